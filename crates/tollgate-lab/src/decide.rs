@@ -1,5 +1,5 @@
-//! What decides the events of a replay and the attempts of an experiment: a store under a clock
-//! that is set to the time of each.
+//! What decides the events of a replay and the attempts of an experiment: a store whose clock is
+//! set to the time of each.
 
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Time};
 
@@ -7,34 +7,34 @@ use crate::digits::Digits;
 use crate::error::Error;
 use crate::event::Event;
 
-/// The subject of a limit on all clients together: no client's, for those are numbers.
+/// The subject of a limit on all clients together. It is no client's, since those are numbers.
 const RESOURCE: &str = "resource";
 
-/// Limits, and whose count they have.
+/// Limits, and the subject that they count.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Part {
-    /// Whose count.
+    /// The counted subject.
     pub per: Per,
     /// The limits.
     pub limits: LimitSet,
 }
 
 impl Part {
-    /// These limits, counted so.
+    /// These limits with this subject.
     #[must_use]
     pub fn new(per: Per, limits: LimitSet) -> Self {
         Self { per, limits }
     }
 }
 
-/// Whose count a limit has.
+/// The subject that a limit counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Per {
-    /// One of all clients together.
+    /// All clients together.
     Resource,
-    /// One of each client.
+    /// Each client separately.
     Client,
 }
 
@@ -42,7 +42,7 @@ impl Per {
     /// Both.
     pub const ALL: [Self; 2] = [Self::Resource, Self::Client];
 
-    /// In small letters, as files and results have it.
+    /// The name in lower case, as in files and results.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -51,7 +51,7 @@ impl Per {
         }
     }
 
-    /// The subject that is counted, of a client that is named by its number.
+    /// The counted subject for the client with this number.
     #[must_use]
     pub fn subject(self, client: &str) -> &str {
         match self {
@@ -61,8 +61,8 @@ impl Per {
     }
 }
 
-/// The question of these parts about a client that is named by its number, for a limiter that has
-/// the limits of the first; none without a part.
+/// The ask of these parts for the client with this number, for a limiter with the limits of the
+/// first part; `None` without a part.
 #[must_use]
 pub fn ask<'a>(parts: &'a [Part], client: &'a str) -> Option<Ask<'a>> {
     let (first, rest) = parts.split_first()?;
@@ -70,24 +70,24 @@ pub fn ask<'a>(parts: &'a [Part], client: &'a str) -> Option<Ask<'a>> {
     Some(rest.iter().fold(ask, |ask, part| ask.and_under(part.per.subject(client), &part.limits)))
 }
 
-/// What became of an event.
+/// The decision on an event.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Verdict {
-    /// Whether it was let through.
+    /// Whether the event was admitted.
     pub is_admitted: bool,
-    /// After how many microseconds it would be, when it was not; none for never.
+    /// For a denied event, the time in microseconds until it would be admitted; `None` for never.
     pub retry_after_us: Option<u64>,
 }
 
 impl Verdict {
-    /// This one.
+    /// A verdict with these values.
     #[must_use]
     pub fn new(is_admitted: bool, retry_after_us: Option<u64>) -> Self {
         Self { is_admitted, retry_after_us }
     }
 
-    /// What a decision says.
+    /// The verdict of a decision.
     #[must_use]
     pub fn from_decision(decision: &tollgate::Decision<'_>) -> Self {
         let is_admitted = decision.is_allowed();
@@ -97,23 +97,25 @@ impl Verdict {
     }
 }
 
-/// What decides: a store under a clock that is set to each event's time.
+/// Decides events: a store whose clock is set to each event's time.
 pub trait Decider {
-    /// Makes ready for a case with these parts; without the counts of a case before, unless it
+    /// Prepares a case with these parts. It starts without the counts of earlier cases, unless it
     /// `keeps` them.
     ///
     /// # Errors
-    /// A store that cannot be used.
+    /// The store cannot be used.
     fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error>;
 
-    /// Decides the next events, which come in order, each with a cost of 1, and adds to `verdicts`
-    /// what became of each.
+    /// Decides the next events, which are in order, each with cost 1, and appends the verdict on
+    /// each to `verdicts`.
     ///
     /// # Errors
+    /// An event got no decision; the run ends then.
     /// Some event got no decision; then the run ends.
     fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error>;
 
-    /// Whether to go on: called now and then while a case runs that others decide, as a queue does.
+    /// Whether to continue. It is called occasionally while another component, such as a queue,
+    /// decides a case.
     ///
     /// # Errors
     /// [`Error::Stopped`] when it was told to stop.
@@ -121,7 +123,7 @@ pub trait Decider {
         Ok(())
     }
 
-    /// The bytes and the keys that are held now for the case at work, where the store can tell.
+    /// The bytes and keys that the store uses for the current case, where it can report them.
     fn held(&self) -> Option<(usize, usize)> {
         None
     }
@@ -133,12 +135,12 @@ pub struct InMemory {
     clock: ManualClock,
     limiter: Option<Limiter>,
     parts: Vec<Part>,
-    /// Where cases go on with the counts of those before: what is counted apart is held apart, so
-    /// that the bytes of a case are its own.
+    /// Separate stores for cases that keep earlier counts. Cases with separate counts have separate
+    /// stores, so that the bytes of a case are its own.
     separate: Vec<SeparateStore>,
 }
 
-/// A store, and what it has counts of: whose, and under the limits of which identities.
+/// A store, with the subjects and limit identities of its counts.
 #[derive(Debug)]
 struct SeparateStore {
     counts: Vec<(Per, String)>,
@@ -146,8 +148,7 @@ struct SeparateStore {
 }
 
 impl InMemory {
-    /// The store for a case with these parts: the one that has counts of any of them, else a new
-    /// one.
+    /// The store for a case with these parts: the one that counts any of them, else a new one.
     fn store(&mut self, parts: &[Part]) -> MemoryStore {
         let counts: Vec<_> =
             parts.iter().map(|part| (part.per, part.limits.identity().to_owned())).collect();
@@ -163,7 +164,7 @@ impl InMemory {
 }
 
 fn new_store(clock: &ManualClock) -> MemoryStore {
-    // Seeds of its own: the bytes that it takes are a measure, the same each time.
+    // Fixed seeds: the bytes in use are a measure, so they must be the same each time.
     let store = MemoryStore::builder().hash_seeds([1, 2]).max_bytes(usize::MAX);
     store.clock(clock.clone()).build()
 }

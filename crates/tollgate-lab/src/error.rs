@@ -1,14 +1,14 @@
-//! The one error of this crate: what could not be read or written, where, and what to do about it.
+//! The error type of this crate: what could not be read or written, where, and the remedy.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Why a log could not be read or replayed to its end. A *line* that does not parse is no error:
-/// it is counted.
+/// Why a log could not be read or replayed to its end. A *line* that cannot be parsed is not an
+/// error, and is only counted.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// There is nothing at this path.
+    /// The path does not exist.
     #[error("{}: no such file; check the path, or give - to read standard input", .path.display())]
     NotFound {
         /// The path as given.
@@ -21,25 +21,25 @@ pub enum Error {
         /// The path as given.
         path: PathBuf,
     },
-    /// The path may not be read by this user.
+    /// The user may not read the path.
     #[error("{}: permission denied; make the file readable, or pipe it in: \
              sudo cat {0} | tollgate replay -", .path.display())]
     PermissionDenied {
         /// The path as given.
         path: PathBuf,
     },
-    /// Compressed by something that is not gzip, or twice by gzip.
+    /// The data is compressed with a format other than gzip, or twice with gzip.
     #[error("{}: is {format}; unpack it on the way in: {command} {0} | tollgate replay -",
             .path.display())]
     Compressed {
         /// The path as given (`-` for standard input).
         path: PathBuf,
-        /// What the first bytes say the data is.
+        /// The format that the first bytes indicate.
         format: &'static str,
         /// The command that unpacks it to standard output.
         command: &'static str,
     },
-    /// The gzip data stops before its end: a cut download, or a log that is still being written.
+    /// The gzip data ends early: the download was incomplete, or the log is still being written.
     #[error("{}: the gzip data ends too early, after {unpacked_bytes} bytes of log; fetch the file \
              again, or replay what is there: gzip -dc {0} 2>/dev/null | tollgate replay -",
             .path.display())]
@@ -49,7 +49,7 @@ pub enum Error {
         /// How many bytes could be unpacked before the data ended.
         unpacked_bytes: u64,
     },
-    /// The data begins like gzip and then is not.
+    /// The data begins like gzip, but is damaged later.
     #[error("{}: damaged gzip data after {unpacked_bytes} bytes of log ({source}); \
              fetch the file again; gzip -t {0} checks it", .path.display())]
     GzipDamaged {
@@ -57,7 +57,7 @@ pub enum Error {
         path: PathBuf,
         /// How many bytes could be unpacked before the damage.
         unpacked_bytes: u64,
-        /// What the decoder said.
+        /// The error of the decoder.
         source: io::Error,
     },
     /// Any other failure to read the log.
@@ -65,31 +65,31 @@ pub enum Error {
     Read {
         /// The path as given (`-` for standard input).
         path: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// The temporary file that holds sorted events could not be made, written or read.
+    /// The temporary file with sorted events could not be created, written or read.
     #[error("cannot {doing} a temporary file in {}: {source}; sorting this log needs 12 bytes of \
              disk per event (24 while merging); point TMPDIR at a folder with room",
             .dir.display())]
     Temporary {
-        /// What was being done: `create`, `write` or `read`.
+        /// The operation: `create`, `write` or `read`.
         doing: &'static str,
         /// The folder of the temporary file.
         dir: PathBuf,
-        /// What the system said.
+        /// The error of the operating system.
         source: io::Error,
     },
-    /// More distinct clients than the table of names holds.
+    /// The log has more distinct clients than the table can store.
     #[error(
         "more than {max} distinct values of the --by field; choose a field with fewer, \
              or replay a part of the log"
     )]
     TooManyClients {
-        /// How many there may be.
+        /// The most distinct clients.
         max: u64,
     },
-    /// A spread was asked for, but the stamps have fractions of a second already.
+    /// A spread was requested, but the timestamps already have fractions of a second.
     #[error(
         "the stamps of this log are finer than whole seconds, so there is nothing to spread; \
              leave out --spread"
@@ -104,16 +104,16 @@ pub enum Error {
     /// The queue of an experiment gave no answer.
     #[error("a queue gave no answer: {0}")]
     Queue(#[from] tollgate_queue::Error),
-    /// A case that cannot run in real time.
+    /// The case cannot run in real time.
     #[error("`{case}` is a queue, and the lab runs queues in simulated time alone")]
     NotLive {
-        /// What the case is called.
+        /// The name of the case.
         case: String,
     },
     /// A chart could not be written as PNG.
     #[error("cannot write the chart as PNG: {why}; write it as SVG, which has no such bound")]
     Picture {
-        /// What the encoder said.
+        /// The error of the encoder.
         why: String,
     },
     /// The replay was told to stop.
@@ -124,7 +124,7 @@ pub enum Error {
 tollgate::debug_as_display!(Error);
 
 impl Error {
-    /// Sorts the failure to open or read `path` into the variant that knows the remedy.
+    /// Maps a failure to open or read `path` to the variant with the right remedy.
     pub(crate) fn reading(path: &Path, source: io::Error) -> Self {
         let path = path.to_path_buf();
         match source.kind() {

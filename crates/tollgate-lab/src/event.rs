@@ -1,4 +1,4 @@
-//! An event (who, when) in 16 bytes, and the table that gives every client a small number.
+//! An event (client and time) in 16 bytes, and the table that assigns each client a small number.
 
 use std::fmt;
 use std::hash::BuildHasher;
@@ -9,31 +9,31 @@ use hashbrown::HashTable;
 use crate::error::Error;
 use crate::text;
 
-/// The number of a client in its [`Clients`] table, given in the order of first appearance.
+/// The number of a client in its [`Clients`] table, assigned in the order of first appearance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ClientId(u32);
 
 impl ClientId {
-    /// The id with this index. Only the table that counted so far knows its name.
+    /// The id with this index. Only the table that assigned it knows its name.
     #[must_use]
     pub const fn new(index: u32) -> Self {
         Self(index)
     }
 
-    /// The index, from 0 without gaps: good for a `Vec` with one entry per client.
+    /// The index, from 0 without gaps, for a `Vec` with one entry per client.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
 }
 
-/// One request of the log: when, and whose.
+/// One request of the log: its time and its client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub struct Event {
     /// Microseconds since the Unix epoch, below [`crate::time::END_US`].
     pub at_us: u64,
-    /// Whose request it is, by the `--by` field.
+    /// The client of the request, by the `--by` field.
     pub client: ClientId,
 }
 
@@ -45,15 +45,16 @@ impl Event {
     }
 }
 
-/// Where a client's name lies in the arena, and its hash (kept, so that growing reads no names).
+/// The position of a client's name in the arena, and its hash (stored, so that growing the table
+/// reads no names).
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     start: usize,
     hash: u64,
 }
 
-/// Every distinct client of a log. Names are kept once, end to end: a client costs its name plus
-/// about 25 bytes, so the memory grows with the number of clients and not with the log.
+/// All distinct clients of a log. Names are stored once, end to end. A client takes its name plus
+/// about 25 bytes, so memory grows with the number of clients and not with the log.
 #[derive(Default)]
 pub struct Clients {
     hasher: RandomState,
@@ -63,7 +64,7 @@ pub struct Clients {
 }
 
 impl Clients {
-    /// The most clients a table holds.
+    /// The most clients in a table.
     pub const MAX: u64 = u32::MAX as u64;
 
     /// An empty table.
@@ -72,7 +73,7 @@ impl Clients {
         Self::default()
     }
 
-    /// The number of this client, a new one if it was never seen.
+    /// The number of this client; a new client gets the next number.
     ///
     /// # Errors
     /// [`Error::TooManyClients`] beyond [`Clients::MAX`].
@@ -96,26 +97,26 @@ impl Clients {
         Ok(ClientId(id))
     }
 
-    /// The name as it stood in the log, byte for byte; none for an id of another table.
+    /// The name as in the log, byte for byte; `None` for an id of another table.
     #[must_use]
     pub fn name(&self, id: ClientId) -> Option<&[u8]> {
         let index = id.0 as usize;
         (index < self.entries.len()).then(|| slice(&self.entries, &self.arena, index))
     }
 
-    /// The name made printable on one line: bytes that are not printable text become `\xNN`.
+    /// The name in printable form, on one line: bytes that are not printable text become `\xNN`.
     #[must_use]
     pub fn printable(&self, id: ClientId) -> Option<String> {
         self.name(id).map(|name| text::printable(name, usize::MAX))
     }
 
-    /// How many distinct clients there are.
+    /// The number of distinct clients.
     #[must_use]
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// True when no client was seen.
+    /// Whether the table has no client.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
@@ -128,7 +129,7 @@ fn slice<'a>(entries: &[Entry], arena: &'a [u8], index: usize) -> &'a [u8] {
     &arena[entries[index].start..end]
 }
 
-/// Names of clients are personal data: a debug print says how many, not who.
+/// Names of clients are personal data: the debug form shows their number, not the names.
 impl fmt::Debug for Clients {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Clients").field("len", &self.len()).finish_non_exhaustive()

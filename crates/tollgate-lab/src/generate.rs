@@ -1,10 +1,10 @@
-//! Large logs for tests and benchmarks: seeded, so that the same numbers give the same bytes.
+//! Large logs for tests and benchmarks: seeded, so that the same settings give the same bytes.
 
 use std::io::{self, Write};
 
 use crate::split_mix::SplitMix64;
 
-/// What log to write.
+/// The settings of a generated log.
 ///
 /// # Examples
 /// ```
@@ -17,30 +17,30 @@ use crate::split_mix::SplitMix64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs)] // made by its fields, as the example shows
 pub struct Log {
-    /// How many lines.
+    /// The number of lines.
     pub lines: u64,
-    /// How many clients at most; at least 1. The n-th busiest sends 1/n of what the busiest sends
-    /// (Zipf), so in a short log some do not appear.
+    /// The most clients; at least 1. The n-th busiest client sends 1/n of what the busiest sends
+    /// (Zipf), so some may not appear in a short log.
     pub clients: u32,
     /// Lines per second on average; at least 1.
     pub per_second: u32,
     /// The first second, in seconds since the Unix epoch.
     pub start_s: u32,
-    /// How many seconds late a line may be: 0 makes a log that is in order.
+    /// How many seconds late a line may be: 0 makes a log in order.
     pub late_s: u32,
-    /// Where the numbers come from.
+    /// The seed of the random numbers.
     pub seed: u64,
-    /// How lines are written.
+    /// The format of lines.
     pub format: Format,
 }
 
-/// How lines are written.
+/// The format of lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Format {
-    /// The combined format of Apache and nginx, stamped in whole seconds.
+    /// The combined format of Apache and nginx, with timestamps in whole seconds.
     Combined,
-    /// A JSON object per line, stamped in microseconds.
+    /// A JSON object per line, with timestamps in microseconds.
     Json,
 }
 
@@ -72,7 +72,7 @@ impl Log {
     /// Writes the log.
     ///
     /// # Errors
-    /// What `out` says.
+    /// The errors of `out`.
     pub fn write(&self, out: &mut impl Write) -> io::Result<()> {
         let mut rng = SplitMix64::new(self.seed);
         let weights = zipf(self.clients.max(1));
@@ -82,7 +82,7 @@ impl Log {
             let client = weights.partition_point(|sum| *sum <= draw);
             let late_us = rng.below(u64::from(self.late_s) * 1_000_000 + 1);
             let passed_us = line * 1_000_000 / u64::from(self.per_second.max(1));
-            // The start is at most some seconds late, so this is never negative in practice.
+            // A line is late by at most some seconds, so this is never negative in practice.
             let at_us = (u64::from(self.start_s) * 1_000_000 + passed_us).saturating_sub(late_us);
             self.write_line(out, &mut rng, client, at_us)?;
         }
@@ -121,7 +121,7 @@ impl Log {
     }
 }
 
-/// A time as common logs write it.
+/// A time in the format of common logs.
 struct Stamp(u64);
 
 impl std::fmt::Display for Stamp {
@@ -137,7 +137,7 @@ fn pick<'a>(rng: &mut SplitMix64, from: &[&'a str]) -> &'a str {
     from[index]
 }
 
-/// Running sums of the weights 2^32 / rank, in whole numbers so that every machine agrees.
+/// Running sums of the weights 2^32 / rank, in integers so that every machine agrees.
 fn zipf(clients: u32) -> Vec<u64> {
     let weights = (1..=u64::from(clients)).map(|rank| (1 << 32) / rank);
     weights

@@ -1,4 +1,4 @@
-//! From a log to its events in order, with a summary of what was read and what was not.
+//! Reads a log into ordered events, with a summary of what was read and what was not.
 
 use std::path::Path;
 
@@ -9,13 +9,13 @@ use crate::parse::{By, Parser, Reason};
 use crate::source::{Line, Lines};
 use crate::text;
 
-/// How many of the lines that do not parse are shown.
+/// How many of the unparsed lines are shown.
 pub const SHOWN_UNPARSED: usize = 3;
 
 /// The most characters of such a line that are shown.
 const SHOWN_CHARS: usize = 120;
 
-/// Unpacked bytes between two calls of the progress function: some 50 calls a second.
+/// Unpacked bytes between two calls of the progress function: about 50 calls a second.
 const PROGRESS_BYTES: u64 = 4 << 20;
 
 /// How to read a log.
@@ -37,29 +37,29 @@ const PROGRESS_BYTES: u64 = 4 << 20;
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct Reading {
-    /// Whom events are counted for.
+    /// The field by which clients are distinguished.
     pub by: By,
-    /// How events are put in order.
+    /// How events are sorted.
     pub sorting: Sorting,
 }
 
-/// How far a reading is.
+/// The progress of reading.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// Bytes of the source, as packed, that were read.
+    /// Compressed bytes of the source that were read.
     pub bytes_read: u64,
-    /// Bytes of the source, as packed; none for a pipe.
+    /// All compressed bytes of the source; `None` for a pipe.
     pub total_bytes: Option<u64>,
     /// Lines that were read.
     pub lines: u64,
 }
 
-/// What was read.
+/// The content of a log.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct Traffic {
-    /// Counts, and what went wrong.
+    /// Counts and problems.
     pub summary: Summary,
     /// The names of the clients.
     pub clients: Clients,
@@ -67,33 +67,33 @@ pub struct Traffic {
     pub ordered: Ordered,
 }
 
-/// What there was in a log. `lines` = `events` + `unparsed`.
+/// Statistics of a log. `lines` = `events` + `unparsed`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Summary {
     /// All lines.
     pub lines: u64,
-    /// Bytes of all lines, unpacked, with their ends.
+    /// Unpacked bytes of all lines, including line ends.
     pub bytes: u64,
     /// Lines that are events.
     pub events: u64,
-    /// Events that are stamped earlier than the event before them in the file.
+    /// Events with an earlier timestamp than the event before them in the file.
     pub out_of_order: u64,
-    /// Lines that are no events.
+    /// Lines that are not events.
     pub unparsed: u64,
     /// The first of these, at most [`SHOWN_UNPARSED`].
     pub first_unparsed: Vec<Unparsed>,
-    /// The earliest and the latest stamp of the log, in microseconds since the Unix epoch.
+    /// The earliest and the latest timestamp of the log, in microseconds since the Unix epoch.
     pub first_last_us: Option<(u64, u64)>,
     /// Distinct values of the `--by` field.
     pub clients: usize,
-    /// True when every stamp is a whole second. Requests of one second then look simultaneous,
-    /// and a limit over less than some seconds denies more of them than it would have:
-    /// [`Traffic::spread`] is the other guess.
+    /// Whether every timestamp is a whole second. The requests of a second then seem simultaneous,
+    /// so a limit over less than some seconds denies more of them than it would have denied.
+    /// [`Traffic::spread`] makes the opposite assumption.
     pub whole_seconds: bool,
 }
 
-/// A line that is no event.
+/// A line that is not an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Unparsed {
@@ -101,18 +101,18 @@ pub struct Unparsed {
     pub line: u64,
     /// What is wrong with it.
     pub reason: Reason,
-    /// Its beginning, made printable.
+    /// Its beginning in printable form.
     pub text: String,
 }
 
 impl Reading {
-    /// Reads with this `--by` option, and otherwise as by default.
+    /// Reads with this `--by` option, and with defaults otherwise.
     #[must_use]
     pub fn by(by: By) -> Self {
         Self { by, ..Self::default() }
     }
 
-    /// This reading with another way to sort.
+    /// Sets how events are sorted.
     #[must_use]
     pub fn with_sorting(mut self, sorting: Sorting) -> Self {
         self.sorting = sorting;
@@ -123,13 +123,13 @@ impl Reading {
     /// megabytes and once at the end.
     ///
     /// # Errors
-    /// When the log cannot be read to its end, when a temporary file fails, or when there are
-    /// more than [`Clients::MAX`] clients.
+    /// The log cannot be read to its end, a temporary file fails, or there are more than
+    /// [`Clients::MAX`] clients.
     pub fn read(&self, path: &Path, progress: impl FnMut(Progress)) -> Result<Traffic, Error> {
         self.read_lines(Lines::open(path)?, progress)
     }
 
-    /// Reads a log that is open already, as [`Self::read`] does.
+    /// Reads an open log, as [`Self::read`] does.
     ///
     /// # Errors
     /// As [`Self::read`].
@@ -191,12 +191,12 @@ impl Progress {
 }
 
 impl Traffic {
-    /// The same traffic with every event moved to a seeded place within its second, see
+    /// The same traffic with every event moved to a seeded position within its second, see
     /// [`Ordered::spread`]. The summary still describes the log.
     ///
     /// # Errors
-    /// [`Error::NothingToSpread`] when the stamps are finer than seconds: to move such events
-    /// would throw away what is known. [`Error::Temporary`] when a temporary file fails.
+    /// [`Error::NothingToSpread`] when the timestamps are finer than seconds: moving such events
+    /// would discard information. [`Error::Temporary`] when a temporary file fails.
     pub fn spread(self, seed: u64) -> Result<Self, Error> {
         if !self.summary.whole_seconds && self.summary.events > 0 {
             return Err(Error::NothingToSpread);

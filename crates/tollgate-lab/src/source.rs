@@ -1,7 +1,7 @@
 //! Lines of bytes from a file or standard input, plain or gzip, in constant memory.
 //!
-//! Gzip is told by its first bytes, not by a name, and may have several members (`cat a.gz b.gz`).
-//! Nothing here asks for UTF-8.
+//! Gzip is recognized by its first bytes, not by a file name, and may have several members
+//! (`cat a.gz b.gz`). Lines need not be UTF-8.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -14,11 +14,11 @@ use flate2::bufread::MultiGzDecoder;
 
 use crate::error::Error;
 
-/// The most bytes of a line (its end not counted) that are looked at. The rest of a longer line is
-/// skipped. The longest request line that servers take is far below this.
+/// The most bytes of a line (without its end) that are read. The rest of a longer line is skipped.
+/// The longest request line that servers accept is far below this.
 pub const MAX_LINE: usize = 64 * 1024;
 
-/// Bytes read at once. Above [`MAX_LINE`], so that every line that is looked at fits.
+/// Bytes per read. It exceeds [`MAX_LINE`], so that every line that is parsed fits.
 const BUFFER: usize = 256 * 1024;
 
 /// One line without its end (`\n` or `\r\n`).
@@ -27,11 +27,11 @@ const BUFFER: usize = 256 * 1024;
 pub enum Line<'a> {
     /// The whole line.
     Whole(&'a [u8]),
-    /// The first [`MAX_LINE`] bytes of a line that is longer.
+    /// The first [`MAX_LINE`] bytes of a longer line.
     TooLong(&'a [u8]),
 }
 
-/// A log that is open for reading.
+/// An open log.
 pub struct Lines {
     path: PathBuf,
     input: Box<dyn Read + Send>,
@@ -39,10 +39,10 @@ pub struct Lines {
     bytes_read: Arc<AtomicU64>,
     total_bytes: Option<u64>,
     buffer: Vec<u8>,
-    /// The part of the buffer that was read and not yet given out.
+    /// The part of the buffer that was read and not yet returned.
     start: usize,
     end: usize,
-    /// How much of that part is known to hold no end of line.
+    /// How much of that part is known to contain no line end.
     searched: usize,
     unpacked_bytes: u64,
     at_end: bool,
@@ -53,14 +53,14 @@ impl Lines {
     /// Opens the file at `path`; `-` is standard input (`./-` is a file of that name).
     ///
     /// # Errors
-    /// When there is no such file, when it is a directory, or may not be read; also when the data
-    /// is compressed in another way than gzip. Each error names the path and the remedy.
+    /// The file does not exist, is a directory, or may not be read; or its data is compressed with
+    /// a format other than gzip. Each error contains the path and the remedy.
     pub fn open(path: &Path) -> Result<Self, Error> {
         if path.as_os_str() == "-" {
             return Self::from_reader(io::stdin(), path, None);
         }
         let failed = |error| Error::reading(path, error);
-        // A pipe is opened only once: its metadata come from the open file.
+        // A pipe can be opened only once, so read the metadata from the open file.
         let file = File::open(path).map_err(failed)?;
         let metadata: fs::Metadata = file.metadata().map_err(failed)?;
         if metadata.is_dir() {
@@ -70,8 +70,8 @@ impl Lines {
         Self::from_reader(file, path, total_bytes)
     }
 
-    /// Reads from anything. `path` is how errors name it; `total_bytes` is how much there is to
-    /// read, as packed, when that is known.
+    /// Reads from any reader. Errors contain `path` as its name; `total_bytes` is its compressed
+    /// size, if known.
     ///
     /// # Errors
     /// As [`Self::open`].
@@ -100,10 +100,10 @@ impl Lines {
         Ok(lines)
     }
 
-    /// The next line; none at the end.
+    /// The next line; `None` at the end.
     ///
     /// # Errors
-    /// When the source cannot be read, or its gzip data is cut or damaged.
+    /// The source cannot be read, or its gzip data is incomplete or damaged.
     pub fn next_line(&mut self) -> Result<Option<Line<'_>>, Error> {
         loop {
             let pending = &self.buffer[self.start..self.end];
@@ -115,7 +115,7 @@ impl Lines {
             self.searched = pending.len();
             if self.searched > MAX_LINE + 1 {
                 let range = self.take(MAX_LINE, self.searched);
-                // The beginning is put where reading on does not overwrite it.
+                // Move the beginning to where further reads do not overwrite it.
                 self.buffer.copy_within(range.0..range.1, 0);
                 (self.start, self.end) = (range.1 - range.0, range.1 - range.0);
                 self.skip_line()?;
@@ -132,26 +132,26 @@ impl Lines {
         }
     }
 
-    /// How many bytes of the source were read so far, as packed: compare with
+    /// The compressed bytes of the source that were read so far: compare with
     /// [`Self::total_bytes`].
     #[must_use]
     pub fn bytes_read(&self) -> u64 {
         self.bytes_read.load(Ordering::Relaxed)
     }
 
-    /// How many bytes there are to read, as packed; none for a pipe.
+    /// The compressed size of the source; `None` for a pipe.
     #[must_use]
     pub const fn total_bytes(&self) -> Option<u64> {
         self.total_bytes
     }
 
-    /// How many bytes of log there were so far, unpacked.
+    /// The unpacked bytes of the log so far.
     #[must_use]
     pub const fn unpacked_bytes(&self) -> u64 {
         self.unpacked_bytes
     }
 
-    /// Looks at the first bytes, and puts the gzip decoder between if they ask for it.
+    /// Inspects the first bytes, and inserts the gzip decoder if they require it.
     fn detect(&mut self) -> Result<(), Error> {
         while self.end < MAGIC_BYTES && !self.at_end {
             self.fill(0)?;
@@ -169,13 +169,13 @@ impl Lines {
         }
         let found = FORMATS.iter().find(|(magic, ..)| self.buffer[..self.end].starts_with(magic));
         let Some(&(_, format, command)) = found else { return Ok(()) };
-        // One layer of a double packing is taken off; what is inside is told next.
+        // One layer of a double compression is removed; the error names the inner one.
         let (format, command) =
             if self.gzip { ("packed twice", "gzip -dc") } else { (format, command) };
         Err(Error::Compressed { path: self.path.clone(), format, command })
     }
 
-    /// Gives out the first `len` of the pending bytes and moves on by `skip`: their range.
+    /// Returns the range of the first `len` pending bytes, and advances by `skip`.
     const fn take(&mut self, len: usize, skip: usize) -> (usize, usize) {
         let start = self.start;
         self.start += skip;
@@ -192,8 +192,8 @@ impl Lines {
         if line.len() > MAX_LINE { Line::TooLong(&line[..MAX_LINE]) } else { Line::Whole(line) }
     }
 
-    /// Reads and drops everything up to the next end of line; the first [`MAX_LINE`] bytes of the
-    /// buffer stay as they are.
+    /// Reads and discards everything up to the next line end. The first [`MAX_LINE`] bytes of the
+    /// buffer stay.
     fn skip_line(&mut self) -> Result<(), Error> {
         self.first = false;
         loop {
@@ -210,7 +210,7 @@ impl Lines {
         }
     }
 
-    /// Reads more bytes behind the pending ones, which are moved down to `floor` first.
+    /// Reads more bytes after the pending ones, which are moved down to `floor` first.
     fn fill(&mut self, floor: usize) -> Result<(), Error> {
         if self.start > floor {
             self.buffer.copy_within(self.start..self.end, floor);
@@ -258,10 +258,11 @@ impl fmt::Debug for Lines {
 const GZIP: &[u8] = b"\x1f\x8b";
 const UTF8_BOM: &[u8] = b"\xef\xbb\xbf";
 
-/// The longest of the beginnings that are told apart.
+/// The length of the longest signature.
 const MAGIC_BYTES: usize = 7;
 
-/// What is not read as lines, with what unpacks it. Gzip is here for gzip inside gzip.
+/// The formats that are not read as lines, with the command that unpacks each. Gzip is among them
+/// for gzip inside gzip.
 const FORMATS: [(&[u8], &str, &str); 6] = [
     (GZIP, "gzip data", "gzip -dc"),
     (b"\x28\xb5\x2f\xfd", "zstd data", "zstd -dc"),
@@ -271,7 +272,7 @@ const FORMATS: [(&[u8], &str, &str); 6] = [
     (b"\x04\x22\x4d\x18", "lz4 data", "lz4 -dc"),
 ];
 
-/// Counts what is read.
+/// Counts the bytes read.
 struct Counted<R> {
     input: R,
     bytes_read: Arc<AtomicU64>,
@@ -301,7 +302,7 @@ mod tests {
         encoder.finish().unwrap()
     }
 
-    /// Gives its bytes in pieces of `step`, as a pipe may.
+    /// Returns its bytes in pieces of `step`, as a pipe may.
     struct Steps(io::Cursor<Vec<u8>>, usize);
 
     impl Read for Steps {
@@ -390,7 +391,7 @@ mod tests {
     fn a_longer_line_is_cut_and_the_next_one_is_whole() {
         for (len, whole) in [(MAX_LINE, true), (MAX_LINE + 1, false), (3 * BUFFER + 5, false)] {
             for end in ["\n", "\r\n"] {
-                // A read that ends between \r and \n must not make the line longer.
+                // A read that ends between \r and \n must not lengthen the line.
                 for step in [1_000, MAX_LINE + 1, BUFFER, 10 * BUFFER] {
                     let mut text: Vec<u8> = (b'a'..=b'z').cycle().take(len).collect();
                     let expected = text[..len.min(MAX_LINE)].to_vec();

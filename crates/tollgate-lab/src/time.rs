@@ -1,13 +1,14 @@
-//! The time of a log line as whole microseconds since the Unix epoch, exact: no floats anywhere.
+//! Parses the time of a log line into whole microseconds since the Unix epoch, exactly and without
+//! floats.
 //!
-//! Read are: the time of common and combined logs (`17/May/2015:10:05:03 +0000`, with a fraction if
-//! there is one), RFC 3339 (`2015-05-17T10:05:03.25Z`) and decimal numbers. Parts of a microsecond
+//! Supported are the time of common and combined logs (`17/May/2015:10:05:03 +0000`, also with a
+//! fraction), RFC 3339 (`2015-05-17T10:05:03.25Z`) and decimal numbers. Fractions of a microsecond
 //! are dropped.
 
 use std::fmt;
 
-/// The first time that is refused: 2^53 us, in June 2255. Below it a time is also exact in a
-/// language whose only number is a double, which the stores rely on.
+/// The first time that is rejected: 2^53 us, in June 2255. A time below it is exact even in a
+/// double, which the stores rely on.
 pub const END_US: u64 = 1 << 53;
 
 const SECOND_US: i64 = 1_000_000;
@@ -17,15 +18,15 @@ const DAY_S: i64 = 86_400;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TimeError {
-    /// In none of the forms that are read.
+    /// The text has none of the supported forms.
     Form,
-    /// In the form of a time, with a day, hour, minute, second or zone that does not exist.
+    /// The form is right, but the day, hour, minute, second or zone does not exist.
     NoSuchTime,
-    /// RFC 3339 without its zone: the moment is not known.
+    /// RFC 3339 without a zone: the moment is unknown.
     NoZone,
-    /// Before 1970.
+    /// The time is before 1970.
     BeforeEpoch,
-    /// In 2255 or later, see [`END_US`].
+    /// The time is too late, see [`END_US`].
     TooLate,
 }
 
@@ -46,10 +47,10 @@ impl fmt::Display for TimeError {
 
 impl std::error::Error for TimeError {}
 
-/// Reads a time in any of the forms of this module.
+/// Parses a time in any of the forms of this module.
 ///
 /// # Errors
-/// [`TimeError`] says what is wrong with it.
+/// [`TimeError`] describes what is wrong with it.
 ///
 /// # Examples
 /// ```
@@ -67,7 +68,7 @@ pub fn parse(text: &[u8]) -> Result<u64, TimeError> {
     }
 }
 
-/// A time as text, `2015-05-17T10:05:03Z`, with a fraction when there is one.
+/// A time as text, `2015-05-17T10:05:03Z`, with a fraction if it has one.
 ///
 /// # Examples
 /// ```
@@ -79,8 +80,8 @@ pub fn show(at_us: u64) -> String {
     time.map_or_else(|| format!("{at_us} us after 1970"), |time| time.to_string())
 }
 
-/// `dd/Mon/yyyy:hh:mm:ss[.fraction] +hhmm`. By hand, for it is read once per line: 5 times as fast
-/// as a general parser, against which the tests hold it.
+/// Parses `dd/Mon/yyyy:hh:mm:ss[.fraction] +hhmm`. It is hand-written, since it runs once per line:
+/// 5 times as fast as a general parser, with which tests compare it.
 pub(crate) fn parse_clf(text: &[u8]) -> Result<u64, TimeError> {
     let (Some(head), Some(mut tail)) = (text.get(..20), text.get(20..)) else {
         return Err(TimeError::Form);
@@ -151,8 +152,8 @@ const fn days_in(year: i64, month: i64) -> i64 {
     }
 }
 
-/// Days from 1970-01-01 to a date of the Gregorian calendar, for years 0 to 9999: years begin in
-/// March, so that the leap day is the last of its year.
+/// Days from 1970-01-01 to a date of the Gregorian calendar, for years 0 to 9999. Years begin in
+/// March here, so that the leap day is the last of its year.
 const fn days_since_epoch(year: i64, month: i64, day: i64) -> i64 {
     let year = if month <= 2 { year - 1 } else { year };
     let era = year.div_euclid(400);
@@ -173,12 +174,12 @@ fn in_range(us: i64) -> Result<u64, TimeError> {
     if us < END_US { Ok(us) } else { Err(TimeError::TooLate) }
 }
 
-/// RFC 3339, and its near relatives that loggers write (`+0000`, a blank for the `T`).
+/// Parses RFC 3339, and similar forms of loggers (`+0000`, a blank for the `T`).
 fn parse_rfc3339(text: &[u8]) -> Result<u64, TimeError> {
     let text = std::str::from_utf8(text).map_err(|_| TimeError::Form)?;
     match text.parse::<jiff::Timestamp>() {
-        // A time before 1970 with a fraction is cut towards 0; it is refused either way, for a
-        // negative time is one even when its microseconds are cut to 0.
+        // A negative time is rejected even if it rounds to 0: a time before 1970 with a fraction is
+        // truncated towards 0.
         Ok(time) if time < jiff::Timestamp::UNIX_EPOCH => Err(TimeError::BeforeEpoch),
         Ok(time) => in_range(time.as_microsecond()),
         Err(_) if text.parse::<jiff::civil::DateTime>().is_ok() && !has_zone(text) => {
@@ -196,7 +197,7 @@ fn has_zone(text: &str) -> bool {
     text.get(10..).is_some_and(|time| time.contains(['Z', 'z', '+', '-']))
 }
 
-/// `dddd-dd-dd`, then something.
+/// `dddd-dd-dd`, followed by something.
 fn looks_like_date(text: &[u8]) -> bool {
     text.len() > 10
         && text[..10].iter().enumerate().all(|(at, b)| match at {
@@ -208,9 +209,9 @@ fn looks_like_date(text: &[u8]) -> bool {
 /// The most significant digits of a number that are kept; 10^30 microseconds are far out of range.
 const MAX_DIGITS: usize = 30;
 
-/// A decimal count since the epoch, whose size tells its unit: below 10^11 seconds, below 10^14
-/// milliseconds, below 10^17 microseconds, below 10^20 nanoseconds. (Milliseconds before March 1973
-/// would be taken for seconds.)
+/// Parses a decimal count since the epoch, whose size determines its unit. Below 10^11 it is
+/// seconds, below 10^14 milliseconds, below 10^17 microseconds, below 10^20 nanoseconds.
+/// (Milliseconds before March 1973 would be read as seconds.)
 fn parse_number(text: &[u8]) -> Result<u64, TimeError> {
     let (negative, text) = match text {
         [b'-', rest @ ..] => (true, rest),
@@ -234,7 +235,8 @@ fn parse_number(text: &[u8]) -> Result<u64, TimeError> {
     if negative {
         return Err(TimeError::BeforeEpoch);
     }
-    // The value is 0.DIGITS x 10^point. Leading zeros go, so that `point` is its size.
+    // The value is 0.DIGITS x 10^point. Leading zeros are removed, so that `point` is its
+    // magnitude.
     let mut point = i64::try_from(whole.len()).map_err(|_| TimeError::TooLate)? + exponent;
     let mut digits = whole.iter().chain(fraction).copied().peekable();
     while digits.next_if_eq(&b'0').is_some() {
@@ -248,7 +250,7 @@ fn parse_number(text: &[u8]) -> Result<u64, TimeError> {
         _ if digits.peek().is_none() => 6, // zero, however written
         _ => return Err(TimeError::TooLate),
     };
-    // As whole microseconds: the digits before the moved point, zeros where there are none.
+    // In whole microseconds: the digits before the moved point, padded with zeros.
     let keep = usize::try_from(point + unit_exponent).unwrap_or(0).min(MAX_DIGITS);
     let us = digits
         .chain(std::iter::repeat(b'0'))
@@ -264,7 +266,7 @@ fn split_digits(text: &[u8]) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|b| b.is_ascii_digit()).count())
 }
 
-/// `e+9` and its like, or nothing: loggers that hold the time in a double write it so.
+/// Parses `e+9` and similar, or nothing: loggers that store the time in a double write it so.
 fn parse_exponent(text: &[u8]) -> Result<i64, TimeError> {
     let (sign, digits) = match text {
         [] => return Ok(0),
@@ -272,7 +274,7 @@ fn parse_exponent(text: &[u8]) -> Result<i64, TimeError> {
         [b'e' | b'E', b'+', digits @ ..] | [b'e' | b'E', digits @ ..] => (1, digits),
         _ => return Err(TimeError::Form),
     };
-    // Three digits are more than any time needs.
+    // No time needs more than three digits.
     if digits.is_empty() || digits.len() > 3 || !digits.iter().all(u8::is_ascii_digit) {
         return Err(TimeError::Form);
     }
@@ -395,7 +397,7 @@ mod tests {
     }
 
     proptest! {
-        /// The fields run past their ends, so that about half of the times do not exist.
+        /// The fields exceed their ranges, so that about half of the times do not exist.
         #[test]
         fn clf_agrees_with_jiff(
             (day, month, year) in (0..33_u32, 0..12_usize, 1971..2255_u32),

@@ -1,4 +1,4 @@
-//! Queues wherever they lie: for programs that are told where when they start.
+//! Queues in any store: for programs that choose the store at startup.
 
 use core::time::Duration;
 
@@ -12,21 +12,21 @@ use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
 use crate::stats::Stats;
 
-/// Queues in one of the places there are.
+/// Queues in one of the available stores.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum AnyQueues {
-    /// In this process.
+    /// In the memory of this process.
     Memory(MemoryQueues),
-    /// In a file.
+    /// In a SQLite file.
     #[cfg(feature = "sqlite")]
     Sqlite(crate::SqliteQueues),
-    /// On Redis or Valkey.
+    /// In Redis or Valkey.
     #[cfg(feature = "redis")]
     Redis(crate::RedisQueues),
 }
 
-/// The same of the one there is.
+/// Calls the method of the selected store.
 macro_rules! dispatch {
     ($any:expr, $queues:ident => $ask:expr) => {
         match $any {

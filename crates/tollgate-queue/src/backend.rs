@@ -1,4 +1,4 @@
-//! Where queues lie.
+//! The interface of a store of queues.
 
 use core::future::Future;
 use core::time::Duration;
@@ -11,8 +11,7 @@ use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
 use crate::stats::Stats;
 
-/// A place where queues lie, by name. Each operation is one step that nothing comes between; all
-/// do what [`crate::Model`] does.
+/// A store of queues, by name. Each operation is atomic; all stores behave like [`crate::Model`].
 pub trait Backend: Send + Sync {
     /// Adds a job.
     fn offer(
@@ -22,7 +21,8 @@ pub trait Backend: Send + Sync {
         job: &Job,
     ) -> impl Future<Output = Result<OfferOutcome, Error>> + Send;
 
-    /// Adds jobs, each in turn as if it came alone: one after the other unless one step does all.
+    /// Adds jobs, each in turn as if alone. The default offers them one after the other; a store
+    /// may do all in one step.
     fn offer_all(
         &self,
         queue: &str,
@@ -38,7 +38,7 @@ pub trait Backend: Send + Sync {
         }
     }
 
-    /// Takes at most so many jobs for this worker.
+    /// Takes at most `max` jobs for this worker.
     fn take(
         &self,
         queue: &str,
@@ -47,10 +47,10 @@ pub trait Backend: Send + Sync {
         max: usize,
     ) -> impl Future<Output = Result<TakeOutcome, Error>> + Send;
 
-    /// These are done; how many of them there were.
+    /// Acknowledges jobs as done, and returns how many of them existed.
     fn ack(&self, queue: &str, ids: &[JobId]) -> impl Future<Output = Result<u64, Error>> + Send;
 
-    /// This delivery failed.
+    /// Reports that this delivery failed.
     fn nack(
         &self,
         queue: &str,
@@ -60,7 +60,7 @@ pub trait Backend: Send + Sync {
         reason: &str,
     ) -> impl Future<Output = Result<NackOutcome, Error>> + Send;
 
-    /// The visibility timeout begins anew; false when it is held no more.
+    /// Restarts the visibility timeout; false when the delivery is no longer held.
     fn extend(
         &self,
         queue: &str,
@@ -68,54 +68,54 @@ pub trait Backend: Send + Sync {
         tag: DeliveryTag,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Given back as if it had not been delivered; false when it is held no more.
+    /// Returns the job as if it had not been delivered; false when the delivery is no longer held.
     fn release(
         &self,
         queue: &str,
         tag: DeliveryTag,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// How it is offered to and worked on.
+    /// The settings for producers and workers.
     fn settings(&self, queue: &str) -> impl Future<Output = Result<Settings, Error>> + Send;
 
-    /// Changes that, where something is said.
+    /// Changes the settings that are given.
     fn change(
         &self,
         queue: &str,
         settings: &Settings,
     ) -> impl Future<Output = Result<(), Error>> + Send;
 
-    /// Pauses it, or lets it go on: paused, nothing is taken. False when there is none.
+    /// Pauses or resumes the queue; a paused queue delivers nothing. False when it does not exist.
     fn pause(
         &self,
         queue: &str,
         is_paused: bool,
     ) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// Removes the queue with all that is in it; false when there was none.
+    /// Removes the queue with all of its jobs; false when it does not exist.
     fn remove(&self, queue: &str) -> impl Future<Output = Result<bool, Error>> + Send;
 
-    /// The names of all queues that somebody has offered to or worked on, in order.
+    /// The names of all queues that have settings, in order.
     fn names(&self) -> impl Future<Output = Result<Vec<String>, Error>> + Send;
 
-    /// What there is and what there was.
+    /// The current numbers and the totals.
     fn stats(&self, queue: &str) -> impl Future<Output = Result<Stats, Error>> + Send;
 
-    /// The first of those that wait.
+    /// The next waiting jobs.
     fn waiting(
         &self,
         queue: &str,
         max: usize,
     ) -> impl Future<Output = Result<Vec<WaitingJob>, Error>> + Send;
 
-    /// Those that were delivered and are not done, by when they come back.
+    /// The jobs in flight, in the order of their redelivery.
     fn in_flight(
         &self,
         queue: &str,
         max: usize,
     ) -> impl Future<Output = Result<Vec<InFlightJob>, Error>> + Send;
 
-    /// The oldest jobs that were done and are kept.
+    /// The oldest done jobs that are kept.
     fn done_jobs(
         &self,
         queue: &str,
@@ -129,29 +129,29 @@ pub trait Backend: Send + Sync {
         max: usize,
     ) -> impl Future<Output = Result<Vec<DeadLetter>, Error>> + Send;
 
-    /// Removes a dead job and gives it.
+    /// Removes a dead job and returns it.
     fn take_dead_letter(
         &self,
         queue: &str,
         id: JobId,
     ) -> impl Future<Output = Result<Option<DeadLetter>, Error>> + Send;
 
-    /// The same, and forgets what it was accepted once under.
+    /// The same, and forgets its deduplication id.
     fn forget_dead_letter(
         &self,
         queue: &str,
         id: JobId,
     ) -> impl Future<Output = Result<Option<DeadLetter>, Error>> + Send;
 
-    /// Waits until something may have been offered, and no longer than this.
+    /// Waits at most `max` until a job may have been offered.
     fn wait(&self, queue: &str, max: Duration) -> impl Future<Output = ()> + Send;
 }
 
-/// How often it is looked whether there is something, where nobody says so.
+/// The polling interval where no signal announces new jobs.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 const POLL: Duration = Duration::from_millis(20);
 
-/// Waits until it is time to look again, and no longer than this.
+/// Waits until the next poll, at most `max`.
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) async fn poll(max: Duration) {
     tokio::time::sleep(max.min(POLL)).await;

@@ -1,4 +1,4 @@
-//! What is in a job.
+//! The content of a job.
 
 use core::fmt;
 use std::sync::Arc;
@@ -9,16 +9,16 @@ use serde_json::value::RawValue;
 
 use crate::error::Error;
 
-/// The longest id of [`Job::dedup_id`], and the longest name of a field, in bytes.
+/// The longest [`Job::dedup_id`], and the longest name of a field, in bytes.
 pub(crate) const MAX_NAME_BYTES: usize = 256;
 
-/// How large a job is at most: names and values of its fields together, or its bytes.
+/// The largest job in bytes: the names and values of its fields together, or its bytes.
 pub const MAX_JOB_BYTES: usize = 64 * 1024;
 
-/// How many fields a job has at most.
+/// The most fields of a job.
 pub const MAX_FIELDS: usize = 64;
 
-/// What is in a job.
+/// The content of a job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Body {
     Fields(Arc<[(String, String)]>),
@@ -46,7 +46,7 @@ impl Body {
         }
     }
 
-    /// Whether it is as a job's may be.
+    /// Checks that the content is valid.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let bytes = match self {
             Self::Bytes(bytes) => bytes.len(),
@@ -74,7 +74,7 @@ impl Body {
         Ok(())
     }
 
-    /// Fields of a JSON object.
+    /// The fields of a JSON object.
     pub(crate) fn from_json(json: &[u8]) -> Result<Self, serde_json::Error> {
         let mut from = serde_json::Deserializer::from_slice(json);
         let fields = from.deserialize_map(ReadFields)?;
@@ -83,7 +83,7 @@ impl Body {
     }
 }
 
-/// Whether the name of a field, or the id of a job, is as it may be.
+/// Checks the name of a field, or a deduplication id.
 pub(crate) fn check_name(what: &str, name: &str) -> Result<(), Error> {
     if name.starts_with('@') {
         return Err(Error::invalid(format!("{what} begins with @, which is reserved")));
@@ -105,7 +105,7 @@ impl Serialize for Fields<'_> {
     }
 }
 
-/// Reads an object as it is written: its order, and names that come twice, stay.
+/// Deserializes an object as written: it keeps the order and repeated names.
 struct ReadFields;
 
 impl<'de> Visitor<'de> for ReadFields {

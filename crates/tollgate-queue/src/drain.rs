@@ -1,11 +1,11 @@
-//! The rate at which jobs leave a queue: from it comes when there is room again.
+//! The rate at which jobs leave a queue, from which `retry_after` is estimated.
 
 use core::time::Duration;
 
-/// The rate at which jobs leave is that of the last one to two of these.
+/// The rate covers the last one to two windows of this length.
 const DRAIN_US: u64 = 10_000_000;
 
-/// How many left in the window of time at work, and in the one before.
+/// How many jobs left in the current window, and in the one before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Drain {
     pub(crate) window: u64,
@@ -27,7 +27,8 @@ impl Drain {
         self.now += 1;
     }
 
-    /// After how long one more will have left, at the rate since the begin of the window before.
+    /// The time until one more job will probably have left, at the rate since the start of the
+    /// previous window.
     pub(crate) fn time_to_next(mut self, now_us: u64) -> Option<Duration> {
         self.roll(now_us);
         let left = self.before + self.now;

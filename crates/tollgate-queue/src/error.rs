@@ -1,17 +1,18 @@
-//! What can go wrong with a queue: the caller's mistakes, and a store's.
+//! The errors of a queue: invalid input, and failures of its store.
 
 use core::fmt;
 
 use tollgate::StoreError;
 
-/// Why a queue did not do what it was asked. Being full is no error: [`crate::OfferOutcome::Full`].
+/// Why a queue could not do an operation. A full queue is not an error:
+/// [`crate::OfferOutcome::Full`].
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// A name, a setting or a job is not as it may be. What is wrong, and what would be right.
+    /// A name, a setting or a job is invalid. The text also describes a valid one.
     #[error("{0}")]
     Invalid(String),
-    /// The queue was made with other settings.
+    /// The queue was created with other settings.
     #[error(
         "the queue `{queue}` was made with {made}, and not with {asked}: say the same everywhere, \
          say nothing, or change the queue first: `tollgate queue change {queue} --help` says how"
@@ -19,20 +20,20 @@ pub enum Error {
     Settings {
         /// The queue.
         queue: String,
-        /// Those it has.
+        /// The queue's settings.
         made: String,
-        /// Those that were said.
+        /// The caller's settings.
         asked: String,
     },
-    /// Where the queue lies could not answer.
+    /// The store of the queue could not answer.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The rate gave no decision.
+    /// The rate limiter returned an error.
     #[error("the rate of the queue: {0}")]
     Rate(#[from] tollgate::Error),
 }
 
-/// As it displays: `main` prints what it returns with `Debug`.
+/// The same as `Display`, since `main` prints a returned error with `Debug`.
 impl fmt::Debug for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
@@ -44,7 +45,7 @@ impl Error {
         Self::Invalid(what.into())
     }
 
-    /// True when asking again later may succeed.
+    /// Whether a retry may succeed later.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -55,8 +56,8 @@ impl Error {
     }
 }
 
-/// Whether a store's fault may pass. One that leaves in doubt what was done need not: a right that
-/// is missing within a script, or a fault of the script itself, is there the next time, too.
+/// Whether a store's fault is transient. An ambiguous fault need not be: a missing permission
+/// within a script, or an error of the script itself, occurs on each retry.
 fn passes(error: &StoreError) -> bool {
     #[cfg(feature = "redis")]
     {

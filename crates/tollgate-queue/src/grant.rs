@@ -1,10 +1,10 @@
-//! How many jobs the limits of a queue let through.
+//! How many jobs the rate limits of a queue admit.
 
 use core::time::Duration;
 
 use crate::error::Error;
 
-/// How many a rate lets through, and after how long one more.
+/// How many jobs a rate admits, and the time until it admits one more.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Grant {
     pub(crate) jobs: usize,
@@ -12,8 +12,8 @@ pub(crate) struct Grant {
 }
 
 impl Grant {
-    /// What a rate lets through of `there`, when `ask` says of so many how many it admits and after
-    /// how long one more.
+    /// How many of `there` jobs a rate admits. `ask` returns, for a number of jobs, how many are
+    /// admitted and the time until one more is.
     pub(crate) fn from_rate(
         there: usize,
         mut ask: impl FnMut(u64) -> Result<(u64, Option<Duration>), Error>,
@@ -22,7 +22,8 @@ impl Grant {
         let (mut granted, _) = ask(all)?;
         let mut next = None;
         if granted < all {
-            // What is left is nothing, so this says when one more may go; unless it goes now.
+            // The rest was not admitted, so this call returns the wait for one more, unless one is
+            // admitted now.
             let one = ask(1)?;
             granted += one.0;
             next = one.1;

@@ -1,4 +1,4 @@
-//! Jobs and what there is of a queue as JSON.
+//! The JSON forms of jobs and of a queue's numbers.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,7 @@ use crate::outcome::OfferOutcome;
 use crate::settings::micros;
 use crate::stats::Stats;
 
-/// What is in a job, as one entry of an object.
+/// The content of a job, as one entry of an object.
 fn body_entry<M: SerializeMap>(body: &Body, map: &mut M) -> Result<(), M::Error> {
     match body {
         Body::Fields(fields) => map.serialize_entry("fields", &Fields(fields)),
@@ -29,12 +29,12 @@ impl Serialize for Delivery {
     }
 }
 
-/// Whose a job is, where that was said.
+/// The client of a job, if it has one.
 fn client_entry<M: SerializeMap>(client: Option<&str>, map: &mut M) -> Result<(), M::Error> {
     client.map_or(Ok(()), |client| map.serialize_entry("client", client))
 }
 
-/// `id`, `deliveries`, `why` (or null), `client` where there is one, and what is in it as for
+/// `id`, `deliveries`, `why` (or null), `client` if it has one, and the content as for
 /// [`Delivery`].
 impl Serialize for DeadLetter {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
@@ -48,7 +48,7 @@ impl Serialize for DeadLetter {
     }
 }
 
-/// `id`, `age_us`, `client` where there is one, and what is in it as for [`Delivery`].
+/// `id`, `age_us`, `client` if it has one, and the content as for [`Delivery`].
 impl Serialize for WaitingJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
@@ -60,8 +60,8 @@ impl Serialize for WaitingJob {
     }
 }
 
-/// `id`, `deliveries`, `held`, `age_us`, `back_us`, `why` (or null), `client` where there is
-/// one, and what is in it as for [`Delivery`].
+/// `id`, `deliveries`, `held`, `age_us`, `back_us`, `why` (or null), `client` if it has one, and
+/// the content as for [`Delivery`].
 impl Serialize for InFlightJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(7))?;
@@ -77,7 +77,7 @@ impl Serialize for InFlightJob {
     }
 }
 
-/// `id`, `deliveries`, and what is in it as for [`Delivery`].
+/// `id`, `deliveries`, and the content as for [`Delivery`].
 impl Serialize for DoneJob {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(Some(3))?;
@@ -119,7 +119,7 @@ impl Serialize for OfferOutcome {
     }
 }
 
-/// The fields by their names; `oldest_us` in microseconds, or null.
+/// The fields by name; `oldest_us` in microseconds, or null.
 impl Serialize for Stats {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let mut map = to.serialize_map(None)?;

@@ -1,4 +1,4 @@
-//! Queues in this process.
+//! Queues in the memory of this process.
 
 use core::time::Duration;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
 use crate::stats::Stats;
 
-/// Queues in the memory of this process. Cheap to clone; clones are the same queues.
+/// Queues in the memory of this process. Cheap to clone: clones share the queues.
 #[derive(Clone, Debug)]
 pub struct MemoryQueues(Arc<Shared>);
 
@@ -43,13 +43,13 @@ impl Default for MemoryQueues {
 }
 
 impl MemoryQueues {
-    /// No queues yet.
+    /// A store without queues.
     #[must_use]
     pub fn new() -> Self {
         Self::with_clock(MonotonicClock::new())
     }
 
-    /// The same by another clock.
+    /// The same with another clock.
     #[must_use]
     pub fn with_clock(clock: impl Clock + Clone + 'static) -> Self {
         let rates = MemoryStore::builder().clock(clock.clone()).build();
@@ -68,7 +68,7 @@ impl MemoryQueues {
         self.0.clock.now().as_micros()
     }
 
-    /// How many of `there` the limits of a queue let through.
+    /// How many of `there` jobs the rate limits of a queue admit.
     fn grant(&self, queue: &str, limits: &LimitSet, there: usize) -> Result<Grant, Error> {
         let limiter = Limiter::new(limits.clone(), self.0.rates.clone());
         let subject = format!("queue:{queue}");
@@ -109,8 +109,8 @@ impl Backend for MemoryQueues {
         let mut model = entry.model.lock();
         let taken = model.take(self.now_us(), queue, settings, max, grant)?;
         if !taken.jobs.is_empty() && model.has_waiting() {
-            // Several offers wake one: it wakes the next. Not one that got nothing, as under a
-            // rate, or they would wake each other for nothing.
+            // Several offers wake one waiter, which wakes the next. One that received nothing, for
+            // example because of a rate, does not, or waiters would wake each other in vain.
             entry.notify.notify_one();
         }
         Ok(taken)

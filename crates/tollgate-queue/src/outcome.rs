@@ -1,57 +1,58 @@
-//! What becomes of an offer, and of a job that failed.
+//! The outcomes of an offer, and of a job that failed.
 
 use core::time::Duration;
 
 use crate::job::JobId;
 
-/// What became of an offer.
+/// The outcome of an offer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum OfferOutcome {
-    /// It waits.
+    /// The job was added.
     Accepted {
         /// Its id.
         id: JobId,
-        /// How many the bound counts now.
+        /// How many jobs the bound counts now.
         depth: u64,
     },
-    /// A job with its id of [`crate::Job::dedup_id`] was accepted before.
+    /// A job with the same [`crate::Job::dedup_id`] was accepted before.
     Duplicate {
-        /// That job's id.
+        /// The id of that job.
         id: JobId,
     },
-    /// As many wait as may; nothing was added.
+    /// The queue is full; nothing was added.
     Full {
-        /// How many.
+        /// How many jobs the bound counts.
         depth: u64,
-        /// After how long one will have left, at the rate of the last seconds; none when none did.
+        /// When one of them will probably have left, at the rate of the last seconds; `None` when
+        /// none left.
         retry_after: Option<Duration>,
     },
-    /// As many of this job's client are counted as may be
-    /// ([`crate::ProducerSettings::per_client`]); nothing was added. The queue itself has room for
-    /// others. Nobody knows when one of this client's leaves.
+    /// The job's client already has the most jobs allowed
+    /// ([`crate::ProducerSettings::per_client`]); nothing was added. The queue has room for other
+    /// clients. The time until one of this client's jobs leaves is unknown.
     ClientFull {
-        /// How many of the client's.
+        /// The client's counted jobs.
         of_client: u64,
     },
 }
 
 impl OfferOutcome {
-    /// Whether nothing was added because of a bound, the queue's or the client's.
+    /// Whether nothing was added because of a bound, of the queue or of the client.
     #[must_use]
     pub fn is_refused(&self) -> bool {
         matches!(self, Self::Full { .. } | Self::ClientFull { .. })
     }
 }
 
-/// What becomes of a job that failed.
+/// The outcome of a failed delivery.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum NackOutcome {
-    /// It comes back.
+    /// The job is delivered again.
     Requeued,
-    /// It has had enough deliveries, and is dead.
+    /// It was the job's last delivery, and the job is dead.
     DeadLettered,
-    /// Somebody else has it, or it is gone: what was said of this delivery changes nothing.
+    /// Another worker has the job, or it no longer exists: the report changed nothing.
     Lost,
 }

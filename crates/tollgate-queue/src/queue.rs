@@ -1,4 +1,4 @@
-//! A queue by its name, its producers and its consumers.
+//! A queue by its name, with its producers and consumers.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub(crate) const MAX_REASON_BYTES: usize = 1_024;
 /// The longest name of a queue or a worker, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 
-/// A queue somewhere. Cheap to clone.
+/// A queue in some store. Cheap to clone.
 #[derive(Debug)]
 pub struct Queue<B>(Arc<Named<B>>);
 
@@ -36,11 +36,11 @@ impl<B> Clone for Queue<B> {
 }
 
 impl<B: Backend> Queue<B> {
-    /// The queue of this name, which need not be there yet.
+    /// The queue with this name, which need not exist yet.
     ///
     /// # Errors
-    /// A name that is empty, longer than 128 bytes, or has something else in it than letters,
-    /// digits and `._:-`.
+    /// The name is empty, longer than 128 bytes, or contains a character other than letters, digits
+    /// and `._:-`.
     pub fn new(backend: B, name: impl Into<String>) -> Result<Self, Error> {
         let name = name.into();
         let is_plain = |c: char| c.is_ascii_alphanumeric() || "._:-".contains(c);
@@ -57,47 +57,47 @@ impl<B: Backend> Queue<B> {
         Ok(Self(Arc::new(Named { name, backend })))
     }
 
-    /// Where it lies.
+    /// The store of the queue.
     #[must_use]
     pub fn backend(&self) -> &B {
         &self.0.backend
     }
 
-    /// Its name.
+    /// The queue's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// For those who offer.
+    /// A handle that offers jobs.
     ///
     /// # Errors
-    /// A setting that is not as it may be.
+    /// A setting is out of range.
     pub fn producer(&self, settings: ProducerSettings) -> Result<Producer<B>, Error> {
         settings.check()?;
         Ok(Producer { queue: self.clone(), settings })
     }
 
-    /// For those who work.
+    /// A handle that takes jobs and settles them.
     ///
     /// # Errors
-    /// A setting that is not as it may be.
+    /// A setting is out of range.
     pub fn consumer(&self, settings: ConsumerSettings) -> Result<Consumer<B>, Error> {
         settings.check()?;
         Ok(Consumer { queue: self.clone(), settings })
     }
 
-    /// How it is offered to and worked on, where somebody has said so.
+    /// The settings of the queue, as far as they were set.
     ///
     /// # Errors
-    /// Where it lies could not answer.
+    /// The store could not answer.
     pub async fn settings(&self) -> Result<Settings, Error> {
         self.0.backend.settings(&self.0.name).await
     }
 
-    /// Changes how it is offered to or worked on. Who has said something else before is refused
-    /// from then on. Jobs that are out come back when they would have; those that wait beyond a
-    /// lower bound stay.
+    /// Changes the settings of the queue. Producers and consumers with the previous settings are
+    /// refused from then on. The visibility timeouts of delivered jobs stay the same, and waiting
+    /// jobs beyond a lower bound stay in the queue.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -112,16 +112,16 @@ impl<B: Backend> Queue<B> {
     /// ```
     ///
     /// # Errors
-    /// A setting that is not as it may be; where it lies could not answer.
+    /// A setting is out of range, or the store could not answer.
     pub async fn change(&self, settings: impl Into<Settings>) -> Result<(), Error> {
         let settings = settings.into();
         settings.check()?;
         self.0.backend.change(&self.0.name, &settings).await
     }
 
-    /// Pauses it: nothing is taken until [`Queue::resume`], whoever works on it and whenever these
-    /// were started. Offers are accepted up to the bound, and what is in hand is finished. False
-    /// when nobody has offered to it or worked on it.
+    /// Pauses the queue: no worker, new or old, receives jobs until [`Queue::resume`]. Offers are
+    /// still accepted up to the bound, and delivered jobs can be finished. Returns false when the
+    /// queue does not exist.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -139,39 +139,39 @@ impl<B: Backend> Queue<B> {
     /// ```
     ///
     /// # Errors
-    /// Where it lies could not answer.
+    /// The store could not answer.
     pub async fn pause(&self) -> Result<bool, Error> {
         self.0.backend.pause(&self.0.name, true).await
     }
 
-    /// Lets a paused queue go on. False when nobody has offered to it or worked on it.
+    /// Resumes a paused queue. Returns false when the queue does not exist.
     ///
     /// # Errors
-    /// Where it lies could not answer.
+    /// The store could not answer.
     pub async fn resume(&self) -> Result<bool, Error> {
         self.0.backend.pause(&self.0.name, false).await
     }
 
-    /// Removes the queue with all that is in it: what waits, what is in hand, the dead, its
-    /// settings and totals; false when there was none. The next who offers makes it anew. The count
-    /// of its rate stays. On a Redis the ids of [`crate::Job::dedup_id`] lie there until their time
-    /// has passed, and mean nothing to a queue that is made later.
+    /// Removes the queue with its waiting, delivered and dead jobs, its settings and its totals.
+    /// Returns false when it did not exist. The next offer creates a new queue. The count of its
+    /// rate limit stays. On Redis the ids of [`crate::Job::dedup_id`] stay until they expire, but
+    /// do not affect a new queue.
     ///
     /// # Errors
-    /// Where it lies could not answer.
+    /// The store could not answer.
     pub async fn remove(&self) -> Result<bool, Error> {
         self.0.backend.remove(&self.0.name).await
     }
 
-    /// What there is and what there was.
+    /// The current numbers and the totals of the queue.
     ///
     /// # Errors
-    /// Where it lies could not answer.
+    /// The store could not answer.
     pub async fn stats(&self) -> Result<Stats, Error> {
         self.0.backend.stats(&self.0.name).await
     }
 
-    /// The jobs that wait, the first first, at most 1,000: looked at, and not taken.
+    /// Lists the waiting jobs without taking them, the next one first, at most 1,000.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -179,8 +179,8 @@ impl<B: Backend> Queue<B> {
         self.0.backend.waiting(&self.0.name, max).await
     }
 
-    /// The jobs that were delivered and are not done, in hand or to come back, at most 1,000: first
-    /// that which comes back first. They are looked at, and not taken.
+    /// Lists the jobs that were delivered and are not done, without taking them, at most 1,000.
+    /// They are ordered by the time of their redelivery.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -188,8 +188,8 @@ impl<B: Backend> Queue<B> {
         self.0.backend.in_flight(&self.0.name, max).await
     }
 
-    /// The jobs that were done and are kept, as many as [`ConsumerSettings::keep_done`] says, the
-    /// oldest first, at most 1,000.
+    /// Lists the done jobs that are kept ([`ConsumerSettings::keep_done`]), the oldest first, at
+    /// most 1,000.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -197,7 +197,7 @@ impl<B: Backend> Queue<B> {
         self.0.backend.done_jobs(&self.0.name, max).await
     }
 
-    /// The dead jobs that are kept, the oldest first, at most 1,000.
+    /// Lists the dead jobs that are kept, the oldest first, at most 1,000.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -205,9 +205,9 @@ impl<B: Backend> Queue<B> {
         self.0.backend.dead_letters(&self.0.name, max).await
     }
 
-    /// Removes a dead job and gives it; none when it is not there. To do one again, look at
-    /// [`Queue::dead_letters`], offer [`DeadLetter::job`], and then remove it: an answer that is
-    /// lost would take the job with it.
+    /// Removes a dead job and returns it; `None` when it does not exist. To retry a job, first read
+    /// it with [`Queue::dead_letters`], offer [`DeadLetter::job`], and then remove it. Otherwise
+    /// the job would be lost together with a lost answer.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -215,9 +215,9 @@ impl<B: Backend> Queue<B> {
         self.0.backend.take_dead_letter(&self.0.name, id).await
     }
 
-    /// Removes a dead job for good and gives it; none when it is not there. What it was accepted
-    /// once under ([`crate::Job::dedup_id`]) is forgotten with it, so that the same may be offered
-    /// again. One that died before this version was used has none.
+    /// Removes a dead job for good and returns it; `None` when it does not exist. Its deduplication
+    /// id ([`crate::Job::dedup_id`]) is forgotten, too, so that the same job may be offered again.
+    /// A job that died under an earlier version has no stored id.
     ///
     /// # Errors
     /// As [`Queue::stats`].
@@ -240,34 +240,34 @@ impl<B> Clone for Producer<B> {
 }
 
 impl<B: Backend> Producer<B> {
-    /// Whether the queue was made with this [`ProducerSettings`], or not at all yet: for who would
-    /// rather know at the start.
+    /// Checks that the queue has these [`ProducerSettings`] or does not exist yet, so that a
+    /// program can detect a mismatch at startup.
     ///
     /// # Errors
-    /// It was made with another; where it lies could not answer.
+    /// The queue has other settings, or the store could not answer.
     pub async fn check_settings(&self) -> Result<(), Error> {
         let made = self.queue.settings().await?.producer;
         made.map_or(Ok(()), |made| check_same(self.queue.name(), &made, &self.settings))
     }
 
-    /// Adds a job, unless as many wait as may. Being full is an answer, and no error.
+    /// Adds a job unless the queue is full. A full queue is a regular outcome, not an error.
     ///
     /// # Errors
-    /// The job is too large or has names that it may not have; the queue was made with another
-    /// [`ProducerSettings`]; where it lies could not answer: then the job is not in, unless the
-    /// error is ambiguous ([`tollgate::StoreError::is_ambiguous`]).
+    /// The job is too large or has an invalid name; the queue has other [`ProducerSettings`]; or
+    /// the store could not answer. In the last case the job was not added, unless the error is
+    /// ambiguous ([`tollgate::StoreError::is_ambiguous`]).
     pub async fn offer(&self, job: &Job) -> Result<OfferOutcome, Error> {
         job.check()?;
         let Named { name, backend } = &*self.queue.0;
         backend.offer(name, &self.settings, job).await
     }
 
-    /// Offers jobs, at most 1,000, each in turn as if it came alone: what became of each. On a
-    /// Redis this is one call, in one step, and takes far less of the server than as many offers.
+    /// Offers at most 1,000 jobs, each in turn as if alone, and returns each outcome. On Redis this
+    /// is one atomic call, which costs the server far less than separate offers.
     ///
     /// # Errors
-    /// As [`Producer::offer`], and more than 1,000. When it is ambiguous, all or some may be in;
-    /// when one is not as a job may be, none is.
+    /// As [`Producer::offer`], and more than 1,000 jobs. If the error is ambiguous, some or all
+    /// jobs may have been added. If a job is invalid, none is added.
     pub async fn offer_all(&self, jobs: &[Job]) -> Result<Vec<OfferOutcome>, Error> {
         if jobs.len() > MAX_BATCH {
             let what = format!("{} jobs offered at once: at most {MAX_BATCH}", jobs.len());
@@ -281,7 +281,7 @@ impl<B: Backend> Producer<B> {
     }
 }
 
-/// Takes jobs from a queue, and says what became of them.
+/// Takes jobs from a queue, and settles them.
 #[derive(Debug)]
 pub struct Consumer<B> {
     queue: Queue<B>,
@@ -300,18 +300,18 @@ impl<B: Backend> Consumer<B> {
         &self.queue
     }
 
-    /// How the queue is worked on.
+    /// The settings for workers.
     #[must_use]
     pub fn settings(&self) -> &ConsumerSettings {
         &self.settings
     }
 
-    /// Takes at most so many jobs: 1 or more, of which at most 1,000 come at once. Each comes back
-    /// when its visibility timeout has passed before it was done, given up or extended.
+    /// Takes up to `max` jobs, at least 1, of which at most 1,000 are returned at once. A job is
+    /// delivered again when its visibility timeout passes before it is done, failed or extended.
     ///
     /// # Errors
-    /// The queue was made with another [`ConsumerSettings`]; where it lies could not answer: then
-    /// jobs may be out that nobody has, which come back.
+    /// The queue has other [`ConsumerSettings`], or the store could not answer. In the latter case
+    /// jobs may have been taken; they are delivered again after their timeout.
     pub async fn take(&self, worker: &str, max: usize) -> Result<TakeOutcome, Error> {
         if max == 0 || worker.is_empty() || worker.len() > MAX_NAME_BYTES {
             let what = format!(
@@ -325,10 +325,11 @@ impl<B: Backend> Consumer<B> {
         backend.take(name, &self.settings, worker, max.min(MAX_BATCH)).await
     }
 
-    /// These are done, and never delivered again; how many of them there were still.
+    /// Acknowledges jobs as done, so that they are never delivered again. Returns how many of them
+    /// still existed.
     ///
     /// # Errors
-    /// Where the queue lies could not answer.
+    /// The store could not answer.
     pub async fn ack(&self, ids: &[JobId]) -> Result<u64, Error> {
         let Named { name, backend } = &*self.queue.0;
         let mut done = 0;
@@ -338,8 +339,8 @@ impl<B: Backend> Consumer<B> {
         Ok(done)
     }
 
-    /// This delivery failed of `why` (at most 1,024 bytes): the job comes back after so long (at
-    /// most 366 days), or is dead when it has had its deliveries.
+    /// Reports a failed delivery with its reason (at most 1,024 bytes). The job is delivered again
+    /// after the delay (at most 366 days), or is dead after its last permitted delivery.
     ///
     /// # Errors
     /// As [`Consumer::take`].
@@ -353,7 +354,8 @@ impl<B: Backend> Consumer<B> {
         backend.nack(name, &self.settings, tag, after.min(MAX_DELAY), reason).await
     }
 
-    /// Begins the visibility timeout anew. False: somebody else has the job, or it is gone.
+    /// Restarts the visibility timeout. Returns false when another worker has the job, or it no
+    /// longer exists.
     ///
     /// # Errors
     /// As [`Consumer::take`].
@@ -362,7 +364,7 @@ impl<B: Backend> Consumer<B> {
         backend.extend(name, &self.settings, tag).await
     }
 
-    /// Gives back a job that was not begun: as if it had not been delivered this time.
+    /// Returns a job that was not started to the queue, as if it had not been delivered this time.
     ///
     /// # Errors
     /// As [`Consumer::ack`].
@@ -371,7 +373,7 @@ impl<B: Backend> Consumer<B> {
         backend.release(name, tag).await
     }
 
-    /// Waits until something may have been offered, and no longer than this.
+    /// Waits at most `max` until a job may have been offered.
     pub async fn wait(&self, max: Duration) {
         let Named { name, backend } = &*self.queue.0;
         backend.wait(name, max).await;

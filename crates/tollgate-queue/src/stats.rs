@@ -1,36 +1,35 @@
-//! What there is in a queue, and what there was.
+//! The current numbers and the totals of a queue.
 
 use core::time::Duration;
 
-/// What there is and what there was.
+/// The current numbers and the totals of a queue.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Stats {
     /// Jobs that were never delivered.
     pub waiting: u64,
-    /// Jobs that were delivered and are not done: in hand, or to come back.
+    /// Jobs that were delivered and are not done: held by a worker, or awaiting redelivery.
     pub in_flight: u64,
     /// Dead jobs that are kept.
     pub dead: u64,
-    /// How long the oldest of the waiting ones has waited.
+    /// How long the oldest waiting job has waited.
     pub oldest: Option<Duration>,
-    /// Offers that were accepted, ever.
+    /// The total of accepted offers.
     pub accepted: u64,
-    /// Offers that were refused because the queue was full, or had as many of their client as may
-    /// be.
+    /// The total of offers that were refused by the bound of the queue or of the client.
     pub refused: u64,
-    /// Offers that were known.
+    /// The total of offers with a known deduplication id.
     pub duplicates: u64,
-    /// Jobs that were delivered, each once.
+    /// The total of jobs that were delivered at least once.
     pub delivered: u64,
-    /// Deliveries after the first of the same job.
+    /// The total of deliveries after the first one of a job.
     pub redelivered: u64,
-    /// Jobs that were done.
+    /// The total of done jobs.
     pub done: u64,
-    /// Jobs that were too old when their turn came.
+    /// The total of jobs that were past their deadline when their turn came.
     pub expired: u64,
-    /// Jobs that became dead.
+    /// The total of jobs that became dead.
     pub died: u64,
-    /// Whether it is paused, so that nothing is taken.
+    /// Whether the queue is paused and delivers nothing.
     pub paused: bool,
 }

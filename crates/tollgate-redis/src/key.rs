@@ -1,11 +1,11 @@
-//! Where a count lies: keys, version 1. `docs/keys.md` is the specification.
+//! The names of keys, version 1. `docs/keys.md` is the specification.
 
 use tollgate::strategy::Shape;
 use tollgate::{Counted, Limit, LimitSet, Subject};
 
 use crate::compose::{has_state, in_state_order};
 
-/// What every key begins with.
+/// The prefix of every key.
 pub const PREFIX: &str = "tg1";
 
 /// Names the keys of counts.
@@ -36,26 +36,26 @@ impl Keys {
         Self { prefix: PREFIX.to_owned(), shard: None }
     }
 
-    /// Keys of a run of its own, which no other count shares.
+    /// Separate keys for a run, which no other count shares.
     #[must_use]
     pub fn for_run(run: &str) -> Self {
         Self { prefix: format!("{PREFIX}-{}", escape(run)), shard: None }
     }
 
-    /// Whether no other count shares them ([`Keys::for_run`]).
+    /// Whether the keys belong to a run ([`Keys::for_run`]).
     pub(crate) fn is_for_run(&self) -> bool {
         self.prefix != PREFIX
     }
 
-    /// Keys whose hash tag is the value of `shard` wherever an ask names no shard of its own
-    /// ([`tollgate::Ask::shard`]): all subjects that are asked together lie in one slot of a
+    /// Uses the value of `shard` as hash tag wherever an ask names no shard itself
+    /// ([`tollgate::Ask::shard`]). All subjects of one ask are then stored in one slot of a
     /// cluster.
     #[must_use]
     pub fn sharded(self, shard: &str) -> Self {
         Self { shard: Some(escape(shard)), ..self }
     }
 
-    /// What all keys of these begin with.
+    /// The prefix of all these keys.
     #[must_use]
     pub fn prefix(&self) -> &str {
         &self.prefix
@@ -91,7 +91,7 @@ impl Keys {
         key
     }
 
-    /// Writes [`Keys::of`] at the end of a text that is used again and again.
+    /// Appends [`Keys::for_count`] to a reused text.
     pub(crate) fn write(&self, key: &mut String, counted: Counted<'_>) {
         let (subject, identity) = (counted.subject.as_str(), counted.limits.identity());
         key.reserve(self.prefix.len() + subject.len() + identity.len() + 64);
@@ -116,8 +116,8 @@ impl Keys {
         key.push_str(identity);
     }
 
-    /// The keys of the logs beside `state`, one for each limit in the order of their identities.
-    /// In a set of one limit the log lies at the state's own key.
+    /// The keys of the logs beside `state`, one for each limit in the order of their identities. In
+    /// a set of one limit the log uses the key of the state.
     #[must_use]
     pub fn logs(state: &str, limits: &LimitSet) -> Vec<String> {
         let limits = in_state_order(limits);
@@ -125,37 +125,37 @@ impl Keys {
         limits.iter().map(|(_, limit)| format!("{state}{}", log_suffix(limit, single))).collect()
     }
 
-    /// The keys that a check of this set takes, in the order in which its script takes them.
+    /// The keys of a check of this set, in the order in which its script takes them.
     #[must_use]
     pub fn for_check(state: &str, limits: &LimitSet) -> Vec<String> {
         check_suffixes(limits).iter().map(|suffix| format!("{state}{suffix}")).collect()
     }
 
-    /// The mark of a charge that was given back.
+    /// The key that marks a charge as refunded.
     #[must_use]
     pub fn mark(state: &str, number: u64) -> String {
         format!("{state}!{number}")
     }
 
-    /// When the count was reset last.
+    /// The key with the time of the count's last reset.
     #[must_use]
     pub fn reset(state: &str) -> String {
         format!("{state}!reset")
     }
 
-    /// What was answered under a request id.
+    /// The key of the stored answer to a request id.
     #[must_use]
     pub fn request(state: &str, id: &str) -> String {
         format!("{state}?{}", escape(id))
     }
 }
 
-/// What the key of a log has after that of the state beside it.
+/// The suffix of a log's key after that of the state.
 fn log_suffix(limit: &Limit, single: bool) -> String {
     if single { String::new() } else { format!("~{}", limit.identity()) }
 }
 
-/// What the keys of a check have after that of the state, which is the first where there is one.
+/// The suffixes of a check's keys after that of the state, starting with the state if there is one.
 pub(crate) fn check_suffixes(limits: &LimitSet) -> Vec<String> {
     let single = limits.limits().len() == 1;
     let state = has_state(limits).then(String::new);
@@ -164,8 +164,8 @@ pub(crate) fn check_suffixes(limits: &LimitSet) -> Vec<String> {
     state.into_iter().chain(logs.map(|limit| log_suffix(limit, single))).collect()
 }
 
-/// Text within a key: braces, blanks and what is not printable ASCII as `%XX`. A subject's written
-/// form has none but braces, and each percent sign in it begins an escape of its own.
+/// Escapes text for a key: braces, blanks and everything but printable ASCII become `%XX`. In a
+/// subject's written form only braces need this, and each percent sign in it starts its own escape.
 fn escape(text: &str) -> String {
     let mut key = String::with_capacity(text.len());
     write_escaped(&mut key, text);

@@ -1,5 +1,5 @@
-//! Many who look at a counter and then add to it, beside many who ask one question, on a real
-//! server: `tollgate lab race`.
+//! A race on a real server: clients that read a counter and then increment it, compared with
+//! clients that use one atomic call. Used by `tollgate lab race`.
 
 use std::sync::{Arc, Barrier};
 use std::thread;
@@ -12,13 +12,13 @@ use crate::key::Keys;
 use crate::options::Options;
 use crate::store::RedisStore;
 
-/// Races on one server, under keys of their own, which are removed when this is dropped.
+/// Races on one server, under separate keys, which are removed when this is dropped.
 #[allow(missing_debug_implementations)] // a connection inside, and nobody prints it
 pub struct Races {
     client: redis::Client,
     connection: redis::Connection,
     keys: Keys,
-    /// What was written.
+    /// The written keys.
     written: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ fn failed(error: redis::RedisError) -> StoreError {
 }
 
 impl Races {
-    /// Connects. `run` names the keys.
+    /// Connects. `run` is part of the keys' names.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -37,18 +37,18 @@ impl Races {
         Ok(Self { client, connection, keys: Keys::for_run(run), written: Vec::new() })
     }
 
-    /// A key that nobody has, to be removed at the end.
+    /// A new key, to be removed at the end.
     fn fresh(&mut self, key: String) -> Result<String, StoreError> {
         self.connection.req_command(redis::cmd("DEL").arg(&key)).map_err(failed)?;
         self.written.push(key.clone());
         Ok(key)
     }
 
-    /// How many of these clients get through who read a counter, and add one when it is below the
-    /// limit: each over a connection of its own, and all at once.
+    /// How many clients get through that read a counter, and increment it if it is below the limit.
+    /// Each has a separate connection, and all start at once.
     ///
     /// # Errors
-    /// The server cannot be reached, or not by so many.
+    /// The server cannot be reached, or not by this many clients.
     pub fn check_then_increment(&mut self, limit: u64, clients: usize) -> Result<u64, StoreError> {
         let key = self.fresh(format!("{}:race", self.keys.prefix()))?;
         let connections: Result<Vec<_>, _> =
@@ -65,7 +65,8 @@ impl Races {
                     if count.is_some_and(|count| count >= limit) {
                         return Ok(false);
                     }
-                    // Added and given its end as one, as in the article: that does not help.
+                    // The increment and the expiry are one transaction, as in the article; that
+                    // does not help.
                     redis::pipe()
                         .atomic()
                         .cmd("INCR")
@@ -88,7 +89,7 @@ impl Races {
         Ok(through)
     }
 
-    /// How many of these clients get through who ask one atomic question each, all at once.
+    /// How many clients get through with one atomic call each, all at once.
     ///
     /// # Errors
     /// The server cannot be reached.
@@ -119,7 +120,7 @@ impl Races {
 
 impl Drop for Races {
     fn drop(&mut self) {
-        // Nobody can be told, and all of them expire by themselves.
+        // An error cannot be reported here, and all keys expire anyway.
         let _ = self.connection.req_command(redis::cmd("UNLINK").arg(&self.written));
     }
 }

@@ -1,4 +1,4 @@
-//! A Lua script and the name that Redis knows it by.
+//! A Lua script and its SHA1 name in Redis.
 
 /// A script with its SHA1.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -8,7 +8,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// A script of this text.
+    /// A script with this text.
     #[must_use]
     pub fn new(text: String) -> Self {
         use sha1::Digest as _;
@@ -16,21 +16,21 @@ impl Script {
         Self { sha: sha.iter().map(|byte| format!("{byte:02x}")).collect(), text }
     }
 
-    /// The same as a function in Lua, to be part of another script: `local function NAME(KEYS,
-    /// ARGV)`, which answers what the script would.
+    /// The script as a Lua function for use in another script: `local function NAME(KEYS, ARGV)`,
+    /// which returns what the script would.
     #[must_use]
     pub fn function(&self, name: &str) -> String {
         let text = self.text.strip_prefix("#!lua\n").unwrap_or(&self.text);
         format!("local function {name}(KEYS, ARGV)\n{text}\nend\n")
     }
 
-    /// What EVAL takes.
+    /// The argument of EVAL.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
     }
 
-    /// What EVALSHA takes: 40 hexadecimal digits.
+    /// The argument of EVALSHA: 40 hexadecimal digits.
     #[must_use]
     pub fn sha(&self) -> &str {
         &self.sha

@@ -1,4 +1,4 @@
-//! Scripts of others, over connections like those of a store.
+//! Calls scripts of other crates over connections like those of a store.
 
 use core::fmt;
 use core::time::Duration;
@@ -13,9 +13,9 @@ use crate::options::Options;
 use crate::script::Script;
 use crate::subscription::Subscription;
 
-/// Calls scripts that count no limits, as those of a queue: over as many connections, with the
-/// deadline and the breaker of [`Options`], and never twice. Cheap to clone: clones share the
-/// connections.
+/// Calls scripts that count no limits, for example those of a queue. It uses the connections, the
+/// deadline and the breaker of [`Options`], and never repeats a call. Cheap to clone: clones share
+/// the connections.
 #[derive(Clone)]
 pub struct ScriptClient(Arc<Shared>);
 
@@ -25,17 +25,17 @@ struct Shared {
     nonce: AtomicU64,
 }
 
-/// What a script answers, as far as scripts do.
+/// The reply of a script, in the types that scripts return.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_enums)] // RESP2 has no more kinds that a script can answer
 pub enum ScriptReply {
-    /// Nothing, or false.
+    /// Nil, or false.
     Nil,
-    /// A whole number.
+    /// An integer.
     Int(i64),
     /// Text or bytes.
     Bytes(Vec<u8>),
-    /// Several.
+    /// A list.
     List(Vec<Self>),
 }
 
@@ -56,14 +56,14 @@ impl ScriptClient {
         Ok(Self(Arc::new(Shared { client, deadline, nonce: first_nonce() })))
     }
 
-    /// Listens to a channel on a connection of its own, on the runtime that this is called on.
+    /// Subscribes to a channel over a separate connection, on the current Tokio runtime.
     #[must_use]
     pub fn subscribe(&self, channel: String) -> Subscription {
         Subscription::new(Arc::clone(self.0.client.connector()), channel)
     }
 
-    /// Calls a script with these keys, and a nonce before `args` as its first argument. It has to
-    /// answer with a list that begins with the nonce, which is taken off.
+    /// Calls a script with these keys. Its first argument is a nonce, and `args` follow. The script
+    /// must reply with a list that starts with the nonce, which is removed from the result.
     ///
     /// # Errors
     /// As [`tollgate::Store::check`]; [`StoreError::is_ambiguous`] when the script may have run.

@@ -1,4 +1,4 @@
-//! How a state lies in its key, for everything that is not Lua.
+//! The encoding of a state in its key, for everything outside Lua.
 
 use tollgate::engine::{self, Held, VecLog};
 use tollgate::strategy::{Entry, LuaStep};
@@ -6,15 +6,15 @@ use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, 
 
 use crate::compose::{Form, has_state, in_state_order, set_tag, tag};
 
-/// No time reaches this.
+/// All times are below this.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
 const UNSOUND: &str = "it holds numbers that no count has";
 
-/// Totals of a log wrap around here.
+/// The totals of a log wrap around here.
 const WRAP: u64 = 1 << 48;
 
-/// The state as it lies in its key. None when the set has no state beside its logs.
+/// Encodes a state. `None` when the set has no state beside its logs.
 #[must_use]
 pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
     let mut bytes = set_tag(limits).into_bytes();
@@ -33,7 +33,7 @@ pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
     has_state(limits).then_some(bytes)
 }
 
-/// What a log's list begins with, and its entries.
+/// The first element of a log's list, and its entries.
 #[must_use]
 pub fn log_entries(limit: &Limit, log: &VecLog) -> Vec<Vec<u8>> {
     use tollgate::strategy::Log as _;
@@ -49,8 +49,8 @@ pub fn log_entries(limit: &Limit, log: &VecLog) -> Vec<Vec<u8>> {
     rows
 }
 
-/// A limit as a state names it: its strategy's letter, its step's letter, how many integers it
-/// has, and its numbers.
+/// A limit as a state describes it: the letters of its strategy and its step, the number of its
+/// integers, and its numbers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct TaggedLimit {
     strategy: Strategy,
@@ -59,11 +59,12 @@ struct TaggedLimit {
     numbers: Vec<u64>,
 }
 
-/// Reads a state, and the lists of its logs by their places (empty where there is none): the
-/// limits that it was written under, under the identities of `limits`, and what it counts.
+/// Decodes a state, and the lists of its logs by their positions (empty where there is none).
+/// Returns the limits under which the state was written, with the identities of `limits`, and the
+/// counts.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The state is invalid; the text says why.
 pub fn decode(
     limits: &LimitSet,
     state: Option<&[u8]>,
@@ -157,7 +158,7 @@ fn is_of(limit: &Limit, named: &TaggedLimit) -> bool {
         && spec.numbers[..] == named.numbers[..]
 }
 
-/// A limit that counts as the state was counted, under the identity of `limit`.
+/// A limit with the state's numbers, under the identity of `limit`.
 fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
     let TaggedLimit { strategy, step, numbers, .. } = named;
     let number = |i: usize| numbers.get(i).copied();
@@ -165,8 +166,8 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
     let mut quota;
     match step.code {
         'g' => {
-            // The time of one unit, n/d, is of any N/D with that quotient. A limit without a name
-            // is known by its D.
+            // The time of one unit, n/d, can be written as any N/D with the same quotient. The
+            // identity of a limit without a name contains its D.
             let (n, d) = (number(0)?, number(1)?);
             quota = Quota::new(d, period(n)?);
             if limit.name().is_none() {
@@ -207,7 +208,7 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
     })
 }
 
-/// Reads what a state says of itself; answers also what follows.
+/// Parses the tag of a state; also returns the bytes after it.
 fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
     const FOREIGN: &str = "the key holds something that is no state of Tollgate";
     let end = state.iter().position(|byte| *byte == b'|').ok_or(FOREIGN)?;

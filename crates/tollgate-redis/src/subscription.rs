@@ -1,5 +1,4 @@
-//! A channel of Redis as a bell: who waits for something is woken when somebody says that it is
-//! there, and need not ask again and again.
+//! A Redis channel as a wake-up signal: waiters are woken by a message, and need not poll.
 
 use core::fmt;
 use core::time::Duration;
@@ -13,13 +12,12 @@ use tokio::task::JoinHandle;
 
 use crate::client::Connector;
 
-/// How long after a loss the connection is made anew.
+/// The pause before reconnecting after a loss.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Listens to one channel, over a connection of its own, until it is dropped.
+/// Listens to one channel over a separate connection, until it is dropped.
 ///
-/// What is said while the connection is away is not heard: who waits should look now and then all
-/// the same.
+/// Messages are missed while the connection is down, so waiters should still poll occasionally.
 pub struct Subscription {
     state: Arc<ChannelState>,
     listening: JoinHandle<()>,
@@ -28,7 +26,7 @@ pub struct Subscription {
 #[derive(Default)]
 struct ChannelState {
     messages: AtomicU64,
-    /// How many there were when somebody looked last.
+    /// The number of messages when it was last marked as seen.
     seen: AtomicU64,
     is_connected: AtomicBool,
     notify: Notify,
@@ -54,17 +52,17 @@ impl Subscription {
         Self { state, listening }
     }
 
-    /// Whoever waits from here on waits for what is said after this.
+    /// Marks all messages so far as seen: later waits wait for newer ones.
     pub fn mark_seen(&self) {
         self.state.seen.store(self.state.messages.load(Ordering::Acquire), Ordering::Release);
     }
 
-    /// Waits until it has rung since somebody looked, at most so long; false, at once, while nobody
-    /// would hear it.
+    /// Waits at most `max` for a message since the last mark. Returns false at once while the
+    /// connection is down.
     pub async fn wait(&self, max: Duration) -> bool {
         let ChannelState { messages, seen, is_connected, notify } = &*self.state;
         let mut next = pin!(notify.notified());
-        // From here on none is missed.
+        // From here on no message is missed.
         next.as_mut().enable();
         if !is_connected.load(Ordering::Acquire) {
             return false;

@@ -1,6 +1,6 @@
-//! What a server has used of its processor and been asked for, read beside the questions that are
-//! measured: over a connection of its own, made each time, so that it takes no turn of theirs and
-//! is there after whatever happened meanwhile.
+//! The processor time and the calls that a server reports, read during a measurement. Each reading
+//! opens a separate connection. So it does not delay the measured calls, and works whatever
+//! happened to their connections.
 
 use std::time::{Duration, Instant};
 
@@ -11,43 +11,43 @@ use crate::client::CommandConnection;
 use crate::fault::Fault;
 use crate::options::Options;
 
-/// How long connecting and each answer may take: nobody waits at a door.
+/// The timeout for connecting and for each answer; no production call waits for them.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How often a server is asked for its time; the quickest answer counts.
+/// The number of attempts to read the server's time; the quickest answer counts.
 const ATTEMPTS: usize = 5;
 
 /// The commands that call scripts.
 const CALLS: [&str; 6] = ["evalsha", "evalsha_ro", "eval", "eval_ro", "fcall", "fcall_ro"];
 
-/// What is no data: no script of ours asks for it.
+/// Commands that touch no data; none of our scripts calls them.
 const NON_DATA_COMMANDS: [&str; 20] = [
     "info", "ping", "hello", "auth", "select", "client", "script", "scan", "unlink", "command",
     "config", "readonly", "replconf", "psync", "publish", "cluster", "slowlog", "latency",
     "memory", "acl",
 ];
 
-/// Sums since the server was started, for all who ask it: differences are of one's own questions
-/// where nobody else asks.
+/// Sums since the server's start, over all its clients. A difference covers only one's own calls if
+/// no other client is active.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Usage {
-    /// Time of the processor, in microseconds: of the thread that runs commands, where the server
-    /// tells it apart (from 7.0 on).
+    /// Processor time in microseconds: of the thread that runs commands, where the server reports
+    /// it separately (since 7.0).
     pub cpu_us: u64,
-    /// Calls of scripts.
+    /// The calls of scripts.
     pub calls: u64,
-    /// Commands that scripts ran, and data commands of others.
+    /// The commands run by scripts, and other data commands.
     pub commands: u64,
-    /// Another after each start.
+    /// Changes at each start of the server.
     run_id: String,
 }
 
 impl Usage {
-    /// What the server used so far.
+    /// The server's usage so far.
     ///
     /// # Errors
-    /// It cannot be reached, refuses us or `INFO`, or does not say it.
+    /// The server cannot be reached, refuses the login or `INFO`, or does not report usage.
     pub async fn read(options: &Options) -> Result<Self, StoreError> {
         let connection = open(options).await?;
         let mut questions = Pipeline::new();
@@ -66,8 +66,7 @@ impl Usage {
         Ok(Self { cpu_us: (cpu_s * 1e6) as u64, calls, commands, run_id })
     }
 
-    /// What was used since `before`; none where the server was started again, or its statistics
-    /// were reset.
+    /// The usage since `before`; `None` if the server was restarted, or its statistics were reset.
     #[must_use]
     pub fn since(self, before: &Self) -> Option<Self> {
         if self.run_id != before.run_id {
@@ -82,24 +81,24 @@ impl Usage {
     }
 }
 
-/// The time of a server's clock, in microseconds since the Unix epoch, as it was at a moment here:
-/// exact to half of the time that the question took.
+/// A server's clock at one moment of the local clock, in microseconds since the Unix epoch. It is
+/// exact to half of the round trip.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ServerTime {
-    /// The time there.
+    /// The server's time.
     pub us: u64,
-    /// The moment here.
+    /// The local moment.
     pub at: Instant,
-    /// How long the question took.
+    /// The round trip.
     pub took: Duration,
 }
 
 impl ServerTime {
-    /// Asks a few times, and takes the answer that was the quickest.
+    /// Asks several times, and takes the quickest answer.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses us, or does not say its time.
+    /// The server cannot be reached, refuses the login, or does not report its time.
     pub async fn read(options: &Options) -> Result<Self, StoreError> {
         let connection = open(options).await?;
         let mut best: Option<Self> = None;
@@ -136,8 +135,8 @@ fn missing(what: &str) -> StoreError {
     StoreError::permanent(format!("the server does not say {what}"))
 }
 
-/// The seconds of the processor in the text of `INFO cpu`: of the thread that runs commands, where
-/// the server tells it apart. None where the text does not say it.
+/// The seconds of processor time in the text of `INFO cpu`: of the thread that runs commands, where
+/// reported separately. `None` if the text does not contain it.
 #[must_use]
 pub fn cpu_s(info: &str) -> Option<f64> {
     let of = |name: &str| {
@@ -149,7 +148,7 @@ pub fn cpu_s(info: &str) -> Option<f64> {
         .or_else(|| both("used_cpu_sys", "used_cpu_user"))
 }
 
-/// Calls of scripts, and other commands, in `INFO commandstats`.
+/// The calls of scripts, and other commands, in `INFO commandstats`.
 fn counts(info: &str) -> (u64, u64) {
     let (mut calls, mut commands) = (0, 0);
     for line in info.lines() {
@@ -159,7 +158,7 @@ fn counts(info: &str) -> (u64, u64) {
         };
         let count = rest.strip_prefix("calls=").and_then(|it| it.split(',').next()?.parse().ok());
         let Some(count): Option<u64> = count else { continue };
-        // Subcommands are counted by themselves: `script|load`.
+        // Subcommands are counted separately: `script|load`.
         let command = name.split('|').next().unwrap_or(name);
         if CALLS.contains(&command) {
             calls += count;

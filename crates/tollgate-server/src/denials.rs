@@ -1,4 +1,5 @@
-//! The log of denials: who was denied by what, a few lines a second, whoever it was hashed.
+//! The log of denials: which subject was denied by which limit, a few lines a second, with subjects
+//! hashed by default.
 
 use core::fmt;
 use core::fmt::Write as _;
@@ -9,30 +10,30 @@ use sha2::Sha256;
 use tollgate::{Limit, LimitSet, Limiter, MemoryStore, ParseError};
 use tollgate_policy::{Authority, Event, Outcome};
 
-/// How many lines there are at most: a flood of denials must not become one of lines.
+/// The most lines that are logged: a flood of denials must not become a flood of lines.
 const LINES: &str = "10/s via token_bucket";
 
-/// How many bytes of a hash are shown: enough to tell subjects apart, and none can be computed from
-/// it without the key.
+/// The bytes of a hash that are logged. They suffice to distinguish subjects, and nobody can
+/// compute a hash without the key.
 const SHOWN_BYTES: usize = 8;
 
-/// How a subject is written.
+/// How subjects are logged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Subjects {
-    /// As 16 digits of a keyed hash: the same subject is the same word, as long as the key is.
+    /// As 16 hex digits of a keyed hash. One key maps a subject always to the same digits.
     #[default]
     Hashed,
-    /// As they are. They are personal data.
+    /// As plain text. Subjects are personal data.
     Plain,
 }
 
-/// Writes denials into the log of `tracing`, with the target `tollgate`.
+/// Logs denials through `tracing`, with the target `tollgate`.
 pub struct Denials {
     subjects: Subjects,
     key: Hmac<Sha256>,
     lines: Limiter<MemoryStore>,
-    /// Denials since the last line that had none.
+    /// The denials that were not logged since the last line.
     unlogged: AtomicU64,
 }
 
@@ -43,10 +44,11 @@ impl fmt::Debug for Denials {
 }
 
 impl Denials {
-    /// A log with subjects in this form; without a key hashes are others in each process.
+    /// A log with subjects in this form. Without a key each process uses its own random key for
+    /// hashes.
     ///
     /// # Errors
-    /// None that happens: a key of any length will do.
+    /// None in practice: a key of any length is accepted.
     pub fn new(subjects: Subjects, key: Option<&[u8]>) -> Result<Self, ParseError> {
         let own: [u8; 32];
         let key = match key {
@@ -62,8 +64,8 @@ impl Denials {
         Ok(Self { subjects, key, lines: Limiter::memory(lines), unlogged: AtomicU64::new(0) })
     }
 
-    /// Writes an event, when it is a denial, or a failure rule let it pass, and there are not too
-    /// many lines already.
+    /// Logs a denial, or a request that the failure rule let through, while the rate of lines
+    /// allows it.
     #[inline]
     pub(crate) fn observe(&self, event: &Event<'_>) {
         let failed_open = event.authority == Authority::FailureRule;
@@ -94,7 +96,7 @@ impl Denials {
         );
     }
 
-    /// A subject as this log writes it.
+    /// A subject in the form of this log.
     pub(crate) fn written(&self, subject: &str) -> String {
         match self.subjects {
             Subjects::Plain => subject.to_owned(),
@@ -103,7 +105,7 @@ impl Denials {
                 hash.update(subject.as_bytes());
                 let mut text = String::with_capacity(2 * SHOWN_BYTES);
                 for byte in hash.finalize().into_bytes().iter().take(SHOWN_BYTES) {
-                    // Writing to a string does not fail.
+                    // Writing to a string cannot fail.
                     let _ = write!(text, "{byte:02x}");
                 }
                 text

@@ -1,23 +1,23 @@
-//! Whether the memory store is full: told once, and not for each newcomer.
+//! Logs that the memory store is full: once, not for each new subject.
 
 use tollgate::MemoryStore;
 
-/// How many looks without a newcomer that found no room it takes until there is room again: a
-/// minute, where somebody looks every 100 ms.
+/// How many checks in a row without a rejected new subject end the full state: one minute with a
+/// check each 100 ms.
 const QUIET_CHECKS: u32 = 600;
 
-/// Watches a memory store for whoever looks at it now and then, some times in a second.
+/// Watches whether a memory store is full; the owner calls it a few times a second.
 #[derive(Debug, Default)]
 pub struct Fullness {
-    /// The newcomers so far that found no room.
+    /// The new subjects that found no room, up to the last check.
     seen: u64,
     quiet: u32,
     is_full: bool,
 }
 
 impl Fullness {
-    /// Looks, and says into the log when the store has become full, or has had room again for a
-    /// minute. Answers whether it is full.
+    /// Checks the store. Logs when it becomes full, and when it has had room again for a minute.
+    /// Returns whether it is full.
     pub fn check(&mut self, store: &MemoryStore) -> bool {
         let newcomers = store.shared() + store.refused();
         if newcomers > self.seen {

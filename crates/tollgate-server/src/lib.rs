@@ -1,4 +1,5 @@
-//! Tollgate as a service: one process that clients ask over HTTP, and proxies before their pages.
+//! Tollgate as a service: one process that answers rate-limit checks from HTTP clients and from
+//! reverse proxies.
 //!
 //! ```
 //! use tollgate_policy::{Format, Gate, Policies};
@@ -22,9 +23,9 @@
 //!
 //! # The types to know
 //!
-//! - [`Server`] takes its addresses, serves, and ends without dropping a request.
-//! - [`Options`] is everything that `tollgate serve` can be told.
-//! - [`Metrics`] counts, for `/metrics` and for programs.
+//! - [`Server`] binds its addresses, serves requests, and stops without dropping a request.
+//! - [`Options`] holds every setting of `tollgate serve`.
+//! - [`Metrics`] holds the service's counters, for `/metrics` and for programs.
 //!
 //! `docs/server.md` describes every endpoint.
 

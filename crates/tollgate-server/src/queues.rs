@@ -1,4 +1,4 @@
-//! The queues that clients of a service may offer to, and take from.
+//! The queues that clients of a service may offer jobs to and take jobs from.
 
 use core::future::Future;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -14,37 +14,36 @@ use tollgate_queue::{
     TakeOutcome,
 };
 
-/// How often it is looked what is in them, for `/metrics`.
+/// How often the queues' statistics are read, for `/metrics`.
 const REFRESH: Duration = Duration::from_secs(1);
 
-/// How long a look may take: then what was seen before is no longer so.
+/// How long reading the statistics may take before the previous ones count as stale.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// How long nothing is looked at for those who wait for jobs, where nothing says that there is one.
+/// The pause between looks for waiting workers when the queue reports no time of its next job.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// The queues of a service, by name. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Queues(Arc<BTreeMap<String, ServedQueue>>);
 
-/// One of them.
+/// One queue of the service.
 #[derive(Debug)]
 pub(crate) struct ServedQueue {
     queue: Queue<AnyQueues>,
     producer: RwLock<Producer<AnyQueues>>,
-    /// How it was worked on when it was asked last; none before somebody does.
+    /// The worker settings that were last read from the queue; `None` before the first use.
     consumer: RwLock<Option<Consumer<AnyQueues>>>,
-    /// Whoever waits for a job has its turn before it looks again: all together look as often as
-    /// one.
+    /// Requests that wait for a job take turns to look, so that all together look as often as one.
     turns: Turns<()>,
-    /// How it is offered to was said to the service, and not asked of the queue.
+    /// Whether the service's settings, and not the queue's record, define how jobs are offered.
     is_said: bool,
     counts: [AtomicU64; Outcome::ALL.len()],
-    /// What was in it when it was looked last; none while that fails.
+    /// The last statistics of the queue; `None` while reading them fails.
     seen: Mutex<Option<Stats>>,
 }
 
-/// What became of an offer that came here.
+/// The outcome of an offer that this service received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Outcome {
     Accepted,
@@ -56,7 +55,7 @@ pub(crate) enum Outcome {
 impl Outcome {
     pub(crate) const ALL: [Self; 4] = [Self::Accepted, Self::Known, Self::Refused, Self::Failed];
 
-    /// In small letters, for labels.
+    /// The outcome in lower case, for labels.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Accepted => "accepted",
@@ -68,13 +67,13 @@ impl Outcome {
 }
 
 impl Queues {
-    /// These, each with how it is offered to; none for as it was made. Workers take from them
-    /// elsewhere: `tollgate queue work`, or a program with `tollgate_queue::Worker`; and here,
-    /// where [`crate::Options::queue_workers`] lets them.
+    /// Opens these queues, each with its producer settings; `None` takes those of the queue's
+    /// record. Workers take jobs with `tollgate queue work` or `tollgate_queue::Worker`. They can
+    /// also take them from this service if [`crate::Options::queue_workers`] allows it.
     ///
     /// # Errors
-    /// A setting that is not as it may be; a queue that was made with another; where they lie
-    /// could not answer.
+    /// An invalid setting, a queue that was made with other settings, or a store that could not
+    /// answer.
     pub async fn open(
         queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<ProducerSettings>)>,
     ) -> Result<Self, Error> {
@@ -86,7 +85,7 @@ impl Queues {
                 None => made(&queue).await?,
             };
             let producer = queue.producer(offering)?;
-            // At the start somebody looks; at the first offer nobody may.
+            // Check at startup, when an operator reads the error, not at the first offer.
             producer.check_settings().await?;
             let producer = RwLock::new(producer);
             let name = queue.name().to_owned();
@@ -112,12 +111,12 @@ impl Queues {
         self.0.get(name)
     }
 
-    /// All of them, with their names.
+    /// All queues with their names.
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&str, &ServedQueue)> {
         self.0.iter().map(|(name, queue)| (&**name, queue))
     }
 
-    /// Looks at them again and again.
+    /// Refreshes the statistics of all queues periodically.
     pub(crate) async fn follow(self) {
         if self.is_empty() {
             return;
@@ -135,7 +134,7 @@ impl Queues {
     }
 }
 
-/// How a queue is offered to, by who made it.
+/// The producer settings in the queue's record.
 async fn made(queue: &Queue<AnyQueues>) -> Result<ProducerSettings, Error> {
     queue.settings().await?.producer.ok_or_else(|| {
         Error::Invalid(format!(
@@ -150,7 +149,7 @@ impl ServedQueue {
         let producer = self.producer.read().clone();
         let mut offered = producer.offer(job).await;
         if !self.is_said && matches!(offered, Err(Error::Settings { .. })) {
-            // Somebody has changed it.
+            // The settings were changed meanwhile.
             let producer = self.queue.producer(made(&self.queue).await?)?;
             self.producer.write().clone_from(&producer);
             offered = producer.offer(job).await;
@@ -159,7 +158,7 @@ impl ServedQueue {
             Ok(OfferOutcome::Accepted { .. }) => Outcome::Accepted,
             Ok(OfferOutcome::Duplicate { .. }) => Outcome::Known,
             Ok(_) => Outcome::Refused,
-            // The client's mistake is in the status of its request.
+            // The status of the response reports an error of the client.
             Err(Error::Invalid(_)) => return offered,
             Err(_) => Outcome::Failed,
         };
@@ -169,8 +168,8 @@ impl ServedQueue {
         offered
     }
 
-    /// Does something as a worker, by how the queue is worked on now: as it was made, and by the
-    /// defaults where nobody has worked on it.
+    /// Runs an action of a worker with the queue's current settings: those of its record, or the
+    /// defaults where no worker has set any.
     pub(crate) async fn work<T, F>(
         &self,
         act: impl Fn(Consumer<AnyQueues>) -> F,
@@ -184,7 +183,7 @@ impl ServedQueue {
             None => self.follow().await?,
         };
         match act(consumer).await {
-            // Somebody has changed it.
+            // The settings were changed meanwhile.
             Err(Error::Settings { .. }) => act(self.follow().await?).await,
             answer => answer,
         }
@@ -197,8 +196,8 @@ impl ServedQueue {
         Ok(consumer)
     }
 
-    /// Takes jobs; waits so long for the first, and no longer than until the service ends. With how
-    /// long the worker has for them.
+    /// Takes jobs. Waits up to this long for the first one, and no longer than until the service
+    /// stops. Also returns how long the worker may hold the jobs.
     pub(crate) async fn take(
         &self,
         worker: &str,
@@ -222,7 +221,8 @@ impl ServedQueue {
             let next = async {
                 match &turn {
                     Some(_) => hands.wait(pause).await,
-                    // Then it looks once more before it waits: this may have taken long.
+                    // Waiting for the turn may take long, so the queue is read once more before the
+                    // next wait.
                     None => turn = timeout_at(until, self.turns.lock()).await.ok(),
                 }
             };

@@ -1,4 +1,5 @@
-//! Policies again, from their file: on a signal, on an administrator's word, and when it changes.
+//! Reloads of the policy file: on a signal, on an administrator's request, and when the file
+//! changes.
 
 use std::path::PathBuf;
 
@@ -7,24 +8,24 @@ use tollgate_stores::AnyStore;
 
 use crate::metrics::{Metrics, Reloaded};
 
-/// Why policies were not read again.
+/// Why the policies were not reloaded.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum ReloadError {
-    /// There is no file: the policies are those of a program.
+    /// There is no policy file: a program built the policies.
     #[error("there is no file to read again")]
     NoFile,
-    /// What is wrong with it; the old ones count on.
+    /// The file is invalid; the old policies stay in force.
     #[error("the old policies count on: {0}")]
     Problems(Box<Problems>),
-    /// Nobody knows: the old ones count on, or the new ones do.
+    /// The reload was interrupted: the old or the new policies may be in force.
     #[error("the reading of the file has ended without an answer")]
     Ended,
 }
 
 tollgate::debug_as_display!(ReloadError);
 
-/// The one place where policies are read again, so that every reading is counted once.
+/// The one place that reloads policies, so that each reload is counted once.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     pub(crate) gate: Gate<AnyStore>,
@@ -33,8 +34,8 @@ pub(crate) struct Reader {
 }
 
 impl Reader {
-    /// Reads the file now, on a thread of its own: it may be large, or far away, and decisions go
-    /// on meanwhile.
+    /// Reads the file now, on a blocking thread: the file may be large or on a network, and
+    /// decisions continue meanwhile.
     pub(crate) async fn read(self) -> Result<Reread, ReloadError> {
         tokio::task::spawn_blocking(move || self.read_here())
             .await
@@ -53,7 +54,7 @@ impl Reader {
         reread.map_err(|problems| ReloadError::Problems(Box::new(problems)))
     }
 
-    /// Follows the file; none when there is none.
+    /// Watches the file; `None` when there is no file.
     pub(crate) fn watch(
         &self,
         mut told: impl FnMut(&Reload) + Send + 'static,

@@ -1,4 +1,5 @@
-//! The life of a service: it starts, serves, and ends with what it has begun.
+//! The lifecycle of a service: it starts, serves requests, and finishes started requests when it
+//! stops.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -26,58 +27,64 @@ use crate::service::{CallerLimits, InlineLimits, MIN_KEY_BYTES, Receipts, Servic
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Certificate, Tls, TlsError};
 
-/// How many connections administrators have at once.
+/// The most connections of administrators that are open at once.
 const ADMIN_CONNECTIONS: usize = 64;
 
-/// How a service is set up.
+/// The settings of a service.
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct Options {
-    /// Where clients ask: at least one address.
+    /// The addresses on which the service listens for clients; at least one.
     pub listen: Vec<Address>,
-    /// Where administrators do; none for nowhere.
+    /// The address of the admin API; `None` disables it.
     pub admin: Option<Address>,
-    /// What they have to send, of at least 16 bytes. Beyond loopback there must be one.
+    /// The token that administrators send, of at least 16 bytes. Required when the admin address is
+    /// reachable from beyond loopback.
     pub admin_token: Option<String>,
-    /// What administrators may write as `Host` besides addresses and `localhost`, where there is no
-    /// token: names that lead here.
+    /// Host names of this service that administrators may send in `Host`, besides addresses and
+    /// `localhost`. Checked only when no token is set.
     pub admin_hosts: Vec<String>,
-    /// Pages of browsers that may ask, by their origins, as `https://app.example`.
+    /// The origins of web pages that may call the service, as `https://app.example`.
     pub origins: Vec<String>,
-    /// The file of the policies, for reading it again; none for policies of a program.
+    /// The policy file, for reloads; `None` when a program built the policies.
     pub config: Option<PathBuf>,
-    /// How requests of proxies are read.
+    /// How `/v1/auth` reads the requests of proxies.
     pub auth: AuthOptions,
-    /// Which inline limits callers may give.
+    /// Which inline limits callers may send.
     pub caller_limits: CallerLimits,
-    /// How paths are read, wherever a request is told: as the server behind reads them.
+    /// How request paths are normalized. Choose the reading of the server behind the proxy.
     pub paths: PathReading,
-    /// With what API keys are hashed, of at least 16 bytes; without it keys are taken to be random.
+    /// The secret for hashing API keys, of at least 16 bytes. Without it the service assumes that
+    /// API keys are random.
     pub key_secret: Option<Vec<u8>>,
-    /// With what receipts are signed, of at least 32 bytes; without it by a key of this process.
+    /// The key for signing receipts, of at least 32 bytes. Without it each process generates its
+    /// own.
     pub receipt_key: Option<Vec<u8>>,
-    /// The certificate for clients; without it they come without TLS.
+    /// The TLS certificate for clients; `None` serves them without TLS.
     pub tls: Option<Tls>,
-    /// What connections may take.
+    /// The limits on connections.
     pub bounds: Bounds,
-    /// How long requests are still taken after the service has said that it is not ready.
+    /// How long the service still takes requests after `/readyz` reports that it is not ready.
     pub linger: Duration,
-    /// How long what was begun may take at the end.
+    /// How long started requests may take after shutdown begins.
     pub grace: Duration,
-    /// The service's counters: those of [`Metrics::gate`], where the gate was made by it.
+    /// The service's counters. Build the gate with [`Metrics::gate`] so that its decisions count
+    /// here.
     pub metrics: Metrics,
-    /// Where the counts of each second are written to, beside the service's own series.
+    /// The Redis time series that receive the counts of each second, besides the service's own
+    /// series.
     pub timeseries: Option<TimeSeriesOptions>,
-    /// The queues that clients may offer to.
+    /// The queues that clients may offer jobs to.
     pub queues: Queues,
-    /// Whether clients may take jobs from them, too, and say what became of these.
+    /// Whether clients may also take jobs from the queues and report their outcomes.
     pub queue_workers: bool,
-    /// What such clients have to send, of at least 16 bytes. Beyond loopback there must be one.
+    /// The token that workers send, of at least 16 bytes. Required when `queue_workers` is set and
+    /// a client address is reachable from beyond loopback.
     pub worker_token: Option<String>,
 }
 
 impl fmt::Debug for Options {
-    /// Of secrets only whether they are set.
+    /// Secrets are shown only as set or unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { listen, admin, config, auth, paths, tls, bounds, linger, grace, .. } = self;
         f.debug_struct("Options")
@@ -105,7 +112,7 @@ impl fmt::Debug for Options {
 }
 
 impl Options {
-    /// A service for clients at these addresses, without an admin front.
+    /// Default settings for a service on these client addresses, without an admin API.
     #[must_use]
     pub fn new(listen: Vec<Address>) -> Self {
         Self {
@@ -133,22 +140,22 @@ impl Options {
     }
 }
 
-/// Why a service does not start.
+/// Why a service could not start.
 #[derive(thiserror::Error)]
 #[non_exhaustive]
 pub enum StartError {
-    /// An address that cannot be had.
+    /// An address could not be bound.
     #[error("{address} cannot be listened on: {source}")]
     Bind {
-        /// Which one.
+        /// The address.
         address: Address,
-        /// What the system says.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// A set-up that makes no sense, with what would.
+    /// An invalid combination of settings; the text also states a valid one.
     #[error("{0}")]
     Options(String),
-    /// A certificate or a key that cannot be used.
+    /// The certificate or the private key cannot be used.
     #[error(transparent)]
     Tls(#[from] TlsError),
 }
@@ -161,20 +168,20 @@ impl From<ParseError> for StartError {
     }
 }
 
-/// How a service ended.
+/// How a service stopped.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Stopping {
-    /// How long it took.
+    /// How long the shutdown took.
     pub took: Duration,
-    /// How many connections were closed before their end, when the grace was over.
+    /// The connections still open at the end of the grace period, which the service closed.
     pub cut: usize,
 }
 
-/// A service that serves.
+/// A running service.
 pub struct Server {
     api: Arc<Api>,
-    /// The connections of clients, and those of administrators.
+    /// The connections of clients, then those of administrators.
     registries: [Arc<Registry>; 2],
     reader: Reader,
     recorder: Recorder,
@@ -195,19 +202,19 @@ impl fmt::Debug for Server {
 }
 
 impl Server {
-    /// Takes the addresses and begins to serve, in tasks of the runtime that this is called in.
+    /// Binds the addresses and starts to serve, in tasks of the current Tokio runtime.
     ///
     /// # Errors
-    /// A set-up that makes no sense; an address that cannot be had; a certificate that cannot be
-    /// used. Then nothing serves.
+    /// Invalid settings, an address that cannot be bound, or a certificate that cannot be used. In
+    /// each case the service does not listen on any address.
     pub async fn start(gate: Gate<AnyStore>, options: Options) -> Result<Self, StartError> {
         check(&options)?;
         let hashing = match &options.key_secret {
             Some(secret) => Hashing::keyed(secret)?,
             None => Hashing::plain_for_random_keys(),
         };
-        // This machine is trusted without anybody having said so: whoever asks from here without
-        // the headers of a proxy is none.
+        // Loopback is trusted by default, not by configuration: a local client that sends no proxy
+        // headers is not a proxy.
         let is_proxied = options.auth.trust != AuthOptions::default().trust;
         let told = move |mistake: &Misconfiguration| match mistake {
             Misconfiguration::Address(Remark::NoHeader) if !is_proxied => {}
@@ -216,7 +223,7 @@ impl Server {
         let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
         let tls = options.tls.map(Certificate::read).transpose()?.map(Arc::new);
         let receipts = receipts(options.receipt_key.as_deref())?;
-        // A place of their own: however many clients there are, an administrator gets in.
+        // A separate bound: administrators can connect even when clients use all their connections.
         let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
         let registries = [Registry::new(options.bounds), Registry::new(bounds)];
         let [registry, admin_registry] = &registries;
@@ -225,7 +232,7 @@ impl Server {
         let (ending, ended) = watch::channel(false);
         let workers = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", options.worker_token)?;
         let guard = Guard::new("an administrator", "TOLLGATE_ADMIN_TOKEN", options.admin_token)?;
-        // No page reaches a socket in the file system.
+        // A web page cannot reach a unix socket.
         let guard = match &options.admin {
             Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
             _ => guard,
@@ -256,7 +263,8 @@ impl Server {
             open: AtomicBool::new(true),
         });
         let reader = Reader { gate: gate.clone(), path: options.config, metrics: options.metrics };
-        // All of them before any serves: a service that is half there is worse than none.
+        // Bind all addresses before any of them serves: a partly running service is worse than
+        // none.
         let mut bound = Vec::new();
         for address in &options.listen {
             bound.push(bind(address, Access::Everybody)?);
@@ -270,7 +278,7 @@ impl Server {
             bound.iter().zip(&options.listen).map(|(bound, asked)| said(bound, asked)).collect();
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
 
-        // So that they hold from the first request on; what fails is told by who follows them.
+        // Rulings apply from the first request. The task that follows them logs a failure.
         let _ = gate.read_rulings().await;
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
@@ -295,7 +303,7 @@ impl Server {
             let listener = Listener {
                 protocol: Arc::new(Http(Arc::new(Admin { api, guard, reader, recorder }))),
                 registry: Arc::clone(admin_registry),
-                // A token does not go over a network in the clear, where that can be helped.
+                // Protect the token with TLS on a network where a certificate is configured.
                 tls: tls
                     .clone()
                     .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
@@ -321,44 +329,44 @@ impl Server {
         })
     }
 
-    /// Where it listens for clients, with the ports that the system chose.
+    /// The client addresses, with the ports that the system chose.
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
     }
 
-    /// Where it listens for administrators.
+    /// The address of the admin API.
     #[must_use]
     pub fn admin(&self) -> Option<&Address> {
         self.admin.as_ref()
     }
 
-    /// Reads the file of the policies again, while requests are answered as before.
+    /// Reloads the policy file while the service continues to answer requests.
     ///
     /// # Errors
-    /// There is no file, or it is broken: then what counted counts on.
+    /// There is no policy file, or the file is invalid. The current policies then stay in force.
     pub fn reload(&self) -> impl Future<Output = Result<Reread, ReloadError>> + Send + use<> {
         self.reader.clone().read()
     }
 
-    /// Reads the certificate again, where there is one: connections that come take the new one. One
-    /// that cannot be used is a line of the log, and the old one is used on. It is read on a thread
-    /// of its own, as the policies are.
+    /// Reloads the TLS certificate, if there is one; new connections use it. If the new certificate
+    /// cannot be used, the error is logged and the old one stays in use. The files are read on a
+    /// blocking thread, like the policy file.
     pub fn reread_certificate(&self) -> impl Future<Output = ()> + Send + use<> {
         let certificate = self.certificate.clone();
         async move {
             if let Some(certificate) = certificate {
-                // It ends with the runtime alone.
+                // The task fails only when the runtime shuts down.
                 let _ = tokio::task::spawn_blocking(move || certificate.reread()).await;
             }
         }
     }
 
-    /// Follows the file of the policies until the watcher is dropped; none when there is no file.
-    /// `told` is called on the watching thread, as [`Gate::watch`] does.
+    /// Watches the policy file until the watcher is dropped; `None` when there is no file. As in
+    /// [`Gate::watch`], `told` is called on the watching thread.
     ///
     /// # Errors
-    /// As [`Gate::watch`].
+    /// The errors of [`Gate::watch`].
     pub fn watch(
         &self,
         told: impl FnMut(&Reload) + Send + 'static,
@@ -366,9 +374,9 @@ impl Server {
         self.reader.watch(told)
     }
 
-    /// Ends: is not ready first, takes no more connections, finishes what was begun, and closes
-    /// what is left after the grace. What is left of that, two seconds at most, is for writing the
-    /// last counts into time series.
+    /// Shuts down: reports not ready, stops accepting connections, finishes started requests, and
+    /// closes the remaining connections after the grace period. The last counts are written to the
+    /// time series in what is left of the linger and grace periods, at most 2 s.
     pub async fn end(mut self) -> Stopping {
         let began = Instant::now();
         self.api.open.store(false, Ordering::Relaxed);
@@ -389,7 +397,7 @@ impl Server {
     }
 }
 
-/// Refuses what would start and not be what was meant.
+/// Rejects settings that would start a service other than the intended one.
 fn check(options: &Options) -> Result<(), StartError> {
     let refuse = |what: String| Err(StartError::Options(what));
     if options.listen.is_empty() {

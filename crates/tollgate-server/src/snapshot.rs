@@ -1,4 +1,4 @@
-//! The counts of the memory store in a file, over a restart.
+//! Snapshots of the memory store in a file, which keep counts over a restart.
 
 use std::fs::{self, File};
 use std::io;
@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use tollgate::{MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError};
 
-/// A snapshot that could not be read or written.
+/// A snapshot file that could not be read or written.
 #[derive(thiserror::Error)]
 #[error("the snapshot {path}: {why}", path = path.display())]
 pub struct SnapshotFileError {
@@ -18,7 +18,7 @@ pub struct SnapshotFileError {
 
 tollgate::debug_as_display!(SnapshotFileError);
 
-/// What the file or the store says.
+/// The error of the file system or of the store.
 #[derive(Debug, thiserror::Error)]
 enum Why {
     #[error(transparent)]
@@ -27,13 +27,14 @@ enum Why {
     Snapshot(#[from] SnapshotError),
 }
 
-/// The store of a builder with the counts of this file, and what was in it; a fresh one when there
-/// is none.
+/// Builds a memory store with the counts of this file, and reports what the file contained. The
+/// store is empty when there is no file.
 ///
-/// The file stays: after a crash it is read again, which is nearer to the truth than nothing.
+/// The file is kept: after a crash the same counts are restored, which is closer to the truth than
+/// none.
 ///
 /// # Errors
-/// A file that cannot be read, or holds no sound snapshot: then nothing of it is taken.
+/// The file cannot be read or contains no valid snapshot. Nothing of it is restored then.
 pub fn restore(
     builder: MemoryStoreBuilder,
     path: &Path,
@@ -50,15 +51,15 @@ pub fn restore(
     Ok((store, Some(restored)))
 }
 
-/// Writes the counts of a store into this file: all of them, or the old file stays as it was.
+/// Writes the counts of a store to this file. On an error the old file stays unchanged.
 ///
 /// # Errors
-/// What the system says.
+/// The error of the file system.
 pub fn save(store: &MemoryStore, path: &Path) -> Result<Saved, SnapshotFileError> {
     let temporary = self::temporary(path);
     let written = || -> Result<Saved, Why> {
-        // Subjects are personal data: nobody else reads them. A file that is there already may be
-        // another's, or a link to another's.
+        // Subjects are personal data, so only the owner may read the file. An existing temporary
+        // file may belong to another user, or link to such a file.
         match fs::remove_file(&temporary) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
             _ => {}
@@ -69,19 +70,19 @@ pub fn save(store: &MemoryStore, path: &Path) -> Result<Saved, SnapshotFileError
         let saved = store.save(&file)?;
         file.sync_all()?;
         fs::rename(&temporary, path)?;
-        // The name is durable once its folder is.
+        // The rename is durable once the folder is synced.
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
         File::open(folder.unwrap_or(Path::new(".")))?.sync_all()?;
         Ok(saved)
     };
     written().map_err(|why| {
-        // What is half there is of no use.
+        // A partial file is useless.
         let _ = fs::remove_file(&temporary);
         SnapshotFileError { path: path.to_owned(), why }
     })
 }
 
-/// The name with `.new` at its end, in the same folder: only so a rename is one step.
+/// The file name with `.new` appended, in the same folder: only there is a rename atomic.
 fn temporary(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(".new");

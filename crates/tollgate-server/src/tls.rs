@@ -1,4 +1,4 @@
-//! The certificate of the service.
+//! The TLS certificate of the service.
 
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -12,20 +12,20 @@ use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::rustls::{ServerConfig, version};
 
-/// How often the files are looked at.
+/// How often the files are checked for changes.
 const POLL: Duration = Duration::from_secs(2);
 
-/// Files in PEM: a chain of certificates, the service's own first, and its private key.
+/// PEM files: a certificate chain, which starts with the service's own, and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tls {
-    /// The chain.
+    /// The certificate chain.
     pub certificate: PathBuf,
-    /// The key.
+    /// The private key.
     pub key: PathBuf,
 }
 
-/// A certificate or a key that cannot be used.
+/// A certificate or a private key that cannot be used.
 #[derive(thiserror::Error)]
 #[error("{path} {what}: {why}", path = path.display())]
 pub struct TlsError {
@@ -37,7 +37,7 @@ pub struct TlsError {
 tollgate::debug_as_display!(TlsError);
 
 impl Tls {
-    /// These files.
+    /// The certificate chain and the private key in these files.
     #[must_use]
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
         Self { certificate: certificate.into(), key: key.into() }
@@ -69,26 +69,26 @@ impl Tls {
         Ok(config)
     }
 
-    /// When each file was changed last, as far as the system says.
+    /// The modification time of each file, where the system reports one.
     fn changed(&self) -> [Option<SystemTime>; 2] {
         let changed = |path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
         [&self.certificate, &self.key].map(changed)
     }
 }
 
-/// A certificate in use, which is read again while connections are served: those that come take the
-/// new one.
+/// The certificate in use. It is reloaded while connections are served; new connections use the new
+/// one.
 #[derive(Debug)]
 pub(crate) struct Certificate {
     files: Tls,
-    /// When the files had been changed last, before they were read first.
+    /// The modification times of the files before they were first read.
     first_read: [Option<SystemTime>; 2],
     config: ArcSwap<ServerConfig>,
 }
 
 impl Certificate {
     /// # Errors
-    /// Files that cannot be used.
+    /// The files cannot be used.
     pub(crate) fn read(files: Tls) -> Result<Self, TlsError> {
         let first_read = files.changed();
         let config = ArcSwap::from_pointee(files.config()?);
@@ -99,14 +99,15 @@ impl Certificate {
         TlsAcceptor::from(self.config.load_full())
     }
 
-    /// Reads the files again whenever they have changed, until it is dropped. One of the two is
-    /// written before the other, so what does not fit is tried again when the next changes.
+    /// Reloads the files whenever they change, until it is dropped. One file is written before the
+    /// other, so a pair that does not match is tried again at the next change.
     pub(crate) async fn follow(self: Arc<Self>) {
         let mut seen = self.first_read;
         loop {
             tokio::time::sleep(POLL).await;
             let this = Arc::clone(&self);
-            // Apart: the files may be far away, and decisions go on meanwhile.
+            // On a blocking thread: the files may be on a network, and decisions continue
+            // meanwhile.
             let look = move || {
                 let changed = this.files.changed();
                 if changed != seen {
@@ -121,8 +122,8 @@ impl Certificate {
         }
     }
 
-    /// Reads the files again, and tells the log. Those that cannot be used leave the old
-    /// certificate where it is.
+    /// Reloads the files and logs the outcome. If they cannot be used, the old certificate stays in
+    /// use.
     pub(crate) fn reread(&self) {
         match self.files.config() {
             Ok(config) => {

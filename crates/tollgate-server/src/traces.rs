@@ -1,7 +1,7 @@
-//! Traces: a span for each question, and within it one for each decision.
+//! Traces: a span for each question, with a child span for each decision.
 //!
-//! The names of attributes are those of OpenTelemetry's semantic conventions for HTTP, and
-//! `tollgate.*` for what is ours.
+//! Attribute names follow OpenTelemetry's semantic conventions for HTTP. Tollgate's own attributes
+//! begin with `tollgate.`.
 
 use core::fmt;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use tollgate_policy::Event;
 
 use crate::metrics::Endpoint;
 
-/// Where the spans of a service go. Cheap to clone.
+/// The tracer and the propagator of a service's spans. Cheap to clone.
 #[derive(Clone)]
 pub struct Traces(Arc<Inner>);
 
@@ -32,7 +32,8 @@ impl fmt::Debug for Traces {
 }
 
 impl Traces {
-    /// Spans of this tracer, below those that the propagator finds in a request's headers.
+    /// Creates spans with this tracer, as children of the span that the propagator finds in the
+    /// request headers.
     pub fn new(
         tracer: BoxedTracer,
         propagator: impl TextMapPropagator + Send + Sync + 'static,
@@ -40,14 +41,14 @@ impl Traces {
         Self(Arc::new(Inner { tracer, propagator: Box::new(propagator) }))
     }
 
-    /// Begins the span of a request; none for what only looks after the service.
+    /// Begins the span of a request; `None` for requests that only monitor the service.
     pub(crate) fn begin<B>(&self, endpoint: Endpoint, request: &Request<B>) -> Option<Context> {
         if matches!(endpoint, Endpoint::Healthz | Endpoint::Readyz | Endpoint::Metrics) {
             return None;
         }
         let (method, route) = (method(request.method()), endpoint.path());
         let parent = self.0.propagator.extract(&Headers(request.headers()));
-        // Not the path itself: it may be a user's.
+        // The route, not the path: a path may contain personal data.
         let span = self.0.tracer.span_builder(format!("{method} {route}"));
         let span = span.with_kind(SpanKind::Server).with_attributes([
             KeyValue::new("http.request.method", method),
@@ -57,19 +58,19 @@ impl Traces {
         Some(parent.with_span(span))
     }
 
-    /// Ends it.
+    /// Ends the span of a request.
     pub(crate) fn end(context: &Context, status: StatusCode) {
         let span = context.span();
         let code = i64::from(status.as_u16());
         span.set_attribute(KeyValue::new("http.response.status_code", code));
-        // A refusal is an answer, and no error of the service.
+        // A denial is a regular answer, not an error of the service.
         if status.is_server_error() {
             span.set_status(Status::error(""));
         }
         span.end();
     }
 
-    /// A decision has been made, within the span of the request that is at work here.
+    /// Adds the span of a decision to the span of the current request.
     pub(crate) fn decided(&self, event: &Event<'_>) {
         let context = Context::current();
         if !event.decides || !context.span().is_recording() {
@@ -89,14 +90,14 @@ impl Traces {
     }
 }
 
-/// A method that HTTP knows; one that somebody thinks of has no name of its own.
+/// The name of a standard HTTP method; all other methods share one name.
 fn method(method: &Method) -> &'static str {
     const KNOWN: [&str; 9] =
         ["GET", "POST", "HEAD", "PUT", "DELETE", "OPTIONS", "PATCH", "CONNECT", "TRACE"];
     KNOWN.into_iter().find(|known| method == known).unwrap_or("_OTHER")
 }
 
-/// Headers, for propagators.
+/// Request headers, as propagators read them.
 struct Headers<'h>(&'h HeaderMap);
 
 impl Extractor for Headers<'_> {

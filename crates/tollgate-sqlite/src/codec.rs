@@ -1,7 +1,7 @@
-//! How a state lies in its row: a format byte, then numbers in LEB128.
+//! The encoding of a state in its row: a format byte, then numbers in LEB128.
 //!
-//! The number of logs, six numbers for each log, and the words to the end. The events of a log
-//! are rows of their own.
+//! The numbers are the number of logs, six numbers for each log, and the words up to the end. The
+//! events of a log are separate rows.
 
 use smallvec::SmallVec;
 
@@ -11,14 +11,14 @@ const FORMAT: u8 = 1;
 /// The words of a state; two for most strategies.
 pub(crate) type Words = SmallVec<[u64; 4]>;
 
-/// Where the events of a log lie, and what they add up to. The default is a log without events.
+/// The rows of a log's events, and their totals. The default is a log without events.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct LogHeader {
-    /// Which log its rows belong to; 0 for none yet.
+    /// The number of the log in its rows; 0 for none yet.
     pub(crate) log: u64,
-    /// The first row that still exists. Rows before `first` are dropped and wait to be deleted.
+    /// The first row that still exists. Rows before `first` were dropped and are deleted later.
     pub(crate) dead: u64,
-    /// The oldest event held.
+    /// The oldest event of the log.
     pub(crate) first: u64,
     /// One past the newest event.
     pub(crate) end: u64,
@@ -28,14 +28,14 @@ pub(crate) struct LogHeader {
     pub(crate) top: u64,
 }
 
-/// A state as it lies in its row.
+/// A decoded state.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct DecodedState {
     pub(crate) words: Words,
     pub(crate) headers: SmallVec<[LogHeader; 1]>,
 }
 
-/// The bytes of a state.
+/// Encodes a state.
 pub(crate) fn encode(
     words: &[u64],
     headers: impl ExactSizeIterator<Item = LogHeader>,
@@ -57,14 +57,14 @@ pub(crate) fn encode(
 #[allow(clippy::cast_possible_truncation)] // seven bits at a time
 fn put(bytes: &mut SmallVec<[u8; 64]>, mut number: u64) {
     while number >= 0x80 {
-        // Seven bits and a mark that more follow.
+        // Seven bits, and a flag that more follow.
         bytes.push((number & 0x7f) as u8 | 0x80);
         number >>= 7;
     }
     bytes.push(number as u8);
 }
 
-/// Reads a state, or says what is wrong with it.
+/// Decodes a state, or reports what is wrong with it.
 pub(crate) fn decode(bytes: &[u8]) -> Result<DecodedState, &'static str> {
     let Some((&FORMAT, mut rest)) = bytes.split_first() else {
         return Err("its first byte is not that of a known format");

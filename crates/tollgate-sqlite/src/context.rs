@@ -1,4 +1,5 @@
-//! One transaction at work: its connection and time, the numbers it hands out, and its first fault.
+//! The context of a transaction: its connection and time, the numbers it assigns, and its first
+//! fault.
 
 use core::cell::{Cell, RefCell};
 use core::fmt;
@@ -11,31 +12,31 @@ use tollgate::{LimitSet, StoreError, Time};
 
 use crate::fault::{FaultLocation, damaged, explain};
 
-/// How many numbers a process takes from the file at a time. A process that ends wastes the rest;
-/// 2^43 processes fit below 2^53, which a double holds exactly.
+/// How many numbers a process reserves in the file at a time. A process that ends wastes the rest;
+/// 2^43 processes fit below 2^53, up to which a double is exact.
 const NUMBERS: u64 = 1 << 10;
 
-/// The most sets that a process remembers before it starts anew.
+/// The most sets in a process's cache before it is cleared.
 const MAX_CACHED: usize = 1 << 12;
 
-/// What a connection remembers of its file. Thrown away whenever a transaction fails.
+/// What a connection caches of its file. Cleared whenever a transaction fails.
 #[derive(Debug, Default)]
 pub(crate) struct Cache {
-    /// Numbers that are this process's to hand out.
+    /// The numbers reserved for this process.
     numbers: Range<u64>,
-    /// By the identity of a set and its full form: the ids of both. The full form alone says not
-    /// whose count it is, since it is the same within a policy and without.
+    /// The ids of a set, by its identity and its full form. The full form alone does not identify
+    /// the count, since it is the same within a policy and without.
     ids: HashMap<String, HashMap<String, Ids>>,
-    /// How many full forms are in `ids`.
+    /// The number of full forms in `ids`.
     sets_known: usize,
-    /// The sets that states were written under, by id.
+    /// The sets under which states were written, by id.
     sets: HashMap<i64, LimitSet>,
-    /// How much is to be looked at for expired rows: writes add to it, sweeping pays it.
+    /// The rows that are due to be checked for expiry: writes add to it, sweeping reduces it.
     sweep_debt: u32,
 }
 
 impl Cache {
-    /// A cache that knows nothing, with rows to be looked at: so many shares.
+    /// An empty cache, with this much sweep debt.
     pub(crate) fn with_sweep_debt(shares: u32) -> Self {
         Self { sweep_debt: shares, ..Self::default() }
     }
@@ -48,13 +49,13 @@ impl Cache {
 /// The ids of a set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Ids {
-    /// Of its identity: the other half of a count's key.
+    /// The id of its identity: the other half of a count's key.
     pub(crate) counted: i64,
-    /// Of its full form.
+    /// The id of its full form.
     pub(crate) written: i64,
 }
 
-/// What every part of an operation works with.
+/// What all parts of an operation share.
 pub(crate) struct Context<'c> {
     conn: &'c Connection,
     location: FaultLocation<'c>,
@@ -85,7 +86,7 @@ impl<'c> Context<'c> {
         self.now
     }
 
-    /// Runs a statement that answers nothing. Says how many rows it changed.
+    /// Runs a statement without result rows. Returns the number of changed rows.
     pub(crate) fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
         let run = || self.conn.prepare_cached(sql)?.execute(params);
         run().map_err(|error| explain(error, self.location))
@@ -96,7 +97,7 @@ impl<'c> Context<'c> {
         self.location.path
     }
 
-    /// Runs several statements that answer nothing.
+    /// Runs several statements without result rows.
     pub(crate) fn batch(&self, sql: &str) -> Result<(), StoreError> {
         self.conn.execute_batch(sql).map_err(|error| explain(error, self.location))
     }
@@ -125,42 +126,43 @@ impl<'c> Context<'c> {
         run().map_err(|error| explain(error, self.location))
     }
 
-    /// Keeps the first fault of a step, which cannot fail itself: its result is thrown away.
+    /// Records the first fault of a step, which cannot return errors; the step's result is
+    /// discarded.
     pub(crate) fn remember(&self, fault: StoreError) {
         self.fault.borrow_mut().get_or_insert(fault);
     }
 
-    /// True once a step met a fault.
+    /// Whether a step met a fault.
     pub(crate) fn has_failed(&self) -> bool {
         self.fault.borrow().is_some()
     }
 
-    /// The first fault that a step met.
+    /// The first fault of a step.
     pub(crate) fn checked(&self) -> Result<(), StoreError> {
         self.fault.borrow_mut().take().map_or(Ok(()), Err)
     }
 
-    /// A state that no engine has written.
+    /// The error for a state that no engine has written.
     pub(crate) fn damaged(&self, subject: &str, what: &str) -> StoreError {
         damaged(self.location.path, subject, what)
     }
 
-    /// A number that nothing else in this file has or had: for receipts and logs.
+    /// A number that is unique in this file: for receipts and logs.
     pub(crate) fn number(&self) -> Result<u64, StoreError> {
         self.number_above(0)
     }
 
-    /// A number larger than `least`, which the file has handed out.
+    /// A number larger than `least`, which the file has assigned.
     pub(crate) fn number_above(&self, least: u64) -> Result<u64, StoreError> {
         let next = self.cache.borrow_mut().numbers.next();
         match next {
             Some(number) if number > least => Ok(number),
-            // This process took its numbers before that one was handed out: all are too low.
+            // This process reserved its numbers before that one was assigned, so all are too low.
             _ => self.newest_number(),
         }
     }
 
-    /// A number larger than any that this file has handed out, to whatever process.
+    /// A number larger than any that this file has assigned, to any process.
     pub(crate) fn newest_number(&self) -> Result<u64, StoreError> {
         let sql = "UPDATE store SET next_number = next_number + ?1 RETURNING next_number";
         let end: Option<i64> = self.first(sql, [NUMBERS.cast_signed()], |row| row.get(0))?;
@@ -173,7 +175,7 @@ impl<'c> Context<'c> {
         Ok(end - NUMBERS)
     }
 
-    /// The ids of a set, when the file knows its identity, and 0 for a full form unknown to it.
+    /// The ids of a set, if the file knows its identity. The id of an unknown full form is 0.
     pub(crate) fn ids(&self, limits: &LimitSet) -> Result<Option<Ids>, StoreError> {
         if let Some(ids) = self.cache.borrow().known(limits) {
             return Ok(Some(ids));
@@ -185,7 +187,7 @@ impl<'c> Context<'c> {
         Ok(Some(self.cache_ids(limits, Ids { counted, written })))
     }
 
-    /// The ids of a set, written down if the file does not know it yet.
+    /// The ids of a set, added to the file if it does not know them yet.
     pub(crate) fn make_ids(&self, limits: &LimitSet) -> Result<Ids, StoreError> {
         if let Some(ids) = self.cache.borrow().known(limits) {
             return Ok(ids);
@@ -220,7 +222,7 @@ impl<'c> Context<'c> {
         Ok(self.conn.last_insert_rowid())
     }
 
-    /// The set that a state was written under.
+    /// The set under which a state was written.
     pub(crate) fn set(&self, id: i64, subject: &str) -> Result<LimitSet, StoreError> {
         if let Some(set) = self.cache.borrow().sets.get(&id) {
             return Ok(set.clone());
@@ -240,14 +242,15 @@ impl<'c> Context<'c> {
         Ok(set)
     }
 
-    /// Notes that this transaction writes, which pays for looking at some rows.
+    /// Records that this transaction writes, which makes some rows due for checking.
     pub(crate) fn add_sweep_debt(&self, shares: u32) {
         self.wrote.set(true);
         let mut cache = self.cache.borrow_mut();
         cache.sweep_debt = cache.sweep_debt.saturating_add(shares);
     }
 
-    /// True when this transaction writes and at least `shares` are owed; they are settled then.
+    /// Returns true, and settles the debt, if this transaction writes and at least `shares` are
+    /// due.
     pub(crate) fn take_sweep_debt(&self, shares: u32) -> bool {
         let mut cache = self.cache.borrow_mut();
         let due = self.wrote.get() && cache.sweep_debt >= shares;

@@ -1,5 +1,5 @@
-//! More than counts in the same file, and in the same transactions: for those who keep something
-//! that must change with a count or not at all.
+//! Extensions: other data in the same file and in the same transactions, which must change together
+//! with a count.
 
 use core::fmt;
 
@@ -10,7 +10,7 @@ use tollgate::{Question, StoreError, Time};
 use crate::context::Context;
 use crate::operations;
 
-/// A transaction at work: whoever else uses the file sees what was before, or all of it.
+/// A running transaction: other users of the file see all of its changes or none.
 pub struct Transaction<'t> {
     context: &'t Context<'t>,
 }
@@ -26,16 +26,16 @@ impl<'t> Transaction<'t> {
         Self { context }
     }
 
-    /// The time of the transaction, which is that of all checks in it.
+    /// The time of the transaction, which all its checks use.
     #[must_use]
     pub fn now(&self) -> Time {
         self.context.now()
     }
 
-    /// Runs a statement that answers nothing. Says how many rows it changed.
+    /// Runs a statement without result rows. Returns the number of changed rows.
     ///
     /// # Errors
-    /// What SQLite says, explained.
+    /// An error of SQLite, with an explanation.
     pub fn execute(&self, sql: &str, params: impl Params) -> Result<usize, StoreError> {
         self.context.execute(sql, params)
     }
@@ -66,7 +66,8 @@ impl<'t> Transaction<'t> {
         self.context.rows(sql, params, read)
     }
 
-    /// Answers a question within the transaction: what is charged is charged when it ends well.
+    /// Answers a question within the transaction; the charge takes effect when the transaction
+    /// commits.
     ///
     /// # Errors
     /// As [`crate::SqliteStore::check_now`].
@@ -76,7 +77,7 @@ impl<'t> Transaction<'t> {
     }
 }
 
-/// Whether the tables of a guest have their present format.
+/// Whether the tables of an extension have their current format.
 pub(crate) fn is_migrated(
     context: &Context<'_>,
     extension: &str,
@@ -91,9 +92,9 @@ pub(crate) fn is_migrated(
     Ok(format.and_then(|format| usize::try_from(format).ok()) == Some(migrations.len()))
 }
 
-/// Brings the tables of a guest to their present format: `migrations` are what made them, one after
-/// the other, and the file says how many of them it has behind it. They are never edited once
-/// released: another is added.
+/// Migrates the tables of an extension to their current format. `migrations` are the statements
+/// that create it step by step; the file records how many it has applied. Never edit a released
+/// one: append another.
 pub(crate) fn migrate_extension(
     context: &Context<'_>,
     extension: &str,

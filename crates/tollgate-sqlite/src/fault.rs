@@ -1,4 +1,4 @@
-//! What SQLite's errors mean for whoever asked: what happened, what to do, whether it may pass.
+//! Explains SQLite's errors to the caller: the cause, the remedy, and whether they are transient.
 
 use std::path::Path;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(crate) fn explain(error: rusqlite::Error, location: FaultLocation<'_>) -> St
     fault.because(error)
 }
 
-/// Something else than counts that its owner has not written.
+/// The error for invalid data other than counts, which its owner cannot have written.
 pub(crate) fn impossible(path: &Path) -> StoreError {
     StoreError::permanent(format!(
         "what {} keeps beside counts is damaged (its numbers are impossible): something else has \
@@ -60,7 +60,7 @@ pub(crate) fn impossible(path: &Path) -> StoreError {
     ))
 }
 
-/// A state that no engine has written.
+/// The error for a state that no engine has written.
 pub(crate) fn damaged(path: &Path, subject: &str, what: &str) -> StoreError {
     StoreError::permanent(format!(
         "the state of `{subject}` in {} is damaged ({what}): reset this subject, which starts it \

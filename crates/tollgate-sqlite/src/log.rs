@@ -10,23 +10,23 @@ use tollgate::{StoreError, Time};
 use crate::codec::LogHeader;
 use crate::context::Context;
 
-/// Reads in a row, each of the next event, after which many are read at once. No search takes so
-/// many steps of one; whoever does will read them all.
+/// After this many consecutive reads of the next event, many events are read at once. No search
+/// makes so many single steps, so such a caller will read all events.
 const SEQUENTIAL_READS: u32 = 8;
 
 /// How many events are read at once then.
 const CHUNK: u64 = 4096;
 
-/// Dropped events are deleted when there are this many, to spare statements.
+/// Dropped events are deleted in batches of at least this many, to save statements.
 const DELETE_FROM: u64 = 16;
 
-/// The most dropped events that one charge deletes: what expired at once is deleted bit by bit.
+/// The most dropped events that one charge deletes: the rest is left to later charges.
 pub(crate) const DELETE_AT_MOST: u64 = 1024;
 
 /// A log of one subject within a transaction.
 ///
-/// A fault (SQLite's, or rows that are not in order) is remembered in the context, and answered
-/// with events that no arithmetic trips over; the caller throws the step's result away.
+/// A fault (of SQLite, or of rows in wrong order) is recorded in the context. The log then returns
+/// events that no arithmetic fails on, and the caller discards the step's result.
 pub(crate) struct SqlLog<'c> {
     context: &'c Context<'c>,
     subject: &'c str,
@@ -34,7 +34,7 @@ pub(crate) struct SqlLog<'c> {
     reads: RefCell<ReadCache>,
 }
 
-/// What was read in this transaction.
+/// The events read in this transaction.
 #[derive(Default)]
 struct ReadCache {
     single: BTreeMap<u64, Entry>,
@@ -50,8 +50,8 @@ impl fmt::Debug for SqlLog<'_> {
     }
 }
 
-/// True when `a` may stand before `b`. Totals wrap around; one is behind another when it is less
-/// than half of all numbers behind it.
+/// Whether `a` may precede `b`. Totals wrap around: one follows another if it is ahead by less than
+/// half of all numbers.
 fn ordered(a: &Entry, b: &Entry) -> bool {
     a.at_us <= b.at_us && b.total.wrapping_sub(a.total) <= u64::MAX / 2
 }
@@ -67,7 +67,7 @@ impl ReadCache {
         in_chunk.or_else(|| self.single.get(&seq).copied())
     }
 
-    /// True when `entry` stands between what was read around it.
+    /// Whether `entry` is consistent with the events already read around it.
     fn fits(&self, seq: u64, entry: Entry) -> bool {
         self.single.range(..seq).next_back().is_none_or(|(_, before)| ordered(before, &entry))
             && self.single.range(seq + 1..).next().is_none_or(|(_, after)| ordered(&entry, after))
@@ -83,7 +83,7 @@ impl<'c> SqlLog<'c> {
         Self { context, subject, header, reads: RefCell::default() }
     }
 
-    /// Where its rows lie now.
+    /// The current position of its rows.
     pub(crate) fn header(&self) -> LogHeader {
         self.header
     }
@@ -99,8 +99,8 @@ impl<'c> SqlLog<'c> {
         (0..self.len()).map(|index| own(self.entry(index))).collect()
     }
 
-    /// Deletes at most `count` of the rows, the oldest first, of a log that has expired. True
-    /// when none is left.
+    /// Deletes at most `count` of the rows of an expired log, the oldest first. Returns true when
+    /// none is left.
     pub(crate) fn shrink(&mut self, count: u64) -> Result<bool, StoreError> {
         let end = self.header.end.min(self.header.dead.saturating_add(count));
         self.delete(self.header.dead, end)?;
@@ -111,8 +111,8 @@ impl<'c> SqlLog<'c> {
         self.header.dead = end;
         if end > self.header.first {
             self.header.first = end;
-            // The total of the last row is gone with it; the events left count a little more,
-            // and for nothing: they have expired.
+            // The deleted row contained the base total, so the remaining events seem to cost more.
+            // This does not matter, since they have expired.
         }
         Ok(false)
     }
@@ -147,7 +147,7 @@ impl<'c> SqlLog<'c> {
         if !(in_order && placed && found.iter().all(sound)) {
             return damaged("events of a log are out of order");
         }
-        // The ends are kept beside, to compare later reads with.
+        // The ends are stored separately, to compare later reads with them.
         reads.single.insert(seq, first);
         reads.single.insert(end - 1, last);
         if many {
@@ -189,7 +189,7 @@ impl<'c> SqlLog<'c> {
             };
         }
         if self.header.first == self.header.end {
-            // Totals start anew whenever nothing is left: small numbers take less room.
+            // Totals restart from 0 whenever no event is left: small numbers take less space.
             total = total.wrapping_sub(self.header.base);
             self.header.base = 0;
         }
@@ -216,15 +216,15 @@ impl<'c> SqlLog<'c> {
         Ok(())
     }
 
-    /// Makes the log hold `entries`, counted from 0. Rows that say the same already stay: a grant
-    /// writes none, a refund those after its event.
+    /// Makes the log contain `entries`, counted from 0. Rows that already match stay: a grant
+    /// rewrites none, a refund those after its event.
     fn try_replace(&mut self, entries: &[Entry]) -> Result<(), StoreError> {
         let (Some(oldest), Some(newest)) = (entries.first(), entries.last()) else {
             return self.clear();
         };
         let found = self.index_at(oldest.at_us);
         self.context.checked()?;
-        // What all totals are larger by in the rows.
+        // The offset of all totals in the rows.
         let kept = found.map(|(index, held)| (index, held.total.wrapping_sub(oldest.total)));
         let (first, shift) = match kept {
             Some(kept) => kept,
@@ -256,7 +256,7 @@ impl<'c> SqlLog<'c> {
         self.delete_dropped()
     }
 
-    /// The held event of that time, and its index.
+    /// The event at this time, and its index.
     fn index_at(&self, at_us: u64) -> Option<(usize, Entry)> {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -271,7 +271,7 @@ impl<'c> SqlLog<'c> {
         (found.at_us == at_us).then_some((low, found))
     }
 
-    /// Does what a step asks for, unless something failed before.
+    /// Runs a step's change, unless something failed before.
     fn change(&mut self, work: impl FnOnce(&mut Self) -> Result<(), StoreError>) {
         if self.context.has_failed() {
             return;
@@ -284,7 +284,7 @@ impl<'c> SqlLog<'c> {
 
 impl Log for SqlLog<'_> {
     fn len(&self) -> usize {
-        // A file never holds 2^63 rows; on a small machine a longer log is a damaged one.
+        // A file never contains 2^63 rows; on a 32-bit machine a longer log is a damaged one.
         usize::try_from(self.header.end - self.header.first).unwrap_or(usize::MAX)
     }
 
@@ -354,7 +354,7 @@ mod tests {
 
     const EVENTS: u64 = 1_000_000;
 
-    /// One event each microsecond from 1 on, each of cost 1.
+    /// One event per microsecond, from 1 on, each with cost 1.
     fn file(dir: &Path) -> Connection {
         let options = Options::new(dir.join("log.db"));
         let conn = Connection::open(options.path()).expect("a file");
@@ -389,22 +389,22 @@ mod tests {
             conn.execute_batch("ROLLBACK").expect("undone");
             (outcome, read(&own.logs[0]))
         };
-        // All count; the wait of a weighted cost lies in the middle.
+        // All events count; the wait for a weighted cost ends in the middle.
         let (outcome, rows) = check("1000000/1s via sliding_log", EVENTS, 400_000);
         assert_eq!(outcome.granted, 0);
         assert_eq!(outcome.fields[0].retry_after_us, Some(400_000));
         assert!(rows < 100, "{rows} rows were read");
-        // Half of them have left the window.
+        // Half of the events have left the window.
         let (outcome, rows) = check("1000000/1s via sliding_log", EVENTS + 500_000, 7);
         assert_eq!(outcome.fields[0].remaining, 500_000 - 7);
         assert!(rows < 100, "{rows} rows were read");
-        // All of them have.
+        // All events have left the window.
         let (outcome, rows) = check("1000000/1s via sliding_log", 3 * EVENTS, 7);
         assert_eq!(outcome.fields[0].remaining, EVENTS - 7);
         assert!(rows < 100, "{rows} rows were read");
     }
 
-    /// Totals that wrap around the end of the numbers, in a file.
+    /// Totals that wrap around, in a file.
     #[test]
     fn totals_wrap_around() {
         let dir = tempfile::tempdir().expect("a directory");
@@ -423,7 +423,7 @@ mod tests {
         let mut own = StoredState { logs: vec![log], ..StoredState::default() };
         let mut check =
             |cost| decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
-        // 700,000 have left; the rest ends beyond the end of the numbers.
+        // 700,000 events have left the window; the totals of the rest wrap around.
         let outcome = check(700_001);
         assert_eq!((outcome.granted, outcome.fields[0].retry_after_us), (0, Some(1)));
         let outcome = check(7);
@@ -434,7 +434,7 @@ mod tests {
         let events = log.events();
         assert_eq!((events.len(), events[0], events[300_000].1), (300_001, (700_001, 1), 7));
         assert!(events[..300_000].iter().all(|(_, cost)| *cost == 1));
-        // A grant moves the base beyond the end.
+        // A grant moves the base past the wrap.
         log.replace(&[Entry { at_us: EVENTS, total: 1 }, Entry { at_us: EVENTS + 9, total: 3 }]);
         context.checked().expect("no fault");
         assert_eq!(log.events(), [(EVENTS, 1), (EVENTS + 9, 2)]);
@@ -452,7 +452,7 @@ mod tests {
         let base = first;
         let header = LogHeader { log: 1, dead: first, first, end: EVENTS, base, top: EVENTS };
         let mut log = SqlLog::new(&context, "ann", header);
-        // What a refund of the 9,991st of them does.
+        // The change by a refund of event number 9,991.
         let mut entries: Vec<Entry> = (0..log.len())
             .map(|i| log.entry(i))
             .map(|e| Entry { total: e.total - base, ..e })
@@ -468,7 +468,7 @@ mod tests {
         assert_eq!(conn.total_changes() - before, 19);
         let own = |log: &SqlLog<'_>| (log.len(), log.base(), log.entry(log.len() - 1));
         assert_eq!(own(&log), (9_999, base, Entry { at_us: EVENTS, total: EVENTS - 1 }));
-        // What a grant of 3 does: no row is touched.
+        // The change by a grant of 3 units: no row is touched.
         let granted: Vec<Entry> =
             entries[3..].iter().map(|e| Entry { total: e.total - 3, ..*e }).collect();
         let before = conn.total_changes();

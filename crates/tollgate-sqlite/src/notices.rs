@@ -1,4 +1,4 @@
-//! Notices in the file: a guest of its own, whose tables are made by the first notice.
+//! Notices in the file: an extension, whose tables are created by the first notice.
 
 use core::time::Duration;
 
@@ -30,7 +30,7 @@ fn version(cx: &Context<'_>) -> Result<u64, StoreError> {
     Ok(version.unwrap_or(0).cast_unsigned())
 }
 
-/// All of them, where they are not those of version `seen`.
+/// All notices, unless their version is still `seen`.
 pub(crate) fn read(cx: &Context<'_>, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
     let there = is_migrated(cx, EXTENSION, MIGRATIONS)?;
     let version = if there { version(cx)? } else { 0 };
@@ -46,7 +46,7 @@ pub(crate) fn read(cx: &Context<'_>, seen: Option<u64>) -> Result<Option<Notices
         })?;
         for (name, text, until_us) in rows {
             let left_us = until_us.saturating_sub(now_us).cast_unsigned();
-            // One that is beyond its bounds is a newer version's.
+            // A notice out of bounds is of a newer version, and is skipped.
             all.extend(Notice::new(name, text, Duration::from_micros(left_us)).ok());
         }
     }
@@ -67,7 +67,7 @@ pub(crate) fn post(cx: &Context<'_>, notice: &Notice) -> Result<(), StoreError> 
     changed(cx)
 }
 
-/// True when there was one.
+/// Returns whether there was one.
 pub(crate) fn withdraw(cx: &Context<'_>, name: &str) -> Result<bool, StoreError> {
     if !is_migrated(cx, EXTENSION, MIGRATIONS)? {
         return Ok(false);

@@ -1,4 +1,4 @@
-//! Opening a database file: is it ours, is it fit, and bringing it to the present format.
+//! Opens a database file: checks that it is ours and usable, and migrates it to the current format.
 
 use std::fs;
 use std::path::Path;
@@ -10,14 +10,14 @@ use crate::fault::{FaultLocation, explain};
 use crate::options::{Options, Sync};
 use crate::wait;
 
-/// What SQLite's header says of our files: the letters `TlGt`.
+/// The application id in SQLite's header of our files: the letters `TlGt`.
 pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"TlGt");
 
-/// One step from a format to the next; step 0 makes the first format in an empty file.
+/// One step from a format to the next; step 0 creates the first format in an empty file.
 pub(crate) type Migration = &'static str;
 
-/// Every step so far, in order. A file's `user_version` says how many of them it has behind it.
-/// Steps are never edited once released: another is added.
+/// All steps, in order. A file's `user_version` records how many it has applied. Never edit a
+/// released step: append another.
 pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2];
 
 const FORMAT_1: Migration = "
@@ -67,12 +67,12 @@ const FORMAT_1: Migration = "
     ) WITHOUT ROWID;
 ";
 
-/// How many units of a charge were given back; what was given back before was so as a whole, and
-/// no charge is above 2^40.
+/// Adds how many units of a charge were refunded. Earlier refunds were of the whole charge, and no
+/// charge exceeds 2^40.
 const FORMAT_2: Migration =
     "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFAULT 1099511627776";
 
-/// Opens the file of `options` and makes it ready. Nothing is changed in a file that is not ours.
+/// Opens the file of `options` and prepares it. A file that is not ours is not changed.
 pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
     check_path(&options.path)?;
     let location = FaultLocation { path: &options.path, deadline: options.effective_deadline() };
@@ -80,7 +80,7 @@ pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE
         | OpenFlags::SQLITE_OPEN_CREATE
         | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-    // SQLite reads meaning into `file:..` and `:memory:`; with a directory in front they are names.
+    // SQLite interprets `file:..` and `:memory:`; with a directory in front they are plain names.
     let conn = Connection::open_with_flags(Path::new(".").join(&options.path), flags)
         .map_err(|error| explain(error, location))?;
     prepare(conn, options, MIGRATIONS)
@@ -111,7 +111,7 @@ fn check_path(path: &Path) -> Result<(), StoreError> {
     }
 }
 
-/// Makes an open connection ready, or says why this file cannot be one of ours.
+/// Prepares an open connection, or reports why the file cannot be used.
 pub(crate) fn prepare(
     mut conn: Connection,
     options: &Options,
@@ -151,14 +151,14 @@ pub(crate) fn prepare(
     }
 }
 
-/// How many steps the file has behind it; or why it is not for us.
+/// The number of migration steps that the file has applied, or why it cannot be used.
 fn version(
     conn: &Connection,
     options: &Options,
     migrations: &[Migration],
 ) -> rusqlite::Result<Result<usize, StoreError>> {
     let path = options.path.display();
-    // One statement, so that another process creating the file is seen before or after.
+    // One statement, so that it sees the state before or after another process creates the file.
     let (application, version, tables): (i32, i64, i64) = conn.query_row(
         "SELECT a.application_id, v.user_version, (SELECT count(*) FROM sqlite_schema)
          FROM pragma_application_id AS a, pragma_user_version AS v",
@@ -184,8 +184,8 @@ fn version(
     }
 }
 
-/// Switches to the write-ahead log. The switch needs the file for itself and does not always ask
-/// the busy handler, so that it is tried again here.
+/// Switches to the write-ahead log. This needs exclusive access to the file and does not always
+/// call the busy handler, so it is retried here.
 fn use_wal(conn: &Connection, options: &Options) -> rusqlite::Result<Result<(), StoreError>> {
     let mut tries = 0;
     let mode: String = loop {
@@ -209,14 +209,14 @@ fn use_wal(conn: &Connection, options: &Options) -> rusqlite::Result<Result<(), 
     ))))
 }
 
-/// Takes all steps that the file lacks, in one transaction.
+/// Applies all missing steps in one transaction.
 fn migrate(
     conn: &mut Connection,
     options: &Options,
     migrations: &[Migration],
 ) -> rusqlite::Result<Result<(), StoreError>> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    // Another process may have been faster.
+    // Another process may have applied them meanwhile.
     let from = match version(&tx, options, migrations)? {
         Ok(from) => from,
         Err(refusal) => return Ok(Err(refusal)),
@@ -236,7 +236,7 @@ mod tests {
     use super::*;
 
     const FIRST: &[Migration] = &[FORMAT_1];
-    /// A format that does not exist, to show how a file comes to it.
+    /// A fictitious next format, to test migrations.
     const NEXT: &[Migration] = &[
         FORMAT_1,
         "ALTER TABLE spent ADD COLUMN note TEXT; UPDATE spent SET note = 'old'",
@@ -285,11 +285,11 @@ mod tests {
         let new = opened(&options, MIGRATIONS).expect("brought up");
         let units = new.query_row("SELECT units FROM spent", [], |row| row.get::<_, i64>(0));
         assert_eq!((user_version(&new), units), (2, Ok(1 << 40)));
-        // A process of before may have it open still.
+        // A process of the previous version may still have the file open.
         old.execute_batch("INSERT INTO spent (number, until_us) VALUES (2, 2)").expect("a mark");
     }
 
-    /// A read-only file cannot be had by file modes when the tests run as root.
+    /// Not by file modes, since these do not restrict tests that run as root.
     #[test]
     fn a_read_only_file_is_refused() {
         let dir = tempfile::tempdir().expect("a directory");

@@ -1,4 +1,4 @@
-//! What a question, a refund and an inspection do in a transaction.
+//! The transactions of a question, a refund and an inspection.
 
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome, Part, Portion, decide};
@@ -29,7 +29,7 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     cx.checked()?;
     let charged = outcome.granted > 0 && !is_peek;
     if charged {
-        // Later than every reset of what it charges.
+        // Later than every reset of the counts that it charges.
         let reset = found.iter().map(LoadedState::reset).max().unwrap_or(0);
         outcome.receipt = cx.number_above(reset)?;
     }
@@ -66,7 +66,7 @@ pub(crate) fn refund(
         given.extend(engine::refund(&now_under, &mut found, limits, at_us, portion, cx.now()));
         found.save()?;
     }
-    // Also of one that no longer counts: it might again after a clock that steps back.
+    // Also for a charge that no longer counts: it might count again after the clock is set back.
     let until_us = engine::receipt_until_us(receipt).max(cx.now().as_micros());
     let sql = "INSERT OR REPLACE INTO spent (number, until_us, units) VALUES (?1, ?2, ?3)";
     cx.execute(sql, [number, until_us.cast_signed(), portion.sum().cast_signed()])?;

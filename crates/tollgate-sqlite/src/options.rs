@@ -1,4 +1,4 @@
-//! What a store is opened with, and how a URL says it.
+//! The settings of a store, from code or a URL.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,22 +6,23 @@ use std::time::Duration;
 
 use tollgate::{Clock, Period, StoreError, WallClock};
 
-/// How long an operation waits for the lock when nothing else is said.
+/// The default time that an operation waits for the lock.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_secs(5);
 
-/// What survives what.
+/// What survives a crash or a power loss.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Sync {
-    /// `synchronous=NORMAL`: what was answered survives the death of every process, and a power
-    /// loss may undo the last checks (never damage the file). One `fsync` per some 1,000 pages.
+    /// `synchronous=NORMAL`: an answered check survives the death of every process. A power loss
+    /// may undo the last checks, but never damages the file. One `fsync` per some 1,000 pages.
     #[default]
     Normal,
-    /// `synchronous=FULL`: what was answered survives a power loss, at an `fsync` per check.
+    /// `synchronous=FULL`: an answered check survives a power loss, at the cost of an `fsync` per
+    /// check.
     Full,
 }
 
-/// Where a store lives and how it behaves.
+/// The file of a store, and its settings.
 ///
 /// ```
 /// use std::time::Duration;
@@ -36,38 +37,38 @@ pub enum Sync {
 pub struct Options {
     pub(crate) path: PathBuf,
     pub(crate) sync: Sync,
-    /// What was said; none for [`DEFAULT_DEADLINE`].
+    /// The explicit deadline; `None` for [`DEFAULT_DEADLINE`].
     pub(crate) deadline: Option<Duration>,
     pub(crate) clock: Arc<dyn Clock>,
 }
 
 impl Options {
-    /// A store in the file `path`, which is created when it does not exist; its directory must.
+    /// A store in the file `path`, which is created if it does not exist; its directory must exist.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         let clock = Arc::new(WallClock::default());
         Self { path: path.into(), sync: Sync::Normal, deadline: None, clock }
     }
 
-    /// What survives a power loss.
+    /// Sets what survives a power loss.
     #[must_use]
     pub fn sync(self, sync: Sync) -> Self {
         Self { sync, ..self }
     }
 
-    /// How long an operation waits for other processes, before it fails with a transient error.
+    /// How long an operation waits for other processes before it fails with a transient error.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
     }
 
-    /// Takes the time from `clock` instead of the wall clock: for tests and simulations. All
+    /// Reads the time from `clock` instead of the wall clock: for tests and simulations. All
     /// processes that share a file must agree on the time.
     #[must_use]
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         Self { clock: Arc::new(clock), ..self }
     }
 
-    /// How long an operation waits that does not say so itself.
+    /// The deadline of operations that set none themselves.
     pub(crate) fn effective_deadline(&self) -> Duration {
         self.deadline.unwrap_or(DEFAULT_DEADLINE)
     }
@@ -78,11 +79,12 @@ impl Options {
         &self.path
     }
 
-    /// Reads `sqlite://PATH[?sync=full|normal][&deadline=5s]`, or a bare path that begins with `/`,
-    /// `./` or `../`. In a URL `%XX` is the byte XX; a bare path is taken as it is.
+    /// Parses `sqlite://PATH[?sync=full|normal][&deadline=5s]`, or a bare path that begins with
+    /// `/`, `./` or `../`. In a URL `%XX` is the byte XX; a bare path is taken literally.
     ///
     /// # Errors
-    /// Another scheme, no path, an unknown key or a value that it does not take; a text that may be
+    /// The scheme is unknown, the path is missing, or a key or its value is invalid. A text that
+    /// may be a server's address as well as a file is rejected, too.
     /// the address of a server as well as a file.
     pub fn from_url(text: &str) -> Result<Self, StoreError> {
         let wrong = |what: String| StoreError::permanent(format!("store `{text}`: {what}"));
@@ -98,7 +100,8 @@ impl Options {
             if ["/", "./", "../"].iter().any(|begin| text.starts_with(begin)) {
                 return Ok(Self::new(text));
             }
-            // Taken for a file, each machine would count alone. No word of it: it may be a secret.
+            // Taken as a file, a server's address would make each machine count alone. The error
+            // does not quote it, since it may contain a secret.
             let meant = match text.rsplit_once([':', '@']) {
                 Some(_) => "a server is named with its scheme, as `redis://HOST:PORT`; a file",
                 None => "a file",
@@ -144,7 +147,7 @@ impl Options {
 }
 
 impl PartialEq for Options {
-    /// The clock, which is for tests, is left out.
+    /// The clock, which is for tests, is not compared.
     fn eq(&self, other: &Self) -> bool {
         self.path == other.path && self.sync == other.sync && self.deadline == other.deadline
     }

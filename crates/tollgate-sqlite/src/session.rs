@@ -1,4 +1,4 @@
-//! A connection and its transactions: every operation of a store, in the thread that calls it.
+//! A connection and its transactions: every operation of a store, in the calling thread.
 
 use core::cell::{Cell, RefCell};
 use core::panic::AssertUnwindSafe;
@@ -28,7 +28,7 @@ pub(crate) struct Session {
     options: Options,
     clock: Arc<dyn Clock>,
     identity: u64,
-    /// How long the operation at work may wait for the lock.
+    /// How long the running operation may wait for the lock.
     waits: Cell<Duration>,
 }
 
@@ -36,7 +36,7 @@ pub(crate) struct Session {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Access {
-    /// It only reads: others may write meanwhile, and it waits for nobody.
+    /// It only reads: other transactions may write meanwhile, and it never waits.
     Read,
     /// It may write: one at a time.
     Write,
@@ -45,8 +45,8 @@ pub enum Access {
 impl Access {
     fn begin(self) -> &'static str {
         match self {
-            // Whoever may write takes the lock at once: a check that read first and found itself
-            // overtaken would have to start again.
+            // A writing transaction takes the lock at once. One that read first and was overtaken
+            // by a writer would have to start again.
             Self::Write => "BEGIN IMMEDIATE",
             Self::Read => "BEGIN",
         }
@@ -76,7 +76,7 @@ impl Session {
         Ok(session)
     }
 
-    /// The random number that tells this file's receipts from another's.
+    /// The random number that identifies this file in receipts.
     pub(crate) fn identity(&self) -> u64 {
         self.identity
     }
@@ -90,8 +90,8 @@ impl Session {
         run().map(drop).map_err(|error| explain(error, self.location()))
     }
 
-    /// Runs `work` on the states of `parts` in one transaction, at one time: all of it is kept, or
-    /// nothing.
+    /// Runs `work` on the states of `parts` in one transaction, at one time. Either all of its
+    /// changes are kept, or none.
     fn run<T, E: From<StoreError>>(
         &self,
         access: Access,
@@ -113,7 +113,8 @@ impl Session {
         self.step(access.begin())?;
         let all = || -> Result<T, E> {
             if access == Access::Read {
-                // The first statement fixes what a reading transaction sees: the time comes after.
+                // The first statement fixes the snapshot of a reading transaction, so read the
+                // clock after it.
                 let run = || self.conn.prepare_cached(IDENTITY)?.query_row([], |_| Ok(()));
                 run().map_err(|error| explain(error, self.location()))?;
             }
@@ -126,8 +127,8 @@ impl Session {
             }
             Ok(answer)
         };
-        // Steps trust their state. One that nobody but an engine could have written cannot trip
-        // them; a file that was tampered with could.
+        // Steps trust their state. A state written by the engine cannot make them panic, but one in
+        // a manipulated file could.
         let answer = catch_unwind(AssertUnwindSafe(all)).unwrap_or_else(|_| {
             let subjects: Vec<&str> = parts.iter().map(|part| part.subject.as_str()).collect();
             let what = "its numbers are impossible";
@@ -141,8 +142,8 @@ impl Session {
             Ok(answer)
         });
         if answer.is_err() {
-            // What was learnt in this transaction may be undone with it. Some errors have rolled
-            // back already; then there is nothing left to do.
+            // A rollback may undo what the cache learned. Some errors have rolled back already;
+            // then nothing is left to do.
             self.cache.replace(new_cache().into_inner());
             if !self.conn.is_autocommit() {
                 self.step("ROLLBACK")?;
@@ -197,7 +198,7 @@ impl Session {
         self.run(Access::Write, &[], |cx| notices::withdraw(cx, name))
     }
 
-    /// Runs a guest's work in one transaction.
+    /// Runs an extension's work in one transaction.
     pub(crate) fn transaction<T, E: From<StoreError>>(
         &self,
         deadline: Duration,
@@ -207,21 +208,21 @@ impl Session {
         self.run_within(deadline, access, &[], |cx| work(&Transaction::new(cx)))
     }
 
-    /// Brings the tables of a guest to their present format.
+    /// Migrates the tables of an extension to their current format.
     pub(crate) fn migrate_extension(
         &self,
         extension: &str,
         migrations: &[&str],
     ) -> Result<(), StoreError> {
-        // Who only looks needs no lock for it.
+        // A check without a needed migration takes no lock.
         if self.run(Access::Read, &[], |cx| extension::is_migrated(cx, extension, migrations))? {
             return Ok(());
         }
         self.run(Access::Write, &[], |cx| extension::migrate_extension(cx, extension, migrations))
     }
 
-    /// Removes everything that has expired. Says how many subjects were forgotten. The lock is
-    /// let go between some rows and the next.
+    /// Deletes everything that has expired, and returns the number of subjects deleted. It releases
+    /// the lock between batches of rows.
     pub(crate) fn sweep(&self) -> Result<usize, StoreError> {
         self.run(Access::Write, &[], sweep::rewind)?;
         let mut removed = 0;

@@ -1,4 +1,4 @@
-//! A subject's state within a transaction: found, worked on, and kept.
+//! A subject's state within a transaction: loaded, changed, and saved.
 
 use tollgate::engine::{Carries, Held, States, migrate};
 use tollgate::strategy::{Cell, Entry, Log};
@@ -8,8 +8,9 @@ use crate::codec::{DecodedState, Words, decode, encode};
 use crate::context::{Context, Ids};
 use crate::log::SqlLog;
 
-/// How many [`sweep::DEBT_PER_ROW`](crate::sweep::SHARES) of a row an update owes to sweeping, and
-/// how many a new row does: nothing expires that was not new once.
+/// The sweep debt of an update, and below that of a new row, in units of which
+/// [`DEBT_PER_ROW`](crate::sweep::DEBT_PER_ROW) pay for one row. Every row that expires was new
+/// once.
 const DEBT_PER_UPDATE: u32 = 1;
 const DEBT_PER_INSERT: u32 = 16;
 
@@ -41,25 +42,25 @@ impl States for StoredState<'_> {
     }
 }
 
-/// A state that was counted under other numbers.
+/// A state that was written with other numbers.
 #[derive(Debug)]
 struct MigratedState {
-    /// The state under the present numbers. In memory: a peek keeps nothing of it.
+    /// The state under the current numbers. It is in memory, since a peek does not save it.
     held: Held,
-    /// What the row was written under.
+    /// The set under which the row was written.
     was: LimitSet,
     carried: Carries,
 }
 
-/// A subject's state, found or fresh. Work on it through [`States`], then [`LoadedState::save`] it.
+/// A subject's state, found or fresh. Change it through [`States`], then [`LoadedState::save`] it.
 #[derive(Debug)]
 pub(crate) struct LoadedState<'c> {
     context: &'c Context<'c>,
     subject: &'c Subject,
-    /// What the state counts under.
+    /// The limits under which the state counts.
     limits: LimitSet,
-    /// The key of the row and the set it is to be written under, 0 when the file does not know
-    /// that; none when there is no row.
+    /// The key of the row and the set under which to write it (0 if the file does not know the
+    /// set); `None` when there is no row.
     row: Option<Ids>,
     own: StoredState<'c>,
     migrated: Option<MigratedState>,
@@ -75,21 +76,21 @@ impl States for LoadedState<'_> {
     }
 }
 
-/// A row as it was found, under the set it was written under.
+/// A row as found, with the set under which it was written.
 pub(crate) struct Row<'c> {
-    /// Its key, and the set that it was written under.
+    /// Its key, and the set under which it was written.
     ids: Ids,
-    /// The asked set, 0 when the file does not know it.
+    /// The set of the question, 0 if the file does not know it.
     present: i64,
-    /// None when it was written under the asked set.
+    /// `None` when it was written under the set of the question.
     pub(crate) was: Option<LimitSet>,
     pub(crate) own: StoredState<'c>,
 }
 
-/// What a file knows of a count.
+/// What the file contains of a count.
 pub(crate) struct StateLookup<'c> {
     pub(crate) row: Option<Row<'c>>,
-    /// The number of the last reset that is remembered, or 0.
+    /// The number of the last remembered reset, or 0.
     pub(crate) reset: u64,
 }
 
@@ -138,7 +139,7 @@ pub(crate) fn look_up<'c>(
 }
 
 impl<'c> LoadedState<'c> {
-    /// The state of a count under its present numbers.
+    /// The state of a count under its current numbers.
     pub(crate) fn load(context: &'c Context<'c>, counted: Counted<'c>) -> Result<Self, StoreError> {
         let StateLookup { row, reset } = look_up(context, counted)?;
         let Some(Row { ids, present, was, mut own }) = row else {
@@ -155,7 +156,7 @@ impl<'c> LoadedState<'c> {
         Ok(Self { context, subject, limits: limits.clone(), row, own, migrated, reset })
     }
 
-    /// The state of a count under the numbers that it was written under last.
+    /// The state of a count under the numbers with which it was last written.
     pub(crate) fn as_written(
         context: &'c Context<'c>,
         counted: Counted<'c>,
@@ -175,13 +176,13 @@ impl<'c> LoadedState<'c> {
         Self { context, subject, limits: limits.clone(), row: None, own, migrated: None, reset }
     }
 
-    /// What the state counts under.
+    /// The limits under which the state counts.
     pub(crate) fn limits(&self) -> &LimitSet {
         &self.limits
     }
 
-    /// The number of the last reset of this count that is remembered, or 0. Whatever has a lower
-    /// number was charged before.
+    /// The number of the last remembered reset of this count, or 0. Charges with lower numbers
+    /// precede the reset.
     pub(crate) fn reset(&self) -> u64 {
         self.reset
     }
@@ -191,7 +192,7 @@ impl<'c> LoadedState<'c> {
         self.migrated.as_ref().map_or_else(Carries::new, |migrated| migrated.carried.clone())
     }
 
-    /// Writes the state down; a fresh one by having no row.
+    /// Saves the state; a fresh state is saved by deleting its row.
     pub(crate) fn save(mut self) -> Result<(), StoreError> {
         self.context.checked()?;
         if let Some(migrated) = self.migrated.take() {
@@ -233,15 +234,15 @@ impl<'c> LoadedState<'c> {
         Ok(())
     }
 
-    /// The same after units were given back by hand: the state tells less of what was charged, and
-    /// that could be given back all the same.
+    /// The same after an administrator refunded units. The state now covers less than was charged,
+    /// but all of the charge can still be refunded by receipt.
     pub(crate) fn save_granted(self) -> Result<(), StoreError> {
         self.outlive(engine::refundable_until_us(&self.limits, self.context.now()))?;
         self.save()
     }
 
-    /// Notes that charges could be given back until then which the row will not tell of any more:
-    /// a reset that comes is remembered until then.
+    /// Records that charges can be refunded until then even if the row no longer covers them: a
+    /// later reset must be remembered until then.
     fn outlive(&self, until_us: u64) -> Result<(), StoreError> {
         let Some(ids) = self.row else { return Ok(()) };
         let sql = "INSERT INTO resets (subject, counted, number, until_us) VALUES (?1, ?2, 0, ?3)
@@ -251,7 +252,7 @@ impl<'c> LoadedState<'c> {
         Ok(())
     }
 
-    /// Makes what was carried over the row's own state. A log keeps its rows where it can.
+    /// Makes the carried-over state the row's own. A log keeps its rows where possible.
     fn adopt_migrated(&mut self, migrated: MigratedState) -> Result<(), StoreError> {
         let MigratedState { held, was, .. } = migrated;
         let mut own = StoredState::fresh(self.context, self.subject, &self.limits);
@@ -292,9 +293,9 @@ impl<'c> LoadedState<'c> {
     }
 }
 
-/// Deletes the row of a count and its events, even when the state cannot be read, and remembers
-/// that it did, as long as anything charged before could be given back: receipts from before give
-/// nothing. True when there was one.
+/// Deletes the row of a count and its events, even when the state cannot be decoded. Remembers the
+/// reset for as long as an earlier charge could be refunded, so that older receipts refund nothing.
+/// Returns whether there was a row.
 pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool, StoreError> {
     let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
     let key = (counted.subject.as_str(), ids.counted);
@@ -303,7 +304,7 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
         Ok((row.get_ref(0)?.as_blob().map(decode).ok(), row.get::<_, i64>(1)?))
     })?;
     let Some((state, written)) = state else { return Ok(false) };
-    // Charges may be as old as the longer of the numbers allow.
+    // A charge may be as old as the larger of the numbers allows.
     let mut until_us = engine::refundable_until_us(counted.limits, context.now());
     if let Ok(was) = context.set(written, key.0) {
         until_us = until_us.max(engine::refundable_until_us(&was, context.now()));
@@ -314,7 +315,7 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
                                          until_us = max(until_us, excluded.until_us)";
     context.execute(sql, (key.0, key.1, number, until_us.cast_signed()))?;
     context.add_sweep_debt(DEBT_PER_INSERT);
-    // The events of a state that cannot be read stay behind: nobody knows which they are.
+    // The events of an undecodable state stay in the file, since nothing identifies them.
     let headers = state.and_then(Result::ok).map(|decoded| decoded.headers).unwrap_or_default();
     for header in headers {
         SqlLog::new(context, counted.subject.as_str(), header).clear()?;

@@ -1,4 +1,4 @@
-//! The store: one connection behind a lock, and a thread of its own for async callers.
+//! The store: one connection behind a lock, and a separate thread for async callers.
 
 use core::fmt;
 use core::time::Duration;
@@ -19,14 +19,13 @@ use crate::extension::Transaction;
 use crate::options::Options;
 use crate::session::{Access, Session};
 
-/// Counts in a file: durable, crash-safe, shared by the processes of one machine. Cheap to
-/// clone: clones share one connection.
+/// Counts in a file: durable, crash-safe, shared by the processes of one machine. Cheap to clone:
+/// clones share one connection.
 ///
-/// As a [`Store`] it works for any async runtime: a thread of its own, started by the first
-/// question, waits for the disk. The methods that end in `_now` work in the calling thread, for
-/// programs that have no runtime. Wherever they run, operations of one store go one after the
-/// other; open the file several times to let them wait for SQLite's lock instead, which is what
-/// several processes do.
+/// As a [`Store`] it works with any async runtime: a separate thread, started by the first call,
+/// waits for the disk. The methods that end in `_now` work in the calling thread, for programs
+/// without a runtime. In both cases the operations of one store run one after the other. To let
+/// them wait for SQLite's lock instead, as several processes do, open the file several times.
 ///
 /// ```
 /// use tollgate::Limiter;
@@ -49,7 +48,7 @@ struct Shared {
     session: Arc<Mutex<Session>>,
     identity: u64,
     options: Options,
-    /// Where async questions go; the thread ends when the last clone is dropped.
+    /// The queue of async calls; the thread ends when the last clone is dropped.
     worker: Mutex<Option<Sender<WorkerTask>>>,
 }
 
@@ -61,19 +60,19 @@ impl fmt::Debug for SqliteStore {
     }
 }
 
-/// A lock whose holder panicked still guards sound data: a session ends its transaction before
-/// it lets a panic out.
+/// The data is sound even if a holder of the lock panicked: a session ends its transaction before
+/// it passes a panic on.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl SqliteStore {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is
-    /// created when it does not exist; its directory must.
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path such as `./counts.db`. The file
+    /// is created if it does not exist; its directory must exist.
     ///
     /// # Errors
-    /// A URL that cannot be read; a file or directory that cannot be written; a file that is no
-    /// database, belongs to another program or to a newer version, none of which is changed;
+    /// The URL is invalid, or a file or directory cannot be written. The file is not a database, or
+    /// belongs to another program or a newer version; none of these is changed. The error is
     /// transient when other processes kept the file locked.
     pub fn open(url_or_path: &str) -> Result<Self, StoreError> {
         Self::open_with(Options::from_url(url_or_path)?)
@@ -103,7 +102,7 @@ impl SqliteStore {
         lock(&self.0.session)
     }
 
-    /// Answers a question, in this thread.
+    /// Answers a question in the calling thread.
     ///
     /// # Errors
     /// The file could not be read or written, or a state in it is damaged; transient when other
@@ -113,8 +112,8 @@ impl SqliteStore {
         self.session().check(question)
     }
 
-    /// Gives back what still counts of `units` of a charge, or of what is left of it where that is
-    /// less, in this thread.
+    /// Refunds what still counts of `units` of a charge, or of its rest if that is less, in the
+    /// calling thread.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
@@ -122,7 +121,7 @@ impl SqliteStore {
         self.session().refund(receipt, units)
     }
 
-    /// Gives `delta` units back, or takes them when negative, in this thread. Answers the change
+    /// Refunds `delta` units, or takes them if negative, in the calling thread. Returns the change
     /// of `remaining` per limit.
     ///
     /// # Errors
@@ -131,7 +130,7 @@ impl SqliteStore {
         self.session().adjust(counted, delta)
     }
 
-    /// Forgets a count, in this thread. True when there was one.
+    /// Deletes a count in the calling thread. Returns whether there was one.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
@@ -139,7 +138,7 @@ impl SqliteStore {
         self.session().reset(counted)
     }
 
-    /// Shows what is held, or nothing, in this thread.
+    /// Returns the stored state, if any, in the calling thread.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
@@ -147,9 +146,9 @@ impl SqliteStore {
         self.session().inspect(counted)
     }
 
-    /// Removes all rows that have expired, in this thread, and says how many subjects that were.
-    /// Not needed: every write looks at a few rows. The file keeps its size and uses the room
-    /// again.
+    /// Deletes all expired rows in the calling thread, and returns the number of subjects deleted.
+    /// This is optional, since every write checks a few rows. The file keeps its size and reuses
+    /// the space.
     ///
     /// # Errors
     /// As [`SqliteStore::check_now`].
@@ -157,13 +156,13 @@ impl SqliteStore {
         self.session().sweep()
     }
 
-    /// Brings the tables of a guest, who keeps something else in the same file, to their present
-    /// format. `migrations` are the statements that made them, one after the other, and the file
-    /// says how many of them it has behind it. They are never edited once released: another is
-    /// added. Tables and indices begin with the guest's name.
+    /// Migrates the tables of an extension, which stores other data in the same file, to their
+    /// current format. `migrations` are the statements that create the format step by step; the
+    /// file records how many it has applied. Never edit a released one: append another. Names of
+    /// tables and indices begin with the extension's name.
     ///
     /// # Errors
-    /// What SQLite says of a step; a file of a newer version. Nothing is changed then.
+    /// SQLite rejects a step, or the file is of a newer version. Nothing is changed then.
     pub fn migrate_extension(
         &self,
         extension: &str,
@@ -172,8 +171,7 @@ impl SqliteStore {
         self.session().migrate_extension(extension, migrations)
     }
 
-    /// Runs `work` in one transaction, by the store's own thread. An error undoes all of it, and so
-    /// does a panic.
+    /// Runs `work` in one transaction on the store's own thread. An error or a panic rolls it back.
     ///
     /// ```
     /// use tollgate::StoreError;
@@ -193,13 +191,13 @@ impl SqliteStore {
     /// ```
     ///
     /// # Errors
-    /// Those of `work`; the file could not be locked or written.
+    /// Those of `work`, or the file could not be locked or written.
     pub async fn transaction<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         access: Access,
         work: impl FnOnce(&Transaction<'_>) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        // The deadline is that of the caller, who waits for its turn too.
+        // The caller's deadline includes the time in the queue.
         let queued_at = Instant::now();
         let deadline = self.0.options.effective_deadline();
         let work = move |session: &Session| {
@@ -212,8 +210,7 @@ impl SqliteStore {
         self.run_on_worker(work).await
     }
 
-    /// Has `work` done by the store's own thread. When the future is dropped before its turn has
-    /// come, it is not done.
+    /// Runs `work` on the store's own thread. A future dropped before its turn cancels the work.
     async fn run_on_worker<T: Send + 'static, E: From<StoreError> + Send + 'static>(
         &self,
         work: impl FnOnce(&Session) -> Result<T, E> + Send + 'static,
@@ -221,7 +218,7 @@ impl SqliteStore {
         let (answer, answered) = oneshot::channel();
         self.send(Box::new(move |session| {
             if !answer.is_canceled() {
-                // Nobody is left to hear it when the future was dropped meanwhile.
+                // The receiver is gone if the future was dropped meanwhile.
                 let _ = answer.send(work(&lock(session)));
             }
         }))?;
@@ -259,13 +256,13 @@ fn worker_ended() -> StoreError {
     StoreError::permanent("the thread of the SQLite store has ended: open the store anew")
 }
 
-/// A question with all that it borrows, to be asked in another thread.
+/// An owned copy of a question, for another thread.
 struct OwnedQuestion {
     parts: Vec<(Subject, LimitSet)>,
     cost: u64,
     mode: tollgate::engine::Mode,
     deadline: Option<Duration>,
-    /// The deadline is that of the caller, who waits for its turn too.
+    /// The caller's deadline includes the time in the queue.
     queued_at: Instant,
 }
 

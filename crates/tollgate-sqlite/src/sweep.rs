@@ -1,8 +1,8 @@
-//! Expired rows: every write pays for looking at a few rows, wherever the last look ended.
+//! Expired rows: every write pays for checking a few rows, from where the last check ended.
 //!
-//! There is no index over the times at which rows expire: it would have to be written with every
-//! charge. A hand moves over the key instead, and its place is kept in the file, so that processes
-//! that ask once and end move it on together.
+//! There is no index over expiry times, since every charge would have to update it. Instead a
+//! cursor moves over the key. Its position is stored in the file, so that even short-lived
+//! processes advance it together.
 
 use tollgate::{SKEW_US, StoreError};
 
@@ -10,17 +10,17 @@ use crate::codec::{DecodedState, decode, encode};
 use crate::context::Context;
 use crate::log::{DELETE_AT_MOST, SqlLog};
 
-/// How many rows are looked at at a time.
+/// The number of rows checked at a time.
 const ROWS: u32 = 64;
 
-/// What writes owe is counted in such parts of a row.
+/// The debt of writes is counted in fractions of a row; this many make one row.
 pub(crate) const DEBT_PER_ROW: u32 = 4;
 
-/// Once writes owe this many shares, they are paid. A process owes them with its first write: it
-/// may make only one.
+/// The debt at which a sweep is due. A new process starts with this debt, since it may write only
+/// once.
 pub(crate) const SWEEP_THRESHOLD: u32 = ROWS * DEBT_PER_ROW;
 
-/// Where the hand stands.
+/// The position of the cursor.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 struct SweepCursor {
     subject: String,
@@ -30,20 +30,20 @@ struct SweepCursor {
     reset_counted: i64,
 }
 
-/// What one turn of the hand did.
+/// The result of one batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct SweepBatch {
-    /// How many subjects were forgotten.
+    /// The number of subjects deleted.
     pub(crate) removed: usize,
-    /// True when the last subject was seen: the next turn begins with the first.
+    /// Whether the last subject was reached: the next batch starts with the first.
     pub(crate) states_end: bool,
-    /// The same for the marks of receipts that were given back.
+    /// The same for the marks of refunded receipts.
     pub(crate) spent_end: bool,
     /// The same for the marks of resets.
     pub(crate) resets_end: bool,
 }
 
-/// Sweeps a little if this transaction writes and the writes so far have paid for it.
+/// Sweeps one batch if this transaction writes and the debt is large enough.
 pub(crate) fn sweep_if_due(context: &Context<'_>) -> Result<(), StoreError> {
     if context.take_sweep_debt(SWEEP_THRESHOLD) {
         sweep_batch(context)?;
@@ -51,12 +51,12 @@ pub(crate) fn sweep_if_due(context: &Context<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Begins at the first row.
+/// Moves the cursor to the first row.
 pub(crate) fn rewind(context: &Context<'_>) -> Result<(), StoreError> {
     put(context, &SweepCursor::default())
 }
 
-/// Looks at the next rows and removes those that have expired.
+/// Checks the next rows, and deletes those that have expired.
 pub(crate) fn sweep_batch(context: &Context<'_>) -> Result<SweepBatch, StoreError> {
     let sql = "SELECT hand_subject, hand_counted, hand_spent, hand_reset_subject,
                       hand_reset_counted FROM store";
@@ -85,7 +85,7 @@ fn put(context: &Context<'_>, cursor: &SweepCursor) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Moves the hand over subjects: how many were removed, and whether the last was seen.
+/// Moves the cursor over subjects. Returns how many were deleted, and whether the last was reached.
 fn sweep_states(
     context: &Context<'_>,
     cursor: &mut SweepCursor,
@@ -100,10 +100,10 @@ fn sweep_states(
     let end = rows.len() < ROWS as usize;
     let mut removed = 0;
     for (subject, counted, state) in rows {
-        // A state that cannot be read is left to whoever asks for it, who is told.
+        // An undecodable state stays, so that the next check of the subject reports it.
         if let Some(Ok(state)) = state {
             if !remove(context, &subject, counted, state)? {
-                // Its log is long: the next turn goes on with it.
+                // The log is long: the next batch continues with it.
                 return Ok((removed, false));
             }
             removed += 1;
@@ -116,7 +116,7 @@ fn sweep_states(
     Ok((removed, end))
 }
 
-/// Removes an expired row, or a part of its events when they are many. True when it is gone.
+/// Deletes an expired row, or a part of its events if there are many. Returns true when it is gone.
 fn remove(
     context: &Context<'_>,
     subject: &str,
@@ -139,7 +139,7 @@ fn remove(
     Ok(true)
 }
 
-/// Moves the hand over the marks of receipts that were given back. True when it saw the last.
+/// Moves the cursor over the marks of refunded receipts. Returns true when it reached the last.
 fn sweep_spent(context: &Context<'_>, cursor: &mut SweepCursor) -> Result<bool, StoreError> {
     let now_us = context.now().as_micros().cast_signed();
     let skew_us = SKEW_US.cast_signed();
@@ -159,7 +159,7 @@ fn sweep_spent(context: &Context<'_>, cursor: &mut SweepCursor) -> Result<bool, 
     Ok(end)
 }
 
-/// Moves the hand over the marks of resets. True when it saw the last.
+/// Moves the cursor over the marks of resets. Returns true when it reached the last.
 fn sweep_resets(context: &Context<'_>, cursor: &mut SweepCursor) -> Result<bool, StoreError> {
     let now_us = context.now().as_micros().cast_signed();
     let skew_us = SKEW_US.cast_signed();

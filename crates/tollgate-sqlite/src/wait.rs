@@ -1,4 +1,4 @@
-//! How long to wait for the lock, and how: short waits, so that many processes share it fairly.
+//! Waiting for the lock: in short waits, so that many processes share it fairly.
 
 use core::cell::Cell;
 use std::thread;
@@ -6,39 +6,40 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-/// Tries that only give the processor away: a transaction takes some 20 us.
+/// The first retries only yield the processor: a transaction takes some 20 us.
 const YIELDS: i32 = 4;
 
-/// The shortest sleep. SQLite's own handler goes from 1 ms to 100 ms: with four processes that
-/// never pause on two cores the unluckiest check took up to 130 ms with it, 20-55 ms with this, at
+/// The shortest sleep. SQLite's own handler sleeps 1 ms to 100 ms. With four processes that never
+/// pause on two cores, the slowest check took up to 130 ms with that handler and 20-55 ms with this
+/// one, at the same throughput.
 /// the same number of checks per second.
 const MIN_SLEEP: Duration = Duration::from_micros(50);
 
 /// The longest sleep.
 const MAX_SLEEP: Duration = Duration::from_millis(1);
 
-/// After this many tries the sleep doubles.
+/// The sleep doubles after this many retries.
 const DOUBLE_EVERY: i32 = 16;
 
 thread_local! {
-    /// SQLite's handler is a plain function: the deadline of the operation at work comes from
-    /// here. A connection is only used by the thread that holds its lock.
+    /// SQLite's handler is a plain function, so the deadline of the running operation is passed to
+    /// it here. Only the thread that holds the connection's lock uses it.
     static DEADLINE: Cell<Option<Instant>> = const { Cell::new(None) };
 }
 
-/// Lets statements of `conn` wait for locks until the deadline of [`within`].
+/// Lets statements of `conn` wait for locks until the deadline of [`set_deadline`].
 pub(crate) fn install(conn: &Connection) -> rusqlite::Result<()> {
     conn.busy_handler(Some(on_busy))
 }
 
-/// Sets the deadline of the operation that this thread begins now.
+/// Sets the deadline of the operation that starts on this thread.
 pub(crate) fn set_deadline(deadline: Duration) {
     DEADLINE.set(Instant::now().checked_add(deadline));
 }
 
-/// Waits a little. False when the deadline has passed.
+/// Waits briefly. Returns false when the deadline has passed.
 pub(crate) fn on_busy(tries: i32) -> bool {
-    // A deadline beyond what a clock can say is none.
+    // A deadline that the clock cannot represent is unlimited.
     if DEADLINE.get().is_some_and(|until| Instant::now() >= until) {
         return false;
     }

@@ -1,11 +1,11 @@
-//! Events in the order of their stamps, however many there are and however shuffled they come.
+//! Sorts events by timestamp, in any number and any original order.
 //!
-//! Real logs are written when a request ends and are not in order. The order here is exactly that
-//! of a stable sort by stamp: ties stay in file order. Up to [`Sorting::memory_events`] events are
-//! sorted in memory. Beyond that each full buffer is sorted and appended to a temporary file as one
-//! *run*, and the runs are merged while they are read. There is one open file however many runs
-//! there are (a run is a part of it); more runs than [`Sorting::fan_in`] are first merged in groups
-//! into a second file, which then replaces the first, so memory stays bounded for any log.
+//! Servers log a request when it ends, so real logs are not in order. The result is exactly that of
+//! a stable sort by timestamp: ties keep their file order. Up to [`Sorting::memory_events`] events
+//! are sorted in memory. Beyond that each full buffer is sorted and appended to a temporary file as
+//! one *run*, and the runs are merged while they are read. All runs are parts of one open file.
+//! More runs than [`Sorting::fan_in`] are first merged in groups into a second file, which then
+//! replaces the first, so memory stays bounded for any log.
 
 mod spill;
 
@@ -23,13 +23,13 @@ use crate::time;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sorting {
-    /// The most events held in memory, and the length of a run on disk. Costs 24 bytes each while
+    /// The most events in memory, and the length of a run on disk. Takes 24 bytes each while
     /// sorting. Default 1,000,000.
     pub memory_events: NonZeroUsize,
-    /// The most runs merged at once, 2 and up (1 counts as 2). Default 256, which is one pass up to
-    /// 256,000,000 events.
+    /// The most runs merged at once, at least 2 (1 counts as 2). Default 256, which is one pass up
+    /// to 256,000,000 events.
     pub fan_in: NonZeroUsize,
-    /// Where temporary files go. Default: the folder of the system, which obeys `TMPDIR`.
+    /// The folder of temporary files. Default: the system's folder, or that of `TMPDIR`.
     pub temp_dir: Option<PathBuf>,
 }
 
@@ -39,21 +39,21 @@ impl Sorting {
     /// The default of [`Self::fan_in`].
     pub const FAN_IN: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 
-    /// These settings with another number of events in memory.
+    /// Sets the number of events in memory.
     #[must_use]
     pub fn with_memory_events(mut self, events: NonZeroUsize) -> Self {
         self.memory_events = events;
         self
     }
 
-    /// These settings with another number of runs merged at once.
+    /// Sets the number of runs merged at once.
     #[must_use]
     pub fn with_fan_in(mut self, runs: NonZeroUsize) -> Self {
         self.fan_in = runs;
         self
     }
 
-    /// These settings with another folder for temporary files.
+    /// Sets the folder of temporary files.
     #[must_use]
     pub fn with_temp_dir(mut self, dir: impl Into<PathBuf>) -> Self {
         self.temp_dir = Some(dir.into());
@@ -80,17 +80,17 @@ pub struct Sorter {
     stats: Stats,
 }
 
-/// What was seen of the stamps on the way in.
+/// Statistics of the timestamps, collected from the input.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Stats {
-    /// How many events there are.
+    /// The number of events.
     pub events: u64,
-    /// How many are stamped earlier than the event before them, in file order.
+    /// The events with an earlier timestamp than the event before them, in file order.
     pub out_of_order: u64,
-    /// The earliest and the latest stamp, in microseconds since the epoch.
+    /// The earliest and the latest timestamp, in microseconds since the epoch.
     pub first_last_us: Option<(u64, u64)>,
-    /// True when there are events and every stamp is a whole second.
+    /// Whether there are events, and every timestamp is a whole second.
     pub whole_seconds: bool,
     previous_us: u64,
 }
@@ -116,7 +116,7 @@ impl Stats {
 }
 
 impl Sorter {
-    /// A sorter with nothing in it.
+    /// An empty sorter.
     #[must_use]
     pub const fn new(sorting: Sorting) -> Self {
         Self { sorting, buffer: Vec::new(), spill: None, stats: Stats::EMPTY }
@@ -139,7 +139,7 @@ impl Sorter {
         Ok(())
     }
 
-    /// What was seen of the stamps so far.
+    /// The statistics of the timestamps so far.
     #[must_use]
     pub const fn stats(&self) -> Stats {
         self.stats
@@ -165,8 +165,8 @@ impl Sorter {
     }
 }
 
-/// Events in the order of their stamps, ties in file order. Can be read as often as needed; what
-/// is on disk is removed when this is dropped (and by the system when the process is killed).
+/// Events in the order of their timestamps, ties in file order. They can be read repeatedly.
+/// Dropping this removes the files on disk (and the system does, when the process is killed).
 #[derive(Debug)]
 pub struct Ordered {
     sorting: Sorting,
@@ -188,7 +188,7 @@ impl fmt::Debug for Events {
 }
 
 impl Ordered {
-    /// How many events there are.
+    /// The number of events.
     #[must_use]
     pub fn len(&self) -> u64 {
         match &self.events {
@@ -197,13 +197,13 @@ impl Ordered {
         }
     }
 
-    /// True when there is no event.
+    /// Whether there are no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// How many runs on disk are merged while reading; 0 when all events are in memory.
+    /// The runs on disk that are merged while reading; 0 when all events are in memory.
     #[must_use]
     pub fn runs(&self) -> usize {
         match &self.events {
@@ -215,7 +215,8 @@ impl Ordered {
     /// All events from the first to the last.
     ///
     /// # Errors
-    /// [`Error::Temporary`] when a run cannot be read. The iterator ends after an error of its own.
+    /// [`Error::Temporary`] when a run cannot be read. The iterator ends after it has returned an
+    /// error.
     pub fn iter(&self) -> Result<Iter<'_>, Error> {
         Ok(Iter(match &self.events {
             Events::Memory(events) => Source::Memory(events.iter()),
@@ -223,8 +224,9 @@ impl Ordered {
         }))
     }
 
-    /// Every event moved to a place within its second that depends on `seed` and on its rank
-    /// alone, in order again. Each second keeps its events. The same seed gives the same result.
+    /// Moves every event to a position within its second that depends only on `seed` and on its
+    /// rank, and sorts them again. Each second keeps its events. The same seed gives the same
+    /// result.
     ///
     /// # Errors
     /// [`Error::Temporary`] when a run cannot be written or read.
@@ -234,7 +236,7 @@ impl Ordered {
         for event in self.iter()? {
             let event = event?;
             let second_us = event.at_us - event.at_us % 1_000_000;
-            // The last second that a stamp may have is not a whole one.
+            // The last second in range is not a whole one.
             let room_us = time::END_US.saturating_sub(second_us).min(1_000_000);
             sorter.push(Event::new(second_us + rng.below(room_us), event.client))?;
         }
@@ -286,7 +288,7 @@ mod tests {
         ordered.iter().unwrap().map(Result::unwrap).collect()
     }
 
-    /// Each event gets a client of its own, so that a tie out of file order shows.
+    /// Each event has its own client, so that a tie in the wrong order is detected.
     fn events(stamps: &[u64]) -> Vec<Event> {
         stamps.iter().zip(0..).map(|(at, n)| Event::new(*at, ClientId::new(n))).collect()
     }
@@ -363,7 +365,7 @@ mod tests {
         let spread = |seed| read(&sorted(&all, 100, 2).spread(seed).unwrap());
         assert_eq!(spread(1), spread(1));
         assert_ne!(spread(1), spread(2));
-        // 50 events evenly over a second: the middle one is near the middle.
+        // 50 events spread evenly over a second: the middle one is near the middle.
         let middle = spread(1)[25].at_us;
         assert!((1_300_000..1_700_000).contains(&middle), "{middle}");
     }
@@ -409,7 +411,7 @@ mod tests {
             for event in &all {
                 prop_assert_eq!(by_client[&event.client.index()] * 1_000_000, event.at_us);
             }
-            // Where the runs end must not change the result.
+            // The boundaries of runs must not change the result.
             let in_memory = read(&sorted(&all, 1_000, 3).spread(seed).unwrap());
             prop_assert_eq!(spread, in_memory);
         }

@@ -1,4 +1,4 @@
-//! Sorted runs of events in one temporary file without a name, and their merge.
+//! Sorted runs of events in one unnamed temporary file, and their merge.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -11,20 +11,20 @@ use std::sync::{Mutex, PoisonError};
 use crate::error::Error;
 use crate::event::{ClientId, Event};
 
-/// Bytes of an event in a run: the stamp and the client, little-endian.
+/// The bytes of an event in a run: the timestamp and the client, little-endian.
 const RECORD: usize = 12;
 
-/// Events that the reader of one run holds: 48 KiB, so that a merge of 256 runs stays at 12 MiB.
+/// The events in the buffer of one run's reader: 48 KiB, so that a merge of 256 runs takes 12 MiB.
 const READ_EVENTS: u64 = 4_096;
 
-/// A sorted stretch of the temporary file, counted in events.
+/// A sorted part of the temporary file, measured in events.
 #[derive(Debug, Clone, Copy)]
 struct Run {
     start: u64,
     len: u64,
 }
 
-/// Appends runs to a new temporary file that has no name in its folder.
+/// Appends runs to a new temporary file without a name.
 #[derive(Debug)]
 pub(super) struct SpillWriter {
     file: BufWriter<File>,
@@ -44,7 +44,7 @@ impl SpillWriter {
         }
     }
 
-    /// Sorts the buffer, makes it the next run, and empties it.
+    /// Sorts the buffer, appends it as the next run, and clears it.
     pub(super) fn write_run(&mut self, buffer: &mut Vec<Event>) -> Result<(), Error> {
         buffer.sort_by_key(|event| event.at_us);
         for event in buffer.drain(..) {
@@ -62,7 +62,7 @@ impl SpillWriter {
         self.file.write_all(&record).map_err(|source| self.failed(source))
     }
 
-    /// What was written since the end of the last run is a run.
+    /// Ends a run, which contains everything written since the end of the last one.
     fn end_run(&mut self) {
         let start = self.runs.last().map_or(0, |run| run.start + run.len);
         self.runs.push(Run { start, len: self.written - start });
@@ -83,8 +83,8 @@ impl SpillWriter {
     }
 }
 
-/// Sorted runs in one temporary file. The lock keeps a seek and its read together, for there is
-/// one position per file and several readers.
+/// Sorted runs in one temporary file. The lock keeps a seek and its read together, since a file has
+/// one position and several readers.
 #[derive(Debug)]
 pub(super) struct Spill {
     file: Mutex<File>,
@@ -93,12 +93,12 @@ pub(super) struct Spill {
 }
 
 impl Spill {
-    /// How many events there are.
+    /// The number of events.
     pub(super) fn len(&self) -> u64 {
         self.runs.iter().map(|run| run.len).sum()
     }
 
-    /// How many runs there are.
+    /// The number of runs.
     pub(super) const fn runs(&self) -> usize {
         self.runs.len()
     }
@@ -108,7 +108,7 @@ impl Spill {
         Merge::new(self, &self.runs)
     }
 
-    /// A new file in which each `fan_in` neighbouring runs are one.
+    /// A new file in which each group of `fan_in` adjacent runs is merged into one.
     pub(super) fn merge_groups(self, fan_in: usize) -> Result<Self, Error> {
         let mut writer = SpillWriter::create(self.dir.clone())?;
         for group in self.runs.chunks(fan_in) {
@@ -165,8 +165,8 @@ impl RunReader {
     }
 }
 
-/// The least event of several runs, again and again. Among equal stamps the earlier run wins, and
-/// runs are in file order, which makes the merge stable.
+/// Repeatedly returns the earliest event of several runs. Among equal timestamps the earlier run
+/// wins, and runs are in file order, which makes the merge stable.
 #[derive(Debug)]
 pub(super) struct Merge<'a> {
     spill: &'a Spill,

@@ -1,4 +1,4 @@
-//! Whom a limit is counted for.
+//! The field by which clients are distinguished.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,31 +6,31 @@ use std::str::FromStr;
 /// The longest name of a field in bytes.
 pub const MAX_FIELD: usize = 256;
 
-/// Whom a limit is counted for: the `--by` option.
+/// The field by which clients are distinguished: the `--by` option.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum By {
-    /// The address of the client (a port behind it is left out).
+    /// The address of the client, without a port.
     #[default]
     Ip,
     /// The path of the request, without its query.
     Path,
-    /// The authenticated user. A `-` means that there was none: such a line is no event.
+    /// The authenticated user. A `-` means that there was none: such a line is not an event.
     User,
-    /// A field by its name. JSON lines: any field, `a.b` is field `b` inside `a`. Common and
-    /// combined logs: `method`, `status`, `referer`, `agent`, `host` (the remote host, first on
-    /// the line) or `vhost` (the virtual host in front of it).
+    /// A field by its name. In JSON lines: any field; `a.b` is field `b` inside `a`. In common and
+    /// combined logs: `method`, `status`, `referer`, `agent`, `host` (the remote host, first on the
+    /// line) or `vhost` (the virtual host before it).
     Field(String),
 }
 
-/// Why a text is no `--by` option.
+/// Why a text is not a valid `--by` option.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ByError {
-    /// Nothing was given.
+    /// The text is empty.
     #[error("--by needs a field: ip, path, user, or the name of a field of the log")]
     Empty,
-    /// Longer than [`MAX_FIELD`].
+    /// The text is longer than [`MAX_FIELD`].
     #[error("the name of a --by field has at most {MAX_FIELD} bytes; this one has {len}")]
     TooLong {
         /// Its length in bytes.

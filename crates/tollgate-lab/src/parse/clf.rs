@@ -1,5 +1,6 @@
-//! Common and combined log lines: `[vhost] client ident user [time] "request" status bytes
-//! "referer" "agent"`, and anything behind. What is behind the field asked for is not looked at.
+//! Common and combined log lines:
+//! `[vhost] client ident user [time] "request" status bytes "referer" "agent"`, and anything after
+//! it. The parser ignores everything after the requested field.
 
 use std::net::IpAddr;
 
@@ -21,7 +22,7 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// The field of a line that `by` means; none when such lines have no field of that name.
+    /// The field of a line for `by`; `None` when these formats have no such field.
     pub(super) fn from_by(by: &By) -> Option<Self> {
         let name = match by {
             By::Ip => return Some(Self::Ip),
@@ -47,14 +48,14 @@ pub(super) struct Head<'a> {
     pub(super) at_us: u64,
     vhost: &'a [u8],
     client: &'a [u8],
-    /// Between client and time: `ident user`.
+    /// Between the client and the time: `ident user`.
     names: &'a [u8],
-    /// Behind the bracket that closes the time.
+    /// After the bracket that closes the time.
     rest: &'a [u8],
 }
 
 impl<'a> Head<'a> {
-    /// Reads client and time of a line that is not empty.
+    /// Parses the client and the time of a nonempty line.
     pub(super) fn parse(line: &'a [u8]) -> Result<Self, Reason> {
         let client_end = memchr::memchr(b' ', line).ok_or(Reason::NoTime)?;
         let (client, behind) = line.split_at(client_end);
@@ -74,8 +75,8 @@ impl<'a> Head<'a> {
     }
 
     /// Moves the first word to `vhost` if it is one: `vhost[:port] client ident user`. An ident is
-    /// never an address, so an address there is the client; a host name there is one only behind
-    /// `vhost:port` and with ident and user still to come.
+    /// never an address, so an address in second place is the client. A host name there is the
+    /// client only after `vhost:port`, with ident and user still to follow.
     fn take_vhost(&mut self) {
         if self.names.first().is_none_or(|b| *b == b'-') || is_ip(self.client) {
             return;
@@ -111,25 +112,26 @@ impl<'a> Head<'a> {
         }
     }
 
-    /// The request without its quotes, and what is behind it.
+    /// The request without its quotes, and the bytes after it.
     fn request(&self) -> Result<(&'a [u8], &'a [u8]), Reason> {
         quoted(self.rest).ok_or(Reason::CutRequest)
     }
 
-    /// What is behind status and bytes.
+    /// The bytes after the status and the size.
     fn behind_bytes(&self) -> Result<&'a [u8], Reason> {
         let (_, rest) = split_word(self.request()?.1.trim_ascii_start());
         Ok(split_word(rest.trim_ascii_start()).1)
     }
 }
 
-/// The most bytes between a bracket and the one that closes it, so that a line of brackets costs no
+/// The most bytes between a bracket and its closing one, so that a line full of brackets costs no
 /// more than another.
 const MAX_TIME: usize = 64;
 
-/// The time in brackets, and where the brackets are. The first time that the quote of the request
-/// follows wins, for a user name may have brackets in it (a quote in it is escaped); else the first
-/// time. Behind a quote there is only what a client sent, unless an empty user was written `""`.
+/// The time in brackets, and the positions of the brackets. The first time that is followed by the
+/// request's quote wins, since a user name may contain brackets (a quote in it is escaped);
+/// otherwise the first time. After a quote there is only client input, unless an empty user was
+/// written as `""`.
 fn find_time(line: &[u8]) -> Result<(u64, usize, usize), Reason> {
     let quote = first_quote(line).unwrap_or(line.len());
     let mut found = Err(Reason::NoTime);
@@ -150,7 +152,7 @@ fn find_time(line: &[u8]) -> Result<(u64, usize, usize), Reason> {
     found
 }
 
-/// Where the first quote is that no backslash escapes.
+/// The position of the first quote without a backslash before it.
 fn first_quote(text: &[u8]) -> Option<usize> {
     let mut from = 0;
     loop {
@@ -162,15 +164,15 @@ fn first_quote(text: &[u8]) -> Option<usize> {
     }
 }
 
-/// The text in quotes at the beginning (blanks before it are skipped), and what is behind it.
+/// The quoted text at the beginning (leading blanks are skipped), and the bytes after it.
 fn quoted(text: &[u8]) -> Option<(&[u8], &[u8])> {
     let text = text.trim_ascii_start().strip_prefix(b"\"")?;
     let end = first_quote(text)?;
     Some((&text[..end], &text[end + 1..]))
 }
 
-/// Method and target of `METHOD target HTTP/1.1`. A target may have blanks in it (not every client
-/// escapes them); the version may be missing (HTTP/0.9).
+/// The method and the target of `METHOD target HTTP/1.1`. A target may contain blanks (not every
+/// client escapes them), and the version may be missing (HTTP/0.9).
 fn split_request(request: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
     let (method, target) = split_word(request);
     let is_method = |b: &u8| b.is_ascii_alphabetic() || matches!(b, b'-' | b'_');
@@ -183,7 +185,7 @@ fn split_request(request: &[u8]) -> Result<(&[u8], &[u8]), Reason> {
     }
 }
 
-/// The text up to the first blank, and the text behind it without further blanks in front.
+/// The text up to the first blank, and the text after it without leading blanks.
 fn split_word(text: &[u8]) -> (&[u8], &[u8]) {
     match memchr::memchr(b' ', text) {
         Some(at) => (&text[..at], text[at + 1..].trim_ascii_start()),
@@ -337,7 +339,7 @@ mod tests {
 
     #[test]
     fn a_line_of_brackets_ends_in_good_time() {
-        // 64 KiB of opening brackets: with a scan to the end for each it would be 2 * 10^9 bytes.
+        // 64 KiB of opening brackets: scanning to the end for each would read 2 * 10^9 bytes.
         let mut line = b"x ".to_vec();
         line.resize(64 * 1024, b'[');
         line.push(b']');

@@ -1,9 +1,9 @@
-//! The names that fields have in logs.
+//! The names of fields in logs.
 
-/// The fields beside ip, path and user.
+/// The fields other than ip, path and user.
 pub(super) const CLF_FIELDS: [&str; 6] = ["method", "status", "referer", "agent", "host", "vhost"];
 
-/// Where loggers put the client, best first. `a.b` is `b` inside `a`.
+/// The fields in which loggers store the client, best first. `a.b` is `b` inside `a`.
 pub(super) const JSON_CLIENT: [&str; 14] = [
     "remote_addr",
     "client_ip",
@@ -21,7 +21,7 @@ pub(super) const JSON_CLIENT: [&str; 14] = [
     "host",
 ];
 
-/// Where loggers put the time, best first.
+/// The fields in which loggers store the time, best first.
 pub(super) const JSON_TIME: [&str; 11] = [
     "time",
     "timestamp",

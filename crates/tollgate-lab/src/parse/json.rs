@@ -1,6 +1,6 @@
-//! JSON lines: one object per line, of which only the fields that are asked for are looked at.
+//! JSON lines: one object per line, of which only the needed fields are parsed.
 //!
-//! Numbers are taken as the text that stands in the line, so that no float comes between.
+//! Numbers are kept as the text in the line, so that no float is involved.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,8 +13,8 @@ use super::field_names::{JSON_CLIENT, JSON_TIME};
 use super::line::{Parsed, Reason, path_of, without_port};
 use crate::time;
 
-/// Where loggers put the target of the request, best first; of the first line of a request
-/// (`GET /a HTTP/1.1`) the target is taken.
+/// The fields in which loggers store the request target, best first. From the first line of a
+/// request (`GET /a HTTP/1.1`) the target is taken.
 const PATH: [&str; 10] = [
     "path",
     "uri",
@@ -30,13 +30,13 @@ const PATH: [&str; 10] = [
 
 const USER: [&str; 3] = ["user", "remote_user", "user.name"];
 
-/// The roles that a field can have, as indices.
+/// The roles of fields, as indices.
 const CLIENT_ROLE: usize = 0;
 const TIME_ROLE: usize = 1;
 const BY_ROLE: usize = 2;
 const ROLES: usize = 3;
 
-/// A place where the value of a role may be; among several, the first in the list is taken.
+/// A path at which the value of a role may be; of several, the first in the list is taken.
 #[derive(Debug, Clone)]
 struct FieldPath {
     role: usize,
@@ -44,7 +44,7 @@ struct FieldPath {
     path: Cow<'static, str>,
 }
 
-/// The places to look at for one `--by` option.
+/// The paths for one `--by` option.
 #[derive(Debug)]
 pub(super) struct Fields {
     places: Vec<FieldPath>,
@@ -70,12 +70,12 @@ impl Fields {
         Self { places }
     }
 
-    /// Reads a line that begins with `{`.
+    /// Parses a line that begins with `{`.
     pub(super) fn parse<'a>(&self, line: &'a [u8], by: &By) -> Result<Parsed<'a>, Reason> {
         match std::str::from_utf8(line) {
             Ok(text) => self.parse_text(text, by),
-            // Some servers copy bytes of a request that are no UTF-8 into a field that may not be
-            // asked for; such bytes must not cost the line.
+            // Some servers copy bytes of a request that are not UTF-8 into other fields; they must
+            // not make the line invalid.
             Err(_) => {
                 let text = String::from_utf8_lossy(line);
                 let Parsed { at_us, key } = self.parse_text(&text, by)?;
@@ -100,7 +100,7 @@ impl Fields {
     }
 }
 
-/// A part of a value, borrowed from the line where that is possible.
+/// A part of a value, borrowed from the line where possible.
 fn cut<'a>(value: Cow<'a, str>, part: impl Fn(&[u8]) -> &[u8]) -> Cow<'a, [u8]> {
     match value {
         Cow::Borrowed(text) => Cow::Borrowed(part(text.as_bytes())),
@@ -122,15 +122,15 @@ fn target(request: &[u8]) -> &[u8] {
     }
 }
 
-/// The best value seen so far for each role, as it stands in the line.
+/// The best value so far for each role, as text of the line.
 #[derive(Debug, Default)]
 struct Values<'a> {
     best: [Option<(usize, &'a str)>; ROLES],
 }
 
 impl<'a> Values<'a> {
-    /// Keeps the value if it is one (not empty, `-`, null, an object or an array) and no better
-    /// place had one. Of two fields of one name the last counts, as in most readers of JSON.
+    /// Keeps the value if it is usable (not empty, `-`, null, an object or an array) and no better
+    /// path had one. Of two fields with one name the last wins, as in most JSON parsers.
     fn offer(&mut self, place: &FieldPath, raw: &'a str) {
         let best = &mut self.best[place.role];
         let absent = matches!(raw, "\"\"" | "\"-\"" | "null") || raw.starts_with(['{', '[']);
@@ -140,7 +140,7 @@ impl<'a> Values<'a> {
     }
 }
 
-/// The text of a string, without its quotes and escapes; of a number or a bool, as it stands.
+/// The text of a string, without quotes and escapes; a number or a bool as written.
 fn scalar(raw: &str) -> Cow<'_, str> {
     let Some(inner) = raw.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')) else {
         return Cow::Borrowed(raw);
@@ -148,11 +148,11 @@ fn scalar(raw: &str) -> Cow<'_, str> {
     if memchr::memchr(b'\\', inner.as_bytes()).is_none() {
         return Cow::Borrowed(inner);
     }
-    // It was read as JSON before; a lone surrogate is the only thing that can fail now.
+    // It was parsed as JSON before, so only a lone surrogate can fail now.
     serde_json::from_str::<String>(raw).map_or(Cow::Borrowed(inner), Cow::Owned)
 }
 
-/// Reads an object; `skip` bytes of each place's path lead to it.
+/// Parses an object; `skip` bytes of each path lead to it.
 fn collect<'a>(
     text: &'a str,
     places: &[&FieldPath],
@@ -204,7 +204,7 @@ impl<'a> Visitor<'a> for Object<'_, 'a> {
                 let inner: Vec<&FieldPath> =
                     places.iter().copied().filter(|p| found.leads(&p.path[skip..])).collect();
                 if !inner.is_empty() {
-                    // It was read as JSON just now, so this does not fail.
+                    // It was parsed as JSON just now, so this cannot fail.
                     let _ = collect(raw, &inner, skip + found.0.len() + 1, values);
                 }
             }
@@ -213,14 +213,14 @@ impl<'a> Visitor<'a> for Object<'_, 'a> {
     }
 }
 
-/// Reads the name of a field: none when no place begins with it.
+/// Parses the name of a field: `None` when no path begins with it.
 #[derive(Clone, Copy)]
 struct Key<'p> {
     places: &'p [&'p FieldPath],
     skip: usize,
 }
 
-/// The name of a field that some place begins with.
+/// The name of a field with which some path begins.
 struct Found<'p>(&'p str);
 
 impl Found<'_> {

@@ -1,4 +1,4 @@
-//! What is read from a line, or why it is no event.
+//! The result of parsing a line, or why it is not an event.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use super::by::By;
 use super::field_names::{CLF_FIELDS, JSON_CLIENT, JSON_TIME};
 use crate::time::TimeError;
 
-/// What was read from a line.
+/// The event on a line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Parsed<'a> {
@@ -18,38 +18,38 @@ pub struct Parsed<'a> {
     pub key: Cow<'a, [u8]>,
 }
 
-/// Why a line is no event.
+/// Why a line is not an event.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Reason {
-    /// Nothing is on the line.
+    /// The line is blank.
     Blank,
-    /// More than [`crate::source::MAX_LINE`] bytes.
+    /// The line has more than [`crate::source::MAX_LINE`] bytes.
     TooLong,
-    /// No client at the beginning of a common or combined line.
+    /// A common or combined line does not begin with a client.
     NoClient,
-    /// No `[time]` on a common or combined line.
+    /// A common or combined line has no `[time]`.
     NoTime,
-    /// A time that cannot be read.
+    /// The time is invalid.
     Time(TimeError),
-    /// The `--by` field is not on this line, or is empty or `-`.
+    /// The `--by` field is missing, empty or `-`.
     NoField(By),
-    /// A field that common and combined lines do not have.
+    /// Common and combined lines do not have this field.
     UnknownField(String),
-    /// The request is not closed by a quote.
+    /// The request has no closing quote.
     CutRequest,
     /// The request is not `METHOD path`.
     NoRequest,
-    /// Not valid JSON; the column (from 1) where that shows, and whether the line just ended.
+    /// The line is not valid JSON.
     Json {
-        /// In bytes from the start of the line, from 1.
+        /// The position of the error in bytes, from 1.
         column: usize,
-        /// The line ends in the middle of a value.
+        /// Whether the line ends in the middle of a value.
         cut: bool,
     },
-    /// None of the fields that hold the client.
+    /// No field contains the client.
     JsonNoClient,
-    /// None of the fields that hold the time.
+    /// No field contains the time.
     JsonNoTime,
 }
 
@@ -107,8 +107,8 @@ pub(super) fn path_of(target: &[u8]) -> &[u8] {
     &path[..memchr::memchr2(b'?', b'#', path).unwrap_or(path.len())]
 }
 
-/// The address in `1.2.3.4:5678` or `[2001:db8::1]:80`, for some servers write the port behind it
-/// and each connection has another; none when the text is anything else.
+/// The address in `1.2.3.4:5678` or `[2001:db8::1]:80`; `None` for any other text. Some servers log
+/// the port as well, which differs for each connection.
 pub(super) fn without_port(client: &[u8]) -> Option<&[u8]> {
     let mark = memchr::memrchr(b':', client)?;
     let text = std::str::from_utf8(client).ok()?;

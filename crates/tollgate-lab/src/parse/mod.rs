@@ -1,8 +1,8 @@
-//! One line of a log: whose request it is, and when.
+//! Parses one line of a log into a client and a time.
 //!
-//! Read are the common and combined formats of Apache and nginx and JSON lines, told apart line by
-//! line (`{` begins JSON). A line is an event when client, time and the `--by` field can be read,
-//! whatever follows them.
+//! Supported are the common and combined formats of Apache and nginx, and JSON lines; the format is
+//! detected line by line (`{` begins JSON). A line is an event when the client, the time and the
+//! `--by` field can be parsed, whatever follows them.
 
 mod by;
 mod clf;
@@ -15,7 +15,7 @@ use std::borrow::Cow;
 pub use self::by::{By, ByError, MAX_FIELD};
 pub use self::line::{Parsed, Reason};
 
-/// Reads lines for one `--by` option.
+/// Parses lines for one `--by` option.
 ///
 /// # Examples
 /// ```
@@ -39,16 +39,16 @@ impl Parser {
         Self { clf: clf::Field::from_by(&by), json: json::Fields::from_by(&by), by }
     }
 
-    /// The option it was made with.
+    /// The parser's `--by` option.
     #[must_use]
     pub const fn by(&self) -> &By {
         &self.by
     }
 
-    /// Reads one line, given without its end.
+    /// Parses one line, without its end.
     ///
     /// # Errors
-    /// [`Reason`] says why the line is no event.
+    /// [`Reason`] explains why the line is not an event.
     pub fn parse<'a>(&self, line: &'a [u8]) -> Result<Parsed<'a>, Reason> {
         let line = line.trim_ascii_start();
         match line.first() {
@@ -69,11 +69,11 @@ impl Parser {
     }
 }
 
-/// For a fuzz target: reads `line` under every kind of `--by` option. Must not panic, and what is
-/// an event must have a client and a time that a store takes.
+/// For a fuzz target: parses `line` with every kind of `--by` option. It must not panic, and an
+/// event must have a client and a time that a store accepts.
 ///
 /// # Panics
-/// When the parser breaks one of its promises, which is what a fuzzer looks for.
+/// The parser violates one of these guarantees.
 pub fn fuzz_line(line: &[u8]) {
     let name = line.get(..line.len().min(8)).map(String::from_utf8_lossy).unwrap_or_default();
     for by in ["ip", "path", "user", "method", "status", "referer", "agent", "host", "vhost", "a.b"]

@@ -1,10 +1,10 @@
-//! What limits would have done to real traffic: every case of a [`Plan`] over the same events.
+//! What limits would have done to real traffic: runs every case of a [`Plan`] over the same events.
 //!
-//! Each case has a fresh memory store without a bound, so that a replay is exact, and a clock that
-//! is set to the time of each event; [`replay_in`] takes another store. A subject is the *number*
-//! of a client, not its name: which events are one client's is all that a limit can see of it, a
-//! number fits into the store's smallest entry, and a name from a hostile log may be longer than a
-//! subject can be.
+//! Each case has a new unbounded memory store, so that a replay is exact, and a clock that is set
+//! to the time of each event; [`replay_in`] takes another store. A subject is the *number* of a
+//! client, not its name. A limit only needs to know which events belong to the same client, and a
+//! number fits into the store's smallest entry. Also, a name from a hostile log may exceed the
+//! length of a subject.
 //!
 //! ```
 //! use std::path::Path;
@@ -38,42 +38,41 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::read::Traffic;
 
-/// Events between two calls of the progress function, and between two looks for expired entries.
-/// One of the store's 256 shards is swept each time, so all of it once in 2,097,152 events; what
-/// expires sooner goes when new subjects come in.
+/// The events between two calls of the progress function, and between two sweeps of expired
+/// entries. Each sweep covers one of the store's 256 shards, so all of them once in 2,097,152
+/// events. Entries that expire sooner are removed when new subjects arrive.
 const BATCH_EVENTS: usize = 8_192;
 
-/// How far a replay is.
+/// The progress of a replay.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The case at work, an index into [`Plan::cases`].
+    /// The current case, an index into [`Plan::cases`].
     pub case: usize,
-    /// How many cases there are.
+    /// The number of cases.
     pub cases: usize,
-    /// Events of this case that were decided.
+    /// The events of this case that were decided.
     pub events: u64,
-    /// Events of every case.
+    /// The events of each case.
     pub total_events: u64,
 }
 
 /// Runs every case of `plan` over all events of `traffic` in memory, one case after the other, each
-/// event with a cost of 1. Equal traffic and plans give equal reports, the elapsed times apart.
-/// Stamps after [`tollgate::Time::MAX`] (in 2184) are decided as if they were that time, as by
-/// every store.
+/// event with cost 1. Equal traffic and plans give equal reports except for elapsed times.
+/// Timestamps after [`tollgate::Time::MAX`] (in 2184) count as that time, as in every store.
 ///
 /// `progress` is called every few thousand events and at the end of each case.
 ///
-/// Memory: the states of one case at a time; beside them 8 bytes per client, and for each limit of
-/// the case 8 bytes per client and a bit per event of its window. Events are not held: they are
-/// read once for the decisions and once more for each limit's peak.
+/// Memory: the states of one case at a time, and 8 bytes per client. Each limit of the case takes
+/// another 8 bytes per client, and a bit per event of its window. Events are not kept in memory:
+/// they are read once for the decisions and once more for each limit's peak.
 ///
 /// Cases run one after the other on purpose: two at a time would need twice the memory, and would
-/// disturb each other's [`CaseReport::elapsed`].
+/// distort each other's [`CaseReport::elapsed`].
 ///
 /// # Errors
-/// [`Error::Temporary`] when events that were sorted on disk cannot be read, [`Error::Decide`]
-/// when the engine refuses a question (which no log is known to cause).
+/// [`Error::Temporary`] when events sorted on disk cannot be read; [`Error::Decide`] when the
+/// engine refuses a question (which no log is known to cause).
 pub fn replay(
     traffic: &Traffic,
     plan: &Plan,
@@ -85,7 +84,7 @@ pub fn replay(
 /// As [`replay()`], with decisions of another store.
 ///
 /// # Errors
-/// As [`replay()`], and those of the decider.
+/// Those of [`replay()`] and of the decider.
 pub fn replay_in(
     traffic: &Traffic,
     plan: &Plan,
@@ -121,11 +120,11 @@ pub fn replay_in(
     Ok(Report::new(traffic, plan, cases))
 }
 
-/// One case at work.
+/// The run of one case.
 struct Run<'a> {
     /// One per limit of the set, in declared order.
     peaks: Vec<Peak<'a>>,
-    /// Denials of each client.
+    /// The denials of each client.
     denied: Vec<u64>,
     verdicts: Vec<Verdict>,
     admitted_total: u64,
@@ -151,7 +150,7 @@ impl<'a> Run<'a> {
         })
     }
 
-    /// Decides the next events. Only the decisions are timed, the counting is not.
+    /// Decides the next events. Only the decisions are timed, not the counting.
     fn decide(&mut self, decider: &mut impl Decider, events: &[Event]) -> Result<(), Error> {
         self.verdicts.clear();
         let start = Instant::now();

@@ -1,4 +1,4 @@
-//! The most that one client was admitted in any window, counted beside the engine.
+//! The most admitted events of one client in any window, counted independently of the engine.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -8,18 +8,18 @@ use crate::event::Event;
 use crate::order::Iter;
 use crate::read::Traffic;
 
-/// One client's most admitted events in any `(t - D, t]`.
+/// The most admitted events of one client in any `(t - D, t]`.
 ///
-/// What leaves the window is found by reading the events a second time, a window behind: it then
-/// takes one bit per event of the window to know which were admitted, whatever the limit admits. A
+/// A second reader, one window behind the first, finds the events that leave the window. So one bit
+/// per event of the window suffices to record which were admitted, whatever the limit admits. A
 /// queue of admitted events would take 12 bytes each, which for 30 days is the whole log.
 pub(super) struct Peak<'a> {
     period_us: u64,
-    /// The events that are still in the window, and those ahead.
+    /// The events still in the window, and those after it.
     behind: Peekable<Iter<'a>>,
-    /// For each event between the two readers, whether it was admitted.
+    /// Whether each event between the two readers was admitted.
     admitted: Bits,
-    /// Admitted events of each client in the window.
+    /// The admitted events of each client in the window.
     counts: Vec<u64>,
     most: u64,
 }
@@ -64,9 +64,9 @@ impl<'a> Peak<'a> {
 #[derive(Default)]
 struct Bits {
     words: VecDeque<u64>,
-    /// Bits of the first word that were taken out.
+    /// The bits of the first word that were taken out.
     taken: u32,
-    /// Bits of the last word that are in use; 64 (or no word at all) when it is full.
+    /// The bits of the last word that are in use; 64 (or no word at all) when it is full.
     used: u32,
 }
 
@@ -82,7 +82,7 @@ impl Bits {
         self.used += 1;
     }
 
-    /// Takes out the oldest bit. There must be one: the reader behind never passes the other one.
+    /// Takes out the oldest bit. There is always one: the second reader never passes the first.
     fn pop(&mut self) -> bool {
         let Some(first) = self.words.front() else { return false };
         let bit = first >> self.taken & 1 == 1;

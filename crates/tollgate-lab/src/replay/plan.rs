@@ -1,17 +1,17 @@
-//! Which limits to replay, under which strategies.
+//! The limits to replay, and under which strategies.
 
 use std::str::FromStr;
 
 use tollgate::{LimitSet, ParseError, Strategy};
 
-/// The strategies that a plan runs its limits under: the `--strategy` option.
+/// The strategies under which a plan runs its limits: the `--strategy` option.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum StrategyChoice {
-    /// Each limit under its own `via`, or what a bare quota means.
+    /// Each limit under its own `via`, or the default of a bare quota.
     #[default]
     AsWritten,
-    /// This one supplies the `via`; a limit that has one already is an error.
+    /// This strategy supplies the `via`; a limit with its own `via` is an error.
     One(Strategy),
     /// Every strategy in turn supplies the `via`.
     All,
@@ -20,7 +20,7 @@ pub enum StrategyChoice {
 impl FromStr for StrategyChoice {
     type Err = ParseError;
 
-    /// Reads `all` or the name of a strategy.
+    /// Parses `all` or the name of a strategy.
     fn from_str(text: &str) -> Result<Self, ParseError> {
         if text == "all" {
             return Ok(Self::All);
@@ -33,13 +33,13 @@ impl FromStr for StrategyChoice {
     }
 }
 
-/// What to replay.
+/// The cases of a replay.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Plan {
-    /// At least one case, in the order in which they run.
+    /// The cases, at least one, in the order in which they run.
     pub cases: Vec<Case>,
-    /// What [`StrategyChoice::All`] cannot run, in the same order.
+    /// The strategies that [`StrategyChoice::All`] cannot run, in the same order.
     pub refused: Vec<Refused>,
 }
 
@@ -47,29 +47,29 @@ pub struct Plan {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Case {
-    /// The name of the strategy; when the limits have several, each once, joined by `,`.
+    /// The name of the strategy; for limits with several strategies, each once, joined by `,`.
     pub strategy: String,
     /// The limits.
     pub limits: LimitSet,
 }
 
-/// A strategy that does not take the limits, which is no failure: the other strategies run.
+/// A strategy that does not support the limits. This is not an error: the other strategies run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refused {
-    /// Which strategy.
+    /// The strategy.
     pub strategy: Strategy,
-    /// Why, and what it would take.
+    /// Why, and what it would support.
     pub why: ParseError,
 }
 
 impl Plan {
-    /// The limits of `texts`, several of which are one set as if they were joined by `,`: an event
+    /// A plan for the limits of `texts`. Several texts form one set, as if joined by `,`: an event
     /// is admitted when every limit admits it.
     ///
     /// # Errors
-    /// Limits that cannot be read or counted; for [`StrategyChoice::All`] the first strategy's
-    /// error when not one of them takes the limits.
+    /// The limits are invalid or unsupported; for [`StrategyChoice::All`] this is the first
+    /// strategy's error when no strategy supports the limits.
     ///
     /// # Examples
     /// ```
@@ -101,7 +101,7 @@ impl Plan {
                         Err(why) => refused.push(Refused { strategy, why }),
                     }
                 }
-                // What every strategy refuses is a mistake in the text.
+                // If every strategy refuses the limits, the text is wrong.
                 if cases.is_empty() && !refused.is_empty() {
                     return Err(refused.swap_remove(0).why);
                 }

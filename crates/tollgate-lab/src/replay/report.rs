@@ -1,4 +1,4 @@
-//! What came out of a replay, for people and as JSON.
+//! The result of a replay, for people and as JSON.
 
 use std::cmp::Reverse;
 use std::time::Duration;
@@ -9,28 +9,28 @@ use super::plan::{Plan, Refused};
 use crate::event::{ClientId, Clients};
 use crate::read::Traffic;
 
-/// How many of the most denied clients a report names.
+/// How many of the most denied clients a report lists.
 pub const TOP_DENIED: usize = 10;
 
 /// What limits would have done to the traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
-    /// Lines of the log that are events; in every case `admitted` + `denied` is this.
+    /// Lines of the log that are events; in every case it equals `admitted` + `denied`.
     pub events: u64,
-    /// Events that are stamped earlier than the event before them in the file.
+    /// Events with an earlier timestamp than the event before them in the file.
     pub out_of_order: u64,
-    /// Lines that are no events.
+    /// Lines that are not events.
     pub unparsed: u64,
-    /// The earliest and the latest stamp of the log, in microseconds since the Unix epoch.
+    /// The earliest and the latest timestamp of the log, in microseconds since the Unix epoch.
     pub first_last_us: Option<(u64, u64)>,
-    /// True when every stamp of the log is a whole second: see [`crate::Summary::whole_seconds`].
+    /// Whether every timestamp of the log is a whole second: see [`crate::Summary::whole_seconds`].
     pub whole_seconds: bool,
     /// Distinct clients of the log.
     pub clients: u64,
-    /// One for each case of the plan, in its order.
+    /// One report for each case of the plan, in its order.
     pub cases: Vec<CaseReport>,
-    /// What the plan could not run.
+    /// The strategies that the plan could not run.
     pub refused: Vec<Refused>,
 }
 
@@ -38,7 +38,7 @@ pub struct Report {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaseReport {
-    /// The name of the strategy; when the limits have several, each once, joined by `,`.
+    /// The name of the strategy; for limits with several strategies, each once, joined by `,`.
     pub strategy: String,
     /// The full text of the limits, joined by `, `.
     pub limit: String,
@@ -50,21 +50,21 @@ pub struct CaseReport {
     pub peaks: Vec<LimitPeak>,
     /// Clients that were denied at least once.
     pub clients_denied: u64,
-    /// The most denied clients, at most [`TOP_DENIED`], with the number of their denials: the most
-    /// denied first, ties in the order of the bytes of their names. Names are made printable, see
+    /// The most denied clients, at most [`TOP_DENIED`], with the number of their denials. The most
+    /// denied is first; ties are in the byte order of their names. Names are in printable form, see
     /// [`Clients::printable`].
     pub top_denied: Vec<(String, u64)>,
-    /// The time that the decisions took, without reading, ordering and counting the events.
+    /// The duration of the decisions, without reading, sorting and counting the events.
     pub elapsed: Duration,
 }
 
-/// One client's most admitted cost in any window of a limit.
+/// The most admitted cost of one client in any window of a limit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitPeak {
     /// The full text of the limit.
     pub limit: String,
-    /// The most that one client was admitted in any `(t - D, t]`, with the limit's own `D`.
+    /// The most cost that one client was admitted in any `(t - D, t]`, with the limit's own `D`.
     pub peak: u64,
 }
 
@@ -83,7 +83,7 @@ impl Report {
         }
     }
 
-    /// The report as the one object of `replay --json`, to be written by any serializer.
+    /// The report as the object of `replay --json`, for any serializer.
     ///
     /// # Examples
     /// ```
@@ -131,7 +131,7 @@ impl CaseReport {
     }
 }
 
-/// [`Report`] in the shape of `replay --json`. Its names are fixed: scripts rely on them.
+/// [`Report`] in the format of `replay --json`. Its names are stable, since scripts rely on them.
 #[derive(Debug, Clone, Serialize)]
 pub struct ReportJson<'a> {
     events: u64,
@@ -165,7 +165,7 @@ impl<'a> CaseJson<'a> {
     }
 }
 
-/// The [`TOP_DENIED`] clients with the most denials, given by the index of the client.
+/// The [`TOP_DENIED`] clients with the most denials, from counts by client index.
 pub(super) fn top_denied(clients: &Clients, denied: &[u64]) -> Vec<(String, u64)> {
     let counted = denied.iter().zip(0..).filter(|(count, _)| **count > 0);
     let mut ranked: Vec<_> = counted

@@ -1,4 +1,4 @@
-//! Jobs that are delivered, and the tag that says which delivery of a job it is.
+//! Delivered jobs, and the tag that identifies a delivery.
 
 use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
@@ -6,73 +6,74 @@ use std::hash::{BuildHasher as _, RandomState};
 use super::JobId;
 use crate::body::Body;
 
-/// What [`crate::Consumer::take`] gave.
+/// The result of [`crate::Consumer::take`].
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct TakeOutcome {
-    /// The jobs, first those that come back, then in the order in which they were accepted.
+    /// The jobs: first the redelivered ones, then new ones in the order in which they were
+    /// accepted.
     pub jobs: Vec<Delivery>,
-    /// After how long there may be more, when nothing is offered meanwhile: the rate admits one
-    /// again, or a job comes back. None: nobody knows.
+    /// The time until more jobs may be available without new offers: the rate admits one again, or
+    /// a job is due for redelivery. `None` if it is unknown.
     pub next: Option<Duration>,
-    /// What lay among the jobs and is none, written there by something else: its id, under which it
-    /// is a dead job now ([`crate::Queue::dead_letters`]), and what is wrong with it.
+    /// Entries of the queue that another program wrote and that are not valid jobs. Each has an id,
+    /// under which it is now a dead job ([`crate::Queue::dead_letters`]), and a reason.
     pub foreign: Vec<(JobId, String)>,
-    /// The queue is paused: there may be jobs, and none is given ([`crate::Queue::pause`]).
+    /// The queue is paused: it may contain jobs, but delivers none ([`crate::Queue::pause`]).
     pub paused: bool,
-    /// There is no such queue: nobody has made it yet, or it was removed.
+    /// The queue does not exist: it was not created yet, or was removed.
     pub absent: bool,
 }
 
-/// A job in hand.
+/// A delivered job.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Delivery {
-    /// Its id, which stays the same when it is delivered again.
+    /// Its id, which stays the same for all its deliveries.
     pub id: JobId,
-    /// The how-manieth delivery of it this is, from 1 on.
+    /// The number of this delivery, from 1.
     pub attempt: u32,
     pub(crate) body: Body,
 }
 
-/// Who holds a job: which delivery of it.
+/// Identifies one delivery of a job.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 #[non_exhaustive]
 pub struct DeliveryTag {
     /// The job.
     pub id: JobId,
-    /// The delivery.
+    /// The number of the delivery.
     pub attempt: u32,
 }
 
 impl DeliveryTag {
-    /// This delivery of this job, as who took it was told.
+    /// The tag of a delivery, from a [`Delivery`].
     #[must_use]
     pub fn new(id: JobId, attempt: u32) -> Self {
         Self { id, attempt }
     }
 
-    /// How long a job is put off whose delivery this was and failed: `first` after the first, twice
-    /// as long after each that follows, and never longer than `most`. By chance it is shorter by up
-    /// to half, so that jobs that failed together do not come back together.
+    /// The delay of a job after this delivery failed. It is `first` after the first delivery,
+    /// doubles with each further one, and never exceeds `max`. It is randomly shortened by up to
+    /// half, so that jobs that failed together are not redelivered together.
     #[must_use]
     pub fn backoff(self, first: Duration, max: Duration) -> Duration {
         let doubled = 1_u32.checked_shl(self.attempt.saturating_sub(1)).unwrap_or(u32::MAX);
         let longest = first.saturating_mul(doubled).min(max);
-        // Any number that others do not draw will do.
+        // Any number will do that other processes are unlikely to draw.
         let chance = RandomState::new().hash_one(self) % 1_000;
         longest / 2 + longest.mul_f64(chance as f64 / 2_000.0)
     }
 }
 
 impl Delivery {
-    /// Which delivery this is, to say what became of it.
+    /// The tag of this delivery, to report its outcome.
     #[must_use]
     pub fn tag(&self) -> DeliveryTag {
         DeliveryTag { id: self.id, attempt: self.attempt }
     }
 
-    /// Its fields; none where it is of bytes.
+    /// Its fields; none if it consists of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         self.body.fields()
@@ -84,7 +85,7 @@ impl Delivery {
         self.fields().iter().find(|(name, _)| name == field).map(|(_, value)| value.as_str())
     }
 
-    /// Its bytes, where it is of bytes.
+    /// Its bytes, if it consists of bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.body.bytes()

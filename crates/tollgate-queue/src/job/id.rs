@@ -6,8 +6,8 @@ use core::time::Duration;
 
 use crate::error::Error;
 
-/// The id of a job: when it was accepted, in milliseconds since the Unix epoch, and its number
-/// among those of one millisecond. Ids of a queue grow, as those of a Redis stream do.
+/// The id of a job: the time of its acceptance in milliseconds since the Unix epoch, and its number
+/// within that millisecond. The ids of a queue increase, as those of a Redis stream do.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct JobId {
     ms: u64,
@@ -15,7 +15,7 @@ pub struct JobId {
 }
 
 impl JobId {
-    /// The id of this millisecond and number.
+    /// The id with this millisecond and number.
     #[must_use]
     pub fn new(ms: u64, number: u64) -> Self {
         Self { ms, number }
@@ -27,7 +27,7 @@ impl JobId {
         self.ms
     }
 
-    /// How long ago that was; not at all when the clock has gone back since, or for no time.
+    /// The time since then; zero when the clock was set back, or for an id without a time.
     pub(crate) fn age(self, now_us: u64) -> Duration {
         let since_us = if self.ms == 0 { now_us } else { self.ms.saturating_mul(1_000) };
         Duration::from_micros(now_us.saturating_sub(since_us))
@@ -37,7 +37,7 @@ impl JobId {
         self.number
     }
 
-    /// The next of the same millisecond or, when that is later, the first of `ms`.
+    /// The next id in the same millisecond or, if `ms` is later, the first of `ms`.
     pub(crate) fn next(self, ms: u64) -> Self {
         if ms > self.ms { Self { ms, number: 0 } } else { Self { number: self.number + 1, ..self } }
     }

@@ -1,4 +1,4 @@
-//! Jobs as they lie in a queue: those that wait, are in flight, were done, or are dead letters.
+//! Jobs as stored in a queue: waiting, in flight, done, or dead.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -7,140 +7,141 @@ use super::JobId;
 use super::offered::{DedupRecord, Job};
 use crate::body::Body;
 
-/// A job that waits: it was never delivered.
+/// A waiting job: it was never delivered.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct WaitingJob {
-    /// Its id; `0-0` for what something else has put there without one.
+    /// Its id; `0-0` for an entry of another program without one.
     pub id: JobId,
-    /// How long ago it was accepted.
+    /// The time since it was accepted.
     pub age: Duration,
     pub(crate) client: Option<Arc<str>>,
     pub(crate) body: Body,
 }
 
 impl WaitingJob {
-    /// Whose it is, where who offered it said so ([`Job::client`]).
+    /// Its client, if the producer set one ([`Job::client`]).
     #[must_use]
     pub fn client(&self) -> Option<&str> {
         self.client.as_deref()
     }
 
-    /// Its fields; none where it is of bytes.
+    /// Its fields; none if it consists of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         self.body.fields()
     }
 
-    /// Its bytes, where it is of bytes.
+    /// Its bytes, if it consists of bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.body.bytes()
     }
 }
 
-/// A job that was delivered and is not done: somebody has it in hand, or it is to come back.
+/// A job in flight: it was delivered and is not done. A worker holds it, or it awaits redelivery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct InFlightJob {
     /// Its id.
     pub id: JobId,
-    /// How often it was delivered; one that was given back does not count this.
+    /// The number of its deliveries. A delivery that was released does not count.
     pub deliveries: u32,
-    /// Whether somebody has it in hand, as far as is known; else it is put off.
+    /// Whether a worker holds it, as far as is known; otherwise it awaits redelivery.
     pub is_held: bool,
-    /// How long ago it was accepted.
+    /// The time since it was accepted.
     pub age: Duration,
-    /// After how long it comes back, unless it is done or extended before: zero when it may be
+    /// The time until its redelivery, unless it is done or extended before: zero when it may be
     /// delivered again now.
     pub due_in: Duration,
-    /// What was said last of why it failed; none when nobody said anything.
+    /// The reason of its last failure, if any was reported.
     pub reason: Option<String>,
     pub(crate) client: Option<Arc<str>>,
     pub(crate) body: Body,
 }
 
 impl InFlightJob {
-    /// Whose it is, where who offered it said so ([`Job::client`]).
+    /// Its client, if the producer set one ([`Job::client`]).
     #[must_use]
     pub fn client(&self) -> Option<&str> {
         self.client.as_deref()
     }
 
-    /// Its fields; none where it is of bytes.
+    /// Its fields; none if it consists of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         self.body.fields()
     }
 
-    /// Its bytes, where it is of bytes.
+    /// Its bytes, if it consists of bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.body.bytes()
     }
 }
 
-/// A job that was done, and is kept ([`crate::ConsumerSettings::keep_done`]).
+/// A done job that is kept ([`crate::ConsumerSettings::keep_done`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DoneJob {
     /// Its id.
     pub id: JobId,
-    /// How often it was delivered.
+    /// The number of its deliveries.
     pub deliveries: u32,
     pub(crate) body: Body,
 }
 
 impl DoneJob {
-    /// Its fields; none where it is of bytes.
+    /// Its fields; none if it consists of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         self.body.fields()
     }
 
-    /// Its bytes, where it is of bytes.
+    /// Its bytes, if it consists of bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.body.bytes()
     }
 }
 
-/// A job that was delivered as often as it may be, and never done.
+/// A dead job: all of its permitted deliveries failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeadLetter {
     /// Its id.
     pub id: JobId,
-    /// How often it was delivered.
+    /// The number of its deliveries.
     pub deliveries: u32,
-    /// What was said last of why it failed; none when nobody said anything.
+    /// The reason of its last failure, if any was reported.
     pub reason: Option<String>,
     pub(crate) client: Option<Arc<str>>,
-    /// None where its queue did not remember it, and of one that died before this was kept.
+    /// `None` where its queue did not remember ids, and for a job that died before this was stored.
     pub(crate) dedup: Option<DedupRecord>,
     pub(crate) body: Body,
 }
 
 impl DeadLetter {
-    /// Whose it is, where who offered it said so ([`Job::client`]).
+    /// Its client, if the producer set one ([`Job::client`]).
     #[must_use]
     pub fn client(&self) -> Option<&str> {
         self.client.as_deref()
     }
 
-    /// Its fields; none where it is of bytes.
+    /// Its fields; none if it consists of bytes.
     #[must_use]
     pub fn fields(&self) -> &[(String, String)] {
         self.body.fields()
     }
 
-    /// Its bytes, where it is of bytes.
+    /// Its bytes, if it consists of bytes.
     #[must_use]
     pub fn bytes(&self) -> Option<&[u8]> {
         self.body.bytes()
     }
 
-    /// The same job, to be offered again, and accepted once as far as the queue remembers.
+    /// The same job, to be offered again. It is accepted once, for as long as the queue remembers
+    /// it.
     #[must_use]
     pub fn job(&self) -> Job {
         let dedup_id = Some(format!("@dead:{}", self.id));

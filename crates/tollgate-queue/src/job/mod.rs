@@ -1,4 +1,4 @@
-//! Jobs: offered, delivered, and as they lie in a queue.
+//! Jobs: offered, delivered, and stored in a queue.
 
 mod delivery;
 mod id;
@@ -13,10 +13,10 @@ pub use self::inspected::{DeadLetter, DoneJob, InFlightJob, WaitingJob};
 pub(crate) use self::offered::DedupRecord;
 pub use self::offered::Job;
 
-/// How many jobs one question takes, or says to be done, at most.
+/// The most jobs in one call, to take or to acknowledge them.
 pub(crate) const MAX_BATCH: usize = 1_000;
 
-/// The longest time for which a job is put off, or is of use.
+/// The longest delay and the longest deadline of a job.
 pub(crate) const MAX_DELAY: Duration = Duration::from_secs(366 * 86_400);
 
 #[cfg(test)]

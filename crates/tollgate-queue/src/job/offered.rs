@@ -23,14 +23,14 @@ pub struct Job {
     dedup_id: Option<String>,
     client: Option<Arc<str>>,
     deadline: Option<Duration>,
-    /// It was dead, and its `once` is one that nobody else can say.
+    /// The job was dead, and its deduplication id is one that no client can choose.
     is_revived: bool,
-    /// What it was to be accepted once under before it was dead.
+    /// Its deduplication record before it was dead.
     original_dedup: Option<DedupRecord>,
 }
 
-/// Under what a job was accepted once, and which job that was: this one, or the one that it was
-/// before it was dead and offered again.
+/// The deduplication id of an accepted job, and the job's id at that time. A retried dead job has
+/// another id by now.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DedupRecord {
     pub(crate) of: JobId,
@@ -44,7 +44,7 @@ impl fmt::Display for DedupRecord {
 }
 
 impl DedupRecord {
-    /// As it displays. None of what nobody here has written, and of nothing.
+    /// Parses the displayed form. `None` for an empty text, or one that this crate has not written.
     #[cfg(any(feature = "redis", feature = "sqlite"))]
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let (of, id) = text.split_once(' ')?;
@@ -59,7 +59,7 @@ impl Job {
         Self::default()
     }
 
-    /// A job of named fields, in this order.
+    /// A job with named fields, in this order.
     pub fn from_fields<N: Into<String>, V: Into<String>>(
         fields: impl IntoIterator<Item = (N, V)>,
     ) -> Self {
@@ -67,14 +67,14 @@ impl Job {
         Self { body: Body::Fields(fields), ..Self::default() }
     }
 
-    /// A job of bytes.
+    /// A job that consists of bytes.
     #[must_use]
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self { body: Body::Bytes(bytes.into()), ..Self::default() }
     }
 
-    /// A job of the fields of a JSON object, in its order. Numbers, `true` and `false` are taken as
-    /// they are written.
+    /// A job with the fields of a JSON object, in its order. Numbers, `true` and `false` are kept
+    /// as written.
     ///
     /// ```
     /// use tollgate_queue::Job;
@@ -84,7 +84,7 @@ impl Job {
     /// ```
     ///
     /// # Errors
-    /// No JSON object; a value that is `null`, a list or an object.
+    /// The text is not a JSON object, or a value is `null`, a list or an object.
     pub fn from_json(json: &[u8]) -> Result<Self, Error> {
         let body = Body::from_json(json).map_err(|error| {
             Error::invalid(format!(
@@ -94,7 +94,7 @@ impl Job {
         Ok(Self { body, ..Self::default() })
     }
 
-    /// The same with one more field. Bytes are replaced by it.
+    /// The same with one more field. It replaces bytes.
     #[must_use]
     pub fn field(self, name: impl Into<String>, value: impl Into<String>) -> Self {
         let mut fields = match &self.body {
@@ -105,22 +105,22 @@ impl Job {
         Self { body: Body::Fields(fields.into()), ..self }
     }
 
-    /// It is to be accepted once: the same id again is [`crate::OfferOutcome::Duplicate`], for as
-    /// long as the queue remembers it.
+    /// Sets the deduplication id. A second offer with the same id is a
+    /// [`crate::OfferOutcome::Duplicate`] for as long as the queue remembers the id.
     #[must_use]
     pub fn dedup_id(self, id: impl Into<String>) -> Self {
         Self { dedup_id: Some(id.into()), is_revived: false, original_dedup: None, ..self }
     }
 
-    /// It is this client's: at most [`crate::ProducerSettings::per_client`] of one client are
-    /// counted. A name of 1 to 256 bytes that does not begin with `@`.
+    /// Sets the client of the job, whose counted jobs [`crate::ProducerSettings::per_client`]
+    /// bounds. The name has 1 to 256 bytes and does not begin with `@`.
     #[must_use]
     pub fn client(self, name: impl Into<Arc<str>>) -> Self {
         Self { client: Some(name.into()), ..self }
     }
 
-    /// It is of no use later than so long (at most 366 days) after it was accepted: then it is
-    /// dropped when its turn comes.
+    /// Sets how long after its acceptance the job is useful (at most 366 days). A job past its
+    /// deadline is dropped when its turn comes.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
@@ -144,8 +144,8 @@ impl Job {
         self.dedup_id.as_deref()
     }
 
-    /// Under what the queue remembers it once it is accepted as this job, where its ids are
-    /// remembered at all: that is what goes with it when it is dead and forgotten.
+    /// The deduplication record of this job once it is accepted under `id`, if the queue remembers
+    /// ids. It is stored with the job, so that it can be deleted with a dead job.
     pub(crate) fn dedup_record(&self, id: JobId, is_remembered: bool) -> Option<DedupRecord> {
         if self.is_revived {
             return self.original_dedup.clone();
@@ -167,7 +167,7 @@ impl Job {
         self.deadline.map(micros)
     }
 
-    /// Whether it is as a job may be.
+    /// Checks that the job is valid.
     pub(crate) fn check(&self) -> Result<(), Error> {
         if let Some(deadline) = self.deadline.filter(|it| *it > MAX_DELAY) {
             return Err(Error::invalid(format!("a deadline of {deadline:?}: at most 366 days")));

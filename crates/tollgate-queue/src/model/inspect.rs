@@ -1,4 +1,4 @@
-//! What is in a queue, looked at without taking it; and its dead letters, taken out.
+//! Inspection of a queue without taking jobs, and removal of dead jobs.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use crate::job::{DeadLetter, DedupRecord, DoneJob, InFlightJob, JobId, WaitingJo
 use crate::stats::Stats;
 
 impl Model {
-    /// The jobs that wait, the first first.
+    /// The waiting jobs, the next one first.
     #[must_use]
     pub fn waiting(&self, now_us: u64, max: usize) -> Vec<WaitingJob> {
         let look = |job: &Waiting| {
@@ -17,7 +17,7 @@ impl Model {
         self.waiting.iter().take(max).map(look).collect()
     }
 
-    /// The jobs that were delivered and are not done, by when they come back.
+    /// The jobs in flight, in the order of their redelivery.
     #[must_use]
     pub fn in_flight(&self, now_us: u64, max: usize) -> Vec<InFlightJob> {
         let look = |(due_us, id): &(u64, JobId)| {
@@ -30,7 +30,7 @@ impl Model {
         self.due.iter().take(max).filter_map(look).collect()
     }
 
-    /// The jobs that were done and are kept, the oldest first.
+    /// The done jobs that are kept, the oldest first.
     #[must_use]
     pub fn done_jobs(&self, max: usize) -> Vec<DoneJob> {
         self.done.iter().take(max).cloned().collect()
@@ -42,17 +42,17 @@ impl Model {
         self.dead.iter().take(max).cloned().collect()
     }
 
-    /// Removes a dead job, to be offered again or forgotten.
+    /// Removes a dead job, to be offered again or discarded.
     pub fn take_dead_letter(&mut self, id: JobId) -> Option<DeadLetter> {
         let place = self.dead.iter().position(|dead| dead.id == id)?;
         self.dead.remove(place)
     }
 
-    /// Removes a dead job for good: what it was accepted once under is forgotten with it.
+    /// Removes a dead job for good, and forgets its deduplication id.
     pub fn forget_dead_letter(&mut self, id: JobId) -> Option<DeadLetter> {
         let dead = self.take_dead_letter(id)?;
         if let Some(DedupRecord { of, id }) = &dead.dedup
-            // Another may have been accepted under it since.
+            // Another job may have been accepted under the same id since.
             && self.seen_ids.get(&**id).is_some_and(|(known, _)| known == of)
         {
             self.seen_ids.remove(&**id);
@@ -60,7 +60,7 @@ impl Model {
         Some(dead)
     }
 
-    /// What there is and what there was.
+    /// The current numbers and the totals.
     #[must_use]
     pub fn stats(&self, now_us: u64) -> Stats {
         let oldest = self.waiting.front().map(|job| now_us.saturating_sub(job.id.ms() * 1_000));

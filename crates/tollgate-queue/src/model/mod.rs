@@ -1,5 +1,5 @@
-//! What a queue is: a state and what each operation makes of it. No clock and no I/O; every place
-//! where queues lie does the same.
+//! The model of a queue: its state, and the effect of each operation. It has no clock and no I/O;
+//! all stores behave like it.
 
 mod inspect;
 
@@ -18,8 +18,8 @@ use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings, check_same, micros};
 use crate::stats::Stats;
 
-/// How many jobs beyond those that are wanted one `take` looks at, where the first ones are too old
-/// or have had enough: so that it takes bounded time.
+/// How many jobs more than wanted one `take` examines, when the first ones are past their deadline
+/// or their last delivery. This bounds its time.
 pub(crate) const SCAN_MARGIN: usize = 256;
 
 /// A queue.
@@ -30,19 +30,19 @@ pub struct Model {
     last: JobId,
     waiting: VecDeque<Waiting>,
     in_flight: BTreeMap<JobId, InFlight>,
-    /// When each that is out comes back.
+    /// The times of redelivery of all jobs in flight.
     due: BTreeSet<(u64, JobId)>,
-    /// How many of each client wait, and how many are out; nothing of one that has none.
+    /// The waiting jobs and those in flight of each client; clients without any are removed.
     clients: HashMap<Arc<str>, ClientCounts>,
     dead: VecDeque<DeadLetter>,
-    /// Those that were done and are kept, the oldest first.
+    /// The done jobs that are kept, the oldest first.
     done: VecDeque<DoneJob>,
-    /// Ids of jobs that said one, until when they are remembered; in the order in which they are
-    /// forgotten.
+    /// The remembered deduplication ids, each with its job and its expiry. `seen_expiry` lists them
+    /// in the order of expiry.
     seen_ids: HashMap<String, (JobId, u64)>,
     seen_expiry: VecDeque<(u64, String)>,
     drain: Drain,
-    /// With whether it is paused.
+    /// Includes whether the queue is paused.
     totals: Stats,
 }
 
@@ -51,12 +51,12 @@ struct Waiting {
     id: JobId,
     client: Option<Arc<str>>,
     dedup: Option<DedupRecord>,
-    /// Too old from then on.
+    /// The deadline of the job.
     until_us: u64,
     body: Body,
 }
 
-/// How many jobs of a client there are.
+/// The numbers of a client's jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 struct ClientCounts {
     waiting: u64,
@@ -68,15 +68,15 @@ struct ClientCounts {
 struct InFlight {
     job: Waiting,
     deliveries: u32,
-    /// When it comes back.
+    /// When it is redelivered.
     due_us: u64,
-    /// False when nobody has it in hand.
+    /// Whether a worker holds it.
     is_held: bool,
     reason: Option<String>,
 }
 
 impl Model {
-    /// An empty queue that nobody has offered to or worked on.
+    /// An empty queue without settings.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -87,19 +87,19 @@ impl Model {
         check_same(name, made, settings)
     }
 
-    /// Who takes first says how it is worked on; who says something of a delivery says the same.
+    /// The first worker sets the settings for workers; the others must have the same.
     fn check_consumer(&self, name: &str, settings: &ConsumerSettings) -> Result<(), Error> {
         self.consumer.as_ref().map_or(Ok(()), |made| check_same(name, made, settings))
     }
 
-    /// How it is offered to and worked on.
+    /// The settings for producers and workers.
     #[must_use]
     pub fn settings(&self) -> Settings {
         Settings { producer: self.producer.clone(), consumer: self.consumer.clone() }
     }
 
-    /// Changes how it is offered to and worked on, where something is said. What is out comes back
-    /// when it would have; what waits beyond a lower bound stays.
+    /// Changes the settings that are given. The times of redelivery stay the same, and waiting jobs
+    /// beyond a lower bound stay in the queue.
     pub fn change(&mut self, settings: &Settings) {
         let Settings { producer, consumer } = settings;
         self.producer = producer.clone().or(self.producer.take());
@@ -107,10 +107,10 @@ impl Model {
         self.trim_done();
     }
 
-    /// Adds a job, unless the queue is full or knows it.
+    /// Adds a job, unless the queue is full or knows its deduplication id.
     ///
     /// # Errors
-    /// It was made with another [`ProducerSettings`].
+    /// The queue has other [`ProducerSettings`].
     pub fn offer(
         &mut self,
         now_us: u64,
@@ -157,7 +157,7 @@ impl Model {
         Ok(OfferOutcome::Accepted { id, depth: depth + 1 })
     }
 
-    /// Counts what becomes of a job of this client; one that has none is forgotten.
+    /// Changes the counts of this client; a client without jobs is removed.
     fn count(&mut self, client: Option<&Arc<str>>, becomes: impl FnOnce(&mut ClientCounts)) {
         let Some(client) = client else { return };
         let of = self.clients.entry(Arc::clone(client)).or_default();
@@ -167,7 +167,7 @@ impl Model {
         }
     }
 
-    /// Forgets ids whose time has passed: a few at a time.
+    /// Forgets expired ids, a few at a time.
     fn forget_expired(&mut self, now_us: u64) {
         for _ in 0..SCAN_MARGIN {
             match self.seen_expiry.front() {
@@ -175,24 +175,24 @@ impl Model {
                 _ => return,
             }
             let Some((until_us, id)) = self.seen_expiry.pop_front() else { return };
-            // It may have been accepted again since.
+            // The id may have been accepted again since.
             if self.seen_ids.get(&id).is_some_and(|(_, until)| *until == until_us) {
                 self.seen_ids.remove(&id);
             }
         }
     }
 
-    /// What the bound counts.
+    /// The number of jobs that the bound counts.
     fn depth(&self, settings: &ProducerSettings) -> u64 {
         let out = if settings.counts_all() { self.in_flight.len() } else { 0 };
         (self.waiting.len() + out) as u64
     }
 
-    /// Takes at most `most` jobs, of which `grant` says how many may be delivered: it is asked for
-    /// as many as there are, and not at all for none.
+    /// Takes at most `max` jobs. `grant` returns how many of the available jobs may be delivered;
+    /// it is not called when there are none.
     ///
     /// # Errors
-    /// It was made with another [`ConsumerSettings`]; those of `grant`.
+    /// The queue has other [`ConsumerSettings`], or `grant` failed.
     pub(crate) fn take(
         &mut self,
         now_us: u64,
@@ -258,9 +258,8 @@ impl Model {
         Ok(TakeOutcome { jobs, next, ..TakeOutcome::default() })
     }
 
-    /// Those that are due to come back, in the order in which they are; those that have had enough
-    /// or are too old are put away meanwhile.
-    /// True with them when there are more that were not looked at.
+    /// The jobs that are due for redelivery, in their order. Jobs past their last delivery or their
+    /// deadline are removed meanwhile. Also returns whether there are more that were not examined.
     fn due_again(
         &mut self,
         now_us: u64,
@@ -292,8 +291,8 @@ impl Model {
         (back, is_cut)
     }
 
-    /// How many of the first that wait can be delivered, up to `most`; those that are too old are
-    /// dropped. True with it when there may be more behind those that were looked at.
+    /// How many of the waiting jobs can be delivered, up to `max`; jobs past their deadline are
+    /// dropped. Also returns whether there may be more that were not examined.
     fn undelivered(&mut self, now_us: u64, max: usize) -> (usize, bool) {
         let mut kept = 0;
         let mut looked = 0;
@@ -315,12 +314,12 @@ impl Model {
         (kept, looked == max.saturating_add(SCAN_MARGIN))
     }
 
-    /// Whether jobs wait that were never delivered.
+    /// Whether there are jobs that were never delivered.
     pub(crate) fn has_waiting(&self) -> bool {
         !self.waiting.is_empty()
     }
 
-    /// Removes a job that is out.
+    /// Removes a job in flight.
     fn remove(&mut self, id: JobId, now_us: u64) -> Option<InFlight> {
         let out = self.in_flight.remove(&id)?;
         self.due.remove(&(out.due_us, id));
@@ -331,8 +330,8 @@ impl Model {
         Some(out)
     }
 
-    /// Whether the bound counts jobs that are out, too: then a job has left when it is gone, and
-    /// not when it is delivered.
+    /// Whether the bound counts jobs in flight, too: then a job leaves when it is removed, not when
+    /// it is delivered.
     fn counts_all(&self) -> bool {
         self.producer.as_ref().is_some_and(ProducerSettings::counts_all)
     }
@@ -347,7 +346,7 @@ impl Model {
         }
     }
 
-    /// These are done, whoever has them now. How many there were.
+    /// Acknowledges jobs as done, whichever worker holds them. Returns how many of them existed.
     pub fn ack(&mut self, now_us: u64, ids: &[JobId]) -> u64 {
         let kept = self.consumer.as_ref().map_or(0, ConsumerSettings::kept_done);
         let mut removed = 0;
@@ -363,16 +362,17 @@ impl Model {
         removed
     }
 
-    /// The oldest of the done go beyond as many as are kept.
+    /// Drops the oldest done jobs beyond the number to keep.
     fn trim_done(&mut self) {
         let kept = self.consumer.as_ref().map_or(0, ConsumerSettings::kept_done);
         self.done.drain(..self.done.len().saturating_sub(kept));
     }
 
-    /// This delivery failed, of `why`: the job comes back after so long, or is dead.
+    /// Reports that a delivery failed, with a reason: the job is redelivered after the delay, or is
+    /// dead.
     ///
     /// # Errors
-    /// It was made with another [`ConsumerSettings`].
+    /// The queue has other [`ConsumerSettings`].
     pub fn nack(
         &mut self,
         now_us: u64,
@@ -394,10 +394,11 @@ impl Model {
         Ok(NackOutcome::Requeued)
     }
 
-    /// Who holds this has the visibility timeout anew. False: somebody else has it, or it is gone.
+    /// Restarts the visibility timeout of a delivery. False when another worker has the job, or it
+    /// no longer exists.
     ///
     /// # Errors
-    /// It was made with another [`ConsumerSettings`].
+    /// The queue has other [`ConsumerSettings`].
     pub fn extend(
         &mut self,
         now_us: u64,
@@ -413,7 +414,7 @@ impl Model {
         Ok(is_held)
     }
 
-    /// Who holds this has not begun it: it is there for others at once, as if it had not been
+    /// Releases a job that was not started: it is available at once, as if it had not been
     /// delivered this time. False as for [`Model::extend`].
     pub fn release(&mut self, now_us: u64, tag: DeliveryTag) -> bool {
         let Some(out) = self.find_delivery(tag) else { return false };
@@ -436,8 +437,8 @@ impl Model {
         }
     }
 
-    /// Pauses it, or lets it go on: paused, nothing is taken, and nothing becomes dead or too old.
-    /// False when nobody has offered to it or worked on it.
+    /// Pauses or resumes the queue. While it is paused, nothing is taken, and no job dies or
+    /// expires. False when the queue has no settings.
     pub fn pause(&mut self, is_paused: bool) -> bool {
         let is_made = self.producer.is_some() || self.consumer.is_some();
         if is_made {

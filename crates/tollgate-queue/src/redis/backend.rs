@@ -1,4 +1,4 @@
-//! Each operation on a queue on Redis: one call of one script.
+//! The operations on a queue in Redis: one script call each.
 
 use core::time::Duration;
 
@@ -71,7 +71,7 @@ impl Backend for RedisQueues {
         worker: &str,
         max: usize,
     ) -> Result<TakeOutcome, Error> {
-        // What is offered from here on is news.
+        // Jobs offered from here on count as new.
         if let Some(subscription) = self.0.subscriptions.lock().get(queue) {
             subscription.mark_seen();
         }
@@ -106,7 +106,7 @@ impl Backend for RedisQueues {
                 Err((tag, reason)) => {
                     let dead_letter =
                         self.settle(queue, Some(consumer), "bury", tag, Duration::ZERO, &reason);
-                    // Where that fails it comes back, and is buried then.
+                    // If this fails, the entry is redelivered, and becomes dead then.
                     if matches!(dead_letter.await.as_deref(), Ok(b"dead")) {
                         taken.foreign.push((tag.id, reason));
                     }
@@ -285,7 +285,7 @@ impl Backend for RedisQueues {
         queue: &str,
         id: JobId,
     ) -> Result<Option<DeadLetter>, Error> {
-        // What it was accepted once under is a key of its own, which a script must be told.
+        // The deduplication id has its own key, which must be declared to the script.
         let dead_letter_args = args(["grave".to_owned(), id.to_string()]);
         let answer = self.inspect(queue, dead_letter_args).await?;
         let Some(dead_letter) = answer.first().map(dead).transpose()? else { return Ok(None) };

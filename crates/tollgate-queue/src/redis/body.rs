@@ -1,4 +1,4 @@
-//! The words of a job, as scripts take and give them.
+//! The encoding of a job in the arguments and replies of scripts.
 
 use std::str;
 
@@ -10,13 +10,13 @@ use crate::body::Body;
 use crate::error::Error;
 use crate::job::{Delivery, DeliveryTag, JobId};
 
-/// The field that has bytes, and the one of a job that has nothing.
+/// The name of the field that contains bytes, and of the only field of an empty job.
 const BYTES: &str = "@bytes";
 const NOTHING: &str = "@";
 
-/// Says a job: name and value of each field, one after the other; in a list, all within one word
-/// that no script looks into, each with its length before and a comma behind it. How many words
-/// they are.
+/// Encodes a job as arguments: the name and the value of each field in turn. For a list all are
+/// packed into one argument that no script parses, each with its length before it and a comma after
+/// it. Returns the number of arguments.
 pub(super) fn encode(layout: Layout, body: &Body, args: &mut Vec<Vec<u8>>) -> usize {
     let before = args.len();
     let mut list = Vec::new();
@@ -48,7 +48,7 @@ pub(super) fn encode(layout: Layout, body: &Body, args: &mut Vec<Vec<u8>>) -> us
     args.len() - before
 }
 
-/// What [`say`] said of a job in a stream.
+/// Decodes a job in a stream, as encoded by [`encode`].
 fn parse_args(args: &[&[u8]]) -> Option<Body> {
     if let [name, bytes] = *args
         && name == BYTES.as_bytes()
@@ -69,7 +69,7 @@ fn parse_args(args: &[&[u8]]) -> Option<Body> {
     Some(Body::Fields(fields.into()))
 }
 
-/// The same of one in a list.
+/// The same for a job in a list.
 fn parse_packed(mut list: &[u8]) -> Option<Body> {
     let mut args = Vec::new();
     while !list.is_empty() {
@@ -83,7 +83,7 @@ fn parse_packed(mut list: &[u8]) -> Option<Body> {
     parse_args(&args)
 }
 
-/// The fields of a dead job, or of one that was done; of what is no job, what lies there.
+/// The fields of a dead or a done job; the raw content if the entry is not a job.
 pub(super) fn body(word: &ScriptReply) -> Result<Body, Error> {
     let body = match word {
         ScriptReply::Bytes(list) => parse_packed(list).or_else(|| Some(raw(&[list]))),
@@ -102,26 +102,26 @@ pub(super) fn body(word: &ScriptReply) -> Result<Body, Error> {
     body.ok_or_else(unexpected_reply)
 }
 
-/// What lies where a job should, as bytes: its words, a blank between them.
+/// The raw content of an invalid entry: its words, separated by blanks.
 fn raw(args: &[&[u8]]) -> Body {
     Body::Bytes(args.join(&b' ').into())
 }
 
-/// One of those that a take was answered with: a job, or what something else has put there.
+/// An entry in the reply of a take: a job, or an invalid entry of another program.
 pub(super) type Entry = Result<Delivery, (DeliveryTag, String)>;
 
-/// What a take was answered with.
+/// Parses the reply of a take.
 pub(super) fn taken(packed: &[u8]) -> Result<Vec<Entry>, Error> {
     MessagePackReader(packed).jobs().ok_or_else(unexpected_reply)
 }
 
-/// What is left to be read of MessagePack: as much of that as the jobs of a take have.
+/// The unread part of a MessagePack text, with the types that occur in the jobs of a take.
 struct MessagePackReader<'a>(&'a [u8]);
 
 impl<'a> MessagePackReader<'a> {
     fn jobs(&mut self) -> Option<Vec<Entry>> {
         let jobs = self.list()?;
-        // No more than there can be, whatever is said.
+        // Reserve no more than can be there, whatever the header claims.
         let mut all = Vec::with_capacity(jobs.min(self.0.len()));
         for _ in 0..jobs {
             let args = self.list()?;
@@ -155,7 +155,7 @@ impl<'a> MessagePackReader<'a> {
         Some(bytes)
     }
 
-    /// A number of so many bytes, the highest first.
+    /// A big-endian number of this many bytes.
     fn unsigned(&mut self, bytes: usize) -> Option<u32> {
         let bytes = self.bytes(bytes)?;
         Some(bytes.iter().fold(0, |number, byte| number << 8 | u32::from(*byte)))
@@ -171,7 +171,7 @@ impl<'a> MessagePackReader<'a> {
         }
     }
 
-    /// How many there are in a list.
+    /// The number of elements in a list.
     fn list(&mut self) -> Option<usize> {
         let length = match self.unsigned(1)? {
             kind @ 0x90..=0x9f => kind - 0x90,

@@ -1,8 +1,8 @@
-//! What a script is called with.
+//! The call of a script.
 
 use crate::settings::{ConsumerSettings, ProducerSettings};
 
-/// What a script is called with.
+/// The call of a script.
 pub(super) struct ScriptCall<'s> {
     pub(super) queue: &'s str,
     pub(super) expected: ExpectedSettings<'s>,
@@ -10,7 +10,7 @@ pub(super) struct ScriptCall<'s> {
     pub(super) args: Vec<Vec<u8>>,
 }
 
-/// The settings that a call is made with.
+/// The settings that a call expects.
 pub(super) enum ExpectedSettings<'s> {
     Any,
     Producer(&'s ProducerSettings),

@@ -1,4 +1,4 @@
-//! The calls of each operation, and the same as commands for who measures what goes over the wire.
+//! The calls of each operation, also as raw commands for measuring network traffic.
 
 use core::time::Duration;
 
@@ -12,8 +12,8 @@ use crate::error::Error;
 use crate::job::{DeliveryTag, Job, JobId};
 use crate::settings::{ConsumerSettings, ProducerSettings, micros};
 
-/// For who measures what goes over the wire, without a client in between: the text of a script, and
-/// the words that call it once it is loaded.
+/// For measurements of network traffic without a client in between: the text of a script, and the
+/// command that calls it once it is loaded.
 #[doc(hidden)]
 impl RedisQueues {
     #[must_use]
@@ -37,10 +37,10 @@ impl RedisQueues {
         raw_command(&self.0.take, self.take_call(queue, consumer, worker, max))
     }
 
-    /// The ids in what a take was answered with.
+    /// The ids in the reply of a take.
     ///
     /// # Errors
-    /// It is no such answer.
+    /// It is not such a reply.
     pub fn parse_take_reply(packed: &[u8]) -> Result<Vec<JobId>, Error> {
         Ok(body::taken(packed)?.into_iter().flatten().map(|job| job.id).collect())
     }
@@ -51,7 +51,7 @@ impl RedisQueues {
     }
 }
 
-/// What each operation asks.
+/// The calls of each operation.
 impl RedisQueues {
     pub(super) fn take_call<'s>(
         &self,

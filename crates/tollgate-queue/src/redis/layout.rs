@@ -1,25 +1,25 @@
-//! In what the jobs of a queue lie on a Redis, and under which keys.
+//! How the jobs of a queue are stored in Redis, and under which keys.
 
 use tollgate::Subject;
 
 use crate::error::Error;
 
-/// What every key begins with.
+/// The prefix of every key.
 pub(super) const PREFIX: &str = "tgq1";
 
-/// In what the jobs of a queue lie on a Redis. All that a queue promises is the same in both.
+/// How the jobs of a queue are stored in Redis. Both layouts give the same guarantees.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Layout {
-    /// A stream with a consumer group, which any tool that knows streams can look into.
+    /// A stream with a consumer group, which any tool for streams can inspect.
     #[default]
     Stream,
-    /// A list: to take jobs and to say that they are done costs the server less.
+    /// A list: taking and acknowledging jobs costs the server less.
     List,
 }
 
 impl Layout {
-    /// How scripts call it.
+    /// The layout's name in scripts.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Stream => "stream",
@@ -34,8 +34,8 @@ impl Layout {
         }
     }
 
-    /// The names of the keys, in the order in which scripts take them: first those that an offer
-    /// needs, then those that `done` needs.
+    /// The names of the keys, in the order in which scripts take them: first those of an offer,
+    /// then those of `done`.
     pub(super) fn keys(self) -> &'static [&'static str] {
         match self {
             Self::Stream => &[
@@ -49,7 +49,7 @@ impl Layout {
         }
     }
 
-    /// How many of the keys `done` needs.
+    /// The number of keys that `done` needs.
     pub(super) fn ack_keys(self) -> usize {
         match self {
             Self::Stream => 8,
@@ -58,21 +58,21 @@ impl Layout {
     }
 }
 
-/// How many of the keys an offer needs.
+/// The number of keys that an offer needs.
 pub(super) const OFFER_KEYS: usize = 6;
 
-/// The subject whose count a queue's rate is, and whose tag its keys have.
+/// The subject of a queue's rate limit, which is also the hash tag of its keys.
 pub(super) fn subject(queue: &str) -> Result<Subject, Error> {
     Subject::new("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// The first so many keys of a queue.
+/// The first `max` keys of a queue.
 pub(super) fn keys(layout: Layout, queue: &str, max: usize) -> Vec<String> {
     let key = |of: &&str| format!("{PREFIX}:{{queue:{queue}}}:{of}");
     layout.keys().iter().take(max).map(key).collect()
 }
 
-/// Where it is remembered that something was accepted once.
+/// The key of a remembered deduplication id.
 pub(super) fn dedup_key(queue: &str, dedup: &str) -> String {
     format!("{PREFIX}:{{queue:{queue}}}:once:{dedup}")
 }

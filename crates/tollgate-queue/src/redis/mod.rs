@@ -1,15 +1,14 @@
-//! Queues on Redis and Valkey, as streams with a consumer group or as lists.
+//! Queues in Redis and Valkey, as streams with a consumer group or as lists.
 //!
-//! Each operation is one call of one script, by the server's clock. All keys of a queue begin with
-//! `tgq1:{queue:NAME}:`. Its jobs lie in a stream, so that `XINFO` and `XPENDING` show them, or in
-//! a list (`stream.lua`, `list.lua`: the shelf); what else is known of them lies beside it
-//! (`common.lua`), the same for both. Nothing expires by itself but remembered ids.
+//! Each operation is one script call, with the server's clock. All keys of a queue begin with
+//! `tgq1:{queue:NAME}:`. Its jobs are stored in a stream, so that `XINFO` and `XPENDING` show them,
+//! or in a list (`stream.lua` and `list.lua`, which scripts call the shelf). All other data is
+//! separate, and the same for both (`common.lua`). Only remembered ids expire by themselves.
 //!
-//! A list has no list of each worker's own, into which jobs would move while they are in hand: the
-//! names of workers are not known before, and a script can only touch keys that were declared; and
-//! to take one job out of such a list is to walk through it. `out` has the jobs in hand of all
-//! workers, in the order in which they come back, so that whoever takes next finds those that
-//! another left behind; `bodies` has the name of who took each.
+//! A queue of lists has no separate list per worker for the jobs in flight. Workers' names are not
+//! known in advance, and a script may only use declared keys; and removing one job from such a list
+//! would scan it. Instead `out` contains the jobs in flight of all workers, in the order of their
+//! redelivery, so that the next take finds abandoned ones. `bodies` contains the worker of each.
 
 mod backend;
 mod body;
@@ -41,7 +40,7 @@ use crate::error::Error;
 pub use self::layout::Layout;
 pub use self::offer::OfferCall;
 
-/// Queues on one Redis. Cheap to clone: clones share the connections.
+/// Queues on one Redis server. Cheap to clone: clones share the connections.
 #[derive(Clone)]
 pub struct RedisQueues(Arc<Shared>);
 
@@ -59,16 +58,16 @@ struct Shared {
     names: Script,
     eviction: Script,
     take: Script,
-    /// The scripts that take under a rate, by its limits.
+    /// The scripts that take jobs under a rate, by its limits.
     take_scripts: Mutex<HashMap<String, Arc<Script>>>,
-    /// What wakes who waits for jobs, by the names of queues.
+    /// The subscriptions that wake waiting workers, by queue name.
     subscriptions: Mutex<HashMap<String, Arc<Subscription>>>,
 }
 
-/// How many queues of one process can be waited for with a bell each.
+/// The most queues of one process with a subscription each.
 const MAX_SUBSCRIPTIONS: usize = 256;
 
-/// How many such scripts are kept.
+/// The most such scripts in the cache.
 const MAX_TAKE_SCRIPTS: usize = 1_024;
 
 impl fmt::Debug for RedisQueues {
@@ -78,16 +77,16 @@ impl fmt::Debug for RedisQueues {
 }
 
 impl RedisQueues {
-    /// Connects; queues are streams.
+    /// Connects; new queues are streams.
     ///
     /// # Errors
-    /// The server cannot be reached, or refuses user, password or database.
+    /// The server cannot be reached, or refuses the user, the password or the database.
     pub async fn connect(options: Options) -> Result<Self, Error> {
         Self::connect_with(options, Layout::default()).await
     }
 
-    /// Connects; queues are of this form. A queue stays in the form it was made in: asked for in
-    /// another, it is an [`Error::Settings`].
+    /// Connects; new queues have this layout. A queue keeps the layout of its creation: using it
+    /// with another is an [`Error::Settings`].
     ///
     /// # Errors
     /// As [`RedisQueues::connect`].
@@ -95,7 +94,7 @@ impl RedisQueues {
         Self::new(options, layout, None).await
     }
 
-    /// The same by another clock than the server's: for tests.
+    /// The same with another clock than the server's: for tests.
     #[doc(hidden)]
     pub async fn with_clock(
         options: Options,
@@ -141,12 +140,12 @@ impl RedisQueues {
         })))
     }
 
-    /// What the server evicts when it is full, as `allkeys-lru`, where it may: jobs have no end, so
-    /// `allkeys-*` loses jobs; `volatile-*` forgets ids of [`crate::Job::dedup_id`] and counts of
-    /// rates too early. None where it has no bound, or refuses what would not fit.
+    /// The server's eviction policy, such as `allkeys-lru`. Jobs do not expire, so `allkeys-*` may
+    /// evict jobs; `volatile-*` may evict ids of [`crate::Job::dedup_id`] and counts of rates too
+    /// early. `None` if the server has no memory limit, or refuses writes at it.
     ///
     /// # Errors
-    /// The server cannot be asked.
+    /// The server does not answer.
     pub async fn eviction_policy(&self) -> Result<Option<String>, Error> {
         let answer = self.0.caller.call(&self.0.eviction, &[], &Vec::<Vec<u8>>::new()).await?;
         let [max, policy] = &answer[..] else { return Err(unexpected_reply()) };
@@ -155,7 +154,7 @@ impl RedisQueues {
         Ok(is_bound.then_some(policy))
     }
 
-    /// What wakes who waits for jobs of this queue.
+    /// The subscription that wakes workers which wait for jobs of this queue.
     fn subscription(&self, queue: &str) -> Arc<Subscription> {
         let mut subscriptions = self.0.subscriptions.lock();
         if let Some(subscription) = subscriptions.get(queue) {
@@ -170,7 +169,7 @@ impl RedisQueues {
         subscription
     }
 
-    /// The script that takes under these limits.
+    /// The script that takes jobs under these limits.
     fn rate_script(&self, limits: &LimitSet) -> Result<Arc<Script>, Error> {
         let text: Vec<String> = limits.limits().iter().map(ToString::to_string).collect();
         let text = text.join(", ");

@@ -1,4 +1,4 @@
-//! What an offer asks, and the same for clients that are not ours.
+//! The call of an offer, also for other Redis clients.
 
 use super::body;
 use super::call::{ExpectedSettings, ScriptCall, args};
@@ -46,7 +46,7 @@ pub(super) fn call<'s>(
             }
         }
         if let Some(before) = job.original_dedup() {
-            // One word more, which is none of the job's.
+            // One more word, which is not part of the job.
             says = says.replacen(' ', "+ ", 1);
             args.push(before.to_string().into_bytes());
         }
@@ -57,8 +57,8 @@ pub(super) fn call<'s>(
     ScriptCall { queue, expected: ExpectedSettings::Producer(settings), keys, args }
 }
 
-/// The call by which any Redis client offers a job to a queue that is a stream: within its bound,
-/// and with all that workers promise. No worker and no library of ours is needed for it.
+/// The call with which any Redis client offers a job to a queue with the stream layout, within its
+/// bound and with all guarantees of the workers. It needs neither a worker nor this library.
 ///
 /// ```
 /// use tollgate_queue::{Job, OfferCall, ProducerSettings};
@@ -72,19 +72,19 @@ pub(super) fn call<'s>(
 pub struct OfferCall {
     /// The script, the same for every queue and job.
     pub script: String,
-    /// The name by which a server that has it calls it.
+    /// Its SHA1, for EVALSHA.
     pub sha1: String,
     /// The keys, in their order.
     pub keys: Vec<String>,
-    /// The arguments after the first, which is any word of the caller's: it comes back.
+    /// The arguments after the first one. The caller chooses the first, and the reply contains it.
     pub args: Vec<String>,
 }
 
 impl OfferCall {
-    /// The call for a queue that is offered to like this, with a job of fields.
+    /// The call for a queue with these settings, and a job with fields.
     ///
     /// # Errors
-    /// A name that no queue has, settings beyond their bounds, or a job of bytes.
+    /// The queue's name is invalid, a setting is out of range, or the job consists of bytes.
     pub fn new(queue: &str, settings: &ProducerSettings, job: &Job) -> Result<Self, Error> {
         Queue::new(MemoryQueues::new(), queue)?;
         settings.check()?;

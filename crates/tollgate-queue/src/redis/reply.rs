@@ -1,4 +1,4 @@
-//! What the replies of scripts say.
+//! Parses the replies of scripts.
 
 use core::time::Duration;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::job::{DeadLetter, DedupRecord, DoneJob, InFlightJob, JobId, WaitingJob};
 use crate::settings::{ConsumerSettings, ProducerSettings, settings_mismatch};
 
-/// Whether the answer says that the queue was made with other settings, or in another form.
+/// Checks whether the reply reports a queue with other settings, or in another layout.
 pub(super) fn check_reply(
     layout: Layout,
     call: &ScriptCall<'_>,
@@ -41,8 +41,8 @@ pub(super) fn check_reply(
     }
 }
 
-/// How a queue is offered to, with the form that its jobs lie in, so that who offers to one of the
-/// other form does not find its own.
+/// The stored form of producer settings with the layout, so that a producer with the other layout
+/// does not match.
 pub(super) fn with_layout(settings: &ProducerSettings, layout: Layout) -> String {
     format!("{} in a {}", settings.to_text(), layout.name())
 }
@@ -67,7 +67,7 @@ pub(super) fn dead(word: &ScriptReply) -> Result<DeadLetter, Error> {
     })
 }
 
-/// Whose a job is: nothing where nobody said so.
+/// The client of a job; `None` if it has none.
 fn client_name(word: &ScriptReply) -> Result<Option<Arc<str>>, Error> {
     let client = text(word)?;
     Ok((!client.is_empty()).then(|| client.into()))
@@ -83,7 +83,7 @@ pub(super) fn done_job(word: &ScriptReply) -> Result<DoneJob, Error> {
     })
 }
 
-/// A list, with what time it is before.
+/// A list, preceded by the server's time.
 fn split_now(
     answer: &[ScriptReply],
 ) -> Result<(u64, impl Iterator<Item = Result<&[ScriptReply], Error>>), Error> {

@@ -1,17 +1,16 @@
-//! How the scripts of a queue are put together.
+//! Assembles the scripts of a queue.
 
 use tollgate_redis::Script;
 
 use super::layout::Layout;
 
-/// The flags of what takes, and says what became of it: a server that is full must be drained.
+/// The flags of scripts that take and settle jobs: a server out of memory must still be drained.
 pub(super) const ALLOW_OOM: &str = " flags=allow-oom";
 
-/// The flags of what looks at the server, and at no queue.
+/// The flags of scripts that read from the server, and from no queue.
 pub(super) const READ_ONLY: &str = " flags=no-writes";
 
-/// A script of a queue: its flags, what it needs before, then what it does with the functions that
-/// it calls.
+/// A script of a queue: its flags, the library functions that it needs, then its own code.
 pub(super) fn script(
     layout: Layout,
     flags: &str,
@@ -26,7 +25,7 @@ pub(super) fn script(
     };
     let body = body.replace("$TAIL", tail).replace("$PX", px);
     let mut parts = vec![body];
-    // Each call of a script makes all of its functions anew, so it has no others than it needs.
+    // Each call of a script creates all of its functions, so it contains only those that it needs.
     let library =
         [include_str!("begin.lua"), layout.storage_script(), include_str!("common.lua")].join("\n");
     for part in library.replace("$NOW", now).replace("$ID", id).rsplit("\n\n") {

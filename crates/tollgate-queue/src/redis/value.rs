@@ -1,4 +1,4 @@
-//! The values that scripts reply with.
+//! The values in the replies of scripts.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use tollgate_redis::ScriptReply;
 
 use crate::error::Error;
 
-/// An answer that no script of ours gives.
+/// The error for a reply that no script of ours gives.
 pub(super) fn unexpected_reply() -> Error {
     StoreError::permanent(
         "a queue's script answered what none of this version answers: do other versions, or \
@@ -37,7 +37,7 @@ pub(super) fn text(word: &ScriptReply) -> Result<String, Error> {
     }
 }
 
-/// A time to wait: -1 for none that is known.
+/// A wait; -1 means that none is known.
 pub(super) fn optional_wait(word: &ScriptReply) -> Result<Option<Duration>, Error> {
     let us = integer(word)?;
     Ok(u64::try_from(us).ok().map(Duration::from_micros))

@@ -1,4 +1,4 @@
-//! How a queue is worked on.
+//! The settings for the workers of a queue.
 
 use core::fmt;
 use core::time::Duration;
@@ -8,13 +8,13 @@ use tollgate::LimitSet;
 use super::{MAX_BOUND, micros};
 use crate::error::Error;
 
-/// How often a job can be delivered.
+/// The most deliveries of a job.
 const MAX_DELIVERIES: u32 = 1_000;
 
-/// The longest time for a job.
+/// The longest visibility timeout.
 const MAX_VISIBILITY: Duration = Duration::from_secs(86_400);
 
-/// How a queue is worked on: the same for all who do.
+/// The settings for workers, equal for all workers of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ConsumerSettings {
     pub(super) visibility: Duration,
@@ -37,25 +37,26 @@ impl Default for ConsumerSettings {
 }
 
 impl ConsumerSettings {
-    /// 30 s for a job, 5 deliveries, no rate, 1,000 dead jobs kept.
+    /// A visibility timeout of 30 s, 5 deliveries, no rate, 1,000 dead jobs kept.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long who takes a job has for it, before it is delivered again: 1 ms to a day.
+    /// The visibility timeout, 1 ms to one day: how long a worker may hold a job before it is
+    /// delivered again.
     #[must_use]
     pub fn visibility(self, visibility: Duration) -> Self {
         Self { visibility, ..self }
     }
 
-    /// How often a job is delivered at most, 1 to 1,000; then it is dead.
+    /// The most deliveries of a job, 1 to 1,000; after the last one the job is dead.
     #[must_use]
     pub fn deliveries(self, deliveries: u32) -> Self {
         Self { deliveries, ..self }
     }
 
-    /// Limits that all deliveries together have to pass.
+    /// Rate limits that apply to all deliveries together.
     #[must_use]
     pub fn rate(self, rate: LimitSet) -> Self {
         Self { rate: Some(rate), ..self }
@@ -67,19 +68,19 @@ impl ConsumerSettings {
         Self { rate: None, ..self }
     }
 
-    /// How many dead jobs are kept, at most [`MAX_BOUND`]; the oldest go.
+    /// How many dead jobs are kept, at most [`MAX_BOUND`]; the oldest are dropped.
     #[must_use]
     pub fn keep_dead(self, keep_dead: u32) -> Self {
         Self { keep_dead, ..self }
     }
 
-    /// How many jobs that were done are kept to be looked at, at most [`MAX_BOUND`]; the oldest go.
+    /// How many done jobs are kept for inspection, at most [`MAX_BOUND`]; the oldest are dropped.
     #[must_use]
     pub fn keep_done(self, keep_done: u32) -> Self {
         Self { keep_done, ..self }
     }
 
-    /// Whether it is as it may be.
+    /// Checks that the settings are in range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Self { visibility, deliveries, keep_dead, keep_done, .. } = self;
         if *visibility < Duration::from_millis(1) || *visibility > MAX_VISIBILITY {
@@ -123,7 +124,7 @@ impl ConsumerSettings {
         self.keep_done as usize
     }
 
-    /// How long who takes a job has for it.
+    /// The visibility timeout: how long a worker may hold a job.
     #[must_use]
     pub fn visibility_timeout(&self) -> Duration {
         self.visibility
@@ -140,7 +141,7 @@ impl fmt::Display for ConsumerSettings {
                     f.write_str(if place == 0 { ", a rate of " } else { " and " })?;
                     write!(f, "{limit}")?;
                 }
-                // With the policy, in which the same limits count apart.
+                // With the policy, since the same limits in another policy have a separate count.
                 write!(f, " ({})", limits.identity())?;
             }
         }

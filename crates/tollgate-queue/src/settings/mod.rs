@@ -1,4 +1,4 @@
-//! How a queue is offered to, and how it is worked on.
+//! The settings of a queue: for producers and for workers.
 
 mod consumer;
 mod producer;
@@ -20,20 +20,20 @@ use crate::error::Error;
 /// The highest bound.
 pub const MAX_BOUND: u64 = 10_000_000;
 
-/// How a queue is offered to and worked on, where somebody has said so.
+/// The settings of a queue, as far as they were set.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Settings {
-    /// What the first who offered said.
+    /// The settings of the first producer.
     #[serde(rename = "offering")]
     pub producer: Option<ProducerSettings>,
-    /// What the first who took said.
+    /// The settings of the first worker.
     #[serde(rename = "working")]
     pub consumer: Option<ConsumerSettings>,
 }
 
 impl Settings {
-    /// What is written down of a queue.
+    /// Parses the stored settings of a queue.
     pub(crate) fn parse(
         queue: &str,
         producer: Option<&str>,

@@ -1,4 +1,4 @@
-//! How a queue is offered to.
+//! The settings for the producers of a queue.
 
 use core::fmt;
 use core::time::Duration;
@@ -9,18 +9,18 @@ use crate::error::Error;
 /// The longest time for which ids are remembered.
 const MAX_DEDUP_WINDOW: Duration = Duration::from_secs(7 * 86_400);
 
-/// What a bound counts.
+/// The jobs that a bound counts.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Counts {
     /// Jobs that were never delivered.
     #[default]
     Waiting,
-    /// These, and those that were delivered and are not done.
+    /// These, and jobs that were delivered and are not done.
     All,
 }
 
-/// How a queue is offered to: the same for all who do.
+/// The settings for producers, equal for all producers of a queue.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ProducerSettings {
     pub(super) bound: u64,
@@ -37,7 +37,7 @@ impl ProducerSettings {
         Self { bound, counts: Counts::Waiting, per_client: None, dedup_window }
     }
 
-    /// Whether it is as it may be.
+    /// Checks that the settings are in range.
     pub(crate) fn check(&self) -> Result<(), Error> {
         let Self { bound, dedup_window, per_client, .. } = self;
         if *bound == 0 || *bound > MAX_BOUND {
@@ -54,15 +54,14 @@ impl ProducerSettings {
         Ok(())
     }
 
-    /// What the bound counts ([`Counts::Waiting`] unless said).
+    /// The jobs that the bound counts ([`Counts::Waiting`] by default).
     #[must_use]
     pub fn counts(self, counts: Counts) -> Self {
         Self { counts, ..self }
     }
 
-    /// At most so many jobs of one client ([`crate::Job::client`]) are counted under what the bound
-    /// counts: 1 to [`MAX_BOUND`]. No such bound unless said; jobs without a client are under the
-    /// bound of the queue alone.
+    /// A bound on the counted jobs of one client ([`crate::Job::client`]): 1 to [`MAX_BOUND`].
+    /// There is none by default; jobs without a client are limited only by the bound of the queue.
     #[must_use]
     pub fn per_client(self, max: u64) -> Self {
         Self { per_client: Some(max), ..self }
@@ -74,8 +73,8 @@ impl ProducerSettings {
         Self { per_client: None, ..self }
     }
 
-    /// How long the id of a job that says one ([`crate::Job::dedup_id`]) is remembered: 10 minutes
-    /// unless said, at most 7 days.
+    /// How long the deduplication id of a job ([`crate::Job::dedup_id`]) is remembered: 10 minutes
+    /// by default, at most 7 days.
     #[must_use]
     pub fn dedup_window(self, dedup_window: Duration) -> Self {
         Self { dedup_window, ..self }
@@ -87,13 +86,13 @@ impl ProducerSettings {
         Self { bound, ..self }
     }
 
-    /// How many.
+    /// The bound.
     #[must_use]
     pub fn bound(&self) -> u64 {
         self.bound
     }
 
-    /// How many jobs of one client are counted at most.
+    /// The most counted jobs of one client.
     #[must_use]
     pub fn max_per_client(&self) -> Option<u64> {
         self.per_client

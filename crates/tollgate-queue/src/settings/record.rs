@@ -1,4 +1,4 @@
-//! Settings as they are written down, where queues lie and in JSON.
+//! The stored form of settings, in stores and in JSON.
 
 use core::fmt;
 use core::str::FromStr as _;
@@ -10,7 +10,7 @@ use tollgate::{Limit, LimitSet};
 use super::{ConsumerSettings, Counts, ProducerSettings, micros};
 use crate::error::Error;
 
-/// A [`ProducerSettings`] as it is written down.
+/// The stored form of [`ProducerSettings`].
 #[derive(Serialize, Deserialize)]
 struct ProducerRecord {
     bound: u64,
@@ -20,7 +20,7 @@ struct ProducerRecord {
     per_client: Option<u64>,
 }
 
-/// A [`ConsumerSettings`] as it is written down.
+/// The stored form of [`ConsumerSettings`].
 #[derive(Serialize, Deserialize)]
 struct ConsumerRecord {
     visibility_us: u64,
@@ -36,7 +36,7 @@ fn is_zero(kept: &u32) -> bool {
     *kept == 0
 }
 
-/// The limits of a rate, each with its name where it has one, and the policy they are in.
+/// The limits of a rate, each with its name if it has one, and the policy that they are in.
 #[derive(Serialize, Deserialize)]
 struct RateRecord {
     limits: Vec<(String, Option<String>)>,
@@ -56,7 +56,7 @@ impl Serialize for ConsumerSettings {
 }
 
 fn to_json(text: &impl Serialize) -> String {
-    // Numbers and texts: there is nothing that could not be written.
+    // Serialization of numbers and strings cannot fail.
     serde_json::to_string(text).unwrap_or_default()
 }
 
@@ -71,12 +71,12 @@ impl ProducerSettings {
         }
     }
 
-    /// As it is written down: the same text for the same settings.
+    /// The stored form: equal settings have equal texts.
     pub(crate) fn to_text(&self) -> String {
         to_json(&self.record())
     }
 
-    /// What was written down; none for what this version would not have written.
+    /// Parses the stored form; `None` for a text that this version would not have written.
     pub(crate) fn parse(text: &str) -> Option<Self> {
         let ProducerRecord { bound, all, remember_us, per_client } =
             serde_json::from_str(text).ok()?;
@@ -106,7 +106,7 @@ impl ConsumerSettings {
         }
     }
 
-    /// As [`ProducerSettings::text`].
+    /// As [`ProducerSettings::to_text`].
     pub(crate) fn to_text(&self) -> String {
         to_json(&self.record())
     }
@@ -139,7 +139,7 @@ impl ConsumerSettings {
     }
 }
 
-/// What was said is not what the queue was made with, which is written down.
+/// The error for settings that differ from the stored ones of the queue.
 pub(crate) fn settings_mismatch<S: fmt::Display>(
     queue: &str,
     made: &str,

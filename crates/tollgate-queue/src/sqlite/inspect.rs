@@ -1,4 +1,4 @@
-//! What a queue in a file holds, and how it was made: looked at, changed, removed.
+//! Inspects, changes and removes a queue in a file.
 
 use core::time::Duration;
 
@@ -86,7 +86,7 @@ impl QueueTx<'_, '_> {
         Ok(done.collect())
     }
 
-    /// Dead jobs by a condition, the oldest first.
+    /// Dead jobs that match a condition, the oldest first.
     pub(super) fn dead_letters(
         &self,
         which: &str,
@@ -122,7 +122,7 @@ impl QueueTx<'_, '_> {
         let dead = self.take_dead_letter(id)?;
         if let Some(dedup) = dead.as_ref().and_then(|dead| dead.dedup.as_ref()) {
             let (ms, number) = (dedup.of.ms().cast_signed(), dedup.of.number().cast_signed());
-            // Another may have been accepted under it since.
+            // Another job may have been accepted under the same id since.
             let sql = "DELETE FROM queue_once
                        WHERE queue = ?1 AND once = ?2 AND ms = ?3 AND number = ?4";
             self.tx.execute(sql, (self.row.id, &*dedup.id, ms, number))?;

@@ -1,8 +1,9 @@
-//! Queues in a file that the processes of one machine share.
+//! Queues in a SQLite file that the processes of one machine share.
 //!
-//! Each operation is one transaction of the file in which counts are kept, too: a rate is asked in
-//! the transaction that takes, so that neither can be without the other. What was answered survives
-//! the death of every process ([`tollgate_sqlite::Sync`] says what a power loss may undo).
+//! Each operation is one transaction of the file that also stores counts. A rate is charged in the
+//! transaction that takes jobs, so that neither happens without the other. An answered operation
+//! survives the death of every process ([`tollgate_sqlite::Sync`] describes what a power loss may
+//! undo).
 
 mod inspect;
 mod offer;
@@ -24,8 +25,8 @@ use crate::outcome::{NackOutcome, OfferOutcome};
 use crate::settings::{ConsumerSettings, ProducerSettings, Settings};
 use crate::stats::Stats;
 
-/// Queues in one file. Cheap to clone; clones are the same queues, and so are those of other
-/// processes that open the file.
+/// Queues in one file. Cheap to clone: clones share the queues, as do other processes that open the
+/// file.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -44,8 +45,8 @@ use crate::stats::Stats;
 pub struct SqliteQueues(SqliteStore);
 
 impl SqliteQueues {
-    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path as `./counts.db`. The file is
-    /// created when it does not exist; its directory must. It may have counts in it.
+    /// Opens `sqlite://PATH[?sync=full][&deadline=5s]`, or a path such as `./counts.db`. The file
+    /// is created if it does not exist; its directory must exist. The file may also contain counts.
     ///
     /// # Errors
     /// As [`SqliteStore::open`].
@@ -63,7 +64,7 @@ impl SqliteQueues {
         Ok(Self(store))
     }
 
-    /// Changes a queue in one transaction; it is made when it is not there.
+    /// Changes a queue in one transaction; creates it if it does not exist.
     async fn with_queue<T: Send + 'static>(
         &self,
         queue: &str,
@@ -80,8 +81,8 @@ impl SqliteQueues {
         self.0.transaction(Access::Write, work).await
     }
 
-    /// The same where it is made, and `absent` where it is not: who works makes no queue, so that
-    /// one that was removed beside its workers stays away.
+    /// The same for an existing queue; `absent` if it does not exist. Workers do not create a
+    /// queue, so that one removed under them stays removed.
     async fn with_existing<T: Send + 'static>(
         &self,
         queue: &str,
@@ -96,7 +97,7 @@ impl SqliteQueues {
         self.0.transaction(Access::Write, work).await
     }
 
-    /// Does something with a queue that is there, in one transaction, and makes none.
+    /// Reads an existing queue in one transaction, without creating it.
     async fn inspect<T: Default + Send + 'static>(
         &self,
         access: Access,
@@ -112,7 +113,7 @@ impl SqliteQueues {
     }
 }
 
-/// Does something with a queue, and writes down what is known of it then.
+/// Runs an operation on a queue, and saves what it changed.
 fn run_and_save<T>(
     mut queue_tx: QueueTx<'_, '_>,
     work: impl FnOnce(&mut QueueTx<'_, '_>) -> Result<T, Error>,
@@ -123,7 +124,7 @@ fn run_and_save<T>(
     Ok(answer)
 }
 
-// The methods are of one lifetime each, and what is asked for is of any.
+// The trait's methods have one lifetime, but a transaction must accept any.
 #[allow(clippy::redundant_closure_for_method_calls)]
 impl Backend for SqliteQueues {
     async fn offer(

@@ -91,7 +91,7 @@ impl QueueTx<'_, '_> {
         Ok(OfferOutcome::Accepted { id, depth: depth + 1 })
     }
 
-    /// How many of the job's client are counted, where these are as many as may be.
+    /// The number of the client's counted jobs, if that is the most allowed.
     pub(super) fn client_over_bound(
         &self,
         producer: &ProducerSettings,

@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::job::{DedupRecord, JobId};
 use crate::stats::Stats;
 
-/// What made the tables, step by step.
+/// The migrations that create the tables, step by step.
 pub(super) const MIGRATIONS: &[&str] = &[
     "
     -- What is known of a queue; `waiting`, `out` and `dead` are how many rows there are, and the
@@ -135,14 +135,14 @@ pub(super) const MIGRATIONS: &[&str] = &[
 ",
 ];
 
-/// The names of the queues that are made.
+/// The names of the existing queues.
 pub(super) fn names(tx: &Transaction<'_>) -> Result<Vec<String>, Error> {
     let sql = "SELECT name FROM queues WHERE offering IS NOT NULL OR working IS NOT NULL
                ORDER BY name";
     Ok(tx.rows(sql, (), |row| row.get(0))?)
 }
 
-/// What is known of a queue.
+/// The row of a queue.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub(super) struct QueueRow {
     pub(super) id: i64,
@@ -152,7 +152,7 @@ pub(super) struct QueueRow {
     pub(super) keep_done: u32,
     pub(super) last: JobId,
     pub(super) drain: Drain,
-    /// With what there is in it, but for the oldest.
+    /// Includes the current numbers, except for the oldest job.
     pub(super) totals: Stats,
 }
 
@@ -164,7 +164,7 @@ pub(super) struct QueueTx<'a, 't> {
     pub(super) row: QueueRow,
 }
 
-/// A job that is out.
+/// A job in flight.
 pub(super) struct InFlight {
     pub(super) row: i64,
     pub(super) until_us: Option<u64>,
@@ -180,7 +180,7 @@ pub(super) fn optional_number(row: &Row<'_>, column: usize) -> rusqlite::Result<
     Ok(row.get::<_, Option<i64>>(column)?.map(i64::cast_unsigned))
 }
 
-/// Whose a job is. What somebody else wrote there and is no text is nobody.
+/// The client of a job. A value of another program that is not text counts as none.
 pub(super) fn client(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Arc<str>>> {
     match row.get_ref(column)? {
         ValueRef::Text(name) => Ok(core::str::from_utf8(name).ok().map(Arc::from)),
@@ -188,7 +188,7 @@ pub(super) fn client(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<Ar
     }
 }
 
-/// What a job was accepted once under. What somebody else wrote there is nothing.
+/// The deduplication record of a job. A value of another program counts as none.
 pub(super) fn dedup(row: &Row<'_>, column: usize) -> rusqlite::Result<Option<DedupRecord>> {
     match row.get_ref(column)? {
         ValueRef::Text(text) => Ok(core::str::from_utf8(text).ok().and_then(DedupRecord::parse)),
@@ -200,8 +200,8 @@ pub(super) fn id(row: &Row<'_>, column: usize) -> rusqlite::Result<JobId> {
     Ok(JobId::new(number(row, column)?, number(row, column + 1)?))
 }
 
-/// A body as it is written; of one that nobody here has written what lies there, and what is wrong
-/// with it.
+/// A decoded body. For an invalid body of another program, its raw content and what is wrong with
+/// it.
 type ReadBody = Result<Body, (Body, String)>;
 
 pub(super) fn body(row: &Row<'_>, column: usize) -> rusqlite::Result<ReadBody> {
@@ -221,7 +221,7 @@ pub(super) fn body(row: &Row<'_>, column: usize) -> rusqlite::Result<ReadBody> {
     }))
 }
 
-/// A row of `id, until_us, deliveries, held`.
+/// Reads a row of `id, until_us, deliveries, held`.
 pub(super) fn read_in_flight(row: &Row<'_>) -> rusqlite::Result<InFlight> {
     Ok(InFlight {
         row: row.get(0)?,
@@ -288,12 +288,12 @@ impl<'a, 't> QueueTx<'a, 't> {
         Ok(Self { tx, name, now_us: tx.now().as_micros(), row: is })
     }
 
-    /// Whether somebody has said how it is offered to or worked on.
+    /// Whether the queue has settings.
     pub(super) fn is_made(&self) -> bool {
         self.row.producer.is_some() || self.row.consumer.is_some()
     }
 
-    /// Writes down what is known, when it is not what it was.
+    /// Saves the row if it has changed.
     pub(super) fn save(&self, before: &QueueRow) -> Result<(), Error> {
         if self.row == *before {
             return Ok(());

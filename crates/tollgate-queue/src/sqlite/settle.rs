@@ -1,4 +1,4 @@
-//! What becomes of jobs of a queue in a file that were taken.
+//! The outcomes of jobs taken from a queue in a file.
 
 use core::time::Duration;
 
@@ -23,7 +23,7 @@ impl QueueTx<'_, '_> {
         }
     }
 
-    /// A job that is out.
+    /// A job in flight.
     pub(super) fn find_in_flight(&self, id: JobId) -> Result<Option<InFlight>, Error> {
         let sql = "SELECT id, until_us, deliveries, held FROM queue_jobs
                    WHERE queue = ?1 AND ms = ?2 AND number = ?3 AND due_us IS NOT NULL";
@@ -36,7 +36,7 @@ impl QueueTx<'_, '_> {
         Ok(out.filter(|out| out.is_held && out.deliveries == tag.attempt))
     }
 
-    /// Removes a job that is out.
+    /// Removes a job in flight.
     pub(super) fn remove(&mut self, out: &InFlight) -> Result<(), Error> {
         self.tx.execute("DELETE FROM queue_jobs WHERE id = ?1", [out.row])?;
         self.row.totals.in_flight -= 1;
@@ -88,7 +88,7 @@ impl QueueTx<'_, '_> {
         Ok(done)
     }
 
-    /// The oldest of the done go beyond as many as are kept.
+    /// Drops the oldest done jobs beyond the number to keep.
     pub(super) fn trim_done(&self) -> Result<(), Error> {
         let sql = "DELETE FROM queue_done WHERE queue = ?1 AND id <=
                    (SELECT id FROM queue_done WHERE queue = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)";

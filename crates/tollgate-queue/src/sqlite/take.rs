@@ -1,4 +1,4 @@
-//! Jobs taken from a queue in a file.
+//! Taking jobs from a queue in a file.
 
 use core::time::Duration;
 
@@ -79,14 +79,14 @@ impl QueueTx<'_, '_> {
         Ok(TakeOutcome { jobs, next, foreign, ..TakeOutcome::default() })
     }
 
-    /// As many have left what the bound counts.
+    /// Counts jobs that left what the bound counts.
     pub(super) fn count_drained(&mut self, many: u64) {
         for _ in 0..many {
             self.row.drain.count(self.now_us);
         }
     }
 
-    /// How many of `there` the limits let through, in this transaction.
+    /// How many of `there` jobs the rate limits admit, in this transaction.
     pub(super) fn grant(&self, limits: &LimitSet, there: usize) -> Result<Grant, Error> {
         let subject = Subject::new("queue", self.name);
         let subject = subject.map_err(|error| Error::invalid(error.to_string()))?;
@@ -100,8 +100,8 @@ impl QueueTx<'_, '_> {
         })
     }
 
-    /// As [`crate::Model`] has it: rows that are due to come back; true when there are more that
-    /// were not looked at.
+    /// As in [`crate::Model`]: rows due for redelivery, and whether there are more that were not
+    /// examined.
     pub(super) fn due_again(
         &mut self,
         consumer: &ConsumerSettings,
@@ -133,14 +133,14 @@ impl QueueTx<'_, '_> {
         Ok((back, is_cut))
     }
 
-    /// As [`crate::Model`] has it: the first that wait, up to `most`.
+    /// As in [`crate::Model`]: the first waiting jobs, up to `max`.
     pub(super) fn undelivered(&mut self, max: usize) -> Result<(Vec<i64>, bool), Error> {
         let look = max.saturating_add(SCAN_MARGIN);
         let sql = "SELECT id, ms, number, until_us FROM queue_jobs
                    WHERE queue = ?1 AND due_us IS NULL AND (ms, number) > (?2, ?3)
                    ORDER BY ms, number LIMIT ?4";
         let (mut fresh, mut looked) = (Vec::new(), 0);
-        // Before the first id there is.
+        // Before the first possible id.
         let mut from = (-1_i64, -1_i64);
         while fresh.len() < max && looked < look {
             let many = (max - fresh.len()).min(look - looked);

@@ -1,4 +1,4 @@
-//! Who works on a queue: its settings, what it tells, and what it did.
+//! A worker of a queue: its settings, its events, and the summary of its run.
 
 mod run;
 
@@ -12,10 +12,10 @@ use crate::job::{JobId, MAX_BATCH, MAX_DELAY};
 use crate::queue::Consumer;
 use crate::settings::ConsumerSettings;
 
-/// How many jobs a worker does at once at most.
+/// The most jobs that a worker runs at once.
 const MAX_CONCURRENCY: usize = 10_000;
 
-/// Why a job was not done.
+/// Why a job failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
     reason: String,
@@ -24,46 +24,45 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// For this reason, which a dead job is kept with.
+    /// A failure with this reason, which is stored with a dead job.
     pub fn new(reason: impl Into<String>) -> Self {
         Self { reason: reason.into(), after: None, is_started: true }
     }
 
-    /// It was not begun, for a reason that is the worker's and not the job's, as a program that
-    /// cannot be started: it is given back as if it had not been delivered, and the worker waits a
-    /// little before it takes more.
+    /// The job was not started for a reason of the worker, not of the job, for example a program
+    /// that cannot be started. The job is released as if it had not been delivered, and the worker
+    /// pauses before it takes more.
     pub fn not_started(reason: impl Into<String>) -> Self {
         Self { is_started: false, ..Self::new(reason) }
     }
 
-    /// It is to be tried again after so long, and not when the worker's pauses say.
+    /// Retries the job after this delay, instead of the worker's back-off.
     #[must_use]
     pub fn retry_after(self, after: Duration) -> Self {
         Self { after: Some(after), ..self }
     }
 }
 
-/// What a worker did.
+/// The summary of a worker's run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct RunSummary {
     /// Jobs that were done.
     pub done: u64,
-    /// Deliveries that failed and come back.
+    /// Deliveries that failed and are retried.
     pub requeued: u64,
     /// Jobs that failed for the last time.
     pub dead: u64,
-    /// Deliveries that somebody else has by now: they took longer than they may, or the queue was
-    /// away.
+    /// Deliveries that another worker has by now: they took too long, or the queue was unavailable.
     pub lost: u64,
-    /// Jobs that were taken and given back.
+    /// Jobs that were taken and released.
     pub released: u64,
-    /// Jobs that were over and could not be said to be so before the grace had passed: they come
-    /// back, done or not.
+    /// Finished jobs whose outcome could not be reported before the grace period ended. They are
+    /// delivered again, even if they were done.
     pub unreported: u64,
 }
 
-/// Works on a queue.
+/// Runs the jobs of a queue.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
@@ -104,25 +103,26 @@ pub struct Worker<B> {
     on_event: Option<OnEvent>,
 }
 
-/// What a worker tells of itself while it works.
+/// What a worker reports about itself while it runs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent<'n> {
-    /// A fault that may pass is waited for. It is told once, until [`WorkerEvent::Recovered`].
+    /// A transient fault, which the worker waits for. It is reported once, until
+    /// [`WorkerEvent::Recovered`].
     Fault(&'n Error),
-    /// What was waited for answers again, so long after it was told.
+    /// The queue answers again, this long after the fault was reported.
     Recovered(Duration),
-    /// The queue was removed ([`crate::Queue::remove`]): the worker waits until somebody makes it
+    /// The queue was removed ([`crate::Queue::remove`]): the worker waits until it is created
     /// again.
     Removed,
-    /// How the queue is worked on was changed ([`crate::Queue::change`]): this is how it is now,
-    /// and the worker follows.
+    /// The settings for workers were changed ([`crate::Queue::change`]) to these, and the worker
+    /// adopts them.
     Changed(&'n ConsumerSettings),
-    /// The queue is paused ([`crate::Queue::pause`]): the worker waits until it goes on.
+    /// The queue is paused ([`crate::Queue::pause`]): the worker waits until it is resumed.
     Paused,
-    /// The queue goes on.
+    /// The queue was resumed.
     Resumed,
-    /// Something that is no job lay among the jobs. It is a dead job now, under this id.
+    /// An entry of the queue was not a valid job. It is now a dead job with this id.
     Foreign {
         /// Its id.
         id: JobId,
@@ -131,7 +131,7 @@ pub enum WorkerEvent<'n> {
     },
 }
 
-/// Whom that is told to.
+/// The receiver of the events.
 type OnEvent = Arc<dyn Fn(WorkerEvent<'_>) + Send + Sync>;
 
 impl<B: fmt::Debug> fmt::Debug for Worker<B> {
@@ -144,7 +144,7 @@ impl<B: fmt::Debug> fmt::Debug for Worker<B> {
 }
 
 impl<B: Backend> Worker<B> {
-    /// A worker of this name, which does one job at a time.
+    /// A worker with this name, which runs one job at a time.
     pub fn new(consumer: Consumer<B>, name: impl Into<String>) -> Self {
         Self {
             consumer,
@@ -160,22 +160,22 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// How many jobs it does at once (1; up to 10,000).
+    /// How many jobs it runs at once (1 by default, up to 10,000).
     #[must_use]
     pub fn concurrency(self, concurrency: usize) -> Self {
         Self { concurrency, ..self }
     }
 
-    /// How many jobs it takes at once (1; up to 1,000): more are fewer questions, and wait for it
-    /// meanwhile instead of for others. The answer has all of them in it, and the deadline of the
-    /// place where they lie must be long enough for that.
+    /// How many jobs it takes at once (1 by default, up to 1,000). A larger batch needs fewer
+    /// calls, but its jobs wait for this worker instead of others. The answer contains all of them,
+    /// so the store's deadline must be long enough for it.
     #[must_use]
     pub fn batch(self, batch: usize) -> Self {
         Self { batch, ..self }
     }
 
-    /// How long it is tried at the end to say what became of the last jobs, where that fails
-    /// (10 s).
+    /// How long the worker retries, at the end of its run, to report the outcomes of the last jobs
+    /// (10 s by default).
     #[must_use]
     pub fn grace(self, grace: Duration) -> Self {
         Self { grace, ..self }
@@ -201,19 +201,20 @@ impl<B: Backend> Worker<B> {
         Ok(())
     }
 
-    /// After how many deliveries it ends.
+    /// Ends the run after this many deliveries.
     #[must_use]
     pub fn max_jobs(self, max_jobs: u64) -> Self {
         Self { max_jobs, ..self }
     }
 
-    /// Whether it ends when nothing waits and nothing is to come back, whoever has it (no).
+    /// Whether the run ends when no job waits and none awaits redelivery, whichever worker holds it
+    /// (false by default).
     #[must_use]
     pub fn until_empty(self, until_empty: bool) -> Self {
         Self { until_empty, ..self }
     }
 
-    /// Whom it is told to what a worker waits for and what it finds, as it happens.
+    /// Sets the receiver of the worker's events.
     #[must_use]
     pub fn on_event(self, emit: impl Fn(WorkerEvent<'_>) + Send + Sync + 'static) -> Self {
         Self { on_event: Some(Arc::new(emit)), ..self }
@@ -225,9 +226,9 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// How long a job that failed is put off: so long the first time, twice as long the next, and
-    /// never longer than `most` (1 s and 10 min); each by chance shorter by up to half, so that
-    /// jobs that failed together do not come back together.
+    /// The delay of a failed job: `first` after its first failure, doubled with each further one,
+    /// at most `max` (1 s and 10 min by default). It is randomly shortened by up to half, so that
+    /// jobs that failed together are not retried together.
     #[must_use]
     pub fn backoff(self, first: Duration, max: Duration) -> Self {
         Self { backoff: first, max_backoff: max, ..self }

@@ -1,4 +1,4 @@
-//! A worker at work: takes jobs, runs the function on each, and reports what became of them.
+//! The run of a worker: it takes jobs, runs the function on each, and reports the outcomes.
 
 use core::future::Future;
 use core::pin::pin;
@@ -16,26 +16,26 @@ use crate::job::{Delivery, DeliveryTag, JobId, MAX_DELAY};
 use crate::outcome::NackOutcome;
 use crate::queue::{Consumer, MAX_REASON_BYTES};
 
-/// How long nothing is looked at, where nothing says that there is something.
+/// The pause between looks at the queue when no signal announces new jobs.
 const IDLE: Duration = Duration::from_millis(500);
 
-/// How long a worker waits after a fault that may pass: this the first time, then twice as long.
+/// The pause after a transient fault; it doubles with each further one.
 const FAULT_BACKOFF: Duration = Duration::from_millis(100);
 const MAX_FAULT_BACKOFF: Duration = Duration::from_secs(5);
 
-/// How long a worker waits that could not begin a job.
+/// The pause of a worker that could not start a job.
 const NOT_STARTED_PAUSE: Duration = Duration::from_secs(1);
 
 impl<B: Backend> Worker<B> {
-    /// Works until `stop` is ready, or as many jobs as may be are over: what is in hand then is
-    /// finished, and what was only taken is given back.
+    /// Runs until `stop` is ready, or the maximum of jobs is finished. Running jobs are then
+    /// finished, and taken jobs that were not started are released.
     ///
-    /// Faults that may pass are waited for, and jobs that were done meanwhile are said to be so
-    /// when they have. When how the queue is worked on is changed meanwhile, the worker follows.
+    /// The worker waits for transient faults, and then reports the jobs finished meanwhile. When
+    /// the settings for workers change, it adopts them.
     ///
     /// # Errors
-    /// A setting that is not as it may be; the queue was made with another
-    /// [`crate::ConsumerSettings`]; a fault that does not pass: what was in hand is finished first.
+    /// A setting is out of range; the queue was created with other [`crate::ConsumerSettings`]; or
+    /// a permanent fault occurred, after which running jobs were finished first.
     pub async fn run<F, R>(
         &self,
         handle: F,
@@ -77,40 +77,40 @@ impl<B: Backend> Worker<B> {
     }
 }
 
-/// A worker at work.
+/// A worker in its run.
 struct Run<'w, B> {
     worker: &'w Worker<B>,
-    /// With the settings that the queue has now.
+    /// With the current settings of the queue.
     consumer: Consumer<B>,
-    /// Whether these settings were the queue's once: then others are a change.
+    /// Whether these settings have ever matched the queue's: only then is a mismatch a change.
     settings_matched: bool,
-    /// Why a question was refused, where the queue has other settings now: they are followed before
-    /// anything else is asked.
+    /// The error of a call that was refused because the queue's settings have changed. They are
+    /// adopted before the next call.
     mismatch: Option<Error>,
-    /// The settings that were followed last were those that had been refused.
+    /// The last adopted settings were those that had been refused.
     is_refused_again: bool,
-    /// Taken and not begun.
+    /// Taken, but not started.
     ready: VecDeque<Delivery>,
     tasks: JoinSet<Result<(), Failure>>,
     tags: HashMap<Id, DeliveryTag>,
-    /// Over, and to be said so.
+    /// Done, but not reported yet.
     done: Vec<JobId>,
     failed: Vec<(DeliveryTag, Failure)>,
     started: u64,
     ran: RunSummary,
-    /// How long to wait after the next fault.
+    /// The pause after the next fault.
     backoff: Duration,
-    /// Nothing is asked before, after a fault.
+    /// No call is made before this time, after a fault.
     not_before: Instant,
-    /// When the visibility timeouts begin anew.
+    /// When the visibility timeouts are extended next.
     next_heartbeat: Instant,
-    /// Nothing was there when it was looked last.
+    /// The last take found nothing.
     is_empty: bool,
-    /// The queue was paused when it was asked last.
+    /// The queue was paused at the last call.
     is_paused: bool,
-    /// Nobody had made it when it was asked last, or it was removed; none before it was asked.
+    /// Whether the queue did not exist at the last call; `None` before the first call.
     is_absent: Option<bool>,
-    /// Since when nothing answers.
+    /// Since when the queue does not answer.
     unreachable_since: Option<Instant>,
 }
 
@@ -127,9 +127,9 @@ impl<B: Backend> Run<'_, B> {
         let mut stop = pin!(stop);
         let mut stopped: Option<Instant> = None;
         self.next_heartbeat = Instant::now() + self.heartbeat();
-        // Since when nothing is in hand any more, at the end.
+        // Since when no job is running, at the end of the run.
         let mut idle_since: Option<Instant> = None;
-        // When there may be something to take.
+        // When to look for jobs next.
         let mut look = Instant::now();
         loop {
             while let Some(finished) = self.tasks.try_join_next_with_id() {
@@ -137,7 +137,7 @@ impl<B: Backend> Run<'_, B> {
             }
             if stopped.is_some() && self.tasks.is_empty() && idle_since.is_none() {
                 idle_since = Some(Instant::now());
-                // What became of the last is said once, whatever went wrong before.
+                // The last outcomes are reported once, whatever failed before.
                 self.not_before = Instant::now();
             }
             let may_ask = Instant::now() >= self.not_before;
@@ -193,7 +193,7 @@ impl<B: Backend> Run<'_, B> {
         }
     }
 
-    /// Runs the function on a job. What panics before it is a future is a failure as well.
+    /// Runs the function on a job. A panic before it returns a future is a failure, too.
     fn start<F, R>(&mut self, handle: &F, job: Delivery)
     where
         F: Fn(Delivery) -> R,
@@ -210,14 +210,14 @@ impl<B: Backend> Run<'_, B> {
         }
     }
 
-    /// How often the visibility timeouts begin anew: in the third part of one, so that a time that
-    /// comes late is not too late.
+    /// How often the visibility timeouts are extended: each third of a timeout, so that a delayed
+    /// call is still in time.
     fn heartbeat(&self) -> Duration {
         self.consumer.settings().visibility_timeout() / 3
     }
 
-    /// Finishes what is in hand, and says once more what is over: after a fault that does not pass,
-    /// which is told already, so that others are not.
+    /// Finishes running jobs and reports outcomes once more after a permanent fault. That fault is
+    /// reported already, so later ones are not.
     async fn finish(&mut self) {
         while !self.tasks.is_empty() {
             tokio::select! {
@@ -229,7 +229,7 @@ impl<B: Backend> Run<'_, B> {
         drop(self.release().await);
     }
 
-    /// A job is over, well or not.
+    /// Handles a finished job, done or failed.
     fn finished(&mut self, finished: Result<(Id, Result<(), Failure>), JoinError>) {
         let (id, ended) = match finished {
             Ok((id, ended)) => (id, ended),
@@ -242,7 +242,7 @@ impl<B: Backend> Run<'_, B> {
         }
     }
 
-    /// Says what is over; what cannot be said now is kept for later.
+    /// Reports outcomes; those that cannot be reported now are kept.
     async fn report(&mut self) -> Result<(), Error> {
         let consumer = self.consumer.clone();
         if !self.done.is_empty() {
@@ -280,7 +280,7 @@ impl<B: Backend> Run<'_, B> {
         Ok(())
     }
 
-    /// Takes jobs; after how long to look again where there were none.
+    /// Takes jobs. Returns the time to the next look if there were none.
     async fn take(&mut self) -> Result<Duration, Error> {
         let worker = self.worker;
         let free = worker.concurrency - self.tasks.len();
@@ -293,7 +293,7 @@ impl<B: Backend> Run<'_, B> {
             worker.emit(WorkerEvent::Foreign { id: *id, reason });
             self.ran.dead += 1;
         }
-        // What is in hand here is out, too: then there is something that may come back.
+        // Jobs held here are in flight, too, so that the queue is not empty.
         self.is_empty =
             taken.jobs.is_empty() && taken.next.is_none() && !taken.paused && self.is_idle();
         if self.is_absent.replace(taken.absent) == Some(false) && taken.absent {
@@ -307,12 +307,12 @@ impl<B: Backend> Run<'_, B> {
         Ok(taken.next.unwrap_or(IDLE).min(IDLE))
     }
 
-    /// Whether nothing is in hand, and nothing is left to be said.
+    /// Whether no job is running, and no outcome is left to report.
     fn is_idle(&self) -> bool {
         self.tasks.is_empty() && self.done.is_empty() && self.failed.is_empty()
     }
 
-    /// Begins the visibility timeout of all that is held anew.
+    /// Extends the visibility timeouts of all held jobs.
     async fn extend(&mut self) -> Result<(), Error> {
         let tag: Vec<DeliveryTag> =
             self.tags.values().copied().chain(self.ready.iter().map(Delivery::tag)).collect();
@@ -321,13 +321,14 @@ impl<B: Backend> Run<'_, B> {
             let extended = self.consumer.extend(tag).await;
             match self.checked(extended)? {
                 Some(true) => {}
-                // Somebody else has it by now: who did not begin it should not.
+                // Another worker has the job by now, so a job not started here must not start.
                 Some(false) => {
                     let before = self.ready.len();
                     self.ready.retain(|job| job.tag() != tag);
                     self.ran.lost += (before - self.ready.len()) as u64;
                 }
-                // The others would wait for nothing; all of them soon, and not in a third.
+                // The other calls would fail, too. Retry all of them soon, instead of after a third
+                // of a timeout.
                 None => {
                     self.next_heartbeat = self.not_before;
                     break;
@@ -337,15 +338,15 @@ impl<B: Backend> Run<'_, B> {
         Ok(())
     }
 
-    /// Gives back what was not begun.
+    /// Releases jobs that were not started.
     async fn release(&mut self) -> Result<(), Error> {
         while let Some(job) = self.ready.pop_front() {
             let released = self.consumer.release(job.tag()).await;
             match self.checked(released)? {
                 Some(true) => self.ran.released += 1,
                 Some(false) => self.ran.lost += 1,
-                // They come back by themselves when their visibility timeout has passed; to ask
-                // for each would take its whole deadline.
+                // They are redelivered when their visibility timeouts pass; each further call would
+                // use up its whole deadline.
                 None => {
                     self.ready.clear();
                     break;
@@ -355,10 +356,10 @@ impl<B: Backend> Run<'_, B> {
         Ok(())
     }
 
-    /// Works as the queue says now, after a question was refused.
+    /// Adopts the queue's current settings after a call was refused.
     async fn reload_settings(&mut self, mismatch: Error) -> Result<(), Error> {
         let settings = match self.consumer.queue().settings().await {
-            // It lies in another form: that is nothing to be followed.
+            // The queue's layout differs: that cannot be adopted.
             Err(error @ Error::Settings { .. }) => return Err(error),
             settings => self.checked(settings)?,
         };
@@ -368,7 +369,8 @@ impl<B: Backend> Run<'_, B> {
         };
         let Some(settings) = settings.consumer else { return Ok(()) };
         if settings == *self.consumer.settings() {
-            // It was changed back meanwhile. Refused once more, it is no change that is refused.
+            // The settings were changed back meanwhile. If they are refused again, the cause is not
+            // a change.
             if core::mem::replace(&mut self.is_refused_again, true) {
                 return Err(mismatch);
             }
@@ -377,12 +379,12 @@ impl<B: Backend> Run<'_, B> {
         self.is_refused_again = false;
         self.worker.emit(WorkerEvent::Changed(&settings));
         self.consumer = self.consumer.queue().consumer(settings)?;
-        // What is taken from now on comes back after the timeout of now.
+        // Jobs taken from now on have the new visibility timeout.
         self.next_heartbeat = self.next_heartbeat.min(Instant::now() + self.heartbeat());
         Ok(())
     }
 
-    /// What came of a question: none for a fault that may pass, or when the settings have changed.
+    /// The result of a call; `None` for a transient fault, or after a change of settings.
     fn checked<T>(&mut self, result: Result<T, Error>) -> Result<Option<T>, Error> {
         let is_away = result.as_ref().is_err_and(Error::is_transient);
         if let Some(since) = self.unreachable_since.take_if(|_| !is_away) {
@@ -393,7 +395,7 @@ impl<B: Backend> Run<'_, B> {
                 self.backoff = FAULT_BACKOFF;
                 Ok(Some(answer))
             }
-            // Several may be refused before the change is followed: what failed, what is held, and
+            // Several calls may be refused before the change is adopted: reports, extensions, and
             // the next take.
             Err(error @ Error::Settings { .. }) if self.settings_matched => {
                 self.mismatch = Some(error);
@@ -413,7 +415,7 @@ impl<B: Backend> Run<'_, B> {
     }
 }
 
-/// As much of a reason as is kept.
+/// The part of a reason that is stored.
 fn truncated(reason: &str) -> &str {
     let end =
         (0..=reason.len().min(MAX_REASON_BYTES)).rev().find(|end| reason.is_char_boundary(*end));

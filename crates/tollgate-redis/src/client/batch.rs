@@ -1,10 +1,9 @@
-//! Questions that wait for one connection at the same time, asked in one call.
+//! Batching: calls that wait for one connection at the same time are sent as one.
 //!
-//! A call of a script costs the server some microseconds whatever the script does, and what it
-//! does for a question is often less. So questions of one script that are there when the
-//! connection is about to be written to go in one call of another script, which answers each as
-//! if it had come alone, in the order in which they came. Nothing waits for others to come: a
-//! question that is alone goes alone.
+//! Calling a script costs the server some microseconds, often more than the script's own work for
+//! one question. So when the connection is about to write, the waiting calls of one script are
+//! combined into one call of a batch script. It answers each as if it had arrived alone, in their
+//! order of arrival. No call waits for others to arrive: a single call is sent alone.
 
 use std::collections::VecDeque;
 use std::pin::Pin;
@@ -24,45 +23,45 @@ use super::script_load;
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
-/// The most questions in one call: nobody else is answered while the server runs it, and beyond
-/// this there is little left to save.
+/// The most questions in one call. The server serves no other client while it runs the batch, and a
+/// larger one would save little more.
 pub const MAX_BATCHED: usize = 16;
 
-/// So many questions are looked through for those of one script.
+/// The most waiting calls that are searched for those of one script.
 const AT_ONCE: usize = 256;
 
-/// The words of a call before its keys: EVALSHA, the script's name, how many keys.
+/// The arguments of a call before its keys: EVALSHA, the script's name, the number of keys.
 const BEFORE_KEYS: usize = 3;
 
-/// The script of several questions at once, and whether the server has it.
+/// The script of a batch, and whether the server has it.
 pub(crate) struct BatchScript {
-    /// Made when it is needed first: who is never asked together with others has none.
+    /// Composed on first use, so a script without batches needs none.
     script: OnceLock<Script>,
     compose: Box<dyn Fn() -> Script + Send + Sync>,
     state: AtomicU8,
     counts: Arc<Counts>,
 }
 
-/// What happened to scripts of several questions, ever.
+/// Lifetime counters of batch scripts.
 #[derive(Default)]
 pub(crate) struct Counts {
-    /// Loads.
+    /// The loads.
     pub(crate) loads: AtomicU64,
-    /// Calls that were refused, and asked again one by one.
+    /// The batched calls that were refused, and whose questions were then sent one by one.
     pub(crate) refusals: AtomicU64,
 }
 
-/// Nobody has loaded it, or the server has forgotten it.
+/// Not loaded yet, or the server has forgotten it.
 const UNKNOWN: u8 = 0;
-/// It is being loaded.
+/// Being loaded.
 const LOADING: u8 = 1;
-/// The server had it when it was called last.
+/// The server had it at the last call.
 const READY: u8 = 2;
-/// The server does not answer several at once: a node of a cluster, or a user with few rights.
+/// The server cannot run batches: it is a cluster node, or the user has too few permissions.
 const NEVER: u8 = 3;
 
 impl BatchScript {
-    /// `compose` makes the script; `counts` are those of all such scripts.
+    /// `compose` makes the script; all batch scripts share `counts`.
     pub(crate) fn new(
         compose: impl Fn() -> Script + Send + Sync + 'static,
         counts: Arc<Counts>,
@@ -75,23 +74,23 @@ impl BatchScript {
         self.script.get_or_init(&self.compose)
     }
 
-    /// A call with the keys of several questions and not one argument: the script refuses it.
+    /// A call with the keys of several questions and no arguments, which the script refuses.
     pub(super) fn trial(&self, keys: &[String]) -> Cmd {
         let mut command = redis::cmd("EVALSHA");
         command.arg(self.script().sha()).arg(keys.len()).arg(keys);
         command
     }
 
-    /// Notes what the trial was answered: by the script, or by the server instead of it.
+    /// Records the reply to the trial: of the script, or of the server instead.
     ///
     /// # Errors
-    /// What says nothing of this script.
+    /// A reply that does not show whether the script works.
     pub(super) fn tried(&self, answer: &Value) -> Result<(), Fault> {
         let Value::ServerError(error) = answer else {
             return Err(Fault::Garbled { charge: ChargeState::NotCharged });
         };
         match refused(error) {
-            // The keys of the trial are made up: the user may have rights to others.
+            // The trial's keys are invented, so the user may have permission for the real ones.
             Fault::Refused { .. } | Fault::NoPermission { charge: ChargeState::NotCharged } => {
                 self.change(UNKNOWN, READY);
             }
@@ -101,7 +100,7 @@ impl BatchScript {
         Ok(())
     }
 
-    /// As if the server had it.
+    /// Pretends that the server has the script.
     #[cfg(test)]
     pub(super) fn pretend(self) -> Self {
         self.set(READY);
@@ -117,7 +116,7 @@ impl BatchScript {
         self.state.store(state, Ordering::Release);
     }
 
-    /// Changes what is known, unless something else is by now; true when it was changed.
+    /// Changes the state if it is still `from`; returns whether it did.
     fn change(&self, from: u8, to: u8) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
@@ -127,33 +126,32 @@ impl BatchScript {
     }
 }
 
-/// What became of a question.
+/// The reply to a call.
 #[derive(Debug)]
 pub(super) struct CallReply {
-    /// The call of it alone.
+    /// The call on its own.
     pub(super) command: Cmd,
-    /// The answer to it, which may be an error of the server; none when it was refused together
-    /// with others, and none of them ran.
+    /// The reply, which may be a server error. `None` when its batch was refused, so that none of
+    /// its calls ran.
     pub(super) answer: Option<Value>,
 }
 
-/// A question, which may be asked together with others of its script.
+/// A call that may be batched with others of its script.
 pub(super) struct PendingCall {
-    /// The script of several such questions; none for one that goes alone, and that no other
-    /// overtakes.
+    /// The script of a batch; `None` for a call that is sent alone, and that no other overtakes.
     pub(super) batch: Option<Arc<BatchScript>>,
-    /// The call of it alone.
+    /// The call on its own.
     pub(super) command: Cmd,
-    /// How many keys it has.
+    /// The number of its keys.
     pub(super) keys: usize,
-    /// When nobody waits for the answer any more.
+    /// When the caller stops waiting for the reply.
     pub(super) by: Deadline,
     pub(super) reply: oneshot::Sender<Result<CallReply, Fault>>,
 }
 
 impl PendingCall {
     fn hear(self, answer: Option<Value>) {
-        // Whoever asked may have gone.
+        // The caller may have been dropped.
         drop(self.reply.send(Ok(CallReply { command: self.command, answer })));
     }
 
@@ -164,12 +162,12 @@ impl PendingCall {
 
 type Sent = Unconstrained<Pin<Box<dyn Future<Output = ()> + Send>>>;
 
-/// The questions of one connection that were asked and are not answered.
+/// The calls of one connection that were sent and have no reply yet.
 pub(super) struct Batches {
     connection: MultiplexedConnection,
     asked: mpsc::UnboundedReceiver<PendingCall>,
     waiting: Vec<PendingCall>,
-    /// In the order in which they were sent, which is that of the answers.
+    /// In the order in which they were sent, which is that of the replies.
     sent: VecDeque<Sent>,
 }
 
@@ -181,11 +179,11 @@ impl Batches {
         Self { connection, asked, waiting: Vec::new(), sent: VecDeque::new() }
     }
 
-    /// Gives all questions that are there to the connection.
+    /// Passes all waiting calls to the connection.
     pub(super) fn send(&mut self, cx: &mut Context<'_>) {
         while let Poll::Ready(1..) = self.asked.poll_recv_many(cx, &mut self.waiting, AT_ONCE) {
             let mut waiting = std::mem::take(&mut self.waiting);
-            // Nobody waits any more, and it has not been sent: then it never is.
+            // The caller no longer waits and the call was not sent, so it never is.
             let now = Instant::now();
             let is_late = |asked: &mut PendingCall| asked.reply.is_closed() || now >= asked.by.at;
             for late in waiting.extract_if(.., is_late) {
@@ -206,12 +204,12 @@ impl Batches {
                 let alike = waiting.extract_if(..end, is_alike).collect();
                 self.send_alike(cx, &batch, alike);
             }
-            // Its room is used again.
+            // Reuse the allocation.
             self.waiting = waiting;
         }
     }
 
-    /// Gives questions of one script to the connection.
+    /// Passes calls of one script to the connection.
     fn send_alike(
         &mut self,
         cx: &mut Context<'_>,
@@ -227,7 +225,7 @@ impl Batches {
             }
             return;
         }
-        // As even as can be: 17 are 9 and 8.
+        // In batches of nearly equal size: 17 become 9 and 8.
         let size = alike.len().div_ceil(alike.len().div_ceil(MAX_BATCHED));
         while !alike.is_empty() {
             let rest = alike.split_off(size.min(alike.len()));
@@ -236,10 +234,10 @@ impl Batches {
         }
     }
 
-    /// Begins an exchange: its first poll puts it in the connection's queue.
+    /// Begins an exchange: its first poll puts it into the connection's queue.
     ///
-    /// Without the budget that tokio gives a task. When that is spent, an exchange would not be
-    /// sent at its first poll, and not be polled again before all that were sent are answered.
+    /// It runs without tokio's cooperative budget. With that budget spent, an exchange would not be
+    /// sent at its first poll, and not be polled again before all calls already sent have replies.
     fn begin(&mut self, cx: &mut Context<'_>, exchange: impl Future<Output = ()> + Send + 'static) {
         let mut exchange: Sent = unconstrained(Box::pin(exchange));
         if Pin::new(&mut exchange).poll(cx).is_pending() {
@@ -247,7 +245,7 @@ impl Batches {
         }
     }
 
-    /// Hands over the answers that are there.
+    /// Passes on the replies that have arrived.
     pub(super) fn receive(&mut self, cx: &mut Context<'_>) {
         while let Some(first) = self.sent.front_mut() {
             if Pin::new(first).poll(cx).is_pending() {
@@ -282,7 +280,7 @@ async fn together(
             if is_for_good(&fault) {
                 batch.set(NEVER);
             } else if fault == Fault::NoScript {
-                // Unless somebody loads it already.
+                // Unless it is being loaded already.
                 batch.change(READY, UNKNOWN);
             }
             let again = is_of_several(&fault);
@@ -304,19 +302,19 @@ async fn together(
     }
 }
 
-/// True for an error that a call of several questions has, and each of them alone may not have;
-/// none of them ran.
+/// Whether a batch can fail with this error while each of its calls would succeed alone. None of
+/// them ran.
 fn is_of_several(fault: &Fault) -> bool {
     is_for_good(fault) || matches!(fault, Fault::NoScript | Fault::TryAgain | Fault::ClusterDown)
 }
 
-/// True for one that comes again: where keys of several subjects cannot be in one call.
+/// Whether the error is permanent: the server does not allow keys of several subjects in one call.
 fn is_for_good(fault: &Fault) -> bool {
     let denied = Fault::NoPermission { charge: ChargeState::NotCharged };
     matches!(fault, Fault::CrossSlot | Fault::Cluster) || *fault == denied
 }
 
-/// One call for all of them: the keys of each, then the arguments of each.
+/// One call for all: the keys of each, then the arguments of each.
 fn call(script: &Script, all: &[PendingCall]) -> Cmd {
     let words = all.iter().flat_map(|asked| asked.command.args_iter());
     let size = words.clone().map(|word| bytes(&word).len()).sum();
@@ -334,7 +332,7 @@ fn call(script: &Script, all: &[PendingCall]) -> Cmd {
     command
 }
 
-/// No call of ours has a cursor.
+/// Our calls have no cursor arguments.
 fn bytes<'w>(word: &Arg<&'w [u8]>) -> &'w [u8] {
     match word {
         Arg::Simple(word) => word,
@@ -342,7 +340,7 @@ fn bytes<'w>(word: &Arg<&'w [u8]>) -> &'w [u8] {
     }
 }
 
-/// A load that is under way: when it comes to nothing, the next may try.
+/// A load in progress; if it is dropped unfinished, the next caller may try.
 struct Loading(Arc<BatchScript>);
 
 impl Drop for Loading {
@@ -357,7 +355,7 @@ async fn load(mut connection: MultiplexedConnection, loading: Loading) {
     else {
         return;
     };
-    // Questions go alone until it is there, and say what else is wrong.
+    // Until the script is loaded, calls are sent alone, and report other problems.
     match script_load::loaded(batch.script(), &answer) {
         Ok(()) => {
             batch.counts.loads.fetch_add(1, Ordering::Relaxed);

@@ -1,36 +1,36 @@
-//! The circuit breaker: a server that does not answer costs its callers nothing.
+//! The circuit breaker: callers do not wait for a server that does not answer.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Whether questions go to the server.
+/// The state of the circuit breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum BreakerState {
-    /// They do.
+    /// Calls go to the server.
     Closed,
-    /// The server has not answered some in a row: none goes until a pause is over.
+    /// The server has failed several times in a row: no call is sent until a pause is over.
     Open,
-    /// The pause is over, and one question is on its way to see.
+    /// The pause is over, and one call probes the server.
     HalfOpen,
 }
 
-/// What a question showed about the server.
+/// What a call showed about the server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Verdict {
-    /// It answered, were it with an error.
+    /// It answered, even if with an error.
     Answered,
     /// It did not answer in time, or could not be reached.
     Silent,
-    /// Neither: the connection broke, or the question was dropped or never sent.
+    /// Neither: the connection broke, or the call was dropped or never sent.
     Unclear,
 }
 
-/// Permission to ask, handed back with the verdict.
+/// Permission for a call, returned with the verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ticket {
-    /// A verdict on a question from before the state changed says nothing about the new state.
+    /// A verdict on a call from before the last change of state is ignored.
     epoch: u64,
 }
 
@@ -41,8 +41,8 @@ enum State {
     Probing,
 }
 
-/// Lets questions through until some in a row went unanswered; then none for a pause, then one.
-/// It reads no clock: `now` is given, and monotonic.
+/// Lets calls through until several in a row fail, then none for a pause, then one. It reads no
+/// clock: the caller passes a monotonic `now`.
 #[derive(Debug)]
 pub(super) struct Breaker {
     most: u32,
@@ -56,7 +56,8 @@ impl Breaker {
         Self { most, pause, state: State::Closed { failures: 0 }, epoch: 0 }
     }
 
-    /// Asks for permission; refused with the time until the next probe, zero while one is out.
+    /// Requests permission. The error is the time until the next probe; zero while one is in
+    /// flight.
     pub(super) fn enter(&mut self, now: Instant) -> Result<Ticket, Duration> {
         match self.state {
             State::Closed { .. } => {}
@@ -67,7 +68,7 @@ impl Breaker {
         Ok(Ticket { epoch: self.epoch })
     }
 
-    /// Hands the permission back.
+    /// Returns the permission.
     pub(super) fn leave(&mut self, ticket: Ticket, verdict: Verdict, now: Instant) {
         if ticket.epoch != self.epoch {
             return;
@@ -83,14 +84,14 @@ impl Breaker {
                 self.change(State::Open { until: now + self.pause });
             }
             (State::Probing, Verdict::Answered) => self.change(State::Closed { failures: 0 }),
-            // Whoever comes next is the probe: waiting again would punish the server for a
-            // caller that lost its patience.
+            // The next call is the probe: another pause would punish the server for an impatient
+            // caller.
             (State::Probing, Verdict::Unclear) => self.change(State::Open { until: now }),
             (State::Closed { .. }, Verdict::Unclear) | (State::Open { .. }, _) => {}
         }
     }
 
-    /// The epoch when it is closed without a failure, else [`TROUBLED`].
+    /// The epoch while it is closed without a failure, else [`TROUBLED`].
     fn calm(&self) -> u64 {
         match self.state {
             State::Closed { failures: 0 } => self.epoch,
@@ -112,15 +113,15 @@ impl Breaker {
     }
 }
 
-/// A breaker that many ask at once. While all is well nobody takes its lock.
+/// A breaker for concurrent callers. It takes no lock while there are no failures.
 #[derive(Debug)]
 pub(super) struct SharedBreaker {
     breaker: Mutex<Breaker>,
-    /// The epoch in which it is closed without a failure; else [`TROUBLED`].
+    /// The epoch while it is closed without a failure, else [`TROUBLED`].
     calm: AtomicU64,
 }
 
-/// No epoch: they are counted from 0.
+/// Never an epoch, since those count from 0.
 const TROUBLED: u64 = u64::MAX;
 
 impl SharedBreaker {
@@ -140,20 +141,20 @@ impl SharedBreaker {
 
     /// As [`Breaker::leave`].
     pub(super) fn leave(&self, ticket: Ticket, verdict: Verdict) {
-        // Then an answer, or nothing learned, changes nothing.
+        // In this state an answer or an unclear verdict changes nothing.
         let calm = self.calm.load(Ordering::Acquire) == ticket.epoch;
         if !calm || verdict == Verdict::Silent {
             self.locked(|breaker| breaker.leave(ticket, verdict, Instant::now()));
         }
     }
 
-    /// What it is at.
+    /// The current state.
     pub(super) fn state(&self) -> BreakerState {
         self.locked(|breaker| breaker.state())
     }
 
     fn locked<T>(&self, change: impl FnOnce(&mut Breaker) -> T) -> T {
-        // A panic cannot leave it half-changed.
+        // A panic cannot leave the breaker half-changed.
         let mut breaker: MutexGuard<'_, Breaker> =
             self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
         let answer = change(&mut breaker);
@@ -169,7 +170,7 @@ mod tests {
 
     const PAUSE: Duration = Duration::from_millis(500);
 
-    /// A breaker of two failures that has just opened.
+    /// A breaker for two failures that has just opened.
     fn open(now: Instant) -> Breaker {
         let mut breaker = Breaker::new(2, PAUSE);
         for _ in 0..2 {

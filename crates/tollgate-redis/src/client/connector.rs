@@ -1,4 +1,4 @@
-//! How a connection is made: the socket, TLS, the password, the database.
+//! Makes a connection: the socket, TLS, the login, the database.
 
 use std::future::poll_fn;
 use std::io;
@@ -23,20 +23,20 @@ use super::wire::Wire;
 use crate::fault::{ChargeState, Fault};
 use crate::options::{Address, Options};
 
-/// How long finding out what went wrong may take, where a connection cannot be made.
+/// How long the diagnosis of a failed connection may take.
 const DIAGNOSIS_TIMEOUT: Duration = Duration::from_millis(250);
 
-/// How many loads of scripts may wait to be sent beside the questions.
+/// How many loads of scripts may wait to be sent besides calls.
 const LOAD_QUEUE_SLOTS: usize = 64;
 
-/// A record of TLS with a handshake that is none. Whoever speaks TLS says so in an alert; to plain
-/// text it would answer with a reset and not a byte.
+/// A TLS record with an invalid handshake. A TLS server answers it with an alert; plain text it
+/// would answer with a reset and no byte.
 const BAD_HANDSHAKE: &[u8] = b"\x16\x03\x01\x00\x05hello";
 
-/// The byte that begins an alert of TLS.
+/// The first byte of a TLS alert.
 const ALERT: u8 = 0x15;
 
-/// Whether it may come from speaking TLS to a plain port or the other way round.
+/// Whether the fault may come from TLS on a plain-text port, or the reverse.
 fn is_suspicious(fault: &Fault) -> bool {
     matches!(
         fault,
@@ -50,10 +50,10 @@ fn is_suspicious(fault: &Fault) -> bool {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Knows how to connect. Shared by everything that does.
+/// Makes connections; shared by all who need one.
 pub(crate) struct Connector {
     pub(super) options: Options,
-    /// Set up once: reading the machine's authorities takes milliseconds.
+    /// Built once: reading the machine's trusted authorities takes milliseconds.
     tls: Option<Arc<ClientConfig>>,
     /// Whether a server may answer the greeting with an error.
     any: bool,
@@ -71,15 +71,15 @@ impl Connector {
         Ok(Self { options, tls, any: false })
     }
 
-    /// The same, to a server that may answer with an error as long as it answers: one that is
-    /// loading, or wants a password.
+    /// The same, but any answer will do, even an error: of a server that is loading, or requires a
+    /// password.
     pub(super) fn lenient(self) -> Self {
         Self { any: true, ..self }
     }
 
-    /// Connects, within the timeout, and has had one answer when it returns: a frozen server
-    /// accepts connections too, for the kernel does it. `ended` is called when the connection
-    /// has ended by itself (true), or with its runtime (false).
+    /// Connects within the timeout, and waits for one answer: the kernel accepts connections even
+    /// for a frozen server. `ended` is called with true when the connection ends by itself, with
+    /// false when its runtime shuts down.
     pub(super) async fn open(
         &self,
         id: u64,
@@ -95,9 +95,9 @@ impl Connector {
             .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
     }
 
-    /// What `opening` opens, or what it fails of: also when that comes from speaking TLS to a plain
-    /// port or the other way round. Finding that out takes no more than the timeout: it begins
-    /// while `opening` still waits.
+    /// Returns the result of `opening`. If that failed because of TLS on a plain-text port or the
+    /// reverse, it returns that diagnosis instead. The diagnosis starts while `opening` still
+    /// waits, so it needs no time beyond the timeout.
     pub(super) async fn diagnosed<T>(
         &self,
         opening: impl Future<Output = Result<T, Fault>>,
@@ -128,8 +128,8 @@ impl Connector {
         }
     }
 
-    /// What is wrong with the address, if its port speaks the other one: it is spoken to so once,
-    /// and the first byte looked at.
+    /// Tests whether the port speaks the other protocol, plain text or TLS. It connects once, and
+    /// reads the first byte of the answer.
     async fn other(&self) -> Option<Fault> {
         let Address::Tcp { host, port, tls } = &self.options.address else { return None };
         let first = timeout(DIAGNOSIS_TIMEOUT, async {
@@ -160,8 +160,8 @@ impl Connector {
             Address::Unix(_) => Err(self.unreachable("this system has no Unix sockets")),
             Address::Tcp { host, port, .. } => {
                 let stream = TcpStream::connect((host.as_str(), *port)).await.map_err(failed)?;
-                // A question is one small packet: held back for the next it would double the
-                // time of an answer (redis-rs #2195).
+                // A call is one small packet; Nagle's algorithm would double its latency (redis-rs
+                // #2195).
                 stream.set_nodelay(true).map_err(failed)?;
                 let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
                 let failed = |why| Fault::Tls { address: self.options.address.to_string(), why };
@@ -171,7 +171,8 @@ impl Connector {
                 let connector = TlsConnector::from(Arc::clone(config));
                 match connector.connect(name, stream).await {
                     Ok(stream) => Ok(Box::new(stream)),
-                    // What rustls objects to; all else is the network, and may pass.
+                    // An error of rustls; all other errors are of the network, and may be
+                    // transient.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
                         Err(failed(error.to_string()))
                     }
@@ -181,7 +182,7 @@ impl Connector {
         }
     }
 
-    /// A connection of its own that hears what is said on a channel.
+    /// A separate connection that subscribes to a channel.
     pub(crate) async fn listen(&self, channel: &str) -> Result<PubSub, Fault> {
         let within = self.options.connect_timeout;
         let listening = async {
@@ -203,7 +204,7 @@ impl Connector {
             .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
     }
 
-    /// Names the user and the database, and waits for one answer.
+    /// Logs in, selects the database, and waits for one answer.
     async fn greet(
         &self,
         stream: Box<dyn Stream>,
@@ -211,15 +212,14 @@ impl Connector {
         ended: impl FnOnce(bool) + Send + 'static,
     ) -> Result<Wire, Fault> {
         let options = &self.options;
-        // No timeout of redis-rs: every question has one timer, ours. Its queue is as long as
-        // there are places, and some loads of scripts, so that a question with a place never
-        // waits to be sent.
+        // No timeout of redis-rs, since each call has our own timer. The queue has room for all
+        // permitted calls and some loads of scripts, so that a permitted call never waits for room.
         let config = AsyncConnectionConfig::new()
             .set_response_timeout(None)
             .set_connection_timeout(None)
             .set_pipeline_buffer_size(options.in_flight.saturating_add(LOAD_QUEUE_SLOTS));
-        // RESP2, and not a word said by redis-rs itself: the errors of its own greeting do not
-        // tell a wrong password from a missing one.
+        // RESP2, and no commands by redis-rs itself: the errors of its greeting do not distinguish
+        // a wrong password from a missing one.
         let info = RedisConnectionInfo::default().set_skip_set_lib_name();
         let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
             .await
@@ -236,7 +236,7 @@ impl Connector {
             hello(&wire, redis::cmd("SELECT").arg(options.database)).await?;
         }
         match hello(&wire, &redis::cmd("PING")).await {
-            // It is an answer all the same, and a store needs no PING.
+            // An error is an answer too, and a store needs no permission for PING.
             Err(Fault::NoPermission { .. }) => Ok(wire),
             Err(fault @ (Fault::Closed { .. } | Fault::Garbled { .. })) => Err(fault),
             Err(_) if self.any => Ok(wire),
@@ -254,7 +254,7 @@ async fn hello(wire: &Wire, command: &Cmd) -> Result<(), Fault> {
     }
 }
 
-/// What the system says, without the parts that name what was asked.
+/// The system's error text, without the parts that name the address.
 fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => "nothing listens there".to_owned(),
@@ -264,7 +264,7 @@ fn reason(error: &io::Error) -> String {
     }
 }
 
-/// TLS with ring, whatever the process has chosen for itself, or whether it has.
+/// TLS with ring, independent of the crypto provider of the process.
 fn tls_config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
     let mut roots = RootCertStore::empty();
     if let Some(pem) = authorities {
@@ -273,7 +273,7 @@ fn tls_config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
             roots.add(certificate).map_err(|error| format!("an authority: {error}"))?;
         }
     } else {
-        // One that cannot be read is no reason to trust none of the others.
+        // One unreadable certificate is no reason to distrust the others.
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
     }
     if roots.is_empty() {

@@ -1,4 +1,4 @@
-//! When an answer must be there.
+//! The deadline of a call.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::Instant;
 
 use crate::fault::{ChargeState, Fault};
 
-/// When an answer must be there.
+/// The time by which an answer must arrive.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Deadline {
-    /// When the question was asked.
+    /// When the call was made.
     pub(super) from: Instant,
     pub(super) at: Instant,
     pub(super) after: Duration,
@@ -18,7 +18,7 @@ pub(super) struct Deadline {
 impl Deadline {
     pub(super) fn within(after: Duration) -> Self {
         let now = Instant::now();
-        // A deadline beyond the end of time is one of thirty years, as tokio counts it.
+        // A deadline that would overflow becomes one in thirty years, as in tokio.
         let far = Duration::from_secs(30 * 365 * 24 * 60 * 60);
         Self { from: now, at: now + after.min(far), after }
     }

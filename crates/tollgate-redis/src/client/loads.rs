@@ -1,4 +1,4 @@
-//! Loading scripts that a server does not know: one at a time for each script.
+//! Loads scripts that a server does not know: one load at a time for each script.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,33 +14,33 @@ use super::wire::{CallError, Wire};
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
-/// Loads of scripts. There are as many entries as scripts, which are part of the program.
+/// The loads of scripts, with one entry per script of the program.
 #[derive(Default)]
 pub(super) struct Loads {
-    /// Loads that were done, ever.
+    /// The number of completed loads.
     done: AtomicU64,
-    /// For each script, under its name, the number of its last load.
+    /// The number of each script's last load, by the script's name.
     last: Mutex<HashMap<String, Arc<AsyncMutex<u64>>>>,
 }
 
-/// How many loads were done when a script was called.
+/// The number of completed loads at the time of a call.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct LoadCount(u64);
 
 impl Loads {
-    /// To be remembered before a script is called.
+    /// Taken before a script is called.
     pub(super) fn load_count(&self) -> LoadCount {
         LoadCount(self.done.load(Ordering::Acquire))
     }
 
-    /// Loads that were done, ever.
+    /// The number of completed loads.
     pub(super) fn done(&self) -> u64 {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Loads a script after a call, begun at `seen`, was told that it is unknown. When somebody
-    /// has loaded it since, nothing is done. Whoever else comes meanwhile waits, and when a load
-    /// fails or its future is dropped, the next of them tries.
+    /// Loads a script after a call, begun at `seen`, reported it as unknown. If the script was
+    /// loaded since then, it does nothing. Concurrent callers wait; when a load fails or is
+    /// dropped, the next of them tries.
     pub(super) async fn load(
         &self,
         script: &Script,

@@ -1,15 +1,16 @@
-//! The client: asks scripts over a few connections, within a deadline, and never twice.
+//! The client calls scripts over a few connections, within a deadline, and never repeats a call.
 //!
-//! It needs a tokio runtime with I/O and time enabled: the one it is used in drives the
+//! It needs a tokio runtime with I/O and time enabled: the runtime on which it is used drives the
 //! connections.
 //!
-//! - A question that was sent and not answered is never sent again; its fault says that it may
-//!   have been charged. What failed before it was sent says that it was not.
-//! - A connection on which an answer is overdue gets no more questions. redis-rs would drop the
-//!   late answer rightly, but a connection that is late is often dead, and a fresh one finds out.
-//!   Overdue is an answer that the server has not given within a time of its own: a question with a
-//!   shorter deadline fails by itself, and says nothing of the server before that.
-//! - Every answer begins with the nonce of its question. Another nonce ends the connection, with
+//! - A call that was sent without a reply is never sent again; its fault reports that it may have
+//!   been charged. A call that failed before it was sent reports that it was not charged.
+//! - A connection with an overdue reply gets no more calls. redis-rs would discard the late reply
+//!   correctly, but a connection that is late is often dead, and a new one shows that. A reply is
+//!   overdue when it exceeds the server's own time limit. A call with a shorter deadline fails
+//!   alone, and shows nothing about the server before that limit.
+//! - Every reply begins with the nonce of its call. A wrong nonce ends the connection with all
+//!   calls that wait on it, since no later reply could be trusted.
 //!   all that wait on it: no answer after it could be trusted.
 
 use core::fmt;
@@ -50,8 +51,8 @@ mod slot;
 mod tests;
 mod wire;
 
-/// How often a script is called in one question: together with others, the first time alone, once
-/// it was loaded, and twice more for a server that forgot it in between.
+/// The most calls of a script for one question: one in a batch, the first one alone, one after
+/// loading the script, and two more for a server that forgot the script in between.
 const ROUNDS: usize = 5;
 
 /// A client of one Redis. Cheap to clone: clones share the connections.
@@ -61,10 +62,10 @@ pub(crate) struct Client(Arc<Shared>);
 struct Shared {
     connector: Arc<Connector>,
     slots: Box<[Arc<ConnectionSlot>]>,
-    /// Whose turn it is.
+    /// The next connection in turn.
     turn: AtomicUsize,
     breaker: SharedBreaker,
-    /// How long the server may take for an answer, in microseconds.
+    /// How long the server may take for a reply, in microseconds.
     patience_us: AtomicU64,
     loads: Loads,
 }
@@ -76,7 +77,7 @@ impl fmt::Debug for Client {
 }
 
 impl Client {
-    /// Connects, and waits for one connection of those that `options` say.
+    /// Connects, and waits for one of the connections that `options` request.
     pub(crate) async fn connect(options: Options) -> Result<Self, StoreError> {
         let connector = Arc::new(Connector::new(options)?);
         let slots = (0..connector.options.connections)
@@ -103,48 +104,48 @@ impl Client {
         Ok(client)
     }
 
-    /// How its connections are made.
+    /// What makes its connections.
     pub(crate) fn connector(&self) -> &Arc<Connector> {
         &self.0.connector
     }
 
-    /// What it was connected with.
+    /// The options that it was connected with.
     #[cfg(test)]
     pub(crate) fn options(&self) -> &Options {
         &self.0.connector.options
     }
 
-    /// Callers wait as long as this for an answer: the server may take it, too, unless the options
-    /// say how long.
+    /// Callers will wait up to `longest` for a reply. The server may take as long, unless the
+    /// options set its time limit.
     pub(crate) fn will_wait(&self, longest: Duration) {
         if self.0.connector.options.breaker_timeout.is_none() {
             self.0.patience_us.fetch_max(in_us(longest), Ordering::Relaxed);
         }
     }
 
-    /// How many scripts were loaded, ever.
+    /// The number of scripts loaded so far.
     pub(crate) fn loads(&self) -> u64 {
         self.0.loads.done()
     }
 
-    /// Whether questions go to the server.
+    /// The state of the circuit breaker.
     pub(crate) fn breaker(&self) -> BreakerState {
         self.0.breaker.state()
     }
 
-    /// How many connections were attempted, ever.
+    /// The number of attempts to connect so far.
     #[cfg(test)]
     pub(crate) fn connects(&self) -> u64 {
         self.0.slots.iter().map(|slot| slot.opened()).sum()
     }
 
-    /// Calls a script and gives its answer without the nonce.
+    /// Calls a script and returns its reply without the nonce.
     ///
-    /// It returns by the deadline. When the future is dropped, the script may run all the same.
+    /// It returns by the deadline. When the future is dropped, the script may still run.
     ///
     /// # Errors
-    /// A [`Fault`] as the source says what happened; [`StoreError::is_ambiguous`] when the script
-    /// may have run.
+    /// The error's source is the [`Fault`]; [`StoreError::is_ambiguous`] when the script may have
+    /// run.
     pub(crate) async fn call(
         &self,
         call: Call<'_>,
@@ -155,7 +156,7 @@ impl Client {
         Ok(self.0.ask(call, by, &mut entry).await?)
     }
 
-    /// Loads a script, so that the first call of it is not held up by that.
+    /// Loads a script, so that its first call need not.
     ///
     /// # Errors
     /// As [`Client::call`]; nothing is charged.
@@ -166,8 +167,7 @@ impl Client {
         Ok(self.0.loads.load(script, seen, &wire, by).await.map_err(Fault::from)?)
     }
 
-    /// Loads the script of several questions and tries it on these keys, so that questions which
-    /// come together go together from the first.
+    /// Loads a batch script and tries it on these keys, so that calls are batched from the first.
     ///
     /// # Errors
     /// As [`Client::call`]; nothing is charged.
@@ -183,13 +183,13 @@ impl Client {
         Ok(batch.tried(&answer)?)
     }
 
-    /// Sends a command on a connection of its own, within the deadline, and gives the answer.
+    /// Sends a command on a separate connection within the deadline, and returns the reply.
     ///
-    /// For commands that are rare. Their answers carry no nonce, so nothing else may be on the
-    /// way on their connection. The breaker does not keep them back: who looks for what is wrong
-    /// must see it.
+    /// It is for rare commands. Their replies contain no nonce, so their connection must carry
+    /// nothing else. The breaker does not block them, since a diagnosis must reach the server.
     ///
     /// # Errors
+    /// As [`Client::call`], and errors of the server.
     /// As [`Client::call`], and errors of the server.
     pub(crate) async fn raw(&self, command: Cmd, deadline: Duration) -> Result<Value, StoreError> {
         let by = Deadline::within(deadline);
@@ -203,74 +203,74 @@ impl Client {
     }
 }
 
-/// Where the nonces of a client begin: at random, so that those of other processes are others,
-/// below 2^53 for Lua, and with room to count.
+/// A client's first nonce: random, so that processes differ; below 2^53 for Lua, with room to
+/// count.
 pub(crate) fn first_nonce() -> AtomicU64 {
     AtomicU64::new((1 << 50) + (RandomState::new().hash_one(std::process::id()) >> 12))
 }
 
-/// A script to be called, with its keys and arguments. One of these is the nonce in decimal digits,
-/// and the script answers with a list that begins with it.
+/// A script call with keys and arguments. One argument is the nonce in decimal digits, and the
+/// script replies with a list that begins with it.
 pub(crate) struct Call<'s> {
     script: &'s Script,
-    /// The script of several such calls.
+    /// The script for a batch of such calls.
     batch: Option<&'s Arc<BatchScript>>,
     nonce: u64,
     keys: usize,
     command: Cmd,
 }
 
-/// Room for the words and the bytes of a usual call.
+/// The arguments and bytes of a usual call.
 const USUAL_WORDS: usize = 8;
 const USUAL_BYTES: usize = 192;
 
 impl<'s> Call<'s> {
-    /// A call without words yet: first come as many keys as it says.
+    /// A call without arguments yet; the first `keys` of them are its keys.
     pub(crate) fn new(script: &'s Script, nonce: u64, keys: usize) -> Self {
         let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
         command.arg("EVALSHA").arg(script.sha()).arg(keys);
         Self { script, batch: None, nonce, keys, command }
     }
 
-    /// Lets it be asked in one call with others of the same script, where there is one for several.
+    /// Allows the call to be batched with others of its script, where there is a batch script.
     pub(crate) fn with_others(self, batch: Option<&'s Arc<BatchScript>>) -> Self {
         Self { batch, ..self }
     }
 
-    /// Adds a key or an argument.
+    /// Appends a key or an argument.
     pub(crate) fn word(&mut self, word: impl ToRedisArgs) -> &mut Self {
         self.command.arg(word);
         self
     }
 }
 
-/// One connection for a few commands, for who looks at a server whatever its state: any answer to
-/// the greeting will do, and it is not made anew.
+/// One connection for a few commands, to inspect a server in any state. Any answer to the greeting
+/// is accepted, and a lost connection is not replaced.
 pub(crate) struct CommandConnection(Wire);
 
 impl CommandConnection {
     /// Connects.
     ///
     /// # Errors
-    /// It cannot be reached; or it refuses user, password or database.
+    /// The server cannot be reached, or refuses the user, the password or the database.
     pub(crate) async fn open(options: Options) -> Result<Self, Fault> {
         let connector = Connector::new(options)?.lenient();
         connector.diagnosed(connector.open(0, |_| {})).await.map(Self)
     }
 
-    /// Sends a command and waits for its answer, which may be an error of the server.
+    /// Sends a command and waits for its reply, which may be a server error.
     ///
     /// # Errors
-    /// No answer in time, or the connection was lost.
+    /// No reply in time, or the connection was lost.
     pub(crate) async fn exchange(&self, command: &Cmd, within: Duration) -> Result<Value, Fault> {
         self.0.exchange(command, Deadline::within(within)).await
     }
 
-    /// Sends commands in one write and waits for all answers, each of which may be an error of the
-    /// server.
+    /// Sends commands in one write and waits for all replies, each of which may be a server error.
     ///
     /// # Errors
-    /// As [`CommandConnection::exchange`], for all of them: some may have been answered before.
+    /// As [`CommandConnection::exchange`], for all together: some commands may have been answered
+    /// before.
     pub(crate) async fn exchange_all(
         &self,
         commands: &Pipeline,
@@ -279,7 +279,7 @@ impl CommandConnection {
         self.0.exchange_all(commands, Deadline::within(within)).await
     }
 
-    /// True when the connection is no more.
+    /// Whether the connection has ended.
     pub(crate) fn has_ended(&self) -> bool {
         self.0.has_ended()
     }
@@ -309,7 +309,8 @@ impl Shared {
             let wire = match slot.wire(by).await {
                 Ok(wire) => wire,
                 Err(fault) => {
-                    // Who waited until its deadline says nothing of a server that has more time.
+                    // A caller's own deadline shows nothing about a server that is allowed more
+                    // time.
                     let waited = by.from.elapsed();
                     let is_early = waited >= by.after && waited < self.patience();
                     entry.verdict = if is_early { Verdict::Unclear } else { verdict(&fault) };
@@ -321,7 +322,7 @@ impl Shared {
                 Err(failed) => return Err(self.settle(slot, &wire, failed, by, entry)),
             };
             command = heard.command;
-            // Refused with others, it goes alone from here on.
+            // Its batch was refused, so it is sent alone from here on.
             let Some(answer) = heard.answer else { continue };
             let missing = match read(answer, nonce) {
                 Ok(answer) => {
@@ -339,12 +340,12 @@ impl Shared {
         Err(Fault::NoScript)
     }
 
-    /// How long the server may take for an answer.
+    /// How long the server may take for a reply.
     fn patience(&self) -> Duration {
         Duration::from_micros(self.patience_us.load(Ordering::Relaxed))
     }
 
-    /// Does to a connection what a fault on it calls for, and says what it shows about the server.
+    /// Retires or cuts a connection as its fault requires, and sets the verdict on the server.
     fn settle(
         self: &Arc<Self>,
         slot: &Arc<ConnectionSlot>,
@@ -367,8 +368,9 @@ impl Shared {
                 wire.cut();
             }
             Fault::Closed { .. } => slot.retire(wire),
-            // The name may lead to another server by now, or the password may be another. Not at
-            // once again, though: the error says more than that there is no connection.
+            // The name may resolve to another server by now, or the password may have changed. A
+            // young connection is kept, though: this error tells more than a missing connection
+            // would.
             Fault::ReadOnly | Fault::MasterDown | Fault::NoAuth
                 if wire.since.elapsed() >= STABLE =>
             {
@@ -379,8 +381,8 @@ impl Shared {
         fault
     }
 
-    /// Sees whether the server answers a question within its own time, when the deadline of the
-    /// question has passed. The pass of the breaker is handed back when that is known.
+    /// Watches, after a call's deadline, whether the server replies within its own time limit. Then
+    /// it returns the permission to the breaker.
     fn watch(
         self: &Arc<Self>,
         slot: &Arc<ConnectionSlot>,
@@ -419,7 +421,7 @@ fn in_us(duration: Duration) -> u64 {
     u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Reads the answer of a script: a list that begins with the nonce, or the numbers of one packed.
+/// Parses a script's reply: a list that begins with the nonce, or a packed list of numbers.
 fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
     let garbled = Fault::Garbled { charge: ChargeState::Unknown };
     let mut list = match answer {
@@ -440,7 +442,7 @@ fn read(answer: Value, nonce: u64) -> Result<Vec<Value>, Fault> {
     if ours { Ok(list.collect()) } else { Err(garbled) }
 }
 
-/// True when these are the number's digits: without a sign, and without a zero before them.
+/// Whether these are the canonical digits of the number: no sign, no leading zero.
 fn is_written(digits: &[u8], number: u64) -> bool {
     let alone = digits == b"0" || !matches!(digits.first(), Some(b'+' | b'0'));
     alone && std::str::from_utf8(digits).is_ok_and(|digits| digits.parse() == Ok(number))
@@ -449,22 +451,22 @@ fn is_written(digits: &[u8], number: u64) -> bool {
 fn verdict(fault: &Fault) -> Verdict {
     match fault {
         Fault::Unreachable { .. } => Verdict::Silent,
-        // A deadline that passed while the server had not been asked.
+        // A deadline that passed before the call was sent.
         Fault::Deadline { .. }
         | Fault::Closed { .. }
         | Fault::Garbled { .. }
         | Fault::TooMany { .. } => Verdict::Unclear,
-        // Every other one is something that the server said.
+        // All other faults are answers of the server.
         _ => Verdict::Answered,
     }
 }
 
-/// A pass of the breaker, handed back also when the question is dropped.
+/// A permission of the breaker, returned even when the call is dropped.
 struct BreakerPass<'a> {
     breaker: &'a SharedBreaker,
     ticket: Ticket,
     verdict: Verdict,
-    /// True when somebody else hands it back.
+    /// True when a watching task returns it.
     is_lent: bool,
 }
 

@@ -1,10 +1,11 @@
-//! What errors of redis-rs and of the server mean.
+//! Maps errors of redis-rs and of the server to faults.
 
 use redis::{ErrorKind, RedisError, ServerError};
 
 use crate::fault::{ChargeState, Fault};
 
-/// What an error of redis-rs means: with an error of the server it answers `Ok`.
+/// The fault for an error of redis-rs. A server error is not among them: redis-rs returns it as
+/// `Ok`.
 pub(super) fn lost(error: &RedisError, charge: ChargeState) -> Fault {
     match error.kind() {
         ErrorKind::Parse => Fault::Garbled { charge },
@@ -12,7 +13,7 @@ pub(super) fn lost(error: &RedisError, charge: ChargeState) -> Fault {
     }
 }
 
-/// What an error of the server means.
+/// The fault for an error of the server.
 pub(crate) fn refused(error: &ServerError) -> Fault {
     Fault::from_reply(&format!("{} {}", error.code(), error.details().unwrap_or("")))
 }

@@ -1,4 +1,4 @@
-//! The command that loads a script, and what its answer says.
+//! The command that loads a script, and its reply.
 
 use redis::{Cmd, Value};
 
@@ -6,14 +6,14 @@ use super::reply_errors::refused;
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
-/// What loads a script.
+/// The command that loads a script.
 pub(super) fn command(script: &Script) -> Cmd {
     let mut command = redis::cmd("SCRIPT");
     command.arg("LOAD").arg(script.text());
     command
 }
 
-/// Whether the answer to [`command`] says that the script is there.
+/// Whether the reply to [`command`] confirms the script.
 pub(super) fn loaded(script: &Script, answer: &Value) -> Result<(), Fault> {
     match answer {
         Value::BulkString(sha) if sha == script.sha().as_bytes() => Ok(()),

@@ -1,4 +1,4 @@
-//! The place of one connection: who connects, who waits, and when it is tried again.
+//! A slot for one connection, which reconnects with pauses.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hasher as _};
@@ -15,37 +15,37 @@ use super::deadline::Deadline;
 use super::wire::Wire;
 use crate::fault::Fault;
 
-/// The pause before the second attempt to connect; it doubles from attempt to attempt.
+/// The pause before the second attempt to connect; it doubles with each attempt.
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
 /// The longest pause between attempts.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 
-/// A connection that lived this long was a good one: after it the first attempt is made at once.
-/// One that is lost sooner counts as a failed attempt, so that a server that closes every
-/// connection is not connected to in a loop.
+/// A connection that lives this long counts as good, and is replaced at once when it is lost. One
+/// that is lost sooner counts as a failed attempt, so that a server that closes every connection
+/// does not cause a busy loop.
 pub(super) const STABLE: Duration = Duration::from_secs(1);
 
-/// What is in the place.
+/// The state of a slot.
 #[derive(Clone)]
 enum LinkState {
-    /// Nothing, and nobody connects.
+    /// Empty, and no attempt is running.
     Idle,
-    /// The first attempt after a loss is under way: worth waiting for.
+    /// The first attempt after a loss is running, so callers wait for it.
     First,
-    /// Attempts have failed, with this.
+    /// Attempts have failed, the last with this fault.
     Retrying(Fault),
     /// A connection.
     Up(Arc<Wire>),
 }
 
-/// A place for one connection, which fills itself again.
+/// A slot for one connection, which refills itself.
 pub(super) struct ConnectionSlot {
     connector: Arc<Connector>,
     link: watch::Sender<LinkState>,
-    /// Attempts since the last good connection.
+    /// The attempts since the last good connection.
     attempts: AtomicU32,
-    /// Connections and attempts ever; their numbers are the connections' ids.
+    /// The number of all connections and attempts, which provides the connections' ids.
     opened: AtomicU64,
 }
 
@@ -59,21 +59,21 @@ impl ConnectionSlot {
         })
     }
 
-    /// Attempts to connect that were made, ever.
+    /// The number of attempts to connect so far.
     #[cfg(test)]
     pub(super) fn opened(&self) -> u64 {
         self.opened.load(Ordering::Relaxed)
     }
 
-    /// Connects now, and says why it could not.
+    /// Connects now, and reports why it could not.
     pub(super) async fn fill(self: &Arc<Self>) -> Result<(), Fault> {
         let wire = self.open().await?;
         self.put(wire);
         Ok(())
     }
 
-    /// The connection. While the first attempt after a loss is under way it is waited for, until
-    /// the deadline; when that has failed, the answer is at once what it failed with.
+    /// Returns the connection. Waits for the first attempt after a loss, until the deadline. Once
+    /// that has failed, it returns the attempt's fault at once.
     pub(super) async fn wire(self: &Arc<Self>, by: Deadline) -> Result<Arc<Wire>, Fault> {
         let link = self.link.borrow().clone();
         match link {
@@ -98,8 +98,8 @@ impl ConnectionSlot {
         }
     }
 
-    /// Takes a connection out, so that it gets no more questions, and connects anew. Those that
-    /// wait on it go on waiting.
+    /// Removes a connection from the slot and starts to reconnect. Calls that wait on it continue
+    /// to wait.
     pub(super) fn retire(self: &Arc<Self>, wire: &Wire) {
         if wire.since.elapsed() >= STABLE {
             self.attempts.store(0, Ordering::Relaxed);
@@ -114,7 +114,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Makes sure that somebody connects.
+    /// Starts an attempt to connect unless one is running.
     pub(super) fn start(self: &Arc<Self>) {
         let begun = self.link.send_if_modified(|link| {
             let idle = matches!(link, LinkState::Idle);
@@ -128,9 +128,9 @@ impl ConnectionSlot {
         }
     }
 
-    /// Replaces the connection `id` when it is the one in the place.
+    /// Replaces the connection in the slot, if it is `id`.
     fn take(&self, id: u64, next: LinkState) -> bool {
-        // Dropped after the lock is gone: dropping a connection may come back here.
+        // Dropped after the lock is released: dropping a connection may call this slot again.
         let mut old = LinkState::Idle;
         self.link.send_if_modified(|link| {
             let found = matches!(link, LinkState::Up(wire) if wire.id == id);
@@ -141,7 +141,7 @@ impl ConnectionSlot {
         })
     }
 
-    /// The caller has just changed the link, so nobody else connects.
+    /// The caller has just changed the link, so no other task connects.
     fn spawn(self: &Arc<Self>) {
         tokio::spawn(keep_connecting(Arc::downgrade(self)));
     }
@@ -156,27 +156,27 @@ impl ConnectionSlot {
         let wire = Arc::new(wire);
         let old = self.link.send_replace(LinkState::Up(Arc::clone(&wire)));
         drop(old);
-        // It may have ended before it was put here, when nobody would have noticed.
+        // It may have ended before it was in the slot, when its end was not noticed.
         if wire.has_ended() {
             self.retire(&wire);
         }
     }
 }
 
-/// A connection has ended.
+/// Called when a connection has ended.
 fn ended(slot: &Weak<ConnectionSlot>, id: u64, by_itself: bool) {
     let Some(slot) = slot.upgrade() else { return };
     let link = slot.link.borrow().clone();
     match link {
         LinkState::Up(wire) if wire.id == id && by_itself => slot.retire(&wire),
-        // Its runtime is going down: nothing can be started. The next question will.
+        // Its runtime shuts down, so no task can start here. The next call starts one.
         LinkState::Up(wire) if wire.id == id => drop(slot.take(id, LinkState::Idle)),
         _ => {}
     }
 }
 
-/// Connects until it is done. It holds no handle while it pauses, so that a client that was
-/// dropped is not kept alive.
+/// Attempts to connect until it succeeds. It holds no handle during pauses, so that it does not
+/// keep a dropped client alive.
 async fn keep_connecting(slot: Weak<ConnectionSlot>) {
     let mut task = Task { slot, done: false };
     loop {
@@ -189,7 +189,7 @@ async fn keep_connecting(slot: Weak<ConnectionSlot>) {
         let Some(slot) = task.slot.upgrade() else { return };
         match slot.open().await {
             Ok(wire) => {
-                // Before it is put: its end may begin the next task.
+                // Set before the connection is stored, since its end may start the next task.
                 task.done = true;
                 slot.put(wire);
                 return;
@@ -199,7 +199,7 @@ async fn keep_connecting(slot: Weak<ConnectionSlot>) {
     }
 }
 
-/// The task of [`keep_connecting`]: dropped with its runtime, it leaves the place to the next.
+/// The task of [`keep_connecting`]. If its runtime drops it, it leaves the slot to the next task.
 struct Task {
     slot: Weak<ConnectionSlot>,
     done: bool,
@@ -215,12 +215,13 @@ impl Drop for Task {
     }
 }
 
-/// Before attempt `attempt`, counted from 0: doubled from time to time, and between half and all
-/// of that, so that many clients of one server do not come back in step.
+/// The pause before attempt `attempt`, counted from 0. It doubles with each attempt, and is random
+/// between half and all of that, so that the clients of one server do not reconnect at the same
+/// time.
 fn pause(attempt: u32) -> Duration {
     let doublings = attempt.saturating_sub(1).min(16);
     let longest = FIRST_PAUSE.saturating_mul(1 << doublings).min(LONGEST_PAUSE);
-    // The seed of a hash map is random enough for that, and needs no crate.
+    // The random seed of a hash map suffices, and needs no further crate.
     let random = RandomState::new().build_hasher().finish() % 1024;
     let half = longest / 2;
     half + half * u32::try_from(random).unwrap_or(0) / 1024

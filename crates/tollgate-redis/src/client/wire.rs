@@ -1,4 +1,4 @@
-//! One connection: what is sent over it, and how it ends.
+//! One connection: how it sends calls, and how it ends.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -17,25 +17,25 @@ use super::deadline::Deadline;
 use super::reply_errors::lost;
 use crate::fault::{ChargeState, Fault};
 
-/// A connection. It ends when the last handle is dropped: whoever waits on it holds one, so a
-/// connection that is no longer used for new questions lives until the last old one is done.
+/// A connection. It ends when the last handle is dropped. Each waiting call holds one, so a retired
+/// connection lives until its last call is done.
 ///
-/// Answers are matched with questions by their order, by redis-rs. It keeps a place in that order
-/// for a question that nobody waits for any more, and drops the answer (`InFlight` in its
-/// `multiplexed_connection.rs`); so a dropped question does no harm to others.
+/// redis-rs matches replies with calls by their order. It keeps the place of a dropped call, and
+/// discards its reply (`InFlight` in its `multiplexed_connection.rs`). So a dropped call does no
+/// harm to others.
 pub(super) struct Wire {
     pub(super) id: u64,
     pub(super) since: Instant,
     connection: MultiplexedConnection,
-    /// Where questions go that may be asked together.
+    /// The queue of calls that may be batched.
     asked: mpsc::UnboundedSender<PendingCall>,
     driver: AbortHandle,
     ended: Arc<AtomicBool>,
-    /// Questions that were sent and not answered.
+    /// The calls that were sent and have no reply.
     open: AtomicUsize,
     most: usize,
-    /// Questions that were dropped before their answer. They stay open, for the answers may still
-    /// come, and a server that hangs would be sent more and more.
+    /// The calls that were dropped before their reply. They still count as open, since their
+    /// replies may still arrive, and a hanging server would otherwise receive more and more calls.
     abandoned: AtomicUsize,
 }
 
@@ -70,30 +70,30 @@ impl Wire {
         }
     }
 
-    /// True when it has ended, by itself or by [`Wire::cut`].
+    /// Whether it has ended, by itself or by [`Wire::cut`].
     pub(super) fn has_ended(&self) -> bool {
         self.ended.load(Ordering::Acquire)
     }
 
-    /// True when so many questions were dropped on it that a fresh one is better.
+    /// Whether so many of its calls were dropped that a new connection is better.
     pub(super) fn is_worn(&self) -> bool {
         self.abandoned.load(Ordering::Relaxed) * 2 > self.most
     }
 
-    /// Ends it at once, with all that wait.
+    /// Ends it at once, with all waiting calls.
     pub(super) fn cut(&self) {
         self.ended.store(true, Ordering::Release);
         self.driver.abort();
     }
 
-    /// Sends a command and waits for the answer to it, which may be an error of the server.
+    /// Sends a command and waits for its reply, which may be a server error.
     pub(super) async fn exchange(&self, command: &Cmd, by: Deadline) -> Result<Value, Fault> {
         let mut connection = self.connection.clone();
         self.answered(awaited(connection.send_packed_command(command)), by).await
     }
 
-    /// Sends the call of a script and waits for the answer to it: alone, or with `batch` in one
-    /// call with others of the same script that are there. `keys` is how many keys it has.
+    /// Calls a script and waits for the reply. With `batch` the call may share a batch with waiting
+    /// calls of the same script. `keys` is the number of its keys.
     pub(super) async fn ask(
         self: &Arc<Self>,
         command: Cmd,
@@ -110,7 +110,7 @@ impl Wire {
         match timeout_at(by.at, &mut answer).await {
             Ok(answer) => {
                 place.close();
-                // Dropped without an answer: the connection was cut.
+                // Dropped without a reply: the connection was cut.
                 Ok(answer.unwrap_or(Err(Fault::Closed { charge: ChargeState::Unknown }))?)
             }
             Err(_) => {
@@ -121,9 +121,9 @@ impl Wire {
         }
     }
 
-    /// Sends commands in one write and waits for all answers, each of which may be an error of the
-    /// server: redis-rs keeps those among the values, outside of a transaction. It counts as one
-    /// question, and without all answers there is none.
+    /// Sends commands in one write and waits for all replies, each of which may be a server error:
+    /// outside of a transaction redis-rs returns those among the values. It counts as one call; if
+    /// any reply is missing, it fails.
     pub(super) async fn exchange_all(
         &self,
         commands: &Pipeline,
@@ -140,7 +140,7 @@ impl Wire {
         }
     }
 
-    /// Waits for what was asked, which is not sent before this is.
+    /// Waits for a reply. The call is sent only when this is polled.
     async fn answered<T>(
         &self,
         question: impl Future<Output = Result<T, Fault>>,
@@ -156,7 +156,7 @@ impl Wire {
         }
     }
 
-    /// A place for a question, unless its time is over before it is sent.
+    /// Reserves a place for a call, unless its deadline has passed.
     fn begin(&self, by: Deadline) -> Result<InFlightGuard<'_>, Fault> {
         if Instant::now() >= by.at {
             return Err(by.passed(ChargeState::NotCharged));
@@ -175,7 +175,7 @@ impl Wire {
         self.open.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// An exchange of the greeting, which has a timer around all of it.
+    /// An exchange of the greeting, whose caller has a timer around all of them.
     pub(super) async fn greet(&self, command: &Cmd) -> Result<Value, Fault> {
         let answer = self.connection.clone().send_packed_command(command).await;
         answer.map_err(|error| lost(&error, ChargeState::NotCharged))
@@ -184,21 +184,20 @@ impl Wire {
 
 impl Drop for Wire {
     fn drop(&mut self) {
-        // Left to itself the driver would first wait until the server takes what is unsent.
+        // The driver itself would first wait until the server accepts the unsent bytes.
         self.driver.abort();
     }
 }
 
-/// What was said to a question. Whether it was sent before the connection broke is not known for
-/// sure.
+/// The reply to a call. It is unknown whether the call was sent before the connection broke.
 async fn awaited<T>(question: impl Future<Output = RedisResult<T>>) -> Result<T, Fault> {
     question.await.map_err(|error| lost(&error, ChargeState::Unknown))
 }
 
 /// Drives a connection until it ends.
 ///
-/// It lets every task that can run go before each of its turns: what they ask is then sent in one
-/// write. A task that was just woken would run next, and write for one question at a time.
+/// It yields to all runnable tasks before each turn, so that their calls go out in one write.
+/// Otherwise a task that was just woken would run next, and cause a write for each call.
 async fn drive(driver: impl Future<Output = ()>, mut batches: Batches) {
     let mut driver = pin!(driver);
     let mut has_waited = false;
@@ -216,7 +215,7 @@ async fn drive(driver: impl Future<Output = ()>, mut batches: Batches) {
     .await;
 }
 
-/// Tells that the driver has ended, also when it is dropped with its runtime.
+/// Reports that the driver has ended, even when its runtime drops it.
 struct EndGuard<F: FnOnce(bool)> {
     flag: Arc<AtomicBool>,
     by_itself: bool,
@@ -232,7 +231,7 @@ impl<F: FnOnce(bool)> Drop for EndGuard<F> {
     }
 }
 
-/// An open question on a connection: abandoned, unless it is closed.
+/// An open call on a connection: it counts as abandoned unless it is closed.
 struct InFlightGuard<'a> {
     wire: &'a Wire,
     settled: bool,
@@ -252,7 +251,7 @@ impl<'a> InFlightGuard<'a> {
         self.wire.close_one();
     }
 
-    /// Somebody else closes or abandons it.
+    /// Another task will close or abandon it.
     fn leave_open(mut self) {
         self.settled = true;
     }
@@ -266,17 +265,17 @@ impl Drop for InFlightGuard<'_> {
     }
 }
 
-/// Why a question has no answer.
+/// Why a call has no reply.
 #[derive(Debug)]
 pub(super) enum CallError {
-    /// That is all there is to know.
+    /// The final result.
     Settled(Fault),
-    /// Its deadline passed; the answer may come yet.
+    /// Its deadline passed; the reply may still arrive.
     Late(Fault, LateReply),
 }
 
 impl CallError {
-    /// The same question with another fault.
+    /// The same with another fault.
     pub(super) fn map(self, change: impl FnOnce(Fault) -> Fault) -> Self {
         match self {
             Self::Settled(fault) => Self::Settled(change(fault)),
@@ -292,7 +291,7 @@ impl From<Fault> for CallError {
 }
 
 impl From<CallError> for Fault {
-    /// Nobody waits for the answer any more.
+    /// The caller no longer waits for the reply.
     fn from(failed: CallError) -> Self {
         match failed {
             CallError::Settled(fault) | CallError::Late(fault, _) => fault,
@@ -300,27 +299,27 @@ impl From<CallError> for Fault {
     }
 }
 
-/// A question that was sent and has no answer within its own deadline: abandoned, unless somebody
-/// sees the answer come.
+/// A call that was sent and has no reply by its deadline. It counts as abandoned unless a task sees
+/// the reply arrive.
 #[derive(Debug)]
 pub(super) struct LateReply {
     wire: Weak<Wire>,
     answer: Option<oneshot::Receiver<Result<CallReply, Fault>>>,
 }
 
-/// What became of a question after its deadline.
+/// What happened to a call after its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum LateOutcome {
-    /// It was answered.
+    /// A reply arrived.
     Answered,
-    /// It was not.
+    /// No reply arrived.
     Silence,
-    /// The connection broke, or the question was never sent.
+    /// The connection broke, or the call was never sent.
     Lost,
 }
 
 impl LateReply {
-    /// Waits for the answer, which nobody reads.
+    /// Waits for the reply, and discards it.
     pub(super) async fn wait(mut self, until: Instant) -> LateOutcome {
         let Some(answer) = self.answer.take() else { return LateOutcome::Lost };
         match timeout_at(until, answer).await {

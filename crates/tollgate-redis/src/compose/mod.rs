@@ -1,8 +1,8 @@
-//! The scripts, composed for the limits of a question.
+//! Composes the Lua scripts for the limits of a question.
 //!
-//! A check is straight-line: one read for each subject, the functions of the steps that it needs
-//! with their numbers written in, one write, and the answer. What is rare (other numbers than the
-//! state was written under, refunds, adjustments) works on whatever the state names.
+//! A check is straight-line code: one read per subject, the functions of its steps with numbers
+//! written in, one write, and the reply. Rare operations (carrying over a state with other numbers,
+//! refunds, adjustments) interpret the state's own description of its limits.
 
 mod check;
 mod rare;
@@ -16,47 +16,49 @@ pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
 pub(crate) use rare::with_clock;
 pub use rare::{adjust, inspect, refund, reset, swap};
 
-/// Whose clock counts.
+/// The clock of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Clock {
     /// The server's, read once in each script.
     Server,
-    /// The last argument, in microseconds since the epoch: for trying a limit on traffic of the
-    /// past. Everything that is written lives an hour from its last write.
+    /// The last argument, in microseconds since the epoch, for replaying past traffic. All keys
+    /// expire one hour after their last write.
     Given,
-    /// The same for tests: everything lives for years, and its TTL tells when it would expire by
+    /// The same for tests: all keys live for years, and their TTL encodes when each would expire by
     /// the given clock ([`encoded_expiry_ms`]).
     GivenWithExpiry,
 }
 
-/// What a TTL of [`Clock::GivenWithExpiry`] is divided by; half of it is how long a test may take.
+/// The divisor of TTLs under [`Clock::GivenWithExpiry`]. A test may run for half of it in
+/// milliseconds.
 const EXPIRY_SCALE: u64 = 1 << 20;
 
-/// The millisecond of a given clock after which a key would be gone, by its TTL in milliseconds.
+/// The millisecond of the given clock at which a key would expire, from its TTL in milliseconds.
 #[must_use]
 pub fn encoded_expiry_ms(pttl: u64) -> u64 {
     pttl / EXPIRY_SCALE
 }
 
-/// A TTL that tells when a key would expire which lives for `lifetime` milliseconds from now.
+/// The TTL that encodes an expiry `lifetime` milliseconds from now.
 pub(crate) fn encoded_expiry(lifetime: &str) -> String {
     format!("((now - now % 1000) / 1000 + {lifetime}) * {EXPIRY_SCALE} + {}", EXPIRY_SCALE / 2)
 }
 
-/// How long a key of [`Clock::Given`] lives, in milliseconds: longer than a run between two writes
-/// of one subject.
+/// How long a key of [`Clock::Given`] lives, in milliseconds: longer than a replay takes between
+/// two writes of one subject.
 pub(crate) const GIVEN_LIFETIME_MS: u64 = 3_600_000;
 
-/// The texts that the scripts are made of: replaced only to see whether tests notice a change.
+/// The texts from which scripts are made. They are replaced only to see whether tests notice a
+/// change.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Parts {
-    /// The pieces of the driver, by their file's name.
+    /// The pieces of the driver, by file name.
     pub driver: Vec<(&'static str, String)>,
-    /// The steps, by their name.
+    /// The steps, by name.
     pub steps: Vec<(LuaStep, String)>,
-    /// The product that steps share.
+    /// The multiplication that steps share.
     pub mul_div: String,
 }
 
@@ -91,14 +93,14 @@ impl Parts {
         self.driver.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
     }
 
-    /// How a script reads what a state says of itself.
+    /// The Lua code that parses a state's description of itself.
     fn state(&self) -> String {
         let mut shapes = String::new();
         for strategy in Strategy::ALL {
             for step in strategy.lua_steps() {
                 // Writing to a string cannot fail.
                 let _ = write!(shapes, "{}{} = {{{}", strategy.code(), step.code, step.numbers);
-                // None for a row.
+                // `nil` for a row.
                 let words = step.words.map_or_else(|| "nil".to_owned(), |words| words.to_string());
                 let (numbers, sound) = (step.sound_numbers, step.sound_words);
                 let _ = write!(
@@ -123,7 +125,7 @@ impl Parts {
         self.split(step).0
     }
 
-    /// Those that are called seldom.
+    /// The functions of a step that are rarely called.
     fn cold(&self, step: &LuaStep) -> &str {
         self.split(step).1
     }
@@ -141,14 +143,14 @@ impl Parts {
     }
 }
 
-/// The form of a limit's state, as the scripts see it.
+/// The form of a limit's state in a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Form {
     /// Two integers, in local variables.
     Pair,
-    /// More, in a table.
+    /// More integers, in a table.
     Row(usize),
-    /// A list of its own.
+    /// A separate list.
     Log,
 }
 
@@ -161,7 +163,7 @@ impl Form {
         }
     }
 
-    /// How many integers the state has.
+    /// The number of integers in the state.
     pub(crate) const fn count(self) -> usize {
         match self {
             Self::Pair => 2,
@@ -170,7 +172,7 @@ impl Form {
         }
     }
 
-    /// How many bytes they take: seven for the first, six for each of the others.
+    /// The bytes of these integers: seven for the first, six for each of the others.
     pub(crate) const fn bytes(self) -> usize {
         match self {
             Self::Log => 0,
@@ -179,14 +181,15 @@ impl Form {
     }
 }
 
-/// The limits of a set in the order in which their states lie.
+/// The limits of a set in the order of their states.
 pub(crate) fn in_state_order(limits: &LimitSet) -> Vec<(usize, &Limit)> {
     let mut each: Vec<(usize, &Limit)> = limits.limits().iter().enumerate().collect();
     each.sort_by(|a, b| a.1.identity().cmp(b.1.identity()));
     each
 }
 
-/// What a state says of one limit: two letters (strategy and step), how many integers, numbers.
+/// A state's description of one limit: two letters (strategy and step), the number of integers, the
+/// limit's numbers.
 pub(crate) fn part(limit: &Limit) -> String {
     let spec = limit.lua_spec();
     let mut text = format!(
@@ -204,7 +207,7 @@ pub(crate) fn part(limit: &Limit) -> String {
     text
 }
 
-/// What a state says of itself before its integers: the version, and a part for each limit.
+/// A state's description of itself before its integers: the version, and a part for each limit.
 pub(crate) fn tag<'l>(limits: impl IntoIterator<Item = &'l Limit>) -> String {
     let parts: String = limits.into_iter().map(part).collect();
     format!("1{parts}|")
@@ -216,16 +219,16 @@ pub fn set_tag(limits: &LimitSet) -> String {
     tag(in_state_order(limits).into_iter().map(|(_, limit)| limit))
 }
 
-/// True when there is a state beside the logs: some limit keeps integers in it; or a limit of
-/// several is named, so that another strategy may count under its name tomorrow, and would not
-/// know that it starts fresh.
+/// Whether there is a state beside the logs. There is one if a limit keeps integers in it. There is
+/// also one if a limit of several has a name: another strategy may later count under that name, and
+/// must see that it starts fresh.
 #[must_use]
 pub fn has_state(limits: &LimitSet) -> bool {
     let named = limits.limits().iter().any(|limit| limit.name().is_some());
     limits.words() > 0 || (limits.limits().len() > 1 && named)
 }
 
-/// A list of steps without repetition.
+/// The distinct steps of a list.
 fn distinct<'s>(steps: impl IntoIterator<Item = &'s LuaStep>) -> Vec<&'s LuaStep> {
     let mut each: Vec<&LuaStep> = Vec::new();
     for step in steps {
@@ -236,7 +239,7 @@ fn distinct<'s>(steps: impl IntoIterator<Item = &'s LuaStep>) -> Vec<&'s LuaStep
     each
 }
 
-/// The table that finds a step's functions by its letter.
+/// The Lua table of the steps' functions, by the letter of the step.
 fn step_table(steps: &[&LuaStep], functions: &[&str], has: impl Fn(&str) -> bool) -> String {
     let mut text = String::from("local steps = {\n");
     for step in steps {

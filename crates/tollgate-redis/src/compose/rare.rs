@@ -1,49 +1,50 @@
-//! The scripts of what is rare: the same for any limits, which the states themselves name.
+//! The scripts of rare operations. They are the same for all limits, which the states themselves
+//! describe.
 
 use super::{Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, step_table};
 use crate::script::Script;
 use tollgate::strategy::lua_steps;
 
-/// Gives back what still counts of a charge, once.
+/// Refunds what still counts of a charge, once.
 #[must_use]
 pub fn refund(clock: Clock, parts: &Parts) -> Script {
     with_steps("refund.lua", clock, parts)
 }
 
-/// Gives units back without a receipt, or takes them.
+/// Refunds units without a receipt, or takes them.
 #[must_use]
 pub fn adjust(clock: Clock, parts: &Parts) -> Script {
     with_steps("adjust.lua", clock, parts)
 }
 
-/// Forgets a count.
+/// Deletes a count.
 #[must_use]
 pub fn reset(clock: Clock, parts: &Parts) -> Script {
     with_clock("#!lua\n-- Tollgate: reset", parts.driver("reset.lua"), clock, parts)
 }
 
-/// Shows what is held.
+/// Returns the stored state.
 #[must_use]
 pub fn inspect(clock: Clock, parts: &Parts) -> Script {
     let (now, body) = (parts.clock(clock), parts.driver("inspect.lua"));
     Script::new(format!("#!lua flags=no-writes\n-- Tollgate: inspect\n{now}{body}"))
 }
 
-/// Writes states when they are still what they were.
+/// Writes states if they are unchanged (compare-and-swap).
 #[must_use]
 pub fn swap(parts: &Parts) -> Script {
     let body = parts.driver("swap.lua");
     Script::new(format!("#!lua\n-- Tollgate: compare and swap\n{body}"))
 }
 
-/// A script that needs the time, and how long what it writes lives.
+/// A script that needs the time, and a lifetime for what it writes.
 #[must_use]
 pub(crate) fn with_clock(head: &str, body: &str, clock: Clock, parts: &Parts) -> Script {
     let (now, lifetime) = (parts.clock(clock), lifetime(clock, parts));
     Script::new(format!("{head}\n{now}{lifetime}{body}"))
 }
 
-/// The function that says how long what is written lives.
+/// The Lua function that returns the lifetime of what is written.
 fn lifetime(clock: Clock, parts: &Parts) -> String {
     let milliseconds = match clock {
         Clock::Server => "(reset - reset % 1000) / 1000".to_owned(),

@@ -1,11 +1,11 @@
-//! What a user needs the right to.
+//! The commands that a user needs permission for.
 
-/// The prefix of every key that is written, by which a server's ACL can let in no other.
+/// The pattern of every key that is written, for a server's ACL.
 pub const KEY_PATTERN: &str = "tg1:*";
 
-/// What a user needs the right to: each as an ACL names it, and a call of it as the server is
-/// asked about, in which `KEY` stands for a key. The one list of it: the remedy and the trial are
-/// made from it. Other clients, which may call the same scripts, begin with `hello` and `client`.
+/// The commands that a user needs permission for: each as an ACL names it, and an example call for
+/// the server's permission check, in which `KEY` is a placeholder. Both the remedy and the check
+/// use this one list. Other clients that may call the same scripts begin with `hello` and `client`.
 pub const COMMANDS: [(&str, &str); 28] = [
     ("evalsha", "evalsha 0 1 KEY"),
     ("eval", "eval 0 1 KEY"),

@@ -1,4 +1,4 @@
-//! The doctor's own connection: one command at a time, with a limit for each wait.
+//! The doctor's own connection: one command at a time, each with a timeout.
 
 use std::fmt;
 use std::future::{Future, ready};
@@ -12,15 +12,15 @@ use crate::client::CommandConnection;
 use crate::fault::Fault;
 use crate::options::Options;
 
-/// How long connecting and each reply may take.
+/// The timeout for connecting and for each reply.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A connection to be looked at by the doctor. It brings what drives it, and waits in its thread:
-/// not to be used within a tokio runtime.
+/// A blocking connection for the doctor. It has its own runtime and waits on the calling thread, so
+/// do not use it within a tokio runtime.
 pub struct Connection {
     line: CommandConnection,
     address: String,
-    /// Dropped last: the line lives in it.
+    /// Dropped last, since the connection runs on it.
     runtime: Runtime,
 }
 
@@ -30,24 +30,24 @@ impl fmt::Debug for Connection {
     }
 }
 
-/// Why there is no connection. None of these says a password.
+/// Why there is no connection. No variant contains a password.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// The URL cannot be read.
+    /// The URL is invalid.
     Url(String),
-    /// Nobody answers there, or not as Redis does.
+    /// No server answers there, or it is not Redis.
     Unreachable {
-        /// Where.
+        /// The address.
         address: String,
-        /// What went wrong.
+        /// The cause.
         why: String,
     },
-    /// A server answers, and refuses the user, the password or the database.
+    /// The server refuses the user, the password or the database.
     Refused {
-        /// Where.
+        /// The address.
         address: String,
-        /// The server's words.
+        /// The server's error text.
         why: String,
     },
 }
@@ -91,7 +91,7 @@ impl Connection {
         }
     }
 
-    /// Where the server is, without user and password.
+    /// The server's address, without user and password.
     #[must_use]
     pub fn address(&self) -> &str {
         &self.address
@@ -110,7 +110,7 @@ impl Commands for Connection {
     }
 }
 
-/// Whether a server said it, and not the way to it.
+/// Whether the fault is an answer of the server, not of the network.
 fn is_servers_word(fault: &Fault) -> bool {
     !matches!(
         fault,
@@ -141,7 +141,7 @@ fn answer(value: Value) -> CommandReply {
         Value::ServerError(error) => {
             CommandReply::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
         }
-        // Numbers with fractions, truth values and pushes: nothing that is asked answers them.
+        // Doubles, booleans and pushes: no command that is sent returns them.
         _ => CommandReply::Nil,
     }
 }

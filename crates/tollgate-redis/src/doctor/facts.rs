@@ -1,4 +1,4 @@
-//! What a server says about itself, asked for without touching any key.
+//! What a server reports about itself, read without touching any key.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,15 +7,14 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::commands::COMMANDS;
 
-/// How many round trips are timed.
+/// The number of round trips that are measured.
 pub(super) const ROUND_TRIPS: usize = 20;
 
-/// A key that nobody's count has. It is only asked about, never written.
+/// A key of no count, used only in questions about permissions and never written.
 const KEY: &str = "tg1:doctor";
 
 /// Asks the server which commands this user may run, without running them (7.0 and later). Each
-/// argument is the name of a command and a call of it. A trial of the commands themselves would
-/// have to write.
+/// argument is a command name with an example call. Running the commands themselves would write.
 const RIGHTS: &str = "\
 local denied, unknown = {}, {}
 for at = 1, #ARGV, 2 do
@@ -33,17 +32,17 @@ end
 local _, all = pcall(redis.acl_check_cmd, 'flushall')
 return {denied, unknown, all == true and 1 or 0}";
 
-/// A reply, as far as the doctor looks at it.
+/// A reply, in the types that the doctor uses.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "RESP2 has no more kinds")]
 pub enum CommandReply {
-    /// Nothing.
+    /// Nil.
     Nil,
     /// A number.
     Int(i64),
-    /// Text, or bytes that are taken as text.
+    /// Text, or bytes read as text.
     Text(String),
-    /// Several replies.
+    /// A list of replies.
     List(Vec<Self>),
     /// An error, with its code in front.
     Error(String),
@@ -59,7 +58,7 @@ impl CommandReply {
     }
 }
 
-/// The connection ended, or was silent for too long.
+/// The connection ended, or timed out.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct ConnectionLost(pub String);
@@ -80,9 +79,9 @@ impl ConnectionLost {
     }
 }
 
-/// What the doctor needs of a connection.
+/// The interface that the doctor needs of a connection.
 pub trait Commands {
-    /// Sends one command and waits for its reply. An error that the server answers is an
+    /// Sends one command and waits for its reply. A server error is returned as
     /// [`CommandReply::Error`].
     fn command(
         &mut self,
@@ -94,41 +93,41 @@ pub trait Commands {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Rights {
-    /// The server would not say, for this reason.
+    /// The server did not report it, for this reason.
     Unknown(String),
-    /// The server said it.
+    /// As the server reported it.
     #[non_exhaustive]
     Known {
-        /// Commands of [`COMMANDS`] that are refused.
+        /// The commands of [`COMMANDS`] that are refused.
         denied: Vec<&'static str>,
-        /// Commands of [`COMMANDS`] that the server does not have.
+        /// The commands of [`COMMANDS`] that the server does not have.
         unknown: Vec<&'static str>,
-        /// Whether the user may do far more, such as delete everything.
+        /// Whether the user may do far more, such as delete all data.
         all: bool,
     },
 }
 
-/// What was seen of a server.
+/// The facts about a server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Facts {
-    /// Why it would not even let us in.
+    /// Why the login was refused.
     pub login_refused: Option<String>,
-    /// INFO; empty when it is refused.
+    /// The fields of INFO; empty when it is refused.
     pub info: BTreeMap<String, String>,
     /// Why a script cannot be loaded.
     pub script_refused: Option<String>,
-    /// The name of the user, when it may be asked for.
+    /// The user's name, if the server reports it.
     pub user: Option<String>,
-    /// What the user may do.
+    /// The user's permissions.
     pub rights: Rights,
-    /// Whether snapshots are taken; none when CONFIG is refused.
+    /// Whether snapshots are enabled; `None` when CONFIG is refused.
     pub snapshots: Option<bool>,
-    /// The server's clock less ours, in microseconds; none when TIME is refused.
+    /// The server's clock minus the local one, in microseconds; `None` when TIME is refused.
     pub clock_apart_us: Option<i64>,
-    /// Whether the server's clock went back while it was looked at.
+    /// Whether the server's clock went backwards during the examination.
     pub clock_stepped: bool,
-    /// The median time of a PING.
+    /// The median round trip of PING.
     pub ping: Option<Duration>,
 }
 
@@ -149,7 +148,7 @@ impl Default for Facts {
 }
 
 impl Facts {
-    /// Of a server that would not let us in, for this reason.
+    /// The facts about a server that refused the login for this reason.
     #[must_use]
     pub fn refused(why: impl Into<String>) -> Self {
         Self { login_refused: Some(why.into()), ..Self::default() }
@@ -161,10 +160,10 @@ impl Facts {
         if self.info("server_name") == Some("valkey") { "Valkey" } else { "Redis" }
     }
 
-    /// The version as the server says it; empty when it does not.
+    /// The version in the server's own words; empty if it reports none.
     #[must_use]
     pub fn version_text(&self) -> &str {
-        // Valkey says for old clients which Redis it is like.
+        // For old clients, Valkey also reports a compatible Redis version.
         let own = if self.server_name() == "Valkey" { "valkey_version" } else { "redis_version" };
         self.info(own).unwrap_or_default()
     }
@@ -183,7 +182,7 @@ impl Facts {
     }
 }
 
-/// Asks a server for everything that is judged. What it refuses to say is a fact as well.
+/// Reads all facts that are judged. A refusal is a fact as well.
 ///
 /// # Errors
 ///
@@ -203,7 +202,7 @@ pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Connection
         _ => None,
     };
     let snapshots = match connection.command(&["CONFIG", "GET", "save"]).await? {
-        // `save` and its value, which is empty when none are taken.
+        // The reply is `save` and its value, which is empty when snapshots are disabled.
         answer @ CommandReply::List(_) => {
             Some(answer.texts().get(1).is_some_and(|save| !save.is_empty()))
         }
@@ -247,11 +246,12 @@ async fn rights<C: Commands>(connection: &mut C) -> Result<Rights, ConnectionLos
     Ok(Rights::Known { denied: ours(denied), unknown: ours(unknown), all: *all == 1 })
 }
 
-/// The server's time and ours, in microseconds since the epoch; none when TIME is refused.
+/// The server's time and the local one, in microseconds since the epoch; `None` when TIME is
+/// refused.
 async fn time<C: Commands>(connection: &mut C) -> Result<Option<(i64, i64)>, ConnectionLost> {
     let begun = Instant::now();
     let answer = connection.command(&["TIME"]).await?;
-    // The server read its clock at some time between; half way is the best guess.
+    // The server read its clock during the round trip; the middle is the best estimate.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     let ours = since.saturating_sub(begun.elapsed() / 2).as_micros();
     let texts = answer.texts();
@@ -272,7 +272,7 @@ async fn ping<C: Commands>(connection: &mut C) -> Result<Option<Duration>, Conne
     Ok(times.get(ROUND_TRIPS / 2).copied())
 }
 
-/// The lines `name:value` of INFO.
+/// Parses the lines `name:value` of INFO.
 pub(super) fn parse_info(text: &str) -> BTreeMap<String, String> {
     let pairs = text.lines().filter_map(|line| line.trim_end().split_once(':'));
     pairs.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()

@@ -1,8 +1,7 @@
-//! Whether a server is fit to hold counts: facts are gathered from it, then judged.
+//! Examines whether a server is fit to store counts: gathers facts, then judges them.
 //!
-//! [`gather`] asks, and leaves nothing on the server but two short scripts in its cache;
-//! [`diagnose`] is a pure function, so every finding can be had without the server that has the
-//! fault.
+//! [`gather`] leaves nothing on the server but two short scripts in its cache. [`diagnose`] is a
+//! pure function, so every finding can be tested without a faulty server.
 
 mod commands;
 mod connection;
@@ -14,22 +13,22 @@ pub use facts::{CommandReply, Commands, ConnectionLost, Facts, Rights, gather};
 
 use std::time::Duration;
 
-/// The oldest version whose scripts behave as ours need it.
+/// The oldest version whose scripts behave as ours require.
 const OLDEST: (u32, u32) = (7, 0);
 
-/// A step between the server's clock and ours that is worth a word.
+/// The smallest clock difference that is reported.
 const MAX_CLOCK_SKEW: Duration = Duration::from_secs(1);
 
-/// A round trip above which every check is slow.
+/// A round trip above this makes every check slow.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// How much a finding matters.
+/// The severity of a finding.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "fit, fit with a price, unfit: there is no fourth")]
 pub enum Level {
     /// As it should be.
     Ok,
-    /// It works, at a price that is said.
+    /// It works, with a disadvantage that the finding names.
     Warning,
     /// Limits would be wrong, or no check would work.
     Failure,
@@ -47,15 +46,15 @@ impl Level {
     }
 }
 
-/// One thing that was looked at.
+/// The result of one examination.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Finding {
-    /// A name that stays the same, for scripts: `eviction`.
+    /// A stable name for scripts: `eviction`.
     pub id: &'static str,
-    /// How much it matters.
+    /// The severity.
     pub level: Level,
-    /// What was seen, and what it means.
+    /// What was found, and what it means.
     pub what: String,
     /// What to do about it, or what would be better still.
     pub remedy: Option<String>,
@@ -71,7 +70,7 @@ impl Finding {
     }
 }
 
-/// Judges what was seen: one finding for each thing that was looked at, in a fixed order.
+/// Judges the facts: one finding for each topic, in a fixed order.
 #[must_use]
 pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     if let Some(refused) = &facts.login_refused {
@@ -104,13 +103,13 @@ pub fn diagnose(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// The line that makes a user with the least rights that suffice. Commands that this server does
-/// not know are left out, since it would refuse the whole line for them.
+/// The ACL command for a user with the fewest sufficient permissions. It omits commands that this
+/// server does not know, since the server would refuse the whole command.
 #[must_use]
 pub fn acl_line(facts: &Facts) -> String {
     let unknown = match &facts.rights {
         Rights::Known { unknown, .. } => unknown.as_slice(),
-        // Redis 7.0 does not know it, and clients do without it where it is refused.
+        // Redis 7.0 does not know it, and clients work without it.
         Rights::Unknown(_) => &["client|setinfo"],
     };
     let known = COMMANDS.iter().filter(|(name, _)| !unknown.contains(name));
@@ -148,7 +147,7 @@ fn lua(facts: &Facts) -> Option<Finding> {
     let Some(refused) = &facts.script_refused else {
         return Some(Finding::new("lua", Level::Ok, "scripts can be loaded"));
     };
-    // Lacking the right is a finding of its own.
+    // A missing permission is a separate finding.
     (!refused.starts_with("NOPERM")).then(|| {
         let what = format!("scripts cannot be loaded, and every check is one: {refused}");
         Finding::new("lua", Level::Failure, what)
@@ -162,7 +161,7 @@ fn rights(facts: &Facts) -> Finding {
     match &facts.rights {
         Rights::Unknown(why) => {
             let what = format!("what {user} may do cannot be seen: {why}");
-            // Where there is no Lua, that has been said.
+            // A server without Lua is reported elsewhere.
             let level = if why.starts_with("NOPERM") { Level::Failure } else { Level::Warning };
             Finding::new("rights", level, what).remedy(line)
         }
@@ -227,7 +226,7 @@ fn eviction(facts: &Facts) -> Finding {
             Finding::new("eviction", Level::Warning, what).remedy("CONFIG SET maxmemory BYTES")
         }
         (policy, true) => {
-            // Jobs have no end, so `volatile-*` leaves them.
+            // Jobs have no expiry, so `volatile-*` does not evict them.
             let of_queues = if policy.starts_with("allkeys") {
                 "jobs of queues are lost"
             } else {
@@ -248,10 +247,10 @@ fn eviction(facts: &Facts) -> Finding {
     }
 }
 
-/// Beyond so many bytes of scripts somebody makes them up as they come.
+/// More bytes of scripts than this suggest that a client generates scripts at run time.
 const MAX_SCRIPT_BYTES: u64 = 64 * 1_024 * 1_024;
 
-/// The remedy of every policy that evicts.
+/// The remedy for every policy that evicts.
 const NOEVICTION: &str = "CONFIG SET maxmemory-policy noeviction, and the same in its file";
 
 fn evicted(facts: &Facts) -> Option<Finding> {
@@ -353,7 +352,7 @@ fn latency(facts: &Facts) -> Option<Finding> {
 mod tests {
     use super::*;
 
-    /// What a server that is fit looks like.
+    /// The facts about a fit server.
     fn fit() -> Facts {
         let info = "redis_version:7.0.15\r\nrole:master\r\nloading:0\r\ncluster_enabled:0\r\n\
                     maxmemory:1000000\r\nmaxmemory_policy:noeviction\r\nevicted_keys:0\r\n\
@@ -375,7 +374,7 @@ mod tests {
         facts
     }
 
-    /// The findings above `Ok`: what they are about, and how bad it is.
+    /// The findings above `Ok`: their ids and severities.
     fn bad(facts: &Facts) -> Vec<(&'static str, Level)> {
         let found = diagnose(facts).into_iter().filter(|finding| finding.level > Level::Ok);
         found

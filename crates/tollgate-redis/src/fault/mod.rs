@@ -1,20 +1,21 @@
-//! What can go wrong between a program and its Redis: what happened, what to do, what was charged.
+//! The faults between a program and its Redis: their cause, their remedy, and whether they may have
+//! charged.
 
 use std::time::Duration;
 
 use tollgate::StoreError;
 
-/// Whether a question that failed was charged.
+/// Whether a failed call was charged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum ChargeState {
-    /// Surely not: it was never sent, or Redis refused it before it ran.
+    /// Certainly not: it was never sent, or Redis refused it before it ran.
     NotCharged,
-    /// Nobody knows: it was sent, and no answer to it came. It is never sent again by us.
+    /// Unknown: it was sent, and no answer arrived. The store never sends it again.
     Unknown,
 }
 
-/// Why Redis gave no answer. It is the source of the [`StoreError`] that a check fails with:
+/// Why Redis gave no answer. A fault is the source of the [`StoreError`] of a failed check:
 ///
 /// ```
 /// use std::error::Error;
@@ -28,50 +29,50 @@ pub enum ChargeState {
 /// assert_eq!(fault, Some(&Fault::Loading));
 /// ```
 ///
-/// A message holds addresses, names of settings and words of Redis, never a key, a subject or a
+/// A message contains addresses, names of settings and words of Redis, never a key, a subject or a
 /// password.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Fault {
-    /// No connection could be made, or none is there now.
+    /// No connection could be made, or there is none now.
     #[error(
         "Redis at {address} cannot be reached ({why}): is it running, is the address right, is \
          the way open?"
     )]
     Unreachable {
-        /// Where it was looked for: a host and port, or a path.
+        /// The host and port, or the path.
         address: String,
-        /// What the system said.
+        /// The error of the operating system.
         why: String,
     },
-    /// The name of the server's certificate, or who signed it, is not what it should be; or
-    /// there is no common version of TLS.
+    /// The TLS handshake failed: the server's certificate has another name or an untrusted issuer,
+    /// or there is no common version of TLS.
     #[error(
         "no TLS connection to Redis at {address} ({why}): the certificate must be for that name, \
          and signed by an authority that this machine trusts (SSL_CERT_FILE can name another)"
     )]
     Tls {
-        /// Where.
+        /// The address.
         address: String,
-        /// What the handshake failed with.
+        /// The error of the handshake.
         why: String,
     },
-    /// The URL says TLS, and what listens there does not speak it.
+    /// The URL requests TLS, but the server on this port does not speak it.
     #[error(
         "Redis at {address} does not speak TLS on this port: write `redis://`, or the port after \
          `tls-port` in its configuration"
     )]
     TlsToPlainPort {
-        /// Where.
+        /// The address.
         address: String,
     },
-    /// The URL says plain text, and what listens there wants TLS.
+    /// The URL requests plain text, but the server on this port expects TLS.
     #[error(
         "Redis at {address} wants TLS on this port: write `rediss://`, or the port after `port` \
          in its configuration"
     )]
     PlainToTlsPort {
-        /// Where.
+        /// The address.
         address: String,
     },
     /// The deadline passed without an answer.
@@ -81,76 +82,76 @@ pub enum Fault {
          the question with `deadline`, else by the store's URL, as `?deadline=100ms`"
     )]
     Deadline {
-        /// How long the question could take.
+        /// The deadline of the call.
         after: Duration,
-        /// Unknown when it was sent.
+        /// Unknown once the call was sent.
         charge: ChargeState,
     },
-    /// The connection ended while an answer was awaited.
+    /// The connection ended before the answer arrived.
     #[error(
         "Redis closed the connection before it answered: it was restarted, it killed the client, \
          or something between closed it; a new connection is made by itself"
     )]
     Closed {
-        /// Unknown when the question was sent.
+        /// Unknown once the call was sent.
         charge: ChargeState,
     },
-    /// What came back is not an answer to what was asked. The connection is not used again.
+    /// The reply does not match the call. The connection is not used again.
     #[error(
         "what came back is not Redis's answer to this question: is it Redis at that address, and \
          is nothing between that mixes answers up? A new connection is made by itself"
     )]
     Garbled {
-        /// Unknown when the question was sent.
+        /// Unknown once the call was sent.
         charge: ChargeState,
     },
-    /// Redis has not answered for a while, so it is not asked for a moment.
+    /// Redis has not answered for a while, so the circuit breaker blocks calls.
     #[error(
         "Redis has not answered {failures} times in a row, so it is not asked for now: the next \
          try is in {probe_in:?}"
     )]
     Breaker {
-        /// Failures before the pause.
+        /// The consecutive failures before the pause.
         failures: u32,
-        /// Until somebody may try; zero while somebody is trying.
+        /// The time until the next probe; zero while one is in flight.
         probe_in: Duration,
     },
-    /// As many questions are under way on the connection as may be.
+    /// The connection already has the most calls in flight.
     #[error(
         "{limit} questions are under way on this connection, which is the most: Redis is slower \
          than the questions come; more connections are `?connections=4`"
     )]
     TooMany {
-        /// The most.
+        /// The most calls in flight.
         limit: usize,
     },
-    /// The server has as many clients as it takes.
+    /// The server has its maximum of clients.
     #[error("Redis has as many clients as it takes: raise `maxclients`, or use fewer connections")]
     TooManyClients,
-    /// A user that is unknown or disabled, or a wrong password.
+    /// The user is unknown or disabled, or the password is wrong.
     #[error(
         "Redis knows no such user with this password: check `redis://USER:PASSWORD@HOST` (each \
          with `%XX` for `@`, `:`, `/`), and that the user is `on` (`ACL LIST`)"
     )]
     WrongPassword,
-    /// A password is needed.
+    /// The server requires a password.
     #[error(
         "Redis wants a password: write `redis://:PASSWORD@HOST` or `redis://USER:PASSWORD@HOST`"
     )]
     NoAuth,
-    /// A password was given, and the server has none.
+    /// A password was sent, but the server has none.
     #[error(
         "Redis has no password set, and the URL has one: leave it out, or set `requirepass`; it \
          may also be the wrong server"
     )]
     NoPasswordSet,
-    /// Protected mode: no password is set and the client is on another machine.
+    /// Protected mode: no password is set, and the client is on another machine.
     #[error(
         "Redis is in protected mode and talks to its own machine only: set a password, or \
          `bind` it to an address that is not public and set `protected-mode no`"
     )]
     Protected,
-    /// The user may not do what is needed.
+    /// The user lacks a permission.
     #[error(
         "the Redis user may not do this: it needs `+@read +@write +evalsha +script|load +time` \
          on the keys of this store (`ACL SETUSER`), and `+select` for a database other than 0"
@@ -159,19 +160,19 @@ pub enum Fault {
         /// Unknown when the refusal came from within a script.
         charge: ChargeState,
     },
-    /// The number of the database is too large, or it is a cluster, which has only 0.
+    /// The number of the database is too large, or the server is a cluster, which has only 0.
     #[error(
         "Redis has no such database: the number after the host must be below `databases` (16 \
          unless set), and 0 on a cluster"
     )]
     NoSuchDatabase,
-    /// Scripts cannot be run.
+    /// The server does not run scripts.
     #[error(
         "this Redis runs no scripts (EVALSHA or SCRIPT is unknown or renamed): allow them, or use \
          a server or proxy that has them"
     )]
     NoScripting,
-    /// A script vanished again and again right after it was loaded.
+    /// A script vanished repeatedly right after it was loaded.
     #[error(
         "Redis forgets its scripts as fast as they are loaded: something runs SCRIPT FLUSH, or \
          the address leads to a different server each time"
@@ -195,65 +196,65 @@ pub enum Fault {
          failover the name leads to it soon"
     )]
     ReadOnly,
-    /// A replica that has lost its master and answers nothing.
+    /// The server is a replica without its master, and answers nothing.
     #[error(
         "this Redis is a replica that has lost its master (MASTERDOWN): use the address of the \
          master, or bring it back"
     )]
     MasterDown,
-    /// The server has just started and reads its data.
+    /// The server has just started and loads its data.
     #[error("Redis is starting and still loads its data (LOADING): it passes by itself")]
     Loading,
-    /// Another script keeps the server busy.
+    /// Another script blocks the server.
     #[error(
         "a script that is not ours keeps Redis busy (BUSY): find it with `CLIENT LIST`; SCRIPT \
          KILL ends it if it has written nothing"
     )]
     Busy,
-    /// The cluster, or the part of it that the key is in, is down.
+    /// The cluster is down, or the part that stores the key.
     #[error("the Redis Cluster is down for this key (CLUSTERDOWN): see `CLUSTER INFO`")]
     ClusterDown,
-    /// The key is just being moved between nodes of a cluster.
+    /// The key is being moved between nodes of a cluster.
     #[error("the key is being moved between nodes (TRYAGAIN): it passes by itself")]
     TryAgain,
-    /// The server is a node of a cluster, and the key is on another.
+    /// The server is a node of a cluster, and another node stores the key.
     #[error(
         "this Redis is one node of a cluster, and the key is on another (MOVED or ASK): a cluster \
          cannot be used through the address of one node"
     )]
     Cluster,
-    /// Keys of one question are on different nodes of a cluster.
+    /// The keys of one call are on different nodes of a cluster.
     #[error(
         "the keys of this question are on different nodes of a cluster (CROSSSLOT): ask about the \
          subjects one by one"
     )]
     CrossSlot,
-    /// The server's memory is full.
+    /// The server is out of memory.
     #[error(
         "Redis is out of memory (OOM): raise `maxmemory`; with an eviction policy it would forget \
          counts instead, which is worse"
     )]
     OutOfMemory,
-    /// One of our keys holds something else.
+    /// A key of this store contains a value of another program.
     #[error(
         "a key of this store holds something else (WRONGTYPE): another program uses the same \
          names; use another database or another prefix"
     )]
     WrongType,
-    /// Somebody ended the script before it had written anything.
+    /// The script was killed before it had written anything.
     #[error("the script was ended by SCRIPT KILL before it had written anything")]
     Killed,
-    /// The script refused: what it found is no state of ours, is damaged, or of a newer version.
-    /// Nothing was changed.
+    /// The script refused: the stored value is not one of ours, is damaged, or is of a newer
+    /// version. Nothing was changed.
     #[error("Redis refused: {what}")]
     Refused {
-        /// What it found, in the script's own words.
+        /// What the script found, in its own words.
         what: String,
     },
-    /// An error with a code that none of the others has.
+    /// An error with any other code.
     #[error("Redis answered with the error {code}: its log may say more")]
     Other {
-        /// The first word of the error; empty when it has no such word.
+        /// The first word of the error; empty if it has no such word.
         code: String,
     },
 }
@@ -264,10 +265,10 @@ tollgate::debug_as_display!(Fault);
 const MAX_CODE_BYTES: usize = 32;
 
 impl Fault {
-    /// Reads an error reply: the line after the `-`, without its end.
+    /// Parses an error reply: the line after the `-`, without its end.
     ///
-    /// Only the first word counts where there is one of its own; an `ERR` is told apart by its
-    /// text. What the line quotes of a question is not kept.
+    /// The first word identifies most errors; an `ERR` is identified by its text. Nothing that the
+    /// line quotes of a call is kept.
     #[must_use]
     pub fn from_reply(line: &str) -> Self {
         let (code, text) = line.split_once(' ').unwrap_or((line, ""));
@@ -290,17 +291,18 @@ impl Fault {
             "NOSCRIPT" => Self::NoScript,
             "DENIED" => Self::Protected,
             "ERR" => Self::from_text(text),
-            // The words of our own scripts, which hold nothing of what was asked.
+            // These are the words of our own scripts, which quote nothing of a call.
             "TOLLGATE" => Self::Refused { what: text.to_owned() },
             _ => Self::other(code),
         }
     }
 
-    /// An `ERR`, by its text. Texts are lower-cased: some changed their case between versions.
+    /// Identifies an `ERR` by its text. Texts are lower-cased, since some changed their case
+    /// between versions.
     fn from_text(text: &str) -> Self {
         let text = text.to_ascii_lowercase();
         let begins = |with: &str| text.starts_with(with);
-        // Before 6.0 the name stood in backquotes.
+        // Before 6.0 the name was in backquotes.
         let unknown = |name: &str| {
             ["'", "`"].iter().any(|quote| begins(&format!("unknown command {quote}{name}")))
         };
@@ -324,7 +326,7 @@ impl Fault {
         {
             return Self::NoSuchDatabase;
         }
-        // What a script may not do is an ERR and no NOPERM in 7.0.
+        // In 7.0 a script's missing permission is an ERR, not NOPERM.
         if begins("the user executing the script can't") {
             return Self::NoPermission { charge: ChargeState::Unknown };
         }
@@ -341,7 +343,7 @@ impl Fault {
         Self::Other { code: if is_code { code.to_owned() } else { String::new() } }
     }
 
-    /// The same fault of something that was done before the script was called.
+    /// The same fault of a step before the call of the script.
     pub(crate) fn before_the_script(self) -> Self {
         let charge = ChargeState::NotCharged;
         match self {
@@ -353,11 +355,11 @@ impl Fault {
         }
     }
 
-    /// Whether the question was charged.
+    /// Whether the call was charged.
     ///
-    /// Redis refuses a script's first write or none for `OOM`, `READONLY`, `NOREPLICAS` and
-    /// `MISCONF`, and our scripts read all that they need, which is where `WRONGTYPE` shows,
-    /// before they write; so these say that nothing was charged.
+    /// For `OOM`, `READONLY`, `NOREPLICAS` and `MISCONF` Redis refuses a script's first write or
+    /// none. Our scripts read everything before they write, and `WRONGTYPE` occurs on reads. So
+    /// these errors mean that nothing was charged.
     #[must_use]
     pub fn charge_state(&self) -> ChargeState {
         match self {
@@ -365,13 +367,13 @@ impl Fault {
             | Self::Closed { charge }
             | Self::Garbled { charge }
             | Self::NoPermission { charge } => *charge,
-            // A script that failed half-way looks like this.
+            // A script that failed halfway gives such an error.
             Self::Other { .. } => ChargeState::Unknown,
             _ => ChargeState::NotCharged,
         }
     }
 
-    /// True when asking again later may succeed without anybody changing a setting.
+    /// Whether a retry may succeed later without a change of settings.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         !matches!(
@@ -394,13 +396,13 @@ impl Fault {
     }
 }
 
-/// Redis 7 ends the error of a command that a script ran with the script's name.
+/// Redis 7 appends the script's name to the error of a command in a script.
 fn within_script(text: &str) -> ChargeState {
     if text.contains(" script: ") { ChargeState::Unknown } else { ChargeState::NotCharged }
 }
 
 impl From<Fault> for StoreError {
-    /// What may have been charged is ambiguous, whatever else it is: a caller must know.
+    /// An ambiguous charge takes precedence over all other kinds: the caller must know about it.
     fn from(fault: Fault) -> Self {
         let what = fault.to_string();
         let error = match fault.charge_state() {
@@ -408,7 +410,7 @@ impl From<Fault> for StoreError {
             ChargeState::NotCharged if fault.is_transient() => Self::transient(what),
             ChargeState::NotCharged => Self::permanent(what),
         };
-        // What lies under one key: other questions are answered.
+        // The fault concerns a single key; other calls succeed.
         let is_alone = matches!(fault, Fault::WrongType | Fault::Refused { .. });
         let error = error.because(fault);
         if is_alone { error.alone() } else { error }

@@ -1,4 +1,4 @@
-//! Notices on Redis: a hash that all processes read when it has changed.
+//! Notices in Redis: a hash that all processes read when it has changed.
 
 use core::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::compose::{Clock, Parts, with_clock};
 use crate::script::Script;
 use crate::store::{parse_unsigned, unexpected_reply};
 
-/// The scripts.
+/// The scripts of the notices.
 pub(crate) struct Scripts {
     pub(crate) read: Script,
     pub(crate) post: Script,
@@ -27,18 +27,19 @@ impl Scripts {
     }
 }
 
-/// What [`Scripts::read`] takes after the nonce.
+/// The arguments of [`Scripts::read`] after the nonce.
 pub(crate) fn read_args(version: Option<u64>) -> String {
     version.map(|version| version.to_string()).unwrap_or_default()
 }
 
-/// What [`Scripts::post`] takes after the nonce.
+/// The arguments of [`Scripts::post`] after the nonce.
 pub(crate) fn post_args(notice: &Notice) -> [String; 4] {
     let lasts = notice.left.as_micros().to_string();
     [notice.name.clone(), notice.text.clone(), lasts, MAX_NOTICES.to_string()]
 }
 
-/// What [`Scripts::read`] answered. One that cannot be read is left out: it is a newer version's.
+/// Parses the reply of [`Scripts::read`]. A notice that cannot be parsed is left out: it is of a
+/// newer version.
 pub(crate) fn read(answer: &[Value]) -> Result<Option<Notices>, StoreError> {
     let [now, version, Value::Array(fields)] = answer else {
         return if answer.is_empty() { Ok(None) } else { Err(unexpected_reply()) };

@@ -1,4 +1,4 @@
-//! What a store connects with, and how a URL says it.
+//! The settings of a connection to Redis, from code or a URL.
 
 mod url;
 
@@ -6,38 +6,38 @@ use core::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
-/// How long a question may take when nothing else is said.
+/// The default deadline of a call.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
-/// How long one attempt to connect may take when nothing else is said.
+/// The default timeout of one attempt to connect.
 pub const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The port of Redis when a URL has none.
+/// The default port of Redis.
 pub const DEFAULT_PORT: u16 = 6379;
 
-/// The most connections of one store. One answers some 200,000 questions per second, which is
-/// what one Redis can do.
+/// The most connections of one store. One connection carries some 200,000 calls per second, about
+/// as many as one Redis can serve.
 pub const MAX_CONNECTIONS: usize = 64;
 
-/// How many questions may be under way on one connection when nothing else is said.
+/// The default number of calls in flight on one connection.
 pub const DEFAULT_IN_FLIGHT: usize = 4096;
 
-/// How many failures in a row open the breaker when nothing else is said.
+/// The default number of consecutive failures that open the breaker.
 pub const DEFAULT_BREAKER_FAILURES: u32 = 5;
 
-/// How long the open breaker lets nothing through when nothing else is said.
+/// How long the open breaker blocks calls by default.
 pub const DEFAULT_BREAKER_PAUSE: Duration = Duration::from_millis(500);
 
-/// How many scripts have numbers in them when nothing else is said: some 15 MB of a server, and as
-/// much again where questions come together.
+/// The default number of scripts with numbers written in. They take about 15 MB of the server's
+/// memory, and as much again where calls are batched.
 pub const DEFAULT_SCRIPTS: usize = 1_000;
 
-/// Where the server listens.
+/// The address of the server.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Address {
-    /// A name or an IP address, with a port.
+    /// A host name or an IP address, with a port.
     Tcp { host: String, port: u16, tls: bool },
-    /// A socket of this machine.
+    /// A unix socket.
     Unix(PathBuf),
 }
 
@@ -51,7 +51,7 @@ impl fmt::Display for Address {
     }
 }
 
-/// Which Redis, and how it is talked to. Its texts never show the password.
+/// The address and settings of a Redis server. Its text forms never contain the password.
 ///
 /// ```
 /// use std::time::Duration;
@@ -69,7 +69,7 @@ pub struct Options {
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
     pub(crate) deadline: Duration,
-    /// Whether that was said.
+    /// Whether the deadline was set explicitly.
     has_deadline: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) connections: usize,
@@ -106,19 +106,19 @@ impl Options {
         Self::new(Address::Tcp { host: host.into(), port, tls: false })
     }
 
-    /// TLS over TCP to `host`, which the certificate must be for. It must be signed by an
-    /// authority that this machine trusts (`SSL_CERT_FILE` can name others), or by one of
-    /// [`Options::authorities`]. There is no way to leave that unchecked.
+    /// TLS over TCP to `host`, for which the certificate must be valid. An authority that this
+    /// machine trusts must have signed it (`SSL_CERT_FILE` can name others), or one of
+    /// [`Options::authorities`]. The check cannot be disabled.
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
         Self::new(Address::Tcp { host: host.into(), port, tls: true })
     }
 
-    /// A Unix socket.
+    /// A unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
         Self::new(Address::Unix(path.into()))
     }
 
-    /// The user; without one it is the user `default`. It takes effect with a password.
+    /// The user name, `default` unless set. It takes effect only with a password.
     #[must_use]
     pub fn user(self, user: impl Into<String>) -> Self {
         Self { user: Some(user.into()), ..self }
@@ -130,83 +130,85 @@ impl Options {
         Self { password: Some(password.into()), ..self }
     }
 
-    /// The number of the database; 0 unless set, and always on a cluster.
+    /// The number of the database, 0 unless set. A cluster has only database 0.
     #[must_use]
     pub fn database(self, database: u32) -> Self {
         Self { database, ..self }
     }
 
-    /// How long a question may take, 50 ms unless set. After it the question fails.
+    /// How long a call may take, 50 ms unless set. After that it fails.
     #[must_use]
     pub fn deadline(self, deadline: Duration) -> Self {
         Self { deadline, has_deadline: true, ..self }
     }
 
-    /// The same deadline where one was said, by a URL or by [`Options::deadline`]; else this one.
+    /// Sets this deadline unless a URL or [`Options::deadline`] has set one.
     #[must_use]
     pub fn deadline_or(self, deadline: Duration) -> Self {
         if self.has_deadline { self } else { self.deadline(deadline) }
     }
 
-    /// How long one attempt to connect may take, with TLS and password; 1 s unless set.
+    /// The timeout of one attempt to connect, including TLS and login; 1 s unless set.
     #[must_use]
     pub fn connect_timeout(self, connect_timeout: Duration) -> Self {
         Self { connect_timeout, ..self }
     }
 
-    /// How many connections share the questions: from 1, which it is unless set, to 64; other
-    /// numbers become the nearest of these.
+    /// The number of connections that share the calls, from 1 (the default) to 64. Other values are
+    /// clamped to this range.
     #[must_use]
     pub fn connections(self, connections: usize) -> Self {
         Self { connections: connections.clamp(1, MAX_CONNECTIONS), ..self }
     }
 
-    /// How many questions may be under way on one connection, 4096 unless set, at least 1. One
-    /// more is refused at once.
+    /// The most calls in flight on one connection, 4096 unless set, at least 1. Further calls are
+    /// refused at once.
     #[must_use]
     pub fn in_flight(self, in_flight: usize) -> Self {
-        // The upper bound is tokio's for a semaphore, far above what any server could answer.
+        // The upper bound is that of a tokio semaphore, far above what any server could answer.
         Self { in_flight: in_flight.clamp(1, 1 << 20), ..self }
     }
 
-    /// After how many failures of the server in a row nothing is sent (5 unless set, at least 1),
-    /// and for how long (500 ms unless set). Then one question is let through: an answer to it
-    /// opens the way again, no answer is another pause.
+    /// Configures the circuit breaker. After `failures` consecutive failures (5 unless set, at
+    /// least 1) nothing is sent for `pause` (500 ms unless set). Then one call probes the server:
+    /// an answer closes the breaker, no answer starts another pause.
     ///
-    /// A failure is a connection that cannot be made, or a question without an answer within
+    /// A failure is a connection that cannot be made, or a call without an answer within
     /// [`Options::breaker_timeout`].
     #[must_use]
     pub fn breaker(self, failures: u32, pause: Duration) -> Self {
         Self { breaker_failures: failures.max(1), breaker_pause: pause, ..self }
     }
 
-    /// How long the server may take for an answer before that is a failure of the server. A
-    /// question whose own deadline is shorter fails for whoever asked, and says nothing of the
-    /// server before this time is over; one whose deadline is longer is waited for.
+    /// How long the server may take for an answer before the breaker counts a failure. A call with
+    /// a shorter deadline fails for its caller, but counts as a failure only after this time. A
+    /// call with a longer deadline continues to wait.
     ///
-    /// Unless set it is the longest that callers wait: the deadline of these options, or what
-    /// [`Store::will_wait`](tollgate::Store::will_wait) was told, if that is longer.
+    /// Unless set it is the longest time that callers wait: the deadline of these options, or the
+    /// value of [`Store::will_wait`](tollgate::Store::will_wait) if that is longer.
     #[must_use]
     pub fn breaker_timeout(self, timeout: Duration) -> Self {
         Self { breaker_timeout: Some(timeout), ..self }
     }
 
-    /// How many scripts are made that have the numbers of their limits written in; 1,000 unless
-    /// set. A set of limits has one for each way to ask (a check, a peek, a part, with a request
-    /// id), and beside it one of several questions. Each is some 14 kB that the server keeps until
-    /// it ends. Beyond it limits of one shape
-    /// (the same strategies in the same order) share a script that takes their numbers as
-    /// arguments: a little slower, and not asked together with others.
+    /// The most scripts with the numbers of their limits written in; 1,000 unless set. A set of
+    /// limits has one script for each kind of call (a check, a peek, a partial check, with a
+    /// request id), and a batch script beside each. A script takes about 14 kB of the server's
+    /// memory until the server stops.
     ///
-    /// Limits that are made up as they come, one for each tenant or by callers, so never fill a
-    /// server.
+    /// Beyond this maximum, limits of one shape (the same strategies in the same order) share a
+    /// script that takes their numbers as arguments. Such a script is a little slower, and its
+    /// calls are not batched.
+    ///
+    /// So limits that are created at run time, one per tenant or by callers, never fill a server's
+    /// memory.
     #[must_use]
     pub fn scripts(self, most: usize) -> Self {
         Self { scripts: most, ..self }
     }
 
-    /// Certificates of authorities (PEM, one or several) that are trusted for TLS instead of
-    /// this machine's.
+    /// Certificates of authorities (PEM, one or several) to trust for TLS instead of this
+    /// machine's.
     #[must_use]
     pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Self {
         Self { authorities: Some(pem.into()), ..self }

@@ -1,4 +1,4 @@
-//! How a store is connected.
+//! Builds and connects a store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::compose::{Clock, Parts};
 use crate::key::Keys;
 use crate::options::Options;
 
-/// How a store counts; [`RedisStore::connect`] takes the usual way.
+/// The settings of a store; [`RedisStore::connect`] uses the defaults.
 #[derive(Debug)]
 pub struct Builder {
     options: Options,
@@ -43,43 +43,44 @@ impl Builder {
         Self { remember, ..self }
     }
 
-    /// Puts all keys under the hash tag of this value, so that subjects which are asked together
-    /// lie in one slot of a cluster. An ask may name another ([`tollgate::Ask::shard`]).
+    /// Puts all keys under the hash tag of this value, so that subjects of one ask are stored in
+    /// one slot of a cluster. An ask may name another shard ([`tollgate::Ask::shard`]).
     #[must_use]
     pub fn shard(self, shard: &str) -> Self {
         Self { keys: self.keys.sharded(shard), ..self }
     }
 
-    /// Counts by `clock` instead of the server's, under keys of a run of its own that live for an
-    /// hour: for trying limits on traffic of the past. [`RedisStore::clear_run`] removes them.
+    /// Uses `clock` instead of the server's clock, and separate keys for this run, which expire
+    /// after an hour. Intended for replaying past traffic. [`RedisStore::clear_run`] removes the
+    /// keys.
     #[must_use]
     pub fn run(self, run: &str, clock: impl TimeSource + 'static) -> Self {
         Self { keys: Keys::for_run(run), given: Some(Box::new(clock)), ..self }
     }
 
-    /// Keeps the keys of a run for years, with TTLs that tell when each would expire by its clock
-    /// ([`crate::compose::encoded_expiry_ms`]): for tests of what may be forgotten.
+    /// Keeps the keys of a run for years, and encodes in their TTLs when each would expire by its
+    /// own clock ([`crate::compose::encoded_expiry_ms`]). Intended for tests of expiry.
     #[must_use]
     pub fn encode_expiry(self) -> Self {
         Self { encodes_expiry: true, ..self }
     }
 
-    /// Counts under keys of a run of its own, by the server's clock: for trying limits on traffic
-    /// of now. [`RedisStore::clear_run`] removes them.
+    /// Uses separate keys for this run, and the server's clock. Intended for trying limits on
+    /// current traffic. [`RedisStore::clear_run`] removes the keys.
     #[must_use]
     pub fn run_now(self, run: &str) -> Self {
         Self { keys: Keys::for_run(run), given: None, ..self }
     }
 
-    /// Decides here and writes by comparing and swapping, in two round trips and more: what a
-    /// strategy without a step in Lua needs. For checks and peeks; logs, request ids and what is
-    /// rare are left to their scripts.
+    /// Decides in this process and writes by compare-and-swap, in two or more round trips: for
+    /// strategies without a step in Lua. This covers checks and peeks. Logs, request ids and rare
+    /// operations still use their scripts.
     #[must_use]
     pub fn swapping(self) -> Self {
         Self { swapping: true, ..self }
     }
 
-    /// Names the keys so.
+    /// Sets the names of the keys.
     pub(crate) fn keys(self, keys: Keys) -> Self {
         Self { keys, ..self }
     }
@@ -100,7 +101,7 @@ impl Builder {
         };
         let parts = Parts::default();
         let rare = RareScripts::new(clock, &parts);
-        // Two stores at one place share their counts, so they share their receipts.
+        // Two stores on one server and database share their counts, so they also share receipts.
         let digest = sha1::Sha1::digest(place.as_bytes());
         let identity = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
         Ok(RedisStore(Arc::new(Shared {
@@ -111,7 +112,7 @@ impl Builder {
             identity,
             remember,
             deadline,
-            // Charges are told apart by these numbers.
+            // These numbers identify charges.
             nonce: first_nonce(),
             plans: Plans::new(clock, parts, scripts),
             rare,

@@ -1,4 +1,4 @@
-//! All keys of a store: counted, and those of a run removed.
+//! Scans the keys of a store: counts them, and removes those of a run.
 
 use std::time::Duration;
 
@@ -9,10 +9,10 @@ use super::RedisStore;
 use super::reply::unexpected_reply;
 
 impl RedisStore {
-    /// How many keys of this store's prefix there are, by scanning all keys of the database.
+    /// The number of keys with this store's prefix. It scans all keys of the database.
     ///
     /// # Errors
-    /// When the server cannot be reached or refuses to scan.
+    /// The server cannot be reached or refuses to scan.
     pub async fn count_keys(&self) -> Result<usize, StoreError> {
         let mut count = 0;
         self.scan(|keys| {
@@ -27,7 +27,7 @@ impl RedisStore {
     /// [`Builder::run_now`](super::Builder::run_now)).
     ///
     /// # Errors
-    /// When this is no store of a run; or the server cannot be reached or refuses to scan.
+    /// This store does not belong to a run, or the server cannot be reached or refuses to scan.
     pub async fn clear_run(&self) -> Result<(), StoreError> {
         if !self.0.keys.is_for_run() {
             return Err(StoreError::permanent("only the keys of a run are removed at once"));

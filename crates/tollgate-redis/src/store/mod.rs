@@ -1,4 +1,4 @@
-//! The store: what is asked becomes one call of one script.
+//! The Redis store: each operation is one call of one script.
 
 mod builder;
 mod keyspace;
@@ -32,13 +32,13 @@ pub(crate) use self::reply::{parse_unsigned, unexpected_reply};
 /// How long a request id is remembered by default.
 pub const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
 
-/// Counts in Redis or Valkey, shared by every machine that asks it. Cheap to clone: clones share
-/// the connections.
+/// Counts in Redis or Valkey, shared by all machines that use it. Cheap to clone: clones share the
+/// connections.
 ///
-/// A check is one call of one script, whatever the number of limits and subjects; checks under the
-/// same limits that wait for the connection at the same time share a call. It needs a tokio runtime
-/// with I/O and time enabled. What it does when Redis is away is in `docs/faults.md`: it answers
-/// within its deadline, and never asks twice what may have been done.
+/// A check is one call of one script, whatever the number of limits and subjects. Checks under the
+/// same limits that wait for the connection at the same time share a call. The store needs a tokio
+/// runtime with I/O and time enabled. `docs/faults.md` describes how it behaves when Redis is
+/// unavailable: it answers within its deadline, and never repeats a call that may have charged.
 ///
 /// ```no_run
 /// use tollgate::Limiter;
@@ -67,7 +67,7 @@ struct Shared {
     rare: RareScripts,
 }
 
-/// The scripts that are the same for any limits.
+/// The scripts that are independent of the limits.
 struct RareScripts {
     refund: Script,
     adjust: Script,
@@ -98,11 +98,11 @@ impl fmt::Debug for RedisStore {
 
 impl RedisStore {
     /// Connects to `redis://[user:password@]host[:port][/database]`, `rediss://` for TLS, or
-    /// `unix:///path`; `?deadline=50ms` and `&connections=1` say how.
+    /// `unix:///path`. Options such as `?deadline=50ms` and `&connections=1` follow.
     ///
     /// # Errors
-    /// A URL that cannot be read; a server that cannot be reached, refuses the password, or is
-    /// none; each says what to do.
+    /// The URL is invalid, or the server cannot be reached, refuses the password, or is not Redis.
+    /// Each error suggests a remedy.
     pub async fn connect(url: &str) -> Result<Self, StoreError> {
         Self::builder(Options::from_url(url)?).connect().await
     }
@@ -113,34 +113,34 @@ impl RedisStore {
         Builder::new(options)
     }
 
-    /// How many scripts were loaded into the server.
+    /// The number of scripts that were loaded into the server.
     #[must_use]
     pub fn loads(&self) -> u64 {
         self.0.client.loads() + self.0.plans.counts.loads.load(Ordering::Relaxed)
     }
 
-    /// How many calls of several checks the server refused as such, so that each was asked again
-    /// alone; others may have come before it.
+    /// The number of batched calls that the server refused. Each of their checks was then sent
+    /// alone; other calls may have preceded it.
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.0.plans.counts.refusals.load(Ordering::Relaxed)
     }
 
-    /// Whether questions go to the server, or the circuit breaker keeps them back.
+    /// Whether the circuit breaker lets calls through to the server.
     #[must_use]
     pub fn breaker(&self) -> BreakerState {
         self.0.client.breaker()
     }
 
-    /// Composes and loads the scripts of a check of as many subjects as there are sets of limits,
-    /// in this order: of one, and of several that go in one call. Without it the first checks do
-    /// so, take two round trips more, and go one by one until then.
+    /// Composes and loads the scripts of a check with one subject per set of limits, in this order:
+    /// the script of one check, and that of a batch. Without it the first checks load the scripts,
+    /// which takes two more round trips, and they are not batched until then.
     ///
     /// # Errors
     /// As [`Store::check`](tollgate::Store::check); nothing is charged.
     pub async fn prepare(&self, limits: &[&LimitSet]) -> Result<(), StoreError> {
-        // Any subjects will do: a script is the same for all. Two questions show whether the
-        // server lets different keys go in one call.
+        // Any subjects will do, since they share a script. Two calls show whether the server allows
+        // different keys in one call.
         let subjects: Result<Vec<Subject>, _> =
             (0..2 * limits.len()).map(|n| Subject::new("key", n.to_string())).collect();
         let subjects = subjects.map_err(|error| StoreError::permanent(error.to_string()))?;
@@ -157,7 +157,7 @@ impl RedisStore {
         self.0.client.load_batch(batch, &keys, self.0.deadline).await
     }
 
-    /// How its keys are named.
+    /// The names of its keys.
     #[must_use]
     pub fn keys(&self) -> &Keys {
         &self.0.keys
@@ -180,7 +180,7 @@ impl RedisStore {
         self.send(call, deadline).await
     }
 
-    /// Calls a script over the notices.
+    /// Calls a script for the notices.
     async fn call_notices<const N: usize>(
         &self,
         script: &Script,
@@ -192,7 +192,7 @@ impl RedisStore {
         self.call(script, &[self.0.keys.notices()], args, nonce, self.0.deadline).await
     }
 
-    /// Calls, with the time at last when it is given.
+    /// Calls a script, with the time as last argument when the clock is given.
     async fn send(&self, mut call: Call<'_>, deadline: Duration) -> Result<Vec<Value>, StoreError> {
         if let Some(clock) = &self.0.given {
             call.word(clock.now().as_micros());
@@ -261,7 +261,7 @@ impl RedisStore {
             args.extend(writes);
             let mut call = Call::new(&self.0.rare.swap, nonce, keys.len());
             call.word(&keys).word(args);
-            // It writes times that were decided before, and takes none.
+            // The script writes times that were decided before, so it takes none.
             let answer = self.0.client.call(call, left).await?;
             if matches!(answer[..], [Value::Int(1)]) {
                 if outcome.granted > 0 && !question.mode.is_peek() {
@@ -277,7 +277,7 @@ impl RedisStore {
         }
     }
 
-    /// The key of a state, and of everything beside it that its limits may use.
+    /// The key of a state, and all keys beside it that its limits may use.
     fn all_keys(&self, counted: Counted<'_>) -> (String, Vec<String>) {
         let state = self.0.keys.for_count(counted);
         let logs = Keys::logs(&state, counted.limits);

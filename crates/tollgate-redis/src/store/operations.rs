@@ -1,4 +1,4 @@
-//! What a store is asked: each operation as the call of a script.
+//! The operations of a store, each as the call of a script.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Which script a question takes, and which keys: worked out once for a set of limits.
+//! Which script and which keys a question needs, computed once for a set of limits.
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
@@ -14,19 +14,20 @@ use crate::compose::{self, Check, Clock, Parts, ReplyFormat};
 use crate::key::check_suffixes;
 use crate::script::Script;
 
-/// How many scripts a store keeps ready. One that is needed and not ready is composed again.
+/// The most scripts that a store caches. A script that is not cached is composed again.
 const MAX_PLANS: usize = 1_024;
 
 type PlanKey = (SmallVec<[u64; 2]>, u8);
 
-/// A composed script, and how the keys of its subjects are named.
+/// A composed script, and the suffixes of its subjects' keys.
 pub(super) struct Plan {
     pub(super) script: Arc<Script>,
-    /// Of several such questions; none where the numbers are given: those go alone.
+    /// The script of a batch; `None` where the script takes number arguments, whose calls are not
+    /// batched.
     pub(super) batch: Option<Arc<BatchScript>>,
     /// The numbers, where the script takes them as arguments.
     pub(super) number_args: Vec<String>,
-    /// For each subject, what its keys have after that of its state.
+    /// The suffixes of each subject's keys after that of its state.
     pub(super) suffixes: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
 }
@@ -42,32 +43,32 @@ impl Plan {
         }
     }
 
-    /// How many keys the states and logs of its subjects are.
+    /// The number of keys for the states and logs of its subjects.
     pub(super) fn keys(&self) -> usize {
         self.suffixes.iter().map(Vec::len).sum()
     }
 }
 
-/// The plans that were made, each when it was needed first.
+/// The plans, each made on first use.
 pub(super) struct Plans {
     clock: Clock,
     parts: Arc<Parts>,
-    /// Of how many sets of limits the numbers are written into scripts.
+    /// The most sets of limits whose numbers are written into scripts.
     max_inlined: usize,
     hasher: RandomState,
-    /// Of scripts of several questions.
+    /// The counters of batch scripts.
     pub(super) counts: Arc<Counts>,
     cache: RwLock<PlanCache>,
 }
 
-/// What is known of plans.
+/// The cached plans.
 #[derive(Default)]
 struct PlanCache {
     plans: HashMap<PlanKey, Arc<Plan>>,
-    /// The sets whose numbers were written into a script, ever, by their hashes: a server keeps
-    /// each such script until it ends.
+    /// The hashes of all sets whose numbers were ever written into a script. A server keeps each
+    /// such script until it stops.
     written: HashSet<u64>,
-    /// The scripts that take their numbers, by what they are composed for.
+    /// The scripts that take number arguments, by shape.
     shared: HashMap<(String, u8), Arc<Script>>,
 }
 
@@ -84,7 +85,7 @@ impl Plans {
         Self { clock, parts, max_inlined, hasher, counts, cache: RwLock::default() }
     }
 
-    /// The script of a question, composed once.
+    /// The plan of a question, composed once.
     pub(super) fn get(&self, question: &Question<'_>) -> Result<Arc<Plan>, StoreError> {
         let serials = question.parts.iter().map(|part| part.limits.serial()).collect();
         let key = (serials, mode_number(question.mode, question.request.is_some()));
@@ -119,25 +120,25 @@ impl Plans {
         if cache.plans.len() >= MAX_PLANS {
             cache.plans.clear();
         }
-        // Whoever needed it at the same time shares it: only then are they asked together.
+        // Concurrent callers share one plan, since only calls of the same plan are batched.
         Ok(Arc::clone(cache.plans.entry(key).or_insert(plan)))
     }
 
-    /// A plan of a script that has these numbers.
+    /// A plan whose script has these numbers written in.
     fn inlined(&self, check: Check, sets: &[&LimitSet]) -> Option<Plan> {
         let script = Arc::new(check.compose(sets, &self.parts)?);
         let owned: Vec<LimitSet> = sets.iter().copied().cloned().collect();
         let parts = Arc::clone(&self.parts);
         let batch = move || {
             let sets: Vec<&LimitSet> = owned.iter().collect();
-            // The script of one is there, so this is, too.
+            // The script of one question composes, so this one does, too.
             check.compose_batch(&sets, &parts).unwrap_or_else(|| Script::new(String::new()))
         };
         let batch = BatchScript::new(batch, Arc::clone(&self.counts));
         Some(Plan { batch: Some(Arc::new(batch)), ..Plan::new(script, sets) })
     }
 
-    /// A plan of a script that takes numbers.
+    /// A plan whose script takes number arguments.
     fn with_number_args(&self, check: Check, sets: &[&LimitSet], mode: u8) -> Option<Plan> {
         let key = (compose::shape(sets), mode);
         let cache = self.cache.read().unwrap_or_else(PoisonError::into_inner);
@@ -168,12 +169,13 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
     number + if remembered { 4 } else { 0 }
 }
 
-/// What makes a question the same as another: who is asked, under which limits, and how much.
+/// The fingerprint of a question. It is equal for two questions about the same subjects, limits and
+/// cost.
 pub(super) fn fingerprint(question: &Question<'_>) -> String {
     let mut digest = sha1::Sha1::new();
     digest.update(format!("{} {}", question.cost, mode_number(question.mode, false)));
     for part in &question.parts {
-        // The full form says how it counts, the identity whose count it is.
+        // The full form determines the arithmetic, the identity determines the count.
         let limits = part.limits;
         let (identity, full) = (limits.identity(), limits.full_text());
         digest.update(format!("\n{} {full}", part.subject));

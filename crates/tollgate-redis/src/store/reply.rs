@@ -1,4 +1,4 @@
-//! What the scripts answer, read.
+//! Parses the replies of the scripts.
 
 use redis::Value;
 use smallvec::SmallVec;
@@ -20,7 +20,8 @@ pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
     }
 }
 
-/// Reads what a check answered, after the nonce. What no check of these limits can answer is none.
+/// Parses the reply of a check after the nonce. A reply that is impossible for these limits is an
+/// error.
 pub(super) fn read_outcome(
     answer: Vec<Value>,
     question: &Question<'_>,
@@ -80,14 +81,14 @@ pub(super) fn read_outcome(
     Ok(Outcome::new(granted, fields, receipt, Time::from_micros(now)))
 }
 
-/// What lies at the keys: a state, a list, or nothing.
+/// The values at the keys: a state, a list, or nothing.
 pub(super) enum StoredValue {
     Nothing,
     State(Vec<u8>),
     Log(Vec<Vec<u8>>),
 }
 
-/// Reads what an inspection answered, after the nonce.
+/// Parses the reply of an inspection after the nonce.
 pub(super) fn read_states(
     answer: Vec<Value>,
     keys: usize,
@@ -124,7 +125,7 @@ mod tests {
 
     const NONCE: u64 = 9;
 
-    /// What a check of cost 3 under limits of 10 and 5 is read as, of these numbers.
+    /// Parses these numbers as the reply to a check of cost 3 under limits of 10 and 5.
     fn read(mode: Mode, cost: u64, numbers: &[i64]) -> Result<u64, StoreError> {
         let limits: LimitSet = "x: 10/s via gcra, y: 5/10s via sliding_log".parse().unwrap();
         let subject = Subject::literal("ann").unwrap();
@@ -153,7 +154,7 @@ mod tests {
         let numbers = [2, 100, 8, 0, 20, 3, 0, 90];
         assert_eq!(read(Mode::Partial, 3, &numbers).ok(), Some(2));
         assert_eq!(read(Mode::PeekPartial, 3, &numbers).ok(), Some(2));
-        // Of six, five can never be had at once.
+        // A cost of 6 can never be admitted in full under a limit of 5.
         assert_eq!(read(Mode::Whole, 6, &[0, 100, 10, 0, 0, 5, -1, 0]).ok(), Some(0));
         assert!(read(Mode::Whole, 6, &[0, 100, 10, 0, 0, 5, 7, 0]).is_err());
     }

@@ -1,4 +1,4 @@
-//! Deciding here and writing by comparing and swapping: for strategies without a step in Lua.
+//! Decides in this process and writes by compare-and-swap: for strategies without a step in Lua.
 
 use tollgate::engine::{self, Carries, Held, Outcome, Part};
 use tollgate::{Question, SKEW_US, StoreError, Time};
@@ -6,11 +6,11 @@ use tollgate::{Question, SKEW_US, StoreError, Time};
 use super::reply::{StoredValue, damaged};
 use crate::state;
 
-/// What the swap script takes for each state: what is expected, what shall be there, how long, and
-/// how long a reset that comes is remembered at least.
+/// The arguments of the swap script for each state: the expected value, the new value, its
+/// lifetime, and the shortest time for which a later reset is remembered.
 type Writes = Vec<Vec<u8>>;
 
-/// Judges the states that were found, and says what to write, if anything.
+/// Judges the stored states, and returns what to write, if anything.
 pub(super) fn decide(
     question: &Question<'_>,
     states: &[StoredValue],

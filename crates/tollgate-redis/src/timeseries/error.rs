@@ -1,4 +1,4 @@
-//! What can go wrong with time series on Redis.
+//! The errors of time series in Redis.
 
 use redis::ServerError;
 
@@ -6,12 +6,12 @@ use super::bounds::{MAX_BUCKETS, MAX_SERIES};
 use crate::client::refused;
 use crate::fault::Fault;
 
-/// The most characters of a server's own words that are kept.
+/// The most characters of a server's error text that are kept.
 const MAX_WORDS: usize = 200;
 
 /// Why time series could not be written or read.
 ///
-/// A message holds addresses, bounds and words of RedisTimeSeries, never a key or a password.
+/// A message contains addresses, bounds and words of RedisTimeSeries, never a key or a password.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum TimeSeriesError {
@@ -22,43 +22,43 @@ pub enum TimeSeriesError {
          Valkey. The embedded series goes on without them"
     )]
     Missing {
-        /// Where.
+        /// The address.
         address: String,
     },
-    /// The user may not do what is needed.
+    /// The user lacks a permission.
     #[error(
         "the Redis user may not use time series: it needs `+ping +command|info +ts.create +ts.add \
          +ts.mrange` on the keys of the series (`ACL SETUSER`)"
     )]
     NoPermission,
-    /// A series or a query is outside of its bounds. Nothing was sent.
+    /// A series or a query is out of bounds. Nothing was sent.
     #[error("{what}")]
     Invalid {
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what would be valid.
         what: String,
     },
     /// RedisTimeSeries refused.
     #[error("the time series of Redis refused: {what}")]
     Refused {
-        /// In its own words.
+        /// The error text of RedisTimeSeries.
         what: String,
     },
-    /// What came back is not what these commands answer. The connection is not used again.
+    /// The reply is not one of these commands. The connection is not used again.
     #[error(
         "Redis's answer is not one of RedisTimeSeries: expected {expected}; is it the right \
          server, and is nothing between that mixes answers up?"
     )]
     Malformed {
-        /// What should have stood there.
+        /// The expected reply.
         expected: &'static str,
     },
-    /// The answer to a query is larger than what is taken.
+    /// The reply to a query is larger than the bounds allow.
     #[error(
         "the answer has more than {MAX_SERIES} series or {MAX_BUCKETS} buckets: ask for less time, \
          longer buckets or fewer series"
     )]
     TooLarge,
-    /// Something between us and Redis, or in Redis as a whole.
+    /// A fault of the connection, or of Redis as a whole.
     #[error(transparent)]
     Fault(#[from] Fault),
 }
@@ -66,7 +66,7 @@ pub enum TimeSeriesError {
 tollgate::debug_as_display!(TimeSeriesError);
 
 impl TimeSeriesError {
-    /// True when the same may succeed later without anybody changing a setting.
+    /// Whether a retry may succeed later without a change of settings.
     #[must_use]
     pub fn is_transient(&self) -> bool {
         match self {
@@ -80,12 +80,12 @@ impl TimeSeriesError {
         Self::Invalid { what: what.into() }
     }
 
-    /// Reads an error of the server. `address` is where it is.
+    /// Parses an error of the server at `address`.
     pub(super) fn from_reply(error: &ServerError, address: &str) -> Self {
         let (code, text) = (error.code(), error.details().unwrap_or(""));
         let lower = text.to_ascii_lowercase();
         match code {
-            // The first versions had no code before it.
+            // The first versions had no error code.
             "TSDB:" => Self::Refused { what: words(text) },
             // As in RedisTimeSeries: the keys that a filter finds are not known beforehand.
             _ if lower.contains("doesn't have read permission") => Self::NoPermission,
@@ -93,7 +93,7 @@ impl TimeSeriesError {
             "ERR" if lower.starts_with("tsdb: ") => {
                 Self::Refused { what: words(text.get(6..).unwrap_or("")) }
             }
-            // The rest of this text quotes what was asked, with its keys.
+            // The rest of this text quotes the command, with its keys.
             "ERR" if lower.starts_with("unknown command") => {
                 Self::Missing { address: address.to_owned() }
             }
@@ -101,7 +101,7 @@ impl TimeSeriesError {
         }
     }
 
-    /// Whether it tells of another server, or of another role of it, than there was at connecting.
+    /// Whether the error suggests that another server answers now, or the same one in another role.
     pub(super) fn wants_another_connection(&self) -> bool {
         matches!(
             self,
@@ -112,7 +112,7 @@ impl TimeSeriesError {
     }
 }
 
-/// A server's words, bounded, and on one line.
+/// A server's error text, shortened, on one line.
 fn words(text: &str) -> String {
     text.chars().filter(|char| !char.is_control()).take(MAX_WORDS).collect()
 }

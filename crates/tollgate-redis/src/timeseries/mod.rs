@@ -1,10 +1,10 @@
-//! Counts over time in Redis: RedisTimeSeries, which is built into Redis 8.
+//! Counts over time in Redis, with RedisTimeSeries, which is built into Redis 8.
 //!
-//! [`TimeSeries::record`] adds samples to series, [`TimeSeries::range`] reads sums by buckets of
-//! time. `docs/timeseries.md` has the same for users.
+//! [`TimeSeries::record`] adds samples to series; [`TimeSeries::range`] reads sums by time buckets.
+//! `docs/timeseries.md` describes both for users.
 //!
-//! It is for looking at, not for deciding: what is lost on the way is counted and never sent
-//! again, for samples of one time are added up, so that a second copy would count twice.
+//! The counts are for monitoring, not for deciding. Samples lost on the way are counted and never
+//! sent again, since the server adds samples of the same time, and a second copy would count twice.
 //!
 //! It needs a tokio runtime with I/O and time enabled.
 
@@ -29,18 +29,18 @@ mod series;
 #[cfg(test)]
 mod tests;
 
-/// The most commands of one write: what can be lost at once, and what holds up others.
+/// The most commands of one write: they are lost together, and delay other calls.
 const MAX_COMMANDS: usize = 1_000;
 
-/// The most series that are remembered as made; then all are forgotten, and made again, which the
-/// server answers with an error that is expected.
+/// The most series that are remembered as created. Beyond it all are forgotten and created again,
+/// which the server answers with an expected error.
 const MAX_MADE: usize = 10_000;
 
 /// Time series on one server, over one connection.
 ///
-/// Questions wait for each other: their answers carry nothing that would tell them apart. Each of
-/// them, and each wait for its turn, has the deadline of [`Options::deadline`]. A connection that
-/// was lost is made anew by the next question.
+/// Calls wait for each other, since nothing in a reply identifies its call. Each call, and each
+/// wait for its turn, has the deadline of [`Options::deadline`]. The next call replaces a lost
+/// connection.
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -64,32 +64,32 @@ const MAX_MADE: usize = 10_000;
 /// ```
 pub struct TimeSeries {
     options: Options,
-    /// Taken out while it is used, so that a future that is dropped takes the connection with it,
-    /// and no answer can be mistaken for another's.
+    /// Taken out while in use, so that a dropped future drops its connection, and no reply can be
+    /// taken for that of another call.
     open: Mutex<Option<OpenConnection>>,
 }
 
-/// A connection to a server that knows time series.
+/// A connection to a server with time series.
 struct OpenConnection {
     connection: CommandConnection,
-    /// The keys of the series that were made over it.
+    /// The keys of the series that were created over it.
     made: HashSet<String>,
 }
 
-/// What became of the samples. All counts together are as many as were given.
+/// What became of the samples. The four counts add up to the number of samples.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Recorded {
-    /// So many are in their series.
+    /// The samples that are in their series.
     pub taken: usize,
-    /// So many the server refused, one by one; surely they are not in.
+    /// The samples that the server refused one by one; they are certainly not in their series.
     pub refused: usize,
-    /// So many were sent and not answered: they may be in or not, and sending them again could
-    /// count them twice.
+    /// The samples that were sent without a reply. They may be in their series, and sending them
+    /// again could count them twice.
     pub unknown: usize,
-    /// So many, the last ones of those given, were not sent because the connection was lost.
+    /// The last samples, which were not sent because the connection was lost.
     pub unsent: usize,
-    /// The first thing that went wrong, be it with a sample or with making a series.
+    /// The first error, of a sample or of creating a series.
     pub error: Option<TimeSeriesError>,
 }
 
@@ -100,13 +100,14 @@ impl fmt::Debug for TimeSeries {
 }
 
 impl TimeSeries {
-    /// Connects, and asks whether the server has time series.
+    /// Connects, and tests whether the server has time series.
     ///
-    /// Of `options` it uses the address, the user, the deadline and the time to connect; it is
-    /// always one connection, without a breaker.
+    /// It uses the address, the user, the deadline and the connect timeout of `options`, always
+    /// with one connection and without a breaker.
     ///
     /// # Errors
-    /// [`TimeSeriesError::Missing`] when the server has none; it cannot be reached, or refuses.
+    /// [`TimeSeriesError::Missing`] when the server has no time series; other errors when it cannot
+    /// be reached, or refuses.
     pub async fn connect(options: Options) -> Result<Self, TimeSeriesError> {
         let open = OpenConnection::new(&options).await?;
         Ok(Self { options, open: Mutex::new(Some(open)) })
@@ -114,14 +115,15 @@ impl TimeSeries {
 
     /// Adds samples to their series, in writes of at most 1,000 commands.
     ///
-    /// A series that was not made over this connection is made first (`TS.CREATE`). One that is
-    /// there already stays as it is, with the retention and the labels it was made with.
+    /// A series that was not created over this connection is created first (`TS.CREATE`). An
+    /// existing series keeps its retention and labels.
     ///
-    /// Nothing is sent twice. When the future is dropped, what was sent may be in.
+    /// Nothing is sent twice. When the future is dropped, samples already sent may be in their
+    /// series.
     ///
     /// # Errors
     /// Nothing was sent: there is no connection to a server with time series, or it was busy with
-    /// other questions. Anything later is in [`Recorded`].
+    /// other calls. Later errors are in [`Recorded`].
     pub async fn record(&self, samples: &[Sample<'_>]) -> Result<Recorded, TimeSeriesError> {
         let mut recorded = Recorded { unsent: samples.len(), ..Recorded::default() };
         if samples.is_empty() {
@@ -166,10 +168,11 @@ impl TimeSeries {
     /// Reads the sums of all series with the labels of the filter, in buckets:
     /// `TS.MRANGE - + WITHLABELS AGGREGATION SUM 1000 FILTER data=hits`.
     ///
-    /// The answer has at most [`MAX_SERIES`] series and [`MAX_BUCKETS`] buckets.
+    /// The reply has at most [`MAX_SERIES`] series and [`MAX_BUCKETS`] buckets.
     ///
     /// # Errors
-    /// The query is outside of its bounds; the server cannot be reached, refuses, or answers
+    /// The query is out of bounds, or the server cannot be reached, refuses, or sends an unexpected
+    /// reply.
     /// something else.
     pub async fn range(&self, query: &Query) -> Result<Vec<FoundSeries>, TimeSeriesError> {
         let bucket_ms = query.check()?;
@@ -195,7 +198,7 @@ impl TimeSeries {
         answer
     }
 
-    /// The connection, and where to put it back when all answers to what was asked are there.
+    /// The connection, and where to put it back once all its replies have arrived.
     async fn open(
         &self,
     ) -> Result<(MutexGuard<'_, Option<OpenConnection>>, OpenConnection), TimeSeriesError> {
@@ -210,7 +213,7 @@ impl TimeSeries {
         Ok((place, open))
     }
 
-    /// Looks at the answers to `TS.CREATE`; false when the connection is not to be used again.
+    /// Processes the replies to `TS.CREATE`; false when the connection must not be used again.
     fn created(
         &self,
         keys: &[&str],
@@ -240,7 +243,7 @@ impl TimeSeries {
         keep
     }
 
-    /// Looks at the answers to `TS.ADD`; false when the connection is not to be used again.
+    /// Processes the replies to `TS.ADD`; false when the connection must not be used again.
     fn added(&self, samples: &[Sample<'_>], answers: Vec<Value>, recorded: &mut Recorded) -> bool {
         let mut keep = true;
         for (sample, answer) in samples.iter().zip(answers) {
@@ -270,14 +273,14 @@ impl TimeSeries {
 }
 
 impl OpenConnection {
-    /// Connects, and asks whether the server has time series.
+    /// Connects, and tests whether the server has time series.
     async fn new(options: &Options) -> Result<Self, TimeSeriesError> {
         let connection = CommandConnection::open(options.clone()).await?;
         let mut probe = cmd("COMMAND");
         probe.arg("INFO").arg("TS.ADD");
         let address = options.address.to_string();
         let answer = connection.exchange(&probe, options.deadline).await;
-        // It changes nothing, so nothing that fails here can have been done.
+        // The command changes nothing, so its failure cannot leave an effect.
         match answer.map_err(Fault::before_the_script)? {
             Value::ServerError(error) => Err(TimeSeriesError::from_reply(&error, &address)),
             answer if reply::supports_command(&answer)? => {
@@ -288,12 +291,12 @@ impl OpenConnection {
     }
 }
 
-/// Commands of one write: first the series that are not made yet, then as many samples as fit.
+/// The commands of one write: first the series to create, then as many samples as fit.
 struct Batch<'a> {
     commands: Pipeline,
     /// The keys of the series, in the order of their commands.
     creates: Vec<&'a str>,
-    /// How many samples, from the first one on.
+    /// The number of samples, counted from the first.
     samples: usize,
 }
 
@@ -326,7 +329,8 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// `TS.CREATE`: it alone sets on all versions that others' samples are added up, too.
+/// `TS.CREATE`: only this command sets on all versions that samples of other clients are added up,
+/// too.
 fn create(series: &Series) -> Cmd {
     let mut command = cmd("TS.CREATE");
     command.arg(series.key()).arg("RETENTION").arg(series.retention_ms());
@@ -334,8 +338,8 @@ fn create(series: &Series) -> Cmd {
     labelled(command, series)
 }
 
-/// `TS.ADD`. It makes a series that is gone since (by `DEL`, `FLUSHALL`, or because memory was
-/// full) anew; without its labels it would come back where no query finds it.
+/// `TS.ADD`. It recreates a series that was deleted since (by `DEL`, `FLUSHALL`, or eviction).
+/// Without its labels the recreated series would not be found by queries.
 fn add(sample: &Sample<'_>) -> Cmd {
     let Sample { series, at_ms, value } = sample;
     let mut command = cmd("TS.ADD");
@@ -354,8 +358,8 @@ fn labelled(mut command: Cmd, series: &Series) -> Cmd {
     command
 }
 
-/// Whether a series could not be made because it is there, or something else under its key: then
-/// its samples will tell.
+/// Whether a series could not be created because its key exists. If the key has another type,
+/// adding the samples fails.
 fn already_exists(error: &TimeSeriesError) -> bool {
     matches!(error, TimeSeriesError::Refused { what } if what.starts_with("key already exists"))
 }

@@ -1,4 +1,4 @@
-//! What the commands of time series answer. Any other answer is an error, whatever it is.
+//! Parses the replies of time series commands. Any unexpected reply is an error.
 
 use redis::Value;
 
@@ -6,20 +6,21 @@ use super::bounds::{MAX_BUCKETS, MAX_SERIES};
 use super::error::TimeSeriesError;
 use super::series::{Bucket, FoundSeries};
 
-/// Whether the server knows the one command that `COMMAND INFO` was asked about: one element,
-/// which is nil or tells of it.
+/// Whether the server knows the one command of a `COMMAND INFO` call: the reply has one element,
+/// which is nil or describes the command.
 pub(super) fn supports_command(answer: &Value) -> Result<bool, TimeSeriesError> {
     let malformed = malformed("one element of COMMAND INFO, nil or a command");
     let Value::Array(commands) = answer else { return Err(malformed) };
     match &commands[..] {
-        // Some proxies leave out what they do not know.
+        // Some proxies omit unknown commands.
         [] | [Value::Nil] => Ok(false),
         [Value::Array(_)] => Ok(true),
         _ => Err(malformed),
     }
 }
 
-/// The answer of `TS.MRANGE ... WITHLABELS`: of each series its key, labels and buckets.
+/// Parses the reply of `TS.MRANGE ... WITHLABELS`: the key, the labels and the buckets of each
+/// series.
 pub(super) fn found(answer: Value) -> Result<Vec<FoundSeries>, TimeSeriesError> {
     let list = array(answer, "a list of series")?;
     if list.len() > MAX_SERIES {
@@ -55,7 +56,7 @@ fn bucket(pair: Value) -> Result<Bucket, TimeSeriesError> {
     Ok(Bucket { at_ms: u64::try_from(at).map_err(|_| time)?, sum: number(sum)? })
 }
 
-/// A number in decimal digits. Neither infinite nor NaN: no sum of counts is.
+/// Parses a decimal number, but neither infinity nor NaN, which no sum of counts can be.
 fn number(value: Value) -> Result<f64, TimeSeriesError> {
     const EXPECTED: &str = "a value that is a finite number";
     let sum: f64 = match value {
@@ -67,7 +68,7 @@ fn number(value: Value) -> Result<f64, TimeSeriesError> {
 
 fn text(value: Value, expected: &'static str) -> Result<String, TimeSeriesError> {
     match value {
-        // Others may write to the server, and their keys may be any bytes.
+        // Other clients may write to the server, with keys of any bytes.
         Value::BulkString(bytes) => Ok(String::from_utf8(bytes)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned())),
         Value::SimpleString(text) => Ok(text),

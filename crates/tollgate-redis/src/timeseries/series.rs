@@ -1,12 +1,12 @@
-//! What is written and asked for: series with their labels, samples, queries.
+//! Series with their labels, samples, and queries.
 
 use std::time::Duration;
 
 use super::bounds::{MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS};
 use super::error::TimeSeriesError;
 
-/// RedisTimeSeries looks for these words wherever they stand, in any case: a label `ignore` would
-/// be read as an option.
+/// RedisTimeSeries recognizes these option names at any position, in any case. It would read a
+/// label `ignore` as an option.
 const OPTIONS: [&str; 9] = [
     "RETENTION",
     "ENCODING",
@@ -19,11 +19,11 @@ const OPTIONS: [&str; 9] = [
     "LABELS",
 ];
 
-/// A time series: a key, how long its samples are kept, and the labels that queries find it by.
+/// A time series: a key, a retention, and the labels by which queries find it.
 ///
-/// Labels must come from a bounded set: the names of policies, limits and outcomes. Never a
-/// subject, an address or anything else that a client chooses: every combination of labels is a
-/// series of its own, which takes some kilobytes of the server's memory and stays for ever.
+/// Labels must come from a bounded set, such as the names of policies, limits and outcomes. Never
+/// use a subject, an address or another value that a client chooses. Every combination of labels is
+/// a separate series, which takes some kilobytes of the server's memory and is never removed.
 ///
 /// ```
 /// use std::time::Duration;
@@ -42,14 +42,14 @@ pub struct Series {
 }
 
 impl Series {
-    /// A series under `key`, 1 to [`MAX_KEY_BYTES`] bytes, which are sent as they are.
+    /// A series with `key`, of 1 to [`MAX_KEY_BYTES`] bytes, which are sent unchanged.
     ///
     /// The server drops samples that are older than the newest one by more than `retention`; zero
     /// keeps all. It is rounded up to milliseconds.
     ///
     /// # Errors
-    /// The key, the retention or a label is outside of its bounds; a label that no query could find
-    /// (with `=`, `(`, `)` or `,`); or a word that RedisTimeSeries would take for an option.
+    /// The key, the retention or a label is out of bounds; a label contains `=`, `(`, `)` or `,`,
+    /// so that no query could find it; or a word equals an option of RedisTimeSeries.
     pub fn new<N: Into<String>, V: Into<String>>(
         key: impl Into<String>,
         retention: Duration,
@@ -65,7 +65,7 @@ impl Series {
         no_option(&key)?;
         let labels: Vec<(String, String)> = labels
             .into_iter()
-            // One more than may be, so that a list without end is seen to be too long.
+            // One more than the maximum, so that an endless list is rejected.
             .take(MAX_LABELS + 1)
             .map(|(name, value)| (name.into(), value.into()))
             .collect();
@@ -79,23 +79,23 @@ impl Series {
         &self.key
     }
 
-    /// The labels, as they were given.
+    /// The labels, as given.
     #[must_use]
     pub fn labels(&self) -> &[(String, String)] {
         &self.labels
     }
 
-    /// How long samples are kept, in milliseconds; 0 is for ever.
+    /// The retention in milliseconds; 0 keeps samples forever.
     pub(super) fn retention_ms(&self) -> u64 {
         self.retention_ms
     }
 }
 
-/// A name as a label takes it: what means something to filters becomes `_`, what is longer than
-/// [`MAX_LABEL_BYTES`] is cut, and to nothing and to a word that RedisTimeSeries takes for an
-/// option a `_` is added.
+/// Converts a name into a valid label. Characters with a meaning in filters become `_`, and the
+/// result is cut to [`MAX_LABEL_BYTES`] bytes. An empty text, and a word that equals an option of
+/// RedisTimeSeries, get a `_` appended.
 ///
-/// Two names can become one label; where that matters, tell them apart by the key.
+/// Two names can become the same label; where that matters, use different keys.
 ///
 /// ```
 /// use tollgate_redis::timeseries::label;
@@ -125,31 +125,32 @@ pub fn label(name: &str) -> String {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by its fields, of which two are numbers")]
 pub struct Sample<'a> {
-    /// Of which series.
+    /// The series.
     pub series: &'a Series,
-    /// When, in milliseconds since 1970, below 2^63. Samples of one series and time are added up.
+    /// The time in milliseconds since 1970, below 2^63. Samples of one series and time are added
+    /// up.
     pub at_ms: u64,
-    /// How many. The server counts in `f64`: exactly up to 2^53.
+    /// The count. The server counts in `f64`: exactly up to 2^53.
     pub value: u64,
 }
 
-/// Which sums are asked for.
+/// A query for sums.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "made by its fields, of which three are numbers")]
 pub struct Query {
-    /// The first millisecond since 1970 that counts; `None` is the earliest there is.
+    /// The first millisecond since 1970 to include; `None` is the earliest sample.
     pub from_ms: Option<u64>,
-    /// The last one; `None` is the latest there is.
+    /// The last millisecond to include; `None` is the latest sample.
     pub to_ms: Option<u64>,
-    /// The length of a bucket, at least 1 ms, rounded up to milliseconds. Buckets begin at its
-    /// multiples since 1970.
+    /// The length of a bucket, at least 1 ms, rounded up to milliseconds. Buckets begin at
+    /// multiples of it since 1970.
     pub bucket: Duration,
-    /// Labels that a series must have, all of them: at least one.
+    /// The labels that a series must have, at least one; all must match.
     pub filter: Vec<(String, String)>,
 }
 
 impl Query {
-    /// The length of a bucket in milliseconds.
+    /// Checks the bounds, and returns the length of a bucket in milliseconds.
     pub(super) fn check(&self) -> Result<u64, TimeSeriesError> {
         if self.filter.is_empty() {
             return Err(TimeSeriesError::invalid(
@@ -164,15 +165,15 @@ impl Query {
     }
 }
 
-/// A series that a query found.
+/// A series in the reply to a query.
 #[derive(Clone, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct FoundSeries {
-    /// Its key; bytes that are no UTF-8 are `U+FFFD`.
+    /// Its key; bytes that are not UTF-8 become `U+FFFD`.
     pub key: String,
     /// Its labels, in the server's order.
     pub labels: Vec<(String, String)>,
-    /// Its buckets, the earliest first; those without samples are left out.
+    /// Its buckets, the earliest first; those without samples are omitted.
     pub buckets: Vec<Bucket>,
 }
 
@@ -180,7 +181,7 @@ pub struct FoundSeries {
 #[derive(Clone, Copy, PartialEq, Debug)]
 #[non_exhaustive]
 pub struct Bucket {
-    /// Its begin, in milliseconds since 1970.
+    /// The start of the bucket, in milliseconds since 1970.
     pub at_ms: u64,
     /// The sum of its samples.
     pub sum: f64,
@@ -207,7 +208,7 @@ fn check_labels(labels: &[(String, String)]) -> Result<(), TimeSeriesError> {
             }
             no_option(word)?;
         }
-        // `name!=value` is the opposite of a filter.
+        // `name!=value` would negate the filter.
         if name.ends_with('!') {
             return Err(TimeSeriesError::invalid("the name of a label does not end with `!`"));
         }
@@ -225,10 +226,10 @@ fn no_option(word: &str) -> Result<(), TimeSeriesError> {
     }
 }
 
-/// Whole milliseconds, rounded up: what is more than nothing must not become 0, which is for ever.
+/// Whole milliseconds, rounded up: a positive duration must not become 0, which means forever.
 fn millis_up(time: Duration) -> Result<u64, TimeSeriesError> {
     let ms = time.as_nanos().div_ceil(1_000_000);
-    // What the server counts in.
+    // The server counts in signed 64-bit milliseconds.
     i64::try_from(ms).map(i64::unsigned_abs).map_err(|_| {
         TimeSeriesError::invalid("a retention or a bucket has at most 2^63 - 1 milliseconds")
     })

@@ -1,4 +1,4 @@
-//! The admin front: corrections, on a listener of its own.
+//! The admin API: inspect, adjust and reset counts, on a separate listener.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -24,10 +24,10 @@ use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
 use crate::service::{Refusal, ask, no_policy};
 
-/// What there is, for people.
+/// The list of endpoints, as plain text.
 const ADMIN_INDEX: &str = include_str!("admin_index.txt");
 
-/// The front for administrators.
+/// The API for administrators.
 pub(crate) struct Admin {
     pub(crate) api: Arc<Api>,
     pub(crate) guard: Guard,
@@ -35,7 +35,7 @@ pub(crate) struct Admin {
     pub(crate) recorder: Recorder,
 }
 
-/// Whose count.
+/// The count that a request is about.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Which<'a> {
@@ -51,7 +51,7 @@ struct Which<'a> {
     on: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
     shard: Option<Text<'a>>,
-    /// Of an adjustment.
+    /// The units to add; only for an adjustment.
     #[serde(default, deserialize_with = "not_null")]
     by: Option<i64>,
 }
@@ -61,7 +61,7 @@ struct Held {
     held: Option<HeldJson>,
 }
 
-/// What is held for a count.
+/// The stored state of a count.
 #[derive(Serialize)]
 struct HeldJson {
     written_under: String,
@@ -71,13 +71,13 @@ struct HeldJson {
     shared: bool,
 }
 
-/// What an act is about, for the log.
+/// What the log reports of a request.
 #[derive(Default)]
 struct Of {
-    /// As the log of denials writes them.
+    /// The subjects in the form of the log of denials.
     subjects: String,
     by: Option<i64>,
-    /// What was ruled, or about whom it was lifted.
+    /// The ruling, or the requests for which rulings were lifted.
     about: String,
 }
 
@@ -146,14 +146,15 @@ impl Admin {
             }
             _ => self.correct(act, &body, &mut of).await,
         };
-        // What was done to whom, whether it worked or not: a corrected count must be explicable.
+        // Log every act with its subject, also when it fails: each corrected count must be
+        // explainable.
         let Of { subjects, by, about } = of;
         let [subjects, about] = [subjects, about].map(|text| (!text.is_empty()).then_some(text));
         match &answered {
             Ok(_) => tracing::info!(
                 target: "tollgate", act, %peer, subjects, by, about, "an administrator has asked"
             ),
-            // Not the detail: it may quote the subject.
+            // The detail is not logged, since it may quote the subject.
             Err(problem) => tracing::warn!(
                 target: "tollgate",
                 act,
@@ -172,7 +173,7 @@ impl Admin {
         rulings::rule(&self.api.service.gate, effect, read_one(body)?, &mut of.about).await
     }
 
-    /// Looks at a count or changes it.
+    /// Inspects a count, or changes it.
     async fn correct(&self, act: &str, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
         let Which { policy, subject, written_subject, limit, on, shard, by } = read_one(body)?;
         if by.is_some() != (act == "adjust") {
@@ -226,7 +227,8 @@ impl Admin {
                 Ok(json(&Held { held }))
             }
             "reset" => {
-                // Those of a policy are counts of their own; those of `on` are refused as several.
+                // The counts of a policy are independent, so each is reset alone. Those of `on`
+                // stay together, and the gate refuses several.
                 let each = if of_policy { 1 } else { parts.len().max(1) };
                 let mut was_there = false;
                 for parts in parts.chunks(each) {
@@ -242,7 +244,8 @@ impl Admin {
         }
     }
 
-    /// The counts that a policy keeps for a subject: all of them to be forgotten, else the one.
+    /// The counts that a policy keeps for a subject: all of them for a reset, otherwise exactly
+    /// one.
     fn counts_of(
         &self,
         policy: &str,
@@ -272,7 +275,7 @@ impl Admin {
         }
     }
 
-    /// What got through in the last so long.
+    /// The decisions of the last period, by limit and outcome.
     fn series(&self, query: Query<'_>) -> Result<Reply, Problem> {
         let query = query.only(&["last"])?;
         let text = query.get("last").unwrap_or("10m");
@@ -298,7 +301,7 @@ impl Admin {
     }
 }
 
-/// So many whole seconds: `90s`, `10m`, `24h`, `30d`.
+/// Parses a duration into whole seconds: `90s`, `10m`, `24h`, `30d`.
 fn seconds(text: &str) -> Option<u64> {
     let duration = text.parse::<Period>().ok()?.as_duration();
     (duration.subsec_micros() == 0).then_some(duration.as_secs())

@@ -1,4 +1,4 @@
-//! `/v1/auth`: whether a request that a proxy asks about may go on.
+//! `/v1/auth`: tells a proxy whether a request may proceed.
 
 use core::convert::Infallible;
 use core::future::{Ready, ready};
@@ -23,40 +23,41 @@ use super::problem::Problem;
 use super::query::Query;
 use crate::http::Whole;
 
-/// Which headers of a proxy tell the request that it asks about.
+/// Which headers of a proxy describe the original request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Forwarded {
-    /// Whichever of the two families is there; both in one request are refused, since a client may
-    /// have sent the one that its proxy does not write over.
+    /// Either of the two families. A request with both is refused, since the client may have sent
+    /// the one that its proxy does not overwrite.
     #[default]
     Either,
-    /// `X-Original-URI` and `X-Original-Method`, as nginx by custom.
+    /// `X-Original-URI` and `X-Original-Method`, the convention of nginx.
     Original,
-    /// `X-Forwarded-Uri`, `X-Forwarded-Method` and `X-Forwarded-Host`, as Traefik and Caddy.
+    /// `X-Forwarded-Uri`, `X-Forwarded-Method` and `X-Forwarded-Host`, as sent by Traefik and
+    /// Caddy.
     Forwarded,
-    /// None: each request is judged itself.
+    /// None: the request to `/v1/auth` itself is judged.
     Nothing,
 }
 
-/// How requests of proxies are read.
+/// How `/v1/auth` reads the requests of proxies.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct AuthOptions {
-    /// Whose headers are believed.
+    /// The networks of trusted proxies.
     pub trust: Networks,
-    /// The header in which they name the client.
+    /// The header in which proxies send the client's address.
     pub client_header: AddressHeader,
-    /// Which headers tell the request.
+    /// Which headers describe the original request.
     pub forwarded: Forwarded,
-    /// The header that names the user.
+    /// The header that contains the user, if any.
     pub user_header: Option<String>,
-    /// The header that has an API key.
+    /// The header that contains an API key, if any.
     pub api_key_header: Option<String>,
 }
 
 impl Default for AuthOptions {
-    /// Loopback is believed, in `X-Forwarded-For`; no users, no keys.
+    /// Trusts loopback proxies and reads `X-Forwarded-For`; reads no users and no API keys.
     fn default() -> Self {
         Self {
             trust: loopback(),
@@ -68,14 +69,14 @@ impl Default for AuthOptions {
     }
 }
 
-/// The addresses of this machine alone.
+/// The loopback networks.
 fn loopback() -> Networks {
-    // These two are networks.
+    // Both constants are valid networks, so the fallback is unreachable.
     "127.0.0.0/8, ::1/128".parse().unwrap_or_else(|_| Networks::private())
 }
 
-/// Says yes to whatever comes through, without a body: proxies do not read one, and where they have
-/// not they close the connection instead of asking the next time over it.
+/// Accepts every request that reaches it, with an empty body. Proxies do not read a body, and an
+/// unread body makes them close the connection instead of reusing it.
 #[derive(Clone, Copy, Debug)]
 struct Yes;
 
@@ -93,8 +94,8 @@ impl Service<Request<()>> for Yes {
     }
 }
 
-/// Answers for a proxy's requests: the layer of the library before a service that says yes, so that
-/// headers and refusals are those that it has everywhere.
+/// Answers the requests of proxies. The library's layer runs in front of a service that accepts
+/// all, so headers and refusals are the same as everywhere.
 pub(crate) struct Auth {
     limited: Tollgate<Yes, AnyStore>,
     options: AuthOptions,
@@ -108,7 +109,7 @@ impl core::fmt::Debug for Auth {
 
 impl Auth {
     /// # Errors
-    /// A name that is no header.
+    /// A setting is not a valid header name.
     pub(crate) fn new(
         gate: Gate<AnyStore>,
         options: AuthOptions,
@@ -159,8 +160,8 @@ impl Auth {
                 let Ok(response) = self.limited.clone().call(judged).await;
                 response
             }
-            // A client can bring this about, as with a `<` in its path: to a proxy it is a denial
-            // like any other, and no fault of the service that would let it open its pages.
+            // A client can cause this, for example with a `<` in its path. The proxy must see a
+            // denial, not an error of the service on which it might fail open.
             Err(problem) => problem.response(),
         };
         if let Some(status) = deny_status.filter(|_| !response.status().is_success()) {
@@ -169,7 +170,7 @@ impl Auth {
         Ok(response)
     }
 
-    /// Puts in place of a request the one that its proxy asks about.
+    /// Replaces the proxy's request by the original request that it describes.
     fn substitute(&self, request: &mut Request<()>) -> Result<(), Problem> {
         const ORIGINAL: [HeaderName; 2] = [
             HeaderName::from_static("x-original-uri"),
@@ -214,7 +215,7 @@ impl Auth {
     }
 }
 
-/// A header that comes once, or not.
+/// The value of a header that may occur at most once.
 fn only(headers: &HeaderMap, name: &HeaderName) -> Result<Option<HeaderValue>, Problem> {
     let mut values = headers.get_all(name).iter();
     let first = values.next().cloned();

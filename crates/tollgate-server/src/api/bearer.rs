@@ -1,4 +1,4 @@
-//! Who may administer and work: no web page, and whoever brings the token.
+//! Access for administrators and workers: requests with the token, and none from web pages.
 
 use std::net::{IpAddr, Ipv6Addr};
 
@@ -20,31 +20,31 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 /// The fewest bytes of a token.
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 
-/// How often one address may be refused before it has to wait.
+/// How often requests of one address may be refused before it has to wait.
 const REFUSALS: &str = "10/1m via gcra";
 
-/// What the counts of refusals may take.
+/// The most bytes for the counts of refusals.
 const REFUSALS_BYTES: usize = 1_024 * 1_024;
 
-/// Whether a page in a browser sent this. It can send questions to loopback, and a browser says
-/// that it was a page; nobody else sends these headers.
+/// Whether a web page sent this request. A page can reach loopback services, but its browser adds
+/// one of these headers; other clients do not send them.
 fn is_of_a_page(headers: &HeaderMap) -> bool {
     [ORIGIN, SEC_FETCH_SITE].iter().any(|name| headers.contains_key(name))
 }
 
-/// Lets in who brings the token, where there is one, and no page of a browser. Who is refused too
-/// often waits, whatever it brings.
+/// Admits requests with the token, where one is set, and rejects web pages. An address that is
+/// refused too often has to wait, even with the right token.
 #[derive(Debug)]
 pub(crate) struct Guard {
-    /// Who comes in here, for sentences.
+    /// The role of the caller, for messages.
     who: &'static str,
-    /// The variable that has the token.
+    /// The environment variable that sets the token.
     variable: &'static str,
     token: Option<String>,
-    /// The names that `Host` may have where nothing else keeps a page out: a name of its own that
-    /// leads to this machine.
+    /// The names allowed in `Host` where no token is set. Without this check a web page could reach
+    /// the service through a host name that its owner points at this machine (DNS rebinding).
     names: Option<Vec<String>>,
-    /// Refusals of each address.
+    /// The refusals of each address.
     refusals: Limiter<MemoryStore>,
 }
 
@@ -59,12 +59,12 @@ impl Guard {
         Ok(Self { who, variable, token, names: None, refusals })
     }
 
-    /// Requires one of these names, `localhost` or an address as `Host`.
+    /// Requires one of these names, `localhost` or an address in `Host`.
     pub(crate) fn with_names(self, names: Vec<String>) -> Self {
         Self { names: Some(names), ..self }
     }
 
-    /// The refusal of who may not come in.
+    /// The refusal of a request that is not admitted; `None` admits it.
     pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         let client = ClientAddress::peer().client(peer, &HeaderMap::new());
         let client = client.value();
@@ -114,11 +114,12 @@ impl Guard {
         }
     }
 
-    /// Whether `Host` is an address, `localhost`, or a name that was given.
+    /// Whether `Host` is an address, `localhost`, or one of the allowed names.
     fn is_named(&self, headers: &HeaderMap) -> bool {
         let Some(names) = &self.names else { return true };
         let Some(host) = headers.get(HOST).and_then(|host| host.to_str().ok()) else {
-            // Refused, or HTTP/1.0, which no browser speaks.
+            // No `Host`: such a request was refused before, or it is HTTP/1.0, which no browser
+            // uses.
             return true;
         };
         let host = host_name(host);
@@ -130,10 +131,10 @@ impl Guard {
     }
 }
 
-/// How many refused pages are lines of the log: whoever has many victims must not flood it.
+/// The most log lines for refused pages: a page with many visitors must not flood the log.
 const PAGE_LINES: &str = "10/1m via gcra";
 
-/// Pages of browsers that may ask, by their origins.
+/// The web pages that may call the service, by their origins.
 #[derive(Debug)]
 pub(crate) struct Origins {
     known: Vec<String>,
@@ -145,8 +146,8 @@ impl Origins {
         Ok(Self { known, lines: Limiter::memory(PAGE_LINES.parse()?) })
     }
 
-    /// Refuses a page: whoever looks at one would lend it the network that they are in, and spend
-    /// counts. What a person typed is none.
+    /// Refuses requests of web pages with other origins. Such a page would use its visitor's
+    /// network access, and spend counts. A URL typed by a person sends no origin.
     pub(super) fn check(&self, headers: &HeaderMap, peer: IpAddr) -> Result<(), Problem> {
         let origin = headers.get(ORIGIN).map(HeaderValue::as_bytes);
         let is_of_a_page = match (origin, headers.get(SEC_FETCH_SITE)) {
@@ -173,7 +174,7 @@ impl Origins {
     }
 }
 
-/// Whether a request brings this token: compared by keyed hashes, so that time tells nothing.
+/// Whether a request has this token. The comparison of keyed hashes leaks nothing through its time.
 fn has_token(token: &str, headers: &HeaderMap) -> bool {
     let mut said = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (said.next(), said.next()) else { return false };
@@ -188,7 +189,7 @@ fn has_token(token: &str, headers: &HeaderMap) -> bool {
     scheme.eq_ignore_ascii_case("bearer") && theirs.verify_slice(&mine).is_ok()
 }
 
-/// 401: the token of this variable is missing, or is another one.
+/// 401: the token of this variable is missing or wrong.
 fn missing(variable: &str) -> Reply {
     let detail = format!("this takes `Authorization: Bearer TOKEN`, the token of {variable}");
     let mut response = Problem::new(StatusCode::UNAUTHORIZED, detail).response();

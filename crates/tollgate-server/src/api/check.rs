@@ -15,7 +15,7 @@ use super::question::{Body, QuestionJson, read, read_one};
 use crate::json::AnswerJson;
 use crate::service::{Act, Service};
 
-/// What an answer over one limit has, and more: it is written without growing.
+/// More bytes than an answer with one limit needs, so that it is written without reallocation.
 const USUAL_BYTES: usize = 768;
 
 #[derive(Deserialize)]
@@ -32,7 +32,7 @@ struct RefundedJson {
     left: u64,
 }
 
-/// The response to a body of questions; `deny_status` is that of a single denial.
+/// The response to a body of questions. `deny_status` replaces the status of a single denial.
 pub(super) async fn respond(
     service: &Service,
     body: &[u8],
@@ -89,7 +89,7 @@ fn answer_json<'a>(service: &Service, answer: &'a Answer<'_>, receipt: bool) -> 
     json
 }
 
-/// Gives back what a receipt says, or a part of it.
+/// Refunds the charge of a receipt, or a part of it.
 pub(super) async fn refund(
     service: &Service,
     body: &[u8],
@@ -100,9 +100,9 @@ pub(super) async fn refund(
     Ok(json(&RefundedJson { already, given, left }))
 }
 
-/// A 200 with this.
+/// A 200 response with this value as JSON.
 pub(crate) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
-    // What is written has only texts for keys, and no number that JSON has not.
+    // Serialization cannot fail: all keys are strings, and no number is outside of JSON.
     let mut body = Vec::with_capacity(USUAL_BYTES);
     let _ = serde_json::to_writer(&mut body, value);
     let mut response = Response::new(Full::new(Bytes::from(body)));

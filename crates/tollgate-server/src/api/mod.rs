@@ -1,4 +1,4 @@
-//! The HTTP front: what is asked where, and what is answered.
+//! The HTTP API: it routes requests to their handlers.
 
 mod admin;
 mod auth;
@@ -42,13 +42,13 @@ pub(crate) use workers::Workers;
 /// A response of the service.
 pub(crate) type Reply = Response<Full<Bytes>>;
 
-/// What the service is, for whoever asks without knowing.
+/// A short description of the service, as plain text.
 const INDEX: &str = include_str!("index.txt");
 
-/// The description of every path, for programs.
+/// The OpenAPI description of every path.
 const OPENAPI: &str = include_str!("openapi.yaml");
 
-/// The front that clients and proxies ask.
+/// The API for clients and proxies.
 #[derive(Debug)]
 pub(crate) struct Api {
     pub(crate) service: Service,
@@ -58,7 +58,7 @@ pub(crate) struct Api {
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
     pub(crate) origins: Origins,
-    /// False when the service is ending.
+    /// False while the service shuts down.
     pub(crate) open: AtomicBool,
 }
 
@@ -69,7 +69,7 @@ impl Answering for Api {
         no_room().response()
     }
 
-    /// The body of the request that a proxy asks about is none of our affair.
+    /// The body of a request to `/v1/auth` belongs to the original request, and is not read.
     fn reads_body(&self, path: &str) -> bool {
         path != "/v1/auth"
     }
@@ -99,7 +99,8 @@ impl Api {
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
         strict(&request)?;
         let path = request.uri().path();
-        // The headers of the request that a proxy asks about are those of its client.
+        // A request to `/v1/auth` has the headers of the proxy's client, so its origin is not
+        // checked.
         if path != "/v1/auth" {
             self.origins.check(request.headers(), peer)?;
         }
@@ -151,9 +152,9 @@ impl Api {
         }
     }
 
-    /// Whether requests should come here: the service takes them, and answers by its policies, with
-    /// the store or, by their failure rules, without it. A store that is away is away for every
-    /// instance, so it makes one unready only for whoever asks with `store=1`.
+    /// Whether this instance should receive requests. It is ready while it takes requests and can
+    /// answer them: with the store, or without it by the failure rules. An unavailable store
+    /// affects every instance, so it counts only with `store=1`.
     async fn ready(&self, query: Query<'_>) -> Result<Reply, Problem> {
         let with_store = query.only(&["store"])?.with_store()?;
         if !self.open.load(Ordering::Relaxed) {
@@ -166,12 +167,12 @@ impl Api {
     }
 }
 
-/// Whether a request only looks.
+/// Whether a request only reads.
 fn is_read<B>(request: &Request<B>) -> bool {
     matches!(*request.method(), Method::GET | Method::HEAD)
 }
 
-/// Refuses what the one before us may have read in another way.
+/// Refuses requests that a proxy in front may interpret differently.
 fn strict(request: &Request<Whole>) -> Result<(), Problem> {
     one_host(request)?;
     match request.headers().get(TRANSFER_ENCODING) {
@@ -183,8 +184,8 @@ fn strict(request: &Request<Whole>) -> Result<(), Problem> {
     }
 }
 
-/// Refuses a request without `Host`, with two, or with one that is none: who stands before us may
-/// have read another one (RFC 9112, section 3.2).
+/// Refuses a request with no `Host`, with two, or with an invalid one: a proxy in front may have
+/// used another (RFC 9112, section 3.2).
 fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.count()) {
@@ -200,10 +201,10 @@ fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
     }
 }
 
-/// True for `uri-host [":" port]`, and for nothing at all, which says that there is no host.
+/// Whether the value is `uri-host [":" port]`, or empty, which means that there is no host.
 fn is_host(value: &HeaderValue) -> bool {
     let bytes = value.as_bytes();
-    // Nearly all are so, and are seen at a glance: reading an authority allocates.
+    // The fast path for nearly all hosts: parsing an authority allocates.
     let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
     let name = bytes.iter().take_while(|byte| is_plain(byte)).count();
     match bytes.split_at(name) {
@@ -238,7 +239,7 @@ fn body_of(request: Request<Whole>) -> Result<Bytes, Problem> {
     })
 }
 
-/// 503: there is no room for what was asked, or for the answer.
+/// 503: there is no buffer space for the request or its answer.
 fn no_room() -> Problem {
     Problem::new(
         StatusCode::SERVICE_UNAVAILABLE,
@@ -254,7 +255,7 @@ fn not_found(path: &str) -> Problem {
     )
 }
 
-/// A 200 with this text.
+/// A 200 response with this text.
 fn text(kind: &'static str, text: &'static str) -> Reply {
     let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));

@@ -1,4 +1,4 @@
-//! `/v1/policies` and `/v1/explain`: the policies, and what they would answer.
+//! `/v1/policies` and `/v1/explain`: the policies, and how they would decide a request.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -16,10 +16,10 @@ use super::query::Query;
 use crate::json::{AnswerJson, Wait};
 use crate::service::{DescribedFields, Description, Service, no_policy};
 
-/// How many policies a page has, where the question does not say.
+/// The default number of policies on a page.
 const PAGE: usize = 100;
 
-/// The most policies of a page.
+/// The most policies on a page.
 const MAX_PAGE: usize = 1_000;
 
 #[derive(Serialize)]
@@ -28,7 +28,7 @@ struct PoliciesJson<'a> {
     #[serde(rename = "match")]
     combine: &'static str,
     policies: Vec<PolicyJson>,
-    /// After which policy the next page begins; none on the last one.
+    /// The last policy of this page, from which the next one continues; `None` on the last page.
     next: Option<&'a str>,
 }
 
@@ -119,7 +119,7 @@ struct StandingJson<'a> {
     applies: bool,
     shadow: bool,
     why: String,
-    /// The condition that does not hold.
+    /// The condition that does not match.
     fails: Option<ConditionJson>,
 }
 
@@ -144,11 +144,11 @@ impl<'a> StandingJson<'a> {
     }
 }
 
-/// A page of the policies as they count now.
+/// A page of the current policies.
 pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
     let query = query.only(&["after", "count"])?;
     let count = query.count(PAGE, MAX_PAGE)?;
-    // The revision first: policies that are newer than what is said are no harm.
+    // Read the revision first: policies newer than the reported revision do no harm.
     let (revision, usual) = (service.gate.revision().to_string(), service.gate.usual_deadline());
     let policies = service.gate.policies();
     let all = policies.policies();
@@ -173,7 +173,7 @@ pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem
     }))
 }
 
-/// Which policies would answer a request, and what.
+/// Which policies match a request, and how they would decide it.
 pub(super) async fn explain(
     service: &Service,
     query: Query<'_>,

@@ -1,4 +1,4 @@
-//! Refusals of requests that make no sense: RFC 9457.
+//! Error responses for invalid requests, in the format of RFC 9457.
 
 use bytes::Bytes;
 use http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
@@ -9,14 +9,14 @@ use serde::Serialize;
 use crate::http::{MAX_HEAD_BYTES, Misframed};
 use crate::service::{Kind, Refusal};
 
-/// What is wrong with a request, where, and what would be right.
+/// What is wrong with a request, in which field, and what would be valid.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Problem {
     title: &'static str,
     #[serde(serialize_with = "number")]
     status: StatusCode,
     detail: String,
-    /// The place in the question, as `checks[3].cost`.
+    /// The field of the question, as `checks[3].cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
 }
@@ -31,17 +31,17 @@ impl Problem {
         Self { title, status, detail: detail.into(), field: None }
     }
 
-    /// 400.
+    /// A 400 response.
     pub(crate) fn bad(detail: impl Into<String>) -> Self {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
-    /// The same, about this place.
+    /// The same, for this field.
     pub(crate) fn at(self, field: impl Into<String>) -> Self {
         Self { field: Some(field.into()), ..self }
     }
 
-    /// The same within a larger question: `cost` is `checks[3].cost`.
+    /// The same, with the field inside a larger question: `cost` becomes `checks[3].cost`.
     pub(crate) fn within(self, place: &str) -> Self {
         let field = match self.field {
             Some(field) => format!("{place}.{field}"),
@@ -55,7 +55,7 @@ impl Problem {
     }
 
     pub(crate) fn response(&self) -> Response<Full<Bytes>> {
-        // Texts and numbers can always be written.
+        // Serialization of strings and numbers cannot fail.
         let body = serde_json::to_vec(self).unwrap_or_default();
         let mut response = Response::new(Full::new(Bytes::from(body)));
         *response.status_mut() = self.status;
@@ -65,7 +65,7 @@ impl Problem {
         response
     }
 
-    /// 405, with what is allowed.
+    /// 405, with the allowed methods.
     pub(crate) fn method(allowed: &'static str) -> Response<Full<Bytes>> {
         let detail = format!("this is asked by {allowed}");
         let mut response = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail).response();
@@ -87,8 +87,8 @@ impl From<Refusal> for Problem {
     }
 }
 
-/// What the HTTP library refuses before anybody is asked, as a whole response; none where nothing
-/// better can be said.
+/// The full response to a request that the HTTP library refuses by itself; `None` where the
+/// library's own response is as good.
 pub(crate) fn explain(status: u16, why: Option<Misframed>) -> Option<Bytes> {
     let detail = match status {
         400 => why.map_or("this is no request of HTTP/1.1", Misframed::detail).to_owned(),

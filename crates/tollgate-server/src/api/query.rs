@@ -1,4 +1,4 @@
-//! The query of a URI.
+//! The query string of a URI.
 
 use std::borrow::Cow;
 
@@ -6,11 +6,12 @@ use http::{StatusCode, Uri};
 
 use super::problem::Problem;
 
-/// What a denial can be said as: none that also says that a question makes no sense.
+/// The statuses that may replace a denial's default one. None of them also means an invalid
+/// question.
 const DENY_STATUSES: [StatusCode; 3] =
     [StatusCode::UNAUTHORIZED, StatusCode::FORBIDDEN, StatusCode::TOO_MANY_REQUESTS];
 
-/// Names and values, decoded.
+/// The names and values, decoded.
 pub(crate) struct Query<'q>(Vec<(Cow<'q, str>, Cow<'q, str>)>);
 
 impl<'q> Query<'q> {
@@ -19,7 +20,7 @@ impl<'q> Query<'q> {
         Self(form_urlencoded::parse(query.as_bytes()).collect())
     }
 
-    /// Refuses names that mean nothing here, and such as come twice.
+    /// Refuses unknown names and repeated ones.
     pub(crate) fn only(self, known: &[&str]) -> Result<Self, Problem> {
         for (place, (name, _)) in self.0.iter().enumerate() {
             if !known.contains(&&**name) {
@@ -39,7 +40,7 @@ impl<'q> Query<'q> {
         self.0.iter().find(|(known, _)| known == name).map(|(_, value)| &**value)
     }
 
-    /// The status that takes the place of a denial's own.
+    /// The status that replaces a denial's default one.
     pub(crate) fn deny_status(&self) -> Result<Option<StatusCode>, Problem> {
         let Some(text) = self.get("deny_status") else { return Ok(None) };
         let found = DENY_STATUSES.iter().find(|status| status.as_str() == text);
@@ -50,14 +51,14 @@ impl<'q> Query<'q> {
         found.copied().map(Some).ok_or_else(wrong)
     }
 
-    /// How many a page has at most: `usual` where it is not said.
+    /// The page size: `usual` by default, at most `most`.
     pub(crate) fn count(&self, usual: usize, most: usize) -> Result<usize, Problem> {
         let Some(text) = self.get("count") else { return Ok(usual) };
         let count = text.parse().ok().filter(|count| (1..=most).contains(count));
         count.ok_or_else(|| Problem::bad(format!("`{text}` is no count: 1 to {most}")).at("count"))
     }
 
-    /// Whether readiness asks the store too.
+    /// Whether the readiness check includes the store.
     pub(crate) fn with_store(&self) -> Result<bool, Problem> {
         match self.get("store") {
             None | Some("0") => Ok(false),
@@ -69,7 +70,7 @@ impl<'q> Query<'q> {
         }
     }
 
-    /// All of them.
+    /// All pairs.
     pub(crate) fn pairs(self) -> impl Iterator<Item = (Cow<'q, str>, Cow<'q, str>)> {
         self.0.into_iter()
     }

@@ -1,4 +1,4 @@
-//! Questions as JSON.
+//! The JSON format of questions.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -17,17 +17,17 @@ use crate::service::{By, Description, Parts, Question, Service};
 /// The most questions in one batch.
 pub(crate) const MAX_BATCH: usize = 256;
 
-/// The longest subject, limit or value of a field, in bytes.
+/// The longest subject, limit or field value, in bytes.
 pub(crate) const MAX_TEXT_BYTES: usize = 1_024;
 
-/// One question, or several.
+/// One question, or a batch.
 #[derive(Debug)]
 pub(crate) enum Body<'a> {
     One(Box<QuestionJson<'a>>),
     Many(Vec<&'a RawValue>),
 }
 
-/// What is asked.
+/// One question.
 #[derive(Debug, Default, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct QuestionJson<'a> {
@@ -41,7 +41,7 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) written_subject: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) limit: Option<LimitsJson<'a>>,
-    /// Each is an [`On`].
+    /// Each element is an [`On`].
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) on: Option<Vec<&'a RawValue>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
@@ -58,8 +58,8 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) receipt: Option<bool>,
 }
 
-/// What stands there is meant: `null` is not the same as nothing, and is refused. A template that
-/// was filled with nothing must not ask for something else.
+/// Rejects `null`, which differs from an absent field. A template filled with nothing must not ask
+/// another question than intended.
 pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<T>, D::Error> {
@@ -67,7 +67,7 @@ pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 }
 
 impl<'a> QuestionJson<'a> {
-    /// The question that it asks of a service.
+    /// Converts the JSON into a question to the service.
     pub(crate) fn into_question(self, service: &Service) -> Result<Question<'a>, Problem> {
         let Self { policy, fields, limit, on, shard, on_failure, deadline, cost, receipt, .. } =
             self;
@@ -114,7 +114,7 @@ impl<'a> QuestionJson<'a> {
     }
 }
 
-/// The subjects with their limits, from either way to write them.
+/// The subjects with their limits, from either of the two notations.
 pub(crate) fn parts(
     service: &Service,
     subject: Option<Subject>,
@@ -171,7 +171,7 @@ fn failure_rule(word: Option<&Text<'_>>) -> Result<OnFailure, Problem> {
     }
 }
 
-/// A subject under limits of its own.
+/// A subject with its own limits.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct On<'a> {
@@ -183,15 +183,15 @@ pub(crate) struct On<'a> {
     pub(crate) limit: LimitsJson<'a>,
 }
 
-/// A text of a bounded length.
+/// A text of bounded length.
 #[derive(Debug)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
 
-/// One text, or a list of them, joined as the notation joins limits.
+/// One text, or a list of texts, joined as in the notation of limits.
 #[derive(Debug)]
 pub(crate) struct LimitsJson<'a>(pub(crate) Cow<'a, str>);
 
-/// Reads a body: one question, or `{"checks": [...]}`.
+/// Parses a body: one question, or `{"checks": [...]}`.
 pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
     #[derive(serde::Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -206,7 +206,8 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
         Ok(question) => return Ok(Body::One(Box::new(question))),
         Err(error) => error,
     };
-    // A batch is told by its only key: what is neither is explained as a question.
+    // A batch has `checks` as its only key. A body that is neither is explained as a single
+    // question.
     match serde_json::from_slice::<Batch<'_>>(body) {
         Ok(Batch { checks }) if checks.is_empty() => {
             Err(Problem::bad("an empty list asks nothing").at("checks"))
@@ -220,7 +221,7 @@ pub(crate) fn read(body: &[u8]) -> Result<Body<'_>, Problem> {
     }
 }
 
-/// Reads one thing.
+/// Parses a single JSON object.
 pub(crate) fn read_one<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Problem> {
     if is_list(body) {
         return Err(no_object());
@@ -228,7 +229,8 @@ pub(crate) fn read_one<'a, T: Deserialize<'a>>(body: &'a [u8]) -> Result<T, Prob
     serde_json::from_slice(body).map_err(|error| explain::<T>(body, &error))
 }
 
-/// A list is taken for an object whose keys are left out, and what stands where would then matter.
+/// Serde accepts a list for an object without keys. That is refused, since its meaning would depend
+/// on the order of the elements.
 fn is_list(json: &[u8]) -> bool {
     json.trim_ascii_start().starts_with(b"[")
 }
@@ -239,7 +241,8 @@ fn no_object() -> Problem {
     )
 }
 
-/// What is wrong with a body, with the place: read a second time, by the slower way that knows it.
+/// Explains what is wrong with a body, and where. It parses a second time with the slower method
+/// that reports the place.
 #[cold]
 fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) -> Problem {
     if core::str::from_utf8(body).is_err() {
@@ -257,17 +260,17 @@ fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) ->
             let detail = found.into_inner().to_string();
             if path == "." { Problem::bad(detail) } else { Problem::bad(detail).at(path) }
         }
-        // What stands after the end is not seen there.
+        // The second parser stops at the end of the object, so it does not see what follows.
         Ok(_) => Problem::bad(error.to_string()),
     }
 }
 
-/// Refuses a text that is too long.
+/// Rejects a text that is too long.
 pub(crate) fn bounded<E: de::Error>(text: &str) -> Result<(), E> {
     bounded_len(text.len())
 }
 
-/// The same for several that are one in the end.
+/// The same check for several texts that are joined.
 pub(crate) fn bounded_len<E: de::Error>(bytes: usize) -> Result<(), E> {
     if bytes <= MAX_TEXT_BYTES {
         return Ok(());
@@ -344,7 +347,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitsJson<'a> {
     }
 }
 
-/// The value of a field: a text, or a whole number, which becomes one.
+/// The value of a field: a string, or a whole number, which is converted into one.
 pub(crate) struct Value<'a>(pub(crate) Cow<'a, str>);
 
 impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {

@@ -1,4 +1,5 @@
-//! `/v1/queues/NAME`: jobs are offered to a queue whose workers set the pace, and taken from it.
+//! `/v1/queues/NAME`: clients offer jobs to a queue, whose workers set the pace, and take jobs from
+//! it.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -17,27 +18,28 @@ use super::{Reply, body_of, not_found};
 use crate::http::Whole;
 use crate::queues::{Queues, ServedQueue};
 
-/// What every path of a queue begins with.
+/// The prefix of every path of a queue.
 pub(super) const PREFIX: &str = "/v1/queues/";
 
-/// When to ask again where no job has left in the last seconds, as long as those are; and where the
-/// client has as many as may be, of which nobody knows when one leaves.
+/// `Retry-After`, in seconds, where the queue cannot estimate a time. Either no job has left in the
+/// last seconds, or the client has reached its own maximum of jobs.
 const UNKNOWN_SECONDS: u64 = 10;
 
-/// When to ask again where the store is away.
+/// `Retry-After`, in seconds, while the store is unavailable.
 const AWAY_SECONDS: u64 = 1;
 
-/// What may be when it is not known whether an offer arrived, and where nothing is changed.
+/// What to add to an error whose outcome is unknown: for offers, and for requests that change
+/// nothing.
 const IN_DOUBT: &str = "; the job may be in: offer it again with the same `once`";
 const NO_DOUBT: &str = "";
 
-/// The type of a job that is bytes.
+/// The media type of a job that consists of bytes.
 const BYTES: &str = "application/octet-stream";
 
-/// What a path of a queue asks for: the name, and what is to be done with its jobs.
+/// The queue's name and the action in a path.
 pub(crate) fn parts(path: &str) -> Option<(&str, Option<&str>)> {
     let rest = path.strip_prefix(PREFIX)?;
-    // No name has a slash in it.
+    // Names contain no slash.
     Some(rest.split_once('/').map_or((rest, None), |(name, act)| (name, Some(act))))
 }
 
@@ -117,7 +119,7 @@ async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Pro
     Ok(response)
 }
 
-/// The notation of limits reads durations: borrow its reader.
+/// Parses a duration with the parser of the notation of limits.
 pub(super) fn duration(text: &str) -> Result<Duration, Problem> {
     let period = text.parse::<Period>();
     let period = period.map_err(|_| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
@@ -130,11 +132,11 @@ fn has_type(headers: &HeaderMap, kind: &str) -> bool {
     said.is_some_and(|text| text.trim().eq_ignore_ascii_case(kind))
 }
 
-/// A JSON object of fields, or bytes where the request says so.
+/// Parses a JSON object of fields, or takes the body as bytes if the media type says so.
 fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     match (is_bytes, body.is_empty()) {
         (true, false) => Ok(Job::from_bytes(body)),
-        // The library has jobs of no bytes; here it is a body that was forgotten.
+        // The library allows empty jobs; over HTTP an empty body is more likely a mistake.
         (true, true) => Err(Problem::bad(
             "there is no body: the bytes of a job are one or more; `{}` without a type is a job \
              without fields",
@@ -147,7 +149,7 @@ fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     }
 }
 
-/// The response to who asked a queue that could not do it, with when to ask again.
+/// The error response of a queue that could not serve a request, with `Retry-After`.
 pub(super) fn failed(error: &Error, in_doubt: &str) -> Reply {
     let problem = of_queue(error, in_doubt);
     let is_away = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
@@ -158,11 +160,11 @@ pub(super) fn failed(error: &Error, in_doubt: &str) -> Reply {
     response
 }
 
-/// What a queue's error is to who asked; and what may be where nobody knows.
+/// Maps a queue's error to a response. `in_doubt` is the note for an unknown outcome.
 fn of_queue(error: &Error, in_doubt: &str) -> Problem {
     match error {
         Error::Invalid(what) => Problem::bad(what.clone()),
-        // Nothing that passes: somebody has to say the same here and there.
+        // A permanent error: an operator has to set equal settings in both places.
         Error::Settings { .. } => {
             tracing::error!(target: "tollgate", "{error}");
             Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())

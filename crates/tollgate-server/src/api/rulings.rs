@@ -1,4 +1,4 @@
-//! `/v1/admin/ban`, `exempt`, `lift` and `rulings`: what administrators rule as the service runs.
+//! `/v1/admin/ban`, `exempt`, `lift` and `rulings`: rulings that administrators make at run time.
 
 use core::fmt;
 use core::time::Duration;
@@ -15,7 +15,7 @@ use super::question::{Text, not_null};
 use super::queues::duration;
 use crate::service::{Refusal, no_policy};
 
-/// About which requests, and for how long.
+/// The requests that a ruling matches, and its duration.
 #[derive(Read)]
 #[serde(deny_unknown_fields)]
 pub(super) struct About<'a> {
@@ -29,10 +29,10 @@ pub(super) struct About<'a> {
     reason: Option<Text<'a>>,
 }
 
-/// Conditions, in the words of a policy file.
+/// Conditions, with the field names of a policy file.
 struct When(Vec<Condition>);
 
-/// What one field may be.
+/// The values that one field may have.
 #[derive(Read)]
 #[serde(untagged, expecting = "a text, or a list of texts")]
 enum OneOrMany {
@@ -40,7 +40,7 @@ enum OneOrMany {
     Many(Vec<String>),
 }
 
-/// One ruling, as it is ruling_json.
+/// One ruling as JSON.
 #[derive(Serialize)]
 struct RulingJson {
     effect: &'static str,
@@ -52,7 +52,7 @@ struct RulingJson {
     left_ms: u64,
 }
 
-/// The rulings that hold, by what lies in the store now.
+/// The rulings in force, freshly read from the store.
 pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
     gate.read_rulings().await.map_err(Refusal::from)?;
     let rulings: Vec<RulingJson> = gate.rulings().into_iter().map(ruling_json).collect();
@@ -75,7 +75,7 @@ fn ruling_json((ruling, left): (Ruling, Duration)) -> RulingJson {
     }
 }
 
-/// Bans or exempts. `of` is what the log tells of it.
+/// Bans or exempts. `of` receives the description for the log.
 pub(super) async fn rule(
     gate: &Gate<AnyStore>,
     effect: Effect,
@@ -101,7 +101,7 @@ pub(super) async fn rule(
     Ok(json(&serde_json::json!({ "ruled": ruling_json((ruling, lasts)) })))
 }
 
-/// Takes back what was ruled about these requests.
+/// Lifts the rulings on these requests.
 pub(super) async fn lift(
     gate: &Gate<AnyStore>,
     about: About<'_>,
@@ -115,7 +115,8 @@ pub(super) async fn lift(
     let Ruling { when, policy, .. } = about.ruling(Effect::Ban)?;
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
     let was_there = gate.lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
-    // What was meant, where it was not this: the same requests, of another policy or of all.
+    // Report the rulings on the same conditions for other policies, or for all: one of them may be
+    // meant.
     let same = gate.rulings().into_iter().filter(|(ruling, _)| ruling.when == when);
     let others: Vec<Option<String>> = same.map(|(ruling, _)| ruling.policy).collect();
     Ok(json(&serde_json::json!({ "was_there": was_there, "others": others })))

@@ -1,5 +1,5 @@
-//! The subject of a question, in JSON: two ways to write it, and neither reads what a user has
-//! typed.
+//! The JSON format of a question's subject. It has two notations, and both take values literally,
+//! so user input needs no escapes.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -13,7 +13,7 @@ use super::question::{Text, Value, bounded};
 /// `subject`: taken literally.
 #[derive(Debug)]
 pub(crate) enum SubjectJson<'a> {
-    /// `user:42`: what follows the first colon is the value, whatever it is.
+    /// `user:42`: everything after the first colon is the value.
     One(Cow<'a, str>),
     /// `{"user": "42", "route": "login"}`: the dimensions with their values.
     Dimensions(Vec<(Cow<'a, str>, Cow<'a, str>)>),
@@ -30,8 +30,8 @@ impl SubjectJson<'_> {
     }
 }
 
-/// The subject that is named by one of the two, if any: `subject`, or `written_subject` with commas
-/// and escapes, as answers and logs write it.
+/// The subject in `subject` or `written_subject`, if any. `written_subject` has commas and escapes,
+/// as in answers and logs.
 pub(crate) fn subject_of(
     subject: Option<SubjectJson<'_>>,
     written: Option<Text<'_>>,

@@ -1,4 +1,4 @@
-//! `/v1/queues/NAME/take`, `done`, `extend` and `nack`: workers of a queue that have HTTP alone.
+//! `/v1/queues/NAME/take`, `done`, `extend` and `nack`: the HTTP API for workers of a queue.
 
 use core::time::Duration;
 use std::net::IpAddr;
@@ -18,35 +18,36 @@ use super::{Reply, body_of};
 use crate::http::Whole;
 use crate::queues::ServedQueue;
 
-/// The most jobs that one request takes, or says something of.
+/// The most jobs that one request takes or settles.
 const MAX_JOBS: usize = 100;
 
-/// The longest time that a `take` waits for a job: proxies close what is silent for longer.
+/// The longest time that a `take` waits for a job: proxies close connections that are silent for
+/// longer.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// How many requests wait for jobs at once: each keeps a connection busy.
+/// The most requests that wait for jobs at once: each occupies a connection.
 const MAX_WAITING: usize = 1_000;
 
-/// When to ask again where so many wait.
+/// `Retry-After`, in seconds, when that many requests wait.
 const WAITING_SECONDS: u64 = 1;
 
 /// The longest name of a worker, in bytes.
 const MAX_WORKER_BYTES: usize = 128;
 
-/// The longest time for which a job is put off.
+/// The longest delay of a failed job.
 const MAX_AFTER: Duration = Duration::from_secs(366 * 86_400);
 
-/// How long a job that failed is put off, unless it is said: as `queue work` does.
+/// The default delay of a failed job, at first and at most, as in `queue work`.
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// What may be when it is not known whether a question arrived.
+/// What to add to an error when it is unknown whether the request took effect.
 const UNCERTAIN_TAKE: &str = "; jobs may be taken that nobody has: they come back when their \
                               visibility timeout has passed";
 const UNCERTAIN_ANSWER: &str = "; send it again: of what was taken up already it says `lost` then, or \
                              extends it once more";
 
-/// What a worker asks for.
+/// An action of a worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Act {
     Take,
@@ -66,7 +67,7 @@ impl Act {
         }
     }
 
-    /// A body that is right.
+    /// An example of a valid body.
     fn example(self) -> &'static str {
         match self {
             Self::Take => r#"{"worker": "w1", "max": 5}"#,
@@ -75,17 +76,17 @@ impl Act {
     }
 }
 
-/// Whether clients of the service may work, and how many of them wait.
+/// Whether clients may act as workers, and how many of them wait.
 #[derive(Debug)]
 pub(crate) struct Workers {
     is_open: bool,
     guard: Guard,
-    /// True when the service ends: nobody is kept waiting then.
+    /// True when the service shuts down: waiting requests then return.
     ending: watch::Receiver<bool>,
     places: Semaphore,
 }
 
-/// What a worker asks to be given.
+/// The body of `take`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct TakeJson<'a> {
@@ -97,7 +98,7 @@ struct TakeJson<'a> {
     wait: Option<Text<'a>>,
 }
 
-/// What a worker says of jobs.
+/// The body of `done` and `extend`.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct JobsJson<'a> {
@@ -105,7 +106,7 @@ struct JobsJson<'a> {
     jobs: Option<Vec<HeldJson<'a>>>,
 }
 
-/// The same of jobs that it could not do.
+/// The body of `nack`: the jobs that the worker could not do.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NackJson<'a> {
@@ -119,7 +120,7 @@ struct NackJson<'a> {
     begun: Option<bool>,
 }
 
-/// Which delivery of which job.
+/// Identifies one delivery of a job.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct HeldJson<'a> {
@@ -128,7 +129,7 @@ struct HeldJson<'a> {
     delivery: u32,
 }
 
-/// The jobs that a worker gets.
+/// The jobs that a worker receives.
 #[derive(Serialize)]
 struct TakenJson<'t> {
     jobs: &'t [Delivery],
@@ -144,7 +145,7 @@ struct ForeignJson<'t> {
     why: &'t str,
 }
 
-/// What became of what was said.
+/// The outcome for each job of a request.
 #[derive(Serialize)]
 struct OutcomesJson {
     jobs: Vec<OutcomeJson>,
@@ -157,7 +158,7 @@ struct OutcomeJson {
     outcome: &'static str,
 }
 
-/// What is said of each job of a request.
+/// The action on each job of a request.
 enum Settlement<'a> {
     Done,
     Extend,
@@ -170,7 +171,7 @@ impl Workers {
         Self { is_open, guard, ending, places: Semaphore::new(MAX_WAITING) }
     }
 
-    /// The refusal of who may not work here.
+    /// The refusal of a request that may not act as a worker.
     pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         let forbidden = |detail| Some(Problem::new(StatusCode::FORBIDDEN, detail).response());
         if !self.is_open {
@@ -240,7 +241,7 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// 503: as many wait for jobs as may.
+/// 503: the maximum number of requests already waits for jobs.
 fn crowded() -> Reply {
     let detail = format!("{MAX_WAITING} requests wait for jobs here: ask again, or without `wait`");
     let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).response();
@@ -248,7 +249,7 @@ fn crowded() -> Reply {
     response
 }
 
-/// One JSON object, as the example of what is asked for.
+/// Parses one JSON object; errors show the example of the action.
 fn read<'a, T: Deserialize<'a>>(body: &'a [u8], act: Act) -> Result<T, Problem> {
     if !body.trim_ascii_start().starts_with(b"{") {
         let detail = format!("the body is one JSON object, as {}", act.example());
@@ -257,7 +258,7 @@ fn read<'a, T: Deserialize<'a>>(body: &'a [u8], act: Act) -> Result<T, Problem> 
     read_one(body)
 }
 
-/// A time that is at most so long; nothing of it is a time, too.
+/// Parses a duration of at most `most`; zero is allowed.
 fn time(Text(text): &Text<'_>, most: Duration, field: &str) -> Result<Duration, Problem> {
     let time = match &**text {
         "0" | "0s" | "0ms" => Some(Duration::ZERO),
@@ -269,7 +270,7 @@ fn time(Text(text): &Text<'_>, most: Duration, field: &str) -> Result<Duration, 
     })
 }
 
-/// The jobs of a request.
+/// The deliveries in a request.
 fn held(jobs: Option<Vec<HeldJson<'_>>>) -> Result<Vec<DeliveryTag>, Problem> {
     let jobs = jobs.filter(|jobs| (1..=MAX_JOBS).contains(&jobs.len())).ok_or_else(|| {
         let detail = format!(
@@ -304,7 +305,7 @@ async fn nack(queue: &ServedQueue, ask: NackJson<'_>) -> Result<Reply, Problem> 
     settle(queue, &jobs, &Settlement::Failed { after, why }).await
 }
 
-/// Says this of each job, one after the other: what became of it.
+/// Settles the jobs one after the other, and returns each outcome.
 async fn settle(
     queue: &ServedQueue,
     jobs: &[DeliveryTag],
@@ -314,7 +315,7 @@ async fn settle(
     for held in jobs {
         let outcome = match settle_one(queue, *held, settlement).await {
             Ok(outcome) => outcome,
-            // Those before are taken up, and it is the same to say so again.
+            // The jobs before this one are settled already; a retry may safely repeat them.
             Err(error) => return Ok(failed(&error, UNCERTAIN_ANSWER)),
         };
         let (id, delivery) = (held.id.to_string(), held.attempt);

@@ -1,4 +1,4 @@
-//! The body of a request, bounded.
+//! Reads the body of a request, up to a maximum size.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use crate::listen::Budget;
 /// The most bytes of a body.
 pub(crate) const MAX_BODY_BYTES: usize = 64 * 1_024;
 
-/// All of a body, or why there is none.
+/// The whole body, or why there is none.
 pub(crate) type Whole = Result<Bytes, BodyError>;
 
-/// Why a body was not read to its end.
+/// Why a body was not read completely.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum BodyError {
     /// It has more than [`MAX_BODY_BYTES`].
     TooLarge,
-    /// It ended before its end, or is none of HTTP.
+    /// It was cut off, or is not valid HTTP.
     Broken,
-    /// Too much is held for other connections.
+    /// The other connections use the whole budget.
     NoRoom,
 }
 
-/// Reads all of it. What does not come at once has a share of the budget.
+/// Reads the whole body. A body in several frames takes a share of the budget.
 pub(super) async fn read(mut body: Incoming, budget: &Arc<Budget>) -> Whole {
     if body.is_end_stream() {
         return Ok(Bytes::new());
@@ -39,12 +39,12 @@ pub(super) async fn read(mut body: Incoming, budget: &Arc<Budget>) -> Whole {
     let mut rest = BytesMut::new();
     while let Some(frame) = body.frame().await {
         let frame = frame.map_err(|_| BodyError::Broken)?;
-        // Trailers say nothing here.
+        // Trailers carry no meaning here.
         let Ok(data) = frame.into_data() else { continue };
         if first.len() + rest.len() + data.len() > MAX_BODY_BYTES {
             return Err(BodyError::TooLarge);
         }
-        // Nearly every body is one piece, which is not copied.
+        // Nearly every body is one frame, and is not copied.
         if first.is_empty() && rest.is_empty() {
             first = data;
         } else {
@@ -54,7 +54,7 @@ pub(super) async fn read(mut body: Incoming, budget: &Arc<Budget>) -> Whole {
             rest.extend_from_slice(&data);
         }
         if share.is_none() && !body.is_end_stream() {
-            // As much as it says, or as there may be.
+            // Reserve the announced length, or the maximum.
             let bytes = usize::try_from(told).ok().filter(|bytes| *bytes > 0);
             share = budget.take(bytes.unwrap_or(MAX_BODY_BYTES));
             if share.is_none() {

@@ -1,4 +1,4 @@
-//! HTTP/1.1 over one connection.
+//! Serves HTTP/1.1 over one connection.
 
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
@@ -22,31 +22,31 @@ use super::paced::{Explain, Paced};
 use super::pieces::Pieces;
 use crate::listen::{Budget, Connection, Pace, Phase, Protocol};
 
-/// The most bytes of a head.
+/// The most bytes of a request head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
 
-/// The most bytes that are read ahead, and that wait to be written: a head fits, and many
-/// connections at once hold little.
+/// The most bytes that are read ahead, and that wait to be written. A head fits, and many open
+/// connections together need little memory.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES + 4 * 1_024;
 
-/// Answers requests.
+/// Answers HTTP requests.
 pub(crate) trait Answering: Send + Sync + 'static {
-    /// What the HTTP library refuses by itself, as a whole response.
+    /// The full response in place of a refusal by the HTTP library itself.
     const EXPLAIN: Explain;
 
-    /// The answer where there is no room for what was asked.
+    /// The answer when the budget has no room for the request or its response.
     fn no_room() -> Response<Full<Bytes>>;
 
-    /// Whether the body of a request says something.
+    /// Whether the body of a request on this path matters.
     fn reads_body(&self, path: &str) -> bool {
         let _ = path;
         true
     }
 
-    /// False when the service is about to end: then each answer says that the connection ends.
+    /// False when the service is about to stop: each response then closes its connection.
     fn is_open(&self) -> bool;
 
-    /// The answer to a request with its body, from this address: loopback for a unix socket.
+    /// Answers a request with its body. `peer` is loopback for a unix socket.
     fn answer(
         &self,
         request: Request<Whole>,
@@ -54,13 +54,14 @@ pub(crate) trait Answering: Send + Sync + 'static {
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
-/// Answers beyond this have a share of the budget: others are small, and each connection has one.
+/// Responses larger than this take a share of the budget. Smaller ones need none, since each
+/// connection holds only one.
 const LONG_BYTES: u64 = 16 * 1_024;
 
-/// A body that nobody wants is read all the same up to this, so that the connection is kept.
+/// An unneeded body of up to this size is read, so that the connection can be reused.
 const UNWANTED_BYTES: u64 = 4 * 1_024;
 
-/// HTTP/1.1 over connections.
+/// Serves HTTP/1.1 over connections.
 pub(crate) struct Http<A>(pub(crate) Arc<A>);
 
 impl<A: Answering> Protocol for Http<A> {
@@ -73,7 +74,7 @@ impl<A: Answering> Protocol for Http<A> {
     }
 }
 
-/// The client of one connection, and what answering it needs.
+/// The client of one connection, and what is needed to answer it.
 struct Client<'a, A> {
     answering: &'a A,
     peer: IpAddr,
@@ -82,7 +83,7 @@ struct Client<'a, A> {
     ending: watch::Receiver<bool>,
 }
 
-/// One connection, for as long as the client keeps it. While nothing comes it holds no buffers.
+/// Serves one connection until the client closes it. An idle connection holds no buffers.
 async fn converse<A: Answering, T>(client: &Client<'_, A>, mut stream: T)
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -105,7 +106,7 @@ where
         }
         pace.works();
         let paced = Paced::new(stream, Arc::clone(pace), A::EXPLAIN).after(early);
-        // Boxed, since while it rests a connection is as large as its future.
+        // Boxed, since an idle connection would otherwise occupy the size of this whole future.
         match Box::pin(answer_all(client, paced)).await {
             Some(rested) => (stream, early) = rested,
             None => return,
@@ -113,16 +114,16 @@ where
     }
 }
 
-/// Until there is something to read, be it the end.
+/// Waits until the stream has data, or ends.
 async fn something_comes<T: AsyncRead + Unpin>(stream: &mut T) {
-    // Where there is no room to read into, nothing is read.
+    // An empty buffer reads nothing, and only waits for data.
     let mut nowhere = ReadBuf::new(&mut []);
-    // An error comes again, to whoever reads.
+    // The next read reports an error again.
     let _ = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut nowhere)).await;
 }
 
-/// Answers request after request, until the connection ends, or has been idle for a while: then
-/// what is left of it is given back, with what was read of the next request.
+/// Answers requests until the connection ends or has been idle for a while. An idle connection is
+/// returned, with the bytes already read of the next request.
 async fn answer_all<A: Answering, T>(client: &Client<'_, A>, stream: Paced<T>) -> Option<(T, Bytes)>
 where
     T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -141,11 +142,11 @@ where
             }
             false => (Ok(Bytes::new()), true),
         };
-        // The whole request has come: from here on the time is ours.
+        // The request is complete: from here on the service, not the client, uses the time.
         pace.is_at(Phase::Work);
         let mut response = answering.answer(Request::from_parts(head, body), client.peer).await;
         if unread {
-            // What is left of the body is read after the answer, and thrown away.
+            // The rest of the body is read and discarded after the response.
             pace.leave_unread();
         }
         if unread || !answering.is_open() {
@@ -165,11 +166,11 @@ where
     });
     let mut http = http1::Builder::new();
     http.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
-    // Who has said all, as a script through a pipe, still wants the answer.
+    // A client that has closed its sending side, as a script with a pipe, still expects the answer.
     http.half_close(true).writev(false);
     let mut connection = http.serve_connection(TokioIo::new(stream), answer);
     let mut ending = client.ending.clone();
-    // How a connection ends is the client's affair.
+    // An error of the connection concerns only the client.
     let served = poll_fn(|cx| match pace.is_to_rest() {
         true => Poll::Ready(Until::Rest),
         false => Pin::new(&mut connection).poll(cx).map(|_| Until::Over),
@@ -187,7 +188,7 @@ where
         }
         Until::Rest => {}
     }
-    // Between two requests it is done at once, and without a word to the client.
+    // Between two requests the shutdown completes at once, and sends nothing to the client.
     Pin::new(&mut connection).graceful_shutdown();
     let mut done = pin!(connection.without_shutdown());
     match poll_fn(|cx| Poll::Ready(done.as_mut().poll(cx))).await {
@@ -201,12 +202,12 @@ where
     }
 }
 
-/// How long requests of a connection are answered.
+/// Why `answer_all` stops to answer requests.
 enum Until {
-    /// It is over.
+    /// The connection has ended.
     Over,
-    /// It has been idle for a while.
+    /// The connection has been idle for a while.
     Rest,
-    /// The service ends.
+    /// The service shuts down.
     Ending,
 }

@@ -1,13 +1,13 @@
-//! Where each request of a connection begins and ends, read strictly: a proxy before us and the
-//! HTTP library may find different ends in what is lax, and then one of them takes for a request
-//! what the other takes for a body (request smuggling; RFC 9112, sections 2.2, 6.1 and 11.2).
+//! Strict framing: where each request of a connection begins and ends. A proxy in front and the
+//! HTTP library may disagree on where a malformed request ends. Then one of them takes part of a
+//! body for a new request (request smuggling; RFC 9112, sections 2.2, 6.1 and 11.2).
 
 use memchr::memchr;
 
 /// Why a request is refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Misframed {
-    /// It is of HTTP/2.
+    /// It uses HTTP/2.
     Http2,
     BareLineFeed,
     TwoLengths,
@@ -27,11 +27,12 @@ impl Misframed {
     }
 }
 
-/// Follows the bytes of a connection, however they are cut into reads.
+/// Follows the bytes of a connection, in reads of any size.
 #[derive(Debug, Default)]
 pub(super) struct Framing {
     at: At,
-    /// What was read of a line whose end has not come. The HTTP library refuses long ones.
+    /// The part of a line whose end has not arrived. The HTTP library refuses lines that are too
+    /// long.
     cut: Vec<u8>,
     length: Option<u64>,
     is_chunked: bool,
@@ -48,7 +49,7 @@ enum At {
         left: u64,
     },
     ChunkSize,
-    /// In a chunk, whose line end belongs to it.
+    /// In a chunk, including its line end.
     Chunk {
         left: u64,
     },
@@ -56,8 +57,8 @@ enum At {
 }
 
 impl Framing {
-    /// Follows what was read next. Where a request is refused the line feed that decides it becomes
-    /// a zero, which no HTTP library takes.
+    /// Follows the next bytes. On a refusal it overwrites the line feed that ends the offending
+    /// line with a zero byte, which every HTTP library rejects.
     pub(super) fn follow(&mut self, read: &mut [u8]) {
         let mut from = 0;
         while from < read.len() && self.misframed.is_none() {
@@ -92,18 +93,18 @@ impl Framing {
         }
     }
 
-    /// Why what was read last is refused.
+    /// Why the last bytes are refused.
     pub(super) fn misframed(&self) -> Option<Misframed> {
         self.misframed
     }
 
-    /// A line has come, up to its line feed.
+    /// Handles a line, up to its line feed.
     fn end_line(&mut self, line: &[u8]) -> Result<(), Misframed> {
         let line = line.strip_suffix(b"\r").ok_or(Misframed::BareLineFeed)?;
         self.at = match (self.at, line) {
-            // An empty line before a request is passed over (RFC 9112, section 2.2).
+            // An empty line before a request is ignored (RFC 9112, section 2.2).
             (At::Start, b"") => At::Start,
-            // How whoever speaks HTTP/2 without having been asked to begins (RFC 9113, 3.4).
+            // The preface of HTTP/2 with prior knowledge (RFC 9113, section 3.4).
             (At::Start, b"PRI * HTTP/2.0") => return Err(Misframed::Http2),
             (At::Start, _) => {
                 (self.length, self.is_chunked) = (None, false);
@@ -140,13 +141,13 @@ impl Framing {
     }
 }
 
-/// The value of this header, if it is one of this name.
+/// The value of this header line, if it has this name.
 fn value_of<'a>(header: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let (start, value) = header.split_at_checked(name.len())?;
     start.eq_ignore_ascii_case(name).then(|| value.trim_ascii())
 }
 
-/// A number that is digits and nothing else.
+/// Parses a number that consists of digits only.
 fn number(digits: &[u8], radix: u32) -> Option<u64> {
     let digits = core::str::from_utf8(digits).ok().filter(|it| !it.starts_with('+'))?;
     u64::from_str_radix(digits, radix).ok()
@@ -156,8 +157,7 @@ fn number(digits: &[u8], radix: u32) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Follows requests that come in pieces of this size; what was made of them, and why they are
-    /// refused.
+    /// Follows requests in reads of this size. Returns the framing and the bytes after it.
     fn followed(requests: &str, piece: usize) -> (Framing, Vec<u8>) {
         let mut framing = Framing::default();
         let mut bytes = requests.as_bytes().to_vec();

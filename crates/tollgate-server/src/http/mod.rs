@@ -1,4 +1,4 @@
-//! HTTP/1.1 over the connections that come in. Nothing here knows the endpoints.
+//! HTTP/1.1 over accepted connections, independent of the endpoints.
 
 mod body;
 mod connection;

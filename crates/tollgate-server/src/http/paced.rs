@@ -1,4 +1,5 @@
-//! A connection that notes what it is at, and gives a text to what the HTTP library refuses.
+//! A stream that records its connection's phase, and replaces bare refusals of the HTTP library by
+//! responses with an explanation.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -11,40 +12,40 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use super::framing::{Framing, Misframed};
 use crate::listen::{Pace, Phase};
 
-/// Says what a refusal of the HTTP library means: from its status, and from why the request is
-/// refused where it is us who refuse it, to a whole response.
+/// Maps a refusal of the HTTP library to a full response, from its status and, if the framing
+/// refused the request, from the reason.
 pub(crate) type Explain = fn(u16, Option<Misframed>) -> Option<Bytes>;
 
-/// A stream of bytes, watched.
+/// A byte stream with records of its progress.
 #[derive(Debug)]
 pub(crate) struct Paced<T> {
     stream: T,
-    /// What was read before, and is read again first.
+    /// Bytes that were read before, and are returned first.
     early: Bytes,
     pace: Arc<Pace>,
     explain: Explain,
-    /// What is written in place of a bare refusal, as far as it is not written yet.
+    /// The rest of the response that replaces a bare refusal.
     instead: Option<Bytes>,
-    /// How many bytes of what nobody wants were read at the end.
+    /// The bytes that were read and discarded at the end.
     drained: usize,
-    /// How many bytes of a response were taken since that last counted as progress.
+    /// The bytes of a response that were written since the last recorded progress.
     taken: usize,
-    /// Whether the response that is written has waited for the other connections.
+    /// Whether this response has already yielded to the other connections.
     waited: bool,
     framing: Framing,
 }
 
-/// What whoever speaks HTTP/2 is answered, in its own words: settings, and GOAWAY with
-/// HTTP_1_1_REQUIRED (RFC 9113, sections 6.5, 6.8 and 7).
+/// The answer to an HTTP/2 client, in HTTP/2 frames: SETTINGS, and GOAWAY with HTTP_1_1_REQUIRED
+/// (RFC 9113, sections 6.5, 6.8 and 7).
 const GO_AWAY: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
     \x00\x00\x3a\x07\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x0d\
     this service speaks HTTP/1.1, and no HTTP/2 so far";
 
-/// How much of a request that was refused is read all the same.
+/// The most bytes of a refused request that are read and discarded.
 const MAX_DRAINED_BYTES: usize = 1_024 * 1_024;
 
-/// How much of a response a client takes within the deadline for reading, at least. Whoever takes a
-/// byte from time to time would hold a response for as long as it likes.
+/// The fewest bytes of a response that a client must read within the write deadline. Otherwise a
+/// client that reads single bytes could hold a response for as long as it likes.
 pub(super) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
 
 impl<T> Paced<T> {
@@ -62,7 +63,7 @@ impl<T> Paced<T> {
         }
     }
 
-    /// The same, of which so much was read before.
+    /// The same stream, preceded by bytes that were already read.
     pub(super) fn after(self, early: Bytes) -> Self {
         Self { early, ..self }
     }
@@ -101,15 +102,15 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         cx: &mut Context<'_>,
         buf: &[u8],
     ) -> Poll<io::Result<usize>> {
-        // Nobody was asked, and something is said: the library refuses what it could not read,
-        // which may have come with the request before it.
+        // The library writes before the service was called: it refuses bytes that it could not
+        // parse. They may have arrived together with the previous request.
         if matches!(self.pace.phase(), Phase::Head | Phase::Idle) {
             return self.refuse(cx, buf);
         }
-        // What is known to have come over other connections is read first, and the responses go
-        // out one after the other, as Redis sends its own. A client that waits for several of them
-        // wakes for the first and then finds the next; to be woken costs both sides more than a
-        // decision.
+        // Yield once before the write, so that requests already received on other connections are
+        // read first. Then the responses are written one after the other, as in Redis. A client
+        // that waits for several of them wakes once and finds the rest; a wake-up costs both sides
+        // more than a decision.
         if self.pace.phase() == Phase::Write && !self.waited {
             self.waited = true;
             cx.waker().wake_by_ref();
@@ -120,7 +121,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
             self.taken = 0;
             self.pace.is_at(Phase::Write);
-            // Of a long response the others need not wait for the end.
+            // Other connections need not wait for the end of a long response.
             self.waited = false;
         }
         Poll::Ready(Ok(written))
@@ -143,9 +144,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
 }
 
 impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
-    /// Reads what the client still sends, up to a bound and within the deadline of a head. A
-    /// connection that is closed over unread bytes is reset, and the client may lose the refusal
-    /// that says why.
+    /// Reads what the client still sends, up to a maximum size and within the deadline for a head.
+    /// Closing a connection with unread bytes resets it, and the client may lose the response that
+    /// explains the refusal.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.drained == 0 {
             self.pace.is_at(Phase::Head);
@@ -269,7 +270,7 @@ mod tests {
         }
     }
 
-    /// A stream that notes when something is written, and by whom.
+    /// A stream that records what is written, and by which connection.
     struct Noting(DuplexStream, usize, mpsc::UnboundedSender<String>);
 
     impl AsyncRead for Noting {

@@ -1,4 +1,4 @@
-//! The body of an answer, handed over in pieces.
+//! The body of a response, written in pieces.
 
 use core::convert::Infallible;
 use core::pin::Pin;
@@ -11,16 +11,17 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::listen::{Pace, Share};
 
-/// How much of an answer is handed to its connection at once: what is not taken stays one piece.
+/// The most bytes that are passed to a connection at once; the rest stays in one buffer.
 const PIECE_BYTES: usize = 16 * 1_024;
 
-/// The body of an answer, piece by piece, with its share of the budget until the last is taken.
+/// The body of a response in pieces. It holds its share of the budget until the last piece is
+/// taken.
 #[derive(Debug)]
 pub(super) struct Pieces {
     whole: Full<Bytes>,
     rest: Bytes,
     _share: Option<Share>,
-    /// Told when the last is taken, where there are several.
+    /// The connection's pace, notified when the last of several pieces is taken.
     pace: Option<Arc<Pace>>,
 }
 

@@ -1,4 +1,4 @@
-//! Answers and decisions.
+//! The JSON format of answers and decisions.
 
 use core::fmt;
 
@@ -8,39 +8,40 @@ use tollgate_policy::{Answer, Field, Revision, Shadow};
 
 use super::Wait;
 
-/// As it is displayed, without a text in between.
+/// Serializes the `Display` form, without an intermediate string.
 fn shown<T: fmt::Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.collect_str(value)
 }
 
-/// One limit's part in a decision.
+/// One limit's part of a decision.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ReportJson<'a> {
-    /// Whose count, in the written form of a subject.
+    /// The subject, in its written form.
     pub subject: &'a str,
-    /// The policy that the limit is of; none for limits that a caller gave inline.
+    /// The policy of the limit; `None` for inline limits.
     pub policy: Option<&'a str>,
     /// The limit's identity.
     pub identity: &'a str,
     /// The limit in its full form.
     pub limit: &'a str,
-    /// What a fresh subject can take.
+    /// The units that a fresh subject can take.
     pub capacity: u64,
-    /// The largest cost that this limit would admit now.
+    /// The largest cost in units that this limit would admit now.
     pub remaining: u64,
-    /// The least wait until it admits the cost; none for never.
+    /// The shortest wait until the limit admits the cost; `None` if it never does.
     pub retry_after: Option<Wait>,
-    /// The least wait until it is fresh.
+    /// The shortest wait until the limit is fresh.
     pub reset_after: Wait,
-    /// Whether it admits the cost.
+    /// Whether the limit admits the cost.
     pub admits: bool,
-    /// What became of the count when the limit's numbers had changed: `same`, `over`, `fresh`.
+    /// How the count was carried over when the limit's numbers had changed: `same`, `over`,
+    /// `fresh`.
     pub carried: &'static str,
 }
 
 impl<'a> ReportJson<'a> {
-    /// The part of one limit, of this policy.
+    /// The part of one limit, under this policy.
     #[must_use]
     pub fn new(report: &Report<'a>, policy: Option<&'a str>) -> Self {
         Self {
@@ -63,19 +64,19 @@ impl<'a> ReportJson<'a> {
     }
 }
 
-/// What a gate answers.
+/// The answer of a gate.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct AnswerJson<'a> {
-    /// Whether the request may go on.
+    /// Whether the request may proceed.
     pub allowed: bool,
-    /// What became of it.
+    /// The outcome of the request.
     pub outcome: &'static str,
-    /// Who says so.
+    /// The authority that decided, for example the store or the failure rule.
     pub authority: &'static str,
     /// The policy that decided.
     pub policy: Option<&'a str>,
-    /// The policies that it was given under.
+    /// The revision of the policies in force.
     #[serde(serialize_with = "shown")]
     pub revision: &'a Revision,
     /// The capacity of the limit that binds.
@@ -84,26 +85,27 @@ pub struct AnswerJson<'a> {
     pub remaining: Option<u64>,
     /// The units that were admitted.
     pub granted: Option<u64>,
-    /// How long to wait on a denial; none when it was admitted, or never will be.
+    /// How long to wait after a denial; `None` for an admitted request, or one that never will be.
     pub retry_after: Option<Wait>,
-    /// The least wait until the limit that binds is fresh.
+    /// The shortest wait until the limit that binds is fresh.
     pub reset_after: Option<Wait>,
-    /// Every limit's part.
+    /// The part of every limit.
     pub limits: Vec<ReportJson<'a>>,
-    /// What policies in shadow would have said.
+    /// The decisions of policies in shadow mode.
     pub shadows: Vec<ShadowJson<'a>>,
-    /// Whether the memory store is full, and had no room for a count of a subject's own: it was
-    /// judged by one that newcomers share, or denied where there was no room for that either.
+    /// Whether the memory store was full and had no room for a separate count of a subject. The
+    /// subject was then judged by a count that new subjects share, or denied if there was no room
+    /// for that either.
     pub shared: bool,
-    /// The field without which there is no answer but no.
+    /// The missing field that made the request a denial.
     pub missing: Option<String>,
     /// Why the store could not answer.
     pub error: Option<String>,
-    /// What gives the charge back.
+    /// The receipt that refunds the charge.
     pub receipt: Option<String>,
 }
 
-/// What a policy in shadow would have said.
+/// The decision of a policy in shadow mode.
 #[derive(Debug, Serialize)]
 #[non_exhaustive]
 pub struct ShadowJson<'a> {
@@ -149,7 +151,7 @@ impl<'a> ShadowJson<'a> {
     }
 }
 
-/// The limits of policies with their names; those that a caller gave inline without.
+/// The limits of policies with their policy's name; inline limits without one.
 fn reports<'a>(answer: &'a Answer<'_>) -> Vec<ReportJson<'a>> {
     let of_policies = answer.reports();
     let mut found: Vec<_> = of_policies

@@ -1,5 +1,4 @@
-//! The JSON that people and programs read: durations and decisions, the same from every front and
-//! from the command line.
+//! The JSON and text forms of durations and decisions, shared by every front and the command line.
 
 mod decision;
 mod wait;

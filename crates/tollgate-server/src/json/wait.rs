@@ -1,4 +1,4 @@
-//! Durations as numbers and as text.
+//! Durations as JSON numbers and as text.
 
 use core::time::Duration;
 
@@ -7,7 +7,7 @@ use serde::ser::{self, SerializeStruct as _};
 use serde::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A wait for machines: a number of seconds with at most 6 decimals, and the same as text.
+/// A wait as JSON: a number of seconds with at most 6 decimals, and the same as text.
 ///
 /// ```
 /// use std::time::Duration;
@@ -20,7 +20,7 @@ use serde_json::value::RawValue;
 pub struct Wait(pub Duration);
 
 impl Serialize for Wait {
-    /// Rounded up to a whole microsecond; no float is involved.
+    /// Rounds up to a whole microsecond, and uses no floats.
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let seconds = Seconds::new(self.0);
         let mut parts = serializer.serialize_struct("Wait", 2)?;
@@ -29,7 +29,7 @@ impl Serialize for Wait {
             _ => {
                 let mut text = Text::default();
                 seconds.push(&mut text);
-                // Digits and a point are a number of JSON as they stand.
+                // Digits with a point are a valid JSON number.
                 let number: &RawValue = serde_json::from_str(&text).map_err(ser::Error::custom)?;
                 parts.serialize_field("seconds", number)?;
             }
@@ -41,8 +41,8 @@ impl Serialize for Wait {
     }
 }
 
-/// A duration as people read it, exact to the microsecond and never rounded down, as far as
-/// 2^64 - 1 s: `1.5s`, `2m5s`, `3d4h`.
+/// A duration in readable form: `1.5s`, `2m5s`, `3d4h`. It is rounded up to a microsecond, and
+/// covers up to 2^64 - 1 s.
 #[must_use]
 pub fn duration(duration: Duration) -> String {
     let mut text = Text::default();
@@ -50,15 +50,15 @@ pub fn duration(duration: Duration) -> String {
     text.as_str().to_owned()
 }
 
-/// Room for the longest duration, which is 2^64 s, in either form.
+/// Space for the longest duration, 2^64 s, in either form.
 type Text = ArrayString<48>;
 
-/// A duration in microseconds, rounded up. By halves: numbers of 128 bits take long to divide, and
-/// every answer has some durations.
+/// A duration in seconds and microseconds, rounded up. Two numbers, since 128-bit division is slow
+/// and every answer formats some durations.
 #[derive(Clone, Copy)]
 struct Seconds {
     whole: u64,
-    /// The microseconds beyond.
+    /// The remaining microseconds.
     us: u32,
 }
 

@@ -1,4 +1,4 @@
-//! The accept loop. A connection is served in a task of its own, by the listener's protocol.
+//! The accept loop. Each connection is served in its own task, by the listener's protocol.
 
 use core::future::Future;
 use core::time::Duration;
@@ -15,41 +15,40 @@ use super::pace::{Pace, Phase};
 use super::registry::Registry;
 use crate::tls::Certificate;
 
-/// How long to wait after the system had no file for a connection.
+/// The pause after the process ran out of file descriptors for connections.
 const NO_FILES: Duration = Duration::from_millis(50);
 
-/// What clients and the service speak over connections.
+/// The protocol that clients and the service use over connections.
 pub(crate) trait Protocol: Send + Sync + 'static {
-    /// Serves one connection for as long as the client keeps it, and notes in its pace what it is
-    /// at.
+    /// Serves one connection until the client closes it, and records its phase in its pace.
     fn serve<T>(self: Arc<Self>, connection: Connection<T>) -> impl Future<Output = ()> + Send
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 }
 
-/// A connection that was accepted.
+/// An accepted connection.
 pub(crate) struct Connection<T> {
     pub(crate) stream: T,
-    /// The client's address: loopback for a unix socket.
+    /// The client's address; loopback for a unix socket.
     pub(crate) peer: IpAddr,
     pub(crate) pace: Arc<Pace>,
-    /// What all connections together may hold.
+    /// The memory budget that all connections share.
     pub(crate) budget: Arc<Budget>,
-    /// True from the moment on that no more requests are taken.
+    /// True once the service takes no more requests.
     pub(crate) ending: watch::Receiver<bool>,
 }
 
-/// What the connections of one address need.
+/// What the connections of one address share.
 pub(crate) struct Listener<P> {
     pub(crate) protocol: Arc<P>,
     pub(crate) registry: Arc<Registry>,
     pub(crate) tls: Option<Arc<Certificate>>,
-    /// True from the moment on that no more requests are taken.
+    /// True once the service takes no more requests.
     pub(crate) ending: watch::Receiver<bool>,
 }
 
 impl<P: Protocol> Listener<P> {
-    /// Accepts connections until the service ends.
+    /// Accepts connections until the service stops.
     pub(crate) async fn accept_all(self, bound: Bound) {
         let mut ending = self.ending.clone();
         loop {
@@ -60,7 +59,7 @@ impl<P: Protocol> Listener<P> {
             };
             match accepted {
                 Ok(()) => {}
-                // The one that came is gone; that is its affair.
+                // This error concerns a single connection, which has closed already.
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
                     tracing::warn!(target: "tollgate", "no connection can be taken: {error}");
@@ -74,7 +73,7 @@ impl<P: Protocol> Listener<P> {
         match bound {
             Bound::Tcp(listener) => {
                 let (stream, peer) = listener.accept().await?;
-                // Answers are one small write each: waiting to join them would only delay.
+                // A response is one small write, so Nagle's algorithm would only delay it.
                 stream.set_nodelay(true)?;
                 self.begin(stream, peer.ip().to_canonical());
             }
@@ -86,7 +85,7 @@ impl<P: Protocol> Listener<P> {
         Ok(())
     }
 
-    /// Serves a connection in a task of its own.
+    /// Serves a connection in a new task.
     fn begin<T>(&self, stream: T, peer: IpAddr)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -97,7 +96,7 @@ impl<P: Protocol> Listener<P> {
             (Arc::clone(&self.protocol), self.tls.clone(), self.ending.clone());
         let budget = Arc::clone(self.registry.budget());
         let task = tokio::spawn(async move {
-            // Leaves the registry when the task ends, however it does.
+            // Moved into the task, so the connection leaves the registry however the task ends.
             let registration = registration;
             let pace = Arc::clone(&registration.pace);
             let Some(tls) = tls else {
@@ -105,7 +104,7 @@ impl<P: Protocol> Listener<P> {
             };
             let secured = async {
                 pace.is_at(Phase::Head);
-                // Who speaks no TLS, or not ours, is not told: there is no way to.
+                // A failed handshake gets no answer: there is no way to send one.
                 if let Ok(stream) = tls.acceptor().accept(stream).await {
                     pace.is_at(Phase::Idle);
                     protocol.serve(Connection { stream, peer, pace, budget, ending }).await;

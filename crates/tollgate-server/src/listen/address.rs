@@ -1,4 +1,4 @@
-//! Addresses to listen on: TCP and unix sockets.
+//! The addresses that the service listens on: TCP and unix sockets.
 
 use core::fmt;
 use core::str::FromStr;
@@ -10,17 +10,17 @@ use std::path::PathBuf;
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
-/// Where to listen: `HOST:PORT`, `:PORT` for every address, or `unix:/PATH`.
+/// An address to listen on: `HOST:PORT`, `:PORT` for all addresses of the machine, or `unix:/PATH`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Address {
-    /// The addresses that a name and a port come to.
+    /// The addresses to which the host and the port resolve.
     Tcp(Vec<SocketAddr>),
-    /// A socket in the file system. An old one that nobody listens on is replaced.
+    /// A socket in the file system. An old socket without a listener is replaced.
     Unix(PathBuf),
 }
 
-/// A text that is no address.
+/// A text that is not a valid address to listen on.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{text}` is no address to listen on ({why}): write HOST:PORT, as `127.0.0.1:8700`, or `unix:/PATH`"
@@ -46,7 +46,7 @@ impl FromStr for Address {
         }
         if let Some(port) = text.strip_prefix(':') {
             let port = port.parse().map_err(|_| error("the port is no number up to 65535"))?;
-            // One socket of IPv6 takes both, where the system has it so.
+            // One IPv6 socket also accepts IPv4, where the system is configured for it.
             return Ok(Self::Tcp(vec![SocketAddr::from(([0_u16; 8], port))]));
         }
         let Some((_, port)) = text.rsplit_once(':') else {
@@ -74,7 +74,7 @@ impl fmt::Display for Address {
 }
 
 impl Address {
-    /// True when only this machine can reach it.
+    /// Whether only this machine can reach the address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
@@ -83,10 +83,11 @@ impl Address {
         }
     }
 
-    /// Takes the address. Of a name with several, the first that can be had.
+    /// Binds the address. If a name resolves to several, this is the first that can be bound.
     ///
     /// # Errors
-    /// As the system says: in use, not allowed, not of this machine.
+    /// The error of the operating system: the address is in use, not permitted, or not of this
+    /// machine.
     pub(crate) fn bind(&self, access: Access) -> io::Result<Bound> {
         match self {
             Self::Tcp(found) => Ok(Bound::Tcp(listen(found)?)),
@@ -95,8 +96,8 @@ impl Address {
                     let connected = std::os::unix::net::UnixStream::connect(path);
                     connected.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
                 };
-                // A socket that nobody answers on was left by a process that is gone. What is no
-                // socket refuses as well, and is somebody's file.
+                // A socket that refuses connections is left over from a process that has ended. A
+                // file that is not a socket refuses them too, and must not be removed.
                 let is_socket = |path| {
                     let found = std::fs::symlink_metadata(path);
                     found.is_ok_and(|found| found.file_type().is_socket())
@@ -118,7 +119,7 @@ impl Address {
     }
 }
 
-/// Listens on the first of these that can be had.
+/// Listens on the first address that can be bound.
 fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
     let mut refused = io::Error::from(io::ErrorKind::AddrNotAvailable);
     for address in found {
@@ -126,9 +127,9 @@ fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
             SocketAddr::V4(_) => TcpSocket::new_v4()?,
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
-        // An address that a process has just left is free.
+        // Allow an address that a stopped process has just released.
         socket.set_reuseaddr(true)?;
-        // Connections have what their listener has.
+        // Accepted connections inherit this option from their listener.
         #[cfg(target_os = "linux")]
         socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
         match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
@@ -142,40 +143,40 @@ fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
 /// Who may connect to a socket in the file system.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Access {
-    /// Whoever reaches its folder, as with a port of loopback.
+    /// Every user with access to its folder, as with a loopback port.
     Everybody,
-    /// The user that the service runs as, and root.
+    /// The user of the service, and root.
     Owner,
 }
 
-/// True for addresses of this machine alone, `::ffff:127.0.0.1` among them.
+/// Whether the address is a loopback one, including `::ffff:127.0.0.1`.
 pub(crate) fn is_loopback(ip: IpAddr) -> bool {
     ip.to_canonical().is_loopback()
 }
 
-/// How many connections may wait to be accepted: what the system allows is less
-/// (`net.core.somaxconn`).
+/// The most connections that wait to be accepted. The system's own maximum (`net.core.somaxconn`)
+/// is lower.
 const BACKLOG: u32 = 65_535;
 
-/// How much of an answer the system takes beyond what is on its way. By itself it takes megabytes
-/// of each that nobody reads, and the others wait while it copies them.
+/// The most bytes of a response that the kernel buffers beyond those in flight. By default it
+/// buffers megabytes for a client that does not read, and other clients wait during the copy.
 #[cfg(target_os = "linux")]
 const UNSENT_BYTES: u32 = 64 * 1_024;
 
 /// A listening socket.
 #[derive(Debug)]
 pub(crate) enum Bound {
-    /// Of TCP.
+    /// A TCP socket.
     Tcp(TcpListener),
-    /// In the file system; removed when this is dropped.
+    /// A unix socket; its file is removed when this is dropped.
     Unix(UnixListener, PathBuf),
 }
 
 impl Bound {
-    /// What it listens on, with the port that the system chose where 0 was asked for.
+    /// The bound address, with the port that the system chose for port 0.
     ///
     /// # Errors
-    /// As the system says.
+    /// The error of the operating system.
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(vec![listener.local_addr()?])),
@@ -187,7 +188,7 @@ impl Bound {
 impl Drop for Bound {
     fn drop(&mut self) {
         if let Self::Unix(_, path) = self {
-            // Gone already is as good.
+            // The file may be removed already.
             let _ = std::fs::remove_file(path);
         }
     }
@@ -197,7 +198,7 @@ impl Drop for Bound {
 mod tests {
     use super::*;
 
-    /// In a flood of connections those of others wait here, and not in the network.
+    /// In a flood, new connections wait in this queue instead of being dropped on the network.
     #[tokio::test]
     async fn as_many_wait_to_be_accepted_as_the_system_allows() {
         let most = std::fs::read_to_string("/proc/sys/net/core/somaxconn").unwrap();
@@ -208,7 +209,7 @@ mod tests {
         let tcp = "127.0.0.1:0".parse::<Address>().unwrap().bind(Access::Everybody).unwrap();
         let unix = Address::Unix(path.clone()).bind(Access::Everybody).unwrap();
         let Ok(Address::Tcp(address)) = tcp.address() else { panic!("{tcp:?}") };
-        // Nobody accepts. A connection that finds no place waits for a second, or is refused.
+        // Nobody accepts. A connection without a place in the queue waits a second, or is refused.
         let mut waiting = Vec::new();
         for number in 0..most {
             let second = core::time::Duration::from_millis(900);
@@ -226,7 +227,7 @@ mod tests {
         drop(unix);
     }
 
-    /// Of an answer that nobody reads the system takes little: it takes megabytes by itself.
+    /// The kernel buffers little of a response that nobody reads; its default is megabytes.
     #[cfg(target_os = "linux")]
     #[tokio::test]
     async fn the_system_takes_little_of_what_nobody_reads() {
@@ -236,7 +237,7 @@ mod tests {
         let unread = std::net::TcpStream::connect(address[0]).unwrap();
         let (stream, _) = listener.accept().await.unwrap();
         let mut taken = 0;
-        // Until it has taken nothing more for a while.
+        // Until the kernel has taken nothing for a while.
         let pause = core::time::Duration::from_millis(200);
         while tokio::time::timeout(pause, stream.writable()).await.is_ok() {
             taken += stream.try_write(&[b'a'; 16 * 1_024]).unwrap_or_default();

@@ -1,28 +1,30 @@
-//! What connections may take, and why the service closed some.
+//! The limits on connections, and the reasons why the service closes some.
 
 use core::time::Duration;
 
-/// What a connection may take.
+/// The limits on connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Bounds {
-    /// How many connections are open at once; beyond that those make room that have been idle
-    /// longest, then those that have sent half of a request. Where all are being answered, the new
-    /// one is closed.
+    /// The most open connections. When all are in use, a new one replaces the connection that has
+    /// been idle longest, or else the one that has sent half of a request. If every connection
+    /// awaits its response, the new one is closed.
     pub connections: usize,
-    /// How many of them one address has; none for as many as there are. Behind a proxy all clients
-    /// have the proxy's address.
+    /// The most connections of one address; `None` for no separate limit. Behind a proxy all
+    /// clients share the proxy's address.
     pub per_address: Option<usize>,
-    /// How many bytes of bodies that are on their way and of long answers are held at once: 64 MiB.
-    /// Beyond it requests that need more are answered with 503.
+    /// The most bytes that are buffered at once for request bodies and long responses: 64 MiB by
+    /// default. Requests that need more are answered with 503.
     pub buffers: usize,
-    /// Without a byte of a request: 60 s.
+    /// The longest time without a byte of a request: 60 s by default.
     pub idle: Duration,
-    /// From the first byte of a head to its last, a TLS handshake too: 10 s.
+    /// The longest time from the first to the last byte of a request head, or for a TLS handshake:
+    /// 10 s by default.
     pub head: Duration,
-    /// From a head to the end of its body: 10 s.
+    /// The longest time from a request head to the end of its body: 10 s by default.
     pub body: Duration,
-    /// Without taking the next 64 KiB of a response, or what is left of it: 10 s.
+    /// The longest time in which a client takes the next 64 KiB, or the rest, of a response: 10 s
+    /// by default.
     pub write: Duration,
 }
 
@@ -41,21 +43,21 @@ impl Default for Bounds {
     }
 }
 
-/// Why connections were closed by the service.
+/// Why the service closed a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
 pub enum Closed {
-    /// Idle for too long.
+    /// It was idle for too long.
     Idle,
-    /// A head that took too long.
+    /// Its request head took too long.
     Head,
-    /// A body that took too long.
+    /// Its request body took too long.
     Body,
-    /// A client that did not read, or too slowly.
+    /// Its client read the response too slowly, or not at all.
     Write,
-    /// It made room for another.
+    /// It made room for a new connection, or none could.
     Full,
-    /// Its address had as many as one may have.
+    /// Its address already had the most connections allowed.
     Address,
 }
 
@@ -64,7 +66,7 @@ impl Closed {
     pub const ALL: [Self; 6] =
         [Self::Idle, Self::Head, Self::Body, Self::Write, Self::Full, Self::Address];
 
-    /// In small letters, for labels.
+    /// The reason in lower case, for labels.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {

@@ -1,9 +1,9 @@
-//! What all connections together may hold of bodies and of answers that are long.
+//! The memory budget that all connections share for bodies and long responses.
 
 use core::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::Arc;
 
-/// Bytes that are held for connections.
+/// A budget of bytes.
 #[derive(Debug)]
 pub(crate) struct Budget {
     held: AtomicUsize,
@@ -15,12 +15,13 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), most })
     }
 
-    /// How many are held now.
+    /// The bytes in use now.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// A share of so many, until it is dropped; none where there is no room for it.
+    /// Takes a share of this many bytes, held until it is dropped; `None` if the budget has too few
+    /// left.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> Option<Share> {
         let more = |held: usize| held.checked_add(bytes).filter(|held| *held <= self.most);
         self.held.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).ok()?;
@@ -28,7 +29,7 @@ impl Budget {
     }
 }
 
-/// A part of the budget.
+/// A share of the budget.
 #[derive(Debug)]
 pub(crate) struct Share {
     budget: Arc<Budget>,

@@ -1,5 +1,5 @@
-//! Where connections come in: addresses, the accept loop, deadlines and bounds. Nothing here knows
-//! which protocol is spoken.
+//! Listening for connections: addresses, the accept loop, deadlines and limits. Independent of the
+//! protocol.
 
 mod accept;
 mod address;

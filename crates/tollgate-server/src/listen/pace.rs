@@ -1,22 +1,22 @@
-//! What one connection is at, and since when.
+//! The phase of one connection, and since when.
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::task::Waker;
 use std::sync::{Arc, OnceLock};
 
-/// What a connection is at.
+/// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 pub(crate) enum Phase {
-    /// Nothing of a request has come.
+    /// No byte of a request has arrived.
     Idle = 0,
-    /// Some of a head has.
+    /// Part of a request head has arrived.
     Head = 1,
-    /// The head has, and not all of the body.
+    /// The head has arrived, but not the whole body.
     Body = 2,
-    /// It is being decided; that has deadlines of its own.
+    /// The request is being decided, which has its own deadlines.
     Work = 3,
-    /// The response is on its way.
+    /// The response is being sent.
     Write = 4,
 }
 
@@ -24,26 +24,27 @@ impl Phase {
     const ALL: [Self; 5] = [Self::Idle, Self::Head, Self::Body, Self::Work, Self::Write];
 }
 
-/// What a connection is at, and since when. The one that serves it writes, the watching task reads.
+/// The phase of a connection, and since when. Its own task writes these values; the watching task
+/// reads them.
 #[derive(Debug)]
 pub(crate) struct Pace {
-    /// The tick above, the phase below.
+    /// The tick in the upper half, the phase in the lower half.
     state: AtomicU64,
     clock: Arc<AtomicU32>,
-    /// True when the connection ends before all that the client sends has been read.
+    /// True when the connection closes before everything that the client sends has been read.
     left_unread: AtomicBool,
-    /// True while a part of a response has not been handed to the connection.
+    /// True while a part of the response has not been passed to the connection.
     is_responding: AtomicBool,
-    /// True since the client first said something.
+    /// True once the client has sent a byte.
     has_sent: AtomicBool,
-    /// True while it holds no buffers, or is asked to let go of them.
+    /// True while the connection holds no buffers, or is asked to release them.
     is_to_rest: AtomicBool,
-    /// Wakes its task.
+    /// Wakes the connection's task.
     task: OnceLock<Waker>,
 }
 
 impl Pace {
-    /// The pace of a new connection, by this clock of ticks.
+    /// The pace of a new connection, with times from this clock of ticks.
     pub(super) fn new(clock: &Arc<AtomicU32>) -> Self {
         let pace = Self {
             state: AtomicU64::new(0),
@@ -74,7 +75,7 @@ impl Pace {
             .unwrap_or(Phase::Idle)
     }
 
-    /// Something that the client sends is not read.
+    /// Records that something the client sends stays unread.
     pub(crate) fn leave_unread(&self) {
         self.left_unread.store(true, Ordering::Relaxed);
     }
@@ -83,7 +84,7 @@ impl Pace {
         self.left_unread.load(Ordering::Relaxed)
     }
 
-    /// More of a response comes, or its last part was handed over.
+    /// Records whether more of the response follows.
     pub(crate) fn set_responding(&self, more: bool) {
         self.is_responding.store(more, Ordering::Relaxed);
     }
@@ -96,12 +97,12 @@ impl Pace {
         self.has_sent.load(Ordering::Relaxed)
     }
 
-    /// The task that serves it.
+    /// Sets the task that serves the connection.
     pub(crate) fn is_served_by(&self, task: &Waker) {
         let _ = self.task.set(task.clone());
     }
 
-    /// The client says something: it holds buffers from here on.
+    /// Records that the client sent something: the connection holds buffers from here on.
     pub(crate) fn works(&self) {
         self.has_sent.store(true, Ordering::Relaxed);
         self.is_to_rest.store(false, Ordering::Relaxed);
@@ -112,7 +113,7 @@ impl Pace {
         self.is_to_rest.load(Ordering::Relaxed) && self.phase() == Phase::Idle
     }
 
-    /// Asks for its buffers, once.
+    /// Asks the connection once to release its buffers.
     pub(super) fn rest(&self) {
         if !self.is_to_rest.swap(true, Ordering::Relaxed)
             && let Some(task) = self.task.get()

@@ -1,8 +1,8 @@
-//! The connections that are open, and who closes those that take too long.
+//! The open connections, with the task that closes those past a deadline.
 //!
 //! A timer for each deadline of each connection would cost more than a decision. So a connection
-//! only notes what it is at and since when, by a clock of ticks, and one task looks at all of them
-//! four times a second: a deadline is met with a delay of up to 250 ms.
+//! only records its phase and the current tick. One task checks all connections four times a
+//! second, and enforces a deadline with a delay of up to 250 ms.
 
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use core::time::Duration;
@@ -19,21 +19,21 @@ use super::bounds::{Bounds, Closed};
 use super::budget::Budget;
 use super::pace::{Pace, Phase};
 
-/// How long a tick is.
+/// The length of a tick.
 const TICK: Duration = Duration::from_millis(250);
 
 /// All connections of a service.
 #[derive(Debug)]
 pub(crate) struct Registry {
     open: Mutex<Slab<Entry>>,
-    /// How many connections each address has, where that is bounded.
+    /// The number of connections of each address, where that is limited.
     by_address: Mutex<HashMap<IpAddr, usize>>,
     budget: Arc<Budget>,
     bounds: Bounds,
     clock: Arc<AtomicU32>,
     closed: [AtomicU64; Closed::ALL.len()],
     accepted: AtomicU64,
-    /// Told when the last connection has gone.
+    /// Notified when the last connection has closed.
     empty: tokio::sync::Notify,
 }
 
@@ -43,12 +43,12 @@ struct Entry {
     abort: Option<AbortHandle>,
 }
 
-/// A connection's place; it leaves when this is dropped.
+/// The place of a connection in the registry; dropping it removes the connection.
 #[derive(Debug)]
 pub(crate) struct Registration {
     pub(crate) key: usize,
     registry: Arc<Registry>,
-    /// Whose it is, where that is counted.
+    /// The connection's address, where connections per address are limited.
     address: Option<IpAddr>,
     pub(crate) pace: Arc<Pace>,
 }
@@ -59,7 +59,7 @@ impl Drop for Registration {
             self.registry.leave(address);
         }
         let mut open = self.registry.open.lock();
-        // Who had to make room has left already, and its place may be another's.
+        // A connection that made room has been removed already, and another may use its key.
         if open.get(self.key).is_some_and(|entry| Arc::ptr_eq(&entry.pace, &self.pace)) {
             open.remove(self.key);
         }
@@ -83,22 +83,22 @@ impl Registry {
         })
     }
 
-    /// What all connections together may hold.
+    /// The memory budget that all connections share.
     pub(crate) fn budget(&self) -> &Arc<Budget> {
         &self.budget
     }
 
-    /// How many connections are open.
+    /// The number of open connections.
     pub(crate) fn open(&self) -> usize {
         self.open.lock().len()
     }
 
-    /// How many were accepted so far.
+    /// The number of connections accepted so far.
     pub(crate) fn accepted(&self) -> u64 {
         self.accepted.load(Ordering::Relaxed)
     }
 
-    /// How many were closed for this reason.
+    /// The number of connections closed for this reason.
     pub(crate) fn closed(&self, why: Closed) -> u64 {
         self.closed.get(why as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
@@ -109,8 +109,8 @@ impl Registry {
         }
     }
 
-    /// A place for a new connection of this address, for which idle ones make room; none when none
-    /// is idle, or the address has as many as it may have.
+    /// Registers a new connection of this address; connections that wait for their clients make
+    /// room for it. `None` when none can, or when the address already has the most allowed.
     pub(crate) fn enter(self: &Arc<Self>, peer: IpAddr) -> Option<Registration> {
         self.accepted.fetch_add(1, Ordering::Relaxed);
         let address = self.bounds.per_address.map(|most| (network(peer), most));
@@ -131,7 +131,7 @@ impl Registry {
         place
     }
 
-    /// One connection of this address less.
+    /// Removes one connection of this address.
     fn leave(&self, address: IpAddr) {
         let mut by_address = self.by_address.lock();
         if let Some(count) = by_address.get_mut(&address) {
@@ -157,8 +157,8 @@ impl Registry {
         Some(Registration { key, registry: Arc::clone(self), address, pace })
     }
 
-    /// Says how the connection of this pace is ended from outside. It may have gone meanwhile, and
-    /// its place be another's.
+    /// Sets how to end this connection from outside. The connection may have closed already, and
+    /// another may use its key.
     pub(crate) fn ended_by(&self, key: usize, pace: &Arc<Pace>, abort: AbortHandle) {
         let mut open = self.open.lock();
         if let Some(entry) = open.get_mut(key).filter(|entry| Arc::ptr_eq(&entry.pace, pace)) {
@@ -166,13 +166,13 @@ impl Registry {
         }
     }
 
-    /// Lets this tick begin.
+    /// Advances the clock to this tick, and sweeps.
     pub(crate) fn tick(&self, now: u32) {
         self.clock.store(now, Ordering::Relaxed);
         self.sweep(now);
     }
 
-    /// Looks at all connections, and closes those that are past a deadline.
+    /// Closes all connections that are past a deadline.
     fn sweep(&self, now: u32) {
         let mut open = self.open.lock();
         let mut late = [0; Closed::ALL.len()];
@@ -201,22 +201,22 @@ impl Registry {
         }
     }
 
-    /// Looks at the connections until it is dropped.
+    /// Sweeps the connections each tick, until it is dropped.
     pub(crate) async fn watch(self: Arc<Self>) {
         let start = Instant::now();
         let mut ticks = tokio::time::interval(TICK);
         ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Skip);
         loop {
             ticks.tick().await;
-            // By the time that passed, not by the ticks that came: a process that was stopped for a
-            // minute must not give everybody another one.
+            // Derive the tick from the elapsed time, not from a count of wake-ups. A process that
+            // was paused for a minute must not extend every deadline by a minute.
             let now = start.elapsed().as_millis() / TICK.as_millis();
             let now = u32::try_from(now).unwrap_or(u32::MAX);
             self.tick(now);
         }
     }
 
-    /// Until no connection is left.
+    /// Waits until no connection is left.
     pub(crate) async fn emptied(&self) {
         loop {
             let told = self.empty.notified();
@@ -227,7 +227,7 @@ impl Registry {
         }
     }
 
-    /// Ends what is left.
+    /// Ends all remaining connections.
     pub(crate) fn end_all(&self) -> usize {
         let mut open = self.open.lock();
         let aborts: Vec<_> = open.iter_mut().filter_map(|(_, entry)| entry.abort.take()).collect();
@@ -237,14 +237,14 @@ impl Registry {
     }
 }
 
-/// How long a connection is idle before it lets go of its buffers: longer than clients that ask
-/// often pause, and much shorter than most connections of a pool.
+/// The idle time, in ticks, after which a connection releases its buffers. It exceeds the pauses of
+/// busy clients, and is much shorter than the life of most pooled connections.
 const REST_TICKS: u32 = 4;
 
-/// How long half of a request may be on its way before it makes room sooner than who is idle.
+/// The time, in ticks, after which half of a request makes room before idle connections do.
 const HALF_TICKS: u32 = 4;
 
-/// Whose address it is: of IPv6 the network, since one client has all of it.
+/// The address to count by: for IPv6 the /64 network, since one client has all of it.
 fn network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
@@ -255,11 +255,11 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Ends up to `most` connections that wait for their clients, those first that have waited longest.
-/// Such as have sent half of a request for a second, or nothing ever, are spent first: whoever
-/// opens many of those must not shut out who is well behaved and idle. Then idle ones, then all
-/// halves. More than one at a time, so that a flood of new ones does not look through all of them
-/// each time.
+/// Ends up to `most` connections that wait for their clients, the longest waiting first. The first
+/// group are connections that have sent half of a request for over a second, or nothing since they
+/// opened: a client that opens many of those must not displace well-behaved idle ones. The idle
+/// ones follow, then all other halves. It ends several at a time, so that a flood of new
+/// connections does not scan the registry each time.
 fn make_room(open: &mut Slab<Entry>, most: usize, now: u32) -> usize {
     let is_half = |pace: &Pace| matches!(pace.phase(), Phase::Head | Phase::Body);
     let is_old = |pace: &Pace| now.saturating_sub(pace.since()) > HALF_TICKS;
@@ -279,7 +279,7 @@ fn end_longest(open: &mut Slab<Entry>, group: &dyn Fn(&Pace) -> bool, most: usiz
     found.sort_unstable();
     found.truncate(most);
     for (_, _, key) in &found {
-        // Its place is free at once; the task ends when it next runs.
+        // The key is free at once; the task ends when it next runs.
         if let Some(abort) = open.try_remove(*key).and_then(|entry| entry.abort) {
             abort.abort();
         }

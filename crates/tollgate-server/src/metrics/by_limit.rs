@@ -1,4 +1,4 @@
-//! Decisions by the limit that binds: a table of counters that is read without a lock, and bounded.
+//! Decisions by the limit that binds: a bounded table of counters, read without a lock.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -9,14 +9,14 @@ use tollgate_policy::{Authority, Counters, Outcome};
 
 use super::{INLINE, OTHER};
 
-/// How many pairs of a policy and a limit have counters of their own. A file has 20,000 policies at
-/// most, each with overrides; what comes later is counted together.
+/// The most pairs of a policy and a limit with separate counters. A file has up to 20,000 policies,
+/// each with overrides; pairs beyond this maximum share one counter.
 pub(crate) const MAX_PAIRS: usize = 1_000;
 
-/// Of limits, by their identity.
+/// The counters of one policy, by the identity of the limit.
 type OfPolicy = HashMap<String, Arc<Counters>, foldhash::fast::RandomState>;
 
-/// The pairs that have counters, as decisions read them.
+/// The pairs with counters, as decisions read them.
 #[derive(Clone, Debug, Default)]
 struct Table {
     policies: HashMap<String, OfPolicy, foldhash::fast::RandomState>,
@@ -30,23 +30,22 @@ impl Table {
     }
 }
 
-/// The counters.
+/// The counters of decisions by limit.
 #[derive(Debug, Default)]
 pub(super) struct ByLimit {
-    /// Replaced as a whole when a pair is new, which happens [`MAX_PAIRS`] times in a life. A lock
-    /// for readers would be written to by every decision of every thread.
+    /// Replaced as a whole for a new pair, at most [`MAX_PAIRS`] times per process. Each decision
+    /// of each thread would have to write to a reader lock.
     table: ArcSwap<Table>,
     /// Held while the table is replaced.
     adding: Mutex<()>,
-    /// The pairs beyond the bound.
+    /// The pairs beyond the maximum.
     other: Counters,
-    /// Inline limits: all of them together, since callers can think of any number.
+    /// All inline limits together, since callers can invent any number of them.
     inline: Counters,
 }
 
 impl ByLimit {
-    /// One more decision in which this limit binds; without a policy it is an inline
-    /// limit.
+    /// Counts a decision in which this limit binds; without a policy it is an inline limit.
     #[inline]
     pub(super) fn add(
         &self,
@@ -67,12 +66,12 @@ impl ByLimit {
         }
     }
 
-    /// Counters for a pair that has none yet; none where there is no room left.
+    /// Creates counters for a new pair; `None` when the table is full.
     #[cold]
     fn begin(&self, policy: &str, limit: &str) -> Option<Arc<Counters>> {
         let _adding = self.adding.lock();
         let mut table = Table::clone(&self.table.load());
-        // Other threads may have been here first.
+        // Another thread may have added the pair meanwhile.
         if let Some(counters) = table.get(policy, limit) {
             return Some(Arc::clone(counters));
         }
@@ -87,7 +86,7 @@ impl ByLimit {
         Some(counters)
     }
 
-    /// Tells of each pair: policy, limit, counters.
+    /// Calls `tell` for each pair, with the policy, the limit and the counters.
     pub(super) fn each<E>(
         &self,
         mut tell: impl FnMut(&str, &str, &Counters) -> Result<(), E>,
@@ -100,7 +99,7 @@ impl ByLimit {
                 limits.iter().map(move |(limit, counters)| (&**policy, &**limit, &**counters))
             })
             .collect();
-        // Pages that keep their order compress well, and people can read them.
+        // A stable order compresses well, and is easier to read.
         pairs.sort_unstable_by_key(|(policy, limit, _)| (*policy, *limit));
         for (policy, limit, counters) in pairs {
             tell(policy, limit, counters)?;

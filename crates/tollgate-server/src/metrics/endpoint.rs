@@ -1,4 +1,4 @@
-//! Requests by what was asked for and by the class of the answer's status.
+//! Requests by endpoint and by class of the response status.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,8 +6,8 @@ use http::StatusCode;
 
 use crate::api::queue_parts;
 
-/// What requests ask for. A path that is none of these is `other`: a label with paths that clients
-/// think of would have no bound.
+/// The endpoints. Any other path counts as `other`: a label with paths chosen by clients would be
+/// unbounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Endpoint {
     Check,
@@ -68,7 +68,7 @@ impl Endpoint {
         Self::Other,
     ];
 
-    /// Its path, which is its label too.
+    /// The endpoint's path, which is also its label.
     pub(crate) fn path(self) -> &'static str {
         match self {
             Self::Check => "/v1/check",
@@ -100,9 +100,9 @@ impl Endpoint {
         }
     }
 
-    /// What a path asks for.
+    /// The endpoint of a path.
     pub(crate) fn from_path(path: &str) -> Self {
-        // A queue's name is no label: there are those that nobody has.
+        // A queue's name is not a label, since clients may request queues that do not exist.
         match queue_parts(path) {
             None => {}
             Some((_, None)) => return Self::Queue,
@@ -116,15 +116,15 @@ impl Endpoint {
     }
 }
 
-/// The classes of statuses; a service answers with no 1xx.
+/// The classes of statuses; the service never answers with 1xx.
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counters.
+/// The counters of requests.
 #[derive(Debug, Default)]
 pub(crate) struct Requests([[AtomicU64; CLASSES.len()]; Endpoint::ALL.len()]);
 
 impl Requests {
-    /// One more that was answered.
+    /// Counts an answered request.
     #[inline]
     pub(crate) fn add(&self, endpoint: Endpoint, status: StatusCode) {
         let class = usize::from(status.as_u16() / 100).wrapping_sub(1);
@@ -133,7 +133,7 @@ impl Requests {
         }
     }
 
-    /// All that is not 0: the path, the class, how many.
+    /// All nonzero counters: the path, the class and the count.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         Endpoint::ALL.into_iter().zip(&self.0).flat_map(|(endpoint, classes)| {
             let counts = classes.iter().map(|count| count.load(Ordering::Relaxed));

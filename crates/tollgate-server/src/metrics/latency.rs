@@ -1,13 +1,14 @@
-//! How long decisions took, as a histogram that threads add to without a lock.
+//! The durations of decisions, in a histogram that threads update without a lock.
 //!
-//! Not the histogram of `prometheus-client`: that one is a lock around a search, and every decision
-//! of every thread would wait at it.
+//! The histogram of `prometheus-client` takes a lock around a search, on which every decision of
+//! every thread would wait.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
-/// Where buckets end, in nanoseconds: 1, 2 and 5 of each power of ten from 1 µs to 5 s. Memory
-/// answers at the one end, a store that is about to miss its deadline at the other.
+/// The upper bounds of the buckets in nanoseconds: 1, 2 and 5 of each power of ten from 1 µs to 5
+/// s. The memory store answers near the lower end, a store close to its deadline near the upper
+/// one.
 const ENDS_NS: [u64; 21] = [
     1_000,
     2_000,
@@ -32,7 +33,7 @@ const ENDS_NS: [u64; 21] = [
     5_000_000_000,
 ];
 
-/// Durations, counted by bucket; the last bucket has no end.
+/// Durations, counted by bucket; the last bucket has no upper bound.
 #[derive(Debug)]
 pub(super) struct Latency {
     buckets: [AtomicU64; ENDS_NS.len() + 1],
@@ -48,17 +49,17 @@ impl Default for Latency {
     }
 }
 
-/// What was counted until now.
+/// A snapshot of the histogram.
 #[derive(Debug)]
 pub(super) struct Counted {
-    /// The end of each bucket in seconds, and how many fell into it alone.
+    /// The upper bound of each bucket in seconds, and its own count (not cumulative).
     pub(super) buckets: Vec<(f64, u64)>,
     pub(super) count: u64,
     pub(super) sum_seconds: f64,
 }
 
 impl Latency {
-    /// One more.
+    /// Counts a duration.
     #[inline]
     pub(super) fn add(&self, duration: Duration) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
@@ -69,8 +70,8 @@ impl Latency {
         self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
     }
 
-    /// What was counted until now. The count is that of the buckets, so that the two agree also
-    /// while others add.
+    /// Takes a snapshot. Its total is the sum of its buckets, so that the two agree while other
+    /// threads count.
     pub(super) fn counted(&self) -> Counted {
         let ends = ENDS_NS.iter().map(|end| Duration::from_nanos(*end).as_secs_f64());
         let counts = self.buckets.iter().map(|bucket| bucket.load(Ordering::Relaxed));

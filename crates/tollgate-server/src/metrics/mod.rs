@@ -1,8 +1,8 @@
-//! What a service counts of itself, for `/metrics`.
+//! The service's own metrics, for `/metrics`.
 //!
-//! What others count already is read when somebody asks (`page.rs`): the gate's counters, the
-//! store's, those of the connections. Here is what nobody else counts: decisions by limit and the
-//! time that they took, reloads, and requests by endpoint.
+//! The counters of the gate, the store and the connections exist already, and are read on each
+//! scrape (`page.rs`). This module counts the rest: decisions by limit and their durations,
+//! reloads, and requests by endpoint.
 
 mod by_limit;
 mod endpoint;
@@ -26,14 +26,14 @@ use latency::Latency;
 pub(crate) use endpoint::{Endpoint, Requests};
 pub(crate) use page::Page;
 
-/// What stands in a label for all that has no series of its own. A policy that has this name has
-/// none either.
+/// The label for everything without a separate series. A policy with this name has no separate
+/// series either.
 pub(crate) const OTHER: &str = "other";
 
-/// What stands for every inline limit.
+/// The label for all inline limits.
 const INLINE: &str = "inline";
 
-/// The counters of a service. Cheap to clone: clones are the same counters.
+/// The counters of a service. Cheap to clone: clones share the counters.
 #[derive(Clone, Debug, Default)]
 pub struct Metrics(Arc<Inner>);
 
@@ -41,9 +41,9 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     started: SystemTime,
     limits: ByLimit,
-    /// Answers of the store.
+    /// The durations of answers by the store.
     store: Latency,
-    /// Answers in place of the store's.
+    /// The durations of answers by the failure rule.
     failure_rule: Latency,
     reloads: Reloads,
     requests: Requests,
@@ -67,23 +67,23 @@ impl Default for Inner {
 }
 
 impl Metrics {
-    /// Counters at zero; the service began now.
+    /// Counters at zero; the service's start time is now.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The same, and denials are written into a log, and decisions are spans of traces.
+    /// The same, with a log of denials and traces of decisions.
     #[must_use]
     pub fn with(denials: Option<Denials>, traces: Option<Traces>) -> Self {
         Self(Arc::new(Inner { denials, traces, ..Inner::default() }))
     }
 
-    /// A gate whose decisions are counted here by limit and by the time that they took. Those of
-    /// another gate are counted only as it does itself: by policy, outcome and authority.
+    /// Builds a gate whose decisions are counted here, by limit and with their durations. For
+    /// another gate only its own counters are available: by policy, outcome and authority.
     ///
     /// # Errors
-    /// As [`Gate::new`].
+    /// The errors of [`Gate::new`].
     pub fn gate(&self, policies: Policies, store: AnyStore) -> Result<Gate<AnyStore>, ParseError> {
         Gate::observed(policies, store, self.clone())
     }
@@ -92,12 +92,12 @@ impl Metrics {
         &self.0.reloads
     }
 
-    /// A subject as the log writes it; none where it writes none.
+    /// A subject in the form of the log of denials; `None` without such a log.
     pub(crate) fn written(&self, subject: &Subject) -> Option<String> {
         self.0.denials.as_ref().map(|denials| denials.written(subject.as_str()))
     }
 
-    /// Tells of each limit that has counters: its policy, its identity, the counters.
+    /// Calls `tell` for each limit with counters: its policy, its identity, the counters.
     pub(crate) fn each_limit<E>(
         &self,
         tell: impl FnMut(&str, &str, &Counters) -> Result<(), E>,
@@ -117,7 +117,7 @@ impl Metrics {
 impl Observer for Metrics {
     #[inline]
     fn observe(&self, event: &Event<'_>) {
-        // An answer over several policies is told of several times, and took its time once.
+        // An answer over several policies emits several events, but its duration counts once.
         if event.decides {
             match event.authority {
                 Authority::Store => self.0.store.add(event.duration),
@@ -137,29 +137,29 @@ impl Observer for Metrics {
     }
 }
 
-/// How often the policies were read again, whoever wanted that.
+/// The number of policy reloads, whatever caused them.
 #[derive(Debug, Default)]
 pub(crate) struct Reloads {
     counts: [AtomicU64; Reloaded::ALL.len()],
-    /// True while the newest reading failed.
+    /// True while the last reload failed.
     broken: AtomicBool,
 }
 
-/// What came of reading them again.
+/// The outcome of a reload.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reloaded {
-    /// They count.
+    /// The new policies are in force.
     Taken,
-    /// They are what they were.
+    /// The file had not changed.
     Unchanged,
-    /// The file is broken, and the old ones count on.
+    /// The file is invalid, and the old policies stay in force.
     Broken,
 }
 
 impl Reloaded {
     const ALL: [Self; 3] = [Self::Taken, Self::Unchanged, Self::Broken];
 
-    /// In small letters, for labels.
+    /// The outcome in lower case, for labels.
     fn name(self) -> &'static str {
         match self {
             Self::Taken => "taken",

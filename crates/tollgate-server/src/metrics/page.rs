@@ -1,4 +1,4 @@
-//! The page itself: what is counted, read when somebody asks.
+//! The `/metrics` page, built from the counters on each scrape.
 
 use core::fmt;
 use std::collections::BTreeSet;
@@ -26,10 +26,10 @@ use crate::queues::{self, Queues};
 use crate::service::InlineLimits;
 use crate::timeseries::{Lost, Tally};
 
-/// How many policies have series of their own; the others are one. A file has 20,000 at most.
+/// The most policies with separate series; the others share one. A file has at most 20,000.
 const MAX_POLICIES: usize = 1_000;
 
-/// Writes the page.
+/// Builds the page.
 #[derive(Debug)]
 pub(crate) struct Page(Registry);
 
@@ -49,13 +49,13 @@ impl Page {
         Self(registry)
     }
 
-    /// The page, in the format that these headers ask for.
+    /// The page, in the format that the request headers accept.
     pub(crate) fn respond(&self, headers: &HeaderMap) -> Response<Full<Bytes>> {
         let mut page = String::new();
         let written = prometheus_client::encoding::text::encode(&mut page, &self.0);
         let mut response = Response::new(Full::default());
         if written.is_err() {
-            // Half a page would look as if counters had gone back.
+            // A partial page would look as if counters had decreased.
             *response.status_mut() = StatusCode::INTERNAL_SERVER_ERROR;
             return response;
         }
@@ -75,24 +75,24 @@ impl Page {
     }
 }
 
-/// Where the numbers are.
+/// The sources of the numbers.
 #[derive(Debug)]
 struct Numbers {
     metrics: Metrics,
     gate: Gate<AnyStore>,
-    /// Inline limits, cached.
+    /// The cache of inline limits.
     limits: Arc<InlineLimits>,
-    /// Those of clients, and those of administrators.
+    /// The connections of clients, then those of administrators.
     connections: [Arc<Connections>; 2],
-    /// Where counts are written to time series.
+    /// The counters of the writer to time series.
     timeseries: Option<Arc<Tally>>,
     queues: Queues,
-    /// The policies that have series of their own. Once there they stay: one that moved would make
+    /// The policies with separate series. A policy stays in this set, since moving it would make
     /// two counters jump.
     named: Mutex<BTreeSet<String>>,
 }
 
-/// One family of the page.
+/// One metric family of the page.
 struct Family<'e>(MetricEncoder<'e>);
 
 /// One label.
@@ -106,8 +106,8 @@ impl Family<'_> {
         self.0.encode_family(&labels)?.encode_counter::<NoLabelSet, _, f64>(&count, None)
     }
 
-    /// All that is not 0 of some counters, after labels of theirs; `always` is told also when it
-    /// is 0, so that its first increase is seen as one.
+    /// Writes all nonzero counters with these labels. Those in `always` are also written at zero,
+    /// so that their first increase is visible.
     fn counters<const N: usize>(
         &mut self,
         labels: [Label<'_>; N],
@@ -139,7 +139,7 @@ impl Family<'_> {
     }
 }
 
-/// Begins a family.
+/// Begins a metric family.
 fn family<'e>(
     encoder: &'e mut DescriptorEncoder<'_>,
     (name, help): (&'e str, &str),
@@ -188,11 +188,11 @@ impl Collector for Numbers {
     }
 }
 
-/// What is told from the start on of what was met once.
+/// The counters of a used policy that appear from the start, even at zero.
 const USUAL: [(Outcome, Authority); 2] =
     [(Outcome::Allowed, Authority::Store), (Outcome::Denied, Authority::Store)];
 
-/// The same of a policy that is only in shadow.
+/// The same for a policy that has only run in shadow mode.
 const USUAL_IN_SHADOW: [(Outcome, Authority); 2] =
     [(Outcome::Allowed, Authority::Shadow), (Outcome::Denied, Authority::Shadow)];
 
@@ -213,7 +213,7 @@ impl Numbers {
                 }
                 named.insert(policy.clone());
             }
-            // A policy that is only in shadow has no zeros as one that is enforced.
+            // A policy in shadow mode has other counters at zero than an enforced one.
             let shadow =
                 |(_, authority, _): (Outcome, Authority, u64)| authority == Authority::Shadow;
             let always: &[_] = match counters.iter().all(shadow) {
@@ -321,8 +321,8 @@ impl Numbers {
                     .count([("queue", name), ("outcome", outcome.name())], door.count(outcome))?;
             }
         }
-        // What lies in a queue is the same whichever service is asked: for `max`, not for `sum`.
-        // A queue that cannot be prepared at has no value, rather than an old one.
+        // Every service reports the same queue, so aggregate with `max`, not `sum`. When a queue
+        // cannot be read, it has no value instead of a stale one.
         type Of = fn(&Stats) -> u64;
         let gauges: [(&str, &str, Of); 3] = [
             ("waiting", "Jobs that wait, as of the last second.", |it| it.waiting),

@@ -1,18 +1,18 @@
-//! The older one of the two text formats, for readers that do not ask for OpenMetrics.
+//! The older Prometheus text format, for scrapers that do not ask for OpenMetrics.
 
 use core::fmt::Write as _;
 
-/// The type of the newer format, which a scraper asks for by name.
+/// The media type of OpenMetrics, which a scraper requests by name.
 pub(super) const OPEN_TYPE: &str = "application/openmetrics-text";
 
-/// What is answered then.
+/// The `Content-Type` of an OpenMetrics response.
 pub(super) const OPEN: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What everybody else gets, browsers and `promtool` among them.
+/// The `Content-Type` for all other clients, including browsers and `promtool`.
 pub(super) const PLAIN: &str = "text/plain; version=0.0.4; charset=utf-8";
 
-/// OpenMetrics as text of version 0.0.4: samples are the same in both, but there a family has the
-/// name of its samples, no unit and no end, and what is `info` here is a gauge.
+/// Converts OpenMetrics into text version 0.0.4. Samples are the same in both. In 0.0.4 a family is
+/// named like its samples, has no unit and no end marker, and `info` becomes a gauge.
 pub(super) fn plain(open: &str) -> String {
     let mut text = String::with_capacity(open.len());
     let mut help = "";
@@ -27,7 +27,7 @@ pub(super) fn plain(open: &str) -> String {
                 "info" => ("_info", "gauge"),
                 other => ("", other),
             };
-            // Writing to a text does not fail.
+            // Writing to a string cannot fail.
             let _ = writeln!(text, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}");
         } else if !line.starts_with('#') {
             text.push_str(line);

@@ -1,8 +1,8 @@
-//! What got through, over time: per limit and outcome, in buckets.
+//! Counts of decisions over time, per limit and outcome, in buckets.
 //!
-//! Decisions are counted already; once a second the counters are read, and what came since is put
-//! into the series. So it costs a decision nothing, and nothing is lost but what a process takes
-//! with it.
+//! The metrics already count decisions. Once a second the recorder reads these counters and adds
+//! the increase to its series. So recording adds no cost to a decision, and counts are lost only
+//! when the process ends.
 
 mod series;
 
@@ -18,10 +18,10 @@ use crate::metrics::{Metrics, OTHER};
 use crate::timeseries::Outbox;
 use series::{Series, reach_s, step_of};
 
-/// How many series there are at most, at 23 KB each; what comes later is one for each outcome.
+/// The most series, of 23 KB each. Later limits share one series for each outcome.
 const MAX_SERIES: usize = 256;
 
-/// Records what a service's counters say. Cheap to clone.
+/// Records the increases of a service's counters. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Recorder(Arc<Inner>);
 
@@ -33,22 +33,22 @@ struct Inner {
 
 #[derive(Debug, Default)]
 struct State {
-    /// What each counter said last.
+    /// The previous value of each counter.
     before: BTreeMap<Key, u64>,
     series: BTreeMap<Key, Series>,
-    /// Where else it goes.
+    /// The queue to Redis time series, if any.
     outbox: Option<Outbox>,
 }
 
-/// Policy, limit, outcome.
+/// The policy, the limit and the outcome.
 type Key = (String, String, &'static str);
 
-/// The series of some time, with the newest second that is over as the last.
+/// The series of a time range, which ends with the last complete second.
 #[derive(Debug, Serialize)]
 pub(crate) struct Recorded {
-    /// When the first bucket begins, in seconds since the Unix epoch.
+    /// The start of the first bucket, in seconds since the Unix epoch.
     from_s: u64,
-    /// How long a bucket is, in seconds.
+    /// The length of a bucket in seconds.
     step_s: u64,
     buckets: usize,
     series: Vec<OneRecorded>,
@@ -56,11 +56,11 @@ pub(crate) struct Recorded {
 
 #[derive(Debug, Serialize)]
 struct OneRecorded {
-    /// None for inline limits.
+    /// `None` for inline limits.
     policy: Option<String>,
     limit: String,
     outcome: &'static str,
-    /// One for each bucket.
+    /// One count for each bucket.
     counts: Vec<u32>,
 }
 
@@ -70,7 +70,7 @@ impl Recorder {
         Self(Arc::new(Inner { metrics, state }))
     }
 
-    /// Reads the counters: what came since is what came in this second.
+    /// Reads the counters and adds their increase to this second.
     fn read(&self, at_s: u64) {
         let mut state = self.0.state.lock();
         let State { before, series, outbox } = &mut *state;
@@ -98,7 +98,7 @@ impl Recorder {
         });
     }
 
-    /// What was recorded in the last so many seconds, up to `now_s`.
+    /// The counts of the last `last_s` seconds up to `now_s`.
     pub(crate) fn last(&self, last_s: u64, now_s: u64) -> Recorded {
         let last_s = last_s.clamp(1, reach_s());
         let step_s = step_of(last_s);
@@ -116,7 +116,7 @@ impl Recorder {
         Recorded { from_s: first * step_s, step_s, buckets, series }
     }
 
-    /// Reads the counters for the last time: what comes later goes nowhere else.
+    /// Reads the counters for the last time. Time series receive no later counts.
     pub(crate) fn end(&self) {
         self.read(since_epoch().as_secs());
         self.0.state.lock().outbox = None;
@@ -133,7 +133,7 @@ impl Recorder {
     }
 }
 
-/// The time of this machine's clock.
+/// The time since the Unix epoch, by this machine's clock.
 pub(crate) fn since_epoch() -> Duration {
     SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -1,21 +1,21 @@
-//! Counts over time, finer for what is new: a second each for an hour, a minute each for a day, an
-//! hour each for thirty days.
+//! Counts in buckets of three lengths: seconds for an hour, minutes for a day, hours for thirty
+//! days.
 
-/// Seconds of a bucket, and how many buckets there are.
+/// The length of a bucket in seconds, and the number of buckets.
 const TIERS: [(u64, usize); 3] = [(1, 3_600), (60, 1_440), (3_600, 720)];
 
-/// One series.
+/// The counts of one series.
 #[derive(Clone, Debug)]
 pub(super) struct Series {
     tiers: [Tier; TIERS.len()],
 }
 
-/// Buckets of one length, the newest in place of the oldest.
+/// A ring of buckets of one length; the newest overwrites the oldest.
 #[derive(Clone, Debug)]
 struct Tier {
     step_s: u64,
     counts: Box<[u32]>,
-    /// The number of the newest bucket, counted from the Unix epoch.
+    /// The number of the newest bucket since the Unix epoch.
     newest: u64,
 }
 
@@ -30,14 +30,14 @@ impl Series {
         }
     }
 
-    /// Adds so many in this second.
+    /// Adds `number` to this second.
     pub(super) fn add(&mut self, at_s: u64, number: u64) {
         for tier in &mut self.tiers {
             tier.add(at_s / tier.step_s, number);
         }
     }
 
-    /// The counts of these buckets of `step_s` seconds, the first of which has this number.
+    /// The counts of `buckets` buckets of `step_s` seconds, from bucket number `first` on.
     pub(super) fn counts(&self, step_s: u64, first: u64, buckets: usize) -> Vec<u32> {
         let tier = self.tiers.iter().find(|tier| tier.step_s == step_s);
         let counts = (first..).take(buckets);
@@ -45,13 +45,13 @@ impl Series {
     }
 }
 
-/// The seconds of the buckets that reach back so far.
+/// The length in seconds of the finest buckets that reach back `last_s` seconds.
 pub(super) fn step_of(last_s: u64) -> u64 {
     let reaches = |(step_s, buckets): &&(u64, usize)| step_s * *buckets as u64 >= last_s;
     TIERS.iter().find(reaches).unwrap_or(&TIERS[TIERS.len() - 1]).0
 }
 
-/// How far back the oldest bucket lies, in seconds.
+/// How far back the oldest bucket reaches, in seconds.
 pub(super) fn reach_s() -> u64 {
     TIERS.iter().map(|(step_s, buckets)| step_s * *buckets as u64).max().unwrap_or(0)
 }
@@ -60,14 +60,14 @@ impl Tier {
     fn add(&mut self, bucket: u64, number: u64) {
         let buckets = self.counts.len() as u64;
         if bucket > self.newest {
-            // What lies between was silent, and takes the place of what is too old.
+            // The buckets between had no counts; zeros overwrite the oldest buckets.
             let silent = (bucket - self.newest).min(buckets);
             for passed in 0..silent {
                 self.put(bucket - passed, 0);
             }
             self.newest = bucket;
         }
-        // A clock that was set back by more than there is: what lies ahead was never so.
+        // The clock was set back by more than the whole ring: the buckets ahead are invalid.
         if bucket.saturating_add(buckets) <= self.newest {
             self.counts.fill(0);
             self.newest = bucket;
@@ -123,7 +123,7 @@ mod tests {
         series.add(10_002, 1);
         series.add(10_001, 1);
         assert_eq!(series.counts(1, 9_999, 5), [0, 5, 1, 1, 0]);
-        // Once around, and the places of old seconds are those of silent ones.
+        // Once around the ring: the buckets of old seconds now hold zeros.
         series.add(13_601, 1);
         assert_eq!(series.counts(1, 10_000, 4), [0, 0, 1, 0]);
         series.add(20_000, 7);

@@ -1,4 +1,4 @@
-//! Several questions at once, bounded in limits and in time.
+//! Batches of questions, bounded in limits and in time.
 
 use core::time::Duration;
 use std::time::Instant;
@@ -7,19 +7,19 @@ use tollgate_policy::Answer;
 
 use super::{Act, Kind, Question, Refusal, Service};
 
-/// How many limits the questions of one batch have together: the answer reports each.
+/// The most limits in all questions of one batch: the answer reports each of them.
 const MAX_LIMITS: usize = 1_024;
 
-/// How long a batch may take: its caller waits for all of it.
+/// The longest time for one batch: its caller waits for all of it.
 const MAX_TIME: Duration = Duration::from_secs(1);
 
-/// After how many limits a batch lets other tasks run: some tens of microseconds.
+/// After this many limits, some tens of microseconds, a batch yields to other tasks.
 const TURN_LIMITS: usize = 64;
 
 impl Service {
-    /// Answers `count` questions one after the other: each sees what those before it have charged.
-    /// `read` reads one of them when its turn comes; `receipt` of an answer says whether the
-    /// question asked for one.
+    /// Answers `count` questions one after the other; each sees the charges of those before it.
+    /// `read` parses a question when its turn comes. `receipt` of an answer reports whether the
+    /// question requested one.
     pub(crate) async fn answer_all<'q, E: From<Refusal> + Send>(
         &self,
         count: usize,
@@ -42,7 +42,8 @@ impl Service {
             let asked = decision.map_or(0, |decision| decision.reports().count());
             answers.push(answer);
             (limits, turn) = (limits + asked, turn + asked.max(1));
-            // A store in memory never waits, and no other task of this thread would run.
+            // The memory store never waits, so without a yield no other task of this thread would
+            // run.
             if turn >= TURN_LIMITS {
                 turn = 0;
                 tokio::task::yield_now().await;

@@ -1,4 +1,4 @@
-//! Which inline limits callers may give.
+//! Which inline limits callers may send.
 
 use std::collections::HashSet;
 use std::hash::{BuildHasher as _, RandomState};
@@ -9,25 +9,27 @@ use tollgate_redis::compose::shape;
 
 use super::{Kind, Parts, Refusal};
 
-/// Which inline limits callers may give with a question, instead of being answered by the policies.
+/// Which inline limits callers may send with a question, to be decided by those instead of the
+/// policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum CallerLimits {
-    /// None: the policies decide, and nothing else.
+    /// None: only the policies decide.
     Off,
     /// One limit for one subject.
     Single,
-    /// Several limits and several subjects, too, in at most so many shapes where counts lie on a
-    /// Redis. A shape is which strategies there are, in which order, of how many subjects. The
-    /// server keeps scripts for each, of some 14 kB, until it ends.
+    /// Several limits and several subjects as well, in at most this many shapes on a Redis store. A
+    /// shape is the ordered list of strategies with the number of their subjects. The Redis server
+    /// keeps about 14 kB of scripts for each shape until it stops.
     Several {
-        /// How many shapes, since the service started. One limit for one subject is none of them.
+        /// The most shapes since the service started. One limit for one subject does not count as a
+        /// shape.
         shapes: usize,
     },
 }
 
 impl CallerLimits {
-    /// How many shapes there are unless somebody says so: some 4 MB of a Redis.
+    /// The default number of shapes: about 4 MB of Redis memory.
     pub const DEFAULT_SHAPES: usize = 256;
 }
 
@@ -37,14 +39,14 @@ impl Default for CallerLimits {
     }
 }
 
-/// Admits the inline limits that callers may give.
+/// Admits or rejects the inline limits of callers.
 #[derive(Debug)]
 pub(super) struct Gatekeeper {
     allowed: CallerLimits,
-    /// Whether each shape costs the store something.
+    /// Whether each new shape uses memory of the store.
     counts_shapes: bool,
     hasher: RandomState,
-    /// The shapes that were admitted, by their hashes.
+    /// The hashes of the admitted shapes.
     seen: RwLock<HashSet<u64>>,
 }
 
@@ -55,7 +57,7 @@ impl Gatekeeper {
     }
 
     /// # Errors
-    /// Limits that callers may not give here.
+    /// Inline limits that callers may not send to this service.
     pub(super) fn admit(&self, parts: &Parts) -> Result<(), Refusal> {
         let is_single = matches!(&parts[..], [(_, limits)] if limits.limits().len() == 1);
         match self.allowed {

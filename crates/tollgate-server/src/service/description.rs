@@ -1,4 +1,4 @@
-//! A request that its caller describes, in the words of a policy file.
+//! A request that its caller describes with the field names of a policy file.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -7,18 +7,18 @@ use http::HeaderMap;
 use tollgate_policy::{Field, Fields};
 use tollgate_tower::identity::{ClientAddress, Missing, PathReading, host_name};
 
-/// The most fields of a request that is described.
+/// The most fields of a described request.
 const MAX_FIELDS: usize = 64;
 
-/// A request in the words of a policy file, as its caller describes it.
+/// A request as its caller describes it, with the field names of a policy file.
 #[derive(Debug, Default)]
 pub(crate) struct Description<'a> {
     fields: Vec<(Field, Cow<'a, str>)>,
-    /// The whole address of the client.
+    /// The full address of the client.
     address: Option<IpAddr>,
 }
 
-/// The same with its path read: the fields that policies look at.
+/// The same with its path normalized: the fields that policies match.
 #[derive(Debug, Default)]
 pub(crate) struct DescribedFields<'a>(Description<'a>);
 
@@ -35,8 +35,8 @@ impl Fields for DescribedFields<'_> {
 }
 
 impl<'a> Description<'a> {
-    /// Adds a field, in the form in which every front gives it, so that the count is the same; but
-    /// for the path, which [`Description::read`] brings into it.
+    /// Adds a field in the canonical form that every front uses, so that all count the same
+    /// subject. [`Description::read`] normalizes the path later.
     pub(crate) fn add(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
         let field = Field::parse(name).map_err(|e| format!("{}: {}", e.what(), e.remedy()))?;
         if self.fields.iter().any(|(known, _)| *known == field) {
@@ -46,7 +46,7 @@ impl<'a> Description<'a> {
             return Err(format!("a request has at most {MAX_FIELDS} fields here"));
         }
         let value = match &field {
-            // As everywhere, an empty value is none.
+            // As everywhere, an empty value means no value.
             Field::Ip if value.is_empty() => value,
             Field::Ip => {
                 let ip: IpAddr = value.parse().map_err(|_| {
@@ -68,7 +68,7 @@ impl<'a> Description<'a> {
         Ok(())
     }
 
-    /// The request with its path as `paths` reads it, or what it does not read.
+    /// The request with its path normalized by `paths`, or why the path is rejected.
     pub(crate) fn read(mut self, paths: PathReading) -> Result<DescribedFields<'a>, String> {
         if let Some((_, path)) = self.fields.iter_mut().find(|(field, _)| *field == Field::Path) {
             let form = paths.read(path).map_err(|why| Missing::path(why).to_string())?;

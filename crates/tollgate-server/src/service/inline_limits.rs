@@ -1,20 +1,20 @@
-//! A cache of inline limits, as they were read: reading them takes longer than deciding.
+//! A cache of parsed inline limits: parsing takes longer than deciding.
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tollgate::{LimitSet, ParseError};
 
-/// What is kept of them, in bytes: some ten thousand of one limit each. More texts than that are
-/// somebody's who writes them to be forgotten.
+/// The most bytes in the cache: about ten thousand texts of one limit each. More distinct texts
+/// suggest a caller that tries to evict entries.
 const MAX_BYTES: u64 = 8 << 20;
 
-/// Of how many texts, as they usually are.
+/// The expected number of texts of usual size.
 const USUAL_TEXTS: usize = 8_192;
 
-/// The parts of the cache. The largest set, of 24 KiB with its text, is a small part of one.
+/// The shards of the cache. The largest set, 24 KiB with its text, is a small part of one shard.
 const PARTS: usize = 8;
 
-/// What the cache takes for an entry beside the text and the set.
+/// The overhead of a cache entry in bytes, besides the text and the set.
 const ENTRY_BYTES: usize = 128;
 
 #[derive(Clone, Debug)]
@@ -26,7 +26,7 @@ impl Weighter<Box<str>, LimitSet> for Bytes {
     }
 }
 
-/// Limits by their texts.
+/// Limit sets by their texts.
 #[derive(Debug)]
 pub(crate) struct InlineLimits(Cache<Box<str>, LimitSet, Bytes>);
 
@@ -40,14 +40,14 @@ impl Default for InlineLimits {
         let (hash, life) = (DefaultHashBuilder::default(), DefaultLifecycle::default());
         Self(match options {
             Ok(options) => Cache::with_options(options, Bytes, hash, life),
-            // Both numbers are there, which is all that it asks for.
+            // The builder requires only these two numbers, and both are set.
             Err(_) => Cache::with_weighter(USUAL_TEXTS, MAX_BYTES, Bytes),
         })
     }
 }
 
 impl InlineLimits {
-    /// The limits of a text.
+    /// Parses a text, or returns its cached limits.
     pub(crate) fn read(&self, text: &str) -> Result<LimitSet, ParseError> {
         if let Some(limits) = self.0.get(text) {
             return Ok(limits);
@@ -57,7 +57,7 @@ impl InlineLimits {
         Ok(limits)
     }
 
-    /// The bytes that it takes.
+    /// The bytes that the cache holds.
     pub(crate) fn bytes(&self) -> u64 {
         self.0.weight()
     }
@@ -72,7 +72,7 @@ mod tests {
         limits.join(", ")
     }
 
-    /// 10,000 texts of 32 limits were kept, and took 128 MiB.
+    /// A regression test: the cache kept 10,000 texts of 32 limits, in 128 MiB.
     #[test]
     fn texts_take_no_more_than_their_bytes() {
         let limits = InlineLimits::default();
@@ -86,7 +86,7 @@ mod tests {
         let bytes = limits.bytes();
         assert!((MAX_BYTES / 2..=MAX_BYTES).contains(&bytes), "{bytes} bytes");
         assert!(limits.0.len() < 700, "{} texts", limits.0.len());
-        // The largest that there can be is kept, too.
+        // The largest possible set is cached, too.
         let one = limits.read(&text(2_000)).unwrap();
         assert_eq!(limits.read(&text(2_000)).unwrap().serial(), one.serial());
     }

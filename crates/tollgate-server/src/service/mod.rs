@@ -1,5 +1,5 @@
-//! The service without a protocol: questions in, answers out. Every front reads its questions into
-//! a [`Question`], asks here, and writes the answer, or the [`Refusal`], in its protocol's form.
+//! The service without a protocol. Each front parses its input into a [`Question`], calls the
+//! service, and writes the answer or the [`Refusal`] in the form of its protocol.
 
 mod batch;
 mod caller_limits;
@@ -32,38 +32,38 @@ pub(crate) struct Service {
     receipts: Receipts,
     gatekeeper: Gatekeeper,
     inline_limits: Arc<InlineLimits>,
-    /// How the paths of described requests are read.
+    /// How the paths of described requests are normalized.
     pub(crate) paths: PathReading,
 }
 
-/// What is done with a question.
+/// What to do with a question: charge it, or only look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     Check,
     Peek,
 }
 
-/// One subject, or several, with their limits.
+/// One or more subjects with their limits.
 pub(crate) type Parts = Vec<(Subject, LimitSet)>;
 
-/// What is asked.
+/// A question to the service.
 #[derive(Debug)]
 pub(crate) struct Question<'a> {
     pub(crate) by: By<'a>,
-    /// How many units; where nothing is said, what the policies say, or one.
+    /// The cost in units. `None` takes the cost of the policies, or 1.
     pub(crate) cost: Option<u64>,
-    /// Under which the caller may ask again without being charged again.
+    /// A retry with the same key is not charged again.
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
-    /// Whether the answer needs a receipt.
+    /// Whether the answer includes a receipt.
     pub(crate) receipt: bool,
 }
 
-/// By which limits a question is answered.
+/// What decides a question.
 #[derive(Debug)]
 pub(crate) enum By<'a> {
-    /// By the policies that apply, or by one of them by its name.
+    /// All policies that match, or the one with this name.
     Policies { policy: Option<Cow<'a, str>>, fields: DescribedFields<'a> },
-    /// By inline limits: those that the caller gives.
+    /// Inline limits, which the caller sends.
     Limits { parts: Parts, shard: Option<Cow<'a, str>>, terms: Terms },
 }
 
@@ -83,7 +83,7 @@ impl Service {
     /// The limits of a text, cached.
     ///
     /// # Errors
-    /// What is wrong with the text.
+    /// The text is not a valid set of limits.
     pub(crate) fn limits(&self, text: &str) -> Result<LimitSet, Refusal> {
         let read = self.inline_limits.read(text);
         read.map_err(|error| Refusal::invalid(error.to_string()).at("limit"))
@@ -92,7 +92,8 @@ impl Service {
     /// Answers a question.
     ///
     /// # Errors
-    /// A question that makes no sense, or that this service does not answer. A store that cannot
+    /// The question is invalid, or this service's settings do not allow it. A store that cannot
+    /// answer is not an error: the failure rule answers.
     /// answer is no error: the failure rule answers.
     pub(crate) async fn answer(
         &self,
@@ -125,7 +126,7 @@ impl Service {
         }
     }
 
-    /// Refuses an idempotency key where nothing would be remembered under it.
+    /// Rejects an idempotency key where the service would store nothing under it.
     fn check_idempotency(&self, by: &By<'_>, act: Act) -> Result<(), Refusal> {
         let why = match (act, self.gate.store(), by) {
             (Act::Peek, ..) => "a peek charges nothing, so there is nothing to guard".to_owned(),
@@ -174,17 +175,17 @@ impl Service {
         })
     }
 
-    /// The receipt of an answer, signed; none where nothing was charged.
+    /// The signed receipt of an answer; `None` when nothing was charged.
     pub(crate) fn receipt(&self, answer: &Answer<'_>) -> Option<String> {
         let receipt = answer.decision().and_then(tollgate::Decision::receipt)?;
         Some(self.receipts.sign(&receipt))
     }
 
-    /// Gives back what a signed receipt says was charged, or `units` of it.
+    /// Refunds the charge of a signed receipt, or `units` of it.
     ///
     /// # Errors
-    /// A receipt that this service did not sign, more units than were charged, or none; or the
-    /// store could not answer.
+    /// A receipt that this service did not sign, zero units or more than were charged, or a store
+    /// that could not answer.
     pub(crate) async fn refund(
         &self,
         receipt: &str,
@@ -199,7 +200,7 @@ impl Service {
         Ok(self.gate.refund_part(&receipt, units).await?)
     }
 
-    /// Whether the store can count.
+    /// Tests whether the store can count.
     ///
     /// # Errors
     /// Why it cannot.
@@ -208,10 +209,10 @@ impl Service {
     }
 }
 
-/// The ask over these parts, of which there is at least one.
+/// Builds the ask over these parts, of which there must be at least one.
 ///
 /// # Errors
-/// There is none.
+/// There is no part.
 pub(crate) fn ask<'p>(
     parts: &'p [(Subject, LimitSet)],
     shard: Option<&'p str>,
@@ -227,13 +228,13 @@ pub(crate) fn ask<'p>(
     })
 }
 
-/// The refusal of a policy's name that no policy has.
+/// The refusal for a policy name that does not exist.
 pub(crate) fn no_policy(name: &str) -> Refusal {
     let detail = format!("there is no policy `{name}`: GET /v1/policies lists them");
     Refusal::new(Kind::NotFound, detail).at("policy")
 }
 
-/// About what a receipt over these has.
+/// The approximate size in bytes of these parts in a receipt.
 fn bytes_of(parts: &Parts) -> usize {
     parts.iter().map(|(subject, limits)| subject.as_str().len() + limits.full_text().len()).sum()
 }

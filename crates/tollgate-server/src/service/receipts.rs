@@ -1,4 +1,4 @@
-//! Receipts that leave the service: signed, so that nobody gives back what was never charged.
+//! Receipts for callers: signed, so that a caller cannot refund what was never charged.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -8,19 +8,19 @@ use tollgate::Receipt;
 
 use super::{Kind, Refusal};
 
-/// The bytes of a signature: 128 bits, which nobody guesses over a network.
+/// The bytes of a signature: 128 bits, which cannot be guessed over a network.
 const SIGNATURE_BYTES: usize = 16;
 
-/// The fewest bytes of a key.
+/// The fewest bytes of a signing key.
 pub(crate) const MIN_KEY_BYTES: usize = 32;
 
 /// The most bytes of subjects and limits in a receipt.
 pub(crate) const MAX_RECEIPT_BYTES: usize = 32 * 1_024;
 
-/// The longest text that is looked at: that much in base 64, and what else there is.
+/// The longest text to verify, in bytes: the maximum above in base 64, with the other fields.
 const MAX_BYTES: usize = 60 * 1_024;
 
-/// Signs receipts, and takes those that it signed.
+/// Signs receipts, and verifies receipts that it signed.
 pub(crate) struct Receipts {
     signer: Hmac<Sha256>,
 }
@@ -32,12 +32,12 @@ impl core::fmt::Debug for Receipts {
 }
 
 impl Receipts {
-    /// By this key, of any length.
+    /// Signs with this key, of any length.
     pub(crate) fn new(key: &[u8]) -> Option<Self> {
         Some(Self { signer: Hmac::new_from_slice(key).ok()? })
     }
 
-    /// A receipt as text.
+    /// Encodes and signs a receipt.
     pub(crate) fn sign(&self, receipt: &Receipt) -> String {
         let text = receipt.to_string();
         let mut signer = self.signer.clone();
@@ -49,7 +49,7 @@ impl Receipts {
         URL_SAFE_NO_PAD.encode(signed)
     }
 
-    /// The receipt of a text.
+    /// Verifies and decodes a receipt.
     pub(crate) fn read(&self, text: &str) -> Result<Receipt, Refusal> {
         let strange = || {
             Refusal::new(

@@ -1,25 +1,25 @@
-//! Why a question got no answer, in the words of no protocol.
+//! Why a question got no answer, independent of the protocol.
 
 use tollgate::Error;
 
-/// What is wrong with a question, where, and what would be right. A front says it in its protocol's
-/// own form.
+/// What is wrong with a question, in which field, and what would be valid. Each front writes it in
+/// its protocol's form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
-    /// The place in the question, as `cost`.
+    /// The field of the question, as `cost`.
     pub(crate) field: Option<&'static str>,
 }
 
-/// What kind of refusal it is.
+/// The kind of a refusal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Kind {
-    /// The question makes no sense: asked again, it is refused again.
+    /// The question is invalid; a retry is refused again.
     Invalid,
-    /// This service does not allow it.
+    /// The service's settings do not allow it.
     Forbidden,
-    /// It names something that is not there.
+    /// It names something that does not exist.
     NotFound,
     /// The service or its store cannot answer now.
     Unavailable,
@@ -34,14 +34,14 @@ impl Refusal {
         Self::new(Kind::Invalid, detail)
     }
 
-    /// The same, about this field of the question.
+    /// The same refusal, for this field of the question.
     pub(crate) fn at(self, field: &'static str) -> Self {
         Self { field: Some(field), ..self }
     }
 }
 
 impl From<Error> for Refusal {
-    /// What the library refuses, or why the store could not answer.
+    /// An error of the library: an invalid question, or a store that could not answer.
     fn from(error: Error) -> Self {
         match error {
             Error::Store(error) => Self::new(Kind::Unavailable, format!("the store: {error}")),

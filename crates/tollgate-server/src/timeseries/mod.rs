@@ -1,8 +1,8 @@
-//! What the recorder counts, into time series on Redis as well (`docs/timeseries.md`).
+//! Writes the recorder's counts to Redis time series as well (`docs/timeseries.md`).
 //!
-//! The recorder puts counts into a queue (`outbox.rs`) and waits for nothing; a task takes them
-//! from there to the server (`writer.rs`). So a server that is slow or gone costs counts, and never
-//! a decision or the recorder's own series.
+//! The recorder puts counts into a queue (`outbox.rs`) and never waits; a task sends them from
+//! there to the server (`writer.rs`). So a slow or missing server can lose counts, but affects
+//! neither decisions nor the recorder's own series.
 
 mod outbox;
 mod tally;
@@ -21,14 +21,14 @@ pub(crate) use outbox::Outbox;
 pub(crate) use tally::{Lost, Tally};
 use writer::{OnRedis, Writer};
 
-/// The most counts that wait, each of one series and second: four minutes of as many series as a
-/// recorder has, hours of a few. They take 1.6 MB.
+/// The most counts in the queue, each of one series and second. That is four minutes of the
+/// recorder's maximum of series, or hours of a few. The queue takes 1.6 MB.
 const MAX_WAITING: usize = 65_536;
 
-/// How long what waits at the end may take.
+/// The longest time for writing the remaining counts at shutdown.
 const END: Duration = Duration::from_secs(2);
 
-/// A server that the counts of each second are written to.
+/// A Redis server that receives the counts of each second.
 #[derive(Clone, Debug)]
 pub struct TimeSeriesOptions {
     redis: tollgate_redis::Options,
@@ -36,24 +36,24 @@ pub struct TimeSeriesOptions {
 }
 
 impl TimeSeriesOptions {
-    /// Time series on this server, which keeps each count for so long; zero keeps all.
+    /// Time series on this server that keep each count for `retention`; zero keeps all counts.
     ///
-    /// Nothing is connected to yet: a service starts and decides without this server, and looks for
-    /// it until it is there.
+    /// This does not connect yet. A service starts and decides without this server, and retries
+    /// until it can connect.
     ///
     /// # Errors
-    /// The retention is outside of its bounds.
+    /// The retention is out of range.
     pub fn new(
         redis: tollgate_redis::Options,
         retention: Duration,
     ) -> Result<Self, TimeSeriesError> {
-        // All that can be wrong with a series that does not come from its name.
+        // This checks everything about a series that does not depend on its name.
         Series::new("serve", retention, [("data", "hits")])?;
         Ok(Self { redis, retention })
     }
 
-    /// Where the recorder puts its counts, and what writes them from now on, in a task of the
-    /// runtime that this is called in.
+    /// Returns the recorder's end of the queue, and starts the writer in a task of the current
+    /// Tokio runtime.
     pub(crate) fn start(&self) -> (Outbox, Writing) {
         let (sender, queue) = mpsc::channel(MAX_WAITING);
         let (alive, ended) = oneshot::channel();
@@ -65,7 +65,7 @@ impl TimeSeriesOptions {
     }
 }
 
-/// The task that writes.
+/// The task that writes the counts.
 #[derive(Debug)]
 pub(crate) struct Writing {
     tally: Arc<Tally>,
@@ -77,10 +77,10 @@ impl Writing {
         &self.tally
     }
 
-    /// Waits until everything is written, for two seconds and not longer than this. The outbox must
-    /// be gone.
+    /// Waits until all counts are written, for at most `most` and at most two seconds. The outbox
+    /// must be dropped before.
     pub(crate) async fn end(mut self, most: Duration) {
-        // A server that is silent is not waited for, where there is nothing to write.
+        // With nothing to write, do not wait for a server that does not answer.
         if self.tally.waiting() > 0 {
             let _ = timeout(most.min(END), &mut self.task).await;
         }

@@ -1,4 +1,5 @@
-//! Where the recorder leaves its counts: it never waits, and what does not fit is lost and counted.
+//! The recorder's end of the queue. It never blocks; counts that do not fit are lost, and counted
+//! as such.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,23 +12,24 @@ use tollgate_redis::timeseries::{Sample, Series, TimeSeriesError, label};
 use super::tally::{Lost, Tally};
 use super::transitions::{Health, Transitions};
 
-/// The end of the queue that the recorder has. Once it is dropped, the writer ends with what waits.
+/// The recorder's end of the queue. Dropping it makes the writer send what is queued, and end.
 #[derive(Debug)]
 pub(crate) struct Outbox {
-    // Before `_alive`, so dropped before it: who sees that one end finds the queue closed.
+    // Declared before `_alive`, so dropped first: a writer that sees `_alive` end finds the queue
+    // closed.
     queue: mpsc::Sender<Count>,
     _alive: oneshot::Sender<()>,
     retention: Duration,
-    /// As many as the recorder has.
+    /// At most as many as the recorder has.
     series: BTreeMap<Name, Arc<Series>>,
     tally: Arc<Tally>,
     transitions: Transitions,
 }
 
-/// Policy, limit, outcome.
+/// The policy, the limit and the outcome.
 type Name = (String, String, &'static str);
 
-/// How many of a series came in a second.
+/// The increase of a series in one second.
 #[derive(Clone, Debug)]
 pub(super) struct Count {
     series: Arc<Series>,
@@ -59,7 +61,7 @@ impl Outbox {
         }
     }
 
-    /// So many in this second.
+    /// Queues the increase of this second.
     pub(crate) fn put(
         &mut self,
         (policy, limit): (&str, &str),
@@ -68,7 +70,7 @@ impl Outbox {
         value: u64,
     ) {
         let Ok(series) = self.series(policy, limit, outcome) else {
-            // As the server would, if it were asked.
+            // The server would refuse this series, too.
             self.tally.add_queued();
             return self.tally.add_lost(Lost::Refused, 1);
         };
@@ -122,12 +124,12 @@ fn series_of(
 ) -> Result<Series, TimeSeriesError> {
     let data = if outcome.admits() { "hits" } else { "denials" };
     let mut labels = vec![("data", data.to_owned())];
-    // Inline limits have none, and a label is not empty.
+    // Inline limits have no policy, and a label must not be empty.
     if !policy.is_empty() {
         labels.push(("policy", label(policy)));
     }
     labels.extend([("limit", label(limit)), ("outcome", outcome.name().to_owned())]);
-    // Neither name has a `:` in it, so no two limits have one key.
+    // Neither name contains a `:`, so different limits have different keys.
     Series::new(format!("serve:{policy}:{limit}:{}", outcome.name()), retention, labels)
 }
 

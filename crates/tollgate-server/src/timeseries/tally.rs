@@ -1,8 +1,8 @@
-//! What became of the counts for time series, for `/metrics`.
+//! Counters of the counts sent to time series, for `/metrics`.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-/// How many counts, each of one series and second.
+/// The number of counts by outcome. A count is the increase of one series in one second.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     queued: AtomicU64,
@@ -13,18 +13,18 @@ pub(crate) struct Tally {
 /// Why a count is not in its series, or may not be.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lost {
-    /// Too many waited.
+    /// The queue was full.
     Full,
     /// The server refused it.
     Refused,
-    /// It was sent and not answered: it may be in. Sent again it could count twice.
+    /// It was sent, but not acknowledged. A retry could count it twice.
     Unknown,
 }
 
 impl Lost {
     pub(crate) const ALL: [Self; 3] = [Self::Full, Self::Refused, Self::Unknown];
 
-    /// In small letters, for labels.
+    /// The reason in lower case, for labels.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Full => "full",
@@ -49,7 +49,7 @@ impl Tally {
         }
     }
 
-    /// How many are in their series.
+    /// The counts that the server acknowledged.
     pub(crate) fn taken(&self) -> u64 {
         self.taken.load(Ordering::Relaxed)
     }
@@ -58,9 +58,9 @@ impl Tally {
         self.lost.get(why as usize).map_or(0, |lost| lost.load(Ordering::Relaxed))
     }
 
-    /// How many wait or are under way.
+    /// The counts that are queued or in flight.
     pub(crate) fn waiting(&self) -> u64 {
-        // One that is done at once may not be among the queued yet.
+        // A count may be finished before its increment of the queued ones is visible.
         let done = self.taken() + self.lost(Lost::Refused) + self.lost(Lost::Unknown);
         self.queued.load(Ordering::Relaxed).saturating_sub(done)
     }

@@ -1,18 +1,18 @@
-//! When trouble is worth a line of the log: when it begins and when it ends, not while it lasts.
+//! When to log a problem: when it begins and when it ends, not while it lasts.
 
 use std::time::{Duration, Instant};
 
-/// Trouble that comes and goes is told of once in so long.
+/// The shortest interval between two logged beginnings of a problem that comes and goes.
 const SELDOM: Duration = Duration::from_secs(60);
 
-/// What was told last.
+/// The state that was logged last.
 #[derive(Debug, Default)]
 pub(super) struct Transitions {
     now: Option<Health>,
     last_bad: Option<Instant>,
 }
 
-/// How it is.
+/// The current health.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Health {
     Good,
@@ -20,12 +20,12 @@ pub(super) enum Health {
 }
 
 impl Transitions {
-    /// Nothing was told; that all is well goes without saying.
+    /// An initial state of good health, which is not logged.
     pub(super) fn healthy() -> Self {
         Self { now: Some(Health::Good), last_bad: None }
     }
 
-    /// Whether to tell that it is so, at this time.
+    /// Whether to log this state at this time.
     pub(super) fn is_new(&mut self, health: Health, at: Instant) -> bool {
         let is_soon =
             || self.last_bad.is_some_and(|last| at.saturating_duration_since(last) < SELDOM);
@@ -54,7 +54,7 @@ mod tests {
             (1, Health::Bad, false),
             (2, Health::Good, true),
             (3, Health::Good, false),
-            // It comes and goes: once a minute is enough.
+            // A problem that comes and goes is logged once a minute.
             (4, Health::Bad, false),
             (5, Health::Good, false),
             (59, Health::Bad, false),

@@ -1,4 +1,4 @@
-//! The task that writes counts to a server, and waits where that one is slow or gone.
+//! The task that writes counts to a server, and backs off while that is slow or unavailable.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -12,25 +12,25 @@ use super::outbox::Count;
 use super::tally::{Lost, Tally};
 use super::transitions::{Health, Transitions};
 
-/// The most counts of one round: as many as one write takes, and as can be in doubt at once.
+/// The most counts of one batch: as many as one write takes, and as can be in doubt at once.
 const MAX_BATCH: usize = 1_000;
 
-/// How long a server that failed is left alone: first, and at most.
+/// The back-off after a failure: the first pause, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(30)];
 
-/// What takes counts.
+/// A server that takes counts.
 pub(super) trait Server: Send + 'static {
-    /// As [`TimeSeries::record`]; connects where that was not done, also for no samples.
+    /// As [`TimeSeries::record`]; connects if necessary, even without samples.
     fn record(
         &mut self,
         samples: &[Sample<'_>],
     ) -> impl Future<Output = Result<Recorded, TimeSeriesError>> + Send;
 
-    /// What people know it by, without a password.
+    /// The server's name for the log, without a password.
     fn name(&self) -> String;
 }
 
-/// A server that is connected to when it is first asked.
+/// A Redis server, connected on first use.
 #[derive(Debug)]
 pub(super) struct OnRedis {
     options: Options,
@@ -51,7 +51,7 @@ impl Server for OnRedis {
         };
         let recorded = open.record(samples).await;
         if !recorded.as_ref().is_ok_and(all_answered) {
-            // Whether it works again is seen by connecting, also when nothing waits.
+            // Reconnecting shows whether the server works again, even when no counts are queued.
             self.open = None;
         }
         recorded
@@ -62,19 +62,19 @@ impl Server for OnRedis {
     }
 }
 
-/// Whether all were sent and answered, be it with a refusal.
+/// Whether all samples were sent and answered, even if refused.
 fn all_answered(recorded: &Recorded) -> bool {
     recorded.unknown == 0 && recorded.unsent == 0
 }
 
-/// Takes counts from the queue to the server.
+/// Sends counts from the queue to the server.
 #[derive(Debug)]
 pub(super) struct Writer<S> {
     server: S,
     queue: mpsc::Receiver<Count>,
-    /// Ends with the recorder.
+    /// Resolves when the recorder has ended.
     ended: oneshot::Receiver<()>,
-    /// What was taken from the queue and not settled.
+    /// The counts taken from the queue that are not settled.
     batch: Vec<Count>,
     tally: Arc<Tally>,
     transitions: Transitions,
@@ -90,14 +90,14 @@ impl<S: Server> Writer<S> {
         Self { server, queue, ended, batch: Vec::new(), tally, transitions: Transitions::default() }
     }
 
-    /// Writes until the recorder is gone, and what waits then once more.
+    /// Writes until the recorder has ended, and then sends the remaining counts once more.
     pub(super) async fn run(mut self) {
         let [first, longest] = PAUSES;
         let mut pause = first;
         loop {
-            // Asked before: of a queue that is closed, the round below takes the rest.
+            // Read this first: if the queue is closed now, the write below takes the rest.
             let is_last = self.queue.is_closed();
-            // Also when nothing waits, so that what is wrong is told at the start.
+            // Write even with an empty queue, so that a problem is logged at startup.
             let is_well = self.write().await;
             if is_last {
                 return;
@@ -117,7 +117,7 @@ impl<S: Server> Writer<S> {
         }
     }
 
-    /// Writes until nothing waits; false when the server is to be left alone for now.
+    /// Writes until the queue is empty; false when the server needs a pause.
     async fn write(&mut self) -> bool {
         loop {
             while self.batch.len() < MAX_BATCH
@@ -134,7 +134,7 @@ impl<S: Server> Writer<S> {
         }
     }
 
-    /// Sends the batch; false when some of it was not taken for a reason that holds for all.
+    /// Sends the batch; false when the server did not answer for all of it.
     async fn send(&mut self) -> bool {
         let samples: Vec<Sample<'_>> = self.batch.iter().map(Count::sample).collect();
         let recorded = match self.server.record(&samples).await {
@@ -148,8 +148,8 @@ impl<S: Server> Writer<S> {
         self.tally.add_taken(recorded.taken);
         self.tally.add_lost(Lost::Refused, recorded.refused);
         self.tally.add_lost(Lost::Unknown, recorded.unknown);
-        // The last ones were not sent, and are tried again. What may be in is not: the server adds
-        // up, and would count it twice.
+        // Only the unsent counts at the end are tried again. Counts in doubt are not: the server
+        // adds values, so a retry could count them twice.
         self.batch.drain(..self.batch.len().saturating_sub(recorded.unsent));
         all_answered(&recorded)
     }

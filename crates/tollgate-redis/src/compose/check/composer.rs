@@ -1,4 +1,4 @@
-//! The text of a check: one question, from its cost to its answer.
+//! The text of a check: one question, from its cost to its reply.
 
 use std::fmt::Write as _;
 
@@ -17,26 +17,26 @@ pub(super) struct LimitSlot<'s> {
     pub(super) spec: LuaSpec,
     pub(super) step: &'static LuaStep,
     pub(super) form: Form,
-    /// Its number, from 1, in the order of the answer.
+    /// Its number, from 1, in the order of the reply.
     pub(super) number: usize,
-    /// Its place among the limits of its subject, from 1.
+    /// Its position among the limits of its subject, from 1.
     pub(super) place: usize,
-    /// Which key holds a log.
+    /// The number of the key with its log.
     pub(super) key: usize,
-    /// How many number arguments stand before its own.
+    /// The number of number arguments before its own.
     pub(super) number_args_before: usize,
 }
 
 /// One subject in the script.
 pub(super) struct SubjectPart<'s> {
-    /// In the order in which the states lie.
+    /// Its limits, in the order of their states.
     pub(super) slots: Vec<LimitSlot<'s>>,
-    /// Which key holds the integers; none when there is no such state.
+    /// The number of the key with the integers; `None` when there is no such state.
     pub(super) key: Option<usize>,
     pub(super) number: usize,
     pub(super) tag: String,
     pub(super) limits: &'s LimitSet,
-    /// How many number arguments stand before its own.
+    /// The number of number arguments before its own.
     pub(super) number_args_before: usize,
 }
 
@@ -45,15 +45,15 @@ pub(super) struct Composer<'s> {
     pub(super) texts: &'s Parts,
     pub(super) parts: Vec<SubjectPart<'s>>,
     pub(super) keys: usize,
-    /// Where values live: Lua has room for 200 local variables.
+    /// `local ` where values are local variables, of which Lua allows 200; else empty.
     pub(super) local: &'static str,
     pub(super) prefix: &'static str,
-    /// One of several questions in one call.
+    /// Whether this is one of several questions in a batch.
     pub(super) is_batched: bool,
     pub(super) numbers: Numbers,
 }
 
-/// Where a script has its numbers from.
+/// Where a script takes its numbers from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Numbers {
     /// They are written in.
@@ -62,13 +62,13 @@ pub(super) enum Numbers {
     Arguments,
 }
 
-/// The words of a subject: its tag, and how long what was counted under it may lie.
+/// The arguments of a subject: its tag, and the longest lifetime of a count under it.
 pub(super) const OF_PART: usize = 2;
 
-/// The words of a limit before its numbers: its own tag and its identity.
+/// The arguments of a limit before its numbers: its own tag and its identity.
 pub(super) const OF_SLOT: usize = 2;
 
-/// Up to so many limits are kept in local variables.
+/// The most limits whose values are kept in local variables.
 const LOCALS_FOR: usize = 8;
 
 impl<'s> Composer<'s> {
@@ -127,7 +127,7 @@ impl<'s> Composer<'s> {
         self.parts.iter().flat_map(|part| &part.slots)
     }
 
-    /// The slots in the order of the answer.
+    /// The limits in the order of the reply.
     pub(super) fn answered(&self) -> Vec<&LimitSlot<'s>> {
         let mut slots: Vec<&LimitSlot<'s>> = self.slots().collect();
         slots.sort_by_key(|slot| slot.number);
@@ -163,7 +163,7 @@ impl<'s> Composer<'s> {
         let arguments = self.check.arguments();
         let (keys, args) = (each("KEYS", self.keys), each("ARGV", arguments));
         let (parameters, given) = if self.is_small() {
-            // A table for each question takes longer than all of its words.
+            // A table for each question would take longer than the work of all its arguments.
             body = body.replace("ARGV[#ARGV]", &format!("ARGV[{arguments}]"));
             let mut names = Vec::new();
             for (of, name, count) in [("KEYS", "key", self.keys), ("ARGV", "arg", arguments)] {
@@ -181,18 +181,18 @@ impl<'s> Composer<'s> {
         out
     }
 
-    /// True when values live in local variables, and calls have room for all of them.
+    /// Whether values are local variables, and calls have room for all of them.
     pub(super) fn is_small(&self) -> bool {
         self.prefix.is_empty()
     }
 
-    /// A text of the driver, with how many keys and arguments a question has.
+    /// A text of the driver, with the numbers of a question's keys and arguments filled in.
     pub(super) fn numbered(&self, name: &str) -> String {
         let text = self.texts.driver(name).replace("$KEYS", &self.keys.to_string());
         text.replace("$ARGS", &(self.check.arguments() + self.number_arg_count()).to_string())
     }
 
-    /// What stands before all else: the functions of the steps.
+    /// The first part of the script: the functions of the steps.
     pub(super) fn head(&self) -> String {
         let mut out = String::new();
         let flags = if self.peeks() { " flags=no-writes" } else { "" };
@@ -213,7 +213,7 @@ impl<'s> Composer<'s> {
         out
     }
 
-    /// One question, from its cost to its answer.
+    /// One question, from its cost to its reply.
     pub(super) fn one(&self, out: &mut String) {
         out.push_str(self.texts.driver("cost.lua"));
         self.read_number_args(out);
@@ -247,7 +247,7 @@ impl<'s> Composer<'s> {
         self.decide(out);
     }
 
-    /// `a1` or `L.a1`.
+    /// A value's name: `a1` or `L.a1`.
     pub(super) fn name(&self, what: &str, slot: &LimitSlot<'_>) -> String {
         format!("{}{what}{}", self.prefix, slot.number)
     }
@@ -260,7 +260,7 @@ impl<'s> Composer<'s> {
         self.numbers_of(slot).collect::<Vec<_>>().join(", ")
     }
 
-    /// An answer that was given before under the same request id.
+    /// Returns the stored reply for a request id that was seen before.
     pub(super) fn remembered(&self, out: &mut String) {
         if self.check.reply != ReplyFormat::Remembered {
             return;
@@ -281,7 +281,7 @@ end
         );
     }
 
-    /// How a limit stands at now, before what is asked.
+    /// The state of a limit now, before the charge.
     pub(super) fn view(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
             Form::Pair => (&["p", "q", "at", "back"], vec!["a", "b"]),
@@ -295,7 +295,7 @@ end
         self.call(slot, "view", self.local, results, &arguments, out);
     }
 
-    /// What remains, how long to wait, and until when all is free.
+    /// The remaining units, the wait, and when the limit is fresh.
     pub(super) fn judge(&self, slot: &LimitSlot<'_>, local: &str, cost: &str, out: &mut String) {
         let mut arguments = match slot.form {
             Form::Pair => vec!["p", "q", "at"],
@@ -306,8 +306,8 @@ end
         self.call(slot, "judge", local, &["left", "wait", "reset"], &arguments, out);
     }
 
-    /// Calls a function of a limit's step, or writes it out. `results` and `arguments` are names
-    /// of values of the limit; `now` and the cost are everybody's.
+    /// Calls a function of a limit's step, or inlines it. `results` and `arguments` are names of
+    /// values of the limit, except `now` and the cost, which all limits share.
     pub(super) fn call(
         &self,
         slot: &LimitSlot<'_>,
@@ -336,8 +336,8 @@ end
         }
     }
 
-    /// A function that is written out instead of called. Not with many limits: the script would
-    /// grow by all of them.
+    /// A function to inline instead of calling it. Scripts with many limits call it, since they
+    /// would grow with each copy.
     pub(super) fn body(&self, step: &LuaStep, function: &str) -> Option<InlinedFunction<'_>> {
         let name = format!("{}_{function}", step.name);
         self.is_small().then(|| InlinedFunction::parse(self.texts.hot(step), &name)).flatten()
@@ -351,7 +351,7 @@ end
         inline::without(self.texts.hot(step), &written)
     }
 
-    /// Lowers the cost to what remains; nothing left is a denial, as for cost 1.
+    /// Lowers the cost to the remaining units; if none remain, it is a denial, as for cost 1.
     pub(super) fn partial(&self, out: &mut String) {
         out.push_str("do\n");
         for slot in self.slots() {
@@ -387,7 +387,7 @@ end
         self.answer("0", "wait", &slots, out);
     }
 
-    /// Charges one limit. What is written is written by `keep`.
+    /// Charges one limit; `keep` writes the result.
     pub(super) fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
         let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
@@ -407,7 +407,7 @@ end
         let _ = writeln!(out, "  if {} ~= now then\n    unusual = true\n  end", n("at"));
     }
 
-    /// The lines that answer. `wait` names the waits; none where all are 0.
+    /// The lines that reply. `wait` names the waits; `None` where all are 0.
     pub(super) fn answer(
         &self,
         granted: &str,
@@ -424,7 +424,7 @@ end
         let remembers =
             self.check.reply == ReplyFormat::Remembered && granted != "0" && !self.peeks();
         let first = match self.check.reply {
-            // What is kept says which question it answers.
+            // The stored reply identifies its question.
             ReplyFormat::Remembered if remembers => "ARGV[3], ARGV[2]",
             ReplyFormat::Remembered => "ARGV[2], ARGV[2]",
             _ => "ARGV[2]",
@@ -441,7 +441,7 @@ end
         }
         let mut more = String::new();
         for slot in slots {
-            // A denial and a peek record nothing.
+            // A denial or a peek records nothing.
             let at = if granted == "0" || self.peeks() {
                 "now".to_owned()
             } else {

@@ -1,9 +1,9 @@
-//! Functions of a step, written out where they are called: what a script defines is made anew each
-//! time it runs, and that is what a short check spends most of its own time on.
+//! Inlines functions of a step. A script creates its functions anew at each run, which takes most
+//! of the time of a short check.
 
 use std::fmt::Write as _;
 
-/// A function that has one way out, its last line.
+/// A function with a single exit, its last line.
 pub(super) struct InlinedFunction<'t> {
     parameters: Vec<&'t str>,
     lines: &'t str,
@@ -11,7 +11,7 @@ pub(super) struct InlinedFunction<'t> {
 }
 
 impl<'t> InlinedFunction<'t> {
-    /// The function of this name in a text; none when it has several ways out.
+    /// The function with this name in a text; `None` when it has several exits.
     pub(super) fn parse(text: &'t str, name: &str) -> Option<Self> {
         let (_, text) = text.split_once(&head(name))?;
         let (parameters, text) = text.split_once(")\n")?;
@@ -22,7 +22,7 @@ impl<'t> InlinedFunction<'t> {
         (!has_word(lines, "return")).then_some(Self { parameters, lines, returns })
     }
 
-    /// Writes it out. `results` are assigned what it returns.
+    /// Writes the inlined function. Its return values are assigned to `results`.
     pub(super) fn write(&self, results: &str, arguments: &[String], out: &mut String) {
         let mut names = Vec::new();
         let mut values = Vec::new();
@@ -44,7 +44,7 @@ impl<'t> InlinedFunction<'t> {
     }
 }
 
-/// How a function begins.
+/// The first line of a function.
 fn head(name: &str) -> String {
     format!("local function {name}(")
 }
@@ -58,7 +58,7 @@ pub(super) fn without(text: &str, names: &[String]) -> String {
         if !within {
             let _ = writeln!(rest, "{line}");
         }
-        // With the blank line after it.
+        // Including the blank line after it.
         within = within && !line.is_empty();
     }
     rest

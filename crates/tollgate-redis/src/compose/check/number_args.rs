@@ -1,7 +1,7 @@
-//! Numbers that a script is given as arguments, so that one script does for all limits of a shape.
+//! Numbers passed to a script as arguments, so that one script serves all limits of a shape.
 //!
-//! A script with its numbers written in is quicker, and a server holds each for as long as it runs.
-//! Limits that are made up as they come would fill it.
+//! A script with its numbers written in is faster, but a server caches each such script until it
+//! stops. Limits created at run time would fill its memory.
 
 use std::fmt::Write as _;
 
@@ -10,7 +10,7 @@ use tollgate::{LimitSet, SKEW_US, Time, engine};
 use super::composer::{Composer, LimitSlot, Numbers, OF_PART, OF_SLOT, SubjectPart};
 use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag, tag};
 
-/// What [`super::Check::compose_with_number_args`]'s script takes for these limits.
+/// The arguments of [`super::Check::compose_with_number_args`]'s script for these limits.
 #[must_use]
 pub fn number_args(subjects: &[&LimitSet]) -> Vec<String> {
     let mut words = Vec::new();
@@ -25,14 +25,14 @@ pub fn number_args(subjects: &[&LimitSet]) -> Vec<String> {
     words
 }
 
-/// What a script whose numbers are given is composed for: limits of one shape share it.
+/// The key of a script with number arguments: limits of one shape share it.
 #[must_use]
 pub fn shape(subjects: &[&LimitSet]) -> String {
     let mut shape = String::new();
     for set in subjects {
         shape.push(if has_state(set) { '+' } else { '-' });
         for (declared, limit) in in_state_order(set) {
-            // The strategy, the step and how many integers; the numbers stand after the colon.
+            // The strategy, the step and the number of integers; the numbers follow the colon.
             let part = part(limit);
             let (form, _) = part.split_once(':').unwrap_or((&part, ""));
             // Writing to a string cannot fail.
@@ -42,19 +42,19 @@ pub fn shape(subjects: &[&LimitSet]) -> String {
     shape
 }
 
-/// For how long anything charged under a set can be given back, in milliseconds.
+/// How long a charge under a set can be refunded, in milliseconds.
 fn span_ms(limits: &LimitSet) -> u64 {
     (engine::refundable_until_us(limits, Time::default()) + SKEW_US).div_ceil(1_000)
 }
 
-/// A text of a script: written in, or given as an argument.
+/// A text of a script: written in, or passed as an argument.
 pub(super) struct ScriptText<'t> {
     text: &'t str,
     argument: Option<usize>,
 }
 
 impl ScriptText<'_> {
-    /// It, as an expression.
+    /// The text as a Lua expression.
     pub(super) fn value(&self) -> String {
         match self.argument {
             None => format!("'{}'", self.text),
@@ -62,7 +62,7 @@ impl ScriptText<'_> {
         }
     }
 
-    /// So many bytes more than it has, as an expression.
+    /// The text's length plus `more` bytes, as a Lua expression.
     pub(super) fn len_and(&self, more: usize) -> String {
         match self.argument {
             None => (self.text.len() + more).to_string(),
@@ -70,7 +70,7 @@ impl ScriptText<'_> {
         }
     }
 
-    /// The format of it and what follows, as an expression.
+    /// The pack format of the text and of `rest`, as a Lua expression.
     pub(super) fn format_and(&self, rest: &str) -> String {
         match self.argument {
             None => format!("'>c{}{rest}'", self.text.len()),
@@ -78,7 +78,7 @@ impl ScriptText<'_> {
         }
     }
 
-    /// It after another text, as an expression.
+    /// The text after another text, as a Lua expression.
     pub(super) fn after(&self, text: &str) -> String {
         match self.argument {
             None => format!("'{text}{}'", self.text),
@@ -96,7 +96,7 @@ impl<'s> Composer<'s> {
         self.numbers == Numbers::Arguments
     }
 
-    /// How many words are given.
+    /// The number of these arguments.
     pub(super) fn number_arg_count(&self) -> usize {
         match self.parts.last().filter(|_| self.takes_number_args()) {
             None => 0,
@@ -109,13 +109,13 @@ impl<'s> Composer<'s> {
         }
     }
 
-    /// Where the words begin among the arguments, from 1: after those of every script.
+    /// The position of the first of these arguments, from 1: after those of every script.
     fn first_number_arg(&self) -> usize {
         let clock = usize::from(self.check.clock != Clock::Server);
         self.check.arguments() - clock + 1
     }
 
-    /// The lines that read the numbers. Texts are looked up where they are needed.
+    /// The lines that read the numbers. Texts are read where they are used.
     pub(super) fn read_number_args(&self, out: &mut String) {
         if self.takes_number_args() {
             let first = self.first_number_arg();
@@ -127,7 +127,7 @@ impl<'s> Composer<'s> {
         }
     }
 
-    /// What a limit is called at the head of a script.
+    /// The name of a limit in the script's header.
     pub(super) fn title(&self, slot: &LimitSlot<'_>) -> String {
         match (self.numbers, slot.form) {
             (Numbers::Inlined, _) => slot.limit.to_string(),
@@ -138,7 +138,7 @@ impl<'s> Composer<'s> {
         }
     }
 
-    /// The numbers that a limit's state is written under.
+    /// The numbers in the tag of a limit's state.
     pub(super) fn numbers_of<'c>(
         &'c self,
         slot: &'c LimitSlot<'_>,
@@ -169,12 +169,12 @@ impl<'s> Composer<'s> {
         }
     }
 
-    /// What a state of this subject begins with.
+    /// The tag at the start of this subject's state.
     pub(super) fn tag_of<'p>(&self, part: &'p SubjectPart<'_>) -> ScriptText<'p> {
         self.text(&part.tag, part.number_args_before)
     }
 
-    /// For how long anything charged to this subject can be given back, in milliseconds.
+    /// How long a charge to this subject can be refunded, in milliseconds.
     pub(super) fn span_of(&self, part: &SubjectPart<'_>) -> String {
         match self.numbers {
             Numbers::Inlined => span_ms(part.limits).to_string(),
@@ -184,12 +184,12 @@ impl<'s> Composer<'s> {
         }
     }
 
-    /// What the log of a limit begins with.
+    /// The first element of a limit's log.
     pub(super) fn head_of<'t>(&self, slot: &LimitSlot<'_>, head: &'t str) -> ScriptText<'t> {
         self.text(head, slot.number_args_before)
     }
 
-    /// What a limit is known by.
+    /// The identity of a limit.
     pub(super) fn identity_of(&self, slot: &LimitSlot<'s>) -> ScriptText<'s> {
         self.text(slot.limit.identity(), slot.number_args_before + 1)
     }

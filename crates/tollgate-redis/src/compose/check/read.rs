@@ -1,5 +1,4 @@
-//! How a check reads: the integers of a subject, the ends of a log, and states that were written
-//! under other numbers.
+//! How a check reads: the integers of a subject, the ends of a log, and states with other numbers.
 
 use std::fmt::Write as _;
 
@@ -73,8 +72,8 @@ if {v} then
         }
     }
 
-    /// Refuses integers that no count under these numbers has. A state under others is looked at
-    /// as it is read.
+    /// Rejects integers that are impossible under these numbers. A state with other numbers is
+    /// checked as it is parsed.
     fn sound(&self, slots: &[LimitSlot<'_>], out: &mut String) {
         let mut each = Vec::new();
         for slot in slots {
@@ -107,7 +106,7 @@ if {v} then
         }
     }
 
-    /// What to do with a state that was written under other numbers.
+    /// Handles a state that was written with other numbers.
     fn carry(&self, part: &SubjectPart<'_>, key: usize, v: &str, out: &mut String) {
         let own = distinct(self.slots().map(|slot| slot.step));
         let words = part.slots.iter().filter(|slot| slot.form != Form::Log);
@@ -128,7 +127,7 @@ if {v} then
         ));
         let single = part.slots.len() == 1;
         if single {
-            // The list of a log that was counted under this name lies at the key itself.
+            // A log that was counted under this name is stored at the key itself.
             let _ = write!(
                 text,
                 "local old, wrong
@@ -315,7 +314,7 @@ unusual = true
         }
         out.push_str("end\n");
         if part.key.is_some() {
-            // The state beside it may say that another strategy counted under this name.
+            // The state beside the log may show that another strategy counted under this name.
             let _ = write!(out, "if {before} then\n  {carried} = {before}\nend\n");
         }
     }

@@ -1,23 +1,24 @@
-//! What the script of a check does, and what it answers.
+//! What the script of a check does, and the format of its reply.
 
 use tollgate::engine::Mode;
 
 use crate::compose::Clock;
 
-/// What a script answers.
+/// The format of a script's reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum ReplyFormat {
-    /// The nonce, the units granted, the time, then `remaining`, `retry_after` (-1 for never) and
-    /// `reset_after` of each limit; times in microseconds. Where a charge was recorded at another
-    /// time than now, or a count was carried over from other numbers: two more for each limit,
-    /// when it was recorded and 0 (same numbers), 1 (carried over) or 2 (started fresh).
+    /// The nonce, the granted units, the time, then `remaining`, `retry_after` (-1 for never) and
+    /// `reset_after` of each limit; times in microseconds. Two more numbers follow per limit if a
+    /// charge was recorded at another time than now, or a count was carried over from other
+    /// numbers. They are the time of the record, and 0 (same numbers), 1 (carried over) or 2
+    /// (started fresh).
     Verbose,
     /// 1 for allow, 0 for deny.
     Boolean,
-    /// As `Verbose`, with the number of the charge after the nonce, and remembered under a request
-    /// id: a repeat is answered as the first was, another question under the id with the nonce
-    /// and -1.
+    /// As `Verbose`, with the number of the charge after the nonce, and stored under a request id.
+    /// A repeat gets the first reply again. Another question under the same id gets the nonce and
+    /// -1.
     Remembered,
 }
 
@@ -27,20 +28,20 @@ pub enum ReplyFormat {
 pub struct Check {
     /// All or nothing, partial, or a peek.
     pub mode: Mode,
-    /// Whose clock counts.
+    /// The clock.
     pub clock: Clock,
-    /// What it answers.
+    /// The format of the reply.
     pub reply: ReplyFormat,
 }
 
 impl Check {
-    /// A check by the server's clock, with the verbose answer.
+    /// A check by the server's clock, with the verbose reply.
     #[must_use]
     pub fn new(mode: Mode) -> Self {
         Self { mode, clock: Clock::Server, reply: ReplyFormat::Verbose }
     }
 
-    /// How many arguments the script takes.
+    /// The number of arguments of the script.
     #[must_use]
     pub fn arguments(&self) -> usize {
         let answer = match self.reply {

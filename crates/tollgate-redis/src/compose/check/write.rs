@@ -1,4 +1,4 @@
-//! How a check writes: what was charged, what a denial mends, and how long it lives.
+//! How a check writes: charges, repairs by a denial, and lifetimes.
 
 use std::fmt::Write as _;
 
@@ -6,7 +6,7 @@ use super::composer::{Composer, LimitSlot, SubjectPart};
 use crate::compose::{Clock, Form, GIVEN_LIFETIME_MS, encoded_expiry, tag};
 
 impl Composer<'_> {
-    /// Writes what was charged to a subject.
+    /// Writes the charge of a subject.
     pub(super) fn keep(&self, part: &SubjectPart<'_>, out: &mut String) {
         let mut blocks = Vec::new();
         if let Some(key) = part.key {
@@ -24,7 +24,7 @@ impl Composer<'_> {
             return;
         }
         for text in blocks {
-            // Of its own block: names are used again, and their number is limited.
+            // In its own block: names are reused, and the number of local variables is limited.
             out.push_str("  do\n");
             for line in text.lines() {
                 let _ = writeln!(out, "  {line}");
@@ -36,7 +36,7 @@ impl Composer<'_> {
     /// The lines that write the integers of a subject.
     fn set(&self, part: &SubjectPart<'_>, key: usize, indent: &str, out: &mut String) {
         let Some((first, others)) = part.slots.split_first() else { return };
-        // As long as a log: what it is counted under stands here too.
+        // As long as the longest log, since this state also describes the logs.
         let mut most = self.name("reset", first);
         if !others.is_empty() {
             for slot in others {
@@ -61,7 +61,7 @@ impl Composer<'_> {
         let _ = writeln!(out, "{indent}redis.call('SET', KEYS[{key}], {state}, 'PX', {lifetime})");
     }
 
-    /// How long a state lives: one second longer than it counts, in whole milliseconds.
+    /// The lifetime of a state: one second longer than it counts, in whole milliseconds.
     fn lifetime(&self, reset: &str, indent: &str, out: &mut String) -> String {
         if self.check.clock == Clock::Given {
             return GIVEN_LIFETIME_MS.to_string();
@@ -118,9 +118,9 @@ impl Composer<'_> {
         let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})");
     }
 
-    /// Notes how long a state would have lain that was counted under other numbers, where that is
-    /// longer than anything charged under these can be given back: a reset that comes is to be
-    /// remembered for so long.
+    /// Records the remaining lifetime of a state with other numbers, if that is longer than a
+    /// charge under the current numbers can be refunded. A later reset must be remembered for as
+    /// long.
     pub(super) fn outlive(&self, part: &SubjectPart<'_>, key: usize, out: &mut String) {
         if self.peeks() {
             return;
@@ -141,7 +141,7 @@ end
         );
     }
 
-    /// Writes down what was noted so, with what was charged or found.
+    /// Writes these lifetimes, together with what was charged or repaired.
     pub(super) fn keep_outlived(indent: &str, out: &mut String) {
         let lines = [
             "for key, left in pairs(outlived or {}) do",
@@ -155,7 +155,7 @@ end
         }
     }
 
-    /// Lists of logs whose names another strategy counts under now.
+    /// Deletes lists of logs whose names another strategy now counts under.
     pub(super) fn drop_stale(&self, indent: &str, out: &mut String) {
         Self::keep_outlived(indent, out);
         if self.parts.iter().all(|part| part.slots.len() == 1) {
@@ -170,8 +170,9 @@ end
         );
     }
 
-    /// What a denial writes: a state that a clock's step back left in the future is mended, and
-    /// what was carried over from other numbers is kept; then everything is as it was judged.
+    /// The writes of a denial: it repairs a state that is in the future after the clock was set
+    /// back, and stores what was carried over from other numbers. Then the stored state is as it
+    /// was judged.
     pub(super) fn keep_repairs(&self, out: &mut String) {
         let mut any = Vec::new();
         for slot in self.slots() {
@@ -218,7 +219,7 @@ end
         out.push_str("end\n");
     }
 
-    /// Writes down what a denial found of a log.
+    /// Writes a denial's repairs of a log.
     fn mend_log(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
         let key = slot.key;
@@ -251,7 +252,7 @@ end
     }
 }
 
-/// How a row of integers is packed.
+/// The pack format of a row of integers.
 pub(super) fn row_format(count: usize) -> String {
     format!(">I7{}", "I6".repeat(count - 1))
 }
