@@ -1,5 +1,5 @@
-//! Policies: which requests are limited, by whose counts, under which limits. They are read from TOML
-//! or YAML, or made by a program, and the [`Gate`] answers requests by them.
+//! Policies: which requests are limited, by whose counts, under which limits. They are read from
+//! TOML or YAML, or made by a program, and the [`Gate`] answers requests by them.
 //!
 //! ```
 //! use tollgate::MemoryStore;
@@ -37,8 +37,8 @@
 //!
 //! # Features
 //!
-//! `yaml` and `watch` are on by default: policies in YAML, and files that are followed. `schema` has
-//! the JSON Schema of the file.
+//! `yaml` and `watch` are on by default: policies in YAML, and files that are followed. `schema`
+//! has the JSON Schema of the file.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

@@ -28,7 +28,7 @@ pub(crate) use queue::{
 };
 pub(crate) use replay::Replay;
 pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
-pub(crate) use serve::{Family, InlineLimits, LogDenials, LogForm, Parameters, Serve, Slashes};
+pub(crate) use serve::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 
 /// Exact rate limiting, from a shell.
 ///

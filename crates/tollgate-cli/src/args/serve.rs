@@ -98,8 +98,8 @@ pub(crate) struct Serve {
     pub(crate) api_key_header: Option<String>,
 
     /// Which inline limits callers may give to `/v1/check` and `/v1/peek`
-    #[arg(long, value_enum, value_name = "WHICH", default_value_t = InlineLimits::Several)]
-    pub(crate) caller_limits: InlineLimits,
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = CallerLimitsArg::Several)]
+    pub(crate) caller_limits: CallerLimitsArg,
 
     /// Where counts lie on a Redis: in how many shapes callers may give several limits. A shape is
     /// which strategies, in which order, of how many subjects; each costs the server some 14 kB
@@ -167,7 +167,7 @@ pub(crate) struct Serve {
 
 /// Which inline limits callers may give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
-pub(crate) enum InlineLimits {
+pub(crate) enum CallerLimitsArg {
     /// None: they are asked by the policies
     Off,
     /// One limit for one subject

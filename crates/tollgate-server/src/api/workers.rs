@@ -331,21 +331,22 @@ async fn settle_one(
     let or_lost = |is_so, word| if is_so { word } else { "lost" };
     match settlement {
         Settlement::Done => {
-            let done = queue.work(|hands| async move { hands.ack(&[held.id]).await }).await?;
+            let done = queue.work(|consumer| async move { consumer.ack(&[held.id]).await }).await?;
             Ok(or_lost(done > 0, "done"))
         }
         Settlement::Extend => {
-            let is_held = queue.work(|hands| async move { hands.extend(held).await }).await?;
+            let is_held = queue.work(|consumer| async move { consumer.extend(held).await }).await?;
             Ok(or_lost(is_held, "extended"))
         }
         Settlement::NotBegun => {
-            let is_held = queue.work(|hands| async move { hands.release(held).await }).await?;
+            let is_held =
+                queue.work(|consumer| async move { consumer.release(held).await }).await?;
             Ok(or_lost(is_held, "released"))
         }
         Settlement::Failed { after, why } => {
             let after = after.unwrap_or_else(|| held.backoff(PAUSE, MAX_PAUSE));
             let said =
-                queue.work(|hands| async move { hands.nack(held, after, why).await }).await?;
+                queue.work(|consumer| async move { consumer.nack(held, after, why).await }).await?;
             Ok(match said {
                 NackOutcome::Requeued => "again",
                 NackOutcome::DeadLettered => "dead",

@@ -18,7 +18,7 @@ use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
 };
 
-use crate::args::{Family, InlineLimits, LogDenials, LogForm, Parameters, Serve, Slashes};
+use crate::args::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
 use crate::input::{secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{service_queues, service_store, time_series_options};
@@ -186,9 +186,9 @@ fn options(args: &Serve) -> Result<Options> {
     options.config.clone_from(&args.config);
     options.auth = auth(args)?;
     options.caller_limits = match args.caller_limits {
-        InlineLimits::Off => CallerLimits::Off,
-        InlineLimits::Single => CallerLimits::Single,
-        InlineLimits::Several => CallerLimits::Several { shapes: args.caller_shapes },
+        CallerLimitsArg::Off => CallerLimits::Off,
+        CallerLimitsArg::Single => CallerLimits::Single,
+        CallerLimitsArg::Several => CallerLimits::Several { shapes: args.caller_shapes },
     };
     options.paths = paths(args);
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
