@@ -7,7 +7,6 @@
 //! bytes for each set of limits. Other processes refer to a set by its number, and must never find
 //! a number without its set. All other rows are deleted when they have expired. The exception are
 //! the events of a damaged state that was reset, since nothing identifies them.
-//! events of a damaged state that was reset: nobody knows which they were.
 
 /// The example of the README compiles.
 #[cfg(doctest)]

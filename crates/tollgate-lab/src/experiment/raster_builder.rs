@@ -56,7 +56,6 @@ impl HeldCell {
 /// Only the end determines which clients have a row, so cells are kept for all. When they become
 /// too many, the cells of less denied clients are merged into wider ones: the chart is coarser
 /// there, but complete.
-/// coarser there, and lacks nothing.
 pub(super) struct RasterBuilder {
     column_us: u64,
     /// In the order of time.

@@ -66,7 +66,7 @@ impl Files {
 /// A temporary file in the folder of `path`, to be renamed later.
 pub(in crate::command) fn beside(path: &Path) -> Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // As other programs make files: a temporary one would be its owner's alone.
+    // With the usual permissions: by default only the owner could read a temporary file.
     let mut builder = tempfile::Builder::new();
     let builder = builder.permissions(fs::Permissions::from_mode(0o666));
     let file = builder.tempfile_in(folder.unwrap_or(Path::new(".")));
