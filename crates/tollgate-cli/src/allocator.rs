@@ -1,5 +1,5 @@
-//! The allocator: what a crowd of connections took goes back to the system when the crowd leaves.
-//! The one of the C library keeps it for as long as something small lies above it.
+//! The allocator: it returns memory to the system after many connections have closed. That of the C
+//! library keeps it while any small allocation above it lives.
 
 use core::time::Duration;
 

@@ -1,4 +1,4 @@
-//! One question to a running service, over HTTP.
+//! One HTTP request to a running service.
 
 use core::time::Duration;
 
@@ -14,10 +14,10 @@ use tollgate_server::Address;
 
 use crate::show::duration;
 
-/// Asks within this time, on a connection of its own.
+/// Sends a request on a new connection, and waits this long for the answer.
 ///
 /// # Errors
-/// Nobody listens there, no answer came within the time, or it is no HTTP.
+/// The connection fails, no answer arrives in time, or it is not HTTP.
 pub(crate) fn ask(
     address: &Address,
     request: Request<Full<Bytes>>,

@@ -1,14 +1,14 @@
-//! Reads what people write as arguments, with errors that say what would be right.
+//! Parses arguments, with errors that describe valid input.
 
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
 use tollgate::{Limit, LimitSet, MAX_COST, ParseError, Strategy, Subject};
 
-/// The longest argument that an error repeats, in characters.
+/// The longest argument that an error quotes, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// The units of a check: a whole number from 1 to 2^40.
+/// The units of a check: an integer from 1 to 2^40.
 pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
     match whole(text, "a cost")? {
         (_, 0) if peeks => {
@@ -27,7 +27,7 @@ pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
     }
 }
 
-/// The units of an adjustment: a whole number other than 0, up to 2^40 either way.
+/// The units of an adjustment: an integer other than 0, from -2^40 to 2^40.
 pub(crate) fn delta(text: &str) -> Result<i64> {
     let (negative, units) = whole(text, "an adjustment")?;
     if units == 0 {
@@ -37,7 +37,7 @@ pub(crate) fn delta(text: &str) -> Result<i64> {
     Ok(if negative { -units } else { units })
 }
 
-/// The least bytes of a memory store: below that, sets of limits take most of it.
+/// The smallest memory store in bytes: below that, sets of limits take most of it.
 const LEAST_BYTES: u64 = 1 << 20;
 
 /// The units of a size, in bytes.
@@ -53,7 +53,7 @@ const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
 ];
 
-/// A size in bytes: a whole number, and `KiB`, `MB` or the like behind it.
+/// A size in bytes: an integer followed by a unit such as `KiB` or `MB`.
 pub(crate) fn bytes(text: &str) -> Result<usize> {
     let like = "write a whole number and a unit, as `1GiB`, `256MiB` or `500MB`";
     let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
@@ -74,7 +74,7 @@ pub(crate) fn bytes(text: &str) -> Result<usize> {
     Ok(size)
 }
 
-/// The sign and the size of a whole number of at most 2^40.
+/// The sign and the magnitude of an integer of at most 2^40.
 fn whole(text: &str, what: &str) -> Result<(bool, u64)> {
     let shown = shown(text);
     if text.is_empty() {
@@ -97,7 +97,7 @@ fn whole(text: &str, what: &str) -> Result<(bool, u64)> {
     }
 }
 
-/// An argument as an error repeats it: no control characters, not endless.
+/// An argument as quoted in an error: without control characters, and shortened.
 pub(crate) fn shown(text: &str) -> String {
     let mut chars = text.chars();
     let mut shown: String =
@@ -119,7 +119,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration> {
     {
         return Err(ParseError::whole(text, "this is no duration", example).into());
     }
-    // The notation of limits reads durations: borrow its reader, and its words for what is wrong.
+    // Parse with the notation of limits, to get the same durations and error texts.
     const PREFIX: &str = "1/";
     match format!("{PREFIX}{text} via fixed_window").parse::<Limit>() {
         Ok(limit) => Ok(limit.quota().period.as_duration()),
@@ -132,7 +132,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration> {
     }
 }
 
-/// The strategy of that name.
+/// The strategy with this name.
 pub(crate) fn strategy(name: &str) -> Result<Strategy> {
     Strategy::named(name).ok_or_else(|| {
         let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
@@ -149,7 +149,7 @@ pub(crate) fn limits(texts: &[String], strategy: Option<Strategy>) -> Result<Lim
     })
 }
 
-/// Whose count: in the written form, or as it is.
+/// A subject in its written form, or a literal value.
 pub(crate) fn subject(text: &str, literal: bool) -> Result<Subject> {
     Ok(if literal { Subject::literal(text)? } else { Subject::parse(text)? })
 }
@@ -171,7 +171,7 @@ pub(crate) fn on(
     Ok((self::subject(subject, literal)?, limits(&[limit.to_owned()], strategy)?))
 }
 
-/// The value that all subjects of one check share on a cluster: is it one?
+/// Checks the shard value, which all subjects of one check share on a cluster.
 pub(crate) fn shard(value: &str) -> Result<()> {
     if value.is_empty() {
         bail!("`--shard` is empty: give the value that the subjects share, as in `--shard 12`");
@@ -180,7 +180,7 @@ pub(crate) fn shard(value: &str) -> Result<()> {
     Ok(())
 }
 
-/// A secret of the environment; one that is empty is a mistake, and not the same as none.
+/// A secret from the environment. An empty one is an error, since it is probably a mistake.
 pub(crate) fn secret(name: &str) -> Result<Option<String>> {
     match std::env::var(name) {
         Ok(text) if text.is_empty() => {

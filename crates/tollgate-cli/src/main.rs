@@ -21,16 +21,16 @@ mod subject_limits;
 use args::{Cli, Command};
 use show::Output;
 
-/// The exit code of an error: clap's own for a wrong usage, too.
+/// The exit code of an error; clap uses the same one for wrong usage.
 const ERROR: u8 = 2;
 
-/// The exit code of `run` for its own errors, as `env` has it.
+/// The exit code of `run` for its own errors, as in `env`.
 const RUN_ERROR: u8 = 125;
 
 fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
-        // Help and versions are such "errors" too. A closed pipe is no reason to complain.
+        // Clap returns help and version as "errors", too. A closed pipe is not reported.
         Err(error) => {
             let _ = error.print();
             return u8::try_from(error.exit_code()).map_or(ExitCode::FAILURE, ExitCode::from);
@@ -47,16 +47,16 @@ fn main() -> ExitCode {
     }
 }
 
-/// Prints an error and what lies behind it.
+/// Prints an error and its causes.
 fn report(error: &anyhow::Error) {
     let red = anstyle::AnsiColor::Red.on_default().bold();
     let mut stderr = anstream::stderr().lock();
     let mut said = error.to_string();
-    // The problems of a file begin like that by themselves.
+    // The list of a file's problems already begins with `error: `.
     let _ =
         writeln!(stderr, "{red}error{red:#}: {}", said.strip_prefix("error: ").unwrap_or(&said));
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        // What is in what was said is no news.
+        // Omit a cause that the text already contains.
         if !said.contains(&cause) {
             let _ = writeln!(stderr, "  because: {cause}");
         }

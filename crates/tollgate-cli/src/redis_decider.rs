@@ -1,4 +1,4 @@
-//! The decisions of the lab on Redis: the same script for each event, by the event's own time.
+//! Decides events of the lab on Redis: with the production scripts, by each event's own time.
 
 use std::collections::VecDeque;
 use std::future::{Future, poll_fn};
@@ -19,35 +19,35 @@ use crate::input::shown;
 use crate::stop::Stop;
 use crate::store;
 
-/// How long one answer may take. A replay has nobody waiting at a door.
+/// The timeout of one answer: no production request waits for a replay.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// Events that are under way at one time: enough to fill a round trip.
+/// The events in flight at one time: enough to fill a round trip.
 const WINDOW: usize = 256;
 
-/// The Redis that decides `what`; none to decide in memory.
+/// The Redis server that decides `what`; `None` to decide in memory.
 pub(crate) fn redis(url: &str, what: &str) -> Result<Option<Options>> {
     match (Kind::from_url(url), scheme(url)) {
         (Ok(Kind::Memory), _) if StoreUrl::parse(url).is_ok() => Ok(None),
         (Ok(Kind::Redis), _) => Ok(Some(Options::from_url(url)?.deadline_or(PATIENCE))),
-        // The scheme alone: what follows may hold a password.
+        // Quote only the scheme: the rest may contain a password.
         (_, Some(scheme)) => bail!("`{}://` is no store of {what}: {}", shown(scheme), STORES),
         (_, None) => bail!("the store has no scheme: {STORES}"),
     }
 }
 
-/// What may be written.
+/// The valid stores.
 const STORES: &str = "leave `--store` out to count in memory, which is exact and leaves your counts \
                       alone, or name a Redis, as `redis://127.0.0.1:6379`";
 
 /// A name for the keys of one run.
 pub(crate) fn run_name(of: &str) -> String {
-    // A seed of the standard library is random enough to tell two runs apart.
+    // The random seed of the standard library suffices to distinguish two runs.
     format!("{of}-{:016x}", RandomState::new().hash_one(std::process::id()))
 }
 
-/// Decides on a Redis, each case under keys of its own, unless it goes on with those of the case
-/// before. Memory decides beside it: both must say the same.
+/// Decides on Redis. Each case has separate keys, unless it keeps those of the previous one. The
+/// memory store decides as well, and both must agree.
 pub(crate) struct RedisDecider {
     options: Options,
     runtime: Runtime,
@@ -58,24 +58,24 @@ pub(crate) struct RedisDecider {
     stop: Stop,
 }
 
-/// How often the store asked again for what it had sent, ever: after a load of a script, or one by
-/// one what was refused together.
+/// How often the store repeated calls so far: after loading a script, or one by one after a refused
+/// batch.
 fn disturbances(store: &RedisStore) -> u64 {
     store.loads() + store.refusals()
 }
 
-/// The case at work.
+/// The current case.
 struct CurrentCase {
     limiter: Limiter<RedisStore>,
     clock: ManualClock,
     parts: Vec<Part>,
-    /// What had disturbed the store at its begin.
+    /// The disturbances of the store at the start of the case.
     before: u64,
 }
 
 impl RedisDecider {
     pub(crate) fn new(options: Options, stop: Stop) -> Result<Self> {
-        // Events of one connection are decided in the order in which they are sent.
+        // One connection decides events in the order in which they are sent.
         let options = options.connections(1);
         let run = run_name("replay");
         Ok(Self {
@@ -89,14 +89,14 @@ impl RedisDecider {
         })
     }
 
-    /// Removes what the case at work has written.
+    /// Removes the keys of the current case.
     pub(crate) fn clear(&mut self) -> Result<(), StoreError> {
         let Some(CurrentCase { limiter, .. }) = self.current.take() else { return Ok(()) };
         self.runtime.block_on(clear(limiter.store()))
     }
 }
 
-/// Connects a store of a run, whose keys must be nobody else's.
+/// Connects a store for a run, whose keys must be unused.
 pub(crate) async fn open_run(builder: Builder) -> Result<RedisStore, StoreError> {
     let store = builder.connect().await?;
     if store.count_keys().await? > 0 {
@@ -126,7 +126,7 @@ impl Decider for RedisDecider {
         self.memory.begin(parts, keeps)?;
         let Some(first) = parts.first() else { return Ok(()) };
         let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();
-        // It stays what is to be cleared, whatever fails on the way.
+        // The store stays registered for removal, whatever fails.
         let (store, clock) = match self.current.as_ref().filter(|_| keeps) {
             Some(CurrentCase { limiter, clock, .. }) => (limiter.store().clone(), clock.clone()),
             None => {
@@ -139,7 +139,7 @@ impl Decider for RedisDecider {
                 (store, clock)
             }
         };
-        // While the script is loaded, nothing is on its way that could change places.
+        // Load the scripts while no question is in flight that could be reordered.
         self.runtime.block_on(store.prepare(&all))?;
         let (before, parts) = (disturbances(&store), parts.to_vec());
         let limiter = Limiter::new(first.limits.clone(), store);
@@ -151,8 +151,8 @@ impl Decider for RedisDecider {
         let before = verdicts.len();
         let Some(current) = &self.current else { return Ok(()) };
         let stop = &self.stop;
-        // Without the budget that tokio gives a task: when it is spent, a question would not be
-        // sent when it is polled first, and the next could overtake it.
+        // Without tokio's cooperative budget: once it is spent, a question would not be sent at its
+        // first poll, and the next could overtake it.
         let deciding = tokio::task::unconstrained(current.decide(events, verdicts, stop));
         self.runtime.block_on(deciding)?;
         let mut expected = Vec::with_capacity(events.len());
@@ -172,13 +172,13 @@ impl Decider for RedisDecider {
     }
 
     fn held(&self) -> Option<(usize, usize)> {
-        // As memory holds it: that the same run has the same measures on every store.
+        // The size in memory, so that a run has the same measures on every store.
         self.memory.held()
     }
 }
 
 impl CurrentCase {
-    /// Asks for every event, in order, without waiting for the answer before the next is sent.
+    /// Sends a question for every event in order, without waiting for the previous answer.
     async fn decide(
         &self,
         events: &[Event],
@@ -196,8 +196,8 @@ impl CurrentCase {
                 verdicts.push(first.verdict().await?);
             }
             let mut verdict = Box::pin(self.ask(*event));
-            // Its first poll reads the clock and hands the question to the connection, which
-            // sends in the order in which it is handed them.
+            // The first poll reads the clock and passes the question to the connection, which
+            // preserves the order.
             self.clock.set(Time::from_micros(event.at_us));
             let polled = poll_fn(|context| Poll::Ready(verdict.as_mut().poll(context))).await;
             window.push_back(match polled {
@@ -205,7 +205,8 @@ impl CurrentCase {
                 Poll::Ready(verdict) => PendingVerdict::Ready(verdict),
             });
         }
-        // Also when it stops: what is on its way would be written after everything was removed.
+        // Also after a stop: otherwise questions in flight would write after the removal of the
+        // keys.
         for answer in window {
             verdicts.push(answer.verdict().await?);
         }
@@ -213,7 +214,7 @@ impl CurrentCase {
             return Err(Error::Stopped);
         }
         if disturbances(self.limiter.store()) != self.before {
-            // Those that were on their way came after others that were sent later.
+            // The repeated calls arrived after others that were sent later.
             return Err(StoreError::transient(
                 "Redis has forgotten the script during the run (SCRIPT FLUSH, or a restart), or \
                  takes no call about several clients (a cluster, rights to some keys), so the \
@@ -231,7 +232,7 @@ impl CurrentCase {
     }
 }
 
-/// The answer to a question that was sent.
+/// The pending verdict of a question that was sent.
 enum PendingVerdict<F> {
     Waiting(Pin<Box<F>>),
     Ready(Result<Verdict, Error>),

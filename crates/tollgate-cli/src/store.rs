@@ -1,4 +1,4 @@
-//! Which store a command asks, and how it waits for the answer.
+//! The store of a command, and how the command waits for it.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -18,20 +18,20 @@ use crate::args::{StoreArgs, SubjectArgs};
 use crate::input::{bytes, shown};
 use crate::subject_limits::SubjectLimits;
 
-/// How long a command waits for Redis when the URL has no `deadline`: as long as for SQLite. A
-/// service gives up in 50 ms, but a person would rather wait than ask again.
+/// The default deadline for Redis if the URL has no `deadline`: the same as for SQLite. A service
+/// gives up after 50 ms, but a person would rather wait than retry.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// A limiter over the store that was named, and what drives it.
+/// A limiter over the named store, with its runtime.
 pub(crate) struct BlockingLimiter {
     pub(crate) limiter: Limiter<AnyStore>,
-    /// Redis needs a runtime; the file does not.
+    /// Redis needs a runtime; a file does not.
     runtime: Option<Runtime>,
 }
 
 impl BlockingLimiter {
-    /// Opens the store that the arguments, the environment or the default name. A busy database
-    /// is waited for as long as its own default says: 5 s.
+    /// Opens the store from the arguments, the environment or the default. The wait for a locked
+    /// database has its default limit of 5 s.
     pub(crate) fn open(
         place: &StoreArgs,
         which: &SubjectArgs,
@@ -60,18 +60,18 @@ impl BlockingLimiter {
         }
     }
 
-    /// Sees what has become of the connection while nobody waited, so that nothing is sent over
-    /// one that was closed meanwhile: that would leave in doubt whether it was charged.
+    /// Updates the state of the connection after a pause, so that no call is sent over a connection
+    /// that was closed meanwhile. It would be unknown whether such a call was charged.
     pub(crate) fn catch_up(&self) {
         if let Some(runtime) = &self.runtime {
-            // The shortest timer, for which the runtime looks at its sockets.
+            // The shortest timer makes the runtime poll its sockets.
             runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
         }
     }
 }
 
-/// The store of a service, in its runtime: memory when none is named, of this size, with the
-/// counts of `snapshot`.
+/// The store of a service, on its runtime. Without a name it is a memory store of this size, with
+/// the counts of `snapshot`.
 pub(crate) async fn service_store(
     url: Option<&str>,
     memory: Option<&str>,
@@ -96,12 +96,12 @@ pub(crate) async fn service_store(
     }
     match url.map_or(Ok(StoreUrl::Memory), read)? {
         StoreUrl::Memory => Ok(AnyStore::Memory(memory_store(builder, snapshot)?)),
-        // A service gives up as fast as the store itself says, unless the URL does.
+        // A service uses the store's own deadline, unless the URL sets one.
         other => Ok(other.open().await?),
     }
 }
 
-/// The memory of a service, with the counts of `snapshot` where it is there.
+/// The memory store of a service, with the counts of `snapshot` if that exists.
 fn memory_store(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<MemoryStore> {
     let Some(path) = snapshot else { return Ok(builder.build()) };
     let (store, restored) = tollgate_server::snapshot::restore(builder, path)?;
@@ -117,7 +117,7 @@ fn memory_store(builder: MemoryStoreBuilder, snapshot: Option<&Path>) -> Result<
     Ok(store)
 }
 
-/// The queues of the place that the arguments, the environment or the default name.
+/// The queues in the store from the arguments, the environment or the default.
 pub(crate) async fn queues(place: &StoreArgs, form: Layout) -> Result<AnyQueues> {
     queues_at(store_url(place.store.as_deref())?, form).await
 }
@@ -132,7 +132,7 @@ async fn queues_at(url: StoreUrl, form: Layout) -> Result<AnyQueues> {
     }
 }
 
-/// The queues of a service, as `NAME=BOUND`, in the place where its counts are.
+/// The queues of a service, as `NAME=BOUND`, in the store of its counts.
 pub(crate) async fn service_queues(
     url: Option<&str>,
     texts: &[String],
@@ -154,7 +154,7 @@ pub(crate) async fn service_queues(
              `--store redis://HOST:PORT`"
         )
     })?;
-    // As fast to give up as a service's store is.
+    // With the same deadline as a service's store.
     let queues = queues_at(read(url)?, form).await?;
     if let Some(warning) = eviction_warning(&queues).await {
         tracing::warn!(target: "tollgate", "{warning}");
@@ -165,7 +165,7 @@ pub(crate) async fn service_queues(
     Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
 }
 
-/// What is to be said of a server that may lose what lies in queues.
+/// The warning for a server that may evict jobs of queues.
 pub(crate) async fn eviction_warning(queues: &AnyQueues) -> Option<String> {
     let AnyQueues::Redis(queues) = queues else { return None };
     let policy = queues.eviction_policy().await.ok().flatten()?;
@@ -180,7 +180,7 @@ pub(crate) async fn eviction_warning(queues: &AnyQueues) -> Option<String> {
     ))
 }
 
-/// `NAME=BOUND`, `NAME=BOUND,per-client=N`, or `NAME` for one that is there.
+/// `NAME=BOUND`, `NAME=BOUND,per-client=N`, or `NAME` for an existing queue.
 fn queue_argument(text: &str) -> Result<(&str, Option<ProducerSettings>)> {
     let wrong = || {
         let text = shown(text);
@@ -202,26 +202,26 @@ fn queue_argument(text: &str) -> Result<(&str, Option<ProducerSettings>)> {
     Ok((name, Some(ProducerSettings::new(number(queue_argument)?).per_client(number(most)?))))
 }
 
-/// The server that time series are written to.
+/// The server of the time series.
 pub(crate) fn time_series_options(url: &str) -> Result<tollgate_redis::Options> {
     match (Kind::from_url(url), scheme(url)) {
         (Ok(Kind::Redis), _) => Ok(tollgate_redis::Options::from_url(url)?.deadline_or(PATIENCE)),
-        // The scheme alone: what follows may hold a password.
+        // Quote only the scheme: the rest may contain a password.
         (_, Some(scheme)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
         (_, None) => bail!("this is no URL of a server with time series: {TIME_SERIES}"),
     }
 }
 
-/// What may be written for time series.
+/// The valid servers for time series.
 const TIME_SERIES: &str = "name a Redis that has them, as `redis://127.0.0.1:6379` (Redis 8, Redis \
                            Stack, or Valkey with valkey-timeseries)";
 
-/// What Redis is waited for in: this thread, and none beside it.
+/// A single-threaded runtime for Redis, on this thread.
 pub(crate) fn runtime() -> Result<Runtime> {
     Builder::new_current_thread().enable_all().build().context("no runtime can be started")
 }
 
-/// What a command keeps its counts in: what a URL says, without one the file in the user's state
+/// The store of a command's counts: from the URL or, without one, the file in the user's state
 /// folder.
 fn store_url(url: Option<&str>) -> Result<StoreUrl> {
     let Some(url) = url.filter(|url| !url.is_empty()) else {
@@ -236,20 +236,21 @@ fn store_url(url: Option<&str>) -> Result<StoreUrl> {
     Ok(read(url)?.deadline_or(PATIENCE))
 }
 
-/// What a URL says.
+/// Parses a URL.
 fn read(url: &str) -> Result<StoreUrl> {
     match Kind::from_url(url) {
         Ok(_) => Ok(StoreUrl::parse(url)?),
-        // In the words of this command line, whose commands take different kinds.
+        // With the error text of this command line, whose commands accept different kinds of
+        // stores.
         Err(unknown) => bail!("{unknown}: {KINDS}"),
     }
 }
 
-/// What may be written instead.
+/// The valid kinds of stores.
 const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
                      `unix:///PATH`) and, for `serve` and `replay`, `memory://`";
 
-/// The file in the user's state folder, which is made when it is not there.
+/// The file in the user's state folder, which is created if it does not exist.
 fn default_path() -> Result<PathBuf> {
     let folder = folder(std::env::var_os("XDG_STATE_HOME"), std::env::var_os("HOME"))?;
     std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&folder).with_context(|| {
@@ -261,8 +262,8 @@ fn default_path() -> Result<PathBuf> {
     Ok(folder.join("tollgate.db"))
 }
 
-/// `$XDG_STATE_HOME/tollgate`, else `~/.local/state/tollgate`. Relative paths do not count, as
-/// the XDG specification has it.
+/// `$XDG_STATE_HOME/tollgate`, else `~/.local/state/tollgate`. Relative paths are ignored, as the
+/// XDG specification requires.
 fn folder(state: Option<OsString>, home: Option<OsString>) -> Result<PathBuf> {
     let absolute = |path: Option<OsString>| path.map(PathBuf::from).filter(|p| p.is_absolute());
     absolute(state)

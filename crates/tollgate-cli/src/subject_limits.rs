@@ -1,4 +1,4 @@
-//! Whose counts a command is about: SUBJECT with its limits, and every `--on`.
+//! The subjects of a command: SUBJECT with its limits, and every `--on`.
 
 use anyhow::{Result, bail};
 use tollgate::{Ask, LimitSet, Subject};
@@ -6,14 +6,14 @@ use tollgate::{Ask, LimitSet, Subject};
 use crate::args::SubjectArgs;
 use crate::input;
 
-/// One or several subjects, each under its limits.
+/// One or several subjects, each with its limits.
 #[derive(Debug)]
 pub(crate) struct SubjectLimits {
     parts: Vec<(Subject, LimitSet)>,
 }
 
 impl SubjectLimits {
-    /// Reads the arguments.
+    /// Parses the arguments.
     pub(crate) fn read(which: &SubjectArgs) -> Result<Self> {
         let strategy = which.strategy.as_deref().map(input::strategy).transpose()?;
         if let Some(value) = &which.shard {
@@ -46,18 +46,18 @@ impl SubjectLimits {
         Ok(Self { parts })
     }
 
-    /// The question over all of them.
+    /// The ask over all subjects.
     pub(crate) fn ask(&self) -> Ask<'_> {
         let parts: Vec<_> = self.parts.iter().map(|(subject, set)| (subject, set)).collect();
         parts.into()
     }
 
-    /// Each of them.
+    /// All subjects with their limits.
     pub(crate) fn parts(&self) -> &[(Subject, LimitSet)] {
         &self.parts
     }
 
-    /// The only one, for what is done for one subject at a time.
+    /// The only subject, for operations on one subject.
     pub(crate) fn only(&self) -> Result<&(Subject, LimitSet)> {
         match &self.parts[..] {
             [one] => Ok(one),
@@ -65,7 +65,7 @@ impl SubjectLimits {
         }
     }
 
-    /// Any of the limits, for a limiter whose every ask names its own.
+    /// Any of the limits, for a limiter whose asks always name their own.
     pub(crate) fn first_limits(&self) -> &LimitSet {
         &self.parts[0].1
     }

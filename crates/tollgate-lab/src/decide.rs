@@ -111,7 +111,6 @@ pub trait Decider {
     ///
     /// # Errors
     /// An event got no decision; the run ends then.
-    /// Some event got no decision; then the run ends.
     fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error>;
 
     /// Whether to continue. It is called occasionally while another component, such as a queue,

@@ -1,6 +1,6 @@
-//! Numbers as text, without allocating.
+//! Numbers as text, without allocation.
 
-/// Writes a number in decimal without allocating, for this is done once per event.
+/// A number in decimal. It does not allocate, since it is formatted once per event.
 #[derive(Debug, Default)]
 pub(crate) struct Digits([u8; 10]);
 

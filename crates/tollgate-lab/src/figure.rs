@@ -1,4 +1,4 @@
-//! Numbers as people read them.
+//! Numbers in readable form.
 
 const MS: Unit = Unit { us: 1_000, name: "ms" };
 const SECOND: Unit = Unit { us: 1_000_000, name: "s" };
@@ -20,7 +20,7 @@ pub(crate) fn span(us: u64) -> String {
     }
 }
 
-/// A time that was given, exactly: in the largest unit that it has a whole number of.
+/// A given time, exactly: in the largest unit of which it is a multiple.
 pub(crate) fn length(us: u64) -> String {
     const UNITS: [(u64, &str); 6] = [
         (86_400_000_000, "d"),
@@ -34,7 +34,7 @@ pub(crate) fn length(us: u64) -> String {
     unit.map_or_else(|| "0 s".to_owned(), |(unit, name)| format!("{} {name}", us / unit))
 }
 
-/// One decimal, and none where it is 0.
+/// With one decimal, which is omitted if it is 0.
 fn tenths(us: u64, unit: &Unit) -> String {
     let tenths = us.div_ceil(unit.us / 10);
     match tenths % 10 {
@@ -60,7 +60,7 @@ fn whole(seconds: u64) -> String {
     }
 }
 
-/// A part of 1 as `97.3%`.
+/// A fraction of 1 as `97.3%`.
 pub(crate) fn share(part: f64) -> String {
     format!("{:.1}%", part * 100.0)
 }
@@ -70,7 +70,7 @@ pub(crate) fn plural(count: u64, one: &str) -> String {
     if count == 1 { format!("1 {one}") } else { format!("{count} {one}s") }
 }
 
-/// A count as a place on paper, where 53 bits are more than enough.
+/// A count as a float for drawing, for which 53 bits suffice.
 pub(crate) fn real(count: u64) -> f64 {
     count as f64
 }

@@ -1,4 +1,4 @@
-//! Results to draw in tests: four cases, two that hold the capacity and two that break it.
+//! Results for tests of charts: four cases, two within the capacity and two beyond it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -72,7 +72,7 @@ pub(crate) fn results() -> Results {
     }
 }
 
-/// Times and clients of the attempts: the steady ask twice a second, the greedy in bursts.
+/// Times and clients of the attempts: steady clients ask twice a second, greedy ones in bursts.
 fn traffic() -> Vec<(u64, u32)> {
     let mut attempts = Vec::new();
     let mut random = 7_u64;
@@ -188,19 +188,19 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
     }
 }
 
-/// The clients of a raster that were denied, with how often.
+/// The denied clients of a raster, with their denials.
 fn denied_of(raster: &Raster, denied: &[u64]) -> Vec<Denied> {
     let each = raster.clients.iter().zip(denied);
     let each = each.map(|(client, denied)| Denied { client: client.clone(), denied: *denied });
     each.filter(|it| it.denied > 0).collect()
 }
 
-/// What became of one column of a raster.
+/// A cell of one column of a raster.
 pub(crate) fn cell(row: u32, column: u32, admitted: bool) -> Cell {
     Cell { row, column, columns: 1, admitted, denied: !admitted }
 }
 
-/// A case of nothing but these buckets.
+/// A case with only these buckets.
 pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
     CaseResult {
         name: name.into(),
@@ -228,7 +228,7 @@ pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
     }
 }
 
-/// A queue that accepted what this case admitted; each next one is deeper by far.
+/// A queue that accepted what this case admitted; each further one is far deeper.
 fn queue(case: &CaseResult, place: u64) -> QueueResult {
     let scale = 40_u64.pow(u32::try_from(place).unwrap());
     let buckets = case.buckets.iter().map(|bucket| QueueBucket {
@@ -269,7 +269,7 @@ fn queue(case: &CaseResult, place: u64) -> QueueResult {
     }
 }
 
-/// Results that are hard on whoever shows them, with a name each.
+/// Results that are hard to display, with a name each.
 pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     let fixture = results();
     let mut edges = Vec::new();
@@ -449,14 +449,14 @@ pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     edges
 }
 
-/// Clients as logs have them.
+/// Names of clients as in logs.
 pub(crate) const LONG_NAMES: [&str; 3] = [
     "2001:0db8:85a3:08d3:1319:8a2e:0370:7344",
     "/files/rubygems615/rubygems-update-1.3.5/pkg/rubygems-update-1.3.5.gem?from=index",
     "/blog/tags/puppet?flav=rss20",
 ];
 
-/// Names that somebody could give.
+/// Malicious names.
 pub(crate) const HOSTILE: [&str; 4] = [
     "<script>alert(1)</script>",
     "\"quoted\" 'twice' & more",

@@ -1,4 +1,4 @@
-//! A small seeded source of numbers (`SplitMix64`), so that the same seed gives the same result on
+//! A small seeded random number generator (`SplitMix64`). The same seed gives the same result on
 //! every machine and with every version of every dependency.
 
 /// The increment of `SplitMix64`: 2^64 divided by the golden ratio.

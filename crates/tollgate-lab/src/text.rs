@@ -1,7 +1,7 @@
-//! Bytes of a log made fit to print: short, on one line, without control characters.
+//! Printable forms of bytes from a log: short, on one line, without control characters.
 
-/// At most `max_chars` characters of `bytes`; what is not printable becomes `\xNN`, a cut is
-/// marked by `...`. A terminal can be shown the result whatever the log contains.
+/// At most `max_chars` characters of `bytes`. Unprintable bytes become `\xNN`, and a cut is marked
+/// with `...`. The result is safe for a terminal, whatever the log contains.
 #[must_use]
 pub(crate) fn printable(bytes: &[u8], max_chars: usize) -> String {
     let mut out = String::new();
@@ -27,8 +27,8 @@ pub(crate) fn printable(bytes: &[u8], max_chars: usize) -> String {
     out
 }
 
-/// Controls and the characters that turn the direction of writing or print nothing would let a log
-/// line change what a terminal shows; XML and HTML have no place for non-characters.
+/// Control characters, and those that change the writing direction or print nothing, would let a
+/// log line change what a terminal shows. XML and HTML do not allow non-characters.
 fn is_plain(c: char) -> bool {
     !c.is_control()
         && !matches!(c, '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -73,7 +73,7 @@ impl Keys {
         self.for_count(Counted::new(subject, limits))
     }
 
-    /// The key of a count's state: as [`Keys::state`], in the shard that the count says.
+    /// The key of a count's state: as [`Keys::state`], in the shard of the count.
     ///
     /// ```
     /// use tollgate::{Counted, Subject};

@@ -85,7 +85,6 @@ impl Options {
     /// # Errors
     /// The scheme is unknown, the path is missing, or a key or its value is invalid. A text that
     /// may be a server's address as well as a file is rejected, too.
-    /// the address of a server as well as a file.
     pub fn from_url(text: &str) -> Result<Self, StoreError> {
         let wrong = |what: String| StoreError::permanent(format!("store `{text}`: {what}"));
         let Some(rest) = text.strip_prefix("sqlite://") else {

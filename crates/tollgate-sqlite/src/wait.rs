@@ -12,7 +12,6 @@ const YIELDS: i32 = 4;
 /// The shortest sleep. SQLite's own handler sleeps 1 ms to 100 ms. With four processes that never
 /// pause on two cores, the slowest check took up to 130 ms with that handler and 20-55 ms with this
 /// one, at the same throughput.
-/// the same number of checks per second.
 const MIN_SLEEP: Duration = Duration::from_micros(50);
 
 /// The longest sleep.

@@ -1,4 +1,4 @@
-//! The words of `admin`.
+//! The arguments of `admin`.
 
 use clap::{Args, Subcommand};
 

@@ -1,4 +1,4 @@
-//! The words of `config`.
+//! The arguments of `config`.
 
 use std::path::PathBuf;
 

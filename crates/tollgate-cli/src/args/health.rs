@@ -1,4 +1,4 @@
-//! The words of `health`.
+//! The arguments of `health`.
 
 use clap::Args;
 

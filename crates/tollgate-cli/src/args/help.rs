@@ -1,4 +1,4 @@
-//! The words of `help` and `man`.
+//! The arguments of `help` and `man`.
 
 use std::path::PathBuf;
 

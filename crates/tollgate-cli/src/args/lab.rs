@@ -1,4 +1,4 @@
-//! The words of `lab`.
+//! The arguments of `lab`.
 
 use std::path::PathBuf;
 
@@ -50,9 +50,9 @@ pub(crate) enum Lab {
     #[command(
         after_help = "Example: tollgate lab queue --bound 10 --workers 1,2 --report queue.html"
     )]
-    // Queues run in simulated time and in memory: what says otherwise is an error that says so.
+    // Queues run only in simulated time and in memory: hide the options that would be errors.
     #[command(mut_arg("store", |arg| arg.hide(true)), mut_arg("live", |arg| arg.hide(true)))]
-    // And nothing in it is drawn by chance.
+    // Nothing in it is random, so hide the options that have no effect.
     #[command(mut_arg("operation", |arg| arg.hide(true)), mut_arg("seed", |arg| arg.hide(true)))]
     Queue {
         #[command(flatten)]

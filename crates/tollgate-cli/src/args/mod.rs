@@ -1,4 +1,4 @@
-//! The words of the command line, as clap reads them; their help is the documentation here.
+//! The arguments of the command line, as clap parses them; their doc comments are the help texts.
 
 mod admin;
 mod config;

@@ -1,4 +1,4 @@
-//! The words of `queue`.
+//! The arguments of `queue`.
 
 use clap::{ArgGroup, Args, Subcommand, ValueEnum};
 

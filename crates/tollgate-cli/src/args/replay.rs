@@ -1,4 +1,4 @@
-//! The words of `replay`.
+//! The arguments of `replay`.
 
 use std::path::PathBuf;
 

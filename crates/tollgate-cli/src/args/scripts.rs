@@ -1,4 +1,4 @@
-//! The words of `scripts`.
+//! The arguments of `scripts`.
 
 use clap::{Args, ValueEnum};
 

@@ -1,4 +1,4 @@
-//! The words of `serve`.
+//! The arguments of `serve`.
 
 use std::path::PathBuf;
 

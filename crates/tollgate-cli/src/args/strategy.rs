@@ -1,4 +1,4 @@
-//! The names of strategies, as options take them.
+//! The names of strategies in options.
 
 use std::ffi::OsStr;
 

@@ -1,4 +1,4 @@
-//! `admin`: counts of a running service, looked at and corrected over its admin listener.
+//! `admin`: inspects and corrects counts of a running service, over its admin listener.
 
 use core::time::Duration;
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
 
-/// Where the token of administrators is: in no list of processes.
+/// The environment variable with the administrators' token, which keeps it out of process lists.
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
 
 pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
@@ -88,7 +88,7 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
     Ok(body)
 }
 
-/// What the service answers; what it refuses is an error in its words.
+/// The service's answer; a refusal is an error with the service's text.
 fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
         anyhow!(
@@ -131,7 +131,7 @@ fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
     Ok(body)
 }
 
-/// The answer for people.
+/// The answer in readable form.
 fn text(act: &AdminAction, answer: &Value) -> String {
     match act {
         AdminAction::Inspect(counted) => held(&counted.subject, &answer["held"]),
@@ -171,7 +171,7 @@ fn ruled(answer: &Value) -> String {
     )
 }
 
-/// What there is in place of what was to be lifted.
+/// What exists in place of the ruling to lift.
 fn not_lifted(about: &RulingTarget, others: &Value) -> String {
     let of =
         about.policy.as_ref().map_or("all policies".to_owned(), |it| format!("`{}`", shown(it)));
@@ -212,7 +212,7 @@ fn conditions(when: &Value) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// How long a ruling holds still, in whole seconds where it is more than one.
+/// The remaining time of a ruling, in whole seconds if it is more than one.
 fn left(left_ms: &Value) -> String {
     let left = Duration::from_millis(left_ms.as_u64().unwrap_or(0));
     let left = if left.as_secs() > 0 { Duration::from_secs(left.as_secs()) } else { left };
@@ -266,7 +266,7 @@ fn series(answer: &Value) -> String {
     format!("{table}\n")
 }
 
-/// A value as it is, a text without its quotes.
+/// A JSON value as text, strings without quotes.
 fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
 }

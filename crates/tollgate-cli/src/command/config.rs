@@ -1,4 +1,4 @@
-//! `config`: whether policy files are right, and the schema for editors.
+//! `config`: validates policy files, and prints the schema for editors.
 
 use std::path::Path;
 
@@ -13,10 +13,10 @@ use tollgate_policy::{
 use crate::args::ConfigCheck;
 use crate::show::{Output, count, wrapped};
 
-/// The exit code of a file that cannot be taken.
+/// The exit code for an invalid file.
 const BROKEN: u8 = 2;
 
-/// The exit code of warnings, where they are to be denied.
+/// The exit code for warnings, if they are denied.
 const WARNED: u8 = 1;
 
 #[derive(Debug, Serialize)]
@@ -78,7 +78,7 @@ struct OverrideJson {
     limit: String,
 }
 
-/// Reads every file, whatever is wrong with those before it.
+/// Checks every file, whatever is wrong with the earlier ones.
 pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
     let mut code = 0;
     let mut all = Vec::new();
@@ -110,7 +110,7 @@ pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
     Ok(code)
 }
 
-/// What is wrong with a file, or suspect in it.
+/// The errors and warnings of a file.
 fn problems(read: &Result<Policies, Problems>, on_cluster: bool) -> Vec<&Problems> {
     match read {
         Ok(policies) if on_cluster => vec![policies.warnings(), policies.cluster_warnings()],
@@ -129,7 +129,7 @@ pub(crate) fn print_schema(out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// The verdict, and what each policy means.
+/// The verdict, and the meaning of each policy.
 fn text(
     path: &Path,
     read: &Result<Policies, Problems>,
@@ -150,7 +150,7 @@ fn text(
     let number = u64::try_from(list.len())?;
     let number = if number == 1 { "1 policy".to_owned() } else { format!("{number} policies") };
     let warnings = counted(count_of(problems), "warning")?;
-    // What ends with an exit code of 1 is not called fine.
+    // With exit code 1 the text must not call the file fine.
     let denied = deny_warnings && count_of(problems) > 0;
     let verdict = if denied { "has warnings" } else { "is fine" };
     let mut text = format!("{bold}{file} {verdict}{bold:#}: {number}, {warnings}, ");
@@ -194,7 +194,7 @@ fn policy_text(policy: &Policy, text: &mut String) {
     }
     row("cost", &policy.cost.to_string());
     let failure = policy.on_failure.name();
-    // A file knows no store.
+    // A policy file does not name the store, whose URL may set another deadline.
     let or_said = if policy.deadline.is_none() { ", or what its URL says" } else { "" };
     let deadline = deadline(policy);
     row("on failure", &format!("{failure}, also when the store takes over {deadline}{or_said}"));
@@ -205,7 +205,7 @@ fn policy_text(policy: &Policy, text: &mut String) {
     }
 }
 
-/// What happens without a dimension, for people: a word of the file is kept.
+/// What happens without a dimension, in readable form; the file's own keywords are kept.
 fn without(what: &Absent) -> String {
     match what {
         Absent::Skip => "skip (not limited here)".to_owned(),
@@ -214,7 +214,7 @@ fn without(what: &Absent) -> String {
     }
 }
 
-/// As a file has it: what is shown can be written.
+/// The deadline in the file's notation, so that it can be copied.
 fn deadline(policy: &Policy) -> String {
     let deadline = policy.deadline.unwrap_or(DEFAULT_DEADLINE);
     let micros = u64::try_from(deadline.as_micros()).ok();
@@ -222,7 +222,7 @@ fn deadline(policy: &Policy) -> String {
     period.map_or_else(|| format!("{deadline:?}"), |period| period.to_string())
 }
 
-/// Values of a file may hold anything, and a terminal does what it is told.
+/// Values of a file may contain anything, including control sequences for a terminal.
 fn printable(text: &str) -> String {
     let turns = |c: char| {
         matches!(c, '\u{200e}' | '\u{200f}')

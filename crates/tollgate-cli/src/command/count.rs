@@ -1,4 +1,4 @@
-//! `reset`, `adjust` and `inspect`: what an administrator does to a count.
+//! `reset`, `adjust` and `inspect`: an administrator's operations on a count.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -12,7 +12,7 @@ use crate::show::{self, Output, Wait};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
-/// The most events of a log that people are shown.
+/// The most events of a log that are printed.
 const SHOWN_EVENTS: usize = 20;
 
 #[derive(Debug, Serialize)]
@@ -168,7 +168,7 @@ fn held_json(held: Inspection, peek: &Decision<'_>) -> Result<HeldJson> {
     })
 }
 
-/// What is held for one subject, in words.
+/// The stored state of one subject, in words.
 fn held_text(limits: &LimitSet, held: Option<&Inspection>, peek: &Decision<'_>) -> String {
     let subject = peek.binding().subject();
     let mut text = format!("{subject}\n");
@@ -193,7 +193,7 @@ fn held_text(limits: &LimitSet, held: Option<&Inspection>, peek: &Decision<'_>) 
         return text;
     };
     if held.written_under != limits.full_text() {
-        // Then the words above are laid out as those limits say.
+        // The words above then have the layout of those limits.
         text.push_str(&format!("  written under {}\n", held.written_under));
     }
     if held.shared {

@@ -1,4 +1,4 @@
-//! `doctor`: whether a server is fit to hold counts, and what to do when it is not.
+//! `doctor`: whether a server is fit to store counts, and what to do if it is not.
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};
@@ -10,7 +10,7 @@ use tollgate_stores::{Kind, scheme};
 use crate::args::Doctor;
 use crate::show::{Output, count, wrapped};
 
-/// The exit code when something must be changed.
+/// The exit code if something must be changed.
 const UNFIT: u8 = 1;
 
 #[derive(Debug, Serialize)]
@@ -40,7 +40,7 @@ pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
             let facts = block_on(gather(&mut connection))?;
             (connection.address().to_owned(), facts)
         }
-        // It was reached, so what it says is a finding.
+        // The server was reached, so its refusal is a finding.
         Err(ConnectError::Refused { address, why }) => (address, Facts::refused(why)),
         Err(error) => return Err(error.into()),
     };
@@ -81,7 +81,7 @@ fn counted(number: usize, one: &str) -> Result<String> {
     Ok(count(u64::try_from(number)?, one))
 }
 
-/// A finding in some lines. A remedy stays on one line: it is there to be copied.
+/// A finding in a few lines. A remedy stays on one line, so that it can be copied.
 fn text(finding: &Finding) -> String {
     const INDENT: usize = 24;
     let colour = match finding.level {

@@ -1,4 +1,4 @@
-//! `explain`: what a limit means, before anybody meets it.
+//! `explain`: the meaning of a limit, before it is used.
 
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use crate::args::Explain;
 use crate::input;
 use crate::show::{Output, duration, wrapped};
 
-/// What a limit means, in words.
+/// The meaning of a limit, in words.
 #[derive(Debug, Serialize)]
 struct Meaning {
     limit: String,
@@ -33,7 +33,7 @@ struct Meaning {
     failure: Failures,
 }
 
-/// What may be lost or admitted too much when a store fails.
+/// What may be lost or wrongly admitted when a store fails.
 #[derive(Debug, Serialize)]
 struct Failures {
     memory: &'static str,
@@ -137,14 +137,14 @@ fn text(meaning: &Meaning) -> String {
     text
 }
 
-/// One row: a name, and what there is to say in as many lines as it takes.
+/// One row: a name, and its text in as many lines as necessary.
 fn row(name: &str, value: &str) -> String {
     const NAME: usize = 14;
     format!("  {name:<NAME$} {}", wrapped(value, NAME + 3))
 }
 
-/// What a subject takes in the database. Numbers in it are as long as they must be and pages are
-/// seldom full, so this is an estimate, and says so.
+/// An estimate of the bytes of a subject in the database. The encoding of numbers has a variable
+/// length, and pages are rarely full.
 fn bytes_sqlite(limit: &Limit) -> String {
     let pages = "its key apart, and up to as much again for pages that are not full";
     match limit.shape() {
@@ -160,19 +160,19 @@ fn bytes_sqlite(limit: &Limit) -> String {
     }
 }
 
-/// The row of a state without its words: header, numbers of the texts, expiry.
+/// The bytes of a state's row without its words: header, ids of the sets, expiry.
 const SQLITE_ROW_BYTES: usize = 28;
 
-/// A word at its longest that is usual: a time in 7-bit groups.
+/// The usual bytes of a word at most: a time in 7-bit groups.
 const SQLITE_WORD_BYTES: usize = 8;
 
-/// Where the events of a log lie, and what they add up to: six numbers.
+/// The bytes of a log's header: six numbers for its position and totals.
 const SQLITE_LOG_BYTES: usize = 10;
 
-/// The row of an event: header, number of the log, sequence, time, total.
+/// The bytes of an event's row: header, number of the log, sequence, time, total.
 const SQLITE_EVENT_BYTES: usize = 22;
 
-/// What happens when the clock of the store is moved.
+/// The effect of setting the store's clock.
 fn clock_step(limit: &Limit) -> String {
     format!(
         "back: never admits more than was left, and nobody waits longer than {}, at most {} more \
@@ -182,9 +182,10 @@ fn clock_step(limit: &Limit) -> String {
     )
 }
 
-/// The longest wait for a full refill: what a step back can cost at most. It is that of a subject
-/// that takes everything at a multiple of the window, when whatever is aligned has just begun.
-/// Asked of the limit itself, so that no strategy need be known by name here.
+/// The longest wait for a full refill, which is the most that setting the clock back can cost. It
+/// occurs for a subject that takes everything at a multiple of the window, just after an aligned
+/// window has begun. It is computed by the limit itself, so that this code need not know strategies
+/// by name.
 fn longest_wait(limit: &Limit) -> Option<Duration> {
     let clock = ManualClock::at_micros(limit.quota().period.as_micros());
     let store = MemoryStore::builder().clock(clock).build();
@@ -193,10 +194,10 @@ fn longest_wait(limit: &Limit) -> Option<Duration> {
     decision.is_allowed().then(|| decision.reset_after())
 }
 
-/// Which limit a burst meets first, and which one endless demand does.
+/// Which limit binds first in a burst, and which one under sustained demand.
 fn binding(set: &LimitSet) -> Binding {
     let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
-        // Ties go to the first declared, as in a decision; a set is never empty.
+        // Ties go to the first declared limit, as in a decision; a set is never empty.
         set.limits().iter().min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
     };
     Binding {
@@ -209,14 +210,14 @@ fn binding(set: &LimitSet) -> Binding {
     }
 }
 
-/// The rate that goes on for ever, as units per microseconds.
+/// The sustained rate, as units per microseconds.
 fn sustained(limit: &Limit) -> (u128, u128) {
     let quota: &Quota = limit.quota();
     let (mut units, mut us) = (u128::from(quota.units), u128::from(quota.period.as_micros()));
     if quota.rounding == Some(Rounding::Conservative)
         && let Some(precision) = quota.precision
     {
-        // The straddling sub-bucket counts in full: the window is one sub-bucket longer.
+        // The sub-bucket at the window's edge counts in full: the window is one sub-bucket longer.
         us += u128::from(precision.as_micros());
     }
     if quota.refill == Some(Refill::Interval) {
@@ -258,11 +259,11 @@ mod tests {
         let log = |quota: &str| format!("{quota} via sliding_log");
         assert_eq!(of("10/s, 120/m, 240/h"), (log("10/s"), log("240/h")));
         assert_eq!(of("240/h, 10/s"), (log("10/s"), log("240/h")));
-        // The window rounds up and sustains 10/11.
+        // The window rounds up, and sustains 10/11 of the rate.
         let window = "w: 10/s via sliding_window";
         let full = limit(window).to_string();
         assert_eq!(of(&format!("g: 10/s via gcra, {window}")).1, full);
-        // Equal ones: the first declared.
+        // Of equal limits the first declared one binds.
         assert_eq!(of("a: 5/s, b: 5/s"), (log("a: 5/s"), log("a: 5/s")));
     }
 

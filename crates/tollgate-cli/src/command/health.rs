@@ -1,4 +1,4 @@
-//! `health`: whether a running service serves, for probes that run a command.
+//! `health`: whether a running service is ready, for probes that run a command.
 
 use anyhow::{Context as _, Result, anyhow};
 use bytes::Bytes;
@@ -12,13 +12,13 @@ use crate::client;
 use crate::input::wait;
 use crate::show::Output;
 
-/// What was found, for programs.
+/// The result as JSON.
 #[derive(Debug, Serialize)]
 struct HealthJson<'a> {
     healthy: bool,
     address: &'a str,
     path: &'a str,
-    /// Absent when nothing answered.
+    /// Absent without an answer.
     #[serde(skip_serializing_if = "Option::is_none")]
     status: Option<u16>,
     answer: String,

@@ -1,5 +1,5 @@
-//! `help` and `man`: the help of the commands, and the pages of the documentation, which whoever
-//! installed the program does not have beside it.
+//! `help` and `man`: the help of the commands, and the documentation pages, which are built into
+//! the program.
 
 use anyhow::{Context as _, Result, bail};
 use clap::CommandFactory as _;
@@ -8,7 +8,7 @@ use crate::args::{Cli, Help, Man};
 use crate::input::shown;
 use crate::show::Output;
 
-/// The pages, by name, with what each is about.
+/// The pages by name, with the topic of each.
 macro_rules! pages {
     ($($name:literal: $about:literal,)*) => {
         &[$(($name, $about, include_str!(concat!("../../docs/", $name, ".md"))),)*]
@@ -42,13 +42,13 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "timeseries": "time series on Redis",
 };
 
-/// The word before a page that has the name of a command.
+/// The word before a page whose name is also a command.
 const PAGE: &str = "page";
 
 pub(crate) fn help(args: &Help, out: &mut Output) -> Result<u8> {
     let mut command = Cli::command();
     command.build();
-    // A command of the same name stands before a page, unless the word is there.
+    // A command takes precedence over a page of the same name, unless that word precedes it.
     let page = match &args.words[..] {
         [word, page] if word == PAGE => Some(page),
         [page] if command.find_subcommand(page).is_none() => Some(page),

@@ -1,4 +1,4 @@
-//! What each command does. Every one answers its exit code.
+//! The implementation of each command; each returns its exit code.
 
 use anyhow::Result;
 use clap::CommandFactory as _;
@@ -21,7 +21,7 @@ pub(crate) mod run;
 mod scripts;
 mod serve;
 
-/// Performs a command.
+/// Runs a command.
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
     match command {
         Command::Serve(args) => serve::serve(&args, out),
@@ -44,7 +44,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Man(args) => help::man(&args, out),
         Command::Help(args) => help::help(&args, out),
         Command::Completions { shell } => {
-            // A shell's completions are a text like any other: a closed pipe is no panic.
+            // Completions are written like any other output: a closed pipe must not panic.
             let mut script = Vec::new();
             clap_complete::generate(shell, &mut Cli::command(), "tollgate", &mut script);
             out.text(&String::from_utf8_lossy(&script))?;

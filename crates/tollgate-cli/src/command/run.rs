@@ -1,4 +1,4 @@
-//! `run`: a command, when its turn comes.
+//! `run`: runs a command when a limit admits it.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -19,19 +19,19 @@ use crate::show::duration;
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
-/// The turn did not come within `--wait`, as `timeout` has it.
+/// The turn did not come within `--wait`; the code of `timeout`.
 const LATE: u8 = 124;
 /// The turn never comes.
 const NEVER: u8 = 125;
-/// The command cannot be run, as `env` has it.
+/// The command cannot be run; the code of `env`.
 const NOT_RUNNABLE: u8 = 126;
-/// The command is not found, as `env` has it.
+/// The command was not found; the code of `env`.
 const NOT_FOUND: u8 = 127;
-/// What a shell adds to the number of a signal.
+/// A shell adds this to the number of a signal.
 const KILLED: i32 = 128;
 
-/// The longest time without asking again: somebody may have reset the count or given units back,
-/// and the machine may have slept. Asking costs nothing.
+/// The longest pause between two checks. An administrator may have reset the count or refunded
+/// units meanwhile, and the machine may have been suspended. A check costs nothing.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
 pub(crate) fn run(args: &Run) -> Result<u8> {
@@ -58,8 +58,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     command.args(arguments);
     match interrupts.spawn(&mut command) {
         Ok(Started::Child(child)) => {
-            // The command may run for long: keep no file or connection open for its
-            // sake.
+            // The command may run for a long time, so close the file or connection first.
             drop(counter);
             code_of(interrupts.wait_for(child)?)
         }
@@ -79,19 +78,19 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
 
 /// How a wait ended.
 enum Turn {
-    /// Charged: the command may run.
+    /// The check was charged: the command may run.
     Came(Option<Receipt>),
-    /// Nothing was charged: leave with this code.
+    /// Nothing was charged: exit with this code.
     Gone(u8),
 }
 
-/// A wait for a turn.
+/// A wait for admission.
 struct Waiting<'c> {
     counter: &'c BlockingLimiter,
     ask: Ask<'c>,
     /// The longest time to wait, and since when.
     deadline: Option<(Duration, Instant)>,
-    /// Whether to say on stderr when it will try again.
+    /// Whether to print the time of the next attempt on stderr.
     told: bool,
 }
 
@@ -135,12 +134,12 @@ impl Waiting<'_> {
     }
 }
 
-/// A line on stderr, if anybody reads it.
+/// Prints a line on stderr; errors are ignored.
 fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// The command did not run: its charge counts for nothing.
+/// Refunds the charge of a command that did not run.
 fn refund(counter: &BlockingLimiter, receipt: Option<&Receipt>) -> Result<()> {
     if let Some(receipt) = receipt {
         let refund = counter.wait(counter.limiter.refund(receipt));
@@ -162,16 +161,15 @@ fn killed_by(signal: i32) -> Result<u8> {
     Ok(u8::try_from(KILLED + signal)?)
 }
 
-/// What came of starting a command.
+/// The result of starting a command.
 enum Started {
     Child(Child),
-    /// A signal came first, and nothing was started.
+    /// A signal arrived first, and nothing was started.
     Interrupted(i32),
 }
 
-/// Signals: they end a wait; once the command runs they are its business. A terminal sends
-/// Ctrl-C to both of us, so it is left alone then; those that are sent to this process only are
-/// passed on.
+/// Signals end a wait; once the command runs, they are for the command. A terminal sends Ctrl-C to
+/// both processes, so it is not passed on. Signals sent only to this process are passed on.
 struct Interrupts {
     pending: Receiver<i32>,
     child: Arc<Mutex<Option<Pid>>>,
@@ -191,7 +189,7 @@ impl Interrupts {
                 match *child {
                     Some(pid) if signal != SIGINT => {
                         if let Some(signal) = Signal::from_named_raw(signal) {
-                            // It may have ended just now: then there is nobody to tell.
+                            // The command may just have ended; then there is no process to signal.
                             let _ = kill_process(pid, signal);
                         }
                     }
@@ -203,7 +201,7 @@ impl Interrupts {
         Ok(Self { pending, child })
     }
 
-    /// Waits for this long. Answers the signal that came meanwhile.
+    /// Waits this long. Returns a signal that arrived meanwhile.
     fn within(&self, wait: Duration) -> Result<Option<i32>> {
         match self.pending.recv_timeout(wait) {
             Ok(signal) => Ok(Some(signal)),
@@ -212,8 +210,8 @@ impl Interrupts {
         }
     }
 
-    /// Starts the command, unless a signal came before. While the lock is held, a signal is
-    /// neither lost nor sent to nobody.
+    /// Starts the command, unless a signal arrived before. Under the lock no signal is lost, or
+    /// sent to no process.
     fn spawn(&self, command: &mut Command) -> io::Result<Started> {
         let mut running = lock(&self.child);
         if let Ok(signal) = self.pending.try_recv() {
@@ -224,7 +222,7 @@ impl Interrupts {
         Ok(Started::Child(child))
     }
 
-    /// Waits for the command. Its process id is forgotten before it may be used again.
+    /// Waits for the command. Its process id is cleared before the system may reuse it.
     fn wait_for(&self, mut child: Child) -> Result<ExitStatus> {
         let pid = *lock(&self.child);
         if let Some(pid) = pid {
@@ -240,9 +238,9 @@ impl Interrupts {
     }
 }
 
-/// The signals that this process was started with as ignored, bit by bit from 1: `nohup` does
-/// so, and shells do it for what they run in the background. They stay ignored, here and in the
-/// command. Where the system does not say, none is.
+/// The signals that were ignored when this process started, as bits from 1. `nohup` ignores some,
+/// and shells do so for background jobs. They stay ignored, here and in the command. If the system
+/// does not report them, none counts as ignored.
 pub(crate) fn ignored_signals() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     status
@@ -252,7 +250,7 @@ pub(crate) fn ignored_signals() -> u64 {
         .unwrap_or(0)
 }
 
-/// A thread that panicked while it held the lock left a whole value behind.
+/// The value is sound even if a thread panicked while it held the lock.
 fn lock(child: &Mutex<Option<Pid>>) -> MutexGuard<'_, Option<Pid>> {
     child.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -1,4 +1,4 @@
-//! `scripts`: the Lua for these limits, or for an offer to a queue, for any Redis client.
+//! `scripts`: prints the Lua scripts for limits, or for an offer to a queue, for any Redis client.
 
 use std::fmt::Write as _;
 use std::iter;
@@ -16,16 +16,16 @@ use crate::args::{Reply, ScriptFormat, Scripts};
 use crate::input;
 use crate::show::Output;
 
-/// What ends the script in a here-document: no line of a script is this word.
+/// The end marker of the here-document; no line of a script equals it.
 const END: &str = "TOLLGATE";
 
-/// What the word is for that a script answers first.
+/// The description of the nonce, which a script's reply begins with.
 const WORD: &str = "any word of yours: it comes back first, so that answers cannot be mixed up";
 
-/// The width of an explanation.
+/// The width of comments.
 const COLUMNS: usize = 96;
 
-/// A script, and all that is needed to call it.
+/// A script, with everything necessary to call it.
 #[derive(Debug, Serialize)]
 struct Call {
     sha1: String,
@@ -45,12 +45,12 @@ struct LimitsJson {
     limits: Vec<String>,
 }
 
-/// A key that the script takes.
+/// A key of the script.
 #[derive(Debug, Serialize)]
 struct Key {
-    /// With a word in place of the subject.
+    /// With a placeholder in place of the subject.
     pattern: String,
-    /// Of the subject that was asked for.
+    /// For the given subject.
     key: String,
 }
 
@@ -81,7 +81,7 @@ pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Whose count, under which limits, in the order of the arguments.
+/// The subjects with their limits, in the order of the arguments.
 fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
     let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
     let mut parts = Vec::new();
@@ -213,7 +213,7 @@ impl Call {
         })
     }
 
-    /// A text that a shell can run: what is explained is commented out.
+    /// A text that a shell can run; explanations are comments.
     fn text(&self) -> Result<String> {
         let mut text = String::new();
         for LimitsJson { subject, limits } in &self.limits {
@@ -241,7 +241,7 @@ impl Call {
             bail!("this script cannot be printed for a shell: take it with `--format lua`");
         }
         let Self { script, .. } = self;
-        // The quoted word leaves the script as it is: no `$`, no backquote means anything in it.
+        // The quoted marker prevents expansion: `$` and backquotes in the script have no meaning.
         let _ = write!(text, "\n# Load it; again after a restart of the server.\n");
         let _ = write!(text, "redis-cli -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
         let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
@@ -260,7 +260,7 @@ impl Call {
 }
 
 impl Argument {
-    /// Numbers and names as they are.
+    /// The argument as a shell word; numbers and names need no quotes.
     fn shell_word(&self) -> String {
         let plain = !self.value.is_empty() && self.value.bytes().all(|b| b.is_ascii_alphanumeric());
         if plain { self.value.clone() } else { shell_word(&self.value) }
@@ -307,7 +307,7 @@ fn verbose_reply(parts: &[(Subject, LimitSet)], peek: bool) -> Vec<Field> {
     fields
 }
 
-/// A line of explanation, or several.
+/// Explanatory comment, in one or more lines.
 fn comment(text: &mut String, name: &str, what: &str) {
     const INDENT: usize = 11;
     let mut line = format!("# {name:<INDENT$}");
@@ -328,7 +328,7 @@ fn comment(text: &mut String, name: &str, what: &str) {
     let _ = writeln!(text, "{line}");
 }
 
-/// One word for a shell, whatever is in it.
+/// Quotes any text as one shell word.
 fn shell_word(text: &str) -> String {
     format!("'{}'", text.replace('\'', r"'\''"))
 }

@@ -16,7 +16,7 @@ pub(crate) fn exit_code(decision: &Decision<'_>) -> u8 {
     }
 }
 
-/// A decision for machines.
+/// A decision as JSON.
 #[derive(Debug, Serialize)]
 pub(crate) struct DecisionJson<'a> {
     allowed: bool,
@@ -57,7 +57,7 @@ impl<'a> DecisionJson<'a> {
     }
 }
 
-/// A decision for people: one line, and one per limit where there are several.
+/// A decision as text: one line, and one per limit if there are several.
 pub(crate) fn lines(decision: &Decision<'_>, peek: bool) -> String {
     let mut text = headline(decision, peek);
     text.push('\n');
@@ -113,7 +113,7 @@ fn headline(decision: &Decision<'_>, peek: bool) -> String {
     }
 }
 
-/// What one limit says, without its name.
+/// The values of one limit, without its name.
 fn fields(report: &Report<'_>) -> String {
     let (remaining, limit) = (report.remaining(), report.limit().capacity());
     match report.retry_after() {
@@ -130,7 +130,7 @@ fn full_again(report: &Report<'_>) -> String {
     format!(", full again in {}", duration(report.reset_after()))
 }
 
-/// A line about a limit whose numbers had changed while it counted.
+/// A line on a limit whose numbers were changed while it counted.
 fn carried(report: &Report<'_>, indent: &str) -> String {
     match report.carried() {
         Carried::Over => format!("{indent}its numbers have changed: the count was carried over\n"),

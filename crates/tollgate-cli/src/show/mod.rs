@@ -1,4 +1,4 @@
-//! What people and machines read: one output, durations, decisions.
+//! Output for people and machines: standard output, durations, decisions.
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -13,11 +13,11 @@ pub(crate) use tollgate_server::json::{Wait, duration};
 
 pub(crate) mod decision;
 
-/// How wide a table is, in columns: room for the numbers, and a long limit takes several lines.
+/// The width of a table in columns: enough for the numbers; a long limit takes several lines.
 const TABLE_COLUMNS: u16 = 100;
 
-/// Standard output. A reader that went away (`| head`) is no error: what is left is dropped, and
-/// the command ends as it would have.
+/// Standard output. A closed pipe (`| head`) is not an error: the remaining output is discarded,
+/// and the command ends as usual.
 #[derive(Debug)]
 pub(crate) struct Output {
     open: bool,
@@ -28,12 +28,12 @@ impl Output {
         Self { open: true }
     }
 
-    /// Whether somebody reads it still.
+    /// Whether the pipe is still open.
     pub(crate) fn is_open(&self) -> bool {
         self.open
     }
 
-    /// Writes text; its colours are taken out where they are not wanted.
+    /// Writes text; removes its colours where they are not wanted.
     pub(crate) fn text(&mut self, text: &str) -> Result<()> {
         if !self.open {
             return Ok(());
@@ -68,18 +68,19 @@ pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     table
 }
 
-/// The same where all columns are texts.
+/// The same with text in all columns.
 pub(crate) fn texts<const N: usize>(header: [&str; N]) -> Table {
     let line = LineStyle::none().fill('─').junction('─');
     let mut table = Table::new();
     table.load_style(TableStyle::new().header_separator(line)).set_header(header);
-    // Without a terminal the library cannot know a width, and the output should be the same.
+    // The width is fixed, since without a terminal it is unknown, and the output should be the
+    // same.
     table.set_content_arrangement(ContentArrangement::Dynamic).set_width(TABLE_COLUMNS);
     table
 }
 
-/// Text in as many lines as it takes, each but the first indented; the first begins where the
-/// others do. Words are never broken.
+/// Wraps text into lines. Each but the first is indented; the first continues a line that is
+/// already indented. Words are never broken.
 pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     const COLUMNS: usize = 97;
     let width = COLUMNS.saturating_sub(indent);
@@ -99,18 +100,18 @@ pub(crate) fn wrapped(text: &str, indent: usize) -> String {
     lines
 }
 
-/// The style of a progress bar: a template that is known to be sound; if it were not, the default
-/// one would do.
+/// The style of a progress bar. The template is known to be valid; otherwise the default style is
+/// used.
 pub(crate) fn bar(template: &str) -> ProgressStyle {
     ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar())
 }
 
-/// A line on stderr for people, beside what was asked for; dropped when nobody reads it.
+/// Prints a note on stderr; errors are ignored.
 pub(crate) fn note(text: &str) {
     let _ = writeln!(anstream::stderr().lock(), "note: {text}");
 }
 
-/// A store's time as people read it, in UTC.
+/// A store's time in readable form, in UTC.
 pub(crate) fn time(us: u64) -> String {
     i64::try_from(us)
         .ok()
@@ -118,7 +119,7 @@ pub(crate) fn time(us: u64) -> String {
         .map_or_else(|| format!("{us} us after the epoch"), |time| time.to_string())
 }
 
-/// How far `time` is from `now`, in words.
+/// The distance of `time` from `now`, in words.
 pub(crate) fn distance(time: Time, now: Time) -> String {
     let us = time.as_micros().abs_diff(now.as_micros());
     let length = duration(Duration::from_micros(us));

@@ -1,4 +1,4 @@
-//! Where an axis has its marks, and what they say.
+//! The ticks of an axis, and their labels.
 
 use jiff::Timestamp;
 
@@ -6,8 +6,8 @@ use crate::experiment::results::Results;
 use crate::figure::{real, span};
 use crate::time::show;
 
-/// The marks of an axis from 0 to at least `top`: at most `most` + 1 of them, 1, 2 or 5 times a
-/// power of ten apart, and never less than 1.
+/// The ticks of an axis from 0 to at least `top`: at most `most` + 1 of them. Their distance is 1,
+/// 2 or 5 times a power of ten, and at least 1.
 pub(super) fn ticks(top: u64, most: u8) -> Vec<u64> {
     let step = step(top, most);
     (0..=u128::from(top).div_ceil(step)).filter_map(|n| u64::try_from(n * step).ok()).collect()
@@ -25,12 +25,12 @@ fn step(top: u64, most: u8) -> u128 {
     }
 }
 
-/// A unit of time that an axis counts in.
+/// The unit of a time axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Unit {
-    /// As it stands at the axis.
+    /// Its name on the axis.
     pub(super) name: &'static str,
-    /// How long it is.
+    /// Its length in microseconds.
     pub(super) us: u64,
 }
 
@@ -43,16 +43,16 @@ impl Unit {
         Self { name: "milliseconds", us: 1_000 },
     ];
 
-    /// The largest of which there are enough for an axis of this length.
+    /// The largest unit of which there are enough for an axis of this length.
     pub(super) fn for_length(end_us: u64) -> Self {
-        // Two minutes and ten are easier to read in seconds.
+        // Short axes of a few minutes are easier to read in seconds.
         let enough = |unit: &&Self| end_us / unit.us >= if unit.us > 1_000_000 { 10 } else { 4 };
         let smallest = Self { name: "microseconds", us: 1 };
         Self::ALL.iter().find(enough).copied().unwrap_or(smallest)
     }
 }
 
-/// The time of the calendar at which an axis begins, in microseconds since 1970.
+/// The calendar time at which an axis begins, in microseconds since 1970.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Calendar {
     pub(super) start_us: u64,
@@ -61,7 +61,7 @@ pub(super) struct Calendar {
 const DAY_US: u64 = 86_400_000_000;
 
 impl Calendar {
-    /// From one mark to the next: so that there are at most so many.
+    /// The distance of ticks, so that there are at most `most` of them.
     fn step(end_us: u64, most: u8) -> u64 {
         let minutes = [1, 2, 5, 10, 15, 30, 60, 120, 180, 360, 720];
         let days = [1, 2, 7, 14, 28, 56, 91, 182, 364];
@@ -70,7 +70,7 @@ impl Calendar {
         steps.into_iter().find(fits).unwrap_or_else(|| end_us.div_ceil(u64::from(most.max(1))))
     }
 
-    /// As a mark says it: the day, the time of the day, or both where the axis has several days.
+    /// The label of a tick: the day, the time of day, or both if the axis covers several days.
     fn says(self, at_us: u64, end_us: u64, step_us: u64) -> String {
         let form = match () {
             () if step_us >= DAY_US => "%b %-d",
@@ -82,7 +82,7 @@ impl Calendar {
         time.map_or_else(String::new, |time| time.strftime(form).to_string())
     }
 
-    /// Marks at whole steps of the calendar.
+    /// Ticks at whole steps of the calendar.
     fn marks(self, end_us: u64, most: u8) -> Vec<(u64, String)> {
         let step = Self::step(end_us, most);
         let first = self.start_us.next_multiple_of(step) - self.start_us;
@@ -92,25 +92,25 @@ impl Calendar {
     }
 }
 
-/// What the horizontal axis means.
+/// The quantity on the horizontal axis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Across {
-    /// Time, from the start to here.
+    /// Time since the start, up to `end_us`.
     Time { end_us: u64, calendar: Option<Calendar> },
-    /// How long something took, between powers of ten that are equally far apart.
+    /// Durations on a logarithmic scale, between powers of ten.
     Durations { least_us: u64, most_us: u64 },
 }
 
-/// The most that an axis of powers of ten reaches to: a power of ten itself.
+/// The largest end of a logarithmic axis, itself a power of ten.
 const MOST_US: u64 = 10_000_000_000_000_000_000;
 
 impl Across {
-    /// An axis for the time of an experiment: of the calendar, where its traffic is of it.
+    /// A time axis for an experiment: of the calendar if its traffic is from a log.
     pub(super) fn time(end_us: u64, results: &Results) -> Self {
         Self::Time { end_us, calendar: results.start_us.map(|start_us| Calendar { start_us }) }
     }
 
-    /// An axis for what took from so long to so long.
+    /// An axis for durations between these.
     pub(super) fn took(least_us: u64, most_us: u64) -> Self {
         let least_us = 10_u64.pow(least_us.clamp(1, MOST_US / 10).ilog10());
         let mut end_us = least_us.saturating_mul(10);
@@ -120,7 +120,7 @@ impl Across {
         Self::Durations { least_us, most_us: end_us }
     }
 
-    /// Where a time is: 0 at the left, 1 at the right.
+    /// The position of a time: 0 at the left, 1 at the right.
     pub(super) fn place(self, us: u64) -> f64 {
         match self {
             Self::Time { end_us, .. } => real(us.min(end_us)) / real(end_us.max(1)),
@@ -131,7 +131,7 @@ impl Across {
         }
     }
 
-    /// As it stands at the axis.
+    /// The axis title.
     pub(super) fn name(self) -> String {
         match self {
             Self::Time { calendar: Some(Calendar { start_us }), .. } => {
@@ -142,7 +142,7 @@ impl Across {
         }
     }
 
-    /// How wide half of the last mark is.
+    /// The text of the last label, which needs half of its width beyond the axis.
     pub(super) fn end(self) -> String {
         match self {
             Self::Time { calendar: Some(_), .. } => "28, 00:00".into(),
@@ -151,7 +151,7 @@ impl Across {
         }
     }
 
-    /// The marks, as times and what they say: about `most` of them, and no more.
+    /// The ticks as times with labels: about `most` of them, and no more.
     pub(super) fn marks(self, most: u8) -> Vec<(u64, String)> {
         match self {
             Self::Time { end_us, calendar: Some(calendar) } => calendar.marks(end_us, most),

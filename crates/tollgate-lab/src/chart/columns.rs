@@ -1,31 +1,31 @@
-//! Series over time, brought down to what a picture has room for.
+//! Reduces series over time to the columns of a chart.
 
 use crate::experiment::results::Results;
 
-/// The most columns of a picture. Finer ones would be narrower than a pixel of most screens.
+/// The most columns of a chart. Finer ones would be narrower than a pixel of most screens.
 pub(crate) const COLUMNS: usize = 600;
 
 /// The time axis that all cases of an experiment share.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Timeline {
-    /// Where it ends.
+    /// The end of the axis.
     pub(crate) end_us: u64,
     /// Microseconds of a column.
     pub(crate) column_us: u64,
-    /// Buckets in a column.
+    /// Buckets per column.
     per_column: usize,
 }
 
 impl Timeline {
-    /// Of at most so many columns.
+    /// A timeline of at most `columns` columns.
     pub(crate) fn new(results: &Results, columns: usize) -> Self {
         let longest = results.cases.iter().map(|case| case.buckets.len()).max().unwrap_or(0);
         let per_column = longest.div_ceil(columns.max(1)).max(1);
         let times = |buckets: usize| {
             u64::try_from(buckets).unwrap_or(u64::MAX).saturating_mul(results.bucket_us)
         };
-        // The last bucket may reach past the end of the traffic; with others after that, so does
-        // what happened.
+        // The last bucket may extend past the end of the traffic; if there are more buckets, there
+        // were outcomes after the end.
         let end_us = match results.duration_us {
             duration if times(longest.saturating_sub(1)) < duration => duration,
             _ => times(longest),
@@ -38,7 +38,7 @@ impl Timeline {
         self.per_column > 1
     }
 
-    /// The highest value of each column: a spike stays as high as it was.
+    /// The highest value of each column, so that a spike keeps its height.
     pub(crate) fn highest<B>(self, buckets: &[B], value: impl Fn(&B) -> u64) -> Vec<u64> {
         let highest = |column: &[B]| column.iter().map(&value).max().unwrap_or(0);
         buckets.chunks(self.per_column).map(highest).collect()

@@ -1,4 +1,4 @@
-//! From what a chart shows to a picture: heading, legend, then one panel under the other.
+//! Draws a chart: heading, legend, then one panel below the other.
 
 use kuva::backend::svg::SvgBackend;
 use kuva::render::render::{Scene, TextAnchor};
@@ -11,7 +11,7 @@ use super::panel::{Key, Shape};
 use super::plot::{MARGIN, Plot, TEXT, TICKS, dashes, lane};
 use super::sheet::{At, Path, Rect, Sheet};
 
-/// The picture as SVG text, which scales to any width.
+/// The chart as SVG text, which scales to any width.
 pub(super) fn svg(chart: &Chart, look: Look) -> String {
     let scene = scene(chart, look);
     let size = format!("0 0 {} {}", scene.width, scene.height);
@@ -36,14 +36,14 @@ pub(super) fn scene(chart: &Chart, look: Look) -> Scene {
     sheet.finish(y + MARGIN)
 }
 
-/// Draws a chart from `y` down; returns where it ends.
+/// Draws a chart from `y` down; returns its lower end.
 fn one(sheet: &mut Sheet, chart: &Chart, look: Look, mut y: f64) -> f64 {
     if look.heading {
         y = heading(sheet, chart, look.width, y);
     }
     y = legend(sheet, &chart.keys, y);
     let plot = Plot::new(chart, look.width);
-    // Above the axis and level: upright text is hard to read.
+    // The axis title is horizontal, above the axis: vertical text is hard to read.
     y += 4.0;
     for line in TICKS.wrap(chart.scale.unit(), sheet.width() - 2.0 * MARGIN) {
         y += 14.0;
@@ -62,7 +62,7 @@ fn one(sheet: &mut Sheet, chart: &Chart, look: Look, mut y: f64) -> f64 {
     y
 }
 
-/// Title and sentence, in as many lines as they take.
+/// The title and the sentence, in as many lines as necessary.
 fn heading(sheet: &mut Sheet, chart: &Chart, width: Width, mut y: f64) -> f64 {
     let room = sheet.width() - 2.0 * MARGIN;
     let title = (Font::bold(width.pick(17, 15)), Ink::Text);
@@ -77,7 +77,7 @@ fn heading(sheet: &mut Sheet, chart: &Chart, width: Width, mut y: f64) -> f64 {
     y + 6.0
 }
 
-/// The keys side by side, as many as fit, then the next line.
+/// The legend's keys side by side, in as many lines as necessary.
 fn legend(sheet: &mut Sheet, keys: &[Key], y: f64) -> f64 {
     const SWATCH: f64 = 18.0;
     let right = sheet.width() - MARGIN;
@@ -92,7 +92,7 @@ fn legend(sheet: &mut Sheet, keys: &[Key], y: f64) -> f64 {
         let corner = At { x: at.x, y: at.y - 10.0 };
         swatch(sheet, key, Rect { at: corner, width: SWATCH, height: 11.0 });
         for (place, line) in lines.into_iter().enumerate() {
-            // One that has several lines is as wide as the picture, or nearly.
+            // A key with several lines takes nearly the whole width.
             at.y += if place == 0 { 0.0 } else { 16.0 };
             let place = At { x: at.x + SWATCH + 6.0, y: at.y };
             sheet.text(place, TextAnchor::Start, (TEXT, Ink::Text), line);

@@ -1,16 +1,16 @@
-//! Text that must fit: measured, broken into lines.
+//! Text that must fit: measured, and broken into lines.
 //!
-//! The measure is an estimate on the safe side, since a reader's system has its own font.
+//! The measure is a conservative estimate, since a reader's system has its own font.
 
 use crate::text::printable;
 
 /// The most characters of a name in a sentence.
 const NAME: usize = 40;
 
-/// The most characters of a name that stands on lines of its own: nobody reads on.
+/// The most characters of a name that has its own lines: longer ones are not read anyway.
 pub(super) const LONGEST: usize = 200;
 
-/// A font size and whether it is bold.
+/// A font size, and whether it is bold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Font {
     pub(super) size: u32,
@@ -26,7 +26,7 @@ impl Font {
         Self { size, bold: true }
     }
 
-    /// How wide a text is, in pixels.
+    /// The width of a text, in pixels.
     pub(super) fn width(self, text: &str) -> f64 {
         text.chars().map(|c| self.advance(c)).sum()
     }
@@ -43,8 +43,8 @@ impl Font {
         em * f64::from(self.size) * if self.bold { 1.12 } else { 1.0 }
     }
 
-    /// The text in lines that fit, broken wherever a line is full: for names, that have no words. A
-    /// text of more than [`LONGEST`] characters ends with `…`.
+    /// The text in lines that fit, broken at any character: for names, which have no words. A text
+    /// of more than [`LONGEST`] characters ends with `…`.
     pub(super) fn break_up(self, text: &str, room: f64) -> Vec<String> {
         let mut lines = vec![String::new()];
         let mut left = room;
@@ -63,7 +63,7 @@ impl Font {
         lines
     }
 
-    /// The text in lines that fit, broken between words where that is possible.
+    /// The text in lines that fit, broken between words where possible.
     pub(super) fn wrap(self, text: &str, room: f64) -> Vec<String> {
         let mut lines = vec![String::new()];
         for word in text.split_whitespace().flat_map(|word| self.break_up(word, room)) {
@@ -85,7 +85,8 @@ pub(super) fn name(name: &str) -> String {
     printable(name.as_bytes(), NAME)
 }
 
-/// All of them, for who is left out may be the one that matters: `a`, `a and b`, `a, b and c`.
+/// All names as `a`, `a and b`, `a, b and c`. None is omitted, since it may be the one that
+/// matters.
 pub(super) fn list(names: &[&str]) -> String {
     let names: Vec<String> = names.iter().map(|it| name(it)).collect();
     match &names[..] {

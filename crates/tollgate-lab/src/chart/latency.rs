@@ -1,4 +1,4 @@
-//! How long answers took, in real time.
+//! The chart of latencies in real time.
 
 use super::Chart;
 use super::axis::Across;
@@ -10,8 +10,8 @@ use crate::experiment::results::{CaseResult, Latency, Results};
 use crate::figure::span;
 use crate::text::printable;
 
-/// Percentiles of the latencies of each case, a row each, on one axis. There is none of simulated
-/// time, which has no latencies.
+/// Percentiles of each case's latencies, one row per case, on one axis. `None` for simulated time,
+/// which has no latencies.
 #[must_use]
 pub fn latency(results: &Results) -> Option<Chart> {
     let answered: Vec<_> = results.cases.iter().filter_map(with_latency).collect();
@@ -28,7 +28,7 @@ pub fn latency(results: &Results) -> Option<Chart> {
             key(Shape::Line, Ink::Muted, "up to the longest"),
             key(Shape::High, Ink::Denied, "the 999th of 1,000"),
         ],
-        // As many rows as have room for their names.
+        // As many rows per panel as have room for their names.
         panels: answered.chunks(ROWS).map(panel).collect(),
         below: None,
         is_low: false,

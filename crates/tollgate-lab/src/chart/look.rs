@@ -15,20 +15,20 @@ use kuva::render::color::Color;
 pub struct Look {
     /// Its colours.
     pub theme: Theme,
-    /// How wide it is.
+    /// Its width.
     pub width: Width,
-    /// Whether its title and its sentence are part of the picture.
+    /// Whether the title and the sentence are part of the chart.
     pub(super) heading: bool,
 }
 
 impl Look {
-    /// A picture that stands for itself, with its title and its sentence.
+    /// A standalone chart, with its title and its sentence.
     #[must_use]
     pub fn new(theme: Theme, width: Width) -> Self {
         Self { theme, width, heading: true }
     }
 
-    /// A picture within a page, which has title and sentence as text and declares the colours:
+    /// A chart within a page that shows title and sentence as text, and declares the colours with
     /// [`page_colours`].
     #[must_use]
     pub fn in_page(width: Width) -> Self {
@@ -36,7 +36,7 @@ impl Look {
     }
 }
 
-/// The colours of a chart: of Okabe and Ito, which everybody can tell apart.
+/// The colours of a chart: the palette of Okabe and Ito, which is safe for colour-blind readers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Theme {
@@ -44,11 +44,11 @@ pub enum Theme {
     Light,
     /// On near black.
     Dark,
-    /// The custom properties of CSS that [`page_colours`] declares.
+    /// The CSS custom properties that [`page_colours`] declares.
     Page,
 }
 
-/// How wide a chart is. Text is as large in both.
+/// The width of a chart. Text has the same size in both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Width {
@@ -75,7 +75,7 @@ impl Width {
     }
 }
 
-/// What a colour is for.
+/// The use of a colour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Ink {
     Paper,
@@ -148,8 +148,8 @@ impl Ink {
     }
 }
 
-/// CSS that declares what [`Theme::Page`] names, light and dark as the reader's system is;
-/// paper is always light.
+/// CSS that declares the colours of [`Theme::Page`]: light or dark as the reader's system is set,
+/// always light in print.
 ///
 /// # Examples
 /// ```

@@ -1,14 +1,14 @@
-//! Pictures of an experiment: what got through over time, how full the window was, who got through,
-//! and in real time how long answers took.
+//! Charts of an experiment: what was admitted over time, the occupancy of the window, which clients
+//! were admitted, and in real time the latencies of answers.
 //!
-//! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] say what is drawn, of queues
-//! [`offers`], [`depth`] and [`waits`], and [`all`] which of them there are; a [`Look`] says how.
-//! What is over time has one panel for each case, one under the other, on the same axes, so
-//! that cases are compared by looking down. At most 600 columns of time are drawn: of a longer
-//! series the highest bucket of each column, so that a spike stays as high as it was.
+//! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] build a chart; for queues
+//! [`offers`], [`depth`] and [`waits`]. [`all`] returns the charts that apply, and a [`Look`] sets
+//! how they are drawn. Charts over time have one panel per case, one below the other, on the same
+//! axes, so that cases can be compared vertically. They have at most 600 columns of time. For a
+//! longer series each column shows its highest bucket, so that a spike keeps its height.
 //!
-//! Layout and axes are ours, not those of the plots that the drawing crate has: panels must line
-//! up, at two widths, and ten thousand attempts should be one path instead of as many circles.
+//! Layout and axes are our own, not the plots of the drawing crate: panels must be aligned, at two
+//! widths, and ten thousand attempts should be one path instead of as many circles.
 
 mod axis;
 mod columns;
@@ -38,17 +38,18 @@ pub use raster::raster;
 use crate::error::Error;
 use crate::experiment::results::Results;
 
-/// Pixels of a PNG for each pixel of the layout: sharp on screens of today.
+/// Pixels of a PNG per pixel of the layout: sharp on high-density screens.
 const PNG_SCALE: f32 = 2.0;
-/// How tall a PNG can be, in pixels of the layout: with its width some 200 MB while it is drawn.
+/// The tallest PNG, in pixels of the layout: with its width it takes about 200 MB while it is
+/// drawn.
 const PNG_HEIGHT: f64 = 16_000.0;
 
-/// Every picture that there is of these results, with a name for its file.
+/// All charts that apply to these results, with a name for each file.
 #[must_use]
 pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
     let is_all_queues = offers(results).is_some_and(|it| it.panels.len() == results.cases.len());
     let charts = [
-        // Where all are queues, the offers say the same and more.
+        // If all cases are queues, the chart of offers contains the same and more.
         ("over-time", (!is_all_queues).then(|| over_time(results))),
         ("offers", offers(results).filter(|_| is_all_queues)),
         ("occupancy", occupancy(results)),
@@ -61,7 +62,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
 }
 
 impl Chart {
-    /// The picture as SVG, which needs nothing beside it.
+    /// The chart as a self-contained SVG.
     ///
     /// # Examples
     /// ```no_run
@@ -78,12 +79,12 @@ impl Chart {
         draw::svg(self, look)
     }
 
-    /// The picture as the bytes of a PNG, with two pixels for each of the SVG's. [`Theme::Page`]
-    /// needs a page and is drawn as [`Theme::Light`].
+    /// The chart as the bytes of a PNG, with two pixels per pixel of the SVG. [`Theme::Page`] needs
+    /// a page, and is drawn as [`Theme::Light`].
     ///
     /// # Errors
-    /// [`Error::Picture`] when it would be taller than 16,000 pixels of the layout: with a hundred
-    /// cases, or with half as many and a row for each of many clients.
+    /// [`Error::Picture`] when the chart would be taller than 16,000 pixels of the layout. That
+    /// takes a hundred cases, or half as many with a row for each of many clients.
     pub fn png(&self, look: Look) -> Result<Vec<u8>, Error> {
         let theme = if look.theme == Theme::Page { Theme::Light } else { look.theme };
         let scene = draw::scene(self, Look { theme, ..look });

@@ -1,4 +1,4 @@
-//! How full the window of the capacity was.
+//! The chart of the occupancy of the capacity's window.
 
 use super::Chart;
 use super::axis::Across;
@@ -9,8 +9,8 @@ use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Capacity, CaseResult, Results};
 use crate::figure::{length, real};
 
-/// What was admitted in the last window of the capacity, at every moment, against the capacity.
-/// There is none of an experiment without a capacity.
+/// What was admitted in the last window of the capacity at every moment, with a line for the
+/// capacity. `None` for an experiment without a capacity.
 #[must_use]
 pub fn occupancy(results: &Results) -> Option<Chart> {
     let capacity = results.capacity.as_ref()?;
@@ -60,7 +60,7 @@ fn panel(case: &CaseResult, capacity: &Capacity, timeline: Timeline) -> Panel {
     }
 }
 
-/// The most in any window: exact where the case says it.
+/// The most in any window: the exact peak if the case has one.
 fn fullest(case: &CaseResult) -> u64 {
     let seen = case.buckets.iter().map(|bucket| bucket.occupancy).max();
     case.peak.or(seen).unwrap_or(0)

@@ -1,4 +1,4 @@
-//! What was admitted and denied, over time.
+//! The chart of admitted and denied attempts over time.
 
 use super::Chart;
 use super::axis::Across;
@@ -9,14 +9,14 @@ use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Bucket, CaseResult, Results};
 use crate::figure::span;
 
-/// How many times as high as what is admitted denials are drawn.
+/// Denials are drawn up to this multiple of the highest admitted value.
 const CUT: u64 = 2;
 
 /// Admitted and denied attempts over time.
 ///
-/// The capacity is no line in it: a strategy that keeps to 100 in 10 s may admit them in one
-/// second, and would look as if it let ten times too many through.
-/// [`occupancy`](super::occupancy) has it.
+/// The chart has no line for the capacity: a strategy that keeps to 100 in 10 s may admit them
+/// within one second, and would seem to admit ten times too many. [`occupancy`](super::occupancy)
+/// shows the capacity.
 #[must_use]
 pub fn over_time(results: &Results) -> Chart {
     let timeline = Timeline::new(results, COLUMNS);
@@ -60,8 +60,9 @@ fn unit(results: &Results, timeline: Timeline) -> String {
     }
 }
 
-/// The highest of what is drawn. Denials can be a thousand times as many as what is let through,
-/// which they would press flat; beyond [`CUT`] times as many they are cut, and the legend says so.
+/// The highest drawn values. There can be a thousand times as many denials as admitted attempts,
+/// which would flatten the latter. Denials beyond [`CUT`] times as many are cut off, and the legend
+/// states it.
 struct Heights {
     top: u64,
     /// The most denied, if it is above `top`.
@@ -93,7 +94,7 @@ fn keys(heights: &Heights) -> Vec<Key> {
     ]
 }
 
-/// The busiest bucket of the case that is the most uneven, and of the one that is the least.
+/// A sentence on the busiest bucket of the burstiest case, and of the least bursty one.
 fn says(results: &Results) -> String {
     let busiest =
         |case: &CaseResult| case.buckets.iter().map(|bucket| bucket.admitted).max().unwrap_or(0);

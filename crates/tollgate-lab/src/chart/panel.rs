@@ -1,8 +1,8 @@
-//! What is drawn, before anybody knows how large.
+//! The content of panels, independent of their size.
 
 use super::look::Ink;
 
-/// What the vertical axis of all panels means.
+/// The quantity on the vertical axis of all panels.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Scale {
     /// A count from 0 to `top`.
@@ -21,7 +21,7 @@ impl Scale {
     }
 }
 
-/// A line of the legend.
+/// An entry of the legend.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Key {
     pub(super) shape: Shape,
@@ -29,7 +29,7 @@ pub(super) struct Key {
     pub(super) text: String,
 }
 
-/// How something is drawn: shapes are told apart where colours are not.
+/// The shape of marks: shapes distinguish them where colours do not.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Shape {
     Area,
@@ -37,44 +37,44 @@ pub(super) enum Shape {
     Dashes,
     /// In the upper part of a row.
     High,
-    /// In the lower part of a row, and half as tall.
+    /// In the lower part of a row, at half the height.
     Low,
 }
 
-/// One case.
+/// The panel of one case.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Panel {
     pub(super) name: String,
-    /// Its figures in short.
+    /// Its main figures in short.
     pub(super) note: String,
-    /// The labels of its rows, from the top, where the scale has rows.
+    /// The labels of its rows from top to bottom, if the scale has rows.
     pub(super) rows: Vec<String>,
     pub(super) marks: Vec<Mark>,
 }
 
-/// Something in a panel.
+/// A mark in a panel.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) enum Mark {
-    /// Columns from 0 up.
+    /// Filled columns from 0.
     Area { ink: Ink, series: Series },
-    /// What of columns is above a level.
+    /// The parts of columns above a level.
     Above { ink: Ink, level: f64, series: Series },
     /// The outline of columns.
     Line { ink: Ink, series: Series },
-    /// A level from the left to the right.
+    /// A horizontal level line.
     Level(f64),
     /// Single moments in rows.
     Moments { ink: Ink, shape: Shape, runs: Vec<Run> },
 }
 
-/// Values over time, one column after the other.
+/// Values over time, one per column.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Series {
     pub(super) column_us: u64,
     pub(super) values: Vec<u64>,
 }
 
-/// Moments of a row, so close that they touch.
+/// Moments of a row that touch each other.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Run {
     pub(super) row: usize,

@@ -1,4 +1,4 @@
-//! The field that the panels of a chart share: axes, grid, and what is drawn in it.
+//! The plot area that the panels of a chart share: axes, grid, and marks.
 
 use kuva::render::render::TextAnchor;
 
@@ -11,39 +11,39 @@ use super::sheet::{At, Path, Rect, Sheet};
 use crate::figure::real;
 use crate::text::printable;
 
-/// Around everything.
+/// The margin around everything.
 pub(super) const MARGIN: f64 = 12.0;
 pub(super) const TICKS: Font = Font::plain(11);
 pub(super) const TEXT: Font = Font::plain(12);
 const NAME: Font = Font::bold(13);
-/// Between a label of the vertical axis and the panel.
+/// The gap between a label of the vertical axis and the panel.
 const GAP: f64 = 7.0;
-/// How high a row is.
+/// The height of a row.
 const ROW: f64 = 17.0;
-/// How high a line of a name is that stands above its row.
+/// The height of a name's line above its row.
 const LINE: f64 = 14.0;
 /// The length of a dash; the gap after it is a little shorter.
 const DASH: f64 = 5.0;
 
-/// The field of a panel: the same for all of them.
+/// The plot area of a panel: the same for all of them.
 pub(super) struct Plot<'a> {
     scale: &'a Scale,
     across: Across,
-    /// The marks of the horizontal axis.
+    /// The ticks of the horizontal axis.
     marks: Vec<(u64, String)>,
-    /// The marks of the vertical axis, and what they say; the last is its top.
+    /// The ticks of the vertical axis, with labels; the last is its top.
     counts: Vec<(u64, String)>,
     pub(super) left: f64,
     pub(super) width: f64,
     shape: Width,
     is_low: bool,
-    /// Whether the names of rows stand above them: where some would not fit beside.
+    /// Whether the names of rows are above them, since some would not fit beside them.
     is_above: bool,
 }
 
 /// A row of a panel.
 struct Row<'p> {
-    /// The top of its marks, below that of the field.
+    /// The top of its marks, below that of the plot area.
     top: f64,
     name: &'p str,
     /// The lines of its name.
@@ -68,10 +68,10 @@ impl<'a> Plot<'a> {
                 (Vec::new(), rows.map(|row| TICKS.width(row)).fold(0.0, f64::max))
             }
         };
-        // All of a picture, so that its rows begin at one place.
+        // For the whole picture, so that all rows begin at the same position.
         let is_above =
             matches!(chart.scale, Scale::Rows { .. }) && labels > shape.pick(150.0, 112.0);
-        // At both ends there is room for half of a label.
+        // Both ends need room for half of a label.
         let last = TICKS.width(&across.end());
         let left = if is_above { MARGIN.max(last / 2.0 + 6.0) } else { MARGIN + labels + GAP };
         let width = shape.pixels() - left - (last / 2.0 + 6.0).max(MARGIN + 6.0);
@@ -92,7 +92,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The rows of a panel, and how high they are together.
+    /// The rows of a panel, and their total height.
     fn rows<'p>(&self, panel: &'p Panel) -> (Vec<Row<'p>>, f64) {
         let mut top = 0.0;
         let mut rows = Vec::with_capacity(panel.rows.len());
@@ -115,7 +115,7 @@ impl<'a> Plot<'a> {
         self.left + self.width * self.across.place(at_us)
     }
 
-    /// Draws a panel from `top` down; returns where it ends.
+    /// Draws a panel from `top` down; returns its lower end.
     pub(super) fn panel(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let top = self.header(sheet, panel, top);
         let (rows, high) = self.rows(panel);
@@ -138,7 +138,7 @@ impl<'a> Plot<'a> {
         bottom + 20.0
     }
 
-    /// The name, and the note beside it or, where it is narrow, below.
+    /// The name, with the note beside it or, if it is narrow, below.
     fn header(&self, sheet: &mut Sheet, panel: &Panel, top: f64) -> f64 {
         let right = sheet.width() - MARGIN;
         let note_width = TEXT.width(&panel.note);
@@ -187,7 +187,7 @@ impl<'a> Plot<'a> {
                 }
             }
             Scale::Rows { .. } if self.is_above => {
-                // No line goes through a name.
+                // Lines must not cross names.
                 for row in rows {
                     let at = At { y: field.at.y + row.top, ..field.at };
                     let upright = self.marks.iter().map(upright);
@@ -209,7 +209,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The name of a row above it, with what is cut of it as a title.
+    /// A row's name above it; a shortened name has the full one as its tooltip.
     fn above(&self, sheet: &mut Sheet, row: &Row<'_>, at: At) {
         let is_cut = row.name.chars().count() > LONGEST;
         if is_cut {
@@ -225,7 +225,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// Where a count is.
+    /// The position of a count.
     fn y(&self, count: f64, field: Rect) -> f64 {
         let top = self.counts.last().map_or(1.0, |(top, _)| real(*top)).max(1.0);
         field.at.y + field.height * (1.0 - (count / top).min(1.0))
@@ -245,7 +245,7 @@ impl<'a> Plot<'a> {
                 dashes(sheet, from, field.at.x + field.width);
             }
             Mark::Moments { ink, shape, runs } => {
-                // What a single attempt is wide at least, to be seen.
+                // The smallest visible width of a single attempt.
                 let thin = self.shape.pick(1.3, 0.8);
                 let (above, height) = lane(*shape);
                 sheet.boxes(
@@ -264,8 +264,7 @@ impl<'a> Plot<'a> {
         }
     }
 
-    /// The outline of the columns that are higher than `base`, from there up; columns that are
-    /// alike are one.
+    /// The outline of the columns above `base`; adjacent equal columns are merged.
     fn outline(&self, series: &Series, base: f64, field: Rect) -> Path {
         let bottom = self.y(base, field);
         let mut path = Path::default();
@@ -294,13 +293,13 @@ impl<'a> Plot<'a> {
     }
 }
 
-/// A number of rows as a place on paper.
+/// A number of rows as a coordinate.
 fn real_len(len: usize) -> f64 {
     real(u64::try_from(len).unwrap_or(u64::MAX))
 }
 
-/// Dashes as rectangles, which are sharp in SVG and PNG alike, on a light ground, so that they are
-/// seen on paper and on any colour.
+/// Dashes as rectangles, which are sharp in SVG and PNG alike, on a light background, so that they
+/// are visible on any colour.
 pub(super) fn dashes(sheet: &mut Sheet, from: At, right: f64) {
     let bar = |x: f64, width: f64, height: f64| Rect {
         at: At { x, y: from.y - height / 2.0 },
@@ -313,7 +312,7 @@ pub(super) fn dashes(sheet: &mut Sheet, from: At, right: f64) {
     sheet.boxes(Ink::Text, starts.map(|x| bar(x, DASH, 1.5)));
 }
 
-/// Where marks are in a row: what is above them and how tall they are, as parts of the row.
+/// The position of marks in a row: their offset and height, as fractions of the row.
 pub(super) fn lane(shape: Shape) -> (f64, f64) {
     match shape {
         Shape::High => (0.08, 0.5),

@@ -1,4 +1,4 @@
-//! What queues accepted and refused, how deep they were, and how long jobs waited in them.
+//! The charts of queues: accepted and refused offers, depth, and waiting times.
 
 use super::Chart;
 use super::axis::{Across, Unit};
@@ -11,7 +11,7 @@ use crate::figure::{length, real, span};
 
 type OfQueue<'r> = (&'r CaseResult, &'r QueueResult);
 
-/// The cases that are queues; none of an experiment without one.
+/// The cases with queues; `None` for an experiment without one.
 fn queues(results: &Results) -> Option<Vec<OfQueue<'_>>> {
     let queues = results.cases.iter().filter_map(|case| Some((case, case.queue.as_ref()?)));
     let queues: Vec<_> = queues.collect();
@@ -22,8 +22,8 @@ fn key(shape: Shape, ink: Ink, text: &str) -> Key {
     Key { shape, ink, text: text.into() }
 }
 
-/// What queues accepted of all that was offered, over time, and what their workers can do. There is
-/// none of an experiment without a queue.
+/// Accepted offers and all offers over time, with the rate of the workers. `None` for an experiment
+/// without a queue.
 #[must_use]
 pub fn offers(results: &Results) -> Option<Chart> {
     let queues = queues(results)?;
@@ -31,14 +31,14 @@ pub fn offers(results: &Results) -> Option<Chart> {
     let buckets = queues.iter().flat_map(|(case, _)| &case.buckets);
     let offered = |bucket: &_| all_offers(bucket);
     let top = buckets.map(offered).max().unwrap_or(0);
-    // What they could do beyond all that is offered would press the rest flat.
+    // A worker rate above all offers would flatten the rest.
     let can_do = |queue: &QueueResult| {
         let jobs = f64::from(queue.workers) * real(results.bucket_us) / real(queue.work_us.max(1));
         (jobs <= real(top)).then_some(jobs)
     };
     let panel = |(case, queue): &OfQueue<'_>| {
         let mut marks = vec![
-            // What is accepted is drawn over all that is offered: the rest of it was refused.
+            // Accepted offers are drawn over all offers, so the visible rest was refused.
             area(Ink::Denied, timeline, timeline.highest(&case.buckets, offered)),
             area(Ink::Admitted, timeline, timeline.highest(&case.buckets, |it| it.admitted)),
         ];
@@ -66,14 +66,13 @@ pub fn offers(results: &Results) -> Option<Chart> {
     })
 }
 
-/// How deep queues were, over time, against their bounds. There is none of an experiment without a
-/// queue.
+/// The depth of queues over time, with their bounds. `None` for an experiment without a queue.
 #[must_use]
 pub fn depth(results: &Results) -> Option<Chart> {
     let queues = queues(results)?;
     let timeline = Timeline::new(results, COLUMNS);
     let deepest = queues.iter().map(|(_, queue)| queue.depth_max).max().unwrap_or(0);
-    // A bound that is never near would press the rest flat.
+    // A bound far above the depth would flatten the rest.
     let near = deepest.saturating_mul(4).max(10);
     let bounds = queues.iter().map(|(_, queue)| queue.bound).filter(|bound| *bound <= near);
     let bound = bounds.max();
@@ -111,8 +110,8 @@ pub fn depth(results: &Results) -> Option<Chart> {
     })
 }
 
-/// How long jobs waited in queues, over time. There is none of an experiment without a queue, or
-/// when none was taken.
+/// How long jobs waited in queues, over time. `None` for an experiment without a queue, or without
+/// a delivered job.
 #[must_use]
 pub fn waits(results: &Results) -> Option<Chart> {
     let queues = queues(results)?;
@@ -181,7 +180,7 @@ fn says_depth(queues: &[OfQueue<'_>]) -> String {
     if said.is_empty() { String::new() } else { format!("{}.", said.join("; ")) }
 }
 
-/// What there is to say of the first and of the last.
+/// A sentence that compares the first and the last case.
 fn first_and_last(
     queues: &[OfQueue<'_>],
     of: impl Fn(&OfQueue<'_>) -> Option<String>,

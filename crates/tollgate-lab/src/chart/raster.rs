@@ -1,4 +1,4 @@
-//! Who got through when.
+//! The chart of when each client was admitted.
 
 use super::Chart;
 use super::axis::Across;
@@ -10,11 +10,11 @@ use crate::experiment::results::{CaseResult, Cell, Raster, Results};
 use crate::figure::{plural, span};
 use crate::text::printable;
 
-/// The most rows of a panel: with more there is no room for their names.
+/// The most rows of a panel: more would leave no room for their names.
 pub(super) const ROWS: usize = 12;
 
-/// When up to 12 clients were let through and denied, those denied most often first: a row for each
-/// client, and what was admitted above what was denied.
+/// When up to 12 clients were admitted and denied, the most denied first. Each client has a row,
+/// with admitted attempts above denied ones.
 #[must_use]
 pub fn raster(results: &Results) -> Chart {
     let end_us = Timeline::new(results, COLUMNS).end_us;
@@ -67,7 +67,7 @@ fn panel(case: &CaseResult) -> Panel {
     }
 }
 
-/// Cells that touch are joined.
+/// Merges adjacent cells.
 fn runs<'c>(cells: impl Iterator<Item = &'c Cell>, column_us: u64) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for cell in cells {
@@ -82,7 +82,8 @@ fn runs<'c>(cells: impl Iterator<Item = &'c Cell>, column_us: u64) -> Vec<Run> {
     runs
 }
 
-/// Which case left the most requests undone, of all clients; and which of them are shown.
+/// A sentence on the case that left most requests of all clients unserved, and on the shown
+/// clients.
 fn says(results: &Results) -> String {
     let Some(worst) = results.cases.iter().max_by_key(|case| case.never_served) else {
         return "No case was finished.".into();
@@ -102,7 +103,7 @@ fn says(results: &Results) -> String {
     )
 }
 
-/// Whose rows there are, where that is not everybody, and where they are less than exact.
+/// Which clients have rows if not all have, and whether their columns are less than exact.
 fn shown(results: &Results) -> String {
     let rasters = || results.cases.iter().map(|case| &case.raster);
     let mut shown = String::new();

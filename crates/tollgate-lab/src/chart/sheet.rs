@@ -1,4 +1,4 @@
-//! The paper: text, rectangles and outlines as the drawing crate has them.
+//! The drawing surface: text, rectangles and outlines, by the drawing crate.
 
 use std::fmt::Write as _;
 
@@ -8,24 +8,24 @@ use kuva::render::render::{PathData, Primitive, Scene, TextAnchor, TextSpan};
 use super::label::Font;
 use super::look::{Ink, Theme};
 
-/// The first is what PNGs are written with; the others are as wide.
+/// PNGs use the first font; the others have a similar width.
 const FONTS: &str = "DejaVu Sans, Verdana, Liberation Sans, Arial, sans-serif";
 
-/// A picture in the making.
+/// A picture under construction.
 #[derive(Debug)]
 pub(super) struct Sheet {
     scene: Scene,
     theme: Theme,
 }
 
-/// A place, in pixels from the left and the top.
+/// A position in pixels from the left and the top.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct At {
     pub(super) x: f64,
     pub(super) y: f64,
 }
 
-/// A rectangle with its upper left corner.
+/// A rectangle, by its upper left corner.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Rect {
     pub(super) at: At,
@@ -37,7 +37,7 @@ impl Sheet {
     pub(super) fn new(width: f64, theme: Theme) -> Self {
         let css = |ink: Ink| ink.colour(theme).to_svg_string();
         let mut scene = Scene::new(width, 0.0);
-        // A page has its own paper.
+        // A page has its own background.
         scene.background_color = (theme != Theme::Page).then(|| css(Ink::Paper));
         scene.text_color = Some(css(Ink::Text));
         scene.font_family = Some(FONTS.into());
@@ -48,14 +48,14 @@ impl Sheet {
         self.scene.width
     }
 
-    /// The picture, as tall as it became.
+    /// The picture, with its final height.
     pub(super) fn finish(mut self, height: f64) -> Scene {
         self.scene.height = height.ceil();
         self.scene
     }
 
-    /// One line of text, with its baseline at `at`. Always as rich text: in plain text the drawing
-    /// crate takes what is between two dollars for a formula.
+    /// One line of text, with its baseline at `at`. It is always rich text, since the drawing crate
+    /// takes plain text between two dollar signs for a formula.
     pub(super) fn text(&mut self, at: At, anchor: TextAnchor, style: (Font, Ink), text: String) {
         let (font, ink) = style;
         let span = TextSpan {
@@ -72,10 +72,10 @@ impl Sheet {
         self.scene.add(Primitive::RichText { x, y, spans, size: font.size, anchor, color });
     }
 
-    /// What is drawn from here to [`Sheet::end_title`] shows this when it is pointed at.
+    /// Everything drawn from here to [`Sheet::end_title`] has this tooltip.
     pub(super) fn begin_title(&mut self, title: &str) {
         let title = Some(title.to_owned());
-        // A class of its own: the drawing crate has another look for those that have none.
+        // With its own class, since the drawing crate styles groups without one differently.
         let extra_attrs = Some("class=\"whole\"".to_owned());
         self.scene.add(Primitive::GroupStart { transform: None, title, extra_attrs });
     }
@@ -84,7 +84,7 @@ impl Sheet {
         self.scene.add(Primitive::GroupEnd);
     }
 
-    /// Filled rectangles as one path: it is a third as long as one element for each.
+    /// Filled rectangles as one path, which takes a third of the size of separate elements.
     pub(super) fn boxes(&mut self, ink: Ink, boxes: impl IntoIterator<Item = Rect>) {
         let mut path = Path::default();
         for Rect { at, width, height } in boxes {
@@ -117,7 +117,7 @@ impl Sheet {
     }
 }
 
-/// An outline of level and upright lines.
+/// An outline of horizontal and vertical lines.
 #[derive(Debug, Default)]
 pub(super) struct Path(String);
 
@@ -126,12 +126,12 @@ impl Path {
         self.command('M', at.x).command(' ', at.y)
     }
 
-    /// Level, to this x.
+    /// A horizontal line to this x.
     pub(super) fn right(&mut self, x: f64) -> &mut Self {
         self.command('H', x)
     }
 
-    /// Upright, to this y.
+    /// A vertical line to this y.
     pub(super) fn down(&mut self, y: f64) -> &mut Self {
         self.command('V', y)
     }
@@ -140,10 +140,10 @@ impl Path {
         self.0.push('Z');
     }
 
-    /// A tenth of a pixel is fine enough.
+    /// A tenth of a pixel is precise enough.
     fn command(&mut self, command: char, number: f64) -> &mut Self {
         self.0.push(command);
-        // Writing to a String cannot fail.
+        // Writing to a string cannot fail.
         let _ = write!(self.0, "{number:.1}");
         if self.0.ends_with(".0") {
             self.0.truncate(self.0.len() - 2);

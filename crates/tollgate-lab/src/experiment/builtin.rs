@@ -1,4 +1,4 @@
-//! Experiments that are built in: those that people ask about first.
+//! Built-in experiments for frequent questions.
 
 use tollgate::{LimitSet, ParseError};
 use tollgate_queue::Counts;
@@ -14,23 +14,23 @@ use crate::figure::plural;
 const SECOND_US: u64 = 1_000_000;
 const HOUR_US: u64 = 3_600 * SECOND_US;
 
-/// From one call of a shell script to the next: a program is started and connects each time.
+/// Microseconds from one call of a shell script to the next: each starts a program, which connects.
 const CALL_US: u64 = 10_000;
 
-/// The four tests of the Zoo, a web site of a zoo that too many ask at once: a sliding log on the
-/// resource and a uniform gate for each caller, and both again, the gates with new callers. Each
-/// test is `loops` calls one after the other by twice as many callers as the `allowed` ones of
+/// The four tests of the Zoo, an overloaded web site of a zoo. They are a sliding log on the
+/// resource, a uniform gate for each caller, and both again, the gates with new callers. Each test
+/// consists of `loops` calls one after the other, by twice as many callers as the `allowed` ones of
 /// 10 s.
 ///
-/// The tests follow each other in time and go on with the counts of those before.
+/// The tests run one after the other and keep the counts of the earlier ones.
 ///
 /// # Errors
-/// More allowed than a sliding log takes, or none.
+/// `allowed` is zero, or more than a sliding log supports.
 pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError> {
     let log: LimitSet = format!("{allowed}/10s via sliding_log").parse()?;
     let gate: LimitSet = "1/10s via uniform".parse()?;
     let clients = u32::try_from(allowed.saturating_mul(2)).unwrap_or(u32::MAX).max(1);
-    // The mean, and far more than chance adds to it: no test begins before the last has ended.
+    // The mean plus far more than the random deviation: no test begins before the last has ended.
     let chance_us = CALL_US.saturating_mul(2).saturating_mul(loops.isqrt());
     let each_us = loops.saturating_mul(CALL_US).saturating_add(chance_us) + SECOND_US / 2;
     let tests = [
@@ -73,11 +73,12 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
     })
 }
 
-/// The two sides of an hour: who uses up a limit of 100 an hour just before its end and again just
-/// after it, under one fixed window, under several, and under windows that slide.
+/// Two bursts around the edge of an hour: a client uses up a limit of 100 an hour just before its
+/// end, and again just after it. The cases are one fixed window, several fixed windows, and sliding
+/// windows.
 ///
 /// # Errors
-/// None that happens.
+/// None in practice.
 pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
     let cases = [
         ("fixed window", "100/1h via fixed_window"),
@@ -116,8 +117,8 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
     })
 }
 
-/// One queue, with some workers and then with others: how many a second are accepted, as long as
-/// more are offered, is up to them alone.
+/// One queue with different numbers of workers. While offers exceed the rate of the workers, the
+/// workers alone determine how many offers per second are accepted.
 ///
 /// # Examples
 /// ```
@@ -133,20 +134,20 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // made by the caller
 pub struct Queueing {
-    /// How many jobs may wait.
+    /// The most waiting jobs.
     pub bound: u64,
-    /// How many are offered, evenly.
+    /// The rate of offers, at equal intervals.
     pub offers: Rate,
-    /// Microseconds that a job takes.
+    /// The microseconds that a job takes.
     pub work_us: u64,
-    /// How many workers there are: a case for each of these.
+    /// The numbers of workers: a case for each.
     pub workers: Vec<u32>,
-    /// Microseconds that each case takes.
+    /// The microseconds of each case.
     pub duration_us: u64,
 }
 
 impl Default for Queueing {
-    /// Ten may wait; the producers are twice as fast as one worker, and as fast as two.
+    /// Ten jobs may wait; the producers are twice as fast as one worker, and as fast as two.
     fn default() -> Self {
         Self {
             bound: 10,
@@ -162,7 +163,7 @@ impl Queueing {
     /// The experiment.
     ///
     /// # Errors
-    /// A number that is not as it may be: which, and what would be right.
+    /// A number is out of range; the text contains the valid range.
     pub fn experiment(&self, seed: u64) -> Result<Experiment, Invalid> {
         let Self { bound, offers, work_us, duration_us, .. } = *self;
         let mut cases: Vec<Case> = Vec::new();
@@ -184,7 +185,7 @@ impl Queueing {
             seed,
             start_us: START_US,
             duration_us,
-            // Rates are a second, and so are the columns of pictures where there is time for it.
+            // Rates are per second, and so are the columns of charts if the duration allows it.
             bucket_us: bucket_of(duration_us).max(SECOND_US.min(duration_us.div_ceil(10))),
             capacity: None,
             operation_us: None,

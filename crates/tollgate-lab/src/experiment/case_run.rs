@@ -1,22 +1,22 @@
-//! What became of a case, and what it took.
+//! The outcome of a case, and the time that it took.
 
 use std::time::Duration;
 
 use super::results::CaseResult;
 use crate::error::Error;
 
-/// How many requests are made before they are decided.
+/// How many requests are generated before they are decided.
 pub(super) const BATCH: usize = 8_192;
 
-/// Where the time of this machine went.
+/// Where this machine's time was spent.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Timings {
-    /// Making requests.
+    /// Generating requests.
     pub making: Duration,
     /// Deciding attempts.
     pub deciding: Duration,
-    /// Counting what became of them.
+    /// Measuring the outcomes.
     pub measuring: Duration,
 }
 
@@ -32,11 +32,11 @@ impl core::ops::Add for Timings {
     }
 }
 
-/// What became of a case.
+/// The outcome of a case.
 pub(super) struct CaseRun {
     pub(super) result: CaseResult,
     pub(super) attempts: u64,
     pub(super) took: Timings,
-    /// An error where it was not run to its end.
+    /// An error if the case did not run to its end.
     pub(super) ended: Result<(), Error>,
 }

@@ -1,4 +1,4 @@
-//! What results say, in sentences: computed from the numbers, never written by hand.
+//! Findings in sentences: computed from the results, never written by hand.
 
 use tollgate::LimitSet;
 
@@ -7,7 +7,7 @@ use super::results::{CaseResult, QueueResult, Results};
 use crate::figure;
 
 impl Results {
-    /// Says what there is to see in them, when the last case has run.
+    /// Adds the findings to the results, after the last case has run.
     pub fn conclude(&mut self, experiment: &Experiment) {
         self.findings = experiment.notes.clone();
         let findings = findings(self);
@@ -15,10 +15,10 @@ impl Results {
     }
 }
 
-/// A sentence for each thing to see.
+/// One sentence for each finding.
 fn findings(results: &Results) -> Vec<String> {
     let mut findings = Vec::new();
-    // Of a case that was cut nothing is known.
+    // An incomplete case gives no findings.
     let cases = match results.cases.split_last() {
         Some((_, finished)) if !results.complete => finished,
         _ => &results.cases,
@@ -51,7 +51,7 @@ fn findings(results: &Results) -> Vec<String> {
         findings.extend(denial_findings(cases));
     }
     let limits = cases.iter().flat_map(|case| case.limits.iter().map(move |it| (case, it)));
-    // Where the clock went back, a window is none.
+    // If the clock was set back, window counts are uncertain.
     let is_sure = |case: &CaseResult| case.live.as_ref().is_none_or(|live| live.clock_steps == 0);
     let broken: Vec<String> = limits
         .filter(|(case, limit)| !limit.holds && is_sure(case))
@@ -76,8 +76,8 @@ fn findings(results: &Results) -> Vec<String> {
     findings
 }
 
-/// Where no capacity says what is too many: who denied most, and who let more through than the
-/// number of its limit.
+/// Without a capacity: which case denied most, and which admitted more than the number of its
+/// limit.
 fn denial_findings(cases: &[CaseResult]) -> Vec<String> {
     let limited: Vec<&CaseResult> =
         cases.iter().filter(|case| !case.limits.is_empty() && case.attempts > 0).collect();
@@ -121,7 +121,7 @@ fn denial_findings(cases: &[CaseResult]) -> Vec<String> {
     findings
 }
 
-/// What queues did, and what more workers did to it.
+/// The results of queues, and the effect of more workers.
 fn queue_findings(cases: &[CaseResult]) -> Vec<String> {
     let mut findings = Vec::new();
     let queues: Vec<_> =
@@ -182,10 +182,10 @@ fn queue_findings(cases: &[CaseResult]) -> Vec<String> {
     findings
 }
 
-/// Of the operation that is protected a check should take no more: a rule of thumb.
+/// A check should take at most this share of the protected operation: a rule of thumb.
 const OPERATION_SHARE: f64 = 0.2;
 
-/// What deciding took, where it ran in real time.
+/// The durations of decisions, for a run in real time.
 fn live_findings(results: &Results, cases: &[CaseResult]) -> Vec<String> {
     let mut findings = Vec::new();
     let Some(live) = &results.live else { return findings };
@@ -195,7 +195,7 @@ fn live_findings(results: &Results, cases: &[CaseResult]) -> Vec<String> {
     });
     let slowest = latencies.clone().max_by(|one, other| one.1.mean.total_cmp(&other.1.mean));
     if let Some((case, latency)) = slowest {
-        // It saturates, as is wanted; and is rounded up.
+        // The cast saturates, as intended; and it is rounded up.
         #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
         let (mean, least) =
             (libm::ceil(latency.mean) as u64, libm::ceil(latency.mean / OPERATION_SHARE) as u64);
@@ -220,7 +220,7 @@ fn live_findings(results: &Results, cases: &[CaseResult]) -> Vec<String> {
             }
         });
     }
-    // Then what is told of the store is half of this machine.
+    // Attempts were sent so late that most of a latency is due to this machine, not the store.
     let is_late = |case: &&CaseResult| {
         let live = case.live.as_ref();
         let late = live.and_then(|live| live.late_us.as_ref()).map_or(0, |late| late.p50);

@@ -1,7 +1,7 @@
-//! Real time: each attempt is asked when it is due, whoever still waits (an open loop).
+//! Real time: each attempt is sent when it is due, whichever attempts still wait (an open loop).
 //!
-//! No clock and no network here. Who drives a [`Live`] case takes the questions that are due, asks
-//! a store, and says what came back and when:
+//! This module has neither a clock nor a network. The driver of a [`Live`] case takes the questions
+//! that are due, asks a store, and reports the answers with their times:
 //!
 //! ```
 //! use tollgate_lab::Verdict;
@@ -27,9 +27,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! A latency begins when its attempt was due, not when it was sent: else a store that holds the
-//! asker up would hide what it does to those who come meanwhile ("coordinated omission": G. Tene,
-//! "How NOT to Measure Latency", 2013).
+//! A latency begins when its attempt was due, not when it was sent. Otherwise a store that blocks
+//! the driver would hide the delay of attempts that are due meanwhile ("coordinated omission": G.
+//! Tene, "How NOT to Measure Latency", 2013).
 
 use core::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -43,14 +43,14 @@ use super::{Arrivals, Case, Experiment};
 use crate::decide::Verdict;
 use crate::error::Error;
 
-/// How many requests are made at once: few, for nothing is asked meanwhile.
+/// How many requests are generated at once: few, since no question is sent meanwhile.
 const BATCH: usize = 64;
 
-/// The longest that a case waits for its windows to begin as in simulated time, where nothing
-/// depends on it.
+/// The longest time for which a case waits to align its windows as in simulated time, where nothing
+/// depends on the alignment.
 const MAX_ALIGN_US: u64 = 60_000_000;
 
-/// One case at work in real time. Times are in microseconds from its begin, but for those of the
+/// A case that runs in real time. Times are in microseconds from its start, except for those of the
 /// store's clock.
 pub struct Live<'e> {
     experiment: &'e Experiment,
@@ -90,17 +90,17 @@ impl Question {
     }
 }
 
-/// What came back, and when.
+/// An answer with its times.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // made by who drives
 pub struct Answer {
-    /// When the question was handed to the store.
+    /// When the question was passed to the store.
     pub sent_us: u64,
     /// When the store decided, by its own clock: microseconds since the Unix epoch.
     pub decided_us: u64,
-    /// When the answer was there.
+    /// When the answer arrived.
     pub answered_us: u64,
-    /// What it says.
+    /// The verdict.
     pub verdict: Verdict,
 }
 
@@ -108,11 +108,11 @@ pub struct Answer {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_structs)] // made by who drives
 pub struct ServerUsage {
-    /// Microseconds of its processor.
+    /// Microseconds of processor time.
     pub cpu_us: u64,
     /// Calls of scripts.
     pub calls: u64,
-    /// Commands that scripts ran.
+    /// Commands run by scripts.
     pub commands: u64,
 }
 
@@ -123,10 +123,11 @@ impl core::fmt::Debug for Live<'_> {
 }
 
 impl<'e> Live<'e> {
-    /// A case of an experiment, with its first requests made.
+    /// A case of an experiment, with its first requests generated.
     ///
     /// # Errors
-    /// Too many clients; a log that cannot be read again; a queue, which has no real time here.
+    /// There are too many clients, a log cannot be read again, or the case is a queue, which cannot
+    /// run in real time here.
     pub fn new(experiment: &'e Experiment, case: &'e Case) -> Result<Self, Error> {
         if case.queue.is_some() {
             return Err(Error::NotLive { case: case.name.clone() });
@@ -150,23 +151,23 @@ impl<'e> Live<'e> {
         })
     }
 
-    /// It begins when the store's clock says this: [`Experiment::next_start`]. Not said, that is
-    /// when the experiment begins in simulated time.
+    /// Sets the start of the case by the store's clock: [`Experiment::next_start`]. The default is
+    /// the start of the experiment in simulated time.
     pub fn begin(&mut self, begin_us: u64) {
         self.begin_us = begin_us;
         self.run.measures.start_at(begin_us);
     }
 
-    /// When the next attempt is due; none while nobody has one. Who waits for an answer may ask
-    /// again when it is there.
+    /// When the next attempt is due; `None` while no attempt is known. An answer may cause further
+    /// attempts.
     ///
     /// # Errors
-    /// A log that cannot be read again.
+    /// A log cannot be read again.
     pub fn next_due(&mut self) -> Result<Option<u64>, Error> {
         self.run.peek()
     }
 
-    /// The next attempt, if it is due by now.
+    /// The next attempt, if it is due.
     ///
     /// # Errors
     /// As [`Live::next_due`].
@@ -181,7 +182,7 @@ impl<'e> Live<'e> {
         Ok(Some(Question { attempt, number }))
     }
 
-    /// The answer to a question is there.
+    /// Records the answer to a question.
     pub fn answered(&mut self, question: Question, answer: Answer) {
         let Question { attempt, number } = question;
         let Answer { sent_us, decided_us, answered_us, verdict } = answer;
@@ -197,8 +198,8 @@ impl<'e> Live<'e> {
         self.count();
     }
 
-    /// There is no answer to a question, and none will come. Its client does not ask again: what
-    /// the store did with it is not known.
+    /// Records that a question will have no answer. Its client does not retry, since the effect on
+    /// the store is unknown.
     pub fn failed(&mut self, question: Question, why: &str) {
         self.failed += 1;
         self.failure.get_or_insert_with(|| why.to_owned());
@@ -207,12 +208,12 @@ impl<'e> Live<'e> {
         self.count();
     }
 
-    /// What a store holds now: bytes and subjects.
+    /// Records what a store uses now: bytes and subjects.
     pub fn held(&mut self, held: Option<(usize, usize)>) {
         self.run.measures.held(held);
     }
 
-    /// Whether an attempt that was to come before an edge was decided after it, or the other way.
+    /// Whether an attempt meant for one side of an edge was decided on the other.
     fn missed_its_edge(&self, attempt: &Attempt, decided_us: u64) -> bool {
         let workload = self.experiment.workloads.get(attempt.workload as usize);
         match workload.map(|workload| &workload.arrivals) {
@@ -231,7 +232,7 @@ impl<'e> Live<'e> {
         }
     }
 
-    /// The measures, when no question is open any more: one that is was never answered.
+    /// The results. A question that is still open counts as never answered.
     #[must_use]
     pub fn finish(mut self, used: Option<ServerUsage>) -> CaseResult {
         self.order.waiting.clear();
@@ -261,12 +262,13 @@ impl<'e> Live<'e> {
 }
 
 impl Experiment {
-    /// When a case can begin in real time at this time or later, both in microseconds since the
-    /// Unix epoch: so that windows that lie fast in time lie to its traffic as in simulated time.
+    /// The earliest start of a case in real time from `now_us` on; both in microseconds since the
+    /// Unix epoch. At this time windows aligned to the clock are positioned relative to the traffic
+    /// as in simulated time.
     ///
-    /// For edges that are attacked this is needed, and waited for however long it takes. For
-    /// windows of limits and of the capacity it makes cases alike, and is waited for at most a
-    /// minute: longer windows may lie otherwise.
+    /// Attacked edges require this alignment, so the wait for it has no limit. For windows of
+    /// limits and of the capacity it only makes cases comparable, so the wait is at most a minute;
+    /// longer windows may be aligned differently.
     #[must_use]
     pub fn next_start(&self, now_us: u64) -> u64 {
         let step = self.align_us();
@@ -307,24 +309,24 @@ fn multiple(one: u64, other: u64) -> Option<u64> {
     one.checked_div(divisor)?.checked_mul(other)
 }
 
-/// Puts attempts in the order in which the store decided them.
+/// Sorts attempts in the order in which the store decided them.
 ///
-/// A question that is sent when an answer is there is decided after it. So whatever was decided
-/// before the newest answer that was there when the oldest open question was sent is complete. The
-/// store's clock alone is compared with itself; it must not go back.
+/// A question sent after an answer has arrived is decided after that answer. So the decisions are
+/// complete up to the newest answer that had arrived when the oldest open question was sent. Only
+/// times of the store's clock are compared, which must not be set back.
 #[derive(Default)]
 struct DecisionOrder {
-    /// When the newest of all answers was decided.
+    /// The latest decision time of all answers.
     newest: u64,
     /// The number of the first of `waiting`.
     first: u64,
-    /// Of each question from the oldest that is open on: the newest answer when it was sent, none
-    /// when it is done.
+    /// For each question since the oldest open one: the latest decision time when it was sent;
+    /// `None` when it is done.
     waiting: VecDeque<Option<u64>>,
-    /// Answers that were decided before others that were there when they were sent: then the
-    /// store's clock went back.
+    /// The answers that were decided before others that had arrived when they were sent: the
+    /// store's clock was set back.
     steps: u64,
-    /// By when it was decided, and the number of its question.
+    /// By decision time, and by the number of the question.
     ready: BinaryHeap<Reverse<(u64, u64, Attempt, AttemptOutcome)>>,
 }
 
@@ -350,7 +352,7 @@ impl DecisionOrder {
         }
     }
 
-    /// The next that nothing can come before.
+    /// The next attempt before which nothing can be missing.
     fn next(&mut self) -> Option<(Attempt, AttemptOutcome)> {
         let complete = self.waiting.front().copied().flatten();
         let Reverse((decided_us, ..)) = self.ready.peek()?;
@@ -361,11 +363,11 @@ impl DecisionOrder {
     }
 }
 
-/// How long many things took.
+/// A histogram of durations.
 struct LatencyHistogram(Histogram<u64>);
 
 impl LatencyHistogram {
-    /// The longest that is told apart: an hour.
+    /// The longest duration that is recorded exactly: an hour.
     const MAX_US: u64 = 3_600_000_000;
 
     fn new() -> Self {
@@ -419,7 +421,7 @@ mod tests {
         order.done(0, outcome(5));
         assert!(flush(&mut order).is_empty(), "2 may have been decided before 5");
         order.done(2, None);
-        // What is open was sent when 20 was known.
+        // The open question was sent when the answer decided at 20 was known.
         assert_eq!(flush(&mut order), [5, 10, 20]);
         order.done(late, outcome(21));
         assert_eq!(flush(&mut order), [21]);

@@ -1,10 +1,9 @@
 //! Experiments: the same traffic under one strategy after the other.
 //!
-//! An [`Experiment`] says which client asks when ([`Workload`]) and what is tried ([`Case`]);
-//! [`run`] lets simulated time pass and gives [`Results`]; [`live`] is for real time.
-//! Simulated, the same experiment and seed give the same results, to the last bit, on every machine
-//! and in every store: time is that of the events, and numbers that are drawn come from the seed
-//! alone.
+//! An [`Experiment`] defines which client asks when ([`Workload`]) and which limits are tried
+//! ([`Case`]). [`run`] simulates its time and returns [`Results`]; [`live`] is for real time. In a
+//! simulation the same experiment and seed give bit-identical results on every machine and in every
+//! store: the clock is that of the events, and all random numbers come from the seed.
 //!
 //! ```
 //! use tollgate_lab::InMemory;
@@ -65,34 +64,34 @@ pub use self::retry::Retry;
 pub use self::simulate::{Progress, run};
 pub use self::size::Size;
 
-/// Which client asks when, and what is tried.
+/// The traffic, and the cases that are tried on it.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Experiment {
-    /// What it is called.
+    /// The name of the experiment.
     pub name: String,
-    /// What is drawn by chance comes from here.
+    /// The seed of all random numbers.
     pub seed: u64,
-    /// When it begins, in microseconds since the Unix epoch: windows that lie fast in time lie by
-    /// this.
+    /// The start time, in microseconds since the Unix epoch. It determines where windows aligned to
+    /// the clock begin.
     pub start_us: u64,
-    /// How long it takes, in microseconds.
+    /// The duration, in microseconds.
     pub duration_us: u64,
-    /// How long one bucket of the series over time is, in microseconds.
+    /// The length of a bucket of the series over time, in microseconds.
     pub bucket_us: u64,
-    /// What the resource stands, where that is known.
+    /// The load that the resource can take, if known.
     pub capacity: Option<Capacity>,
-    /// How long the operation takes that is protected, in microseconds, where that is known: beside
-    /// it stands what deciding takes in real time.
+    /// The duration of the protected operation in microseconds, if known. In real time the results
+    /// compare it with the duration of a decision.
     pub operation_us: Option<u64>,
     /// The clients, and when they ask.
     pub workloads: Vec<Workload>,
-    /// What is tried, one after the other.
+    /// The cases, which run one after the other.
     pub cases: Vec<Case>,
-    /// What was left out of it, a sentence each: told first of all findings.
+    /// What was left out of the experiment, a sentence each: reported before all findings.
     pub notes: Vec<String>,
-    /// True when a case goes on with the counts of the cases before. Then two cases have the same
-    /// parts or none in common.
+    /// Whether a case continues with the counts of the earlier cases. Any two cases then have the
+    /// same parts or none in common.
     pub keeps_counts: bool,
 }
 
@@ -100,19 +99,19 @@ pub struct Experiment {
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Case {
-    /// What it is called.
+    /// The name of the case.
     pub name: String,
-    /// What an attempt has to pass, all or nothing. None of a queue.
+    /// The limits that an attempt has to pass, all or nothing. Empty for a queue.
     pub parts: Vec<Part>,
-    /// The queue that it is offered to in place of limits.
+    /// The queue to which attempts are offered, in place of limits.
     pub queue: Option<QueueCase>,
-    /// Whose traffic it sees: indexes into [`Experiment::workloads`].
+    /// The workloads whose traffic it receives: indexes into [`Experiment::workloads`].
     pub workloads: Vec<usize>,
 }
 
 impl Experiment {
-    /// The traffic of an access log under each case of a plan, with a count for each client.
-    /// `name` is what it is called; of an empty log the experiment takes a microsecond.
+    /// The traffic of an access log under each case of a plan, with a count for each client, as an
+    /// experiment called `name`. For an empty log its duration is one microsecond.
     #[must_use]
     pub fn from_log(name: &str, traffic: Arc<Traffic>, plan: &Plan) -> Self {
         let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or((START_US, START_US));
@@ -154,22 +153,22 @@ impl Experiment {
     }
 }
 
-/// A setting that is not as it may be: what is wrong, and what would be right.
+/// An invalid setting: what is wrong, and what would be valid.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Invalid(String);
 
 tollgate::debug_as_display!(Invalid);
 
-/// Midnight of 15 November 2023, in microseconds: windows of a day and of all that divides one
-/// begin here.
+/// Midnight of 15 November 2023, in microseconds: windows of a day, and of all durations that
+/// divide a day, begin here.
 const START_US: u64 = 1_700_006_400_000_000;
 
-/// About how many buckets a series has, where an experiment does not say how long one is.
+/// The approximate number of buckets in a series, if an experiment does not set their length.
 const BUCKETS: u64 = 120;
 
-/// A length for buckets that people can read: 1, 2 or 5 times a power of ten of microseconds, of
-/// seconds below a minute, and whole parts of a minute, an hour and a day above.
+/// A readable length of buckets. Below a second it is 1, 2 or 5 times a power of ten of
+/// microseconds, below a minute of seconds; above, a whole part of a minute, an hour or a day.
 fn bucket_of(duration_us: u64) -> u64 {
     const SECOND: u64 = 1_000_000;
     let least = duration_us.div_ceil(BUCKETS).max(1);

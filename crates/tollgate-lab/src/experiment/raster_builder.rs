@@ -1,33 +1,34 @@
-//! Whose attempts are drawn, and when: of all clients, in columns of time, in bounded memory.
+//! Collects the outcomes of all clients in columns of time, in bounded memory, for the raster
+//! chart.
 
 use super::results::{Cell, Raster};
 
-/// How many clients have a row.
+/// The number of clients with a row.
 pub(super) const ROWS: usize = 12;
 
-/// How many of them are for those who are denied most, where others are there too.
+/// How many of them are for the most denied clients, if there are others, too.
 const DENIED: usize = 8;
 
-/// How many columns the experiment has: as many as a picture.
+/// The columns of the experiment: as many as a chart has.
 const COLUMNS: u64 = 600;
 
-/// The most columns: what is decided later than after twice the time is in the last.
+/// The most columns: decisions after twice the duration are in the last one.
 const MAX_COLUMNS: u16 = 1_200;
 
-/// The widest cell has `1 << WIDEST` columns: all that there are.
+/// The widest cell has `1 << WIDEST` columns, which covers all.
 const WIDEST: u8 = 11;
 
-/// How many cells are held at most, where there are fewer than half as many clients: 4 MiB of them.
+/// The most cells in memory, unless there are more than half as many clients: 4 MiB.
 const CELLS: usize = 1 << 19;
 
-/// How many of those denied most keep narrow cells when others give theirs up. More than have a
-/// row: who is denied most in the end may be behind others now.
+/// How many of the most denied clients keep narrow cells when others are widened. There are more
+/// than rows, since the ranking may still change.
 const NARROW: usize = 64;
 
 const ADMITTED: u8 = 1;
 const DENIED_TOO: u8 = 2;
 
-/// What became of one client's attempts in one column, or in several beside each other.
+/// The outcomes of one client's attempts in one column, or in several adjacent ones.
 #[derive(Clone, Copy, Debug)]
 struct HeldCell {
     client: u32,
@@ -43,47 +44,47 @@ impl HeldCell {
         self.column >> self.width == column >> self.width
     }
 
-    /// At least so wide.
+    /// The cell with at least this width.
     fn widened(self, width: u8) -> Self {
         let width = self.width.max(width);
         Self { column: self.column >> width << width, width, ..self }
     }
 }
 
-/// When each client was let through and denied: in cells of one column, from the start to the end.
+/// When each client was admitted and denied, in cells of one column over the whole duration.
 ///
-/// Which clients have a row is known at the end alone, so cells are held of all. When they are too
-/// many, those of clients that were not denied most so far are joined to wider ones: the picture is
-/// coarser there, and lacks nothing.
+/// Only the end determines which clients have a row, so cells are kept for all. When they become
+/// too many, the cells of less denied clients are merged into wider ones: the chart is coarser
+/// there, but complete.
 pub(super) struct RasterBuilder {
     column_us: u64,
     /// In the order of time.
     cells: Vec<HeldCell>,
-    /// Of each client, the place of its newest cell, counted from 1.
+    /// The position of each client's newest cell, counted from 1.
     newest: Vec<u32>,
-    /// How many cells are held.
+    /// The most cells in memory.
     most: usize,
-    /// How wide those became that were joined last: narrower ones would be too many again.
+    /// The width of the cells merged last: narrower ones would become too many again.
     width: u8,
-    /// Clients from the first to the last, in order: they are drawn where nobody is denied.
+    /// Clients from the first to the last, in order: they are shown if no client is denied.
     spread: Vec<u32>,
 }
 
 impl RasterBuilder {
-    /// Of clients with numbers below `clients`, over so many microseconds.
+    /// A builder for clients with numbers below `clients`, over `duration_us` microseconds.
     pub(super) fn new(spread: Vec<u32>, clients: usize, duration_us: u64) -> Self {
         Self {
             column_us: duration_us.div_ceil(COLUMNS).max(1),
             cells: Vec::new(),
             newest: vec![0; clients],
-            // One for each client there must always be room for.
+            // There must always be space for one cell per client.
             most: CELLS.max(clients.saturating_mul(2)),
             width: 1,
             spread,
         }
     }
 
-    /// An attempt becomes something; `denied` says how often each client was denied so far.
+    /// Records an attempt; `denied` contains each client's denials so far.
     pub(super) fn see(&mut self, client: u32, at_us: u64, is_admitted: bool, denied: &[u32]) {
         let column = u16::try_from(at_us / self.column_us).unwrap_or(u16::MAX);
         let cell = HeldCell {
@@ -110,8 +111,7 @@ impl RasterBuilder {
         }
     }
 
-    /// Joins cells until half of them are enough, of all clients but those that were denied most so
-    /// far.
+    /// Merges the cells of all but the most denied clients, until half of the cells suffice.
     fn join(&mut self, denied: &[u32]) {
         let mut narrow = self.spread.clone();
         narrow.extend(most_denied(denied, NARROW).into_iter().map(|(client, _)| client));
@@ -129,7 +129,7 @@ impl RasterBuilder {
         }
     }
 
-    /// The picture: those denied most often first, then others from the first to the last.
+    /// The chart's data: the most denied clients first, then others from the first to the last.
     pub(super) fn finish(self, denied: &[u32], name: impl Fn(u32) -> String) -> Raster {
         let denied: Vec<u32> =
             most_denied(denied, DENIED + ROWS).into_iter().map(|(client, _)| client).collect();
@@ -159,7 +159,7 @@ impl RasterBuilder {
     }
 }
 
-/// So many clients that were denied most often, in that order, with how often.
+/// The `most` clients with the most denials, in that order, with their denials.
 pub(super) fn most_denied(denied: &[u32], most: usize) -> Vec<(u32, u64)> {
     let counted = (0..).zip(denied).filter(|(_, denied)| **denied > 0);
     let mut all: Vec<(u32, u64)> =
@@ -178,7 +178,7 @@ pub(super) fn most_denied(denied: &[u32], most: usize) -> Vec<(u32, u64)> {
 mod tests {
     use super::*;
 
-    /// Lets a client see these attempts, and counts the denials beside them as the measures do.
+    /// Records attempts of a client, and counts denials as the measures do.
     struct Recorder {
         raster: RasterBuilder,
         denied: Vec<u32>,
@@ -231,7 +231,7 @@ mod tests {
         for n in 0..600_000 {
             seen.see(0, n / 1_000, n % 2 == 0);
         }
-        // Later than anything can be.
+        // Later than any possible time.
         seen.see(0, u64::MAX, false);
         assert_eq!(seen.raster.cells.len(), 601);
         let raster = seen.finish();
@@ -242,7 +242,8 @@ mod tests {
         assert_eq!((&nobody.clients[..], nobody.column_us), (&["3".to_owned()][..], 1));
     }
 
-    /// More cells than are held: rows are still those denied most, from the start to the end.
+    /// With too many cells, the rows are still those of the most denied clients, over the whole
+    /// duration.
     #[test]
     fn where_there_are_too_many_cells_those_of_others_are_wider_and_none_is_lost() {
         let clients = 1_000;
@@ -250,7 +251,8 @@ mod tests {
         seen.raster.most = 20_000;
         for at in 0..600 {
             for client in 0..1_000 {
-                // 700 is denied a little all the time, 900 more often than all others in the end.
+                // Client 700 is denied a little all the time, 900 more often than all others in the
+                // end.
                 let is_denied = match client {
                     700 => at % 5 == 0,
                     900 => at >= 400,
@@ -273,7 +275,7 @@ mod tests {
             let all: Vec<u32> = (0..600).collect();
             assert_eq!(columns[..600], all, "row {row}: the whole time, once");
         }
-        // Who was denied most all along is as fine as if nobody else were there.
+        // The client denied most throughout is as detailed as without the others.
         assert_eq!(cells_of_row(&raster, 1).len(), 600);
         let wide = cells_of_row(&raster, 0);
         assert!(wide[0].columns > 1 && wide[0].admitted && !wide[0].denied, "{:?}", wide[0]);
@@ -281,7 +283,7 @@ mod tests {
         assert!(
             wide.iter().filter(|cell| cell.denied).all(|cell| cell.column + cell.columns > 400)
         );
-        // Nobody denies 0, but it is one of those who are spread.
+        // Client 0 is never denied, but is one of the evenly spread ones.
         let row = raster.clients.iter().position(|client| client == "0").unwrap();
         assert_eq!(cells_of_row(&raster, u32::try_from(row).unwrap()).len(), 600);
     }

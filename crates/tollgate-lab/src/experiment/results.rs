@@ -1,45 +1,45 @@
-//! What an experiment showed, in numbers: for tables, charts and programs.
+//! The results of an experiment in numbers: for tables, charts and programs.
 //!
-//! All of it follows from the experiment and its seed: no figure comes from a machine's clock,
+//! They follow from the experiment and its seed alone; no number depends on a machine's clock,
 //! unless the experiment ran in real time ([`Results::live`]).
 
 use serde::Serialize;
 
 use super::Experiment;
 
-/// What an experiment showed.
+/// The results of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Results {
-    /// What it is called.
+    /// The name of the experiment.
     pub name: String,
-    /// What its traffic was made from.
+    /// The seed of its traffic.
     pub seed: u64,
-    /// When the traffic began, in microseconds since the Unix epoch, where it has a time of its
-    /// own: that of an access log.
+    /// The start of the traffic, in microseconds since the Unix epoch, if it comes from an access
+    /// log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub start_us: Option<u64>,
     /// Microseconds from the start to the end of the traffic.
     pub duration_us: u64,
-    /// Microseconds of one bucket of the series over time.
+    /// Microseconds of a bucket of the series over time.
     pub bucket_us: u64,
-    /// What the resource stands, all clients together, where the experiment says it.
+    /// The load that the resource can take from all clients together, if the experiment defines it.
     pub capacity: Option<Capacity>,
     /// The groups of clients, in the order of the file.
     pub groups: Vec<Group>,
-    /// What was tried, in order.
+    /// The results of the cases, in order.
     pub cases: Vec<CaseResult>,
-    /// What to see in it: a sentence each.
+    /// The findings, a sentence each.
     pub findings: Vec<String>,
-    /// Of an experiment in real time, where it ran; none of a simulated one.
+    /// Where the experiment ran in real time; `None` for a simulation.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveRun>,
-    /// False when it was stopped before its end: then the last of `cases` was cut.
+    /// False when it was stopped early: the last of `cases` is then incomplete.
     pub complete: bool,
 }
 
 impl Results {
-    /// Those of an experiment of which no case has run yet.
+    /// Empty results, before any case has run.
     #[must_use]
     pub fn new(experiment: &Experiment) -> Self {
         let groups = experiment
@@ -61,8 +61,8 @@ impl Results {
         }
     }
 
-    /// What attempts became, in words: `admitted` and `denied`; `accepted` and `refused` where all
-    /// cases are queues.
+    /// The words for the outcomes of attempts: `admitted` and `denied`; `accepted` and `refused` if
+    /// all cases are queues.
     pub(crate) fn words(&self) -> [&'static str; 2] {
         let is_all = !self.cases.is_empty() && self.cases.iter().all(|case| case.queue.is_some());
         if is_all { ["accepted", "refused"] } else { ["admitted", "denied"] }
@@ -75,27 +75,27 @@ impl Results {
 pub struct LiveRun {
     /// The store, without passwords.
     pub store: String,
-    /// How long the operation takes that is protected, where the experiment says it.
+    /// The duration of the protected operation, if the experiment defines it.
     pub operation_us: Option<u64>,
 }
 
 impl LiveRun {
-    /// On this store, before such an operation.
+    /// A run on this store, in front of such an operation.
     #[must_use]
     pub fn new(store: String, operation_us: Option<u64>) -> Self {
         Self { store, operation_us }
     }
 }
 
-/// How much a resource stands.
+/// The load that a resource can take.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Capacity {
-    /// As it was written: `300/10s`.
+    /// As written: `300/10s`.
     pub text: String,
-    /// Units in a window.
+    /// The units in a window.
     pub units: u64,
-    /// Microseconds of the window.
+    /// The microseconds of the window.
     pub window_us: u64,
 }
 
@@ -103,174 +103,172 @@ pub struct Capacity {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Group {
-    /// What it is called.
+    /// The name of the group.
     pub name: String,
-    /// How many clients.
+    /// The number of its clients.
     pub clients: u64,
 }
 
-/// One way to limit the traffic, and what became of it.
+/// The results of one case.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct CaseResult {
-    /// What it is called: `sliding_log`, or what the experiment says.
+    /// The name of the case: `sliding_log`, or as the experiment names it.
     pub name: String,
     /// The limits that each attempt had to pass, all or nothing.
     pub limits: Vec<LimitResult>,
-    /// What clients wanted done.
+    /// The requests of clients.
     pub requests: u64,
-    /// How often they asked for it: `requests` and `retries`.
+    /// The attempts at these requests: `requests` plus `retries`.
     pub attempts: u64,
-    /// Attempts that were let through.
+    /// The attempts that were admitted.
     pub admitted: u64,
-    /// Attempts that were not.
+    /// The attempts that were denied.
     pub denied: u64,
-    /// Attempts after a denial of the same request.
+    /// The attempts after a denial of the same request.
     pub retries: u64,
-    /// Requests that were never let through.
+    /// The requests that were never admitted.
     pub never_served: u64,
-    /// The most admitted in any window of the capacity, all clients together.
+    /// The most admitted in any window of the capacity, of all clients together.
     pub peak: Option<u64>,
-    /// Of the capacity, the share that was used in windows where more was asked for: 0 to 1.
+    /// The used share of the capacity in windows where demand exceeded it: 0 to 1.
     pub used_share: Option<f64>,
-    /// Jain's index of what each client got over its max-min fair share: 1 is fair.
+    /// Jain's index of what each client received relative to its max-min fair share: 1 is fair.
     pub fairness: Option<f64>,
-    /// The longest time from a request's first attempt to the one that was let through, in
-    /// microseconds.
+    /// The longest time from a request's first attempt to the admitted one, in microseconds.
     pub longest_wait_us: Option<u64>,
-    /// The most admitted in a bucket over the mean, from the first admitted to the last.
+    /// The most admitted in a bucket divided by the mean, from the first admitted attempt to the
+    /// last.
     pub burstiness: Option<f64>,
-    /// The most keys that the store held for this case, one for each subject and its limits, where
-    /// it can tell.
+    /// The most keys that the store used for this case, one per subject and set of limits, if it
+    /// reports them.
     pub keys: Option<u64>,
-    /// The most bytes that the store held for this case, all keys together, where it can tell.
+    /// The most bytes that the store used for this case, over all keys, if it reports them.
     pub bytes: Option<u64>,
-    /// Bytes that the store held for a key of this case, at most, where it can tell.
+    /// The most bytes that the store used per key of this case, if it reports them.
     pub bytes_per_subject: Option<f64>,
-    /// What it took, of an experiment in real time.
+    /// Latencies and costs, for an experiment in real time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub live: Option<LiveResult>,
-    /// What the queue was and did, of a case that is one. Then `admitted` are offers that it
-    /// accepted, and `denied` those that it refused; but `peak`, `used_share`, `burstiness` and the
-    /// occupancy are of jobs when they were delivered, for that is what comes behind it.
+    /// The queue's settings and results, for a case with a queue. Then `admitted` are accepted
+    /// offers, and `denied` refused ones. But `peak`, `used_share`, `burstiness` and the occupancy
+    /// count jobs at their delivery, since that is the load behind the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueResult>,
     /// Up to 10 clients with the most denied attempts, the most denied first.
     pub most_denied: Vec<Denied>,
     /// The groups, in the order of [`Results::groups`].
     pub groups: Vec<GroupResult>,
-    /// The series over time, from the start on, one bucket after the other.
+    /// The series over time: consecutive buckets from the start.
     pub buckets: Vec<Bucket>,
-    /// When up to 12 clients were let through and denied: up to 8 that were denied most often, then
-    /// others.
+    /// When up to 12 clients were admitted and denied: up to 8 with the most denials, then others.
     pub raster: Raster,
 }
 
-/// What a case took in real time.
+/// The results of a case that only exist in real time.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct LiveResult {
-    /// From when an attempt was due to its answer; none when none was answered.
+    /// The time from when an attempt was due to its answer; `None` without an answer.
     pub latency_us: Option<Latency>,
-    /// From when an attempt was due to when it was sent.
+    /// The time from when an attempt was due to when it was sent.
     pub late_us: Option<Latency>,
-    /// Attempts that got no answer: neither admitted nor denied.
+    /// The attempts without an answer: neither admitted nor denied.
     pub failed: u64,
-    /// What the first of them failed of.
+    /// The error of the first of them.
     pub failure: Option<String>,
     /// The most attempts that waited for their answers at one time.
     pub in_flight: u64,
-    /// Attempts meant for one side of an edge that were decided on the other.
+    /// The attempts meant for one side of an edge that were decided on the other.
     pub missed_edges: u64,
-    /// Answers that say that the store's clock went back: then no peak is sure.
+    /// The answers that show that the store's clock was set back: peaks are then uncertain.
     pub clock_steps: u64,
-    /// Microseconds of the server's processor for each answer, where there is a server that says
-    /// it.
+    /// The microseconds of the server's processor time per answer, if a server reports it.
     pub cpu_us: Option<f64>,
-    /// Calls of scripts that the server got for each answer.
+    /// The server's script calls per answer.
     pub calls: Option<f64>,
-    /// Commands that scripts ran for each answer.
+    /// The commands run by scripts per answer.
     pub commands: Option<f64>,
-    /// The mean latency as a share of the operation that is protected, where its length is known.
+    /// The mean latency divided by the duration of the protected operation, if that is known.
     pub operation_share: Option<f64>,
 }
 
-/// What a queue was, and what it did. Rates are those of the steady state: of the second half of
-/// the experiment.
+/// The settings and results of a queue. Rates are those of the steady state, the second half of the
+/// experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct QueueResult {
-    /// How many jobs it holds.
+    /// The bound of the queue, in jobs.
     pub bound: u64,
-    /// Which of them the bound counts: `waiting`, or `all` that are not done.
+    /// The jobs that the bound counts: `waiting`, or `all` that are not done.
     pub counts: String,
-    /// How many worked on it.
+    /// The number of its workers.
     pub workers: u32,
-    /// Microseconds that a job took.
+    /// The microseconds that a job took.
     pub work_us: u64,
-    /// The limits of all deliveries together.
+    /// The rate limits of all deliveries together.
     pub rate: Option<String>,
-    /// Offers that were accepted.
+    /// The accepted offers.
     pub accepted: u64,
-    /// Offers that were refused, since it was full.
+    /// The offers that were refused because the queue was full.
     pub refused: u64,
-    /// Jobs that were taken.
+    /// The delivered jobs.
     pub delivered: u64,
-    /// Jobs that were done.
+    /// The done jobs.
     pub done: u64,
-    /// Jobs that waited or were in hand at the end: `accepted` and not `done`.
+    /// The jobs that were waiting or running at the end: `accepted` minus `done`.
     pub left: u64,
-    /// When the steady state begins, in microseconds from the start.
+    /// The start of the steady state, in microseconds from the start.
     pub steady_from_us: u64,
-    /// Offers that were accepted a second.
+    /// The accepted offers per second.
     pub accepted_per_s: Option<f64>,
-    /// Offers that were refused a second.
+    /// The refused offers per second.
     pub refused_per_s: Option<f64>,
-    /// Jobs that were done a second.
+    /// The done jobs per second.
     pub done_per_s: Option<f64>,
-    /// How many jobs the bound counted, on average over all time.
+    /// The mean number of jobs that the bound counted, over all time.
     pub depth_mean: Option<f64>,
-    /// The most that it counted for any time.
+    /// The most jobs that the bound counted for any positive time.
     pub depth_max: u64,
-    /// How long jobs waited, from when they were accepted to when they were taken.
+    /// How long jobs waited between acceptance and delivery.
     pub waited_us: Option<Latency>,
-    /// The series over time, one bucket after the other as [`CaseResult::buckets`].
+    /// The series over time, with the same buckets as [`CaseResult::buckets`].
     pub buckets: Vec<QueueBucket>,
 }
 
-/// What a queue did in one bucket of time.
+/// The results of a queue in one bucket of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct QueueBucket {
-    /// Jobs that were taken.
+    /// The delivered jobs.
     pub delivered: u64,
-    /// Jobs that were done.
+    /// The done jobs.
     pub done: u64,
-    /// The most that the bound counted.
+    /// The most jobs that the bound counted.
     pub depth: u64,
-    /// The longest that a job had waited that was taken now, in microseconds.
+    /// The longest wait of a job delivered in this bucket, in microseconds.
     pub waited_us: u64,
 }
 
-/// How long something took, in microseconds: answers to three digits.
+/// A distribution of durations, in microseconds; those of answers to three digits.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Latency {
-    /// All together over their number.
+    /// The mean.
     pub mean: f64,
-    /// Half of them took no longer.
+    /// The median.
     pub p50: u64,
-    /// 90 of 100 took no longer.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 99 of 100.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 999 of 1,000.
+    /// The 99.9th percentile.
     pub p99_9: u64,
-    /// The longest.
+    /// The maximum.
     pub max: u64,
 }
 
-/// A limit of a case.
+/// The results of a limit of a case.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct LimitResult {
@@ -278,69 +276,69 @@ pub struct LimitResult {
     pub limit: String,
     /// The name of its strategy.
     pub strategy: String,
-    /// Whose count: `resource` for one of all, `client` for one of each.
+    /// The counted subject: `resource` for all clients together, `client` for each.
     pub per: String,
-    /// The most admitted in any window of its length, of one subject.
+    /// The most admitted in any window of its duration, of one subject.
     pub peak: u64,
-    /// The most that its strategy promises.
+    /// The most that its strategy guarantees to admit.
     pub promise: u64,
     /// `peak <= promise`.
     pub holds: bool,
 }
 
-/// A client that was denied.
+/// A denied client.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Denied {
-    /// What it is called: of a log the value that it was counted by.
+    /// The name of the client: from a log, the value of the `--by` field.
     pub client: String,
-    /// Its attempts that were denied.
+    /// Its denied attempts.
     pub denied: u64,
 }
 
-/// What became of a group.
+/// The results of a group.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct GroupResult {
-    /// What its clients wanted done.
+    /// The requests of its clients.
     pub requests: u64,
-    /// How often they asked.
+    /// The attempts of its clients.
     pub attempts: u64,
-    /// What was let through.
+    /// The admitted attempts.
     pub admitted: u64,
-    /// Requests that were never let through.
+    /// The requests that were never admitted.
     pub never_served: u64,
     /// As [`CaseResult::longest_wait_us`].
     pub longest_wait_us: Option<u64>,
 }
 
-/// What happened in one bucket of time.
+/// The results in one bucket of time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Bucket {
-    /// Attempts that were let through.
+    /// The admitted attempts.
     pub admitted: u64,
-    /// Attempts that were not.
+    /// The denied attempts.
     pub denied: u64,
-    /// The most that was admitted in the window of the capacity before any moment of this bucket.
+    /// The most admitted in a window of the capacity that ends in this bucket.
     pub occupancy: u64,
 }
 
-/// When single clients were let through and denied, for a picture.
+/// When single clients were admitted and denied, for a chart.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
 #[non_exhaustive]
 pub struct Raster {
     /// The names of the rows.
     pub clients: Vec<String>,
-    /// Microseconds of a column: 600 of them are the time of the experiment.
+    /// The microseconds of a column: 600 columns cover the duration of the experiment.
     pub column_us: u64,
-    /// What became of the attempts of each row, from the start to the end: by row, and by time.
+    /// The outcomes of the attempts of each row over the whole duration, ordered by row and time.
     pub cells: Vec<Cell>,
-    /// True when others asked than these.
+    /// Whether there were other clients than these.
     pub cut: bool,
 }
 
-/// What became of a client's attempts in one column of time. Serialized as a list.
+/// The outcomes of a client's attempts in a cell. Serialized as a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(into = "(u32, u32, u32, bool, bool)")]
 #[non_exhaustive]
@@ -349,12 +347,12 @@ pub struct Cell {
     pub row: u32,
     /// The first of its columns, counted from the start.
     pub column: u32,
-    /// How many columns it has: 1, and more where there were too many clients to tell those of
-    /// each apart.
+    /// The number of its columns: 1, or more where there were too many clients for separate
+    /// columns.
     pub columns: u32,
-    /// Whether an attempt was let through in it.
+    /// Whether an attempt was admitted in it.
     pub admitted: bool,
-    /// Whether one was not.
+    /// Whether an attempt was denied in it.
     pub denied: bool,
 }
 

@@ -1,40 +1,40 @@
-//! What clients do when they are denied.
+//! What clients do after a denial.
 
 use crate::split_mix::SplitMix64;
 
-/// What a client does with a request that was denied.
+/// What a client does with a denied request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Retry {
     /// It gives up.
     #[default]
     Never,
-    /// It asks again at once: after the time that an answer takes, in microseconds.
+    /// It retries at once, after the duration of an answer.
     AtOnce {
         /// Microseconds from one attempt to the next.
         pause_us: u64,
-        /// How often at most.
+        /// The most retries.
         times: u32,
     },
-    /// It asks again when the denial says, to the microsecond; after a denial for ever it gives up.
+    /// It retries exactly after the denial's `retry_after`; after a permanent denial it gives up.
     Obey {
-        /// How often at most.
+        /// The most retries.
         times: u32,
     },
-    /// It waits a random time up to twice as long before each time.
+    /// It waits a random time before each retry, whose maximum doubles (exponential back-off).
     BackOff {
         /// The longest first pause, in microseconds.
         base_us: u64,
         /// The longest pause, in microseconds.
         most_us: u64,
-        /// How often at most.
+        /// The most retries.
         times: u32,
     },
 }
 
 impl Retry {
-    /// After how many microseconds a request is tried again that was denied `tries` times before;
-    /// `retry_after_us` is what the denial says. None: it gives up.
+    /// The microseconds until the next retry of a request that was denied `tries` times before,
+    /// where `retry_after_us` is from the denial. `None`: it gives up.
     pub(super) fn after(
         self,
         seed: u64,
@@ -47,8 +47,8 @@ impl Retry {
             Self::Obey { times } if tries < times => retry_after_us,
             Self::BackOff { base_us, most_us, times } if tries < times => {
                 let longest = base_us.saturating_mul(1 << tries.min(32)).min(most_us);
-                // By the request and not by the order in which denials come: the same under every
-                // strategy.
+                // Seed by request, not by the order of denials, so that pauses are the same under
+                // every strategy.
                 let mut rng = SplitMix64::new(seed ^ request.rotate_left(20) ^ u64::from(tries));
                 Some(1 + rng.below(longest))
             }
@@ -56,16 +56,18 @@ impl Retry {
         }
     }
 
-    /// How often a request is tried again if it is denied each time, with so long to the end and
-    /// so many requests in all. Who backs off waits half of the longest pause.
+    /// The most retries of a request that is denied each time, with `left_us` to the end and this
+    /// many requests in total. A client that backs off is assumed to wait half of the longest
+    /// pause.
     pub(super) fn most(self, left_us: u64, requests: u64) -> u64 {
         match self {
             Self::Never => 0,
-            // The last comes before the end.
+            // The last retry is before the end.
             Self::AtOnce { pause_us, times } => {
                 u64::from(times).min(left_us.saturating_sub(1) / pause_us.max(1))
             }
-            // Who comes back when the denial said so is denied only where another got through.
+            // A client that obeys `retry_after` is denied again only if another request was
+            // admitted instead.
             Self::Obey { times } => u64::from(times).min(requests),
             Self::BackOff { base_us, most_us, times } => {
                 let (mut left_us, mut tries) = (left_us, 0);
@@ -81,7 +83,7 @@ impl Retry {
         }
     }
 
-    /// True when nobody ever asks again.
+    /// Whether no client ever retries.
     pub(super) fn is_never(self) -> bool {
         matches!(
             self,

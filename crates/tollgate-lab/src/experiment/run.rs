@@ -1,4 +1,4 @@
-//! One case at work: its attempts in the order in which they fall due.
+//! The run of one case: its attempts in the order in which they are due.
 
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,10 +12,10 @@ use crate::decide::Verdict;
 use crate::error::Error;
 use crate::event::ClientId;
 
-/// A request that is tried again: when, and in the order in which denials came.
+/// A request to retry, by its time and the order of denials.
 type PendingRetry = Reverse<(u64, u64, Attempt)>;
 
-/// What a request takes that waits to be tried again.
+/// The bytes of a request that waits for a retry.
 pub(super) const WAITING_BYTES: u64 = size_of::<PendingRetry>() as u64;
 
 /// A workload with its next request.
@@ -26,8 +26,8 @@ struct NextRequest<'e> {
     next: Option<(u64, u32)>,
 }
 
-/// The attempts of one case, as they fall due, and what became of them. Whose time it is that
-/// passes is not known here.
+/// The attempts of one case as they become due, and their outcomes. The same code serves simulated
+/// and real time.
 pub(super) struct Run<'e> {
     experiment: &'e Experiment,
     /// The number of the first client of each workload.
@@ -35,11 +35,11 @@ pub(super) struct Run<'e> {
     /// The workloads of the case.
     sources: Vec<NextRequest<'e>>,
     batch: usize,
-    /// Requests that were made and not yet decided, in order of time; those before `next` are done.
+    /// The generated, undecided requests in order of time; those before `next` are done.
     fresh: Vec<Attempt>,
     next: usize,
     again: BinaryHeap<PendingRetry>,
-    /// True when nobody ever tries again: then many are decided at once.
+    /// Whether no client ever retries: many attempts are then decided at once.
     pub(super) is_open: bool,
     requests: u64,
     denials: u64,
@@ -47,7 +47,7 @@ pub(super) struct Run<'e> {
 }
 
 impl<'e> Run<'e> {
-    /// Requests are made `batch` at a time.
+    /// Generates requests in batches of `batch`.
     pub(super) fn new(
         experiment: &'e Experiment,
         case: &Case,
@@ -69,7 +69,7 @@ impl<'e> Run<'e> {
             };
             is_open &= workload.retry.is_never();
             let number = u32::try_from(place).unwrap_or(u32::MAX);
-            // Each draws from a sequence of its own: another workload beside it changes nothing.
+            // Each workload has its own random sequence, so that other workloads do not change it.
             let seed = experiment.seed ^ (u64::from(number) + 1).rotate_left(32);
             let mut source = RequestSource::new(workload, first, seed, experiment.start_us)?;
             let next = source.next()?;
@@ -94,7 +94,7 @@ impl<'e> Run<'e> {
         })
     }
 
-    /// When the next attempt is due, in microseconds from the start; none while nobody has one.
+    /// When the next attempt is due, in microseconds from the start; `None` if no attempt is known.
     pub(super) fn peek(&mut self) -> Result<Option<u64>, Error> {
         if self.next == self.fresh.len() {
             self.make()?;
@@ -104,7 +104,7 @@ impl<'e> Run<'e> {
         Ok(fresh.into_iter().chain(again).min())
     }
 
-    /// The next attempt; a repeated one goes before a first one of the same time.
+    /// The next attempt; of two at the same time a retry precedes a first attempt.
     pub(super) fn pop(&mut self) -> Result<Option<Attempt>, Error> {
         let due = self.peek()?;
         if due.is_some() && self.again.peek().map(|again| again.0.0) == due {
@@ -115,7 +115,7 @@ impl<'e> Run<'e> {
         Ok(fresh)
     }
 
-    /// All attempts that are made, where nobody tries again, into `batch`; none at the end.
+    /// Moves all generated attempts into `batch`, if there are no retries; empty at the end.
     pub(super) fn pop_all(&mut self, batch: &mut Vec<Attempt>) -> Result<(), Error> {
         if self.next == self.fresh.len() {
             self.make()?;
@@ -126,12 +126,12 @@ impl<'e> Run<'e> {
         Ok(())
     }
 
-    /// Makes the next requests, of all workloads in the order of time.
+    /// Generates the next requests of all workloads, in the order of time.
     fn make(&mut self) -> Result<(), Error> {
         self.fresh.clear();
         self.next = 0;
         while self.fresh.len() < self.batch {
-            // There are few, so looking at all of them is the fastest.
+            // There are few, so scanning all of them is fastest.
             let heads = self.sources.iter().enumerate();
             let heads = heads.filter_map(|(place, head)| head.next.map(|(at, _)| (at, place)));
             let Some((_, place)) = heads.min() else { return Ok(()) };
@@ -151,8 +151,8 @@ impl<'e> Run<'e> {
         Ok(())
     }
 
-    /// Puts an attempt back that was denied and answered at this time, when its client tries
-    /// again. False: it gives up.
+    /// Schedules the retry of an attempt that was denied at this time. Returns false if its client
+    /// gives up.
     pub(super) fn try_again(
         &mut self,
         attempt: &Attempt,
@@ -168,7 +168,7 @@ impl<'e> Run<'e> {
         let Experiment { seed, duration_us, .. } = *self.experiment;
         let wait = workload.retry.after(seed, request, tries, verdict.retry_after_us);
         let at_us = wait.map(|wait| answered_us.saturating_add(wait));
-        // Who would come back after the end has not been served by then.
+        // A retry after the end is never made, so its request counts as not served.
         let again = at_us.filter(|at_us| *at_us < duration_us).map(|at_us| Attempt {
             at_us,
             tries: tries + 1,
@@ -179,11 +179,11 @@ impl<'e> Run<'e> {
         again.is_some()
     }
 
-    /// The measures of all attempts.
+    /// The results of all attempts.
     pub(super) fn finish(self, case: &Case) -> CaseResult {
         let Self { experiment, firsts, measures, .. } = self;
         measures.finish(case, |client| {
-            // Numbers go up from one workload to the next.
+            // The numbers of clients increase from one workload to the next.
             let place = firsts.partition_point(|first| *first <= client).saturating_sub(1);
             let of = experiment.workloads.get(place).zip(firsts.get(place));
             of.map_or_else(String::new, |(workload, first)| name_of(workload, client - first))
@@ -191,7 +191,7 @@ impl<'e> Run<'e> {
     }
 }
 
-/// Some clients of a case, from the first to the last: all, where they are few.
+/// Some clients of a case, evenly from the first to the last: all, if they are few.
 fn spread(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<u32> {
     let mut places = case.workloads.clone();
     places.sort_unstable();
@@ -201,7 +201,7 @@ fn spread(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<u32> {
     let number: u64 = all.clone().map(|(workload, _)| workload.all_clients()).sum();
     let step = number.div_ceil(ROWS as u64).max(1);
     let mut rows = Vec::new();
-    // The next that is drawn, counted over all clients of the case.
+    // The next client to show, counted over all clients of the case.
     let (mut next, mut before) = (0, 0);
     for (workload, first) in all {
         let clients = workload.all_clients();
@@ -215,7 +215,7 @@ fn spread(experiment: &Experiment, case: &Case, firsts: &[u32]) -> Vec<u32> {
     rows
 }
 
-/// What a client is called in pictures.
+/// The name of a client in charts.
 fn name_of(workload: &Workload, client: u32) -> String {
     match &workload.arrivals {
         Arrivals::Log(traffic) => {

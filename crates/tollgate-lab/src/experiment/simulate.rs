@@ -1,4 +1,4 @@
-//! Lets simulated time pass.
+//! Runs experiments in simulated time.
 
 use std::time::Instant;
 
@@ -11,35 +11,36 @@ use crate::decide::Decider;
 use crate::error::Error;
 use crate::event::{ClientId, Event};
 
-/// How far a run is.
+/// The progress of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Progress {
-    /// The case at work, an index into [`Experiment::cases`].
+    /// The current case, an index into [`Experiment::cases`].
     pub case: usize,
-    /// How many cases there are.
+    /// The number of cases.
     pub cases: usize,
-    /// Microseconds of the experiment that have passed in it.
+    /// The microseconds of the experiment that have passed in the current case.
     pub at_us: u64,
-    /// Microseconds that it has.
+    /// The duration of the experiment in microseconds.
     pub duration_us: u64,
-    /// Attempts that were decided so far, in all cases.
+    /// The attempts decided so far, in all cases.
     pub attempts: u64,
-    /// What this machine took so far to make requests, to decide them, and to measure.
+    /// The time spent so far to generate requests, to decide them, and to measure.
     pub took: Timings,
 }
 
-/// Runs every case over its traffic, by the time of its attempts, and measures what gets through.
-/// A case that is a queue runs in memory, whatever decides the others.
+/// Runs every case over its traffic in simulated time, and measures what is admitted. A case with a
+/// queue runs in memory, whatever decides the others.
 ///
 /// `progress` is called every few thousand attempts and at the end of each case.
 ///
 /// Memory: what was admitted in the last window of each limit, a few bytes for each client and for
-/// each request that waits to be tried again, and the store's own. Not the number of attempts.
+/// each request that waits for a retry, and the store's own. It does not grow with the number of
+/// attempts.
 ///
 /// # Errors
-/// A log that cannot be read again, or a decider's. [`Error::Stopped`] of a decider is none: what
-/// was measured so far are the results, which are then not complete.
+/// A log cannot be read again, or the decider fails. [`Error::Stopped`] of a decider is not an
+/// error: the results so far are returned, marked as incomplete.
 pub fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,
@@ -84,7 +85,7 @@ pub fn run(
     Ok(results)
 }
 
-/// One case whose time is that of its attempts.
+/// A case in simulated time.
 struct SimulatedRun<'e> {
     experiment: &'e Experiment,
     run: Run<'e>,
@@ -149,7 +150,7 @@ impl<'e> SimulatedRun<'e> {
         Ok(())
     }
 
-    /// The next attempts that can be decided at once, none at the end.
+    /// The next attempts that can be decided at once; empty at the end.
     fn take(&mut self, batch: &mut Vec<Attempt>) -> Result<(), Error> {
         batch.clear();
         if self.run.is_open {

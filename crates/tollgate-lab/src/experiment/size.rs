@@ -1,22 +1,22 @@
-//! About how much an experiment is, told before it runs.
+//! Estimates the size of an experiment before it runs.
 
 use super::{Case, Experiment, measure, run};
 use crate::decide::Per;
 use crate::figure::span;
 
-/// About how much an experiment is, told before it runs.
+/// The approximate size of an experiment.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Size {
-    /// Requests of all cases together: about so many.
+    /// The approximate number of requests of all cases.
     pub requests: u64,
-    /// Attempts of all cases together, if every request is denied as often as it is tried; clients
-    /// that back off wait half of the longest pause.
+    /// The attempts of all cases, if every attempt is denied. Clients that back off are assumed to
+    /// wait half of the longest pause.
     pub attempts: u64,
-    /// Bytes of the requests that could wait at one time to be tried again.
+    /// The bytes of the requests that may wait for a retry at one time.
     pub waiting_bytes: u64,
-    /// Bytes of what could be admitted in the last window of each limit and of the capacity, which
-    /// is held to find the most in any.
+    /// The bytes of what could be admitted in the last window of each limit and of the capacity. It
+    /// is stored to find the peak of any window.
     pub window_bytes: u64,
 }
 
@@ -27,7 +27,7 @@ impl core::fmt::Display for Size {
         if attempts > requests {
             write!(f, ", up to {attempts} attempts with their retries")?;
         }
-        // A million attempts a second take as many microseconds as there are.
+        // At a million attempts a second, their number is the duration in microseconds.
         write!(f, ", {} at a million attempts a second", span(attempts))?;
         for (bytes, of) in [
             (self.waiting_bytes, "requests that wait to be tried again"),
@@ -43,8 +43,8 @@ impl core::fmt::Display for Size {
 }
 
 impl Experiment {
-    /// About how much it is: simulated, it takes memory for requests that wait to be tried again
-    /// and for what was admitted in the last windows, and time for each attempt.
+    /// Estimates the size. A simulation takes memory for requests that wait for a retry and for
+    /// what was admitted in the last windows, and time for each attempt.
     ///
     /// # Examples
     /// ```
@@ -57,7 +57,7 @@ impl Experiment {
         self.cases.iter().map(|case| self.size_of(case)).fold(Size::default(), |sum, case| Size {
             requests: sum.requests.saturating_add(case.requests),
             attempts: sum.attempts.saturating_add(case.attempts),
-            // One case after the other.
+            // Cases run one after the other.
             waiting_bytes: sum.waiting_bytes.max(case.waiting_bytes),
             window_bytes: sum.window_bytes.max(case.window_bytes),
         })
@@ -117,7 +117,7 @@ mod tests {
         .attempts
     }
 
-    /// A request is not tried again after the end, however often it may be.
+    /// There are no retries after the end, whatever their maximum.
     #[test]
     fn attempts_are_bounded_by_the_time_that_there_is() {
         assert_eq!(attempts("retry = \"never\""), 1_800);
@@ -127,10 +127,11 @@ mod tests {
         assert_eq!(at_once("100ms", 10), 1_800 * 11);
         assert_eq!(at_once("100ms", 4_000_000_000), 1_800 * 18_000);
         assert_eq!(at_once("1us", 4_000_000_000), 1_800 * 1_800_000_000);
-        // One may go for each that comes back, so who obeys is not denied more often than that.
+        // Each retry can be displaced by one other request, so clients that obey are not denied
+        // more often than that.
         assert_eq!(attempts("retry = \"obey\", times = 3"), 1_800 * 4);
         assert_eq!(attempts("retry = \"obey\", times = 4000000000"), 1_800 * 1_801);
-        // 0.5 s, 1 s and so on up to 512 s, which is waited for half an hour in all.
+        // 0.5 s, 1 s and so on up to 512 s, which makes half an hour of waits in total.
         let back_off = |times: u64| {
             attempts(&format!("retry = \"back_off\", pause = \"1s\", times = {times}"))
         };
@@ -149,7 +150,7 @@ mod tests {
             .window_bytes
         };
         let all = 30 * 86_400 * 30;
-        // What a limit lets through, of each client; what comes in so long; and all of it.
+        // What a limit admits of each client; what arrives in the period; and all of it.
         assert_eq!(bytes("", "5/1d via sliding_log"), 7 * 5 * 16);
         assert_eq!(bytes("", "9000000/10s via fixed_window"), 10 * 30 * 16);
         assert_eq!(bytes("", "90000000/365d via fixed_window"), all * 16);

@@ -1,4 +1,4 @@
-//! A chart of blocks for each case, all on one scale.
+//! A block chart for each case, all on one scale.
 
 use std::fmt::Write as _;
 
@@ -8,13 +8,13 @@ use crate::experiment::results::{Bucket, Results};
 use crate::figure::span;
 use crate::text::printable;
 
-/// Lines of a chart.
+/// The lines of a chart.
 const LINES: u32 = 4;
 /// A block from empty to full, in eighths.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// How full the window of the capacity was or, without a capacity, what was admitted; and how deep
-/// queues were.
+/// Draws the occupancy of the capacity's window or, without a capacity, the admitted attempts; and
+/// the depth of queues.
 pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
     let level = results.capacity.as_ref().map(|capacity| capacity.units);
     let value = |bucket: &Bucket| if level.is_some() { bucket.occupancy } else { bucket.admitted };
@@ -36,7 +36,7 @@ pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
         let values = queue.buckets.iter().map(|bucket| bucket.depth).collect();
         (case.name.as_str(), values)
     });
-    // A bound that is never near would press the rest flat.
+    // A bound far above the depth would flatten the rest.
     let deepest = queues.clone().map(|(_, queue)| queue.depth_max).max().unwrap_or(0);
     let mut bounds = queues.map(|(_, queue)| queue.bound);
     let first = bounds.next().filter(|bound| *bound <= deepest.saturating_mul(4));
@@ -49,9 +49,9 @@ pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
 /// Charts on one scale.
 struct Bars<'r> {
     what: String,
-    /// A level that is marked, and what it is.
+    /// A marked level, and its name.
     level: Option<(u64, &'static str)>,
-    /// Of each case, its name and a value for each bucket.
+    /// The name of each case, with a value for each bucket.
     series: Vec<(&'r str, Vec<u64>)>,
 }
 
@@ -72,7 +72,7 @@ fn bars(out: &mut String, results: &Results, width: usize, bars: Bars<'_>) {
     paragraph(out, width, "", &format!("{what}: a column is the most of {column}{mark}"));
     for (name, values) in &series {
         let columns = timeline.highest(values, |value| *value);
-        // Writing to a String cannot fail.
+        // Writing to a string cannot fail.
         let _ = writeln!(out, "\n{}", printable(name.as_bytes(), width.saturating_sub(3)));
         for (line, label) in (0..LINES).rev().zip(&labels) {
             let blocks = scale.blocks(&columns, line);
@@ -84,16 +84,16 @@ fn bars(out: &mut String, results: &Results, width: usize, bars: Bars<'_>) {
     }
 }
 
-/// What the height of a chart stands for.
+/// The vertical scale of a chart.
 struct Scale {
     top: u64,
-    /// The line at whose upper edge the capacity is, and the capacity.
+    /// The line whose upper edge is the capacity, and the capacity.
     level: Option<(u32, u64)>,
 }
 
 impl Scale {
-    /// Up to at least `highest`, and so that the level is where a line ends, if it can be: then
-    /// what is drawn above that line is above the level.
+    /// A scale up to at least `highest`. If possible, the level is at the edge of a line:
+    /// everything drawn above that line is then above the level.
     fn new(highest: u64, level: Option<u64>) -> Self {
         let highest = highest.max(level.unwrap_or(0)).max(1);
         let Some(level) = level else { return Self { top: highest, level: None } };

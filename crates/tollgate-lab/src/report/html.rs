@@ -1,4 +1,4 @@
-//! The page: one file that asks for nothing else and runs nothing.
+//! The HTML page: one self-contained file without scripts.
 
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
@@ -9,16 +9,16 @@ use crate::experiment::results::{CaseResult, Group, GroupResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
 
-/// What the page may load: nothing. A browser holds it to that, whatever is in it.
+/// The content security policy: the page may load nothing, and the browser enforces it.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
-/// The most characters of a name where it is read; the JSON has all of it.
+/// The most characters of a displayed name; the JSON contains all of it.
 const NAME: usize = 120;
 
-/// Results as one page of HTML: findings, charts, every measure, how it was made, and the results
-/// as JSON in the element `#results`.
+/// Results as one HTML page: findings, charts, every measure, how it was made, and the results as
+/// JSON in the element `#results`.
 ///
-/// It needs no other file, no network and no script, is light or dark as its reader's system is,
-/// and can be read on a phone. Whatever was given, as names are, is escaped.
+/// It needs no other file, no network and no script, follows the light or dark setting of the
+/// reader's system, and is readable on a phone. All given texts, such as names, are escaped.
 ///
 /// # Examples
 /// ```no_run
@@ -72,9 +72,9 @@ fn tag(text: &str) -> Markup {
     html! { div class="tag" { (name(text)) } }
 }
 
-/// The results so that nothing in them can end the element: `<` is only ever within a string.
+/// The results as JSON that cannot end its element: `<` occurs only in strings, and is escaped.
 fn json(results: &Results) -> String {
-    // Keys are fixed texts and values are plain, so that writing cannot fail.
+    // Keys are fixed texts and values are plain, so writing cannot fail.
     serde_json::to_string(results).unwrap_or_default().replace('<', "\\u003c")
 }
 
@@ -88,7 +88,7 @@ fn findings(findings: &[String]) -> Markup {
     }
 }
 
-/// Whom each case denied most.
+/// The most denied clients of each case.
 fn denied(results: &Results) -> Markup {
     html! {
         @if with_denied(results).next().is_some() {
@@ -103,7 +103,7 @@ fn denied(results: &Results) -> Markup {
     }
 }
 
-/// A chart twice: text in it would be too small to read if the wide one were scaled to a phone.
+/// A chart at both widths: text in a wide one scaled to a phone would be too small.
 fn figure(chart: &Chart) -> Markup {
     html! {
         h2 { (chart.title()) }
@@ -116,7 +116,7 @@ fn figure(chart: &Chart) -> Markup {
     }
 }
 
-/// Measures down the side, cases across: so that one measure is compared along a line.
+/// One row per measure and one column per case, so that a measure is compared along its row.
 fn measures(results: &Results) -> Markup {
     let measures = measure::applicable(results);
     html! {
@@ -156,7 +156,7 @@ fn row(results: &Results, measure: &Measure) -> Markup {
     }
 }
 
-/// Whether more got through than the resource stands.
+/// Whether more was admitted than the resource can take.
 fn is_over(results: &Results, case: &CaseResult) -> bool {
     let units = results.capacity.as_ref().map(|capacity| capacity.units);
     units.zip(case.peak).is_some_and(|(units, peak)| peak > units)
@@ -213,7 +213,7 @@ fn queues(results: &Results) -> Markup {
     }
 }
 
-/// What each group got, where there are groups to tell apart.
+/// The results of each group, if there are several groups.
 fn groups(results: &Results) -> Markup {
     let [admitted, _] = results.words();
     html! {
@@ -249,7 +249,7 @@ fn groups(results: &Results) -> Markup {
     }
 }
 
-/// The groups that asked in a case: of the tests of some experiments each has its own.
+/// The groups with requests in a case: in some experiments each test has its own.
 fn asking<'r>(
     results: &'r Results,
     case: &'r CaseResult,

@@ -9,31 +9,31 @@ pub(super) struct Measure {
     pub(super) id: &'static str,
     /// Its name for people.
     pub(super) title: &'static str,
-    /// What it is, in a sentence.
+    /// Its meaning, in a sentence.
     pub(super) means: &'static str,
     pub(super) value: fn(&CaseResult) -> Value,
 }
 
-/// A number and how it is shown.
+/// A number, and how it is shown.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) enum Value {
     Count(Option<u64>),
     Wait(Option<u64>),
     Share(Option<f64>),
-    /// An index from 0 to 1, which is no part of anything.
+    /// An index from 0 to 1, which is not a share of anything.
     Index(Option<f64>),
     Times(Option<f64>),
     Bytes(Option<f64>),
-    /// Microseconds and a part of one.
+    /// Microseconds with fractions.
     Micros(Option<f64>),
-    /// How many on average.
+    /// A mean number.
     Mean(Option<f64>),
-    /// How many a second.
+    /// A number per second.
     Rate(Option<f64>),
 }
 
 impl Value {
-    /// As people read it; `-` where there is none.
+    /// The readable form; `-` if there is no value.
     pub(super) fn shown(self) -> String {
         let text = match self {
             Self::Count(count) => count.map(|count| count.to_string()),
@@ -49,7 +49,7 @@ impl Value {
         text.unwrap_or_else(|| "-".into())
     }
 
-    /// As it stands in the JSON.
+    /// The form in the JSON.
     pub(super) fn exact(self) -> String {
         let text = match self {
             Self::Count(count) | Self::Wait(count) => serde_json::to_string(&count),
@@ -61,7 +61,7 @@ impl Value {
             | Self::Mean(real)
             | Self::Rate(real) => serde_json::to_string(&real),
         };
-        // A number cannot fail to be written.
+        // Formatting a number cannot fail.
         text.unwrap_or_default()
     }
 
@@ -70,7 +70,7 @@ impl Value {
     }
 }
 
-/// What is no number is `null` in the JSON too.
+/// Infinity and NaN are `null`, as in the JSON.
 fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
@@ -282,7 +282,7 @@ static ALL: [Measure; 34] = [
     },
 ];
 
-/// What `admitted` and `denied` are called where all cases are queues.
+/// The titles of `admitted` and `denied` if all cases are queues.
 static QUEUE_TITLES: [Measure; 2] = [
     Measure {
         id: "admitted",
@@ -314,7 +314,7 @@ fn latency<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {
     case.live.as_ref()?.latency_us.as_ref().map(of)
 }
 
-/// The measures that some case has.
+/// The measures that at least one case has.
 pub(super) fn applicable(results: &Results) -> Vec<&'static Measure> {
     let has_some =
         |measure: &&Measure| results.cases.iter().any(|case| !(measure.value)(case).is_none());

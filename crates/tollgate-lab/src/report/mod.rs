@@ -1,4 +1,4 @@
-//! An experiment's results for people: a page to open and to pass on, and text for a terminal.
+//! The results of an experiment for people: an HTML page, and text for a terminal.
 
 mod bars;
 mod html;
@@ -14,7 +14,7 @@ use crate::figure::{length, plural, span};
 use crate::text::printable;
 use crate::time::show;
 
-/// What was tried, in a sentence: the same in every report.
+/// A sentence on what was tried, the same in every report.
 fn summary(results: &Results) -> String {
     let cases = plural(u64::try_from(results.cases.len()).unwrap_or(u64::MAX), "case");
     let clients = results.groups.iter().map(|group| group.clients).fold(0, u64::saturating_add);
@@ -48,13 +48,13 @@ fn counts(limit: &LimitResult) -> String {
     }
 }
 
-/// The cases that denied somebody, where there is more than one client to name.
+/// The cases with denials, if there is more than one client to name.
 fn with_denied(results: &Results) -> impl Iterator<Item = &CaseResult> {
     let clients = results.groups.iter().map(|group| group.clients).fold(0, u64::saturating_add);
     results.cases.iter().filter(move |case| clients > 1 && !case.most_denied.is_empty())
 }
 
-/// The first of those whom a case denied, and how often.
+/// The most denied clients of a case, with their denials.
 fn denied_in_words(case: &CaseResult, most: usize) -> String {
     let each = case.most_denied.iter().take(most).map(|it| {
         format!("{} ({})", printable(it.client.as_bytes(), 60), plural(it.denied, "time"))
@@ -62,7 +62,7 @@ fn denied_in_words(case: &CaseResult, most: usize) -> String {
     each.collect::<Vec<_>>().join(", ")
 }
 
-/// What a queue was, in words.
+/// The settings of a queue, in words.
 fn queue_in_words(queue: &QueueResult) -> String {
     let counts = if queue.counts == "all" { "wait or are in hand" } else { "wait" };
     let rate = queue.rate.as_ref().map(|rate| printable(rate.as_bytes(), 80));
@@ -76,7 +76,7 @@ fn queue_in_words(queue: &QueueResult) -> String {
     )
 }
 
-/// What to say of results that are not all of them.
+/// The note on incomplete results.
 fn stopped(results: &Results) -> Option<&'static str> {
     (!results.complete).then_some("Stopped before its end: the last case was cut.")
 }

@@ -1,6 +1,6 @@
-//! Lines that are broken where they are full.
+//! Breaks text into lines.
 
-/// Words in lines, the first after `mark`, the others below it.
+/// Words in lines, the first after `mark`, the others indented below it.
 pub(super) fn paragraph(out: &mut String, width: usize, mark: &str, text: &str) {
     let indent = " ".repeat(mark.chars().count());
     let (mut line, mut used) = (mark.to_owned(), mark.chars().count());

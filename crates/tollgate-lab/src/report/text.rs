@@ -1,4 +1,4 @@
-//! The report as text, for a terminal or a log: no colours, only letters and blocks.
+//! The report as text, for a terminal or a log: without colours, only letters and blocks.
 
 use std::fmt::Write as _;
 
@@ -10,15 +10,15 @@ use super::{bars, counts, denied_in_words, queue_in_words, stopped, summary, wit
 use crate::experiment::results::{CaseResult, Results};
 use crate::text::printable;
 
-/// Less is not enough for a table, and more is not read in one look.
+/// A narrower text has no room for a table; a wider one is hard to read.
 const WIDTH: std::ops::RangeInclusive<usize> = 40..=160;
-/// How many of the most denied clients are named for a case.
+/// How many of the most denied clients are named per case.
 const DENIED: usize = 5;
 /// The most characters in a line of a case's name above a column.
 const NAME: usize = 16;
 
-/// Results as text of about so many columns (40 to 160): findings, the table of measures, the
-/// limits, and a chart of blocks for each case.
+/// Results as text with about this many columns (40 to 160): findings, the table of measures, the
+/// limits, and a block chart for each case.
 ///
 /// # Examples
 /// ```no_run
@@ -49,7 +49,7 @@ pub fn text(results: &Results, width: usize) -> String {
     out
 }
 
-/// Measures down the side and cases across: as many as the width takes, then the next.
+/// One row per measure and one column per case, in as many tables as the width requires.
 fn tables(out: &mut String, results: &Results, width: usize) {
     let measures = measure::applicable(results);
     let side = measures.iter().map(|measure| measure.title.len()).max().unwrap_or(0) + 2;
@@ -82,7 +82,7 @@ fn width_of(line: &str) -> usize {
     line.chars().count()
 }
 
-/// A case's name above a column, in as many lines as it takes.
+/// A case's name above a column, in as many lines as necessary.
 fn head(case: &CaseResult) -> String {
     let name = full(case);
     let mut lines = vec![String::new()];
@@ -103,12 +103,12 @@ fn head(case: &CaseResult) -> String {
     lines.join("\n")
 }
 
-/// A case's name where there is room.
+/// The full name of a case, where there is room.
 fn full(case: &CaseResult) -> String {
     printable(case.name.as_bytes(), 120)
 }
 
-/// Whom each case denied most.
+/// The most denied clients of each case.
 fn denied(out: &mut String, results: &Results, width: usize) {
     for (place, case) in with_denied(results).enumerate() {
         if place == 0 {

@@ -11,7 +11,6 @@
 //!   alone, and shows nothing about the server before that limit.
 //! - Every reply begins with the nonce of its call. A wrong nonce ends the connection with all
 //!   calls that wait on it, since no later reply could be trusted.
-//!   all that wait on it: no answer after it could be trusted.
 
 use core::fmt;
 use std::hash::{BuildHasher as _, RandomState};
@@ -189,7 +188,6 @@ impl Client {
     /// nothing else. The breaker does not block them, since a diagnosis must reach the server.
     ///
     /// # Errors
-    /// As [`Client::call`], and errors of the server.
     /// As [`Client::call`], and errors of the server.
     pub(crate) async fn raw(&self, command: Cmd, deadline: Duration) -> Result<Value, StoreError> {
         let by = Deadline::within(deadline);

@@ -173,7 +173,6 @@ impl TimeSeries {
     /// # Errors
     /// The query is out of bounds, or the server cannot be reached, refuses, or sends an unexpected
     /// reply.
-    /// something else.
     pub async fn range(&self, query: &Query) -> Result<Vec<FoundSeries>, TimeSeriesError> {
         let bucket_ms = query.check()?;
         let mut command = cmd("TS.MRANGE");

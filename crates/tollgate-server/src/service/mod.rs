@@ -94,7 +94,6 @@ impl Service {
     /// # Errors
     /// The question is invalid, or this service's settings do not allow it. A store that cannot
     /// answer is not an error: the failure rule answers.
-    /// answer is no error: the failure rule answers.
     pub(crate) async fn answer(
         &self,
         question: Question<'_>,

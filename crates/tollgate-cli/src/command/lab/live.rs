@@ -1,4 +1,4 @@
-//! `--live`: the attempts of an experiment when they are due, by the clock of this machine.
+//! `--live`: sends the attempts of an experiment when they are due, by this machine's clock.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,27 +21,27 @@ use crate::show;
 use crate::stop::Stop;
 use crate::store::runtime;
 
-/// A timer is exact to a millisecond; the rest is waited for awake.
+/// A timer is accurate to a millisecond; the rest is a busy wait.
 const SPIN: Duration = Duration::from_millis(2);
 
-/// How often a signal is looked for where nothing else happens.
+/// How often signals are polled while nothing else happens.
 const SIGNAL_POLL: Duration = Duration::from_millis(100);
 
-/// How many questions are sent before their answers are looked at.
+/// How many questions are sent before answers are processed.
 const SENDS: u64 = 64;
 
-/// How many questions may be open. With more, clients have to wait, and latencies say so.
+/// The most questions in flight. Beyond it clients wait, which latencies include.
 const MAX_OPEN: usize = 20_000;
 
-/// How many answers come between two looks at what the store holds.
+/// The number of answers between two readings of the store's size.
 const HELD: u64 = 8_192;
 
-/// Of how many times the way to a server there must be time to look at it before a case begins: it
-/// is connected to and asked.
+/// The fewest round trips to reserve for reading a server's usage before a case begins. The reading
+/// connects and asks.
 const MIN_ROUND_TRIPS: u32 = 20;
 
-/// Runs an experiment in real time: on Redis, or without one in memory. Answers what was measured,
-/// and what went wrong beside: then that is not all.
+/// Runs an experiment in real time, on Redis or in memory. Returns the results, and an error that
+/// left them incomplete.
 pub(super) fn run(
     experiment: &Experiment,
     redis: Option<Options>,
@@ -51,7 +51,7 @@ pub(super) fn run(
         ProgressBar::new(1_000).with_style(show::bar("{msg:24} {bar:30} {percent} %, {eta} to go"));
     let driver = Driver { experiment, stop, bar };
     let ran = match redis {
-        // So that it is here that questions wait.
+        // With this maximum, questions wait in this driver and not in the client.
         Some(options) => runtime()?.block_on(driver.on_redis(&options.in_flight(MAX_OPEN))),
         None => runtime()?.block_on(driver.in_memory()).map(|results| (results, None)),
     };
@@ -59,14 +59,14 @@ pub(super) fn run(
     ran
 }
 
-/// What drives cases.
+/// Runs the cases.
 struct Driver<'e> {
     experiment: &'e Experiment,
     stop: &'e Stop,
     bar: ProgressBar,
 }
 
-/// When a case begins: by this machine's clock that does not jump, and by the store's.
+/// The start of a case, by this machine's monotonic clock and by the store's clock.
 #[derive(Clone, Copy)]
 struct Begin {
     at: Instant,
@@ -74,28 +74,28 @@ struct Begin {
 }
 
 impl Begin {
-    /// Microseconds since then; 0 before.
+    /// Microseconds since the start; 0 before.
     fn now_us(self) -> u64 {
         micros(self.at.elapsed())
     }
 }
 
-/// An answer on its way to the measures.
+/// An answer, to be measured.
 struct CallResult {
     question: Question,
     answer: Result<Answer, tollgate::Error>,
 }
 
-/// The stores of a run on Redis, and what they are of.
+/// The stores of a run on Redis, with their options.
 struct RedisRun<'o> {
     options: &'o Options,
     run: String,
-    /// The one at work, with when its case began.
+    /// The current store, with the start of its case.
     open: Option<(RedisStore, Option<Begin>)>,
 }
 
 impl RedisRun<'_> {
-    /// Removes what was written.
+    /// Removes the written keys.
     async fn clear(&mut self) -> Result<()> {
         match self.open.take() {
             Some((store, _)) => Ok(clear(&store).await?),
@@ -135,7 +135,7 @@ impl Driver<'_> {
             match self.case_on_redis(&mut redis, place, case, &mut results).await {
                 Ok(false) => {}
                 Ok(true) => break,
-                // What was measured before is not lost with it.
+                // Keep the earlier results.
                 Err(error) if !results.cases.is_empty() => {
                     add(&mut results, Live::new(self.experiment, case)?, None, true);
                     wrong = Some(error);
@@ -159,7 +159,7 @@ impl Driver<'_> {
         Ok((results, left))
     }
 
-    /// A case on Redis, with what the server used for it; true when a signal cut it.
+    /// Runs a case on Redis, and reads the server's usage; true when a signal interrupted it.
     async fn case_on_redis(
         &self,
         redis: &mut RedisRun<'_>,
@@ -189,7 +189,7 @@ impl Driver<'_> {
             _ => self.begin(time.us, time.at, look),
         };
         redis.open = Some((store.clone(), Some(begin)));
-        // Just before it begins: what the server does while nobody asks is no decision's.
+        // Read just before the start: the server's idle activity does not belong to decisions.
         self.wait_until(case, begin.at.checked_sub(look).unwrap_or(begin.at)).await;
         let before = noted(Usage::read(redis.options).await);
         let (live, cut) = self.case(place, case, live, begin, store, || None).await?;
@@ -218,20 +218,20 @@ impl Driver<'_> {
         self.experiment.cases.iter().enumerate()
     }
 
-    /// Whether a case goes on with the counts and the time of the one before.
+    /// Whether a case continues with the counts and the time of the previous one.
     fn goes_on(&self, place: usize) -> bool {
         self.experiment.keeps_counts && place > 0
     }
 
-    /// The next moment at which a case may begin, when it is `now_us` by the store's clock `at`
-    /// this moment of ours: not before so long.
+    /// The next possible start of a case, but not before `not_before` has passed. The store's clock
+    /// is at `now_us` at the local moment `at`.
     fn begin(&self, now_us: u64, at: Instant, not_before: Duration) -> Begin {
         let elapsed = at.elapsed() + not_before;
         let store_us = self.experiment.next_start(now_us.saturating_add(micros(elapsed)));
         Begin { at: at + Duration::from_micros(store_us - now_us), store_us }
     }
 
-    /// One case from its begin to the last answer; true when a signal cut it.
+    /// Runs a case from its start to the last answer; true when a signal interrupted it.
     async fn case<'c, S>(
         &self,
         place: usize,
@@ -284,7 +284,7 @@ impl Driver<'_> {
                     live.held(held());
                     return Ok((live, false));
                 }
-                // Who is answered may ask again.
+                // An answer lets its client ask again.
                 Some(due_us) if open.len() < MAX_OPEN => {
                     let due = begin.at + Duration::from_micros(due_us);
                     let sleep = due.saturating_duration_since(Instant::now());
@@ -302,7 +302,7 @@ impl Driver<'_> {
         let duration = u128::from(self.experiment.duration_us.max(1));
         let share = (u128::from(now_us) * 1_000 / duration).min(1_000);
         let cases = self.experiment.cases.len().max(1) as u128;
-        // Cases of one time are over with it together.
+        // Cases that continue the time of the previous one end at the same moment.
         let all = if self.experiment.keeps_counts {
             share
         } else {
@@ -311,7 +311,7 @@ impl Driver<'_> {
         self.bar.set_position(u64::try_from(all).unwrap_or(0));
     }
 
-    /// Until a moment, or a signal.
+    /// Waits until a moment, or a signal.
     async fn wait_until(&self, case: &Case, moment: Instant) {
         while !self.stop.is_asked() {
             let left = moment.saturating_duration_since(Instant::now());
@@ -333,26 +333,26 @@ impl Driver<'_> {
     }
 }
 
-/// Adds what was measured of a case.
+/// Adds the results of a case.
 fn add(results: &mut Results, live: Live<'_>, used: Option<ServerUsage>, cut: bool) {
     results.cases.push(live.finish(used));
     results.complete = !cut;
 }
 
-/// Says what went wrong beside something worse.
+/// Prints an error that accompanies a more serious one.
 fn note_failure(result: Result<()>) {
     if let Err(error) = result {
         show::note(&format!("{error:#}"));
     }
 }
 
-/// What a server says of itself; a run is worth something without it.
+/// A server's report of itself; the run is useful without it, so an error is only printed.
 fn noted<T>(read: Result<T, StoreError>) -> Option<T> {
     read.map_err(|error| show::note(&format!("what the server takes is not measured: {error}")))
         .ok()
 }
 
-/// Asks a question and notes when.
+/// Sends a question and records the times.
 async fn put<S: Store>(
     limiter: &Limiter<S>,
     parts: &[Part],
@@ -380,7 +380,7 @@ fn settle(live: &mut Live<'_>, done: CallResult) {
     }
 }
 
-/// Waits for an answer, and no longer than this.
+/// Waits at most `most` for an answer.
 async fn one_of(live: &mut Live<'_>, open: &mut JoinSet<CallResult>, most: Duration) -> Result<()> {
     if open.is_empty() {
         tokio::time::sleep(most).await;

@@ -1,4 +1,4 @@
-//! `lab`: the same traffic under one strategy after the other.
+//! `lab`: runs the same traffic under one strategy after the other.
 
 mod live;
 mod race;
@@ -19,7 +19,7 @@ use crate::show::{self, Output};
 use crate::stop::Stop;
 use write::Files;
 
-/// The width of a terminal that is none.
+/// The output width without a terminal.
 const WIDTH: usize = 100;
 
 pub(crate) fn lab(args: &Lab, out: &mut Output) -> Result<u8> {
@@ -53,7 +53,7 @@ fn queueing(args: &LabQueue) -> Result<Queueing> {
     })
 }
 
-/// That nothing is asked of a queue that it cannot do, before anything runs.
+/// Checks, before anything runs, that the options are possible for a queue.
 fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Result<()> {
     let Some(case) = experiment.cases.iter().find(|case| case.queue.is_some()) else {
         return Ok(());
@@ -72,15 +72,15 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
     Ok(())
 }
 
-/// More requests than these run only with `--large`.
+/// More requests than these require `--large`.
 const MAX_REQUESTS: u64 = 100_000_000;
-/// The same of attempts, if every request is denied as often as it is tried.
+/// The same for attempts, if every attempt is denied.
 const MAX_ATTEMPTS: u64 = 1_000_000_000;
-/// The same of bytes of requests that may wait to be tried again and of what was admitted in the
-/// last windows.
+/// The same for bytes of requests that may wait for a retry, and of what was admitted in the last
+/// windows.
 const MAX_BYTES: u64 = 2 << 30;
 
-/// That an experiment is not larger than somebody may have meant, before anything runs.
+/// Checks, before anything runs, that an experiment is not larger than probably intended.
 fn is_of_size(experiment: &Experiment, common: &LabCommon) -> Result<()> {
     let size = experiment.size();
     let is_small = size.requests <= MAX_REQUESTS
@@ -95,7 +95,7 @@ fn is_of_size(experiment: &Experiment, common: &LabCommon) -> Result<()> {
     Ok(())
 }
 
-/// Runs an experiment, and says and writes what it showed.
+/// Runs an experiment, and prints and writes its results.
 fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> Result<u8> {
     experiment.seed = common.seed.unwrap_or(experiment.seed);
     if let Some(operation) = &common.operation {
@@ -108,7 +108,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     let options = common.store.as_deref().map_or(Ok(None), |url| redis(url, "an experiment"))?;
     can_run(experiment, common, options.is_some())?;
     is_of_size(experiment, common)?;
-    // Before anything runs: after an hour it is too late to hear that a file cannot be written.
+    // Fail before the run if a file cannot be written, not an hour later.
     let files = Files::open(common)?;
     let sink = common.timeseries.as_deref().map(timeseries::Sink::open).transpose()?;
     let stop = Stop::listen()?;
@@ -130,12 +130,12 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
             let mut decider = RedisDecider::new(options, stop.clone())?;
             let results = run(experiment, &mut decider, &mut took);
             let cleared = decider.clear();
-            // What went wrong first is what is told; and what was measured is told in any case.
+            // Report the first error; the results are printed in any case.
             left = cleared.err().filter(|_| results.is_ok()).map(Into::into);
             results?
         }
     };
-    // What was measured is told, whatever cannot be written.
+    // Print the results even if a file cannot be written.
     let mut written = Vec::new();
     let files = files.write(&results, &mut written);
     let series = sink.map_or(Ok(None), |sink| sink.write(&results).map(Some));
@@ -164,7 +164,7 @@ fn perform(mut experiment: Experiment, common: &LabCommon, out: &mut Output) -> 
     Ok(stop.code())
 }
 
-/// Runs it with a bar that shows how far it is.
+/// Runs the experiment with a progress bar.
 pub(super) fn run(
     experiment: &Experiment,
     decider: &mut impl Decider,
@@ -184,13 +184,13 @@ pub(super) fn run(
     results
 }
 
-/// How wide the terminal is.
+/// The width of the terminal.
 fn width() -> usize {
     let columns = std::env::var("COLUMNS").ok().and_then(|text| text.parse().ok());
     columns.filter(|columns| *columns >= 40).unwrap_or(WIDTH)
 }
 
-/// Where the time went.
+/// Where the time was spent.
 fn speed(results: &Results, took: Timings, is_redis: bool) -> String {
     let attempts: u64 = results.cases.iter().map(|case| case.attempts).sum();
     let seconds = |time: Duration| format!("{:.3} s", time.as_secs_f64());
@@ -205,7 +205,7 @@ fn speed(results: &Results, took: Timings, is_redis: bool) -> String {
     )
 }
 
-/// How long real time took.
+/// The duration of a run in real time.
 fn real_time(results: &Results, took: Duration) -> String {
     let attempts: u64 = results.cases.iter().map(|case| case.attempts).sum();
     let store = results.live.as_ref().map_or("", |live| &live.store);
@@ -213,7 +213,7 @@ fn real_time(results: &Results, took: Duration) -> String {
     format!("{attempts} on {store} in {:.1} s of real time", took.as_secs_f64())
 }
 
-/// Memory, until a signal comes.
+/// Decides in memory, until a signal arrives.
 pub(super) struct Stoppable {
     memory: InMemory,
     stop: Stop,

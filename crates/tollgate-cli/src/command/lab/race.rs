@@ -1,4 +1,4 @@
-//! `lab race`: check-then-increment beside one atomic question.
+//! `lab race`: check-then-increment compared with one atomic call.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -64,7 +64,7 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Both forms on a real server, under keys that are removed.
+/// Runs both forms on a real server, under keys that are removed afterwards.
 fn on_redis(race: &Race, options: Options, url: &str) -> Result<RaceResults> {
     let clients = usize::try_from(race.clients)?;
     let mut races = Races::open(url, &run_name("race"))?;

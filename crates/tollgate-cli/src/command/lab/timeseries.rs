@@ -1,4 +1,4 @@
-//! What got through, into time series on Redis: for the tools that people look with.
+//! Writes what was admitted to Redis time series, for dashboards.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,14 +8,14 @@ use tollgate_redis::timeseries::{Sample, Series, TimeSeries, label};
 
 use crate::store::{runtime, time_series_options};
 
-/// What of a bucket is in a series.
+/// The value of a bucket in a series.
 type Count = fn(&Bucket) -> u64;
 
-/// The series of a case: what its `data` is, what the outcome is called, and what is counted.
+/// The series of a case: the label `data`, the outcome, and the counted value.
 const OUTCOMES: [(&str, &str, Count); 2] =
     [("hits", "admitted", |bucket| bucket.admitted), ("denials", "denied", |bucket| bucket.denied)];
 
-/// A server that has time series, found before anything runs.
+/// A server with time series, connected before anything runs.
 pub(super) struct Sink {
     url: String,
     runtime: tokio::runtime::Runtime,
@@ -31,12 +31,13 @@ impl Sink {
         Ok(Self { url, runtime, server })
     }
 
-    /// Writes each case as two series, as if the experiment had ended now, and says where.
+    /// Writes each case as two series, as if the experiment had ended now, and returns their
+    /// location.
     pub(super) fn write(&self, results: &Results) -> Result<String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let end_ms = u64::try_from(now.as_millis())?;
         let begin_ms = end_ms.saturating_sub(results.duration_us / 1_000);
-        // A run is told from the next of the same experiment by its time.
+        // The time distinguishes runs of the same experiment.
         let run = format!("lab:{begin_ms}");
         let mut series = Vec::new();
         for case in &results.cases {

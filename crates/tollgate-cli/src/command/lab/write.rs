@@ -1,4 +1,4 @@
-//! The files of an experiment: whole, or not at all.
+//! Writes the files of an experiment: completely, or not at all.
 
 use std::fs;
 use std::io::Write as _;
@@ -14,15 +14,15 @@ use tollgate_lab::report;
 use crate::args::LabCommon;
 use crate::show::note;
 
-/// What is to be written, and where.
+/// The files to write.
 pub(super) struct Files {
     report: Option<PathBuf>,
     pictures: Option<PathBuf>,
 }
 
 impl Files {
-    /// Makes sure that they can be written, and leaves nothing where they will be: a second signal
-    /// ends the process at once.
+    /// Checks that the files can be written, and leaves nothing at their paths, since a second
+    /// signal ends the process at once.
     pub(super) fn open(common: &LabCommon) -> Result<Self> {
         if let Some(path) = &common.report {
             beside(path)?;
@@ -35,7 +35,7 @@ impl Files {
         Ok(Self { report: common.report.clone(), pictures: common.pictures.clone() })
     }
 
-    /// Writes them, and adds where they are.
+    /// Writes the files, and appends their paths to `written`.
     pub(super) fn write(self, results: &Results, written: &mut Vec<String>) -> Result<()> {
         if let Some(path) = self.report {
             persist(beside(&path)?, report::html(results).as_bytes(), &path)?;
@@ -54,7 +54,7 @@ impl Files {
                         persist(beside(&png)?, &bytes, &png)?;
                         written.push(png.display().to_string());
                     }
-                    // The SVG is there.
+                    // The SVG was written.
                     Err(error) => note(&format!("{}: {error}", png.display())),
                 }
             }
@@ -63,10 +63,10 @@ impl Files {
     }
 }
 
-/// A file that is written first, in the folder where `path` will be.
+/// A temporary file in the folder of `path`, to be renamed later.
 pub(in crate::command) fn beside(path: &Path) -> Result<NamedTempFile> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    // As other programs make files: a temporary one would be its owner's alone.
+    // With the usual permissions: by default only the owner could read a temporary file.
     let mut builder = tempfile::Builder::new();
     let builder = builder.permissions(fs::Permissions::from_mode(0o666));
     let file = builder.tempfile_in(folder.unwrap_or(Path::new(".")));
@@ -76,7 +76,7 @@ pub(in crate::command) fn beside(path: &Path) -> Result<NamedTempFile> {
     file.with_context(|| format!("{}: cannot be written", path.display()))
 }
 
-/// Puts what was written where it belongs.
+/// Moves the written file to its path.
 pub(in crate::command) fn persist(
     mut file: NamedTempFile,
     bytes: &[u8],

@@ -1,5 +1,5 @@
-//! `queue dead`: looks at dead jobs, offers them again, forgets them; `queue done`: looks at those
-//! that were done.
+//! `queue dead`: lists dead jobs, offers them again, or discards them. `queue done`: lists done
+//! jobs.
 
 use anyhow::{Result, anyhow, bail};
 use serde::Serialize;
@@ -10,7 +10,7 @@ use crate::args::{QueueDead, QueueDone};
 use crate::input;
 use crate::show::{self, Output, count};
 
-/// How many are asked for at a time.
+/// How many jobs are read at a time.
 const PAGE: usize = 1_000;
 
 /// The longest text in a table.
@@ -18,13 +18,13 @@ const SHOWN: usize = 40;
 
 #[derive(Serialize)]
 struct DeadJson {
-    /// How many were offered again, or forgotten.
+    /// The jobs that were offered again, or discarded.
     jobs: u64,
-    /// Those that are dead still.
+    /// The jobs that are still dead.
     dead: u64,
-    /// Whether the queue was full before the last.
+    /// Whether the queue was full before the last one.
     full: bool,
-    /// Those that cannot be offered, for they are not as a job may be.
+    /// The entries that cannot be offered, since they are not valid jobs.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     no_job: Vec<String>,
 }
@@ -34,7 +34,7 @@ impl DeadJson {
         Ok(Self { jobs, dead: queue.stats().await?.dead, full: false, no_job: Vec::new() })
     }
 
-    /// What stays dead because it is no job.
+    /// A note on entries that stay dead, since they are not valid jobs.
     fn rest(&self) -> String {
         match &self.no_job[..] {
             [] => String::new(),
@@ -66,7 +66,7 @@ pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
     Ok(u8::from(done.full || !done.no_job.is_empty()))
 }
 
-/// Which of the dead jobs.
+/// The selected dead jobs.
 enum Selection {
     All,
     One(JobId),
@@ -84,7 +84,7 @@ impl Selection {
         Ok(Self::One(id))
     }
 
-    /// Those that are there now, at most a page of them.
+    /// The selected jobs that exist now, at most one page.
     async fn select(&self, queue: &Queue<AnyQueues>) -> Result<Vec<DeadLetter>> {
         let mut dead = queue.dead_letters(PAGE).await?;
         if let Self::One(id) = self {
@@ -97,8 +97,8 @@ impl Selection {
     }
 }
 
-/// Offers, and removes what was accepted: in this order, so that none is lost on the way. Who is
-/// ended between the two finds it known when it is offered again.
+/// Offers each job, and then removes the accepted one, in this order so that none is lost. A job
+/// that was interrupted between the two steps is a known duplicate when it is offered again.
 async fn offer_again(queue: &Queue<AnyQueues>, which: &Selection) -> Result<DeadJson> {
     let offering = queue.settings().await?.producer;
     let offering = offering.ok_or_else(|| anyhow!("nobody has offered to `{}`", queue.name()))?;
@@ -111,13 +111,14 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Selection) -> Result<Dead
         for dead in &page {
             match producer.offer(&dead.job()).await {
                 Ok(OfferOutcome::Accepted { .. } | OfferOutcome::Duplicate { .. }) => {}
-                // Something else has written it, more than a job has: it stays, and holds up none.
+                // Another program wrote it, and it exceeds a job's bounds: it stays, and blocks no
+                // other.
                 Err(Error::Invalid(_)) => {
                     no_job.push(dead.id.to_string());
                     continue;
                 }
                 Err(error) => return Err(error.into()),
-                // Its client has as many as may be; others may have fewer.
+                // This job's client has reached its maximum; other clients may not have.
                 Ok(OfferOutcome::ClientFull { .. }) => {
                     full = true;
                     continue;
@@ -130,7 +131,7 @@ async fn offer_again(queue: &Queue<AnyQueues>, which: &Selection) -> Result<Dead
             queue.take_dead_letter(dead.id).await?;
             jobs += 1;
         }
-        // What stays is on the next page again: a page of which all stays is the last.
+        // Jobs that stay are on the next page again, so a page of only such jobs is the last.
         if page.len() < PAGE || jobs == before {
             break;
         }
@@ -196,7 +197,7 @@ pub(super) async fn done(args: &QueueDone, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// What is in a job, in short.
+/// The content of a job in short form.
 pub(super) fn what(bytes: Option<&[u8]>, fields: &[(String, String)]) -> String {
     match bytes {
         Some(bytes) => count(bytes.len() as u64, "byte"),
@@ -207,7 +208,7 @@ pub(super) fn what(bytes: Option<&[u8]>, fields: &[(String, String)]) -> String 
     }
 }
 
-/// What somebody else has written, as one line of a table.
+/// Text of another program, as one line of a table.
 pub(super) fn one_line(text: &str) -> String {
     let mut line: String = text.chars().take(SHOWN).flat_map(plain).collect();
     if text.chars().nth(SHOWN).is_some() {

@@ -1,4 +1,4 @@
-//! `queue list`: all queues there are.
+//! `queue list`: lists all queues.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::args::QueueList;
 use crate::show::{self, Output, duration};
 use crate::store;
 
-/// A queue that is there.
+/// An existing queue.
 #[derive(Serialize)]
 struct Listed {
     name: String,
@@ -20,7 +20,7 @@ struct Listed {
 
 pub(super) async fn list(args: &QueueList, out: &mut Output) -> Result<u8> {
     let queues = store::queues(&args.place, Layout::Stream).await?;
-    // On a Redis some may lie in lists: asked for as streams they are an error.
+    // On Redis some queues may have the list layout, which is an error if opened as streams.
     let others = match &queues {
         AnyQueues::Redis(_) => Some(store::queues(&args.place, Layout::List).await?),
         _ => None,
@@ -33,7 +33,7 @@ pub(super) async fn list(args: &QueueList, out: &mut Output) -> Result<u8> {
             }
             (one, _) => one,
         };
-        // One that was removed meanwhile is none.
+        // Skip a queue that was removed meanwhile.
         let (settings, stats) = one?;
         if settings != Settings::default() {
             listed.push(Listed { name, settings, stats });

@@ -1,4 +1,4 @@
-//! `queue look`: jobs that wait or are in hand, without taking them.
+//! `queue look`: lists waiting jobs and jobs in flight, without taking them.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::stats::rounded;
 use crate::args::QueueLook;
 use crate::show::{self, Output, duration};
 
-/// Nothing of what was not asked for.
+/// Only the requested lists are present.
 #[derive(Serialize)]
 struct LookJson {
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -95,7 +95,7 @@ async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
         let consumer = consumer.merged_with(made.consumer)?;
         settings.consumer = Some(if *no_rate { consumer.without_rate() } else { consumer });
     }
-    // All of it or nothing.
+    // All settings change together, or none.
     queue.change(settings).await?;
     let now = queue.settings().await?;
     if which.json {

@@ -1,4 +1,4 @@
-//! Which queue a command is about, and the settings that its arguments say.
+//! Opens the queue of a command, and merges the settings of its arguments.
 
 use anyhow::{Result, bail};
 use tollgate_queue::{AnyQueues, ConsumerSettings, Counts, ProducerSettings, Queue};
@@ -7,15 +7,15 @@ use crate::args::{ConsumerArgs, ProducerArgs, QueueArgs, QueueCounts};
 use crate::show;
 use crate::{input, store};
 
-/// The queue that is named, where it is said to lie.
+/// The named queue in the given store.
 pub(super) async fn open(which: &QueueArgs) -> Result<Queue<AnyQueues>> {
-    // The name first: a wrong one opens nothing.
+    // Check the name first: an invalid one must not open a store.
     Queue::new(tollgate_queue::MemoryQueues::new(), &which.name)?;
     Ok(Queue::new(store::queues(&which.place, which.form.into()).await?, &which.name)?)
 }
 
-/// Says where a server may lose what is entrusted to it. One that does not say what it does when
-/// it is full is not asked twice.
+/// Warns if the server may evict jobs. A server that does not report its eviction policy is not
+/// asked again.
 pub(super) async fn warn_of_eviction(queue: &Queue<AnyQueues>) {
     if let Some(warning) = store::eviction_warning(queue.backend()).await {
         show::note(&warning);
@@ -28,7 +28,7 @@ impl ProducerArgs {
         bound.is_none() && count.is_none() && per_client.is_none() && remember.is_none()
     }
 
-    /// What is said, and for the rest what the queue was made with.
+    /// The given settings, completed by those of the queue.
     pub(crate) fn merged_with(
         &self,
         name: &str,
@@ -57,9 +57,9 @@ impl ProducerArgs {
         Ok(producer)
     }
 
-    /// How to offer: as the queue was made, unless something is said.
+    /// The producer settings: those of the queue, unless arguments are given.
     pub(super) async fn read(&self, queue: &Queue<AnyQueues>) -> Result<ProducerSettings> {
-        // With a bound it is said: then one question is enough for a job.
+        // With a bound no lookup is necessary: one call per job suffices.
         let made = match self.bound {
             Some(_) => None,
             None => queue.settings().await?.producer,
@@ -75,7 +75,7 @@ impl ConsumerArgs {
         rate.is_empty() && visibility.is_none() && deliveries.is_none() && !is_kept
     }
 
-    /// What is said, and for the rest what the queue was made with, or the defaults.
+    /// The given settings, completed by those of the queue, or the defaults.
     pub(super) fn merged_with(&self, made: Option<ConsumerSettings>) -> Result<ConsumerSettings> {
         let mut consumer = made.unwrap_or_default();
         if !self.rate.is_empty() {

@@ -12,19 +12,19 @@ use crate::args::QueuePush;
 use crate::input;
 use crate::show::{Output, count, duration};
 
-/// How long to wait before it is offered again, where nobody knows when there is room.
+/// The pause before the next offer if the time until the queue has room is unknown.
 const UNKNOWN: Duration = Duration::from_millis(100);
 
-/// The longest time without offering it again: jobs may leave in a hurry.
+/// The longest pause between offers, since jobs may leave faster than estimated.
 const OFFER_AGAIN: Duration = Duration::from_secs(1);
 
-/// After how long of waiting for a line a connection may be closed.
+/// After this long a wait for a line, the connection may have been closed.
 const LONG_AGO: Duration = Duration::from_millis(100);
 
-/// The longest line that is read: no job is longer, also when each of its bytes is escaped.
+/// The longest line that is read: a job is never longer, even with every byte escaped.
 const MAX_LINE: u64 = 8 * MAX_JOB_BYTES as u64;
 
-/// What became of a job, and of which line it was.
+/// The outcome of a job, with its line.
 #[derive(Serialize)]
 struct PushJson<'p> {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -100,7 +100,8 @@ fn fields(texts: &[String]) -> Result<Job> {
     Ok(job)
 }
 
-/// A job of what is on standard input: one byte more than may be says that it is too large.
+/// A job from standard input. It reads one byte more than allowed, to detect a job that is too
+/// large.
 fn bytes() -> Result<Job> {
     let mut bytes = Vec::new();
     let most = MAX_JOB_BYTES as u64 + 1;
@@ -115,7 +116,7 @@ fn bytes() -> Result<Job> {
     Ok(Job::from_bytes(&bytes))
 }
 
-/// Offers, and waits for room.
+/// Offers jobs, and waits for room.
 struct RetryingProducer {
     producer: Producer<AnyQueues>,
     wait: Duration,
@@ -141,7 +142,7 @@ impl RetryingProducer {
     }
 }
 
-/// A job for each line. Each that is accepted is in, whatever comes of the next.
+/// Offers a job for each line. Accepted jobs stay in the queue whatever happens to later ones.
 async fn lines(
     producer: &RetryingProducer,
     with: impl Fn(Job) -> Job,
@@ -155,8 +156,8 @@ async fn lines(
         let asked = Instant::now();
         let read = (&mut stdin).take(MAX_LINE).read_until(b'\n', &mut text);
         if asked.elapsed() > LONG_AGO {
-            // The shortest timer, for which the runtime looks at its sockets: nothing is sent over
-            // one that was closed while we waited for a line.
+            // The shortest timer makes the runtime poll its sockets, so that no job is sent over a
+            // connection that was closed during the wait for a line.
             tokio::time::sleep(Duration::from_millis(1)).await;
         }
         let so_far = || {

@@ -1,4 +1,4 @@
-//! `queue stats`: what there is in a queue, once or again and again.
+//! `queue stats`: prints the numbers of a queue, once or repeatedly.
 
 use std::time::{Duration, Instant};
 
@@ -12,14 +12,14 @@ use crate::args::QueueStats;
 use crate::input;
 use crate::show::{Output, duration};
 
-/// After how many lines the names of the columns are said again.
+/// The column names are repeated after this many lines.
 const LINES: u32 = 20;
 
 #[derive(Serialize)]
 struct StatsJson<'s> {
     #[serde(flatten)]
     stats: &'s Stats,
-    /// What a second came to since the line before.
+    /// The rates per second since the previous line.
     #[serde(skip_serializing_if = "Option::is_none")]
     per_second: Option<Rates>,
 }
@@ -35,7 +35,7 @@ struct Rates {
 impl Rates {
     fn between(before: &Stats, now: &Stats, time: Duration) -> Self {
         let a_second = |of: fn(&Stats) -> u64| {
-            // A queue that was made anew begins with nothing.
+            // A recreated queue starts its totals from zero.
             of(now).saturating_sub(of(before)) as f64 / time.as_secs_f64()
         };
         Self {
@@ -70,7 +70,8 @@ pub(super) async fn stats(args: &QueueStats, out: &mut Output) -> Result<u8> {
         return Ok(0);
     };
     let mut ticks = tokio::time::interval(every);
-    // After a pause of ours the next look is a whole one later: a rate over no time is none.
+    // After a suspension the next reading is a full interval later, since a rate over no time is
+    // undefined.
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
     let (mut before, mut line) = (None, 0_u32);
     while out.is_open() {
@@ -107,14 +108,14 @@ fn row(stats: &Stats, rates: Option<&Rates>) -> String {
     )
 }
 
-/// As exact as a glance needs.
+/// Rounded for display.
 pub(super) fn rounded(time: Duration) -> Duration {
     let ms = time.as_millis();
     let of = if ms < 10_000 { 100 } else { 1_000 };
     Duration::from_millis(u64::try_from(ms / of * of).unwrap_or(u64::MAX))
 }
 
-/// How a queue was made.
+/// The settings of a queue, in words.
 pub(super) fn settings(settings: &Settings) -> String {
     let mut text = String::new();
     if let Some(offering) = &settings.producer {

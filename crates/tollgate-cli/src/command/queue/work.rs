@@ -1,4 +1,4 @@
-//! `queue work`: a command for each job.
+//! `queue work`: runs a command for each job.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write as _};
@@ -24,10 +24,11 @@ use crate::command::run::ignored_signals;
 use crate::input;
 use crate::show::{self, Output, duration};
 
-/// What a signal that ends a command leaves it to put away its things.
+/// How long a command may clean up after a signal, before it is killed.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Who passes a signal on that the terminal has sent already sends it twice: that is one.
+/// Two signals within this time count as one: a parent process may pass on a signal that the
+/// terminal has already sent.
 const SAME_SIGNAL: Duration = Duration::from_millis(300);
 
 #[derive(Serialize)]
@@ -48,7 +49,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
         bail!("`--timeout 0` would end each command at once: leave it out, or say `--timeout 5m`");
     }
-    // Before anything is taken: a signal that comes early must not be lost.
+    // Before any job is taken, so that no early signal is lost.
     let mut signals = signals()?;
     let queue = open(which).await?;
     warn_of_eviction(&queue).await;
@@ -90,7 +91,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
         tokio::select! {
             ran = &mut running => break ran?,
             Some(signal) = signals.recv() => {
-                // The first is taken to heart; the second ends what is at work.
+                // The first signal lets running commands finish; the second one ends them.
                 match asked {
                     None => {
                         drop(stop.take());
@@ -109,7 +110,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Says what is waited for, where that would look like nothing.
+/// Prints what the worker waits for, if it would otherwise seem idle.
 async fn announce(queue: &Queue<AnyQueues>) -> Result<()> {
     if queue.stats().await?.waiting == 0 {
         let name = queue.name();
@@ -135,19 +136,19 @@ fn print_summary(ran: RunSummary, is_json: bool, out: &mut Output) -> Result<()>
             parts.push(format!("{number} {what}"));
         }
     }
-    // What the commands print is on standard output.
+    // Standard output is for the commands.
     let _ = writeln!(io::stderr().lock(), "{}", parts.join(", "));
     Ok(())
 }
 
-/// The host and this process: two workers of one name are not told apart by who looks.
+/// The host and the process id, so that two workers can be distinguished.
 fn worker_name() -> String {
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
     let host: String = host.chars().filter(char::is_ascii_graphic).take(64).collect();
     format!("{host}:{}", std::process::id())
 }
 
-/// Each signal that ends, but for those that are ignored since before this process began.
+/// The terminating signals, except those that were ignored when this process started.
 fn signals() -> Result<mpsc::UnboundedReceiver<i32>> {
     let (sender, receiver) = mpsc::unbounded_channel();
     let ignored = ignored_signals();
@@ -164,7 +165,7 @@ fn signals() -> Result<mpsc::UnboundedReceiver<i32>> {
     Ok(receiver)
 }
 
-/// What is said on stderr.
+/// Writes messages to stderr.
 #[derive(Clone, Copy)]
 struct StderrLog {
     is_all: bool,
@@ -202,11 +203,11 @@ impl StderrLog {
     }
 }
 
-/// Who runs commands.
+/// Runs the commands.
 struct CommandRunner {
     command: String,
     timeout: Option<Duration>,
-    /// The process groups of the commands at work.
+    /// The process groups of the running commands.
     running: Mutex<BTreeSet<i32>>,
     log: StderrLog,
 }
@@ -214,7 +215,7 @@ struct CommandRunner {
 impl CommandRunner {
     async fn work(&self, job: Delivery) -> Result<(), Failure> {
         let (id, delivery) = (job.id.to_string(), job.attempt);
-        // A machine that can start no program says nothing of the job.
+        // A program that cannot be started is a fault of this machine, not of the job.
         let child = self.start(&job, &id).map_err(|error| {
             let how = format!("not begun: `sh` cannot be run: {error}");
             self.log.ended(&id, delivery, &how);
@@ -233,9 +234,9 @@ impl CommandRunner {
     fn start(&self, job: &Delivery, id: &str) -> io::Result<Child> {
         let mut command = Command::new("sh");
         command.arg("-c").arg(&self.command).stdin(Stdio::piped()).kill_on_drop(true);
-        // A group of its own: Ctrl-C is for this process, which lets the command finish.
+        // A separate process group: Ctrl-C is for this process, which lets the command finish.
         command.process_group(0);
-        // What this process was started with is of another job, if of any.
+        // Remove variables of another job, which this process may have inherited.
         for (name, _) in std::env::vars_os() {
             let text = name.to_string_lossy();
             if text.starts_with("JOB_") || text.starts_with("TOLLGATE_JOB_") {
@@ -244,8 +245,8 @@ impl CommandRunner {
         }
         command.env("TOLLGATE_JOB_ID", id).env("TOLLGATE_JOB_DELIVERY", job.attempt.to_string());
         for (name, value) in job.fields() {
-            // What cannot be a variable is in the JSON. Never a bare name: whoever offers must not
-            // set PATH.
+            // Other field names are available only in the JSON. A variable never has a bare field
+            // name, since a producer must not be able to set PATH.
             let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
             if is_name && !value.contains('\0') {
                 command.env(format!("JOB_{name}"), value);
@@ -254,7 +255,7 @@ impl CommandRunner {
         command.spawn()
     }
 
-    /// Gives it the job and waits for it; how it failed.
+    /// Passes the job to the command and waits for it; an error describes its failure.
     async fn run(&self, child: Child, job: &Delivery) -> Result<(), String> {
         let mut line = serde_json::to_vec(job).map_err(|error| error.to_string())?;
         line.push(b'\n');
@@ -276,7 +277,7 @@ impl CommandRunner {
         verdict(status)
     }
 
-    /// Ends all commands: those that do not listen are killed.
+    /// Ends all commands; those that ignore the signal are killed.
     async fn end_all(&self) {
         for group in lock(&self.running).iter() {
             end(*group, Signal::TERM);
@@ -294,16 +295,16 @@ impl CommandRunner {
     }
 }
 
-/// Writes the job, for who reads it, and waits.
+/// Writes the job to the command's standard input, and waits.
 async fn feed(mut child: Child, line: &[u8]) -> io::Result<ExitStatus> {
     let stdin = child.stdin.take();
     let write = async {
         if let Some(mut stdin) = stdin {
-            // Who does not read it has closed it: that is no fault.
+            // A command that does not read its input has closed it, which is not an error.
             let _ = stdin.write_all(line).await;
         }
     };
-    // A command that ended and left another with its input open is not waited for.
+    // Do not wait for the input of a child process that outlived the command.
     tokio::pin!(write);
     tokio::select! {
         () = &mut write => child.wait().await,
@@ -322,12 +323,12 @@ fn verdict(status: ExitStatus) -> Result<(), String> {
 
 fn end(group: i32, signal: Signal) {
     if let Some(group) = Pid::from_raw(group) {
-        // It may have ended just now: then there is nobody to tell.
+        // The group may just have ended; then there is no process to signal.
         let _ = kill_process_group(group, signal);
     }
 }
 
-/// A command at work, for as long as this lives.
+/// Registers a running command while it lives.
 struct Running<'r> {
     all: &'r Mutex<BTreeSet<i32>>,
     group: i32,
@@ -346,7 +347,7 @@ impl Drop for Running<'_> {
     }
 }
 
-/// A thread that panicked while it held the lock left a whole set behind.
+/// The set is sound even if a thread panicked while it held the lock.
 fn lock(running: &Mutex<BTreeSet<i32>>) -> MutexGuard<'_, BTreeSet<i32>> {
     running.lock().unwrap_or_else(PoisonError::into_inner)
 }

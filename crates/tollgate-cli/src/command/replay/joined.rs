@@ -1,4 +1,4 @@
-//! Several logs read as one, one after the other, each plain or gzip.
+//! Several logs read as one, in order, each plain or gzip.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -9,10 +9,10 @@ use anyhow::{Result, bail};
 use flate2::bufread::MultiGzDecoder;
 use tollgate_lab::Lines;
 
-/// What gzip data begin with.
+/// The first bytes of gzip data.
 const GZIP: [u8; 2] = [0x1f, 0x8b];
 
-/// The bytes of several logs, unpacked. A last line without its end gets one.
+/// The unpacked bytes of several logs. A last line without a line end gets one.
 pub(super) struct Joined {
     waiting: VecDeque<PathBuf>,
     open: Option<(PathBuf, Box<dyn Read + Send>)>,
@@ -20,8 +20,8 @@ pub(super) struct Joined {
 }
 
 impl Joined {
-    /// These logs as one. Each is looked at first, so that a wrong path is told before an hour
-    /// of reading and not after.
+    /// Joins these logs. It opens each first, so that a wrong path is reported before an hour of
+    /// reading.
     pub(super) fn new(paths: &[PathBuf]) -> Result<Self> {
         for path in paths {
             if path.as_os_str() == "-" {
@@ -69,7 +69,7 @@ impl Read for Joined {
     }
 }
 
-/// The same error, with the log in which it happened.
+/// The same error, with the path of the log.
 fn about(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("{}: {error}", path.display()))
 }

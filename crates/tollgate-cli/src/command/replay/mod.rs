@@ -24,7 +24,7 @@ mod joined;
 
 use joined::Joined;
 
-/// How many of the most denied clients people are shown; JSON has more.
+/// How many of the most denied clients the text lists; JSON lists more.
 const SHOWN_CLIENTS: usize = 5;
 
 pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
@@ -37,7 +37,7 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
         None => StrategyChoice::AsWritten,
     };
     let plan = Plan::new(&args.limit, choice)?;
-    // Before anything is read: after an hour it is too late to hear that it cannot be written.
+    // Fail before the log is read if the report cannot be written, not an hour later.
     if let Some(path) = &args.report {
         write::beside(path)?;
     }
@@ -84,8 +84,8 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-/// Writes the page: the same traffic and limits as an experiment of the lab. A signal's exit code
-/// when one came.
+/// Writes the HTML report, with the same traffic and limits as a lab experiment. Returns a signal's
+/// exit code if one arrived.
 fn drawn(
     args: &Replay,
     by: &By,
@@ -135,7 +135,8 @@ fn read(args: &Replay, by: &By) -> Result<Traffic> {
     Ok(traffic?)
 }
 
-/// Decides on Redis, and leaves nothing there whatever happens. A signal's exit code when one came.
+/// Decides on Redis, and removes all its keys whatever happens. Returns a signal's exit code if one
+/// arrived.
 fn on_redis(options: Options, traffic: &Traffic, plan: &Plan) -> Result<Result<Report, u8>> {
     let stop = Stop::listen()?;
     let mut decider = RedisDecider::new(options, stop.clone())?;
@@ -161,7 +162,7 @@ fn on_redis(options: Options, traffic: &Traffic, plan: &Plan) -> Result<Result<R
     }
 }
 
-/// Replays with a bar that shows how far it is.
+/// Replays with a progress bar.
 fn with_bar(
     traffic: &Traffic,
     plan: &Plan,
@@ -191,7 +192,7 @@ fn headline(summary: &Summary, by: &By, reading: Duration) -> String {
     )
 }
 
-/// So many in this time, per second, rounded down.
+/// `count` per second over this time, rounded down.
 fn per_second(count: u64, time: Duration) -> u128 {
     u128::from(count) * 1_000_000_000 / time.as_nanos().max(1)
 }
@@ -229,12 +230,12 @@ fn table(report: &Report) -> Table {
     table
 }
 
-/// One peak per limit, in the order in which they were written.
+/// One peak per limit, in declared order.
 fn peaks(case: &CaseReport) -> String {
     case.peaks.iter().map(|peak| peak.peak.to_string()).collect::<Vec<_>>().join(" / ")
 }
 
-/// What each row counted by, in full, and whom it denied most.
+/// The full limits of each row, and the most denied clients.
 fn details(report: &Report) -> String {
     let mut text = String::new();
     for case in &report.cases {
@@ -251,7 +252,7 @@ fn details(report: &Report) -> String {
     text
 }
 
-/// What a reader of the table should know.
+/// Notes for reading the table.
 fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if summary.out_of_order > 0 {
@@ -278,7 +279,7 @@ fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
     notes
 }
 
-/// Why a log without an event is no table of zeros.
+/// Why a log without events gives no table.
 fn nothing(args: &Replay, summary: &Summary) -> String {
     if summary.unparsed == 0 {
         return "the log is empty: there is nothing to replay".to_owned();
@@ -292,7 +293,7 @@ fn nothing(args: &Replay, summary: &Summary) -> String {
     )
 }
 
-/// The first lines that are no event, and why.
+/// The first lines that are not events, and why.
 fn first_unparsed(summary: &Summary) -> String {
     let each = summary.first_unparsed.iter();
     each.map(|it| format!("\n  line {}: {}\n    {}", it.line, it.reason, it.text)).collect()

@@ -1,4 +1,4 @@
-//! Traces to a collector of OpenTelemetry.
+//! Exports traces to an OpenTelemetry collector.
 
 use core::fmt;
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -22,18 +22,18 @@ use rustls::crypto::ring;
 use tokio::runtime::Handle;
 use tollgate_server::Traces;
 
-/// How long one batch may take.
+/// The timeout of one batch.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long what waits at the end may take.
+/// The longest time for exporting the remaining spans at shutdown.
 const END: Duration = Duration::from_secs(5);
 
-/// What sends spans, until it is ended.
+/// Exports spans until it is ended.
 #[derive(Debug)]
 pub(super) struct Exporter(SdkTracerProvider);
 
-/// Begins to send spans to the collector at this URL, over connections of the runtime that this is
-/// called in.
+/// Starts to export spans to the collector at this URL, over connections on the current Tokio
+/// runtime.
 pub(super) fn start(url: &str) -> Result<(Traces, Exporter)> {
     let endpoint = endpoint(url)?;
     let client = ReportingClient {
@@ -50,7 +50,7 @@ pub(super) fn start(url: &str) -> Result<(Traces, Exporter)> {
         .with_timeout(TIMEOUT)
         .build()
         .with_context(|| format!("traces cannot be sent to {url}"))?;
-    // The variables of OpenTelemetry have the last word.
+    // The variables of OpenTelemetry take precedence.
     let named = std::env::var_os("OTEL_SERVICE_NAME").is_some()
         || std::env::var_os("OTEL_RESOURCE_ATTRIBUTES")
             .is_some_and(|list| list.to_string_lossy().contains("service.name="));
@@ -65,9 +65,9 @@ pub(super) fn start(url: &str) -> Result<(Traces, Exporter)> {
 }
 
 impl Exporter {
-    /// Sends what waits.
+    /// Exports the remaining spans.
     pub(super) async fn end(self) {
-        // It waits for its own thread, which needs the runtime.
+        // The shutdown blocks on the exporter's thread, which needs the runtime.
         let ended = tokio::task::spawn_blocking(move || self.0.shutdown_with_timeout(END)).await;
         if !matches!(ended, Ok(Ok(()))) {
             tracing::warn!(target: "tollgate", "the last traces were not sent within {END:?}");
@@ -75,10 +75,10 @@ impl Exporter {
     }
 }
 
-/// Where spans go, below the URL of a collector.
+/// The endpoint for spans, below the collector's URL.
 fn endpoint(url: &str) -> Result<String> {
     let wanted = "give the URL of a collector, as http://127.0.0.1:4318";
-    // Not said again: it would be in logs.
+    // The URL may contain a password, so it is not repeated in an error that may be logged.
     if url.contains('@') {
         bail!(
             "--otlp: a URL with a user or a password is not taken; what a collector wants to be sent \
@@ -114,7 +114,7 @@ fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>> {
     Ok(Arc::new(HyperClient::new(connector, TIMEOUT, None)))
 }
 
-/// A client that works from any thread, and says when nothing arrives any more, and when it does
+/// A client that works on any thread. It logs when exports begin to fail, and when they succeed
 /// again.
 struct ReportingClient {
     endpoint: String,
@@ -133,7 +133,7 @@ impl fmt::Debug for ReportingClient {
 impl HttpClient for ReportingClient {
     async fn send_bytes(&self, request: Request<Bytes>) -> Result<Response<Bytes>, HttpError> {
         let client = Arc::clone(&self.client);
-        // The thread that exports is none of the runtime, and has no timers and no sockets.
+        // The exporter's thread is not part of the runtime, and has neither timers nor sockets.
         let sent = self.runtime.spawn(async move { client.send_bytes(request).await });
         let answer = sent.await.map_err(HttpError::from).and_then(|answer| answer);
         self.tell(match &answer {
@@ -161,7 +161,7 @@ impl ReportingClient {
     }
 }
 
-/// The last of the errors that led to this one: those before say only that something failed.
+/// The innermost cause: outer errors report only that something failed.
 fn reason(error: &(dyn std::error::Error + 'static)) -> String {
     let mut last = error;
     while let Some(source) = last.source() {

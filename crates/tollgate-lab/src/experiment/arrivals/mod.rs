@@ -1,4 +1,4 @@
-//! Which client asks when.
+//! The traffic of an experiment: which client asks when.
 
 mod source;
 
@@ -13,111 +13,111 @@ pub(super) use self::source::RequestSource;
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Workload {
-    /// What it is called.
+    /// The name of the workload.
     pub name: String,
-    /// How many clients it has; of [`Arrivals::Gang`] those of one gang, of [`Arrivals::Log`] those
-    /// of the log.
+    /// The number of its clients; for [`Arrivals::Gang`] those of one gang, for [`Arrivals::Log`]
+    /// those of the log.
     pub clients: u32,
     /// When they ask.
     pub arrivals: Arrivals,
-    /// From when on, in microseconds from the start.
+    /// The start, in microseconds from the start of the experiment.
     pub from_us: u64,
-    /// Until when, in microseconds from the start: no request at this moment or later.
+    /// The end, in microseconds from the start of the experiment, exclusive.
     pub until_us: u64,
-    /// What they do when they are denied.
+    /// What clients do after a denial.
     pub retry: Retry,
-    /// Which client asks: in turn, or the busiest most often. With an exponent `s` the n-th client
-    /// asks 1/n^s as often as the first (Zipf's law).
+    /// Which client asks: `None` takes turns. With an exponent `s` the n-th client asks 1/n^s as
+    /// often as the first (Zipf's law).
     pub zipf: Option<f64>,
 }
 
-/// When requests come, all clients of a workload together.
+/// When requests arrive, from all clients of a workload together.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum Arrivals {
-    /// Evenly.
+    /// At equal intervals.
     Steady(Rate),
     /// Independently of each other: a Poisson process.
     Poisson(Rate),
-    /// Many at one moment, again and again.
+    /// Repeatedly many at one moment.
     Bursts {
-        /// How many.
+        /// The requests of a burst.
         size: u64,
         /// Microseconds from one burst to the next.
         every_us: u64,
     },
-    /// One after the other, each when the one before has its answer: as a shell script asks.
+    /// One after the other, each after the answer to the one before, as a shell script asks.
     Loop {
-        /// How many.
+        /// The number of requests.
         count: u64,
-        /// Microseconds from one to the next on average: half of it to half as much again.
+        /// Mean microseconds from one request to the next; random between half of it and half more.
         every_us: u64,
     },
     /// Each client once or a few times within a short time: clients that arrive together.
     Gang {
-        /// Requests of each client.
+        /// The requests of each client.
         each: u64,
-        /// Microseconds within which they come.
+        /// The microseconds within which they arrive.
         within_us: u64,
-        /// Microseconds from one gang to the next; none for one gang only.
+        /// Microseconds from one gang to the next; `None` for a single gang.
         every_us: Option<u64>,
-        /// True when the next gang is of other clients.
+        /// Whether each gang consists of new clients.
         is_new: bool,
     },
-    /// As many as there are just before and just after the edge of each window.
+    /// The same number just before and just after the edge of each window.
     Edge {
-        /// Microseconds of the window.
+        /// The microseconds of the window.
         window_us: u64,
-        /// How many before, and how many after.
+        /// The requests before, and the requests after the edge.
         size: u64,
-        /// How many microseconds before the edge the first of those before it comes.
+        /// How many microseconds before the edge the first request arrives.
         before_us: u64,
     },
-    /// A Poisson process whose rate rises and falls as that of a day, from its lowest on.
+    /// A Poisson process whose rate follows a daily cycle, starting at its lowest.
     Diurnal {
-        /// On average.
+        /// The mean rate.
         rate: Rate,
-        /// Microseconds of a day.
+        /// The microseconds of a day.
         day_us: u64,
     },
     /// As in an access log, whose first event is at the start.
     Log(Arc<Traffic>),
 }
 
-/// So many in so long.
+/// A number of requests per period.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Rate {
-    /// How many.
+    /// The number of requests.
     pub units: u64,
-    /// In how many microseconds.
+    /// The period in microseconds.
     pub period_us: u64,
 }
 
-/// How long before an edge an attack on it begins, where nothing else is said.
+/// The default time from the start of an attack to the edge, in microseconds.
 pub(super) const BEFORE_EDGE_US: u64 = 1_000;
 
 impl Rate {
-    /// So many in so many microseconds, of which there is at least one each.
+    /// A rate of `units` per `period_us`; each is at least 1.
     #[must_use]
     pub fn new(units: u64, period_us: u64) -> Self {
         Self { units: units.max(1), period_us: period_us.max(1) }
     }
 
-    /// When the `n`-th comes, counted from 0.
+    /// The time of the `n`-th request, counted from 0.
     pub(super) fn nth(self, n: u64) -> u64 {
         let at = u128::from(n) * u128::from(self.period_us) / u128::from(self.units);
         u64::try_from(at).unwrap_or(u64::MAX)
     }
 
-    /// Microseconds from one to the next, on average.
+    /// Mean microseconds from one request to the next.
     pub(super) fn gap_us(self) -> f64 {
         self.period_us as f64 / self.units as f64
     }
 }
 
 impl Workload {
-    /// How many different clients there are from the start to the end.
+    /// The number of distinct clients over the whole duration.
     #[must_use]
     pub fn all_clients(&self) -> u64 {
         let one = u64::from(self.clients);
@@ -132,16 +132,16 @@ impl Workload {
 }
 
 impl Workload {
-    /// About how many requests it makes.
+    /// The approximate number of its requests.
     pub(super) fn requests(&self) -> u64 {
         self.requests_in(self.until_us.saturating_sub(self.from_us))
     }
 
-    /// About how many of them come within so long, where most come.
+    /// The approximate number of its requests in the busiest period of this length.
     pub(super) fn requests_within(&self, us: u64) -> u64 {
         let span_us = us.min(self.until_us.saturating_sub(self.from_us));
         let most = match &self.arrivals {
-            // At noon twice as many as on average.
+            // The rate at noon is twice the mean.
             Arrivals::Diurnal { .. } => self.requests_in(span_us).saturating_mul(2),
             Arrivals::Edge { window_us, size, .. } => {
                 span_us.div_ceil((*window_us).max(1)).saturating_mul(2).saturating_mul(*size)

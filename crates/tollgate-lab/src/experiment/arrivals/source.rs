@@ -12,18 +12,18 @@ pub(in crate::experiment) struct RequestSource<'w> {
     first: u32,
     rng: SplitMix64,
     pick: ClientPicker,
-    /// How many requests came so far; for gangs, how many gangs.
+    /// The number of requests so far; for gangs, the number of gangs.
     count: u64,
     /// The end of the last gap, in microseconds from the start, with fractions.
     at: f64,
-    /// Of a gang, those still to come, the last first.
+    /// The remaining requests of a gang, the last first.
     gang: Vec<(u64, u32)>,
     log: Option<order::Iter<'w>>,
     start_us: u64,
 }
 
 impl<'w> RequestSource<'w> {
-    /// The requests of `workload`, whose clients have the numbers from `first` on.
+    /// The requests of `workload`, whose clients have numbers from `first` on.
     pub(in crate::experiment) fn new(
         workload: &'w Workload,
         first: u32,
@@ -85,15 +85,16 @@ impl<'w> RequestSource<'w> {
         Ok(Some((at, self.first + client)))
     }
 
-    /// The end of another gap of a Poisson process.
+    /// The end of the next gap of a Poisson process.
     fn after(&mut self, mean_us: f64) -> u64 {
-        // A number above 0 and up to 1, of 53 bits. The logarithm is the same on every machine.
+        // A 53-bit number above 0 and up to 1. The logarithm is the same on every machine.
         let chance = (self.rng.below(1 << 53) + 1) as f64 / (1_u64 << 53) as f64;
         self.at += mean_us * -libm::log(chance);
         whole(self.at)
     }
 
-    /// Of a process with twice the mean rate those that a day's rate lets stand (thinning).
+    /// The next request by thinning: from a process with twice the mean rate, it keeps those that
+    /// the daily rate allows.
     fn next_diurnal(&mut self, rate: Rate, day_us: u64) -> u64 {
         loop {
             let at = self.after(rate.gap_us() / 2.0);
@@ -146,7 +147,7 @@ impl<'w> RequestSource<'w> {
     }
 }
 
-/// When the `place`-th of `size` comes that are spread evenly over so long.
+/// The time of request `place` of `size`, spread evenly over `us` microseconds.
 fn spread(us: u64, place: u64, size: u64) -> u64 {
     let at = u128::from(us) * u128::from(place) / u128::from(size.max(1));
     u64::try_from(at).unwrap_or(us)
@@ -157,10 +158,10 @@ fn whole(at: f64) -> u64 {
     at as u64
 }
 
-/// Which client asks.
+/// Picks the client that asks.
 enum ClientPicker {
     InTurn(u32),
-    /// The sums of weights up to each client.
+    /// The cumulative weights of the clients.
     Zipf(Vec<f64>),
 }
 

@@ -10,7 +10,7 @@ use crate::experiment::QueueCase;
 use crate::experiment::queue::RawQueue;
 
 impl FileReader<'_> {
-    /// A case that is a queue.
+    /// A case with a queue.
     pub(super) fn queue(
         &self,
         case: &Spanned<RawCase>,
@@ -31,10 +31,10 @@ impl FileReader<'_> {
     }
 }
 
-/// A case's name, with what it is made of.
+/// A case's name, with its parts.
 type NamedParts = (String, Vec<Part>);
 
-/// The cases of one table, and notes on what it asks for and cannot have.
+/// The cases of one table, and notes on the strategies that it cannot have.
 pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
     let Some(limits) = &raw.limits else {
         return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
@@ -48,7 +48,7 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
             .iter()
             .find(named)
             .ok_or_else(|| format!("`per` is \"resource\" or \"client\", not \"{}\"", part.per))?;
-        // Each limit by itself: one may have its `via` and the next not.
+        // Each limit is parsed alone: one may have its own `via` and the next not.
         let list = part.limit.list().iter().flat_map(|text| text.split(',')).map(str::trim);
         match texts.iter_mut().find(|(other, _)| *other == per) {
             Some((_, all)) => all.extend(list),
@@ -93,7 +93,7 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
         return Err("each limit has its own `via`: leave `strategies` out".to_owned());
     }
     if strategies.list() == ["all"] {
-        // One that does not take these limits is left out: the others can be compared.
+        // A strategy that does not support these limits is left out: the others can be compared.
         let taken = Strategy::ALL.iter().map(|strategy| (strategy, parts(Some(*strategy))));
         let (taken, refused): (Vec<_>, Vec<_>) = taken.partition(|(_, parts)| parts.is_ok());
         if let ([], [(_, Err(why)), ..]) = (&taken[..], &refused[..]) {
@@ -116,7 +116,7 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
     Ok((each.collect::<ReadResult<_>>()?, Vec::new()))
 }
 
-/// True when a limit names its strategy.
+/// Whether a limit names its strategy.
 fn has_via(text: &str) -> bool {
     text.contains(" via ")
 }

@@ -1,4 +1,4 @@
-//! An experiment, from its file.
+//! Parses an experiment from its file.
 
 use std::path::Path;
 
@@ -15,14 +15,14 @@ use crate::experiment::{Arrivals, Case, Experiment, START_US, Workload, bucket_o
 /// The most buckets of a series over time.
 const MAX_BUCKETS: u64 = 100_000;
 
-/// The most different clients of an experiment: each takes 16 bytes and more.
+/// The most distinct clients of an experiment: each takes 16 bytes and more.
 const MAX_ALL_CLIENTS: u64 = 50_000_000;
 
 impl Experiment {
-    /// Reads an experiment file, and the logs that it names beside it.
+    /// Reads an experiment file, and the logs that it names relative to it.
     ///
     /// # Errors
-    /// A file that cannot be read; the first thing that is wrong with it.
+    /// The file cannot be read, or the first error in it.
     pub fn load(path: &Path) -> Result<Self, FileError> {
         let file = path.display().to_string();
         let text = std::fs::read_to_string(path).map_err(|error| FileError {
@@ -33,10 +33,11 @@ impl Experiment {
         FileReader { file, text: &text, folder: path.parent().map(Path::to_path_buf) }.experiment()
     }
 
-    /// The same of a text; logs are looked for in the working folder. `file` is its name in errors.
+    /// Parses an experiment from text; paths of logs are relative to the working directory. `file`
+    /// is its name in errors.
     ///
     /// # Errors
-    /// The first thing that is wrong with it.
+    /// The first error in the text.
     pub fn parse(file: &str, text: &str) -> Result<Self, FileError> {
         FileReader { file: file.to_owned(), text, folder: None }.experiment()
     }
@@ -83,7 +84,7 @@ impl FileReader<'_> {
             })?;
             workloads.push(workload);
         }
-        // A log tells when it begins, and how long it is.
+        // A log defines its own start and duration.
         let spans = workloads.iter().filter_map(|workload| match &workload.arrivals {
             Arrivals::Log(traffic) => {
                 let (first, last) = traffic.summary.first_last_us?;

@@ -1,4 +1,4 @@
-//! Experiments in TOML. Every key is in `docs/lab.md`.
+//! Experiments in TOML files. `docs/lab.md` describes every key.
 
 mod case;
 mod experiment;

@@ -1,4 +1,4 @@
-//! The tables of a file, as they stand in it.
+//! The tables of a file, as parsed.
 
 use std::path::PathBuf;
 
@@ -81,7 +81,7 @@ impl OneOrMany {
     }
 }
 
-/// The keys that belong to each kind of arrivals, besides those of all; the first ones are needed.
+/// The keys of each kind of arrivals, besides the common ones; the first list is required.
 pub(super) const KINDS: [(&str, &[&str], &[&str]); 8] = [
     ("steady", &["rate"], &["zipf"]),
     ("poisson", &["rate"], &["zipf"]),
@@ -94,7 +94,7 @@ pub(super) const KINDS: [(&str, &[&str], &[&str]); 8] = [
 ];
 
 impl RawWorkload {
-    /// Which of the keys that belong to some kinds only are there.
+    /// The present keys that only some kinds have.
     pub(super) fn present_keys(&self) -> Vec<&'static str> {
         let present = [
             ("rate", self.rate.is_some()),

@@ -1,18 +1,18 @@
-//! What reads a file, and what can be wrong with one.
+//! The reader of a file, and its errors.
 
 use core::ops::Range;
 use std::path::PathBuf;
 
-/// What is wrong with an experiment, and where.
+/// An error in an experiment file, with its position.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{file}{}: {what}", line.map_or_else(String::new, |line| format!(":{line}")))]
 #[non_exhaustive]
 pub struct FileError {
     /// The file as it was named.
     pub file: String,
-    /// The line, counted from 1, where it is one line's.
+    /// The line, counted from 1, if the error belongs to one.
     pub line: Option<usize>,
-    /// What is wrong, and what would be right.
+    /// What is wrong, and what would be valid.
     pub what: String,
 }
 
@@ -25,7 +25,7 @@ pub(super) struct FileReader<'t> {
     pub(super) folder: Option<PathBuf>,
 }
 
-/// What is wrong with one table, without its place.
+/// An error in one table, without its position.
 pub(super) type ReadResult<T> = Result<T, String>;
 
 impl FileReader<'_> {

@@ -1,4 +1,4 @@
-//! Durations, rates and capacities, as files and options have them.
+//! Durations, rates and capacities in files and options.
 
 use jiff::{Span, SpanRelativeTo};
 use tollgate::{LimitSet, Strategy};
@@ -8,12 +8,12 @@ use crate::experiment::{Capacity, Invalid, Rate};
 
 const DAYS_ARE_24_HOURS: SpanRelativeTo<'static> = SpanRelativeTo::days_are_24_hours();
 
-/// A duration in microseconds: `10s`, `1h 30m`, `500ms`.
+/// Parses a duration into microseconds: `10s`, `1h 30m`, `500ms`.
 pub(in crate::experiment) fn duration(text: &str) -> ReadResult<u64> {
-    // A day has 24 hours here; a month has no length.
+    // A day has 24 hours here; a month has no fixed length.
     let read = text.parse::<Span>().and_then(|span| span.to_duration(DAYS_ARE_24_HOURS));
     let micros = read.ok().and_then(|duration| u64::try_from(duration.as_micros()).ok());
-    // A hundred years: everything beyond is a mistake.
+    // At most a hundred years: anything longer is a mistake.
     micros
         .filter(|micros| *micros <= 100 * 365 * 86_400_000_000)
         .ok_or_else(|| format!("`{text}` is no duration, as 10s, 500ms, 1h 30m or 7d"))
@@ -23,7 +23,7 @@ pub(super) fn optional(text: Option<&str>, key: &str) -> ReadResult<Option<u64>>
     text.map(duration).transpose().map_err(|what| format!("`{key}`: {what}"))
 }
 
-/// So many in so long, in the notation of limits.
+/// Parses units per period in the notation of limits.
 fn quota(text: &str, what: &str) -> ReadResult<(u64, u64)> {
     let limits = LimitSet::parse_with(text, Strategy::FixedWindow);
     let limits = limits.map_err(|error| format!("{what}: {error}"))?;
@@ -38,7 +38,7 @@ pub(in crate::experiment) fn rate(text: &str) -> ReadResult<Rate> {
     Ok(Rate::new(units, period_us))
 }
 
-/// What a resource stands, as `300/10s`.
+/// Parses the load that a resource can take, as `300/10s`.
 pub(in crate::experiment) fn capacity(text: &str) -> ReadResult<Capacity> {
     let (units, window_us) = quota(text, "`capacity` is so many in so long, as 300/10s")?;
     Ok(Capacity { text: text.to_owned(), units, window_us })
@@ -47,7 +47,7 @@ pub(in crate::experiment) fn capacity(text: &str) -> ReadResult<Capacity> {
 impl core::str::FromStr for Rate {
     type Err = Invalid;
 
-    /// So many in so long, as `10/s`.
+    /// Parses a rate such as `10/s`.
     fn from_str(text: &str) -> Result<Self, Invalid> {
         rate(text).map_err(Invalid)
     }

@@ -1,4 +1,4 @@
-//! What the parser of TOML says, in the words of the file.
+//! Rewrites errors of the TOML parser in terms of the file.
 
 /// The key whose value begins where this text ends.
 pub(super) fn key_before(text: &str) -> Option<&str> {
@@ -8,7 +8,7 @@ pub(super) fn key_before(text: &str) -> Option<&str> {
     (!key.is_empty()).then_some(key)
 }
 
-/// What the parser says of a value of the wrong kind, in the words of the file.
+/// The parser's message on a value of the wrong type, in terms of the file.
 pub(super) fn in_words(message: &str, key: Option<&str>) -> String {
     let kinds = ["invalid type: ", "invalid value: "];
     let told = kinds.iter().find_map(|kind| message.strip_prefix(kind)?.split_once(", expected "));

@@ -1,4 +1,4 @@
-//! A workload of a file.
+//! Parses a workload of a file.
 
 use std::sync::Arc;
 
@@ -16,10 +16,10 @@ const MAX_CLIENTS: u32 = 10_000_000;
 /// The most requests of one burst, one loop, or one client of a gang.
 const MAX_REQUESTS: u64 = 1_000_000_000;
 
-/// The most requests of a gang, which are made at once to be put in order.
+/// The most requests of a gang, which are generated together to be sorted.
 const MAX_GANG: u64 = 10_000_000;
 
-/// How often a request is tried again, where a file does not say it.
+/// The default number of retries of a request.
 const TIMES: u32 = 10;
 
 impl FileReader<'_> {

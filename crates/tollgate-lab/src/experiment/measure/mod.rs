@@ -1,4 +1,4 @@
-//! What is measured of a case, attempt by attempt, in bounded memory.
+//! The measures of a case, attempt by attempt, in bounded memory.
 
 mod share;
 mod window;
@@ -13,7 +13,7 @@ use crate::decide::Per;
 pub(super) use self::share::rounded;
 pub(super) use self::window::ADMITTED_BYTES;
 
-/// How many of the most denied clients are told.
+/// How many of the most denied clients are reported.
 const MOST_DENIED: usize = 10;
 
 /// One attempt with its history.
@@ -25,21 +25,21 @@ pub(super) struct Attempt {
     pub(super) first_us: u64,
     pub(super) client: u32,
     pub(super) workload: u32,
-    /// How often it was tried before.
+    /// How many times it was tried before.
     pub(super) tries: u32,
     /// The number of the request.
     pub(super) request: u64,
 }
 
-/// What became of an attempt.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) struct AttemptOutcome {
-    /// When it was decided, by the clock that decides.
+    /// When it was decided, by the deciding clock.
     pub(super) decided_us: u64,
-    /// How long ago its request was first tried when the answer was there.
+    /// The time from the request's first attempt to this answer.
     pub(super) waited_us: u64,
     pub(super) is_admitted: bool,
-    /// Its request is not tried again.
+    /// Whether its request is not tried again.
     pub(super) is_last: bool,
 }
 
@@ -48,31 +48,31 @@ pub(super) struct Measures {
     bucket_us: u64,
     start_us: u64,
     buckets: Vec<Bucket>,
-    /// How many buckets the experiment has, if nothing is late.
+    /// The number of buckets of the experiment, if nothing is late.
     planned: usize,
     capacity: Option<(PeakWindow, Utilization)>,
     /// A window for each limit, in the order of the parts.
     limits: Vec<(PeakWindow, LimitResult)>,
-    /// Of each client, requests and admitted.
+    /// The requests and the admitted attempts of each client.
     clients: Vec<(u32, u32)>,
-    /// Of each client, attempts that were denied.
+    /// The denied attempts of each client.
     denied: Vec<u32>,
     groups: Vec<GroupResult>,
     raster: RasterBuilder,
-    /// How many buckets have begun.
+    /// The number of buckets that have begun.
     begun: usize,
     failed: u64,
     bytes_per_subject: Option<f64>,
-    /// The most keys and bytes that the store held.
+    /// The most keys and bytes that the store used.
     keys: Option<u64>,
     bytes: Option<u64>,
-    /// Of a queue, how many were delivered in each bucket: what comes behind it feels these, and
-    /// not what it accepts.
+    /// For a queue, the deliveries in each bucket: these are the load behind it, not the accepted
+    /// offers.
     delivered: Option<Vec<u64>>,
 }
 
 impl Measures {
-    /// Measures of a case whose clients have numbers below `clients`.
+    /// The measures of a case whose clients have numbers below `clients`.
     pub(super) fn new(
         experiment: &Experiment,
         case: &Case,
@@ -136,11 +136,11 @@ impl Measures {
         }
     }
 
-    /// Counts an attempt, in the order in which they were decided.
+    /// Counts an attempt, in the order of decisions.
     pub(super) fn count(&mut self, attempt: &Attempt, outcome: AttemptOutcome) {
         let AttemptOutcome { decided_us, waited_us, is_admitted, is_last } = outcome;
-        // Clocks of two machines may differ by a little: windows go by the one that decides, and
-        // what is over time by when it began there.
+        // The clocks of two machines may differ a little. Windows use the deciding clock, and
+        // series over time count from the start on that clock.
         let at = decided_us.saturating_sub(self.start_us);
         self.grow(at);
         self.begin(at);
@@ -148,12 +148,12 @@ impl Measures {
             window.see(decided_us, attempt.client, is_admitted);
         }
         let mut occupancy = 0;
-        // What a queue accepts goes through later.
+        // A job that a queue accepts goes through only at its delivery.
         let goes_through = is_admitted && self.delivered.is_none();
         if let Some((window, used)) = &mut self.capacity {
             window.see(decided_us, attempt.client, goes_through);
             occupancy = window.admitted.len() as u64;
-            // The windows of the clock, as those of a fixed window.
+            // Windows aligned to the clock, as those of a fixed window.
             used.count(decided_us, goes_through);
         }
         let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
@@ -183,7 +183,7 @@ impl Measures {
         self.raster.see(attempt.client, at, is_admitted, &self.denied);
     }
 
-    /// Counts a job of a queue that is delivered, in the order of time.
+    /// Counts a delivered job of a queue, in the order of time.
     pub(super) fn deliver(&mut self, now_us: u64) {
         let at = now_us.saturating_sub(self.start_us);
         self.begin(at);
@@ -200,11 +200,11 @@ impl Measures {
         }
     }
 
-    /// Counts an attempt that got no answer: it was neither admitted nor denied.
+    /// Counts an attempt without an answer: neither admitted nor denied.
     pub(super) fn fail(&mut self, attempt: &Attempt) {
         self.failed += 1;
         let is_first = attempt.tries == 0;
-        // No strategy was unfair to a client that nobody answered.
+        // A strategy cannot be unfair to a client that got no answer.
         if let Some(group) = self.groups.get_mut(attempt.workload as usize) {
             group.attempts += 1;
             group.requests += u64::from(is_first);
@@ -212,7 +212,7 @@ impl Measures {
         }
     }
 
-    /// The case begins at this time of the clock that decides, and not at the experiment's own.
+    /// Sets the start of the case on the deciding clock, in place of the experiment's own.
     pub(super) fn start_at(&mut self, start_us: u64) {
         if let Some((_, used)) = &mut self.capacity {
             used.end_us = start_us.saturating_add(used.end_us - used.begin_us);
@@ -221,8 +221,8 @@ impl Measures {
         self.start_us = start_us;
     }
 
-    /// Makes buckets for what is decided after the end, as a store that is late does; of so many
-    /// more that memory stays bounded, the last has what is later still.
+    /// Adds buckets for late decisions after the end, as of a slow store. Their number is bounded;
+    /// the last one contains everything later.
     fn grow(&mut self, at: u64) {
         let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
         if place >= self.buckets.len() {
@@ -231,8 +231,8 @@ impl Measures {
         }
     }
 
-    /// Begins the buckets up to this time, with what the window of the capacity holds at the start
-    /// of each: also of those in which nobody asks.
+    /// Begins all buckets up to this time, with the occupancy at the start of each, even if no
+    /// client asks in it.
     fn begin(&mut self, now_us: u64) {
         let last = usize::try_from(now_us / self.bucket_us).unwrap_or(usize::MAX);
         while self.begun <= last && self.begun < self.buckets.len() {
@@ -247,7 +247,7 @@ impl Measures {
         }
     }
 
-    /// What a store holds now: bytes and keys.
+    /// Records what a store uses now: bytes and keys.
     pub(super) fn held(&mut self, held: Option<(usize, usize)>) {
         let Some((bytes, keys @ 1..)) = held else { return };
         let each = bytes as f64 / keys as f64;
@@ -257,7 +257,7 @@ impl Measures {
         self.bytes = self.bytes.max(Some(bytes as u64));
     }
 
-    /// The measures; `name` is what a client is called.
+    /// The results; `name` returns the name of a client.
     pub(super) fn finish(mut self, case: &Case, name: impl Fn(u32) -> String) -> CaseResult {
         self.begin(u64::MAX);
         let sum = |of: fn(&GroupResult) -> u64| self.groups.iter().map(of).sum::<u64>();

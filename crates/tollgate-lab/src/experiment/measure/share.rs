@@ -1,13 +1,13 @@
-//! How even shares are, and how bursty a series.
+//! How even shares are, and how bursty a series is.
 
-/// To four places: more would be noise.
+/// Rounded to four decimals: more would be noise.
 pub(in crate::experiment) fn rounded(number: f64) -> f64 {
     libm::round(number * 10_000.0) / 10_000.0
 }
 
-/// Jain's index of what each client got over its fair share, which is the max-min fair division of
-/// all that was admitted: nobody gets more than it asks for, and what one does not need is divided
-/// among the others.
+/// Jain's index of what each client received, relative to its fair share. That is the max-min fair
+/// division of all that was admitted: no client receives more than it asks for, and what one does
+/// not need is divided among the others.
 ///
 /// Source: R. Jain, D. Chiu, W. Hawe, "A Quantitative Measure of Fairness", DEC TR-301, 1984.
 pub(super) fn fairness(clients: &[(u32, u32)]) -> Option<f64> {
@@ -18,7 +18,8 @@ pub(super) fn fairness(clients: &[(u32, u32)]) -> Option<f64> {
         return None;
     }
     wanted.sort_unstable();
-    // Water fills up: those who want least are served whole, the others to the same level.
+    // Water filling: the clients with the smallest demand are served fully, the others to one
+    // level.
     let mut level = f64::INFINITY;
     for (place, want) in wanted.iter().enumerate() {
         let others = (wanted.len() - place) as u64;
@@ -38,7 +39,7 @@ pub(super) fn fairness(clients: &[(u32, u32)]) -> Option<f64> {
     Some(sum * sum / (number * squares))
 }
 
-/// The most in a bucket over the mean, from the first admitted to the last.
+/// The most in a bucket divided by the mean, from the first admitted attempt to the last.
 pub(super) fn burstiness(buckets: &[u64]) -> Option<f64> {
     let first = buckets.iter().position(|count| *count > 0)?;
     let last = buckets.iter().rposition(|count| *count > 0)?;

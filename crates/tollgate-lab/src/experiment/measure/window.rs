@@ -1,22 +1,22 @@
-//! What is admitted in a window of time: the most of any, and what is used of a capacity.
+//! Admitted attempts in a time window: the peak of any window, and the used share of a capacity.
 
 use std::collections::VecDeque;
 
 use crate::decide::Per;
 
-/// When a client was let through.
+/// The time and the client of an admitted attempt.
 type Admitted = (u64, u32);
 
-/// What that takes for as long as it is in a window.
+/// The bytes of such an entry while it is in a window.
 pub(in crate::experiment) const ADMITTED_BYTES: u64 = size_of::<Admitted>() as u64;
 
 /// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
-/// each. What is held is what was admitted in the last window.
+/// each. It stores what was admitted in the last window.
 pub(super) struct PeakWindow {
     pub(super) window_us: u64,
     pub(super) per: Per,
     pub(super) admitted: VecDeque<Admitted>,
-    /// Of each client, where each has its own.
+    /// The count of each client, if clients are counted separately.
     pub(super) counts: Vec<u32>,
     pub(super) most: u64,
 }
@@ -27,7 +27,7 @@ impl PeakWindow {
         Self { window_us, per, admitted: VecDeque::new(), counts, most: 0 }
     }
 
-    /// Forgets what has left the window that ends now.
+    /// Removes what has left the window that ends now.
     pub(super) fn pass(&mut self, now_us: u64) {
         while let Some((at, client)) = self.admitted.front().copied() {
             if at + self.window_us > now_us {
@@ -40,7 +40,7 @@ impl PeakWindow {
         }
     }
 
-    /// An attempt comes, and is let through or not.
+    /// Records an attempt, admitted or not.
     pub(super) fn see(&mut self, now_us: u64, client: u32, is_admitted: bool) {
         self.pass(now_us);
         if is_admitted {
@@ -61,14 +61,14 @@ impl PeakWindow {
     }
 }
 
-/// What of a capacity is used where more was asked for: in the windows of the clock that lie wholly
-/// within the experiment.
+/// The used share of a capacity where demand exceeded it, over windows aligned to the clock that
+/// are entirely within the experiment.
 pub(super) struct Utilization {
     pub(super) units: u64,
     pub(super) window_us: u64,
     pub(super) begin_us: u64,
     pub(super) end_us: u64,
-    /// The number of the window at work, with what was asked for and admitted in it.
+    /// The number of the current window, with the demand and the admitted attempts in it.
     pub(super) window: u64,
     pub(super) attempt: u64,
     pub(super) admitted: u64,
@@ -83,7 +83,7 @@ impl Utilization {
         self.admitted += u64::from(is_admitted);
     }
 
-    /// What was asked for before goes through now.
+    /// Records that an earlier demand goes through now.
     pub(super) fn deliver(&mut self, at_us: u64) {
         self.pass(at_us);
         self.admitted += 1;

@@ -1,4 +1,4 @@
-//! A queue in place of limits: its settings.
+//! The settings of a queue in place of limits.
 
 use tollgate::LimitSet;
 use tollgate_queue::{Counts, MAX_BOUND};
@@ -6,28 +6,28 @@ use tollgate_queue::{Counts, MAX_BOUND};
 /// The most workers of a queue: each takes a few bytes.
 pub(in crate::experiment) const MAX_WORKERS: u32 = 100_000;
 
-/// How long who takes a job has for it: the longest that a queue knows. Real workers begin it anew
-/// while they work; here none dies, so that nothing comes back when all work is shorter.
+/// The visibility timeout: the longest that a queue supports. Real workers extend it while they
+/// work. Simulated workers never die, so nothing is redelivered as long as all work is shorter.
 pub(super) const VISIBILITY_US: u64 = 86_400_000_000;
 
 /// A queue in place of limits.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct QueueCase {
-    /// How many jobs it holds.
+    /// The bound of the queue, in jobs.
     pub bound: u64,
-    /// Which of them the bound counts.
+    /// The jobs that the bound counts.
     pub counts: Counts,
-    /// How many work on it, each on one job at a time.
+    /// The number of workers, each with one job at a time.
     pub workers: u32,
-    /// Microseconds that a job takes.
+    /// The microseconds that a job takes.
     pub work_us: u64,
-    /// Limits that all deliveries together have to pass.
+    /// Rate limits that apply to all deliveries together.
     pub rate: Option<LimitSet>,
 }
 
 impl QueueCase {
-    /// Whether it is as it may be; else the key that is wrong, and what would be right.
+    /// Checks the settings; an error contains the key and the valid values.
     pub(in crate::experiment) fn check(&self) -> Result<(), (&'static str, String)> {
         let Self { bound, workers, work_us, .. } = *self;
         if bound == 0 || bound > MAX_BOUND {

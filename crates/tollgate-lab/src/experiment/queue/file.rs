@@ -1,4 +1,4 @@
-//! A queue as experiment files have it.
+//! A queue in experiment files.
 
 use core::ops::Range;
 
@@ -20,11 +20,11 @@ pub(in crate::experiment) struct RawQueue {
     rate: Option<Spanned<String>>,
 }
 
-/// What is wrong, and where: in the text of the file, or no place of its own.
+/// An error with its position in the text, if it has one.
 type QueueError = (Option<Range<usize>>, String);
 
 impl RawQueue {
-    /// The queue.
+    /// Parses the queue.
     pub(in crate::experiment) fn read(&self) -> Result<QueueCase, QueueError> {
         let Self { bound, counts, workers, work, rate } = self;
         let counts = match counts.as_ref().map(|it| (it.get_ref().as_str(), it.span())) {

@@ -1,4 +1,4 @@
-//! What is measured of a queue, event by event, in bounded memory.
+//! The measures of a queue, event by event, in bounded memory.
 
 use std::collections::BTreeMap;
 
@@ -9,19 +9,19 @@ use crate::experiment::Experiment;
 use crate::experiment::measure::rounded;
 use crate::experiment::results::{Latency, QueueBucket, QueueResult};
 
-/// How many different waiting times are told apart, before they are rounded up.
+/// The most distinct waiting times that are counted exactly.
 const DIFFERENT: usize = 65_536;
 
 /// The measures of one queue. Times are in microseconds from the start.
 pub(super) struct QueueMeasures {
     bucket_us: u64,
     buckets: Vec<QueueBucket>,
-    /// From here on it is steady.
+    /// The start of the steady state.
     steady_us: u64,
-    /// How many the bound has counted, and since when.
+    /// The current depth, and since when.
     depth: u64,
     since_us: u64,
-    /// The depth, summed over microseconds.
+    /// The integral of the depth over microseconds.
     area: u128,
     most: u64,
     waits: Waits,
@@ -49,8 +49,8 @@ impl QueueMeasures {
         }
     }
 
-    /// Time has passed up to now. What stood for no time at all, as of a job that is taken when it
-    /// is accepted, counts nothing.
+    /// Advances the time. A depth of zero duration, as of a job that is taken when it is accepted,
+    /// does not count.
     pub(super) fn pass(&mut self, now_us: u64) {
         if now_us <= self.since_us {
             return;
@@ -66,7 +66,7 @@ impl QueueMeasures {
         self.since_us = now_us;
     }
 
-    /// The bound counts so many from now on.
+    /// Sets the current depth.
     pub(super) fn depth(&mut self, depth: u64) {
         self.depth = depth;
     }
@@ -78,7 +78,7 @@ impl QueueMeasures {
         }
     }
 
-    /// A job is delivered, so long after it was accepted.
+    /// Counts a delivered job with its wait since acceptance.
     pub(super) fn delivered(&mut self, now_us: u64, waited_us: u64) {
         self.waits.add(waited_us);
         if let Some(bucket) = self.bucket(now_us) {
@@ -100,7 +100,7 @@ impl QueueMeasures {
         self.buckets.get_mut(usize::try_from(now_us / self.bucket_us).ok()?)
     }
 
-    /// The measures, when time has passed up to here.
+    /// The results, when the time has reached `now_us`.
     pub(super) fn finish(self, now_us: u64, setting: &QueueCase, stats: &Stats) -> QueueResult {
         let seconds = now_us.saturating_sub(self.steady_us) as f64 / 1e6;
         let a_second = |count: u64| (seconds > 0.0).then(|| rounded(count as f64 / seconds));
@@ -131,11 +131,11 @@ impl QueueMeasures {
     }
 }
 
-/// How long jobs waited: exactly, as long as there are not too many different times; then rounded
-/// up, to some ten thousandths of the longest.
+/// How long jobs waited: exactly, while there are few distinct times; then rounded up, by at most
+/// some ten thousandths of the longest.
 struct Waits {
     step_us: u64,
-    /// How many waited so many steps.
+    /// The number of jobs for each number of steps waited.
     counts: BTreeMap<u64, u64>,
     number: u64,
     sum_us: u128,
@@ -162,7 +162,7 @@ impl Waits {
         }
     }
 
-    /// So many of 1,000 waited no longer.
+    /// The wait that `of_1000` of 1,000 jobs did not exceed.
     fn at(&self, of_1000: u64) -> u64 {
         let wanted = (u128::from(self.number) * u128::from(of_1000)).div_ceil(1_000);
         let mut below = 0_u128;
@@ -203,7 +203,7 @@ mod tests {
         (1..=999_999).for_each(|us| waits.add(us));
         assert!(waits.counts.len() <= DIFFERENT);
         let read = waits.read().unwrap();
-        // Rounded up, and no more than that.
+        // Rounded up, and by no more than that.
         assert!((500_000..=500_032).contains(&read.p50), "{read:?}");
         assert!((990_000..=990_032).contains(&read.p99), "{read:?}");
         assert_eq!((read.max, waits.at(1_000)), (999_999, 999_999), "the longest is exact");

@@ -1,9 +1,9 @@
 //! A queue in place of limits: each attempt is an offer, and workers take one job after the other.
 //!
-//! The queue is the real one in memory, by a clock that is set to the time of each event. At one
-//! moment workers are done first, for that makes room; then repeated attempts are offered, then
-//! first ones; and whoever has no job takes one after each of these, the worker of the lowest
-//! number first.
+//! The queue is the real one in memory, with a clock that is set to the time of each event. At one
+//! moment workers finish first, since that makes room; then retries are offered, then first
+//! attempts. After each of these every idle worker takes a job, the worker with the lowest number
+//! first.
 
 mod case;
 mod file;
@@ -36,10 +36,10 @@ use crate::error::Error;
 pub use case::QueueCase;
 pub(super) use file::RawQueue;
 
-/// What the queue of a case is called. Each has one of its own.
+/// The name of a case's queue. Each case has its own.
 const NAME: &str = "lab";
 
-/// Runs a case that is a queue. `progress` is told the time, the attempts and what they took.
+/// Runs a case with a queue. `progress` receives the time, the attempts and the time spent.
 pub(super) fn run(
     experiment: &Experiment,
     case: &Case,
@@ -53,7 +53,7 @@ pub(super) fn run(
     Ok(CaseRun { result: at_work.finish(case)?, attempts, took, ended })
 }
 
-/// A case at work.
+/// The run of a case.
 struct QueueRun<'e> {
     experiment: &'e Experiment,
     setting: &'e QueueCase,
@@ -64,12 +64,12 @@ struct QueueRun<'e> {
     consumer: Consumer<MemoryQueues>,
     job: Job,
     names: Vec<String>,
-    /// Until when each of those works that have a job, in microseconds from the start.
+    /// When each busy worker finishes, in microseconds from the start.
     busy: BinaryHeap<Reverse<(u64, usize, JobId)>>,
     idle: BTreeSet<usize>,
-    /// When the rate lets another job go, while it holds one back.
+    /// When the rate admits the next job, while it delays one.
     wake_us: Option<u64>,
-    /// When each that waits was accepted.
+    /// When each waiting job was accepted.
     accepted: HashMap<JobId, u64>,
     now_us: u64,
     measures: QueueMeasures,
@@ -111,8 +111,8 @@ impl<'e> QueueRun<'e> {
         })
     }
 
-    /// Lets time pass from one event to the next, up to the end of the experiment: what waits or is
-    /// in hand then stays so.
+    /// Processes events in order of time, up to the end of the experiment. Jobs that wait or run
+    /// then stay so.
     fn all(
         &mut self,
         decider: &mut impl Decider,
@@ -146,14 +146,14 @@ impl<'e> QueueRun<'e> {
         Ok(())
     }
 
-    /// Now it is so late.
+    /// Sets the current time.
     fn set(&mut self, now_us: u64) {
         self.now_us = now_us;
         self.measures.pass(now_us);
         self.clock.set(Time::from_micros(self.experiment.start_us.saturating_add(now_us)));
     }
 
-    /// Those are done whose time has come, and all who have no job take one.
+    /// Finishes the jobs that are due; then all idle workers take one.
     fn work(&mut self) -> Result<(), Error> {
         let start = Instant::now();
         let now_us = self.now_us;
@@ -171,7 +171,7 @@ impl<'e> QueueRun<'e> {
         Ok(())
     }
 
-    /// All who have no job take one, until nothing is to be had.
+    /// All idle workers take a job, until none is available.
     fn take(&mut self) -> Result<(), Error> {
         self.wake_us = None;
         let now_us = self.now_us;
@@ -181,7 +181,7 @@ impl<'e> QueueRun<'e> {
             let Some(name) = self.names.get(worker) else { break };
             let mut taken = at_once(self.consumer.take(name, 1))?;
             let Some(job) = taken.jobs.pop() else {
-                // Rounded up, and never this moment again: that would be without end.
+                // Rounded up, and never the same moment again, which would cause an endless loop.
                 let after = taken.next.map(|next| next.as_nanos().div_ceil(1_000).max(1));
                 let after = after.map(|us| u64::try_from(us).unwrap_or(u64::MAX));
                 self.wake_us = after.map(|us| now_us.saturating_add(us));
@@ -197,7 +197,7 @@ impl<'e> QueueRun<'e> {
         self.depth()
     }
 
-    /// What the bound counts now, as the queue itself says it.
+    /// Reads the current depth from the queue.
     fn depth(&mut self) -> Result<(), Error> {
         let stats = at_once(self.queue.stats())?;
         let out = if self.setting.counts == Counts::All { stats.in_flight } else { 0 };
@@ -205,7 +205,7 @@ impl<'e> QueueRun<'e> {
         Ok(())
     }
 
-    /// An attempt is an offer.
+    /// Offers an attempt to the queue.
     fn offer(&mut self, attempt: &Attempt) -> Result<(), Error> {
         let now_us = self.now_us;
         let start = Instant::now();
@@ -220,7 +220,7 @@ impl<'e> QueueRun<'e> {
                 let after = retry_after.and_then(|it| u64::try_from(it.as_micros()).ok());
                 Verdict::new(false, after)
             }
-            // No job here says an id of its own.
+            // No job here has a deduplication id.
             _ => Verdict::new(false, None),
         };
         let decided = Instant::now();
@@ -247,7 +247,7 @@ impl<'e> QueueRun<'e> {
     }
 }
 
-/// What a queue in memory answers: it never waits for anything.
+/// The result of a future of a queue in memory, which is always ready.
 fn at_once<T>(
     answer: impl Future<Output = Result<T, tollgate_queue::Error>>,
 ) -> Result<T, tollgate_queue::Error> {
