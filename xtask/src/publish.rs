@@ -179,7 +179,7 @@ fn manifest(published: &[Published]) -> String {
 pub(crate) enum Oldest {
     /// Whether it builds the packages.
     Asked(bool),
-    /// It is not at hand: how to have it.
+    /// It is not installed: how to install it.
     Absent(String),
 }
 
@@ -197,7 +197,7 @@ pub(crate) fn oldest(tree: &Tree, may_install: bool) -> Result<Oldest> {
         let tried = may_install && rustup(&install).status().is_ok_and(|status| status.success());
         if !tried {
             let words = install.join(" ");
-            return Ok(Oldest::Absent(format!("no Rust {version} at hand: rustup {words}")));
+            return Ok(Oldest::Absent(format!("no Rust {version} installed: rustup {words}")));
         }
     }
     let home = tree.root.join(UNPACKED);

@@ -107,7 +107,7 @@ impl Log {
                 out,
                 "10.{ip_b}.{ip_c}.{ip_d} - - [{}] \"{method} {path} HTTP/1.1\" 200 {bytes} \
                  \"http://www.example/{path}\" \"{agent}\"",
-                Stamp(at_us)
+                UtcTime(at_us)
             ),
             Format::Json => writeln!(
                 out,
@@ -122,9 +122,9 @@ impl Log {
 }
 
 /// A time in the format of common logs.
-struct Stamp(u64);
+struct UtcTime(u64);
 
-impl std::fmt::Display for Stamp {
+impl std::fmt::Display for UtcTime {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let us = i64::try_from(self.0).map_err(|_| std::fmt::Error)?;
         let time = jiff::Timestamp::from_microsecond(us).map_err(|_| std::fmt::Error)?;

@@ -1,4 +1,4 @@
-//! What a guest keeps beside counts changes with a count or not at all.
+//! What an extension keeps beside counts changes with a count or not at all.
 
 #![allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 
@@ -48,7 +48,7 @@ fn a_charge_and_a_note_are_both_or_neither() {
     assert_eq!((run(|| Ok(())).unwrap(), notes(&store)), (4, 1));
     let error = run(|| Err(StoreError::permanent("no room"))).unwrap_err();
     assert_eq!((error.to_string().as_str(), notes(&store)), ("no room", 1));
-    let error = run(|| panic!("a guest's mistake")).unwrap_err().to_string();
+    let error = run(|| panic!("the extension panicked")).unwrap_err().to_string();
     assert!(error.contains("beside counts is damaged") && notes(&store) == 1, "{error}");
     // Neither of the two has charged.
     assert_eq!((run(|| Ok(())).unwrap(), notes(&store)), (3, 2));
@@ -66,7 +66,7 @@ fn tables_come_to_their_format_once_and_a_step_that_fails_leaves_nothing() {
     store.migrate_extension("notes", &next[..2]).unwrap();
     let error = store.migrate_extension("notes", MIGRATIONS).unwrap_err().to_string();
     assert!(error.contains("format 2 of `notes`") && error.contains("newer tollgate"), "{error}");
-    // Another guest has a format of its own.
+    // Another extension has a format of its own.
     store.migrate_extension("other", &["CREATE TABLE other_all (x)"]).unwrap();
 }
 

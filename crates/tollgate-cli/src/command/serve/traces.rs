@@ -125,7 +125,7 @@ struct ReportingClient {
 
 impl fmt::Debug for ReportingClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Told").field("endpoint", &self.endpoint).finish_non_exhaustive()
+        f.debug_struct("ReportingClient").field("endpoint", &self.endpoint).finish_non_exhaustive()
     }
 }
 
