@@ -20,7 +20,7 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// How long reading the statistics may take before the previous ones count as stale.
 const PATIENCE: Duration = Duration::from_secs(3);
 
-/// The pause between looks for waiting workers when the queue reports no time of its next job.
+/// The polling interval for waiting workers when no signal announces a job.
 const IDLE: Duration = Duration::from_millis(500);
 
 /// The queues of a service, by name. Cheap to clone.

@@ -33,8 +33,8 @@ impl Table {
 /// The counters of decisions by limit.
 #[derive(Debug, Default)]
 pub(super) struct ByLimit {
-    /// Replaced as a whole for a new pair, at most [`MAX_PAIRS`] times per process. Each decision
-    /// of each thread would have to write to a reader lock.
+    /// Replaced as a whole for a new pair, at most [`MAX_PAIRS`] times per process. With a
+    /// reader-writer lock, every decision of every thread would write to the lock.
     table: ArcSwap<Table>,
     /// Held while the table is replaced.
     adding: Mutex<()>,
