@@ -35,7 +35,7 @@ struct ChannelState {
 impl fmt::Debug for Subscription {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_connected = self.state.is_connected.load(Ordering::Relaxed);
-        f.debug_struct("Bell").field("is_up", &is_connected).finish_non_exhaustive()
+        f.debug_struct("Subscription").field("is_up", &is_connected).finish_non_exhaustive()
     }
 }
 

@@ -78,9 +78,9 @@ fn loopback() -> Networks {
 /// Accepts every request that reaches it, with an empty body. Proxies do not read a body, and an
 /// unread body makes them close the connection instead of reusing it.
 #[derive(Clone, Copy, Debug)]
-struct Yes;
+struct AcceptAll;
 
-impl Service<Request<()>> for Yes {
+impl Service<Request<()>> for AcceptAll {
     type Response = Response<Full<Bytes>>;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
@@ -97,7 +97,7 @@ impl Service<Request<()>> for Yes {
 /// Answers the requests of proxies. The library's layer runs in front of a service that accepts
 /// all, so headers and refusals are the same as everywhere.
 pub(crate) struct Auth {
-    limited: Tollgate<Yes, AnyStore>,
+    limited: Tollgate<AcceptAll, AnyStore>,
     options: AuthOptions,
 }
 
@@ -135,7 +135,7 @@ impl Auth {
             };
             builder = builder.api_key(Identity::api_key(key));
         }
-        Ok(Self { limited: builder.build()?.layer(Yes), options })
+        Ok(Self { limited: builder.build()?.layer(AcceptAll), options })
     }
 
     pub(crate) async fn respond(

@@ -130,7 +130,7 @@ where
 {
     let Client { answering, pace, budget, .. } = client;
     let answer = service_fn(|request: Request<Incoming>| async {
-        pace.is_at(Phase::Body);
+        pace.set_phase(Phase::Body);
         let (head, body) = request.into_parts();
         let is_read = answering.reads_body(head.uri.path())
             || body.size_hint().upper().is_some_and(|most| most <= UNWANTED_BYTES);
@@ -143,7 +143,7 @@ where
             false => (Ok(Bytes::new()), true),
         };
         // The request is complete: from here on the service, not the client, uses the time.
-        pace.is_at(Phase::Work);
+        pace.set_phase(Phase::Work);
         let mut response = answering.answer(Request::from_parts(head, body), client.peer).await;
         if unread {
             // The rest of the body is read and discarded after the response.
@@ -160,7 +160,7 @@ where
                 response = A::no_room();
             }
         }
-        pace.is_at(Phase::Write);
+        pace.set_phase(Phase::Write);
         let response = response.map(|body| Pieces::new(body, share, pace));
         Ok::<_, core::convert::Infallible>(response)
     });

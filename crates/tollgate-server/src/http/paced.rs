@@ -88,7 +88,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
             buf.put_slice(&self.early.split_to(most));
         }
         if buf.filled().len() > before && self.pace.phase() == Phase::Idle {
-            self.pace.is_at(Phase::Head);
+            self.pace.set_phase(Phase::Head);
         }
         self.framing.follow(buf.filled_mut().get_mut(before..).unwrap_or_default());
         Poll::Ready(Ok(()))
@@ -120,7 +120,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
         self.taken += written;
         if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
             self.taken = 0;
-            self.pace.is_at(Phase::Write);
+            self.pace.set_phase(Phase::Write);
             // Other connections need not wait for the end of a long response.
             self.waited = false;
         }
@@ -131,7 +131,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
         if self.pace.phase() == Phase::Write && !self.pace.is_responding() {
-            self.pace.is_at(Phase::Idle);
+            self.pace.set_phase(Phase::Idle);
             self.waited = false;
         }
         Poll::Ready(Ok(()))
@@ -149,7 +149,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
     /// explains the refusal.
     fn drain(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         if self.drained == 0 {
-            self.pace.is_at(Phase::Head);
+            self.pace.set_phase(Phase::Head);
         }
         let mut scratch = [0; 4_096];
         while self.drained < MAX_DRAINED_BYTES {
@@ -240,7 +240,7 @@ mod tests {
             registry.ended_by(registration.key, &registration.pace, abort);
             let (ours, mut theirs) = tokio::io::duplex(bytes);
             let mut stream = Paced::new(ours, Arc::clone(&registration.pace), |_, _| None);
-            registration.pace.is_at(Phase::Write);
+            registration.pace.set_phase(Phase::Write);
             let mut taken = vec![0; bytes];
             for tick in 1..=8 {
                 registry.tick(tick);
@@ -263,7 +263,7 @@ mod tests {
         for _ in 0..2 {
             let byte = stream.read_u8().await.unwrap();
             note.send(format!("{number} read")).unwrap();
-            place.pace.is_at(Phase::Write);
+            place.pace.set_phase(Phase::Write);
             stream.write_u8(byte.to_ascii_uppercase()).await.unwrap();
             stream.flush().await.unwrap();
             assert_eq!(place.pace.phase(), Phase::Idle);

@@ -103,10 +103,10 @@ impl<P: Protocol> Listener<P> {
                 return protocol.serve(Connection { stream, peer, pace, budget, ending }).await;
             };
             let secured = async {
-                pace.is_at(Phase::Head);
+                pace.set_phase(Phase::Head);
                 // A failed handshake gets no answer: there is no way to send one.
                 if let Ok(stream) = tls.acceptor().accept(stream).await {
-                    pace.is_at(Phase::Idle);
+                    pace.set_phase(Phase::Idle);
                     protocol.serve(Connection { stream, peer, pace, budget, ending }).await;
                 }
             };

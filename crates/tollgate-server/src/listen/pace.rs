@@ -55,12 +55,12 @@ impl Pace {
             is_to_rest: AtomicBool::new(true),
             task: OnceLock::new(),
         };
-        pace.is_at(Phase::Idle);
+        pace.set_phase(Phase::Idle);
         pace
     }
 
     #[inline]
-    pub(crate) fn is_at(&self, phase: Phase) {
+    pub(crate) fn set_phase(&self, phase: Phase) {
         let tick = u64::from(self.clock.load(Ordering::Relaxed));
         self.state.store(tick << 32 | phase as u64, Ordering::Relaxed);
     }

@@ -41,7 +41,7 @@ async fn each_phase_has_its_deadline() {
         let place = registry.enter(HERE).unwrap();
         let task = aborted();
         registry.ended_by(place.key, &place.pace, task.clone());
-        place.pace.is_at(phase);
+        place.pace.set_phase(phase);
         registry.sweep(ticks);
         assert_eq!(Closed::ALL.iter().map(|why| registry.closed(*why)).sum::<u64>(), 0);
         registry.sweep(ticks + 1);
@@ -67,15 +67,15 @@ async fn who_is_idle_for_a_second_is_woken_once_to_rest() {
     place.pace.works();
     registry.sweep(REST_TICKS - 1);
     assert!(!place.pace.is_to_rest() && wakes() == 0);
-    place.pace.is_at(Phase::Work);
+    place.pace.set_phase(Phase::Work);
     registry.sweep(REST_TICKS);
-    place.pace.is_at(Phase::Idle);
+    place.pace.set_phase(Phase::Idle);
     assert!(!place.pace.is_to_rest() && wakes() == 0);
     registry.sweep(REST_TICKS);
     registry.sweep(REST_TICKS + 1);
     assert!(place.pace.is_to_rest() && wakes() == 1);
     // Who has said something meanwhile is answered first.
-    place.pace.is_at(Phase::Head);
+    place.pace.set_phase(Phase::Head);
     assert!(!place.pace.is_to_rest());
 }
 
@@ -93,7 +93,7 @@ async fn half_of_a_request_makes_room_before_who_is_idle() {
     let (registry, places, tasks) = full();
     places.iter().for_each(|place| place.pace.works());
     registry.clock.store(1, Ordering::Relaxed);
-    places[1].pace.is_at(Phase::Head);
+    places[1].pace.set_phase(Phase::Head);
     // Just begun: nothing is wrong with it, and who has been idle longest goes.
     let _fourth = registry.enter(HERE).unwrap();
     tokio::task::yield_now().await;
@@ -129,20 +129,20 @@ async fn who_never_said_anything_makes_room_before_who_did() {
 #[tokio::test]
 async fn who_was_idle_longest_makes_room() {
     let (registry, places, tasks) = full();
-    places[0].pace.is_at(Phase::Work);
+    places[0].pace.set_phase(Phase::Work);
     registry.clock.store(5, Ordering::Relaxed);
-    places[1].pace.is_at(Phase::Idle);
+    places[1].pace.set_phase(Phase::Idle);
     let fourth = registry.enter(HERE).unwrap();
     tokio::task::yield_now().await;
     assert_eq!(tasks.each_finished(), [false, false, true]);
     // Nobody is idle: who has sent half of a head makes room.
-    places[1].pace.is_at(Phase::Head);
-    fourth.pace.is_at(Phase::Write);
+    places[1].pace.set_phase(Phase::Head);
+    fourth.pace.set_phase(Phase::Write);
     let fifth = registry.enter(HERE).unwrap();
     tokio::task::yield_now().await;
     assert_eq!(tasks.each_finished(), [false, true, true]);
     // All are being answered: the newcomer is turned away.
-    fifth.pace.is_at(Phase::Work);
+    fifth.pace.set_phase(Phase::Work);
     assert!(registry.enter(HERE).is_none());
     assert_eq!((registry.open(), registry.closed(Closed::Full)), (3, 3));
     drop((places, fourth, fifth));
