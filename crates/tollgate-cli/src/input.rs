@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tollgate::{Limit, LimitSet, MAX_COST, ParseError, Strategy, Subject};
+use tollgate::{LimitSet, MAX_COST, ParseError, Period, Strategy, Subject};
 
 /// The longest argument that an error quotes, in characters.
 const SHOWN_CHARS: usize = 60;
@@ -119,17 +119,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration> {
     {
         return Err(ParseError::whole(text, "this is no duration", example).into());
     }
-    // Parse with the notation of limits, to get the same durations and error texts.
-    const PREFIX: &str = "1/";
-    match format!("{PREFIX}{text} via fixed_window").parse::<Limit>() {
-        Ok(limit) => Ok(limit.quota().period.as_duration()),
-        Err(error) => {
-            let span = error.span();
-            let (start, end) = (span.start.saturating_sub(2), span.end.saturating_sub(2));
-            let at = start.min(text.len())..end.min(text.len());
-            Err(ParseError::at(text, at, error.what(), error.remedy()).into())
-        }
-    }
+    Ok(text.parse::<Period>()?.as_duration())
 }
 
 /// The strategy with this name.

@@ -128,11 +128,11 @@ impl FromStr for Period {
         };
         let us = parse_duration_us(text, false).map_err(wrong)?;
         Self::from_micros(us).ok_or_else(|| {
-            ParseError::whole(
-                text,
-                "this duration is out of range",
-                "durations go from 1us to 366d",
-            )
+            let what = match us {
+                0 => "this is no time at all",
+                _ => "the duration is longer than 366 days",
+            };
+            ParseError::whole(text, what, "durations go from 1us to 366d")
         })
     }
 }

@@ -30,10 +30,10 @@ impl Service {
     }
 
     pub(crate) async fn with(policies: Policies, store: AnyStore, config: Option<PathBuf>) -> Self {
-        Self::of(policies, store, |options| options.config = config).await
+        Self::start_with(policies, store, |options| options.config = config).await
     }
 
-    pub(crate) async fn of(
+    pub(crate) async fn start_with(
         policies: Policies,
         store: AnyStore,
         set: impl FnOnce(&mut Options),

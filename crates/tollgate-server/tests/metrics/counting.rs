@@ -71,7 +71,7 @@ limits = [{ subject = "ip", limit = "1/h" }]
 const SUBJECTS: [&str; 6] =
     ["192.0.2", "198.51.100", "127.0.0.1", "user:42", "alice", "shop.example"];
 
-fn of(path: &str, ip: &str) -> String {
+fn described(path: &str, ip: &str) -> String {
     format!(
         "{{\"fields\": {{\"ip\": \"{ip}\", \"host\": \"shop.example\", \"path\": \"{path}\", \
          \"field.weight\": \"10\"}}}}"
@@ -91,7 +91,7 @@ pub(crate) async fn ask_everything(service: &Service) {
         ("/none", "192.0.2.7", &["no_policy", "no_policy"]),
     ] {
         for outcome in outcomes {
-            assert_eq!(service.check(&of(path, ip)).await, *outcome, "{path}");
+            assert_eq!(service.check(&described(path, ip)).await, *outcome, "{path}");
         }
     }
     let inline = "{\"subject\": \"user:42\", \"limit\": \"1/h\"}";
@@ -106,7 +106,7 @@ pub(crate) async fn ask_everything(service: &Service) {
     assert_eq!(service.get("/v1/auth", forwarded).await.status, 200);
     // Looking counts nowhere.
     assert_eq!(service.post("/v1/peek", inline).await.status, 200);
-    assert_eq!(service.post("/v1/peek", &of("/login", "192.0.2.7")).await.status, 200);
+    assert_eq!(service.post("/v1/peek", &described("/login", "192.0.2.7")).await.status, 200);
     assert_eq!(service.get("/v1/explain?ip=192.0.2.7&path=/login", "").await.status, 200);
     assert_eq!(service.get("/readyz", "").await.status, 200);
     assert_eq!(service.get("/user:42", "").await.status, 404);
@@ -272,7 +272,7 @@ async fn a_store_that_fails_is_seen() {
     };
     let text = format!("match = \"first\"\n{}{}", rule("allow"), rule("deny"));
     let service = Service::start(&text, AnyStore::Redis(store)).await;
-    assert_eq!(service.check(&of("/allow", "192.0.2.7")).await, "allowed");
+    assert_eq!(service.check(&described("/allow", "192.0.2.7")).await, "allowed");
     let page = service.page().await;
     assert_eq!(page.sum("tollgate_redis_breaker_state", &[]), Some(0.0));
     assert!(page.sum("tollgate_redis_script_loads_total", &[]) >= Some(1.0));
@@ -280,8 +280,8 @@ async fn a_store_that_fails_is_seen() {
     assert_eq!(page.sum("tollgate_memory_bytes", &[]), None);
     redis.kill();
     for _ in 0..10 {
-        assert_eq!(service.check(&of("/allow", "192.0.2.7")).await, "failed_open");
-        assert_eq!(service.check(&of("/deny", "192.0.2.7")).await, "failed_closed");
+        assert_eq!(service.check(&described("/allow", "192.0.2.7")).await, "failed_open");
+        assert_eq!(service.check(&described("/deny", "192.0.2.7")).await, "failed_closed");
         let inline = "{\"subject\": \"user:42\", \"limit\": \"1/h\", \"on_failure\": \"allow\"}";
         assert_eq!(service.check(inline).await, "failed_open");
     }

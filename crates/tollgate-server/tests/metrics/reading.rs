@@ -78,7 +78,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
         options.timeseries = Some(timeseries);
         options.queues = queues;
     };
-    let service = Service::of(policies(EVERY), AnyStore::Redis(store), set).await;
+    let service = Service::start_with(policies(EVERY), AnyStore::Redis(store), set).await;
     ask_everything(&service).await;
     // What is in a queue is there when it was prepared at first.
     let begin = Instant::now();
@@ -108,7 +108,7 @@ struct Named {
 }
 
 impl Named {
-    fn of(query: &str) -> Self {
+    fn read(query: &str) -> Self {
         let mut named = Self::default();
         let mut rest = query;
         // What braces belong to, and whether parentheses hold labels.
@@ -180,7 +180,7 @@ fn is_label(labels: &BTreeSet<String>, label: &str) -> bool {
 fn names_in_queries_are_found() {
     let query = "sum by (policy) (rate(a_total{outcome=\"x\",policy=~\"$p\"}[5m])) / on(policy) \
                  group_left() sum(b) by (le) > 0.5 and topk(5, c_seconds offset 5m)";
-    let named = Named::of(query);
+    let named = Named::read(query);
     let set = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<BTreeSet<_>>();
     assert_eq!(named.metrics, set(&["a_total", "b", "c_seconds"]));
     assert_eq!(named.grouped, set(&["policy", "le"]));
@@ -248,7 +248,7 @@ async fn every_name_in_the_dashboard_and_the_docs_exists() {
     let (dashboard, documented) = (dashboard(), documented());
     assert!(dashboard.len() >= 15 && documented.len() >= 5, "{} queries", dashboard.len());
     for (query, legend) in &dashboard {
-        let named = Named::of(query);
+        let named = Named::read(query);
         named.exists(query, &there);
         for label in legend.split("{{").skip(1) {
             let label = label.split_once("}}").unwrap().0;
@@ -257,7 +257,7 @@ async fn every_name_in_the_dashboard_and_the_docs_exists() {
         }
     }
     for query in &documented {
-        Named::of(query).exists(query, &there);
+        Named::read(query).exists(query, &there);
     }
     let rules: Vec<String> = dashboard
         .iter()

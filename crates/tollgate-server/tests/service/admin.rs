@@ -154,7 +154,7 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
     std::fs::write(&path, FILE).unwrap();
     let policies = Policies::load(&path).unwrap();
     let gate = tollgate_policy::Gate::new(policies, AnyStore::Memory(MemoryStore::new())).unwrap();
-    let service = Service::of(gate, |options| {
+    let service = Service::start_with(gate, |options| {
         options.admin = Some(here());
         options.config = Some(path.clone());
     })

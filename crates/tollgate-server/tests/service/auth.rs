@@ -28,7 +28,7 @@ async fn the_request_itself_is_judged_where_no_proxy_tells_another() {
         limits = [{ subject = "ip", limit = "3/1h via token_bucket" }]
     "#;
     let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
-    let service = Service::of(gate, |_| {}).await;
+    let service = Service::start_with(gate, |_| {}).await;
     let mut client = service.client().await;
     for (status, remaining) in [(200, 2), (200, 1), (200, 0), (429, 0), (429, 0)] {
         let reply = client.get("/v1/auth").await;
@@ -180,7 +180,7 @@ async fn users_and_keys_are_in_the_headers_that_were_named() {
         limits = [{ subject = "api_key", limit = "3/h", absent = "skip" }]
     "#;
     let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
-    let service = Service::of(gate, |options| {
+    let service = Service::start_with(gate, |options| {
         options.auth.user_header = Some("X-User".to_owned());
         options.auth.api_key_header = Some("Authorization".to_owned());
     })
@@ -272,7 +272,7 @@ async fn a_path_is_refused_where_a_policy_must_read_it() {
     ] {
         let file = format!("version = 1\nmatch = \"first\"\n{}{}", policies[0], policies[1]);
         let gate = gate_of(&file, AnyStore::Memory(MemoryStore::new()));
-        let service = Service::of(gate, |_| {}).await;
+        let service = Service::start_with(gate, |_| {}).await;
         let mut client = service.client().await;
         for (method, status) in ["GET", "POST"].into_iter().zip(statuses) {
             for path in ["/a/../b", "/a%2fb", "/a;b", "/a%00"] {

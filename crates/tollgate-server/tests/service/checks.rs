@@ -394,7 +394,7 @@ async fn policies_are_listed_page_by_page() {
         &format!("version = 1\nmatch = \"first\"\n{many}"),
         AnyStore::Memory(tollgate::MemoryStore::new()),
     );
-    let service = Service::of(gate, |_| {}).await;
+    let service = Service::start_with(gate, |_| {}).await;
     let mut client = service.client().await;
     let (mut names, mut pages, mut asked) = (Vec::new(), Vec::new(), "/v1/policies".to_owned());
     loop {

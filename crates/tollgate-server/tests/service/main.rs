@@ -86,10 +86,10 @@ impl Service {
     }
 
     async fn with(change: impl FnOnce(&mut Options)) -> Self {
-        Self::of(gate_of(FILE, AnyStore::Memory(MemoryStore::new())), change).await
+        Self::start_with(gate_of(FILE, AnyStore::Memory(MemoryStore::new())), change).await
     }
 
-    async fn of(gate: Gate<AnyStore>, change: impl FnOnce(&mut Options)) -> Self {
+    async fn start_with(gate: Gate<AnyStore>, change: impl FnOnce(&mut Options)) -> Self {
         let mut options = Options::new(vec![here()]);
         change(&mut options);
         let server = Server::start(gate.clone(), options).await.unwrap();

@@ -16,7 +16,7 @@ use crate::{FILE, Service, gate_of, here};
 const LOGIN: &str = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
 
 async fn service(store: AnyStore) -> Service {
-    Service::of(gate_of(FILE, store), |options| options.admin = Some(here())).await
+    Service::start_with(gate_of(FILE, store), |options| options.admin = Some(here())).await
 }
 
 async fn ruled(admin: &mut Client, act: &str, body: &Value) -> Value {
