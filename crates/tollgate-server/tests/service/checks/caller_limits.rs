@@ -39,7 +39,7 @@ async fn callers_give_no_shapes_without_number() {
     let url = format!("{}?deadline=30s&scripts=10", server.url());
     let store = AnyStore::Redis(RedisStore::connect(&url).await.unwrap());
     let allowed = CallerLimits::Several { shapes: 3 };
-    let service = Service::of(gate_of(FILE, store), |it| it.caller_limits = allowed).await;
+    let service = Service::start_with(gate_of(FILE, store), |it| it.caller_limits = allowed).await;
     let mut client = service.client().await;
     let mut ask = async |limit: String| {
         let question = format!(r#"{{"subject": "user:1", "limit": "{limit}"}}"#);

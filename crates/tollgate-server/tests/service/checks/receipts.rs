@@ -63,8 +63,8 @@ async fn a_receipt_gives_back_in_parts_and_no_more_than_was_charged() {
 async fn instances_with_one_key_take_each_others_receipts() {
     let key = Some(b"0123456789abcdef0123456789abcdef".to_vec());
     let one = Service::with(|options| options.receipt_key.clone_from(&key)).await;
-    let other = Service::of(one.gate.clone(), |options| options.receipt_key = key).await;
-    let stranger = Service::of(one.gate.clone(), |_| {}).await;
+    let other = Service::start_with(one.gate.clone(), |options| options.receipt_key = key).await;
+    let stranger = Service::start_with(one.gate.clone(), |_| {}).await;
     let question = r#"{"subject": "user:1", "limit": "1/h", "receipt": true}"#;
     let said = one.client().await.check(question).await;
     let body = json!({ "receipt": said["receipt"] }).to_string();
