@@ -56,9 +56,18 @@ impl<'a> AskPart<'a> {
         Self { subject, read: None, limits }
     }
 
+    /// The text and the limits of a part whose text nobody has parsed; otherwise the part.
+    #[inline(always)]
+    pub(crate) fn into_literal(self) -> Result<(&'a str, Option<&'a LimitSet>), Self> {
+        match self {
+            Self { subject: SubjectText::Literal(text), read: None, limits } => Ok((text, limits)),
+            other => Err(other),
+        }
+    }
+
     /// The count of this part, under `usual` if the part has no limits of its own.
     #[inline]
-    fn counted<'q>(
+    pub(crate) fn counted<'q>(
         &'q mut self,
         usual: &'q LimitSet,
         shard: Option<&'q str>,
@@ -261,19 +270,6 @@ impl<'a> Ask<'a> {
             count_more(&mut parts, &mut self.more, usual, shard)?;
         }
         Ok(Question::new(parts, self.cost, mode))
-    }
-
-    /// The text and the limits of the only subject, if the ask has one unparsed subject, no shard,
-    /// and is not partial. Most callers ask this way.
-    #[inline(always)]
-    pub(crate) fn only_literal(&self) -> Option<(&'a str, Option<&'a LimitSet>)> {
-        let Self { first: Some(first), more, partial: false, shard: None, .. } = self else {
-            return None;
-        };
-        match &first.subject {
-            SubjectText::Literal(text) if more.is_empty() => Some((text, first.limits)),
-            _ => None,
-        }
     }
 
     /// The only count of the ask.

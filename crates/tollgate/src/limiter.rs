@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
-use crate::ask::{Ask, check_cost, check_shard};
+use crate::ask::{Ask, AskPart, check_cost, check_shard};
 use crate::decision::{Decision, Named, Receipt, Refund};
 use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
@@ -70,10 +70,24 @@ impl Limiter<MemoryStore> {
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         // Nearly every check has one subject under one small set of limits: nothing is allocated
         // for it.
-        if let Some((text, limits)) = ask.only_literal() {
-            return self.answer_one(text, limits.unwrap_or(&self.limits), ask.cost, peek);
+        let Ask { first: Some(first), more, cost, partial: false, shard: None } = ask else {
+            return self.answer_many(ask, peek);
+        };
+        // Taken apart by value: a reference to the ask, or a match with a guard, would need it in
+        // memory, which takes a third longer.
+        match first.into_literal() {
+            Ok((text, limits)) if more.is_empty() => {
+                self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek)
+            }
+            Ok((text, limits)) => {
+                let first = Some(AskPart::new(text.into(), limits));
+                self.answer_many(Ask { first, more, cost, partial: false, shard: None }, peek)
+            }
+            Err(first) => {
+                let first = Some(first);
+                self.answer_many(Ask { first, more, cost, partial: false, shard: None }, peek)
+            }
         }
-        self.answer_many(ask, peek)
     }
 
     /// The answer for one subject, built in place where the caller wants it. A move of a decision
@@ -391,17 +405,23 @@ impl<S: Store> Limiter<S> {
         mut ask: Ask<'l>,
         peek: bool,
     ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
-        let outcome = {
-            let question = ask.question(&self.limits, peek)?;
-            match question.parts[..] {
-                [counted] => self.store.check_at_once(counted, question.cost, question.mode),
-                _ => None,
-            }
+        // One part is lent as it lies: a question would be built, moved and dropped.
+        let Ask { first: Some(first), more, cost, partial: false, shard } = &mut ask else {
+            return Ok(Err(ask));
         };
-        match outcome {
-            Some(outcome) => self.decision(ask, &outcome).map(Ok),
-            None => Ok(Err(ask)),
+        if !more.is_empty() {
+            return Ok(Err(ask));
         }
+        check_cost(*cost)?;
+        check_shard(shard.as_deref())?;
+        let mode = if peek { Mode::Peek } else { Mode::Whole };
+        let counted = first.counted(&self.limits, shard.as_deref())?;
+        let outcome = self.store.check_at_once(counted, *cost, mode);
+        // Read where it lies, as everywhere on this path.
+        let Some(outcome) = &outcome else { return Ok(Err(ask)) };
+        let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
+        let set = first.limits.unwrap_or(&self.limits);
+        self.decision_of_one((first.into_named()?, set), shard, outcome).map(Ok)
     }
 
     /// Makes the decision from a store's answer to an ask.
