@@ -291,7 +291,7 @@ impl Server {
         tasks.spawn(Arc::clone(admin_registry).watch());
         for bound in bound {
             let listener = Listener {
-                protocol: Arc::new(Http(Arc::clone(&api))),
+                protocol: Http(Arc::clone(&api)),
                 registry: Arc::clone(registry),
                 tls: tls.clone(),
                 ending: ended.clone(),
@@ -301,7 +301,7 @@ impl Server {
         if let Some(bound) = admin {
             let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
             let listener = Listener {
-                protocol: Arc::new(Http(Arc::new(Admin { api, guard, reader, recorder }))),
+                protocol: Http(Arc::new(Admin { api, guard, reader, recorder })),
                 registry: Arc::clone(admin_registry),
                 // Protect the token with TLS on a network where a certificate is configured.
                 tls: tls

@@ -35,6 +35,16 @@ impl<T> Deref for Kept<'_, T> {
     }
 }
 
+impl<T: Clone> Kept<'_, T> {
+    /// The value, cloned if it is borrowed.
+    fn into_inner(self) -> T {
+        match self {
+            Self::Lent(lent) => lent.clone(),
+            Self::Owned(owned) => owned,
+        }
+    }
+}
+
 /// The answer of a gate: whether the request may go on, what decided it, and why.
 ///
 /// An answer keeps the policies that it was given under, and stays valid when they are replaced.
@@ -111,20 +121,12 @@ impl<'a> Answer<'a> {
     pub fn into_owned(self) -> Answer<'static> {
         let Self { live, parts, outcome, authority, policy, decision, cause, shadows } = self;
         Answer {
-            live: Kept::Owned(match live {
-                Kept::Lent(live) => Arc::clone(live),
-                Kept::Owned(live) => live,
-            }),
+            live: Kept::Owned(live.into_inner()),
             parts: Cow::Owned(parts.into_owned()),
             outcome,
             authority,
             policy,
-            decision: decision.map(|decision| {
-                Kept::Owned(match decision {
-                    Kept::Lent(decision) => decision.clone().into_owned(),
-                    Kept::Owned(decision) => decision.into_owned(),
-                })
-            }),
+            decision: decision.map(|kept| Kept::Owned(kept.into_inner().into_owned())),
             cause,
             shadows,
         }
@@ -132,10 +134,7 @@ impl<'a> Answer<'a> {
 
     /// The decision alone.
     pub(super) fn into_decision(self) -> Option<Decision<'a>> {
-        self.decision.map(|decision| match decision {
-            Kept::Lent(decision) => decision.clone(),
-            Kept::Owned(decision) => decision,
-        })
+        self.decision.map(Kept::into_inner)
     }
 
     /// True when the request may go on.

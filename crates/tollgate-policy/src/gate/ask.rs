@@ -46,9 +46,10 @@ impl<S: Store> Inner<S> {
                 if left.is_zero() {
                     break;
                 }
-                let answer = self.ask(live, plan, left).await.into_owned();
+                let answer = self.ask(live, plan, left).await;
                 let failed = answer.authority == Authority::FailureRule && plan.early.is_none();
-                let (outcome, decision) = (answer.outcome, answer.into_decision());
+                let outcome = answer.outcome;
+                let decision = answer.into_decision().map(Decision::into_owned);
                 all.push(Shadowed { policy: *policy, outcome, decision });
                 // A store that has just failed is not called for a shadow policy.
                 if failed {

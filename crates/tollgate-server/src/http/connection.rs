@@ -64,8 +64,14 @@ const UNWANTED_BYTES: u64 = 4 * 1_024;
 /// Serves HTTP/1.1 over connections.
 pub(crate) struct Http<A>(pub(crate) Arc<A>);
 
+impl<A> Clone for Http<A> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
 impl<A: Answering> Protocol for Http<A> {
-    async fn serve<T>(self: Arc<Self>, connection: Connection<T>)
+    async fn serve<T>(self, connection: Connection<T>)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {

@@ -19,9 +19,9 @@ use crate::tls::Certificate;
 const NO_FILES: Duration = Duration::from_millis(50);
 
 /// The protocol that clients and the service use over connections.
-pub(crate) trait Protocol: Send + Sync + 'static {
+pub(crate) trait Protocol: Clone + Send + Sync + 'static {
     /// Serves one connection until the client closes it, and records its phase in its pace.
-    fn serve<T>(self: Arc<Self>, connection: Connection<T>) -> impl Future<Output = ()> + Send
+    fn serve<T>(self, connection: Connection<T>) -> impl Future<Output = ()> + Send
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static;
 }
@@ -40,7 +40,7 @@ pub(crate) struct Connection<T> {
 
 /// What the connections of one address share.
 pub(crate) struct Listener<P> {
-    pub(crate) protocol: Arc<P>,
+    pub(crate) protocol: P,
     pub(crate) registry: Arc<Registry>,
     pub(crate) tls: Option<Arc<Certificate>>,
     /// True once the service takes no more requests.
@@ -93,7 +93,7 @@ impl<P: Protocol> Listener<P> {
         let Some(registration) = self.registry.enter(peer) else { return };
         let (key, pace) = (registration.key, Arc::clone(&registration.pace));
         let (protocol, tls, ending) =
-            (Arc::clone(&self.protocol), self.tls.clone(), self.ending.clone());
+            (self.protocol.clone(), self.tls.clone(), self.ending.clone());
         let budget = Arc::clone(self.registry.budget());
         let task = tokio::spawn(async move {
             // Moved into the task, so the connection leaves the registry however the task ends.

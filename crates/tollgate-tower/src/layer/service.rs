@@ -219,12 +219,11 @@ impl<S: Store + 'static> Shared<S> {
         let Some(answer) = self.gate.ask_now(&prepared) else {
             return Next::Wait(Box::new(prepared), timer);
         };
-        let refusal = self.verdict(request, &answer, &mut admitted.marks);
-        // If charges depend on the response, the answer is needed for a refund or an extra charge.
-        let answer = (!self.charging.is_none()).then(|| answer.into_owned());
-        if let Some(refusal) = refusal {
+        if let Some(refusal) = self.verdict(request, &answer, &mut admitted.marks) {
             return Next::Refuse(refusal);
         }
+        // If charges depend on the response, the answer is needed for a refund or an extra charge.
+        let answer = (!self.charging.is_none()).then(|| answer.into_owned());
         mark::put(request.extensions_mut(), mark);
         admitted.later(self, answer, timer);
         Next::Pass
