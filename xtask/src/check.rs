@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use anyhow::Result;
 
 use crate::report::Steps;
-use crate::test::{Counts, cargo_test, looks};
+use crate::suite::{self, Counts};
+use crate::test::looks;
 use crate::tidy::deps::{Package, packages};
 use crate::tree::Tree;
 
@@ -33,7 +34,7 @@ pub(crate) fn run(tree: &Tree, since: &str) -> Result<bool> {
         eprintln!("no package differs from {since}: no test runs");
     } else {
         steps.step("tests", || {
-            counts = cargo_test(tree, &changed)?;
+            counts = suite::run(tree, &changed)?;
             Ok(counts.hold(false))
         });
     }

@@ -10,6 +10,7 @@ mod publish;
 mod python;
 mod report;
 mod source;
+mod suite;
 mod test;
 mod tidy;
 mod tools;

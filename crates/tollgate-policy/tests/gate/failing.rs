@@ -1,12 +1,13 @@
 //! A store that fails when it is told to, and notes the deadlines that it is given.
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
 use tollgate::engine::Outcome as Engine;
 use tollgate::{Counted, Inspection, Question, Receipt, Refund, StoreError};
 
+use super::failures::Log;
 use super::*;
 
 /// A store that fails when it is told to, and remembers the deadlines it was given.
@@ -24,6 +25,14 @@ pub(crate) struct Failing {
 
 impl Failing {
     pub(crate) fn new() -> Self {
+        // The first event of a place in the code, logged while the first subscriber starts, would
+        // switch that place off for good (tracing keeps who is interested in it). So somebody
+        // listens before any store fails.
+        static LISTENS: Once = Once::new();
+        LISTENS.call_once(|| {
+            // Another test may have set one: that listens as well.
+            let _ = tracing::subscriber::set_global_default(Log::default());
+        });
         let (fails, deadlines) = (Arc::default(), Arc::default());
         let (is_damage, said) = (false, None);
         Self {

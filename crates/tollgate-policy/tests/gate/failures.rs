@@ -12,7 +12,7 @@ use super::*;
 
 /// Keeps what is logged: the level and the message.
 #[derive(Clone, Default)]
-struct Log(Arc<Mutex<Vec<String>>>);
+pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
 impl tracing::Subscriber for Log {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {

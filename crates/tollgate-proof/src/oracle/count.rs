@@ -128,10 +128,15 @@ pub(super) fn floor_div(a: i128, b: i128) -> i128 {
 const LONGEST_WAIT_US: i128 = 1 << 64;
 
 /// The least wait, in whole microseconds from 0 up, after which `holds` is true. Without other
-/// events `used` only falls, so once true it stays true: take 256 times as much until true, then
-/// halve the gap. (Doubling asks nearly twice as often: most waits are long.)
-pub(super) fn least_wait(holds: impl Fn(i128) -> bool) -> i128 {
-    if holds(0) {
+/// events `used` only falls, so once true it stays true: a guess that holds, while a microsecond
+/// less does not, is the least. Otherwise take 256 times as much until true, then halve the gap.
+/// (Doubling asks nearly twice as often: most waits are long.)
+pub(super) fn least_wait(guess_us: u64, holds: impl Fn(i128) -> bool) -> i128 {
+    let guess = i128::from(guess_us);
+    if holds(guess) && (guess == 0 || !holds(guess - 1)) {
+        return guess;
+    }
+    if guess != 0 && holds(0) {
         return 0;
     }
     let (mut not_yet, mut enough) = (0, 1);

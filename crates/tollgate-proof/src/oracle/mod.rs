@@ -46,6 +46,9 @@ pub struct Fields {
     pub reset_after_us: u64,
 }
 
+/// Where no wait is guessed, 0 is tried first.
+const NO_GUESS: Fields = Fields { remaining: 0, retry_after_us: Some(0), reset_after_us: 0 };
+
 /// What one limit answers.
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -108,17 +111,24 @@ impl Oracle {
     /// Asks for `cost` at `now_us`, and charges it if it is admitted. A cost of 0 is no check: it
     /// is answered as [`Oracle::peek`] does.
     pub fn check(&mut self, now_us: u64, cost: u64) -> Answer {
+        self.check_guessed(now_us, cost, NO_GUESS)
+    }
+
+    /// As [`Oracle::check`], quicker: each search for a wait tries the one of `guess` first. The
+    /// answer is the same, whatever the guess is.
+    pub fn check_guessed(&mut self, now_us: u64, cost: u64, guess: Fields) -> Answer {
         if cost == 0 {
             return self.peek(now_us, cost);
         }
         let at = self.count_mut().settle(i128::from(now_us)); // a denial keeps this
         if !self.admits(at, cost) {
-            return Answer { admitted: false, granted: 0, fields: self.fields(now_us, cost) };
+            let fields = self.fields(now_us, cost, guess);
+            return Answer { admitted: false, granted: 0, fields };
         }
         let remaining = whole(i128::from(self.remaining(at)) - i128::from(cost));
         self.count_mut().charge(at, i128::from(cost));
         self.charged_at = at;
-        let reset_after_us = self.reset_after(now_us);
+        let reset_after_us = self.reset_after(now_us, guess);
         let fields = Fields { remaining, retry_after_us: Some(0), reset_after_us };
         Answer { admitted: true, granted: cost, fields }
     }
@@ -133,7 +143,7 @@ impl Oracle {
             return repaired.peek(now_us, cost);
         }
         let admitted = self.admits(self.count().judged(now), cost);
-        Answer { admitted, granted: 0, fields: self.fields(now_us, cost) }
+        Answer { admitted, granted: 0, fields: self.fields(now_us, cost, NO_GUESS) }
     }
 
     /// Asks for `cost` and takes as much of it as remains; nothing at all is a denial with the
@@ -256,21 +266,22 @@ impl Oracle {
     }
 
     /// The fields when nothing is charged, from a settled state.
-    fn fields(&self, now_us: u64, cost: u64) -> Fields {
+    fn fields(&self, now_us: u64, cost: u64, guess: Fields) -> Fields {
         let now = i128::from(now_us);
         let never = i128::from(cost) > self.count().limit();
         let admitted_after = |wait| self.admits(self.count().judged(now + wait), cost);
+        let retry_after = || whole(least_wait(guess.retry_after_us.unwrap_or(0), admitted_after));
         Fields {
             remaining: self.remaining(self.count().judged(now)),
-            retry_after_us: if never { None } else { Some(whole(least_wait(admitted_after))) },
-            reset_after_us: self.reset_after(now_us),
+            retry_after_us: (!never).then(retry_after),
+            reset_after_us: self.reset_after(now_us, guess),
         }
     }
 
-    fn reset_after(&self, now_us: u64) -> u64 {
+    fn reset_after(&self, now_us: u64, guess: Fields) -> u64 {
         let now = i128::from(now_us);
         let full = |wait| self.remaining(self.count().judged(now + wait)) == self.limit();
-        whole(least_wait(full))
+        whole(least_wait(guess.reset_after_us, full))
     }
 }
 

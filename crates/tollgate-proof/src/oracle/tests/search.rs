@@ -6,7 +6,10 @@ use super::super::count::{floor_div, least_wait};
 fn the_least_wait_is_found_wherever_it_lies() {
     let powers = (0..64).flat_map(|i| [(1_i128 << i) - 1, 1 << i, (1 << i) + 1]);
     for least in powers.chain([3, 1_000, 86_400_000_000, 123_456_789_012_345, 1 << 64]) {
-        assert_eq!(least_wait(|wait| wait >= least), least);
+        for guess in [0, least - 1, least, least + 1, 1 << 20, i128::from(u64::MAX)] {
+            let guess = u64::try_from(guess.max(0)).unwrap_or(u64::MAX);
+            assert_eq!(least_wait(guess, |wait| wait >= least), least, "guess {guess}");
+        }
     }
 }
 
