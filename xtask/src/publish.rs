@@ -157,21 +157,26 @@ fn unpack(tree: &Tree, published: &[Published]) -> Result<PathBuf> {
             bail!("{} cannot be unpacked", file.display());
         }
     }
-    std::fs::write(home.join("Cargo.toml"), manifest(published))?;
+    std::fs::write(home.join("Cargo.toml"), manifest(tree, published)?)?;
     std::fs::copy(tree.root.join("Cargo.lock"), home.join("Cargo.lock"))?;
     Ok(home)
 }
 
 /// The manifest of the workspace of packages. Its profile is ours, so that it builds no dependency
 /// that is built already.
-fn manifest(published: &[Published]) -> String {
-    let mut text = "[workspace]\nresolver = \"3\"\nmembers = [\"*-*\"]\n\n[profile.dev]\n\
-                    debug = \"line-tables-only\"\n\n[patch.crates-io]\n"
-        .to_owned();
+fn manifest(tree: &Tree, published: &[Published]) -> Result<String> {
+    let ours = std::fs::read_to_string(tree.root.join("Cargo.toml"))?;
+    let ours: toml::Table = ours.parse().context("cannot read Cargo.toml")?;
+    let mut table = toml::Table::new();
+    table.extend(ours.into_iter().filter(|(name, _)| name == "profile"));
+    let profiles = toml::to_string(&table).context("cannot write the profiles")?;
+    let mut text = format!(
+        "[workspace]\nresolver = \"3\"\nmembers = [\"*-*\"]\n\n{profiles}\n[patch.crates-io]\n"
+    );
     for package in published {
         text.push_str(&format!("{} = {{ path = \"{}\" }}\n", package.name, package.folder()));
     }
-    text
+    Ok(text)
 }
 
 /// What the oldest compiler said.
@@ -257,11 +262,13 @@ mod tests {
 
     #[test]
     fn the_workspace_is_published_but_for_its_tools() {
-        let found = published(&metadata(&Tree::find().unwrap()).unwrap());
+        let tree = Tree::find().unwrap();
+        let found = published(&metadata(&tree).unwrap());
         let names: Vec<&str> = found.iter().map(|package| package.name.as_str()).collect();
         assert!(names.contains(&"tollgate") && names.contains(&"tollgate-proof"), "{names:?}");
         assert!(!names.contains(&"xtask") && !names.contains(&"tollgate-fuzz"), "{names:?}");
-        let said = manifest(&found);
-        assert!(said.contains("\ntollgate = { path = \"tollgate-"), "{said}");
+        let text = manifest(&tree, &found).unwrap();
+        assert!(text.contains("\ntollgate = { path = \"tollgate-"), "{text}");
+        assert!(text.contains("[profile.dev]\ndebug = \"line-tables-only\""), "{text}");
     }
 }

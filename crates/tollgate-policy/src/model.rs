@@ -20,6 +20,7 @@ pub const MAX_DEADLINE: Duration = Duration::from_secs(60);
 
 /// Which of the policies that apply to a request are checked.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename_all = "snake_case"))]
 #[allow(clippy::exhaustive_enums)] // one or all: there is no third
 pub enum Combine {
     /// The first that applies.
@@ -28,8 +29,20 @@ pub enum Combine {
     All,
 }
 
+impl Combine {
+    /// `first` or `all`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::First => "first",
+            Self::All => "all",
+        }
+    }
+}
+
 /// The answer when the store does not answer in time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename_all = "snake_case"))]
 #[non_exhaustive]
 pub enum OnFailure {
     /// The request is admitted, and not counted.
@@ -419,6 +432,17 @@ pub enum Rule {
     Unlimited,
     /// The request is denied.
     Banned,
+}
+
+/// The limits, `unlimited` or `banned`: as in a file.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Limits(limits) => limits.fmt(f),
+            Self::Unlimited => f.write_str("unlimited"),
+            Self::Banned => f.write_str("banned"),
+        }
+    }
 }
 
 /// The cost of a request.

@@ -8,6 +8,8 @@ use std::collections::BTreeMap;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, schema_for};
 
+use crate::model::{Combine, OnFailure};
+
 /// The schema, as JSON.
 #[must_use]
 pub fn schema() -> Schema {
@@ -49,24 +51,6 @@ struct File {
     /// The policies, in order.
     #[schemars(length(min = 1, max = 20_000))]
     policies: Vec<Policy>,
-}
-
-#[derive(JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum Combine {
-    /// The first that applies.
-    First,
-    /// Every one that applies; all must admit.
-    All,
-}
-
-#[derive(JsonSchema)]
-#[serde(rename_all = "snake_case")]
-enum OnFailure {
-    /// Admit, and count nothing.
-    Allow,
-    /// Deny.
-    Deny,
 }
 
 /// A rule: which requests, whose counts, under which limits.

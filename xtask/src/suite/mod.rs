@@ -40,7 +40,9 @@ pub(crate) fn run(tree: &Tree, packages: &[String]) -> Result<Counts> {
     let work = || {
         let mut counts = Counts::default();
         while let Some(job) = next() {
-            counts.add(job.run()?);
+            let (of_one, shown) = job.run()?;
+            counts.add(of_one);
+            print(&shown)?;
         }
         Ok(counts)
     };
@@ -100,8 +102,15 @@ fn job_of(message: &str) -> Option<Job> {
     Some(Job { name: format!("{package}: {source}"), command })
 }
 
+/// Shows the output of one binary as a whole.
+fn print(shown: &str) -> Result<()> {
+    let mut out = std::io::stdout().lock();
+    out.write_all(shown.as_bytes()).context("cannot show the output of a test")
+}
+
 impl Job {
-    fn run(self) -> Result<Counts> {
+    /// Runs it to its end: the counts, and what to show of its output.
+    fn run(self) -> Result<(Counts, String)> {
         let Self { name, mut command } = self;
         let started = Instant::now();
         // What a passing test prints is read too, or a test that skips itself could not be seen.
@@ -120,10 +129,7 @@ impl Job {
         output.read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
         let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
         let (counts, shown) = Reader::read_all(&String::from_utf8_lossy(&bytes), status.success());
-        let mut out = std::io::stdout().lock();
-        writeln!(out, "\n{name}, {}\n{shown}", seconds(started.elapsed()))
-            .context("cannot show the output of a test")?;
-        Ok(counts)
+        Ok((counts, format!("\n{name}, {}\n{shown}\n", seconds(started.elapsed()))))
     }
 }
 
@@ -157,12 +163,13 @@ mod tests {
 
     #[test]
     fn a_job_is_counted_by_what_it_prints_and_how_it_ends() {
-        let counts = job("sh", "echo running 1 test; echo 'test result: ok. 1 passed; 0 failed'");
-        assert_eq!(counts.run().unwrap().last_line(false), "1 passed, 0 failed");
-        let died = job("sh", "echo running 1 test; kill -9 $$");
-        assert_eq!(died.run().unwrap().last_line(false), "0 passed, 1 failed");
-        let failed = job("sh", "exit 3");
-        assert_eq!(failed.run().unwrap().last_line(false), "0 passed, 1 failed");
+        let counted = |lines: &str| job("sh", lines).run().unwrap().0.last_line(false);
+        let passes = "echo running 1 test; echo 'test result: ok. 1 passed; 0 failed'";
+        assert_eq!(counted(passes), "1 passed, 0 failed");
+        assert_eq!(counted("echo running 1 test; kill -9 $$"), "0 passed, 1 failed");
+        assert_eq!(counted("exit 3"), "0 passed, 1 failed");
+        let (_, shown) = job("sh", "echo out; echo err >&2").run().unwrap();
+        assert!(shown.starts_with("\na, 0.") && shown.ends_with(" s\nout\nerr\n\n"), "{shown:?}");
         assert!(job("no-such-program-here", "").run().is_err());
     }
 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 use tollgate::Period;
 use tollgate_policy::{
     Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, Level, Policies, Policy, Problem,
-    Problems, Rule, Shard, schema,
+    Problems, Shard, schema,
 };
 
 use crate::args::ConfigCheck;
@@ -189,7 +189,7 @@ fn policy_text(policy: &Policy, text: &mut String) {
         }
         for other in &entry.overrides {
             let when = joined(&other.when, " and ").unwrap_or_default();
-            row("", &format!("where {when}: {}", rule(&other.rule)));
+            row("", &format!("where {when}: {}", other.rule));
         }
     }
     row("cost", &policy.cost.to_string());
@@ -244,15 +244,6 @@ fn subject(entry: &Entry) -> String {
     joined(&entry.subject, " with ").unwrap_or_default()
 }
 
-fn rule(rule: &Rule) -> String {
-    match rule {
-        Rule::Limits(limits) => limits.to_string(),
-        Rule::Unlimited => "unlimited".to_owned(),
-        Rule::Banned => "banned".to_owned(),
-        other => format!("{other:?}"),
-    }
-}
-
 fn joined<T: ToString>(all: &[T], between: &str) -> Option<String> {
     let all: Vec<String> = all.iter().map(ToString::to_string).collect();
     (!all.is_empty()).then(|| all.join(between))
@@ -273,10 +264,7 @@ impl FileJson {
             file: path.display().to_string(),
             fine: policies.is_some(),
             hash: policies.map(|policies| policies.hash().to_owned()),
-            combine: policies.filter(|_| list.len() > 1).map(|p| match p.combine() {
-                Combine::First => "first",
-                Combine::All => "all",
-            }),
+            combine: policies.filter(|_| list.len() > 1).map(|p| p.combine().name()),
             problems: each.collect(),
             problems_not_shown: Some(more).filter(|more| *more > 0),
             policies: list.iter().map(PolicyJson::from_policy).collect(),
@@ -312,7 +300,10 @@ impl PolicyJson {
             overrides: entry
                 .overrides
                 .iter()
-                .map(|other| OverrideJson { when: texts(&other.when), limit: rule(&other.rule) })
+                .map(|other| OverrideJson {
+                    when: texts(&other.when),
+                    limit: other.rule.to_string(),
+                })
                 .collect(),
         };
         Self {

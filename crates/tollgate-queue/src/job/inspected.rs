@@ -19,26 +19,6 @@ pub struct WaitingJob {
     pub(crate) body: Body,
 }
 
-impl WaitingJob {
-    /// Its client, if the producer set one ([`Job::client`]).
-    #[must_use]
-    pub fn client(&self) -> Option<&str> {
-        self.client.as_deref()
-    }
-
-    /// Its fields; none if it consists of bytes.
-    #[must_use]
-    pub fn fields(&self) -> &[(String, String)] {
-        self.body.fields()
-    }
-
-    /// Its bytes, if it consists of bytes.
-    #[must_use]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        self.body.bytes()
-    }
-}
-
 /// A job in flight: it was delivered and is not done. A worker holds it, or it awaits redelivery.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -60,26 +40,6 @@ pub struct InFlightJob {
     pub(crate) body: Body,
 }
 
-impl InFlightJob {
-    /// Its client, if the producer set one ([`Job::client`]).
-    #[must_use]
-    pub fn client(&self) -> Option<&str> {
-        self.client.as_deref()
-    }
-
-    /// Its fields; none if it consists of bytes.
-    #[must_use]
-    pub fn fields(&self) -> &[(String, String)] {
-        self.body.fields()
-    }
-
-    /// Its bytes, if it consists of bytes.
-    #[must_use]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        self.body.bytes()
-    }
-}
-
 /// A done job that is kept ([`crate::ConsumerSettings::keep_done`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -89,20 +49,6 @@ pub struct DoneJob {
     /// The number of its deliveries.
     pub deliveries: u32,
     pub(crate) body: Body,
-}
-
-impl DoneJob {
-    /// Its fields; none if it consists of bytes.
-    #[must_use]
-    pub fn fields(&self) -> &[(String, String)] {
-        self.body.fields()
-    }
-
-    /// Its bytes, if it consists of bytes.
-    #[must_use]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        self.body.bytes()
-    }
 }
 
 /// A dead job: all of its permitted deliveries failed.
@@ -121,25 +67,41 @@ pub struct DeadLetter {
     pub(crate) body: Body,
 }
 
+/// What every stored job is asked for.
+macro_rules! readers {
+    ($($job:ident $(, $client:ident)?;)+) => {$(
+        impl $job {
+            $(
+                /// Its client, if the producer set one ([`Job::client`]).
+                #[must_use]
+                pub fn $client(&self) -> Option<&str> {
+                    self.client.as_deref()
+                }
+            )?
+
+            /// Its fields; none if it consists of bytes.
+            #[must_use]
+            pub fn fields(&self) -> &[(String, String)] {
+                self.body.fields()
+            }
+
+            /// Its bytes, if it consists of bytes.
+            #[must_use]
+            pub fn bytes(&self) -> Option<&[u8]> {
+                self.body.bytes()
+            }
+        }
+    )+};
+}
+
+readers! {
+    WaitingJob, client;
+    InFlightJob, client;
+    DoneJob;
+    DeadLetter, client;
+}
+
 impl DeadLetter {
-    /// Its client, if the producer set one ([`Job::client`]).
-    #[must_use]
-    pub fn client(&self) -> Option<&str> {
-        self.client.as_deref()
-    }
-
-    /// Its fields; none if it consists of bytes.
-    #[must_use]
-    pub fn fields(&self) -> &[(String, String)] {
-        self.body.fields()
-    }
-
-    /// Its bytes, if it consists of bytes.
-    #[must_use]
-    pub fn bytes(&self) -> Option<&[u8]> {
-        self.body.bytes()
-    }
-
     /// The same job, to be offered again. It is accepted once, for as long as the queue remembers
     /// it.
     #[must_use]

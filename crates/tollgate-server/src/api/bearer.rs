@@ -73,7 +73,7 @@ impl Guard {
         };
         let before = self.refusals.peek_now(&subject);
         if let Some(wait) = before.ok().and_then(|it| it.retry_after()).filter(|it| !it.is_zero()) {
-            let detail = "this address was refused too often: it waits, whatever it brings";
+            let detail = "this address sent too many wrong tokens, so even the right one must wait";
             let mut reply = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).response();
             reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_seconds(wait)));
             return Some(reply);

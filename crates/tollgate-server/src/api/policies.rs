@@ -7,7 +7,7 @@ use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
 use serde::Serialize;
-use tollgate_policy::{Combine, Dimension, Policy, Rule, Standing};
+use tollgate_policy::{Dimension, Policy, Standing};
 
 use super::Reply;
 use super::check::json;
@@ -83,12 +83,7 @@ fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {
                     .iter()
                     .map(|other| OverrideJson {
                         when: other.when.iter().map(condition_json).collect(),
-                        limit: match &other.rule {
-                            Rule::Limits(limits) => limits.to_string(),
-                            Rule::Unlimited => "unlimited".to_owned(),
-                            Rule::Banned => "banned".to_owned(),
-                            _ => "other".to_owned(),
-                        },
+                        limit: other.rule.to_string(),
                     })
                     .collect(),
             })
@@ -164,10 +159,7 @@ pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem
     let next = page.last().filter(|_| !more.is_empty());
     Ok(json(&PoliciesJson {
         revision,
-        combine: match policies.combine() {
-            Combine::First => "first",
-            Combine::All => "all",
-        },
+        combine: policies.combine().name(),
         policies: page.iter().map(|policy| policy_json(policy, usual)).collect(),
         next: next.map(|policy| policy.name.as_str()),
     }))

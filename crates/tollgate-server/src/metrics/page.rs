@@ -198,7 +198,7 @@ const USUAL_IN_SHADOW: [(Outcome, Authority); 2] =
 
 impl Numbers {
     fn decisions(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Decisions by policy, what became of its part, and who said so.";
+        let help = "Decisions by policy, outcome and authority.";
         let mut decisions = counter(encoder, "tollgate_decisions", help)?;
         let mut named = self.named.lock();
         let other = Counters::default();
@@ -225,7 +225,7 @@ impl Numbers {
         decisions.counters([("policy", OTHER)], &other, &[])?;
         drop(named);
 
-        let help = "Decisions about requests that no policy applied to.";
+        let help = "Decisions about requests to which no policy applied.";
         let mut unmatched = counter(encoder, "tollgate_unmatched_decisions", help)?;
         let always = [(Outcome::NoPolicy, Authority::Policy)];
         unmatched.counters([], self.gate.counters_of_unmatched(), &always)?;
@@ -243,7 +243,7 @@ impl Numbers {
 
     fn durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let name = "tollgate_decision_duration";
-        let help = "How long decisions took for which the store was asked, by who gave them.";
+        let help = "The time of decisions that asked the store, by authority.";
         let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
         let mut durations = family(encoder, (name, help), unit, kind)?;
         let authority = |authority: Authority| [("authority", authority.name())];
@@ -252,42 +252,42 @@ impl Numbers {
     }
 
     fn policies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "The policies that count now: how often they were replaced, and their hash.";
+        let help = "The current policies: the number of their replacements, and their hash.";
         let revision = self.gate.revision().to_string();
         info(encoder, ("tollgate_revision", help), ("revision", &revision))?;
         let number = self.gate.policies().policies().len();
-        let help = "How many policies count now.";
+        let help = "The number of current policies.";
         gauge(encoder, ("tollgate_policies", help), None, number as u64)?;
 
-        let help = "How often the policies were read again, by what came of it.";
+        let help = "Reloads of the policies, by result.";
         let mut family = counter(encoder, "tollgate_reloads", help)?;
         let reloads = self.metrics.reloads();
         for result in Reloaded::ALL {
             family.count([("result", result.name())], reloads.get(result))?;
         }
-        let help = "1 unless the newest reading of the policies failed, so that old ones count on.";
+        let help = "1, or 0 after a failed reload: the old policies stay in force.";
         let sound = !reloads.broken.load(core::sync::atomic::Ordering::Relaxed);
         gauge(encoder, ("tollgate_last_reload_successful", help), None, u64::from(sound))
     }
 
     fn store(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let store = self.gate.store();
-        let help = "Where counts live.";
+        let help = "The kind of store that keeps the counts.";
         info(encoder, ("tollgate_store", help), ("kind", store.kind()))?;
-        let help = "What the cache of inline limits takes.";
+        let help = "Memory used by the cache of inline limits.";
         let (name, bytes) = ("tollgate_limits_cache", Some(&Unit::Bytes));
         gauge(encoder, (name, help), bytes, self.limits.bytes())?;
         match store {
             AnyStore::Memory(store) => {
-                let help = "Subjects that have an entry of their own in memory.";
+                let help = "Subjects with their own entry in the memory store.";
                 let subjects = store.subjects() as u64;
                 gauge(encoder, ("tollgate_memory_subjects", help), None, subjects)?;
-                let help = "Sets of limits that counts in memory are written under.";
+                let help = "Limit sets that the memory store has counts for.";
                 let sets = store.limit_sets() as u64;
                 gauge(encoder, ("tollgate_memory_limit_sets", help), None, sets)?;
-                let help = "What the memory store holds.";
+                let help = "Memory used by the memory store.";
                 gauge(encoder, ("tollgate_memory", help), bytes, store.bytes() as u64)?;
-                let help = "What the memory store may hold.";
+                let help = "The memory limit of the memory store.";
                 gauge(encoder, ("tollgate_memory_max", help), bytes, store.max_bytes() as u64)?;
                 let help = "Decisions about subjects for which the full store had no room.";
                 let mut full = counter(encoder, "tollgate_memory_full_decisions", help)?;
@@ -302,7 +302,7 @@ impl Numbers {
                     _ => 1,
                 };
                 gauge(encoder, ("tollgate_redis_breaker_state", help), None, state)?;
-                let help = "Scripts that were loaded into the server.";
+                let help = "Scripts loaded into the server.";
                 counter(encoder, "tollgate_redis_script_loads", help)?.count([], store.loads())
             }
             _ => Ok(()),
@@ -313,7 +313,7 @@ impl Numbers {
         if self.queues.is_empty() {
             return Ok(());
         }
-        let help = "Jobs that were offered here, by queue and what became of the offer.";
+        let help = "Jobs offered here, by queue and outcome.";
         let mut offers = counter(encoder, "tollgate_queue_offers", help)?;
         for (name, door) in self.queues.iter() {
             for outcome in queues::Outcome::ALL {
@@ -325,9 +325,9 @@ impl Numbers {
         // cannot be read, it has no value instead of a stale one.
         type Of = fn(&Stats) -> u64;
         let gauges: [(&str, &str, Of); 3] = [
-            ("waiting", "Jobs that wait, as of the last second.", |it| it.waiting),
-            ("in_flight", "Jobs in hand or to come back.", |it| it.in_flight),
-            ("dead", "Dead jobs that are kept.", |it| it.dead),
+            ("waiting", "Waiting jobs, at most one second old.", |it| it.waiting),
+            ("in_flight", "Jobs in flight or awaiting redelivery.", |it| it.in_flight),
+            ("dead", "Dead letters that are kept.", |it| it.dead),
         ];
         for (what, help, of) in gauges {
             let name = format!("tollgate_queue_{what}_jobs");
@@ -336,7 +336,7 @@ impl Numbers {
                 jobs.gauge(("queue", queue), of(&stats))?;
             }
         }
-        let (name, help) = ("tollgate_queue_oldest_age", "How long the oldest has waited.");
+        let (name, help) = ("tollgate_queue_oldest_age", "The age of the oldest waiting job.");
         let seconds = Some(&Unit::Seconds);
         let mut oldest = family(encoder, (name, help), seconds, MetricType::Gauge)?;
         for (queue, stats) in self.seen() {
@@ -351,35 +351,35 @@ impl Numbers {
 
     fn timeseries(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let Some(tally) = &self.timeseries else { return Ok(()) };
-        let help = "Counts of one series and second that are in the time series on Redis.";
+        let help = "Samples written to the time series on Redis, one for each series and second.";
         counter(encoder, "tollgate_timeseries_samples", help)?.count([], tally.taken())?;
-        let help = "Those that are not, or may not be, by why.";
+        let help = "Samples that are certainly or possibly lost, by reason.";
         let mut lost = counter(encoder, "tollgate_timeseries_lost_samples", help)?;
         for why in Lost::ALL {
             lost.count([("reason", why.name())], tally.lost(why))?;
         }
-        let help = "Those that wait or are under way.";
+        let help = "Samples that wait or are being written.";
         gauge(encoder, ("tollgate_timeseries_waiting_samples", help), None, tally.waiting())
     }
 
     fn front(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "Connections that are open.";
+        let help = "Open connections.";
         let sum =
             |of: &dyn Fn(&Connections) -> u64| self.connections.iter().map(|all| of(all)).sum();
         let open: u64 = sum(&|all| all.open() as u64);
         gauge(encoder, ("tollgate_connections", help), None, open)?;
-        let help = "Bytes of bodies on their way and of long answers.";
+        let help = "Memory used by bodies being received and by long answers.";
         let held = sum(&|all| all.budget().held() as u64);
         gauge(encoder, ("tollgate_connection_buffers", help), Some(&Unit::Bytes), held)?;
-        let help = "Connections that came.";
+        let help = "Accepted connections.";
         let accepted = sum(&Connections::accepted);
         counter(encoder, "tollgate_connections_accepted", help)?.count([], accepted)?;
-        let help = "Connections that the service closed, by why.";
+        let help = "Connections that the service closed, by reason.";
         let mut closed = counter(encoder, "tollgate_connections_closed", help)?;
         for why in Closed::ALL {
             closed.count([("reason", why.name())], sum(&|all| all.closed(why)))?;
         }
-        let help = "Requests that were answered, by endpoint and class of status.";
+        let help = "Answered requests, by endpoint and status class.";
         let mut requests = counter(encoder, "tollgate_http_requests", help)?;
         for (endpoint, status, count) in self.metrics.requests().iter() {
             requests.count([("endpoint", endpoint), ("status", status)], count)?;
@@ -388,13 +388,13 @@ impl Numbers {
     }
 
     fn process(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let help = "When the service started, in seconds since 1970.";
+        let help = "The start time of the service, in seconds since 1970.";
         let started = self.metrics.0.started.duration_since(UNIX_EPOCH).unwrap_or_default();
         let (name, unit) = ("process_start_time", Some(&Unit::Seconds));
         family(encoder, (name, help), unit, MetricType::Gauge)?
             .0
             .encode_gauge(&started.as_secs_f64())?;
-        let help = "What was built.";
+        let help = "The version of the service.";
         info(encoder, ("tollgate_build", help), ("version", env!("CARGO_PKG_VERSION")))
     }
 }

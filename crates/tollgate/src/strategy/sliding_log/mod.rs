@@ -185,9 +185,12 @@ impl super::Step for Step {
     }
 
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
-        self.repair(cell, now);
+        let mut view = self.view(cell.log(), now);
+        if view.stepped_back {
+            self.repair(cell, now);
+            view = self.view(cell.log(), now);
+        }
         let log = cell.log();
-        let view = self.view(log, now);
         if view.first > 0 {
             log.drop_front(view.first);
         }

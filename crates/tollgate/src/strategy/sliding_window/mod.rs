@@ -121,6 +121,22 @@ impl Step {
         words[self.slot(bucket)]
     }
 
+    /// The units of the buckets from `first` to `last`. One division finds the first slot, and
+    /// the others follow it: a division for each bucket would take most of a check.
+    #[allow(clippy::cast_possible_truncation)] // at most 1,001 slots
+    fn sum(&self, words: &[u64], first: u64, last: u64) -> u64 {
+        let newest = words[0];
+        let first = first.max(newest.saturating_sub(self.buckets));
+        let last = last.min(newest);
+        if first > last {
+            return 0;
+        }
+        let (start, length) = (self.slot(first), (last - first + 1) as usize);
+        let to_end = length.min(words.len() - start);
+        let row: u64 = words[start..start + to_end].iter().sum();
+        row + words[1..1 + length - to_end].iter().sum::<u64>()
+    }
+
     /// The count of the bucket partly inside the window that ends with `bucket`, if there can be
     /// one.
     fn straddling(&self, words: &[u64], bucket: u64) -> u64 {
@@ -130,7 +146,7 @@ impl Step {
     fn view_at(&self, words: &[u64], at_us: u64) -> View {
         let bucket = at_us / self.precision_us;
         let first = (bucket + 1).saturating_sub(self.buckets);
-        let inside = (first..=bucket.min(words[0])).map(|b| self.count(words, b)).sum();
+        let inside = self.sum(words, first, bucket);
         let straddling = self.straddling(words, bucket);
         View { bucket, at_us, inside, straddling, stepped_back: false }
     }
@@ -267,14 +283,19 @@ impl super::Step for Step {
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
         self.repair(cell, now);
         let words = cell.words();
-        let view = self.view(words, now);
-        self.advance(words, view.bucket);
-        words[self.slot(view.bucket)] += cost;
-        Charged { at_us: view.at_us, reset_after_us: self.reset_us(view.bucket, now) }
+        // After a repair the newest bucket is at most the skew ahead.
+        let at_us = now.as_micros().max(words[0] * self.precision_us);
+        let bucket = at_us / self.precision_us;
+        self.advance(words, bucket);
+        words[self.slot(bucket)] += cost;
+        Charged { at_us, reset_after_us: self.reset_us(bucket, now) }
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
         let words = cell.words();
+        if words[0] * self.precision_us <= now.as_micros() {
+            return;
+        }
         let view = self.view(words, now);
         if view.stepped_back {
             words.fill(0);

@@ -67,7 +67,11 @@ impl Interval {
             let (refilled_us, at_us) = if step { (current, now) } else { (stored_us, stored_us) };
             return View { refilled_us, missing, at_us, stepped_back: step };
         }
-        let refills = current.saturating_sub(stored_us) / self.period_us;
+        // Nearly every check is in the interval of the one before: no division for it.
+        let refills = match current.saturating_sub(stored_us) {
+            0 => 0,
+            passed_us => passed_us / self.period_us,
+        };
         let missing = missing.saturating_sub(refills.saturating_mul(self.units));
         View { refilled_us: current, missing, at_us: now, stepped_back: false }
     }
