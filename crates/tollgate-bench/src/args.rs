@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
-/// Measure Tollgate, side by side with others
+/// Measure Tollgate beside other programs
 ///
 /// Figures need an optimised build: `cargo run --release -p tollgate-bench`.
 #[derive(Debug, Parser)]
@@ -18,41 +18,42 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Bench {
-    /// The memory store beside governor, the usual crate for this
+    /// Compare the memory store with the crate governor
     ///
-    /// Keyed GCRA with 16-byte string keys, 90 % of the calls admitted, both clocks read, both
-    /// answering what remains. Runs are interleaved in one process; each figure is the median.
+    /// Both run GCRA with 16-byte string keys, admit 90 % of the calls, read the clock, and return
+    /// what remains. Runs are interleaved in one process; each figure is the median.
     #[command(
         after_help = "Example: cargo run --release -p tollgate-bench -- memory --keys 10000 --threads 1"
     )]
     Memory(BenchMemory),
-    /// The SQLite store beside the least that SQLite can do for a decision
+    /// Compare the SQLite store with the least that SQLite can do for a decision
     ///
-    /// Checks of `gcra` in a new file, in turns with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT`
-    /// under the same pragmas; each figure is the median of five.
+    /// Checks of `gcra` in a new file alternate with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT` under
+    /// the same pragmas. Each figure is the median of five.
     #[command(
         after_help = "Example: cargo run --release -p tollgate-bench -- sqlite --checks 5000"
     )]
     Sqlite(BenchSqlite),
-    /// The scripts beside others on one Redis, and the client beside a bare one
+    /// Compare the scripts with others on one Redis, and the client with a bare one
     ///
-    /// What a check costs the server, in microseconds of its processor: beside the smallest GCRA
-    /// script by hand, two published patterns, and among themselves; each figure is the median of
-    /// runs in turns. Without --store it starts a redis-server for itself and stops it again.
-    /// Counts lie under a prefix of their own and are removed at the end.
+    /// It measures what a check costs the server, in microseconds of its processor. It compares the
+    /// scripts with a minimal handwritten GCRA script, with two published patterns, and with each
+    /// other. Each figure is the median of alternating runs. Without --store, it starts its own
+    /// redis-server and stops it again. Counts have their own prefix and are removed at the end.
     ///
-    /// Exits with 0 also where a figure misses its bar: a busy machine is no error.
+    /// Exits with 0 even if a figure misses its target: a busy machine is no error.
     #[command(
         after_help = "Example: cargo run --release -p tollgate-bench -- redis --store redis://127.0.0.1:6379"
     )]
     Redis(BenchRedis),
-    /// The service beside a peer, beside bare scripts on Redis, and behind nginx
+    /// Measure the service beside a peer, beside bare scripts on Redis, and behind nginx
     ///
-    /// wrk asks over 50 connections; every side gets the same limit and the same subjects. The peer
-    /// is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB; what is not installed is said
-    /// and left out. Each figure is the median of runs in turns, a ratio the median of those within
-    /// a turn. A run in which a hypervisor gave more than 1 % of the processors to others is taken
-    /// again, of each side as many as count.
+    /// wrk sends requests over 50 connections; every side gets the same limit and the same
+    /// subjects. The peer is throttlecrab-server, named by TOLLGATE_PEER_THROTTLECRAB. It reports
+    /// sides that are not installed, and leaves them out. Each figure is the median of alternating
+    /// runs; each ratio is the median of the ratios within a turn. It repeats a run in which a
+    /// hypervisor gave more than 1 % of the processors to others, at most as many times for each
+    /// side as runs count.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- server --runs 31")]
     Server(BenchServer),
     /// Measure the bytes of one side in a process of its own

@@ -68,10 +68,10 @@ struct Policy {
     limits: Vec<Entry>,
     /// The answer when the store cannot answer in time.
     on_failure: OnFailure,
-    /// How long the store may take, as `20ms`; 50ms when nothing is said.
+    /// How long the store may take, as `20ms`; the default is 50ms.
     #[schemars(regex(pattern = r"^[0-9]+(us|ms|s|m)$"))]
     deadline: Option<String>,
-    /// What a request costs; 1 when nothing is said.
+    /// What a request costs; the default is 1.
     cost: Option<Cost>,
     /// The field that all subjects share on a cluster, or `never`.
     shard: Option<String>,

@@ -7,7 +7,7 @@ pub(crate) struct Admin {
     #[command(subcommand)]
     pub(crate) act: AdminAction,
 
-    /// Where administrators are answered: `HOST:PORT` or `unix:/PATH`, the service's `--admin`
+    /// The admin listener of the service: `HOST:PORT` or `unix:/PATH`, as in its `--admin`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701", global = true)]
     pub(crate) at: String,
 
@@ -15,48 +15,48 @@ pub(crate) struct Admin {
     #[arg(long, value_name = "DURATION", default_value = "5s", global = true)]
     pub(crate) timeout: String,
 
-    /// Print the service's answer as it is: one JSON object
+    /// Print the service's answer unchanged: one JSON object
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum AdminAction {
-    /// Show what is held for a subject
+    /// Show the stored count of a subject
     #[command(after_help = "Example: tollgate admin inspect ip:192.0.2.7 --policy login")]
     Inspect(AdminCount),
-    /// Forget what is held for a subject
+    /// Reset the count of a subject
     #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
     Reset(AdminCount),
-    /// Give units back, or take them
+    /// Give units back to a subject, or take them
     #[command(after_help = "Example: tollgate admin adjust user:42 --limit 3/10s --by 1")]
     Adjust {
         #[command(flatten)]
         counted: AdminCount,
 
-        /// How many units to give back; negative takes them
+        /// How many units to give back; a negative number takes units
         #[arg(long, value_name = "N", allow_hyphen_values = true)]
         by: i64,
     },
     /// Deny requests of some clients, for a time
     #[command(after_help = "Example: tollgate admin ban ip=203.0.113.0/24 --for 1h")]
     Ban(RulingArgs),
-    /// Free requests of some clients of their limits, for a time
+    /// Exempt requests of some clients from their limits, for a time
     #[command(after_help = "Example: tollgate admin exempt user=ann --policy login --for 1d")]
     Exempt(RulingArgs),
-    /// Take a ban or an exemption back
+    /// Lift a ban or an exemption
     #[command(after_help = "Example: tollgate admin lift ip=203.0.113.0/24")]
     Lift(RulingTarget),
-    /// Show the bans and exemptions that hold
+    /// Show the bans and exemptions in force
     #[command(after_help = "Example: tollgate admin rulings")]
     Rulings,
     /// Read the policies again
     #[command(after_help = "Example: tollgate admin reload")]
     Reload,
-    /// Look back: what was let through and denied under each limit
+    /// Show what each limit admitted and denied in the recent past
     #[command(after_help = "Example: tollgate admin series --last 10m")]
     Series {
-        /// How far back
+        /// How far to look back
         #[arg(long, value_name = "DURATION", default_value = "10m")]
         last: String,
     },
@@ -65,14 +65,14 @@ pub(crate) enum AdminAction {
 /// Whose count.
 #[derive(Debug, Args)]
 pub(crate) struct AdminCount {
-    /// Whose count, as `user:42`
+    /// The subject, as `user:42`
     pub(crate) subject: String,
 
-    /// The policy that keeps it
+    /// The policy that counts the subject
     #[arg(long, value_name = "NAME", required_unless_present = "limit")]
     pub(crate) policy: Option<String>,
 
-    /// The limits that it is kept under, where they are inline or a policy has several
+    /// The limits of the count, if they are inline or the policy has several
     #[arg(long, value_name = "LIMIT")]
     pub(crate) limit: Option<String>,
 }
@@ -83,11 +83,11 @@ pub(crate) struct RulingArgs {
     #[command(flatten)]
     pub(crate) about: RulingTarget,
 
-    /// For how long
+    /// How long it lasts
     #[arg(long = "for", value_name = "DURATION")]
     pub(crate) lasts: String,
 
-    /// Why: shown with the ruling, and to no client
+    /// The reason: shown with the ruling, and not to clients
     #[arg(long, value_name = "TEXT")]
     pub(crate) reason: Option<String>,
 }
@@ -95,12 +95,12 @@ pub(crate) struct RulingArgs {
 /// Which requests.
 #[derive(Debug, Args)]
 pub(crate) struct RulingTarget {
-    /// What must hold, as in `when` of a policy: `ip=203.0.113.0/24`, `user=ann`. Of several on one
-    /// field any may hold, of several fields each must
+    /// A condition, as in `when` of a policy: `ip=203.0.113.0/24`, `user=ann`. Of several
+    /// conditions on one field, one must be true; on several fields, one for each
     #[arg(value_name = "FIELD=VALUE", required = true)]
     pub(crate) when: Vec<String>,
 
-    /// The policy that it is about, in place of all of them
+    /// The policy to which it applies [default: all policies]
     #[arg(long, value_name = "NAME")]
     pub(crate) policy: Option<String>,
 }

@@ -6,12 +6,12 @@ use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
-    /// Read policy files and say what is wrong with them, and what they mean
+    /// Check policy files for mistakes, and show what they mean
     ///
-    /// All problems of a file are told at once, each with its place and what would be right.
+    /// Reports all problems of a file at once, each with its place and a correction.
     ///
-    /// Exits with 0 when the files are fine (warnings are no fault, unless they are to be denied),
-    /// 1 when there are warnings and --deny-warnings is given, 2 on errors.
+    /// Exits with 0 when the files are valid, also with warnings; with 1 when there are warnings
+    /// and --deny-warnings is given; with 2 on errors.
     #[command(after_help = "Example: tollgate config check examples/policies/api.toml")]
     Check(ConfigCheck),
     /// Print the JSON Schema of policy files, for editors
@@ -29,7 +29,7 @@ pub(crate) struct ConfigCheck {
     #[arg(long)]
     pub(crate) deny_warnings: bool,
 
-    /// Warn also of what is right on one server and crosses slots on a cluster
+    /// Warn also of policies that cross slots on a cluster
     #[arg(long)]
     pub(crate) cluster: bool,
 

@@ -4,16 +4,16 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Health {
-    /// Where it listens: `HOST:PORT` or `unix:/PATH`. Where clients come with TLS, name the address
-    /// of administrators
+    /// The address of the service: `HOST:PORT` or `unix:/PATH`. If clients must use TLS, give the
+    /// address for administrators
     #[arg(value_name = "ADDR", default_value = "127.0.0.1:8700")]
     pub(crate) address: String,
 
-    /// Ask whether requests should come to it, which is no while it ends
+    /// Check readiness: a service that is shutting down is not ready
     #[arg(long)]
     pub(crate) ready: bool,
 
-    /// Ask besides whether its store can count
+    /// Check readiness, and also whether the store can count
     #[arg(long)]
     pub(crate) store: bool,
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Help {
-    /// A command, as `queue push`, or a page, as `notation`; without one, all there are
+    /// A command, as `queue push`, or a page, as `notation` [default: a list of all]
     #[arg(value_name = "COMMAND|PAGE")]
     pub(crate) words: Vec<String>,
 }

@@ -9,8 +9,9 @@ use tollgate_lab::experiment::Rate;
 pub(crate) enum Lab {
     /// Run an experiment file: workloads, limits and strategies
     ///
-    /// Time is simulated: an hour of traffic takes as long as its decisions, and the same file and
-    /// seed give the same results to the last bit, in memory and on Redis; or real, with `--live`.
+    /// Time is simulated: an hour of traffic takes only as long as its decisions. The same file and
+    /// seed give the same results to the last bit, in memory and on Redis. With `--live`, time is
+    /// real.
     #[command(after_help = "Example: tollgate lab run examples/lab/greedy.toml --report out.html")]
     Run {
         /// The experiment, in TOML (`tollgate help page lab`)
@@ -20,17 +21,18 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: LabCommon,
     },
-    /// A zoo's web site with more callers than it stands: a gate for each caller, or one window?
+    /// A web site of a zoo with too many callers: a gate for each caller, or one window?
     ///
-    /// The example of an article on rate limiting with Redis, in four tests: a sliding log on the
-    /// whole site, a uniform gate for each caller, and both again, the gates with new callers.
+    /// This is the example of an article on rate limiting with Redis, in four tests. They are a
+    /// sliding log on the whole site, a uniform gate for each caller, and both again, the gates
+    /// with new callers.
     #[command(after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
     Zoo {
         /// How many calls each test makes
         #[arg(value_name = "LOOPS", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         loops: u64,
 
-        /// How many calls the resource stands in 10 s
+        /// How many calls the resource can take in 10 s
         #[arg(value_name = "ALLOWED_PER_10S", value_parser = clap::value_parser!(u64).range(1..))]
         allowed: u64,
 
@@ -45,8 +47,8 @@ pub(crate) enum Lab {
     },
     /// A bounded queue, whose workers set the pace: what it accepts, and how long jobs wait
     ///
-    /// As many a second are accepted as the workers do, and the rest is refused, whatever is
-    /// offered; twice the workers, twice as many. Each number of workers is a case.
+    /// The queue accepts as many jobs a second as the workers do, and refuses the rest. Twice the
+    /// workers accept twice as many. Each number of workers is a case.
     #[command(
         after_help = "Example: tollgate lab queue --bound 10 --workers 1,2 --report queue.html"
     )]
@@ -61,10 +63,10 @@ pub(crate) enum Lab {
         #[command(flatten)]
         common: LabCommon,
     },
-    /// The race of many who look at a counter before they add to it, beside one atomic question
+    /// The race of clients that read a counter and then add to it, beside one atomic check
     ///
-    /// Simulated, or on a real Redis with `--store`: then each client has a connection of its own,
-    /// and how many get through is that moment's chance.
+    /// Simulated, or on a real Redis with `--store`. There each client has its own connection, and
+    /// the number of clients that get through depends on chance.
     #[command(after_help = "Example: tollgate lab race --store redis://127.0.0.1:6379")]
     Race(LabRace),
 }
@@ -72,32 +74,33 @@ pub(crate) enum Lab {
 /// What all experiments have.
 #[derive(Debug, Args)]
 pub(crate) struct LabCommon {
-    /// What is drawn by chance comes from here [default: the file's, else 1]
+    /// The seed of all random numbers [default: the file's, else 1]
     #[arg(long, value_name = "N")]
     pub(crate) seed: Option<u64>,
 
-    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this run alone
-    /// that are removed at its end. In simulated time every decision is compared with memory's
+    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`. On Redis the run has its own
+    /// keys, and removes them at its end. In simulated time it compares every decision with the
+    /// same in memory
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// Let real time pass: every attempt is asked when it is due, whoever still waits, and by the
-    /// store's clock. It takes as long as the experiment says, for each case; latencies and the
-    /// server's work are measured beside (`tollgate help page lab`)
+    /// Run in real time, by the store's clock: each attempt starts when it is due, even while
+    /// others still wait. Each case takes as long as the experiment says. Latencies and the work of
+    /// the server are measured too (`tollgate help page lab`)
     #[arg(long)]
     pub(crate) live: bool,
 
-    /// How long the operation takes that is protected: what share of it deciding is, is told
-    /// [default: the file's]
+    /// The duration of the protected operation; the report gives the share of it that a decision
+    /// takes [default: the file's]
     #[arg(long, value_name = "DURATION", requires = "live")]
     pub(crate) operation: Option<String>,
 
-    /// Run it though it is large: more than 100,000,000 requests or 1,000,000,000 attempts in all
-    /// cases together, or 2 GiB of requests that may wait and of what windows may hold
+    /// Run a large experiment too: more than 100,000,000 requests or 1,000,000,000 attempts in all
+    /// cases together, or 2 GiB for waiting requests and for windows
     #[arg(long)]
     pub(crate) large: bool,
 
-    /// Write a report with pictures: one HTML file that needs nothing else
+    /// Write a report with pictures: one self-contained HTML file
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 
@@ -122,20 +125,20 @@ pub(crate) struct LabQueue {
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) bound: u64,
 
-    /// How many are offered, evenly: so many in so long
+    /// How many jobs are offered, evenly, as `10/s`
     #[arg(long, value_name = "RATE", default_value = "20/s")]
     pub(crate) offers: Rate,
 
-    /// How long a worker takes for a job
+    /// The time that a worker takes for a job
     #[arg(long, value_name = "DURATION", default_value = "100ms")]
     pub(crate) work: String,
 
-    /// How many work: a case for each of these
+    /// The numbers of workers: a case for each
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "1,2",
           value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) workers: Vec<u32>,
 
-    /// How long each case takes, of simulated time
+    /// The simulated time of each case
     #[arg(long = "for", value_name = "DURATION", default_value = "60s")]
     pub(crate) duration: String,
 }
@@ -147,12 +150,12 @@ pub(crate) struct LabRace {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) limit: u64,
 
-    /// How many ask at once
+    /// How many clients ask at once
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) clients: u64,
 
-    /// What is drawn by chance in a simulated race comes from here [default: 1]
+    /// The seed of a simulated race [default: 1]
     #[arg(long, value_name = "N", conflicts_with = "store")]
     pub(crate) seed: Option<u64>,
 

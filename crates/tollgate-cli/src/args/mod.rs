@@ -32,9 +32,9 @@ pub(crate) use serve::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters,
 
 /// Exact rate limiting, from a shell.
 ///
-/// A limit is written as people say it: `10/s`, `120/m, 240/h`, `100/s burst 200 via token_bucket`,
-/// `1/10s via uniform`. A bare quota means what its words say, at most N in any D. A subject says
-/// whose count it is: `user:42`, `ip:10.0.0.1,route:login`, or just `backup`.
+/// Examples of limits: `10/s`, `120/m, 240/h`, `100/s burst 200 via token_bucket`, `1/10s via
+/// uniform`. A quota alone means at most N in any D. A subject names whose requests are counted:
+/// `user:42`, `ip:10.0.0.1,route:login`, or just `backup`.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, propagate_version = true, max_term_width = 100)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
@@ -46,10 +46,10 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// The service: answers over HTTP, for programs and for proxies
+    /// Run the service, which answers programs and proxies over HTTP
     ///
-    /// Without arguments it counts in memory by a small demo policy, and prints what to try. Ctrl-C
-    /// and SIGTERM end it: it finishes what it has begun, and exits with 0.
+    /// Without arguments, it counts in memory with a small demo policy, and prints calls to try. On
+    /// Ctrl-C and SIGTERM, it finishes the requests that have begun, and exits with 0.
     #[command(
         after_help = "Example: tollgate serve --config policies.toml --store redis://127.0.0.1"
     )]
@@ -59,30 +59,31 @@ pub(crate) enum Command {
   tollgate serve --config policies.toml --store sqlite:///var/lib/tollgate/counts.db
   tollgate serve --listen unix:/run/tollgate.sock --admin off --log json
 
-From the environment, so that no process list shows them:
-  TOLLGATE_ADMIN_TOKEN   what administrators send, 16 bytes or more
-  TOLLGATE_WORKER_TOKEN  what workers of --queue-workers send, 16 bytes or more
-  TOLLGATE_RECEIPT_KEY   what receipts are signed with, 32 bytes or more; one for all instances
-  TOLLGATE_KEY_SECRET    what API keys are hashed with, 16 bytes or more")]
+Secrets come from the environment, so that no process list shows them:
+  TOLLGATE_ADMIN_TOKEN   the token of administrators, 16 bytes or more
+  TOLLGATE_WORKER_TOKEN  the token of workers for --queue-workers, 16 bytes or more
+  TOLLGATE_RECEIPT_KEY   the key that signs receipts, 32 bytes or more; one for all instances
+  TOLLGATE_KEY_SECRET    the secret for hashes of API keys, 16 bytes or more")]
     Serve(Box<Serve>),
-    /// Ask a running service whether it serves, for probes that run a command
+    /// Check the health of a running service, for probes that run a command
     ///
-    /// Exits with 0 when it does, 1 when it does not or nothing answers, 2 on a wrong usage.
+    /// Exits with 0 when it is healthy, 1 when it is not or does not answer, 2 on wrong usage.
     #[command(after_help = "Example: tollgate health --ready")]
     #[command(after_long_help = "Examples:
   tollgate health
   tollgate health 127.0.0.1:8701 --ready
   tollgate health unix:/run/tollgate/tollgate.sock --store --timeout 500ms")]
     Health(Health),
-    /// Look at the counts of a running service and correct them, over its admin listener
+    /// Show and correct the counts of a running service, over its admin listener
     ///
-    /// Where the service has a token, TOLLGATE_ADMIN_TOKEN is sent from the environment.
+    /// If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
     #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
     Admin(Admin),
-    /// Ask, and charge when every limit admits
+    /// Check a request, and charge it when every limit admits it
     ///
-    /// Exits with 0 when admitted, 1 when not yet, 3 when never (the cost is above a limit's
-    /// capacity), 2 on an error. Several limits or subjects are all or nothing.
+    /// Exits with 0 when admitted, 1 when denied for now, 3 when denied for ever (the cost is above
+    /// a limit's capacity), 2 on an error. Several limits or subjects are charged together or not
+    /// at all.
     #[command(after_help = "Example: tollgate check zoo --limit \"3/60s via sliding_log\"")]
     #[command(after_long_help = "Examples:
   tollgate check zoo --limit \"3/60s via sliding_log\"
@@ -92,38 +93,39 @@ From the environment, so that no process list shows them:
     Check(Check),
     /// Run a command when its turn comes
     ///
-    /// Waits until every limit admits, charges, and runs COMMAND. Nothing is reserved while
-    /// waiting and there is no order among waiters; an interrupted wait charges nothing, and so
-    /// does a COMMAND that cannot be started.
+    /// Waits until every limit admits, charges, and runs COMMAND. Waiting reserves nothing, and
+    /// waiters have no order. An interrupted wait charges nothing, and neither does a COMMAND that
+    /// cannot be started.
     ///
-    /// Exits with COMMAND's code (128 + the signal that killed it), 124 when its turn did not
-    /// come within --wait, 125 when it never comes or on an error of its own, 126 when COMMAND
+    /// Exits with COMMAND's code (128 + the signal that killed it), 124 when its turn did not come
+    /// within --wait, 125 when its turn never comes or on an error of tollgate, 126 when COMMAND
     /// cannot be run, 127 when it is not found, 130 when interrupted while waiting.
     #[command(
         after_help = "Example: tollgate run backup --limit 1/10m --wait 1h -- rsync -a src dst"
     )]
     Run(Run),
-    /// Ask the same question and change nothing
+    /// Check a request without charging it
     ///
-    /// Exits as `check` does: 0 when it would be admitted, 1 when not yet, 3 when never, 2 on an
-    /// error.
+    /// Exits as `check` does: 0 when it would be admitted, 1 when denied for now, 3 when denied for
+    /// ever, 2 on an error.
     #[command(after_help = "Example: tollgate peek user:42 --limit 10/s --cost 5 --json")]
     Peek(Check),
-    /// Forget a count
+    /// Reset the count of a subject
     ///
     /// The subject starts fresh under these limits. Other limits of the same subject stay.
     #[command(after_help = "Example: tollgate reset user:42 --limit 10/s")]
     Reset(CountArgs),
-    /// Give units back, or take them
+    /// Give units back to a subject, or take them
     ///
-    /// An administrator's correction: the oldest units that count are given back first, never
-    /// past a fresh subject; units are taken as an event at now, at most what remains.
+    /// This is an administrator's correction. It gives the oldest counted units back first, and at
+    /// most as many as are counted. It takes units as an event of this moment, and at most as many
+    /// as remain.
     #[command(after_help = "Example: tollgate adjust user:42 --limit 240/h --by +20")]
     Adjust(Adjust),
-    /// Show what is held for a subject
+    /// Show the stored count of a subject
     #[command(after_help = "Example: tollgate inspect user:42 --limit 240/h")]
     Inspect(CountArgs),
-    /// Say what a limit means: worst window, sustained rate, bytes, waits, faults
+    /// Explain a limit: worst window, sustained rate, bytes, waits, faults
     #[command(after_help = "Example: tollgate explain \"100/s burst 200 via token_bucket\"")]
     #[command(after_long_help = "Examples:
   tollgate explain \"100/s burst 200 via token_bucket\"
@@ -132,9 +134,9 @@ From the environment, so that no process list shows them:
     Explain(Explain),
     /// Show what a limit would have done to real traffic
     ///
-    /// Reads Apache and nginx common and combined logs and JSON lines, plain or gzip. A line is
-    /// an event when its client, its time and the `--by` field can be read, whatever follows.
-    /// Events are put in order first; each has a cost of 1.
+    /// Reads Apache and nginx common and combined logs and JSON lines, plain or gzip. A line is an
+    /// event when its client, its time and the `--by` field can be read, whatever follows. The
+    /// replay sorts events by time first; each has a cost of 1.
     #[command(after_help = "Example: tollgate replay access.log.gz --limit 5/10s --strategy all")]
     #[command(after_long_help = "Examples:
   tollgate replay access.log.gz --limit 5/10s --strategy all --by ip
@@ -143,26 +145,25 @@ From the environment, so that no process list shows them:
   tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
     Replay(Replay),
-    /// Try strategies on the same traffic, and look at what gets through
+    /// Compare strategies on the same traffic by what gets through
     ///
-    /// Each command prints a table with what to see in it, `--report FILE` writes a page with
-    /// pictures.
+    /// Each command prints a table and its findings; `--report FILE` writes a page with pictures.
     #[command(subcommand, after_help = "Example: tollgate lab zoo 400 300 --report zoo.html")]
     Lab(Lab),
-    /// Let a queue's workers set the pace: at most so many jobs wait
+    /// Use a bounded queue, whose workers set the pace
     ///
-    /// All strategies count time; a queue does not. A job is accepted while fewer wait than may,
-    /// and how fast they leave is up to those who work. Queues lie in the file or on the Redis that
-    /// `--store` names. What is promised: `tollgate help page queue`.
+    /// Strategies limit by time; a queue does not. It accepts a job while fewer jobs wait than its
+    /// bound, and its workers decide how fast jobs leave. Queues are in the file or on the Redis
+    /// that `--store` names. For the guarantees, see `tollgate help page queue`.
     #[command(subcommand, after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     Queue(Queue),
     /// Print the Lua script for limits or for a queue, for any Redis client
     ///
-    /// Several limits are one set on one subject, all or nothing in one call. The script carries
-    /// its limits, reads the server's clock, and counts under the same keys as every other command:
-    /// a count can be shared between this and your own client.
+    /// Several limits are one set on one subject, all or nothing in one call. The script contains
+    /// its limits, reads the server's clock, and counts under the same keys as every other command.
+    /// So tollgate and your own client can share a count.
     ///
-    /// What is printed can be pasted into a shell, or piped: what is explained is commented out.
+    /// You can paste the output into a shell, or pipe it: the explanations are comments.
     #[command(after_help = "Example: tollgate scripts \"10/s via gcra\" --answer boolean | sh")]
     #[command(after_long_help = "Examples:
   tollgate scripts \"10/s via gcra\" \"240/h via sliding_window\"
@@ -172,23 +173,23 @@ From the environment, so that no process list shows them:
   tollgate scripts --queue mail --bound 10
   redis-cli --eval limit.lua 'tg1:{user:42}:sliding_log/1s' , 1 0")]
     Scripts(Scripts),
-    /// Look whether a Redis or Valkey server is fit to hold counts
+    /// Check whether a Redis or Valkey server is fit to hold counts
     ///
-    /// Asks it for its version, scripts, rights, role, memory, disk, clock and distance, and says
-    /// what to do about each. No key is touched.
+    /// Checks its version, scripts, permissions, role, memory, disk, clock and latency, and says
+    /// what to do about each. It touches no key.
     ///
-    /// Exits with 0 when it is fit (warnings are no fault), 1 when something must be changed, 2
-    /// when it cannot be reached or is no Redis.
+    /// Exits with 0 when it is fit, also with warnings; with 1 when something must be changed; with
+    /// 2 when it cannot be reached or is not a Redis.
     #[command(after_help = "Example: tollgate doctor --store redis://127.0.0.1:6379")]
     #[command(after_long_help = "Examples:
   tollgate doctor --store redis://127.0.0.1:6379
   tollgate doctor --store rediss://tollgate:PASSWORD@redis.example.com --json
   tollgate doctor --store unix:///run/redis/redis-server.sock")]
     Doctor(Doctor),
-    /// Look whether policy files are right, or print their schema
+    /// Check policy files, or print their schema
     #[command(subcommand, after_help = "Example: tollgate config check policies.toml")]
     Config(Config),
-    /// Print the completions of a shell
+    /// Print the completions for a shell
     #[command(after_help = "Example: tollgate completions bash > \
                             ~/.local/share/bash-completion/completions/tollgate")]
     Completions {
@@ -206,7 +207,7 @@ From the environment, so that no process list shows them:
 /// Whose count, under which limits.
 #[derive(Debug, Args)]
 pub(crate) struct SubjectArgs {
-    /// Whose count: `dim:value`, several joined by `,`, `%XX` escapes; without a colon the
+    /// The subject: `dim:value`, several joined by `,`, with `%XX` escapes; without a colon the
     /// dimension is `key`
     pub(crate) subject: Option<String>,
 
@@ -214,20 +215,20 @@ pub(crate) struct SubjectArgs {
     #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
     pub(crate) limit: Vec<String>,
 
-    /// A subject under limits of its own; split at the last `=`; repeat it for several subjects
+    /// A subject with its own limits; split at the last `=`; repeat it for several subjects
     #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
     pub(crate) on: Vec<String>,
 
-    /// Take subjects as they are: a comma or `%` in one is a part of its value. For what users type
+    /// Take subjects literally: a comma or `%` is part of the value. For input from users
     #[arg(long)]
     pub(crate) literal: bool,
 
-    /// The strategy of the limits that name none with `via`
+    /// The strategy of limits without `via`
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
-    /// The value that all subjects of one check share on a cluster, where it decides which node
-    /// counts. On Redis it is a part of the keys, so a count with it and one without are two; on
+    /// The value that all subjects of one check share on a cluster, where it selects the node that
+    /// counts. On Redis it is part of the keys, so counts with it and without it are separate. On
     /// other stores it has no effect
     #[arg(long, value_name = "VALUE")]
     pub(crate) shard: Option<String>,
@@ -236,7 +237,7 @@ pub(crate) struct SubjectArgs {
 /// Where counts live.
 #[derive(Debug, Args)]
 pub(crate) struct StoreArgs {
-    /// Where counts live: `sqlite://PATH`, with `?sync=full` to survive a power loss to the last
+    /// The store of the counts: `sqlite://PATH`, with `?sync=full` so that a power loss loses no
     /// charge; or `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`, with
     /// `?deadline=5s` [default: a file in your state folder]
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
@@ -248,7 +249,7 @@ pub(crate) struct Check {
     #[command(flatten)]
     pub(crate) which: SubjectArgs,
 
-    /// How many units
+    /// The cost of the request, in units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
@@ -265,15 +266,15 @@ pub(crate) struct Run {
     #[command(flatten)]
     pub(crate) which: SubjectArgs,
 
-    /// How many units
+    /// The cost of the request, in units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
-    /// The longest time to wait, as `90s`; without it, as long as needed; `0` tries once
+    /// The longest time to wait, as `90s`; `0` tries once [default: as long as needed]
     #[arg(long, short, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) wait: Option<String>,
 
-    /// Say on stderr how long it waits, also where that is no terminal
+    /// Print the wait on stderr, even if stderr is not a terminal
     #[arg(long, short)]
     pub(crate) verbose: bool,
 
@@ -303,7 +304,7 @@ pub(crate) struct Adjust {
     #[command(flatten)]
     pub(crate) which: SubjectArgs,
 
-    /// How many units to give back; negative takes them
+    /// How many units to give back; a negative number takes units
     #[arg(long, value_name = "N", allow_hyphen_values = true)]
     pub(crate) by: String,
 
@@ -321,7 +322,7 @@ pub(crate) struct Explain {
     #[arg(required = true, value_name = "LIMIT")]
     pub(crate) limits: Vec<String>,
 
-    /// The strategy of the limits that name none with `via`
+    /// The strategy of limits without `via`
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 

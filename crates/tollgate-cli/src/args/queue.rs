@@ -7,10 +7,10 @@ use super::StoreArgs;
 /// Queues: a limit that does not depend on time, but on who works them off.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Queue {
-    /// Offer a job; refused when as many wait as may
+    /// Offer a job; a full queue refuses it
     ///
     /// Exits with 0 when it was accepted (or is known by its --once), 1 when it was refused, 2 on
-    /// an error. With --lines 1 when one was refused.
+    /// an error. With --lines it exits with 1 when at least one was refused.
     #[command(after_help = "Example: tollgate queue push mail to=ann --bound 10")]
     #[command(after_long_help = "Examples:
   tollgate queue push mail to=ann --bound 10
@@ -24,13 +24,13 @@ pub(crate) enum Queue {
     ///
     /// The command is run by `sh -c`, with the job as one line of JSON on its standard input, its
     /// fields as JOB_name in the environment, and TOLLGATE_JOB_ID and TOLLGATE_JOB_DELIVERY beside
-    /// them. When it exits with 0 the job is done; else it comes back, later each time, until it
-    /// has had its deliveries and is dead. Jobs are delivered at least once: a command may see one
-    /// again, by the same id.
+    /// them. When it exits with 0, the job is acknowledged. Otherwise it is delivered again, later
+    /// each time, until its deliveries are used up and it is a dead letter. Jobs are delivered at
+    /// least once: a command may get the same job, with the same id, again.
     ///
-    /// Works until Ctrl-C or SIGTERM: what is in hand is finished and what was only taken is given
-    /// back, and it exits with 0. A second signal ends the commands, too; their jobs come back when
-    /// their visibility timeout has passed.
+    /// Works until Ctrl-C or SIGTERM. Then running commands finish, jobs without a command return
+    /// to the queue, and it exits with 0. A second signal ends the commands too; their jobs are
+    /// delivered again when their visibility timeout has passed.
     #[command(
         after_help = "Example: tollgate queue work mail --exec 'echo \"to $JOB_to\"' --max-jobs 1"
     )]
@@ -40,49 +40,49 @@ pub(crate) enum Queue {
   tollgate queue work mail --exec 'jq -r .fields.to' --until-empty
   tollgate queue work mail --exec ./send-mail --visibility 5m --timeout 4m --deliveries 3")]
     Work(Box<QueueWork>),
-    /// Look at jobs that wait or are in hand, without taking them
+    /// Show waiting jobs and jobs in flight, without taking them
     ///
-    /// First the jobs that wait, in the order in which they will be delivered; then those that were
-    /// delivered and are not done, in the order in which they come back.
+    /// Waiting jobs come first, in the order of their delivery. Jobs in flight follow, in the order
+    /// of their redelivery.
     #[command(after_help = "Example: tollgate queue look mail --in-hand --first 5")]
     Look(QueueLook),
-    /// What waits, what is in hand, and what there was
+    /// Show the numbers of waiting jobs, of jobs in flight, and of all jobs so far
     #[command(after_help = "Example: tollgate queue stats mail --watch")]
     #[command(after_long_help = "Examples:
   tollgate queue stats mail
   tollgate queue stats mail --watch
   tollgate queue stats mail --watch 10s --json")]
     Stats(QueueStats),
-    /// All queues there are, with what waits in each
+    /// List all queues, each with the number of its waiting jobs
     #[command(after_help = "Example: tollgate queue list --store redis://127.0.0.1")]
     List(QueueList),
-    /// Look at the jobs that were delivered as often as they may be; offer them again, or forget
+    /// Show the dead letters; offer them again, or delete
     #[command(after_help = "Example: tollgate queue dead mail --again all")]
     #[command(after_long_help = "Examples:
   tollgate queue dead mail
   tollgate queue dead mail --again 1700000000000-0
   tollgate queue dead mail --forget all")]
     Dead(QueueDead),
-    /// Look at the last jobs that were done, where these are kept
+    /// Show the last jobs that were done, if the queue keeps them
     #[command(after_help = "Example: tollgate queue done mail --most 5")]
     Done(QueueDone),
-    /// Let nothing be taken until `queue resume`
+    /// Pause a queue: workers get no job until `queue resume`
     ///
-    /// Offers are accepted up to the bound, and what is in hand is finished. Workers wait.
+    /// Offers are accepted up to the bound, and jobs in flight are finished.
     #[command(after_help = "Example: tollgate queue pause mail")]
     Pause(QueueArgs),
-    /// Let a paused queue go on
+    /// Resume a paused queue
     #[command(after_help = "Example: tollgate queue resume mail")]
     Resume(QueueArgs),
-    /// Remove a queue with all that is in it
+    /// Remove a queue with all of its jobs
     ///
-    /// Refused, with 1, while jobs wait or are in hand, unless --force says to drop them.
+    /// Exits with 1 and removes nothing while jobs wait or are in flight, unless --force is given.
     #[command(after_help = "Example: tollgate queue remove mail --force")]
     Remove(QueueRemove),
-    /// Change how a queue is offered to or worked on
+    /// Change the settings of a queue
     ///
-    /// Who says something else is refused from then on. Jobs that are out come back when they would
-    /// have; those that wait beyond a lower bound stay.
+    /// From then on, other settings are refused. Jobs in flight keep the time of their redelivery,
+    /// and jobs that wait beyond a lower bound stay.
     #[command(after_help = "Example: tollgate queue change mail --bound 20")]
     Change(Box<QueueChange>),
 }
@@ -96,7 +96,7 @@ pub(crate) struct QueueArgs {
     #[command(flatten)]
     pub(crate) place: StoreArgs,
 
-    /// On a Redis, in what its jobs lie: a queue stays as it was made
+    /// How a Redis keeps the jobs; fixed when the queue is made
     #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
     pub(crate) form: QueueForm,
 
@@ -105,7 +105,7 @@ pub(crate) struct QueueArgs {
     pub(crate) json: bool,
 }
 
-/// In what jobs lie on a Redis.
+/// How a Redis keeps the jobs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum QueueForm {
     /// A stream with a consumer group, which XINFO and XPENDING show
@@ -123,15 +123,14 @@ impl From<QueueForm> for tollgate_queue::Layout {
     }
 }
 
-/// How a queue is offered to: said by the first who offers, and kept with the queue.
+/// The settings of producers. The first producer sets them, and the queue keeps them.
 #[derive(Debug, Args)]
 pub(crate) struct ProducerArgs {
-    /// How many jobs may wait; to be said once, for a queue that is new
+    /// How many jobs may wait; needed once, for a new queue
     #[arg(long, value_name = "N")]
     pub(crate) bound: Option<u64>,
 
-    /// What the bound counts: those that wait, or those in hand and coming back, too [default:
-    /// waiting]
+    /// What the bound counts: waiting jobs, or jobs in flight too [default: waiting]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) count: Option<QueueCounts>,
 
@@ -151,7 +150,7 @@ pub(crate) enum QueueCounts {
     All,
 }
 
-/// How a queue is worked on: said by the first who takes, and kept with the queue.
+/// The settings of consumers. The first consumer sets them, and the queue keeps them.
 #[derive(Debug, Args)]
 pub(crate) struct ConsumerArgs {
     /// A limit that the deliveries of all workers together pass, as `100/s`; repeat it, or join
@@ -159,20 +158,20 @@ pub(crate) struct ConsumerArgs {
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     pub(crate) rate: Vec<String>,
 
-    /// How long nobody else gets a job that was taken by a worker that died; one that lives holds
-    /// its job for as long as it takes [default: 30s]
+    /// When the job of a worker that died is delivered again; a worker that lives keeps its job as
+    /// long as it needs [default: 30s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) visibility: Option<String>,
 
-    /// How often a job is delivered at most; then it is dead [default: 5]
+    /// How often a job is delivered at most; then it is a dead letter [default: 5]
     #[arg(long, value_name = "N")]
     pub(crate) deliveries: Option<u32>,
 
-    /// How many dead jobs are kept, to be looked at [default: 1000]
+    /// How many dead letters are kept [default: 1000]
     #[arg(long, value_name = "N")]
     pub(crate) keep_dead: Option<u32>,
 
-    /// How many jobs that were done are kept, to be looked at [default: 0]
+    /// How many done jobs are kept [default: 0]
     #[arg(long, value_name = "N")]
     pub(crate) keep_done: Option<u32>,
 }
@@ -198,19 +197,19 @@ pub(crate) struct QueuePush {
     #[command(flatten)]
     pub(crate) producer: ProducerArgs,
 
-    /// Accept it once: the same ID again is no other job, for as long as it is remembered
+    /// Accept it once: the same ID again adds no job, as long as the queue remembers it
     #[arg(long, value_name = "ID", conflicts_with = "lines")]
     pub(crate) once: Option<String>,
 
-    /// Whose it is: at most --per-client jobs of one client are in the queue
+    /// The client of the job: at most --per-client jobs of one client are in the queue
     #[arg(long, value_name = "NAME")]
     pub(crate) client: Option<String>,
 
-    /// Drop it when its turn has not come within this
+    /// Drop it if it was not delivered within this time
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<String>,
 
-    /// The longest time to wait for room, as `90s` [default: 0, it is refused at once]
+    /// The longest time to wait for room, as `90s` [default: 0, a full queue refuses it at once]
     #[arg(long, short, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
 }
@@ -224,7 +223,7 @@ pub(crate) struct QueueWork {
     #[arg(long, short, value_name = "COMMAND", required = true)]
     pub(crate) exec: String,
 
-    /// Make the queue when nobody has, and wait for its first job: for workers that start first
+    /// Make the queue if there is none, and wait for its first job
     #[arg(long)]
     pub(crate) create: bool,
 
@@ -232,7 +231,7 @@ pub(crate) struct QueueWork {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
     pub(crate) max_jobs: Option<u64>,
 
-    /// End when nothing waits and nothing is to come back
+    /// End when no job waits and none can be delivered again
     #[arg(long)]
     pub(crate) until_empty: bool,
 
@@ -240,22 +239,22 @@ pub(crate) struct QueueWork {
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     pub(crate) concurrency: usize,
 
-    /// How many jobs are taken at once: more are fewer questions
+    /// How many jobs are taken at once: with more there are fewer requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) batch: usize,
 
     #[command(flatten)]
     pub(crate) consumer: ConsumerArgs,
 
-    /// How long a job that failed is put off at first; twice as long each time after [default: 1s]
+    /// The delay after the first failure; it doubles with each further failure [default: 1s]
     #[arg(long, value_name = "DURATION")]
     pub(crate) pause: Option<String>,
 
-    /// The longest such time [default: 10m]
+    /// The longest delay after a failure [default: 10m]
     #[arg(long, value_name = "DURATION")]
     pub(crate) max_pause: Option<String>,
 
-    /// End a command that takes longer; its job has failed
+    /// End a command that takes longer; its job counts as failed
     #[arg(long, value_name = "DURATION")]
     pub(crate) timeout: Option<String>,
 
@@ -263,7 +262,7 @@ pub(crate) struct QueueWork {
     #[arg(long, value_name = "NAME")]
     pub(crate) worker: Option<String>,
 
-    /// Say on stderr what becomes of each job, also when it is done
+    /// Log the outcome of each job on stderr, also of those that are done
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -273,11 +272,11 @@ pub(crate) struct QueueLook {
     #[command(flatten)]
     pub(crate) which: QueueArgs,
 
-    /// Only those that wait
+    /// Only waiting jobs
     #[arg(long)]
     pub(crate) waiting: bool,
 
-    /// Only those that were delivered and are not done
+    /// Only jobs in flight
     #[arg(long, conflicts_with = "waiting")]
     pub(crate) in_hand: bool,
 
@@ -292,7 +291,7 @@ pub(crate) struct QueueStats {
     #[command(flatten)]
     pub(crate) which: QueueArgs,
 
-    /// Look again and again, and say what a second came to meanwhile
+    /// Repeat, with the number of jobs per second since the last line
     #[arg(long, value_name = "DURATION", num_args = 0..=1, default_missing_value = "1s")]
     pub(crate) watch: Option<String>,
 }
@@ -313,11 +312,11 @@ pub(crate) struct QueueDead {
     #[command(flatten)]
     pub(crate) which: QueueArgs,
 
-    /// Offer this one again, or `all`; what is refused stays dead
+    /// Offer this one again, or `all`; a refused one stays a dead letter
     #[arg(long, value_name = "ID")]
     pub(crate) again: Option<String>,
 
-    /// Forget this one, or `all`
+    /// Delete this one, or `all`
     #[arg(long, value_name = "ID")]
     pub(crate) forget: Option<String>,
 
@@ -343,7 +342,7 @@ pub(crate) struct QueueRemove {
     #[command(flatten)]
     pub(crate) which: QueueArgs,
 
-    /// Drop the jobs that are in it
+    /// Drop its jobs
     #[arg(long)]
     pub(crate) force: bool,
 }
@@ -359,11 +358,11 @@ pub(crate) struct QueueChange {
     #[command(flatten)]
     pub(crate) consumer: ConsumerArgs,
 
-    /// Take the rate away
+    /// Remove the rate
     #[arg(long, conflicts_with = "rate")]
     pub(crate) no_rate: bool,
 
-    /// Take the bound for each client away
+    /// Remove the bound for each client
     #[arg(long, conflicts_with = "per_client")]
     pub(crate) no_per_client: bool,
 }

@@ -16,25 +16,25 @@ pub(crate) struct Replay {
     #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
     pub(crate) limit: Vec<String>,
 
-    /// The strategy of the limits that name none with `via`; `all` tries each in turn
+    /// The strategy of limits without `via`; `all` tries each in turn
     #[arg(long, value_name = "NAME", value_parser = strategies_or_all())]
     pub(crate) strategy: Option<String>,
 
-    /// Whom events are counted for: `ip`, `path`, `user`, or the name of a field of the log
+    /// The field to count by: `ip`, `path`, `user`, or the name of a field of the log
     #[arg(long, value_name = "FIELD", default_value = "ip")]
     pub(crate) by: String,
 
-    /// Place events whose stamps are whole seconds at random within their second, the same way
-    /// for the same seed
+    /// Move events with timestamps of whole seconds to random times within their second; the same
+    /// seed gives the same times
     #[arg(long, value_name = "SEED")]
     pub(crate) spread: Option<u64>,
 
-    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`, under keys of this replay
-    /// alone that are removed at its end
+    /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`. On Redis the replay has its
+    /// own keys, and removes them at its end
     #[arg(long, value_name = "URL")]
     pub(crate) store: Option<String>,
 
-    /// Write a report with pictures: one HTML file that needs nothing else. It is decided in memory
+    /// Write a report with pictures: one self-contained HTML file. Its decisions are made in memory
     #[arg(long, value_name = "FILE")]
     pub(crate) report: Option<PathBuf>,
 

@@ -11,7 +11,7 @@ pub(crate) struct Scripts {
     #[arg(value_name = "LIMIT", required_unless_present_any = ["on", "queue"])]
     pub(crate) limits: Vec<String>,
 
-    /// Print the call that offers a job to this queue instead, which is a stream
+    /// Print the call that offers a job to this queue instead; the queue must be a stream
     #[arg(long, value_name = "NAME", requires = "bound")]
     #[arg(conflicts_with_all = ["limits", "on", "subject", "literal", "strategy", "shard"])]
     #[arg(conflicts_with_all = ["cost", "peek", "partial", "answer"])]
@@ -20,33 +20,33 @@ pub(crate) struct Scripts {
     #[command(flatten)]
     pub(crate) producer: ProducerArgs,
 
-    /// The subject of the printed calls; any other is asked with the same script
+    /// The subject of the printed calls; the same script works for any other
     #[arg(long, value_name = "SUBJECT", default_value = "user:42")]
     pub(crate) subject: String,
 
-    /// A subject under limits of its own; split at the last `=`; repeat it for several subjects in
-    /// one call
+    /// A subject with its own limits; split at the last `=`; repeat it for several subjects in one
+    /// call
     #[arg(long, value_name = "SUBJECT=LIMIT", allow_hyphen_values = true)]
     pub(crate) on: Vec<String>,
 
-    /// Take subjects as they are: a comma or `%` in one is a part of its value. For what users type
+    /// Take subjects literally: a comma or `%` is part of the value. For input from users
     #[arg(long)]
     pub(crate) literal: bool,
 
-    /// The strategy of the limits that name none with `via`
+    /// The strategy of limits without `via`
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
-    /// The value that all subjects of one call share on a cluster, where their keys must lie
-    /// together; a part of the keys
+    /// The value that all subjects of one call share on a cluster, where their keys must be on one
+    /// node. It is part of the keys
     #[arg(long, value_name = "VALUE")]
     pub(crate) shard: Option<String>,
 
-    /// How many units
+    /// The cost of the request, in units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
-    /// Look, and change nothing
+    /// Check without charging
     #[arg(long)]
     pub(crate) peek: bool,
 
@@ -54,7 +54,7 @@ pub(crate) struct Scripts {
     #[arg(long)]
     pub(crate) partial: bool,
 
-    /// What it answers: what remains and how long to wait for each limit, or 1 and 0
+    /// The answer: the remaining units and the wait for each limit, or 1 and 0
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
     pub(crate) answer: Reply,
 

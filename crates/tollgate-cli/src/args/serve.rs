@@ -14,85 +14,86 @@ pub(crate) struct Serve {
     #[arg(long, short, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Where counts live: `memory://`, `sqlite://PATH`, or `redis://[USER:PASSWORD@]HOST:PORT`,
-    /// `rediss://` for TLS, `unix:///PATH` [default: memory]
+    /// The store of the counts: `memory://`, `sqlite://PATH`, or
+    /// `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH` [default: memory]
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
-    /// What the memory store may hold, as `1GiB`, `256MiB`, `500MB`: beyond that newcomers share
-    /// counts [default: 256MiB]
+    /// The most memory of the memory store, as `1GiB`, `256MiB`, `500MB`: beyond that, new subjects
+    /// share counts [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
 
-    /// Keep the counts of the memory store over a restart: read from this file at the start, and
-    /// written to it at the end
+    /// Keep the counts of the memory store over a restart: it reads this file at the start, and
+    /// writes it at the end
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// A queue that clients may offer to at /v1/queues/NAME: at most BOUND jobs wait, and at most N
-    /// of one `?client=`; without a bound, as it was made; repeat it. It lies where counts do,
-    /// which must not be memory: `tollgate queue work NAME` takes from it
+    /// A queue that accepts jobs from clients at /v1/queues/NAME; repeat it. At most BOUND jobs
+    /// wait, and at most N of one `?client=`; without BOUND, the settings of the queue apply. The
+    /// queue is in the store of the counts, which must not be memory. `tollgate queue work NAME`
+    /// takes its jobs
     #[arg(long, value_name = "NAME[=BOUND[,per-client=N]]")]
     pub(crate) queue: Vec<String>,
 
-    /// Let clients take jobs from these queues, too, at /v1/queues/NAME/take, and say what became
-    /// of them: workers without this program. TOLLGATE_WORKER_TOKEN is what they send; beyond
-    /// loopback it must be set
+    /// Let clients also take jobs from these queues, at /v1/queues/NAME/take, and ack or nack them.
+    /// Such workers do not need this program. They send TOLLGATE_WORKER_TOKEN, which must be set
+    /// beyond loopback
     #[arg(long, requires = "queue")]
     pub(crate) queue_workers: bool,
 
-    /// On a Redis, in what the jobs of such queues lie
+    /// How a Redis keeps the jobs of these queues
     #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
     pub(crate) queue_form: QueueForm,
 
-    /// Where clients ask: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
+    /// The address for clients: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
     /// several
     #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8700")]
     pub(crate) listen: Vec<String>,
 
-    /// Where administrators do; `off` for nowhere. Beyond loopback TOLLGATE_ADMIN_TOKEN must be
-    /// set
+    /// The address for administrators; `off` for none. Beyond loopback, TOLLGATE_ADMIN_TOKEN must
+    /// be set
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701")]
     pub(crate) admin: String,
 
-    /// What administrators may write as `Host` besides addresses and `localhost`, where no
-    /// TOLLGATE_ADMIN_TOKEN is set; repeat it
+    /// A `Host` that administrators may send if TOLLGATE_ADMIN_TOKEN is not set, besides addresses
+    /// and `localhost`; repeat it
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) admin_host: Vec<String>,
 
-    /// Pages of browsers that may ask where clients do, as `https://app.example`; repeat it. Others
-    /// get a 403: a page would spend what its reader's network may
+    /// The origin of web pages that may send requests, as `https://app.example`; repeat it. Pages
+    /// of other origins get a 403, since they would use up the limits of their reader's network
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
 
-    /// Whose forwarded headers are believed by `/v1/auth`, besides this machine's: `10.0.0.0/8`;
-    /// repeat it
+    /// The proxies whose forwarded headers `/v1/auth` trusts, as `10.0.0.0/8`; repeat it. It always
+    /// trusts those of this machine
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trust: Vec<String>,
 
     /// The header in which a trusted proxy names the client: `x-forwarded-for` and `forwarded` are
-    /// lists, any other has one address
+    /// lists, any other header has one address
     #[arg(long, value_name = "NAME", default_value = "x-forwarded-for")]
     pub(crate) client_header: String,
 
-    /// Which headers of a trusted proxy tell the request that `/v1/auth` is about
+    /// Which headers of a trusted proxy describe the request that `/v1/auth` decides on
     #[arg(long, value_enum, value_name = "FAMILY", default_value_t = Family::Either)]
     pub(crate) forwarded: Family,
 
-    /// What `%2F` is in a path, as the server behind reads it; a policy that looks at the path
-    /// refuses what is not to be read. For `/v1/auth`, and for requests that are described
+    /// How the server behind reads `%2F` in a path. A policy that looks at the path refuses a path
+    /// that is rejected here. This applies to `/v1/auth`, and to requests that a client describes
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Slashes::Reject)]
     pub(crate) escaped_slashes: Slashes,
 
-    /// What `;` is in a path, as the server behind reads it
+    /// How the server behind reads `;` in a path
     #[arg(long, value_enum, value_name = "HOW", default_value_t = Parameters::Reject)]
     pub(crate) path_parameters: Parameters,
 
-    /// The header that names the user, for `/v1/auth`. Your proxy must write over what clients send
+    /// The header that names the user, for `/v1/auth`. Your proxy must overwrite what clients send
     #[arg(long, value_name = "NAME")]
     pub(crate) user_header: Option<String>,
 
-    /// The header that has the API key, for `/v1/auth`; `authorization` is a bearer token. Keys are
+    /// The header with the API key, for `/v1/auth`; `authorization` means a bearer token. Keys are
     /// hashed, with TOLLGATE_KEY_SECRET when it is set
     #[arg(long, value_name = "NAME")]
     pub(crate) api_key_header: Option<String>,
@@ -101,12 +102,12 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = CallerLimitsArg::Several)]
     pub(crate) caller_limits: CallerLimitsArg,
 
-    /// Where counts lie on a Redis: in how many shapes callers may give several limits. A shape is
-    /// which strategies, in which order, of how many subjects; each costs the server some 14 kB
+    /// With a Redis: how many shapes of several limits callers may give. A shape is the strategies,
+    /// their order, and the number of subjects; each takes about 14 kB of the server
     #[arg(long, value_name = "N", default_value_t = CallerLimits::DEFAULT_SHAPES)]
     pub(crate) caller_shapes: usize,
 
-    /// A certificate in PEM: then clients come with TLS
+    /// A certificate in PEM: with it, clients use TLS
     #[arg(long, value_name = "FILE", requires = "tls_key")]
     pub(crate) tls_cert: Option<PathBuf>,
 
@@ -114,7 +115,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// How many threads answer [default: half of the processors: clients need some, too]
+    /// How many threads answer [default: half of the processors, since clients need some too]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 
@@ -123,8 +124,8 @@ pub(crate) struct Serve {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
 
-    /// How many connections one address may have [default: as many as there are]. Behind a proxy
-    /// all clients have the proxy's address
+    /// How many connections one address may have [default: all]. Behind a proxy, all clients have
+    /// the proxy's address
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) max_connections_per_address: Option<u32>,
 
@@ -132,11 +133,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "60s")]
     pub(crate) idle_timeout: String,
 
-    /// How long requests are taken after a signal, with `/readyz` saying no
+    /// How long the service accepts requests after a signal, while `/readyz` reports that it is not
+    /// ready
     #[arg(long, value_name = "DURATION", default_value = "0")]
     pub(crate) linger: String,
 
-    /// How long what was begun may take at the end
+    /// How long requests that have begun may take at the end
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) grace: String,
 
@@ -145,22 +147,22 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = LogDenials::Hashed)]
     pub(crate) log_denials: LogDenials,
 
-    /// Send a trace of each question to this collector of OpenTelemetry, as
-    /// http://127.0.0.1:4318: OTLP over HTTP, at /v1/traces below it
+    /// Send a trace of each request to this OpenTelemetry collector, as http://127.0.0.1:4318: OTLP
+    /// over HTTP, at /v1/traces below the URL
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]
     pub(crate) otlp: Option<String>,
 
-    /// Write what each limit let through and denied, once a second, into time series on this Redis,
-    /// as redis://HOST:PORT: Redis 8, Redis Stack, or Valkey with valkey-timeseries. No decision
-    /// waits for it
+    /// Write what each limit admitted and denied, once a second, into time series on this Redis, as
+    /// redis://HOST:PORT. It must be Redis 8, Redis Stack, or Valkey with valkey-timeseries. No
+    /// decision waits for it
     #[arg(long, value_name = "URL", env = "TOLLGATE_TIMESERIES", hide_env_values = true)]
     pub(crate) timeseries: Option<String>,
 
-    /// How long they are kept there; 0 for as long as there is room
+    /// How long the time series are kept; 0 keeps them as long as there is room
     #[arg(long, value_name = "DURATION", default_value = "24h")]
     pub(crate) timeseries_retention: String,
 
-    /// How logs are written, to stderr
+    /// The format of the logs on stderr
     #[arg(long, value_enum, value_name = "FORM", default_value_t = LogForm::Text)]
     pub(crate) log: LogForm,
 }
@@ -168,24 +170,24 @@ pub(crate) struct Serve {
 /// Which inline limits callers may give.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum CallerLimitsArg {
-    /// None: they are asked by the policies
+    /// None: the policies alone decide
     Off,
     /// One limit for one subject
     Single,
-    /// Several limits and subjects, too
+    /// Several limits and several subjects
     Several,
 }
 
 /// Which headers tell a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Family {
-    /// Whichever is there; both are refused
+    /// Whichever the request has; a request with both is refused
     Either,
-    /// X-Original-URI and X-Original-Method, as nginx by custom
+    /// X-Original-URI and X-Original-Method, as is usual with nginx
     Original,
     /// X-Forwarded-Uri, -Method and -Host, as Traefik and Caddy
     Forwarded,
-    /// None: the request itself is judged
+    /// None: the decision is on the request itself
     Nothing,
 }
 
@@ -207,7 +209,7 @@ pub(crate) enum Parameters {
     Reject,
     /// A part of its segment
     Keep,
-    /// What begins a parameter, which is left away, as in servlets; `%3B` is refused
+    /// The start of a parameter, which is removed, as in servlets; `%3B` is refused
     Strip,
 }
 

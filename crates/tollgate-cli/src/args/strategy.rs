@@ -17,8 +17,8 @@ pub(super) fn strategies_or_all() -> StrategyName {
     StrategyName(names.chain(["all"]).collect::<Vec<_>>().into())
 }
 
-/// A name of a strategy. What is none is told in the words of limits, which know the names that
-/// algorithms have elsewhere.
+/// A name of a strategy. The error for an unknown name is that of limits, which know the names of
+/// other tools.
 #[derive(Clone)]
 pub(super) struct StrategyName(PossibleValuesParser);
 

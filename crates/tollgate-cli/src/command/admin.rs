@@ -93,7 +93,7 @@ fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
         anyhow!(
             "`{}` is no address: write HOST:PORT, as `127.0.0.1:8701`, or `unix:/PATH`, as the \
-             service's `--admin` says it",
+             service's `--admin`",
             shown(&args.at)
         )
     })?;
@@ -108,10 +108,10 @@ fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
             request.body(Full::new(Bytes::from(body.to_string())))
         }
     };
-    let request = request.context("no question can be made of this")?;
+    let request = request.context("cannot build a request from this")?;
     let answer = client::ask(&address, request, wait(&args.timeout)?).with_context(|| {
         format!(
-            "{} does not answer administrators: name the service's `--admin` with --at",
+            "{} does not answer: give the address of the service's `--admin` with --at",
             args.at
         )
     })?;
@@ -120,7 +120,7 @@ fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
         format!("{} is no admin listener of tollgate: {status}, and no JSON", args.at)
     })?;
     if !status.is_success() {
-        let detail = body["detail"].as_str().unwrap_or("it does not say why");
+        let detail = body["detail"].as_str().unwrap_or("the answer gives no reason");
         let remedy = if status == http::StatusCode::UNAUTHORIZED {
             format!(": set {TOKEN} in the environment of this command")
         } else {
@@ -175,13 +175,13 @@ fn ruled(answer: &Value) -> String {
 fn not_lifted(about: &RulingTarget, others: &Value) -> String {
     let of =
         about.policy.as_ref().map_or("all policies".to_owned(), |it| format!("`{}`", shown(it)));
-    let mut text = format!("nothing was ruled about {} for {of}\n", shown(&about.when.join(", ")));
+    let mut text = format!("no ruling on {} for {of}\n", shown(&about.when.join(", ")));
     for other in others.as_array().into_iter().flatten() {
         let words = match other.as_str() {
             Some(policy) => format!("with --policy {}", shown(policy)),
             None => "without --policy".to_owned(),
         };
-        text.push_str(&format!("  there is a ruling to be lifted {words}\n"));
+        text.push_str(&format!("  lift the existing ruling {words}\n"));
     }
     text
 }
@@ -189,7 +189,7 @@ fn not_lifted(about: &RulingTarget, others: &Value) -> String {
 fn rulings(answer: &Value) -> String {
     let all = answer["rulings"].as_array().map_or(&[][..], Vec::as_slice);
     if all.is_empty() {
-        return "nothing is ruled\n".to_owned();
+        return "no bans and no exemptions\n".to_owned();
     }
     let mut table = show::texts(["ruling", "requests", "policy", "left", "reason"]);
     for one in all {
@@ -247,9 +247,9 @@ fn held(subject: &str, held: &Value) -> String {
 fn series(answer: &Value) -> String {
     let series = answer["series"].as_array().map_or(&[][..], Vec::as_slice);
     if series.is_empty() {
-        return "nothing was asked in this time\n".to_owned();
+        return "no requests in this time\n".to_owned();
     }
-    let mut table = show::table(["policy and limit", "outcome", "in all", "most"]);
+    let mut table = show::table(["policy and limit", "outcome", "total", "peak"]);
     let step = said(&answer["step_s"]);
     for one in series {
         let counts = one["counts"].as_array().map_or(&[][..], Vec::as_slice);

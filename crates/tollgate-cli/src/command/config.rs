@@ -157,8 +157,8 @@ fn text(
     text.push_str(&format!("hash {}", policies.hash()));
     if list.len() > 1 {
         text.push_str(match policies.combine() {
-            Combine::First => ", the first that applies counts",
-            Combine::All => ", every one that applies counts",
+            Combine::First => ", only the first matching policy counts",
+            Combine::All => ", every matching policy counts",
         });
     }
     text.push('\n');
@@ -170,7 +170,7 @@ fn text(
 
 fn policy_text(policy: &Policy, text: &mut String) {
     const INDENT: usize = 16;
-    let shadow = if policy.shadow { " (in shadow: counts, and denies nobody)" } else { "" };
+    let shadow = if policy.shadow { " (shadow: counts, but denies nobody)" } else { "" };
     let (bold, name) = (anstyle::Style::new().bold(), &policy.name);
     text.push_str(&format!("  {:<12}  {bold}{name}{bold:#}{shadow}\n", "policy"));
     let mut row = |name: &str, what: &str| {
@@ -195,7 +195,7 @@ fn policy_text(policy: &Policy, text: &mut String) {
     row("cost", &policy.cost.to_string());
     let failure = policy.on_failure.name();
     // A policy file does not name the store, whose URL may set another deadline.
-    let or_said = if policy.deadline.is_none() { ", or what its URL says" } else { "" };
+    let or_said = if policy.deadline.is_none() { ", or the deadline of its URL" } else { "" };
     let deadline = deadline(policy);
     row("on failure", &format!("{failure}, also when the store takes over {deadline}{or_said}"));
     match &policy.shard {

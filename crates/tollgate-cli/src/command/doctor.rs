@@ -33,7 +33,7 @@ pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
     if let (Ok(Kind::Sqlite | Kind::Memory), Some(scheme)) =
         (Kind::from_url(&args.store), scheme(&args.store))
     {
-        bail!("`{scheme}://` needs no doctor: it is for redis://, rediss:// and unix://");
+        bail!("`{scheme}://` cannot be checked: give redis://, rediss:// or unix://");
     }
     let (address, facts) = match Connection::open(&args.store) {
         Ok(mut connection) => {

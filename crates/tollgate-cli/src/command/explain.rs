@@ -113,7 +113,7 @@ fn meaning(limit: &Limit) -> Meaning {
 
 fn text(meaning: &Meaning) -> String {
     let bold = Style::new().bold();
-    let never = "a cost above the capacity is denied for ever, and says so";
+    let never = "a cost above the capacity is always denied";
     let rows = [
         ("means", meaning.meaning.to_owned()),
         ("identity", meaning.identity.clone()),
@@ -122,7 +122,7 @@ fn text(meaning: &Meaning) -> String {
         ("burst", meaning.burst.clone()),
         ("capacity", format!("{}: {never}", meaning.capacity)),
         ("retry", format!("{}: waiting that long is enough, less is not", meaning.retry)),
-        ("bytes, memory", format!("{} per subject, its key apart", meaning.bytes_memory)),
+        ("bytes, memory", format!("{} per subject, without its key", meaning.bytes_memory)),
         ("bytes, sqlite", meaning.bytes_sqlite.clone()),
         ("clock step", meaning.clock_step.clone()),
         ("fault, memory", meaning.failure.memory.to_owned()),
@@ -146,7 +146,7 @@ fn row(name: &str, value: &str) -> String {
 /// An estimate of the bytes of a subject in the database. The encoding of numbers has a variable
 /// length, and pages are rarely full.
 fn bytes_sqlite(limit: &Limit) -> String {
-    let pages = "its key apart, and up to as much again for pages that are not full";
+    let pages = "without its key, and up to twice that for pages that are not full";
     match limit.shape() {
         Shape::Words(words) => {
             format!("about {} per subject, {pages}", SQLITE_ROW_BYTES + SQLITE_WORD_BYTES * words)
@@ -176,7 +176,7 @@ const SQLITE_EVENT_BYTES: usize = 22;
 fn clock_step(limit: &Limit) -> String {
     format!(
         "back: never admits more than was left, and nobody waits longer than {}, at most {} more \
-         under skew; forward: gives at most what that much time would",
+         under skew; forward: admits at most what that much time would",
         longest_wait(limit).map_or_else(|| "one full refill".to_owned(), duration),
         duration(Duration::from_micros(SKEW_US)),
     )

@@ -28,7 +28,7 @@ pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
     let address: Address = args.address.parse().map_err(|_| {
         anyhow!(
             "`{}` is no address of a service: write HOST:PORT, as `127.0.0.1:8700`, or \
-             `unix:/PATH`, as its `--listen` says it",
+             `unix:/PATH`, as in its `--listen`",
             crate::input::shown(&args.address)
         )
     })?;
@@ -40,7 +40,7 @@ pub(crate) fn health(args: &Health, out: &mut Output) -> Result<u8> {
     let request = Request::get(path)
         .header("host", "localhost")
         .body(Full::<Bytes>::default())
-        .context("no question can be made")?;
+        .context("cannot build the request")?;
     let (status, answer) = match client::ask(&address, request, wait(&args.timeout)?) {
         Ok(answer) => {
             let text = String::from_utf8_lossy(answer.body()).trim().to_owned();

@@ -153,7 +153,7 @@ fn code_of(status: ExitStatus) -> Result<u8> {
     match (status.code(), status.signal()) {
         (Some(code), _) => Ok(u8::try_from(code)?),
         (None, Some(signal)) => killed_by(signal),
-        (None, None) => bail!("the command ended without a code: {status}"),
+        (None, None) => bail!("the command ended without an exit code: {status}"),
     }
 }
 
@@ -206,7 +206,7 @@ impl Interrupts {
         match self.pending.recv_timeout(wait) {
             Ok(signal) => Ok(Some(signal)),
             Err(RecvTimeoutError::Timeout) => Ok(None),
-            Err(RecvTimeoutError::Disconnected) => bail!("signals are no longer listened to"),
+            Err(RecvTimeoutError::Disconnected) => bail!("the handler of signals has ended"),
         }
     }
 

@@ -20,7 +20,7 @@ use crate::show::Output;
 const END: &str = "TOLLGATE";
 
 /// The description of the nonce, which a script's reply begins with.
-const WORD: &str = "any word of yours: it comes back first, so that answers cannot be mixed up";
+const WORD: &str = "any word: the answer begins with it, so that you can match answers to calls";
 
 /// The width of comments.
 const COLUMNS: usize = 96;
@@ -70,7 +70,7 @@ pub(crate) fn scripts(args: &Scripts, out: &mut Output) -> Result<u8> {
         Some(queue) => Call::for_offer(queue, args)?,
         None if args.producer.is_nothing() => Call::for_check(args)?,
         None => bail!(
-            "--bound, --count, --per-client and --remember are of a queue: name it with --queue NAME"
+            "--bound, --count, --per-client and --remember need a queue: name it with --queue NAME"
         ),
     };
     match args.format {
@@ -119,8 +119,8 @@ impl Call {
             names = names.sharded(value);
         }
         let (mode, does) = match (args.peek, args.partial) {
-            (true, false) => (Mode::Peek, "looks, and changes nothing"),
-            (true, true) => (Mode::PeekPartial, "looks how much would be granted"),
+            (true, false) => (Mode::Peek, "checks without charging"),
+            (true, true) => (Mode::PeekPartial, "checks how much would be granted"),
             (false, true) => (Mode::Partial, "charges as much of the cost as remains"),
             (false, false) => (Mode::Whole, "charges when every limit admits, or nothing"),
         };
@@ -174,12 +174,12 @@ impl Call {
             key: key.clone(),
         };
         let means = [
-            "how the queue is offered to, which is kept with it: the same for all who offer",
+            "the settings of producers, which the queue keeps: the same for all producers",
             "how many jobs may wait",
-            "1 when the bound counts the jobs in hand, too",
+            "1 when the bound counts the jobs in flight, too",
             "how long ids are remembered, in microseconds",
             "how many jobs of one client the bound counts at most, 0 for no such bound",
-            "how many words the job has; for a job that is accepted once, has a deadline or a \
+            "the number of words of the job; for a job that is accepted once, has a deadline or a \
              client, `WORDS KEY US CLIENT`: 1 where KEYS[7] is `tgq1:{queue:NAME}:once:ID`, else \
              0; the deadline in microseconds, or nothing; and the client with a blank before it, \
              or nothing",
@@ -199,14 +199,14 @@ impl Call {
             reply: vec![
                 field("ARGV[1] again"),
                 field(
-                    "where it is full, how long until a job will have left at the rate of the last \
-                     seconds, in microseconds; -1 where none has left or it is not full; \
-                     `settings` or `form` where the queue was made with others, which follow",
+                    "if the queue is full, how long until a job leaves at the rate of the last \
+                     seconds, in microseconds; -1 if none has left or the queue is not full; \
+                     `settings` or `form` if those of the queue differ: they follow",
                 ),
                 field("how many jobs were counted before"),
                 field(
                     "the job's id: accepted; `=` and its id: known; nothing: the queue is full; \
-                     `!` and a number: so many of its client are as many as may be",
+                     `!` and a number: its client has that many jobs, which is the most",
                 ),
             ],
             script,
@@ -238,21 +238,21 @@ impl Call {
             comment(&mut text, &name, means);
         }
         if self.script.lines().any(|line| line == END) || !self.script.ends_with('\n') {
-            bail!("this script cannot be printed for a shell: take it with `--format lua`");
+            bail!("this script cannot be printed for a shell: use `--format lua`");
         }
         let Self { script, .. } = self;
         // The quoted marker prevents expansion: `$` and backquotes in the script have no meaning.
-        let _ = write!(text, "\n# Load it; again after a restart of the server.\n");
+        let _ = write!(text, "\n# Load the script; load it again after a restart of the server.\n");
         let _ = write!(text, "redis-cli -x SCRIPT LOAD <<'{END}'\n{script}{END}\n");
         let keys: Vec<String> = self.keys.iter().map(|key| shell_word(&key.key)).collect();
         let argv: Vec<String> = self.argv.iter().map(Argument::shell_word).collect();
         let (keys, argv) = (keys.join(" "), argv.join(" "));
-        let _ = write!(text, "\n# Ask, as often as you like.\n");
+        let _ = write!(text, "\n# Call it, as often as you like.\n");
         let (sha, count) = (&self.sha1, self.keys.len());
         let _ = writeln!(text, "redis-cli EVALSHA {sha} {count} {keys} {argv}");
         let _ = write!(
             text,
-            "\n# Or from a file that `--format lua` wrote, which is sent each time:\n# \
+            "\n# Or send the script each time, from a file that `--format lua` wrote:\n# \
              redis-cli --eval limit.lua {keys} , {argv}\n"
         );
         Ok(text)
@@ -300,9 +300,9 @@ fn verbose_reply(parts: &[(Subject, LimitSet)], peek: bool) -> Vec<Field> {
         fields.push(field("how long until all of it is free, in microseconds"));
     }
     fields.push(field(
-        "and on, seldom, two for each limit (after a clock's step back, or a change of the limit): \
-         when it was recorded; and 0, 1 when counts of other numbers were carried over, 2 when it \
-         started fresh",
+        "and later, rarely, two for each limit (after a clock's step back, or a change of the \
+         limit): when it was recorded; and 0, or 1 if the count was carried over from other \
+         numbers, or 2 if it started fresh",
     ));
     fields
 }

@@ -135,7 +135,7 @@ fn carried(report: &Report<'_>, indent: &str) -> String {
     match report.carried() {
         Carried::Over => format!("{indent}its numbers have changed: the count was carried over\n"),
         Carried::Fresh => {
-            format!("{indent}it counts otherwise than before, or is new: it started fresh\n")
+            format!("{indent}this limit is new or counts in another way: it started fresh\n")
         }
         _ => String::new(),
     }

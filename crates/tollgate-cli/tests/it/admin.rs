@@ -40,7 +40,7 @@ fn counts_of_a_service_are_looked_at_and_corrected() {
     let (code, out, error) = admin(&["reload"]);
     assert!(code == 0 && out.contains(" revision 2-"), "{out}{error}");
     let (code, out, error) = admin(&["series", "--last", "10s"]);
-    assert!(code == 0 && (out.contains("outcome") || out.contains("nothing was asked")), "{error}");
+    assert!(code == 0 && (out.contains("outcome") || out.contains("no requests in")), "{error}");
 }
 
 #[test]
@@ -57,7 +57,7 @@ fn clients_are_banned_and_exempted() {
     };
     let ask = r#"{"policy": "login", "fields": {"ip": "203.0.113.7"}}"#;
     let outcome = || serving.client().check(ask).unwrap()["outcome"].clone();
-    assert_eq!(admin(&["rulings"]), "nothing is ruled\n");
+    assert_eq!(admin(&["rulings"]), "no bans and no exemptions\n");
     let ban = ["ban", "ip=203.0.113.0/24", "ip=10.0.0.0/8", "--for", "1h", "--reason", "a scan"];
     assert_eq!(admin(&ban), "ban ip = 10.0.0.0/8 | 203.0.113.0/24 for 1h\n");
     assert_eq!(outcome(), "banned");
@@ -70,8 +70,8 @@ fn clients_are_banned_and_exempted() {
     assert_eq!(admin(&lift), "lifted ip=10.0.0.0/8, ip=203.0.113.0/24\n");
     assert_eq!(outcome(), "unlimited");
     let (code, out, _) = place.run(&["admin", "--at", &at, "lift", "ip=203.0.113.7"]);
-    let says = "nothing was ruled about ip=203.0.113.7 for all policies\n  there is a ruling to be \
-                lifted with --policy login\n";
+    let says = "no ruling on ip=203.0.113.7 for all policies\n  lift the existing ruling with \
+                --policy login\n";
     assert_eq!((code, out.as_str()), (1, says));
     let (code, _, error) = place.run(&["admin", "--at", &at, "ban", "mallory", "--for", "1h"]);
     assert!(code == 2 && error.contains("`mallory` is no condition"), "{error}");
@@ -97,7 +97,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let (code, _, error) = place.run(&["admin", "--at", &data, "reload"]);
     assert!(code == 2 && error.contains("404"), "{error}");
     let (code, _, error) = place.run(&["admin", "--at", "127.0.0.1:1", "reload"]);
-    assert!(code == 2 && error.contains("name the service's `--admin` with --at"), "{error}");
+    assert!(code == 2 && error.contains("give the address of the service's `--admin`"), "{error}");
     let (code, _, error) = place.run(&["admin", "--at", "here", "reload"]);
     assert!(code == 2 && error.contains("`here` is no address: write HOST:PORT"), "{error}");
     let (code, _, error) = place.run(&["admin", "reset", "user:42"]);

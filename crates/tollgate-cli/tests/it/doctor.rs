@@ -96,7 +96,7 @@ fn what_is_no_redis_is_2() {
 fn other_stores_and_bad_urls_are_2() {
     let place = Place::new();
     for (url, says) in [
-        ("sqlite:///tmp/x.db", "`sqlite://` needs no doctor"),
+        ("sqlite:///tmp/x.db", "`sqlite://` cannot be checked"),
         ("http://secret@example.com", "write `redis://HOST`"),
         ("", "write `redis://HOST`"),
     ] {

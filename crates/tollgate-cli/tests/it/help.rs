@@ -7,8 +7,8 @@ fn help_shows_commands_and_pages_and_names_them_when_there_is_none() {
     let place = Place::new();
     for (words, says) in [
         (&["help"][..], "notation     how limits and subjects are written"),
-        (&["help", "check"], "Ask, and charge when every limit admits"),
-        (&["help", "queue", "push"], "Offer a job; refused when as many wait as may"),
+        (&["help", "check"], "Check a request, and charge it when every limit admits it"),
+        (&["help", "queue", "push"], "Offer a job; a full queue refuses it"),
         (&["help", "notation"], "# How limits and subjects are written"),
         (&["help", "queue"], "tollgate help page queue"),
         (&["help", "page", "queue"], "# Queues: the leaky bucket"),
@@ -43,7 +43,7 @@ fn there_is_a_manual_page_for_every_command() {
     for (page, says) in [
         ("tollgate.1", "tollgate\\-check(1)"),
         ("tollgate-queue-push.1", "Offer a job"),
-        ("tollgate-admin-reset.1", "Forget what is held"),
+        ("tollgate-admin-reset.1", "Reset the count"),
     ] {
         let text = std::fs::read_to_string(format!("{folder}/{page}")).unwrap();
         assert!(text.contains(says), "{page}: {text}");

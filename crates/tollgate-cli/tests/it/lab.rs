@@ -77,7 +77,7 @@ fn the_zoo_shows_its_finding() {
     // What it is an example of is explained where people look for it.
     for (words, says) in [
         (&["help", "page", "lab"][..], "a zoo has more callers than it stands"),
-        (&["help", "lab", "zoo"], "The example of an article on rate limiting with Redis"),
+        (&["help", "lab", "zoo"], "the example of an article on rate limiting with Redis"),
     ] {
         let (_, out, _) = place.run(words);
         assert!(out.contains(says), "{words:?}: {out}");
@@ -99,7 +99,7 @@ fn the_sides_and_the_race_are_counted() {
     assert_eq!((&json["atomic"], &json["on"]), (&5.into(), &"simulated".into()));
     assert!(json["overshoot"].as_u64().unwrap() > 5, "{json}");
     let (code, out, _) = place.run(&["lab", "race"]);
-    assert!(code == 0 && out.contains("one atomic question"), "{out}");
+    assert!(code == 0 && out.contains("one atomic check"), "{out}");
 }
 
 #[test]
@@ -150,7 +150,7 @@ fn what_a_queue_cannot_do_is_told_before_anything_runs() {
     for (args, says) in [
         (
             &["run", &file, "--live"][..],
-            "`q` is a queue, and the lab runs queues in simulated time",
+            "`q` is a queue, and the lab runs queues only in simulated time",
         ),
         (&["run", &file, "--store", "redis://127.0.0.1:1"], "a queue in memory does the same"),
         (&["run", &broken], "broken.toml:35: q: `bound` is 1 to 10000000 jobs, not 0"),

@@ -98,14 +98,14 @@ fn a_dead_job_that_is_none_holds_up_no_other() {
     let (code, out, err) = run(&["dead", "mail", "--again", "all"]);
     assert_eq!((code, err.as_str()), (1, ""), "{out}");
     assert!(out.starts_with("2 jobs offered again, 1 dead; "), "{out}");
-    let (_, id) = out.trim_end().rsplit_once("is no job: `--forget ").unwrap();
+    let (_, id) = out.trim_end().rsplit_once("is no valid job: `--forget ").unwrap();
     let id = id.trim_end_matches('`');
     let json = serde_json::from_str::<serde_json::Value>(
         &run(&["dead", "mail", "--again", "all", "--json"]).1,
     );
     assert_eq!(json.unwrap()["no_job"][0], id);
     let (code, out, err) = run(&["dead", "mail", "--forget", id]);
-    assert_eq!((code, out.as_str()), (0, "1 job forgotten, 0 dead\n"), "{err}");
+    assert_eq!((code, out.as_str()), (0, "1 job deleted, 0 dead\n"), "{err}");
     assert_eq!(run(&["stats", "mail"]).1.matches("waiting    2").count(), 1);
 }
 
@@ -120,7 +120,7 @@ fn the_commands_code_decides_and_dead_jobs_can_be_had_again() {
     let (code, _, err) = work("exit 3", &["--deliveries", "2"]);
     assert_eq!(code, 0);
     assert!(
-        err.contains("delivery 2: exited with 3\n0 done, 1 failed and come back, 1 dead\n"),
+        err.contains("delivery 2: exited with 3\n0 done, 1 to be redelivered, 1 dead\n"),
         "{err}"
     );
     let dead = place.json(&["queue", "dead", "mail", "--json"]);
@@ -173,7 +173,7 @@ fn lines_and_bytes_are_jobs_too() {
 fn wrong_input_is_told_and_changes_nothing() {
     let place = Place::new();
     for (args, says) in [
-        (&["push", "mail", "to=ann"][..], "the queue `mail` is new: say how many jobs may wait"),
+        (&["push", "mail", "to=ann"][..], "the queue `mail` is new: set how many jobs may wait"),
         (&["push", "ma il", "--bound", "1"], "is no name of a queue"),
         (&["push", "mail", "to", "--bound", "1"], "`to` is no field: write FIELD=VALUE"),
         (&["push", "mail", "a=1", "a=2", "--bound", "1"], "two fields `a`"),
@@ -185,7 +185,7 @@ fn wrong_input_is_told_and_changes_nothing() {
         (&["work", "mail", "--exec", "true", "--rate", "0/s"], "0/s"),
         (&["stats", "mail"], "there is no queue `mail` there"),
         (&["change", "mail", "--bound", "2"], "there is no queue `mail` there"),
-        (&["change", "mail"], "nothing is to be changed"),
+        (&["change", "mail"], "no change is given"),
         (&["dead", "mail", "--again", "x"], "`x` is no id of a job"),
         (&["push", "mail", "--bound", "1", "--store", "memory://"], "would forget everything"),
     ] {
@@ -241,7 +241,7 @@ fn forgotten(place: &Place, store: &[&str]) {
             serde_json::from_str(&run(&["dead", "mail", "--json"]).1).unwrap();
         let id = if which == "all" { which } else { dead[0]["id"].as_str().unwrap() };
         let (code, out, err) = run(&["dead", "mail", "--forget", id]);
-        assert_eq!((code, out.as_str()), (0, "1 job forgotten, 0 dead\n"), "{err}");
+        assert_eq!((code, out.as_str()), (0, "1 job deleted, 0 dead\n"), "{err}");
     }
     assert!(push().starts_with("accepted: "));
 }
@@ -302,7 +302,7 @@ fn paused(place: &Place, store: &[&str]) {
     assert!(code == 2 && error.contains("there is no queue `mail"), "{error}");
     assert_eq!(run("push", &["to=ann", "--bound", "2"]).0, 0);
     let (code, out, error) = run("pause", &[]);
-    assert!(code == 0 && out == "paused: 1 waiting, 0 in hand or to come back\n", "{out}{error}");
+    assert!(code == 0 && out == "paused: 1 waiting, 0 in flight\n", "{out}{error}");
     assert_eq!(run("push", &["to=bob"]).0, 0);
     assert_eq!(run("push", &["to=eve"]).0, 1, "up to the bound");
     let (_, out, _) = run("stats", &[]);
@@ -314,11 +314,11 @@ fn paused(place: &Place, store: &[&str]) {
     let mut child = command.stderr(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap();
     let mut told = BufReader::new(child.stderr.take().unwrap()).lines();
     // It says that it waits, and does not end though it was to end when nothing waits.
-    let says = "the queue is paused: waiting until `tollgate queue resume` lets it go on";
+    let says = "the queue is paused: waiting for `tollgate queue resume`";
     assert!(told.by_ref().map_while(Result::ok).any(|line| line == says), "{name}");
     assert!(!worked.exists());
     // The worker that waits may have one in hand by then.
-    assert!(run("resume", &[]).1.starts_with("goes on: "), "{name}");
+    assert!(run("resume", &[]).1.starts_with("resumed: "), "{name}");
     assert!(child.wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(&worked).unwrap(), "ann\nbob\n");
     let json: serde_json::Value = serde_json::from_str(&run("resume", &["--json"]).1).unwrap();
@@ -376,7 +376,7 @@ fn a_queue_is_removed_with_what_is_in_it_only_by_force() {
     let place = Place::new();
     assert_eq!(push(&place, &["--bound", "9"]), 0);
     let (code, out, _) = place.run(&["queue", "remove", "mail"]);
-    assert!(code == 1 && out.starts_with("kept, for `--force` was not said: 1 waiting"), "{out}");
+    assert!(code == 1 && out.starts_with("kept, because `--force` is missing: 1 waiting"), "{out}");
     assert_eq!(place.json(&["queue", "remove", "mail", "--force", "--json"])["removed"], true);
     let (code, _, err) = place.run(&["queue", "remove", "mail"]);
     assert!(code == 2 && err.contains("there is no queue `mail` there"), "{err}");
@@ -426,7 +426,7 @@ fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     let work = ["queue", "work", "mial", "--exec", "true", "--until-empty"];
     let (code, _, error) = place.run(&work);
     assert_eq!(code, 2, "{error}");
-    assert!(error.contains("there is no queue `mial` there: is the name right"), "{error}");
+    assert!(error.contains("there is no queue `mial` there: check its name"), "{error}");
     assert!(error.contains("`tollgate queue push mial to=ann --bound 10` makes it"), "{error}");
     assert_eq!(place.code(&["queue", "remove", "mial"]), 2, "it was not made");
     assert_eq!(place.code(&[&work[..], &["--create"]].concat()), 0);

@@ -60,7 +60,7 @@ fn jobs_are_looked_at_and_not_taken() {
         let rows: Vec<&str> = out.lines().collect();
         assert_eq!((code, rows.len()), (0, 4), "{out}");
         assert!(rows[2].contains("waiting") && rows[2].trim_end().ends_with("to=ann n=2"), "{out}");
-        assert!(rows[3].contains("put off") && rows[3].contains(" in "), "{out}");
+        assert!(rows[3].contains("delayed") && rows[3].contains(" in "), "{out}");
         let (_, out) = said(place, store, &["look", "mail", "--in-hand", "--json"]);
         assert!(out.starts_with("{\"in_hand\":"), "{out}");
         let (_, out) = said(place, store, &["look", "mail", "--waiting", "--json"]);

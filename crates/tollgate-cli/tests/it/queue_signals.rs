@@ -49,7 +49,7 @@ fn a_signal_lets_what_is_in_hand_finish_and_gives_back_the_rest() {
     let output = child
         .wait_with_output()
         .map(|output| (output.status.code(), String::from_utf8(output.stderr).unwrap()));
-    assert_eq!(output.unwrap(), (Some(0), "1 done, 2 given back\n".to_owned()));
+    assert_eq!(output.unwrap(), (Some(0), "1 done, 2 returned to the queue\n".to_owned()));
     let stats = stats(&place);
     assert_eq!((&stats["done"], &stats["in_flight"]), (&2.into(), &1.into()));
 }
@@ -114,7 +114,7 @@ fn a_worker_says_what_has_become_of_its_queue_and_of_its_store() {
     }
     assert_eq!(
         lines.next().unwrap(),
-        "the queue was removed: waiting until somebody makes it again, Ctrl-C ends"
+        "the queue was removed: waiting until it is made again, Ctrl-C ends"
     );
     drop(redis);
     let said = lines.next().unwrap();

@@ -90,7 +90,7 @@ pub fn depth(results: &Results) -> Option<Chart> {
         Panel { name: case.name.clone(), note, rows: Vec::new(), marks }
     };
     let all = queues.iter().any(|(_, queue)| queue.counts == "all");
-    let what = if all { "waiting, and in hand where the bound counts these" } else { "waiting" };
+    let what = if all { "waiting, and in flight where the bound counts these" } else { "waiting" };
     let mut keys = vec![key(Shape::Area, Ink::Waiting, what)];
     if bound.is_some() {
         keys.push(key(Shape::Dashes, Ink::Text, "the bound"));

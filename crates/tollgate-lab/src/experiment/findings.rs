@@ -153,7 +153,7 @@ fn queue_findings(cases: &[CaseResult]) -> Vec<String> {
                  than {}, 99 of 100 no longer than {}.",
                 queue.depth_max,
                 queue.bound,
-                if queue.counts == "all" { "wait or are in hand" } else { "wait" },
+                if queue.counts == "all" { "wait or are in flight" } else { "wait" },
                 queue.depth_mean.unwrap_or(0.0),
                 figure::span(waited.p50),
                 figure::span(waited.p99)

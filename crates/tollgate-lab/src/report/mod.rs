@@ -64,7 +64,7 @@ fn denied_in_words(case: &CaseResult, most: usize) -> String {
 
 /// The settings of a queue, in words.
 fn queue_in_words(queue: &QueueResult) -> String {
-    let counts = if queue.counts == "all" { "wait or are in hand" } else { "wait" };
+    let counts = if queue.counts == "all" { "wait or are in flight" } else { "wait" };
     let rate = queue.rate.as_ref().map(|rate| printable(rate.as_bytes(), 80));
     let rate = rate.map(|rate| format!(", no more than {rate}"));
     format!(

@@ -185,7 +185,7 @@ fn a_queue_is_told_in_words_and_all_queues_in_words_of_their_own() {
     assert!(has(&mixed, "admitted  ") && !has(&mixed, "accepted  "));
     assert!(has(&queues, "accepted  ") && has(&queues, "refused  ") && !has(&queues, "admitted  "));
     assert!(text(&queues, 100).contains("no more than 30/s via uniform"));
-    assert!(html(&queues).contains("wait or are in hand"));
+    assert!(html(&queues).contains("wait or are in flight"));
 }
 
 #[test]

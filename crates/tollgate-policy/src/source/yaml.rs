@@ -15,6 +15,10 @@ const MAX_REPEATED: usize = 100_000;
 /// The most values of a file: each policy has about twenty.
 const MAX_NODES: usize = 1_000_000;
 
+/// The deepest nesting: a policy needs twelve levels. The parser calls itself for each level, and
+/// without optimisation 64 levels overflow the 2 MB stack of a thread.
+const MAX_DEPTH: usize = 24;
+
 pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {
     // An empty document is a null, which is reported elsewhere.
     match serde_saphyr::from_str_with_options::<Spanned<Raw>>(text, options()) {
@@ -67,7 +71,7 @@ fn options() -> serde_saphyr::Options {
     let budget = serde_saphyr::budget! {
         max_nodes: MAX_NODES,
         max_events: 4 * MAX_NODES,
-        max_depth: 64,
+        max_depth: MAX_DEPTH,
     };
     serde_saphyr::options! {
         budget: budget,

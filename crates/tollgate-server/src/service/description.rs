@@ -40,7 +40,7 @@ impl<'a> Description<'a> {
     pub(crate) fn add(&mut self, name: &str, value: Cow<'a, str>) -> Result<(), String> {
         let field = Field::parse(name).map_err(|e| format!("{}: {}", e.what(), e.remedy()))?;
         if self.fields.iter().any(|(known, _)| *known == field) {
-            return Err(format!("`{field}` is told twice: which of them is it?"));
+            return Err(format!("`{field}` is given twice: give it once"));
         }
         if self.fields.len() >= MAX_FIELDS {
             return Err(format!("a request has at most {MAX_FIELDS} fields here"));

@@ -60,13 +60,13 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
     };
     ensure!(
         !common.live,
-        "`{}` is a queue, and the lab runs queues in simulated time alone: leave out --live",
+        "`{}` is a queue, and the lab runs queues only in simulated time: leave out --live",
         case.name
     );
     ensure!(
         !is_redis,
-        "`{}` is a queue, and on Redis a queue goes by the server's clock, which cannot be \
-         simulated: leave out --store, for a queue in memory does the same",
+        "`{}` is a queue, and on Redis a queue uses the server's clock, which cannot be \
+         simulated: leave out --store, since a queue in memory does the same",
         case.name
     );
     Ok(())

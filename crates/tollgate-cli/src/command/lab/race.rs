@@ -46,7 +46,7 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
         overshoot.to_string(),
     ]);
     table.add_row([
-        "one atomic question".to_owned(),
+        "one atomic check".to_owned(),
         clients.to_string(),
         atomic.to_string(),
         too_many.to_string(),
@@ -58,8 +58,8 @@ pub(super) fn race(args: &LabRace, out: &mut Output) -> Result<u8> {
     out.line(table.to_string())?;
     out.line(format!("\n{limit} may pass in 10 s; {how}"))?;
     out.line(
-        "Whoever reads the counter before the first has added to it gets through: the time between \
-         is open to all.",
+        "A client gets through if it reads the counter before others have added to it: in the time \
+         between, all clients see room.",
     )?;
     Ok(0)
 }

@@ -38,8 +38,10 @@ impl DeadJson {
     fn rest(&self) -> String {
         match &self.no_job[..] {
             [] => String::new(),
-            [id] => format!("; {id} is no job: `--forget {id}`"),
-            [id, ..] => format!("; {} are no jobs: `--forget {id}`, and so on", self.no_job.len()),
+            [id] => format!("; {id} is no valid job: `--forget {id}`"),
+            [id, ..] => {
+                format!("; {} are no valid jobs: `--forget {id}`, and so on", self.no_job.len())
+            }
         }
     }
 }
@@ -58,7 +60,7 @@ pub(super) async fn dead(args: &QueueDead, out: &mut Output) -> Result<u8> {
     if which.json {
         out.json(&done)?;
     } else {
-        let what = if again.is_some() { "offered again" } else { "forgotten" };
+        let what = if again.is_some() { "offered again" } else { "deleted" };
         let full = if done.full { "; the queue is full" } else { "" };
         let (DeadJson { jobs, dead, .. }, rest) = (&done, done.rest());
         out.line(format!("{} {what}, {dead} dead{full}{rest}", count(*jobs, "job")))?;
@@ -101,7 +103,8 @@ impl Selection {
 /// that was interrupted between the two steps is a known duplicate when it is offered again.
 async fn offer_again(queue: &Queue<AnyQueues>, which: &Selection) -> Result<DeadJson> {
     let offering = queue.settings().await?.producer;
-    let offering = offering.ok_or_else(|| anyhow!("nobody has offered to `{}`", queue.name()))?;
+    let offering =
+        offering.ok_or_else(|| anyhow!("no job was ever offered to `{}`", queue.name()))?;
     let producer = queue.producer(offering)?;
     let (mut jobs, mut full, mut no_job) = (0, false, Vec::new());
     'all: loop {

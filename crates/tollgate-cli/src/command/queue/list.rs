@@ -55,8 +55,16 @@ async fn look(queues: &AnyQueues, name: &str) -> Result<(Settings, Stats), tollg
 }
 
 fn table(listed: &[Listed]) -> String {
-    let mut table =
-        show::table(["queue", "waiting", "bound", "oldest", "in hand", "dead", "accepted", "done"]);
+    let mut table = show::table([
+        "queue",
+        "waiting",
+        "bound",
+        "oldest",
+        "in flight",
+        "dead",
+        "accepted",
+        "done",
+    ]);
     for Listed { name, settings, stats } in listed {
         let bound = settings.producer.as_ref().map(|producer| producer.bound().to_string());
         table.add_row([

@@ -39,7 +39,7 @@ pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
         out.line("there are no such jobs")?;
         return Ok(0);
     }
-    let mut table = show::table(["job", "client", "is", "deliveries", "age", "comes back", "what"]);
+    let mut table = show::table(["job", "client", "is", "deliveries", "age", "redelivery", "what"]);
     for job in &waiting {
         let what = what(job.bytes(), job.fields());
         let (id, age) = (job.id.to_string(), duration(rounded(job.age)));
@@ -47,7 +47,7 @@ pub(super) async fn look(args: &QueueLook, out: &mut Output) -> Result<u8> {
         table.add_row([id, client, "waiting".into(), "0".into(), age, "-".into(), what]);
     }
     for job in &in_hand {
-        let is = if job.is_held { "in hand" } else { "put off" };
+        let is = if job.is_held { "in flight" } else { "delayed" };
         table.add_row([
             job.id.to_string(),
             one_line(job.client().unwrap_or("-")),

@@ -47,8 +47,8 @@ async fn pause(which: &QueueArgs, is_paused: bool, out: &mut Output) -> Result<u
             "paused": is_paused, "waiting": waiting, "in_flight": in_flight,
         }))?;
     } else {
-        let how = if is_paused { "paused" } else { "goes on" };
-        out.line(format!("{how}: {waiting} waiting, {in_flight} in hand or to come back"))?;
+        let how = if is_paused { "paused" } else { "resumed" };
+        out.line(format!("{how}: {waiting} waiting, {in_flight} in flight"))?;
     }
     Ok(0)
 }
@@ -67,8 +67,8 @@ async fn remove(args: &QueueRemove, out: &mut Output) -> Result<u8> {
             "removed": removed, "waiting": waiting, "in_flight": in_flight, "dead": dead,
         }))?;
     } else {
-        let what = format!("{waiting} waiting, {in_flight} in hand or to come back, {dead} dead");
-        let how = if removed { "removed" } else { "kept, for `--force` was not said" };
+        let what = format!("{waiting} waiting, {in_flight} in flight, {dead} dead");
+        let how = if removed { "removed" } else { "kept, because `--force` is missing" };
         out.line(format!("{how}: {what}"))?;
     }
     Ok(u8::from(is_kept))
@@ -78,7 +78,7 @@ async fn change(args: &QueueChange, out: &mut Output) -> Result<u8> {
     let QueueChange { which, producer, consumer, no_rate, no_per_client } = args;
     let is_offering = !producer.is_nothing() || *no_per_client;
     if !is_offering && consumer.is_nothing() && !no_rate {
-        bail!("nothing is to be changed: say what, as with `--bound 20`");
+        bail!("no change is given: add one, as `--bound 20`");
     }
     let queue = open(which).await?;
     let made = queue.settings().await?;

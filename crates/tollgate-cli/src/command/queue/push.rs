@@ -109,7 +109,7 @@ fn bytes() -> Result<Job> {
     read.context("standard input cannot be read")?;
     if bytes.len() > MAX_JOB_BYTES {
         bail!(
-            "standard input has more than {MAX_JOB_BYTES} bytes: put what is large elsewhere, and \
+            "standard input has more than {MAX_JOB_BYTES} bytes: store large data elsewhere, and \
              its place into the job"
         );
     }

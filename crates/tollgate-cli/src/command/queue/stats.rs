@@ -50,15 +50,12 @@ impl Rates {
 pub(super) async fn stats(args: &QueueStats, out: &mut Output) -> Result<u8> {
     let every = args.watch.as_deref().map(input::wait).transpose()?;
     if every.is_some_and(|every| every < Duration::from_millis(100)) {
-        bail!("`--watch` looks every 100ms at most: say `--watch 1s`");
+        bail!("the shortest time of `--watch` is 100ms: use `--watch 1s`");
     }
     let queue = open(&args.which).await?;
     let settings = queue.settings().await?;
     if settings == Settings::default() {
-        bail!(
-            "there is no queue `{}` there: nobody has offered to it or worked on it",
-            queue.name()
-        );
+        bail!("there is no queue `{}` there: it has had no producer and no worker", queue.name());
     }
     let Some(every) = every else {
         let stats = queue.stats().await?;

@@ -47,7 +47,7 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     let max_backoff = max_pause.as_deref().map_or(Ok(Duration::from_secs(600)), input::wait)?;
     let timeout = timeout.as_deref().map(input::wait).transpose()?;
     if timeout.is_some_and(|timeout| timeout.is_zero()) {
-        bail!("`--timeout 0` would end each command at once: leave it out, or say `--timeout 5m`");
+        bail!("`--timeout 0` would end each command at once: leave it out, or use `--timeout 5m`");
     }
     // Before any job is taken, so that no early signal is lost.
     let mut signals = signals()?;
@@ -57,8 +57,8 @@ pub(super) async fn work(args: &QueueWork, out: &mut Output) -> Result<u8> {
     let consumer = queue.consumer(consumer_args.merged_with(made.consumer.clone())?)?;
     if made == Settings::default() && !args.create {
         bail!(
-            "there is no queue `{0}` there: is the name right, is the store? `tollgate queue push {0} \
-             to=ann --bound 10` makes it, and `--create` here waits for that",
+            "there is no queue `{0}` there: check its name and the store. `tollgate queue push {0} \
+             to=ann --bound 10` makes it, and `--create` waits for it",
             queue.name()
         );
     }
@@ -126,11 +126,11 @@ fn print_summary(ran: RunSummary, is_json: bool, out: &mut Output) -> Result<()>
     }
     let mut parts = vec![format!("{done} done")];
     for (number, what) in [
-        (again, "failed and come back"),
+        (again, "to be redelivered"),
         (dead, "dead"),
-        (lost, "somebody else's by now"),
-        (released, "given back"),
-        (unreported, "could not be said to be over, and come back"),
+        (lost, "taken over by another worker"),
+        (released, "returned to the queue"),
+        (unreported, "not acknowledged, to be redelivered"),
     ] {
         if number > 0 {
             parts.push(format!("{number} {what}"));
@@ -180,18 +180,14 @@ impl StderrLog {
             }
             WorkerEvent::Recovered(after) => format!("the store is back after {}", duration(after)),
             WorkerEvent::Removed => {
-                "the queue was removed: waiting until somebody makes it again, Ctrl-C ends"
-                    .to_owned()
+                "the queue was removed: waiting until it is made again, Ctrl-C ends".to_owned()
             }
             WorkerEvent::Paused => {
-                "the queue is paused: waiting until `tollgate queue resume` lets it go on"
-                    .to_owned()
+                "the queue is paused: waiting for `tollgate queue resume`".to_owned()
             }
-            WorkerEvent::Resumed => "the queue goes on".to_owned(),
+            WorkerEvent::Resumed => "the queue was resumed".to_owned(),
             WorkerEvent::Foreign { id, reason } => {
-                format!(
-                    "no job: {id}, which something else has put there, is a dead job now: {reason}"
-                )
+                format!("{id} from another program is no valid job: now a dead letter: {reason}")
             }
             _ => return,
         };
@@ -217,7 +213,7 @@ impl CommandRunner {
         let (id, delivery) = (job.id.to_string(), job.attempt);
         // A program that cannot be started is a fault of this machine, not of the job.
         let child = self.start(&job, &id).map_err(|error| {
-            let how = format!("not begun: `sh` cannot be run: {error}");
+            let how = format!("not started: `sh` cannot be run: {error}");
             self.log.ended(&id, delivery, &how);
             Failure::not_started(how)
         })?;
@@ -317,7 +313,7 @@ fn verdict(status: ExitStatus) -> Result<(), String> {
         (Some(0), _) => Ok(()),
         (Some(code), _) => Err(format!("exited with {code}")),
         (None, Some(signal)) => Err(format!("was ended by signal {signal}")),
-        (None, None) => Err(format!("ended without a code: {status}")),
+        (None, None) => Err(format!("ended without an exit code: {status}")),
     }
 }
 

@@ -257,7 +257,7 @@ fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
     let mut notes = Vec::new();
     if summary.out_of_order > 0 {
         notes.push(format!(
-            "{} stamped earlier than the line before: put in order first",
+            "{} stamped earlier than the line before: the replay sorted the events first",
             lines_are(summary.out_of_order)
         ));
     }
@@ -274,7 +274,7 @@ fn notes(args: &Replay, summary: &Summary, report: &Report) -> Vec<String> {
         );
     }
     for refused in &report.refused {
-        notes.push(format!("{} does not take these limits: {}", refused.strategy, refused.why));
+        notes.push(format!("{} does not support these limits: {}", refused.strategy, refused.why));
     }
     notes
 }

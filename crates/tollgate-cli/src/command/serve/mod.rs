@@ -136,7 +136,7 @@ async fn run(
     let stopping = tokio::select! {
         stopping = server.end() => stopping,
         () = signals.end() => {
-            tracing::warn!(target: "tollgate", "ended at once, by a second signal");
+            tracing::warn!(target: "tollgate", "a second signal ended it at once");
             save(gate.store(), args)?;
             return Ok(AT_ONCE);
         }
@@ -164,7 +164,7 @@ fn save(store: &AnyStore, args: &Serve) -> Result<()> {
 /// Notifies systemd, if it supervises this process.
 fn tell_systemd(states: &[NotifyState<'_>]) {
     if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!(target: "tollgate", "systemd cannot be told: {error}");
+        tracing::warn!(target: "tollgate", "cannot notify systemd: {error}");
     }
 }
 
@@ -212,7 +212,7 @@ fn origins(said: &[String]) -> Result<Vec<String>> {
         if !host.is_some_and(is_one) {
             bail!(
                 "--allow-origin: `{origin}` is no origin: write scheme and host, as \
-                 `https://app.example`, and the port where it is not the usual one"
+                 `https://app.example`, and the port if it is not the default"
             );
         }
     }
@@ -288,7 +288,7 @@ fn connections(wanted: u32) -> Result<usize> {
         if left < u64::from(wanted) {
             tracing::warn!(
                 target: "tollgate",
-                "{left} connections at once, and not {wanted}: the system gives this process \
+                "only {left} connections at once, not {wanted}: the system allows this process \
                  {most} files (`ulimit -Hn`; LimitNOFILE= in a unit)"
             );
         }
@@ -388,7 +388,7 @@ enum ServiceSignal {
 
 impl Signals {
     fn new() -> Result<Self> {
-        let take = |kind| signal(kind).context("signals cannot be listened to");
+        let take = |kind| signal(kind).context("signals cannot be handled");
         Ok(Self {
             interrupt: take(SignalKind::interrupt())?,
             terminate: take(SignalKind::terminate())?,

@@ -81,8 +81,8 @@ fn endpoint(url: &str) -> Result<String> {
     // The URL may contain a password, so it is not repeated in an error that may be logged.
     if url.contains('@') {
         bail!(
-            "--otlp: a URL with a user or a password is not taken; what a collector wants to be sent \
-             goes into OTEL_EXPORTER_OTLP_HEADERS, as `authorization=Basic ...`"
+            "--otlp: a URL with a user or a password is not accepted; put the headers for the \
+             collector into OTEL_EXPORTER_OTLP_HEADERS, as `authorization=Basic ...`"
         );
     }
     let parsed: Uri = url.parse().map_err(|error| anyhow!("--otlp {url}: {error}; {wanted}"))?;
@@ -107,7 +107,7 @@ fn client(endpoint: &str) -> Result<Arc<dyn HttpClient>> {
     }
     let connector = HttpsConnectorBuilder::new()
         .with_provider_and_native_roots(ring::default_provider())
-        .context("there is no authority that could be trusted: install `ca-certificates`")?
+        .context("there is no trusted certificate authority: install `ca-certificates`")?
         .https_only()
         .enable_http1()
         .build();

@@ -56,8 +56,8 @@ impl FileReader<'_> {
             return Err(self.at(raw.version.span(), "this is for version = 1"));
         }
         if raw.workload.is_empty() {
-            let what = "there is no [[workload]]: say who asks when, as arrivals = \"poisson\", \
-                        rate = \"10/s\"";
+            let what = "there is no [[workload]]: say when requests come, as \
+                        arrivals = \"poisson\", rate = \"10/s\"";
             return Err(self.whole(what));
         }
         if raw.case.is_empty() {
