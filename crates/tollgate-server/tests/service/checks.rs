@@ -279,8 +279,8 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         (r#"{"policy": "login", "shard": "1"}"#, 400, Some("shard"), "leave it out"),
         (r#"{"fields": {"ipp": "1.2.3.4"}}"#, 400, Some("fields"), "did you mean `ip`"),
         (r#"{"fields": {"ip": "1.2.3.4:80"}}"#, 400, Some("fields"), "is no address"),
-        (r#"{"fields": {"ip": "1.2.3.4", "ip": "1.2.3.5"}}"#, 400, Some("fields"), "told twice"),
-        (r#"{"fields": {"header.A": "1", "header.a": "2"}}"#, 400, Some("fields"), "told twice"),
+        (r#"{"fields": {"ip": "1.2.3.4", "ip": "1.2.3.5"}}"#, 400, Some("fields"), "given twice"),
+        (r#"{"fields": {"header.A": "1", "header.a": "2"}}"#, 400, Some("fields"), "given twice"),
         (r#"{"fields": {"field.x": 1.5}}"#, 400, Some("fields"), "whole number"),
         (
             r#"{"subject": "a", "limit": "1/h", "on_failure": "no"}"#,
