@@ -97,7 +97,8 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let (code, _, error) = place.run(&["admin", "--at", &data, "reload"]);
     assert!(code == 2 && error.contains("404"), "{error}");
     let (code, _, error) = place.run(&["admin", "--at", "127.0.0.1:1", "reload"]);
-    assert!(code == 2 && error.contains("give the address of the service's `--admin`"), "{error}");
+    let remedy = "give the address of the service's `--admin` with --at";
+    assert!(code == 2 && error.contains(remedy), "{error}");
     let (code, _, error) = place.run(&["admin", "--at", "here", "reload"]);
     assert!(code == 2 && error.contains("`here` is no address: write HOST:PORT"), "{error}");
     let (code, _, error) = place.run(&["admin", "reset", "user:42"]);
