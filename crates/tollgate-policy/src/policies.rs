@@ -44,7 +44,8 @@ struct Inner {
     policies: Vec<Policy>,
     ready: Vec<Ready>,
     index: Index,
-    only: Option<Only>,
+    /// For each policy, the check that it always makes.
+    singles: Vec<Option<SingleCheck>>,
     places: HashMap<String, usize, foldhash::fast::RandomState>,
     hash: String,
     hash_number: u64,
@@ -55,8 +56,8 @@ struct Inner {
     conditions: BTreeSet<Field>,
 }
 
-/// The check of every request, if only the value of one field varies.
-pub(crate) struct Only {
+/// The check of a policy of which only the value of one field varies.
+pub(crate) struct SingleCheck {
     pub(crate) part: Part,
     pub(crate) field: Field,
     pub(crate) prefix: SubjectPrefix,
@@ -151,7 +152,7 @@ impl Policies {
                 conditions.extend(policy.when.iter().map(|condition| condition.field.clone()));
             }
         }
-        let only = only(&policies, &ready);
+        let singles = ready.iter().enumerate().map(single_check).collect();
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
         let (warnings, cluster_warnings) = problems.by_store();
@@ -160,7 +161,7 @@ impl Policies {
             policies,
             ready,
             index,
-            only,
+            singles,
             places,
             hash,
             hash_number,
@@ -292,9 +293,26 @@ impl Policies {
         matched
     }
 
+    /// The check of a request that meets one policy alone, if that always makes the same check.
+    /// Without fields, it is the check of every request.
     #[inline]
-    pub(crate) fn only(&self) -> Option<&Only> {
-        self.0.only.as_ref()
+    pub(crate) fn single_check(&self, fields: Option<&dyn Fields>) -> Option<&SingleCheck> {
+        if let ([Policy { when, .. }], [single]) = (self.policies(), &self.0.singles[..])
+            && when.is_empty()
+        {
+            return single.as_ref();
+        }
+        let mut matched = Matched::default();
+        self.find(fields?, &mut matched);
+        match (&matched.enforced[..], &matched.shadows[..]) {
+            ([place], []) => self.0.singles.get(*place)?.as_ref(),
+            _ => None,
+        }
+    }
+
+    /// Whether some request may have a [`Policies::single_check`].
+    pub(crate) fn has_single_checks(&self) -> bool {
+        self.0.singles.iter().any(Option::is_some)
     }
 
     #[inline]
@@ -341,17 +359,16 @@ fn short_hash(content: &[u8]) -> u64 {
     digest.iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The only check that these policies ever make: of one unconditional policy, not in shadow, with
-/// one entry without overrides, one subject of one field, one fixed cost, and no shard.
-fn only(policies: &[Policy], ready: &[Ready]) -> Option<Only> {
-    let ([Policy { when, .. }], [ready]) = (policies, ready) else { return None };
+/// The check of a policy that is not in shadow, with one entry without overrides, one subject of
+/// one field, one fixed cost, and no shard.
+fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleCheck> {
     let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, .. } = ready else {
         return None;
     };
     let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
     let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
-    when.is_empty().then(|| Only {
-        part: Part { policy: 0, entry: 0, rule: None },
+    Some(SingleCheck {
+        part: Part { policy, entry: 0, rule: None },
         field: field.clone(),
         prefix: prefix.clone(),
         limits: limits.clone(),

@@ -175,7 +175,7 @@ fn the_usual_way_comes_back() {
     let short = || {
         let subject = |field: &_, prefix: &_| subject_of(&request, field, prefix);
         #[expect(clippy::redundant_closure_for_method_calls, reason = "it is not general enough")]
-        let judged = gate.check_at_once(subject, |answer| answer.outcome());
+        let judged = gate.check_at_once(None, subject, |answer| answer.outcome());
         judged.map(|(_, outcome)| outcome)
     };
     assert_eq!(short(), Some(Outcome::Allowed));

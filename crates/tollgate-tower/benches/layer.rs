@@ -12,6 +12,8 @@ use std::future::Future as _;
 use std::hint::black_box;
 use std::net::SocketAddr;
 use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,7 @@ use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, Request};
 use tollgate::MemoryStore;
-use tollgate_policy::{Format, Gate, Policies};
+use tollgate_policy::{Event, Format, Gate, Policies};
 use tollgate_tower::TollgateLayer;
 use tower::Service;
 use tower_governor::GovernorLayer;
@@ -107,6 +109,19 @@ fn main() {
          = \"1000000000/s via gcra, 60000000000/m via gcra, 240000000000/h via gcra\" }]",
     );
     let three = TollgateLayer::new(Gate::new(three, MemoryStore::new()).unwrap()).unwrap();
+    // What a service runs: policies by path, and an observer that counts.
+    let two = policies(
+        "match = \"first\"\n[[policies]]\nname = \"login\"\non_failure = \"deny\"\nwhen = { path = \"/login\" }\n\
+         limits = [{ subject = \"ip\", limit = \"5/m via gcra\" }]\n\
+         [[policies]]\nname = \"api\"\non_failure = \"allow\"\n\
+         limits = [{ subject = \"ip\", limit = \"1000000000/s via gcra\" }]",
+    );
+    let seen = Arc::new(AtomicU64::new(0));
+    let observer = move |event: &Event<'_>| {
+        seen.fetch_add(u64::from(event.decides), Ordering::Relaxed);
+    };
+    let two = Gate::observed(two, MemoryStore::new(), observer).unwrap();
+    let two = TollgateLayer::new(two).unwrap();
     let mut governor = GovernorConfigBuilder::default();
     governor.period(Duration::from_nanos(1)).burst_size(1_000_000_000);
     let headers = governor.use_headers().finish().unwrap();
@@ -117,6 +132,7 @@ fn main() {
         side("the router alone", router()),
         side("tollgate, 1 limit, 2 headers", router().layer(one)),
         side("tollgate, 3 limits, 2 headers", router().layer(three)),
+        side("tollgate, 2 policies and an observer", router().layer(two)),
         side("tower_governor 0.8, 1 limit, 2 headers", router().layer(GovernorLayer::new(headers))),
         side("tower_governor 0.8, 1 limit, no header", router().layer(GovernorLayer::new(plain))),
     ];

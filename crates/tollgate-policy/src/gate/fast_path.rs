@@ -1,4 +1,5 @@
-//! The fast path: checks without waiting, if every request leads to the same kind of check.
+//! The fast path: checks without waiting, if a request meets one policy that always makes the same
+//! kind of check.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -9,25 +10,29 @@ use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
 use super::answer::Kept;
 use super::ask::{at_once, no_answer};
 use super::{Answer, DecisionMark, Gate, Inner, Live};
-use crate::field::Field;
+use crate::field::{Field, Fields};
 use crate::outcome::{Authority, Outcome};
-use crate::policies::Only;
+use crate::policies::SingleCheck;
 use crate::resolve::Plan;
 
 impl<S: Store> Gate<S> {
-    /// [`Gate::prepare`] and [`Gate::ask_now`] in one call, for policies under which every request
-    /// leads to the same kind of check. That is a check of one unconditional policy, with one
-    /// subject from one field. `view` reads the answer. The result also contains the mark for the
-    /// request ([`Prepared::mark`](super::Prepared::mark)).
+    /// [`Gate::prepare`] and [`Gate::ask_now`] in one call, for a request that meets one policy
+    /// whose checks differ in the value of one field only: one entry without overrides, one
+    /// subject of one field, a fixed cost, no shard. `view` reads the answer. The result also
+    /// contains the mark for the request ([`Prepared::mark`](super::Prepared::mark)).
     ///
-    /// `subject` builds that subject, as [`subject_of`](crate::subject_of) does. A front may build
-    /// it without the field's text.
+    /// `fields` are those of the request. A front may leave them out while they take time to read;
+    /// then only policies that have no conditions to read are checked so.
+    ///
+    /// `subject` builds the subject, as [`subject_of`](crate::subject_of) does. A front may build
+    /// it without the field's text, and returns `None` if a field was malformed.
     ///
     /// `None` in all other cases: with other policies, if the store cannot answer at once, and if
     /// there is no such subject. The store was then not called; use the general path.
     #[inline(always)]
     pub fn check_at_once<T>(
         &self,
+        fields: Option<&dyn Fields>,
         subject: impl FnOnce(&Field, &SubjectPrefix) -> Option<Subject>,
         view: impl FnOnce(&Answer<'_>) -> T,
     ) -> Option<(DecisionMark, T)> {
@@ -36,14 +41,14 @@ impl<S: Store> Gate<S> {
         }
         let started = self.started();
         self.0.live.fast_path(|live| {
-            let only = live.only()?;
-            let Only { part, field, prefix, limits, cost } = only;
+            let single = live.single_check(fields)?;
+            let SingleCheck { part, field, prefix, limits, cost } = single;
             let subject = subject(field, prefix)?;
             let checked = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
             // Read in place: the processor stalls on a move of what was written just now.
             let Ok(Some(decision)) = &checked else {
                 let failed = checked.err();
-                let answer = self.0.ask_only(live, only, subject, failed, started, view);
+                let answer = self.0.ask_single(live, single, subject, failed, started, view);
                 return Some((live.mark, answer));
             };
             let (outcome, authority) = (Outcome::from(decision.verdict()), Authority::Store);
@@ -70,17 +75,17 @@ impl<S: Store> Gate<S> {
 }
 
 impl Live {
-    /// The single check of every request, if there is one; `None` while rulings are in force.
+    /// As [`Policies::single_check`](crate::Policies); `None` while rulings are in force.
     #[inline]
-    fn only(&self) -> Option<&Only> {
+    fn single_check(&self, fields: Option<&dyn Fields>) -> Option<&SingleCheck> {
         if self.rulings.is_some() {
             return None;
         }
-        self.policies.only()
+        self.policies.single_check(fields)
     }
 
     pub(super) fn has_fast_path(&self) -> bool {
-        self.only().is_some()
+        self.rulings.is_none() && self.policies.has_single_checks()
     }
 }
 
@@ -116,10 +121,10 @@ impl<S: Store> Inner<S> {
     /// The answer if the direct check was not possible, as for a new subject, or if the store
     /// failed.
     #[inline(never)]
-    fn ask_only<T>(
+    fn ask_single<T>(
         &self,
         live: &Arc<Live>,
-        only: &Only,
+        single: &SingleCheck,
         subject: Subject,
         failed: Option<Error>,
         started: Option<Instant>,
@@ -127,14 +132,14 @@ impl<S: Store> Inner<S> {
     ) -> T {
         let mut plan = Plan::new();
         plan.subjects.push(subject);
-        plan.parts.push(only.part);
-        plan.cost = only.cost;
-        if let Some(ready) = live.policies.ready(only.part.policy) {
+        plan.parts.push(single.part);
+        plan.cost = single.cost;
+        if let Some(ready) = live.policies.ready(single.part.policy) {
             plan.deadline = ready.deadline.unwrap_or(live.usual);
             plan.on_failure = ready.on_failure;
         }
         let answer = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan);
-        self.record(&answer, &[only.part.policy], started);
+        self.record(&answer, &[single.part.policy], started);
         view(&answer)
     }
 }

@@ -88,7 +88,7 @@ fn what_is_judged_at_once_is_what_is_judged_in_two_steps() {
     for (lines, fields) in ALIKE {
         let ((short, near), (long, far)) = (gate(&one(lines)), gate(&one(lines)));
         for _ in 0..6 {
-            let (mark, said) = short.check_at_once(in_fields(&fields), told).unwrap();
+            let (mark, said) = short.check_at_once(None, in_fields(&fields), told).unwrap();
             let prepared = long.prepare(&fields);
             assert_eq!(said, told(&long.ask_now(&prepared).unwrap()), "{lines}");
             assert_eq!(mark, short.prepare(&fields).mark());
@@ -122,13 +122,72 @@ fn what_has_more_to_find_is_not_judged_at_once() {
         ),
     ] {
         let (gate, _) = gate(&text);
-        assert!(gate.check_at_once(in_fields(&all), told).is_none(), "{text}");
+        assert!(gate.check_at_once(None, in_fields(&all), told).is_none(), "{text}");
+        // With the fields of the request, one policy of several is found.
+        let is_found = text.contains("match = \"first\"") || text.contains("when = { path");
+        let found = gate.check_at_once(Some(&all), in_fields(&all), told).is_some();
+        assert_eq!(found, is_found, "{text}");
     }
     // What is absent, or too long for a subject, is not known by it.
     let (gate, _) = gate(&one(ip));
-    assert!(gate.check_at_once(in_fields(&[("user", "ann")]), told).is_none());
+    assert!(gate.check_at_once(None, in_fields(&[("user", "ann")]), told).is_none());
     let long = "1".repeat(70_000);
-    assert!(gate.check_at_once(in_fields(&[("ip", long.as_str())]), told).is_none());
+    assert!(gate.check_at_once(None, in_fields(&[("ip", long.as_str())]), told).is_none());
+}
+
+#[test]
+fn a_policy_that_is_found_among_several_is_judged_as_in_two_steps() {
+    let entry = |limit: &str| format!("limits = [{{ subject = \"ip\", limit = \"{limit}\" }}]");
+    let file = |combine: &str| {
+        format!(
+            "version = 1\nmatch = \"{combine}\"\n\
+             [[policies]]\nname = \"login\"\non_failure = \"deny\"\n\
+             when = {{ path = \"/login\", method = \"POST\" }}\n{}\n\
+             [[policies]]\nname = \"tried\"\non_failure = \"allow\"\nshadow = true\n\
+             when = {{ path = \"/tried\" }}\n{}\n\
+             [[policies]]\nname = \"rest\"\non_failure = \"allow\"\n\
+             when = {{ host = \"*.example.com\" }}\n{}\n",
+            entry("1/h"),
+            entry("2/h via gcra"),
+            entry("3/m, 4/h via sliding_log"),
+        )
+    };
+    let (ip, host) = (("ip", "10.0.0.1"), ("host", "api.example.com"));
+    let requests: [&[(&str, &str)]; 6] = [
+        &[ip, host, ("path", "/login"), ("method", "POST")],
+        &[ip, host, ("path", "/login"), ("method", "GET")],
+        &[ip, host, ("path", "/tried"), ("method", "GET")],
+        &[ip, ("path", "/login"), ("method", "POST")],
+        &[ip, ("host", "elsewhere"), ("path", "/"), ("method", "GET")],
+        &[host, ("path", "/"), ("method", "GET")],
+    ];
+    for (combine, found) in [
+        ("first", [true, true, false, true, false, false]),
+        ("all", [false, true, false, true, false, false]),
+    ] {
+        let ((fast, _), (general, _)) = (gate(&file(combine)), gate(&file(combine)));
+        for _ in 0..4 {
+            for (fields, found) in requests.iter().zip(found) {
+                let prepared = general.prepare(fields);
+                let expected = told(&general.ask_now(&prepared).unwrap());
+                let at_once = fast.check_at_once(Some(fields), in_fields(fields), told);
+                assert_eq!(at_once.is_some(), found, "{combine} {fields:?}");
+                let answer = match at_once {
+                    Some((mark, answer)) => {
+                        assert_eq!(mark, fast.prepare(fields).mark());
+                        answer
+                    }
+                    None => told(&fast.ask_now(&fast.prepare(fields)).unwrap()),
+                };
+                assert_eq!(answer, expected, "{combine} {fields:?}");
+            }
+        }
+        for (one, other) in fast.counters().iter().zip(general.counters()) {
+            assert_eq!(one.0, other.0);
+            assert!(one.1.iter().eq(other.1.iter()), "{combine} {}", one.0);
+        }
+        assert_eq!(fast.unmatched(), general.unmatched());
+    }
 }
 
 #[test]
@@ -136,15 +195,15 @@ fn at_once_the_failure_rule_answers_too_and_who_has_to_wait_is_not_asked() {
     let policies = || parse(&one("limits = [{ subject = \"ip\", limit = \"9/h\" }]"));
     let (store, fields) = (Failing::new(), [("ip", "10.0.0.1")]);
     let slow = Gate::new(policies(), store.clone()).unwrap();
-    assert!(slow.check_at_once(in_fields(&fields), told).is_none());
+    assert!(slow.check_at_once(None, in_fields(&fields), told).is_none());
     assert!(store.deadlines.lock().unwrap().is_empty());
     let store = Failing { answers_at_once: true, ..store };
     let gate = Gate::new(policies(), store.clone()).unwrap();
     let what = |view: &Answer<'_>| (view.outcome(), view.authority());
-    let (_, said) = gate.check_at_once(in_fields(&fields), what).unwrap();
+    let (_, said) = gate.check_at_once(None, in_fields(&fields), what).unwrap();
     assert_eq!(said, (Outcome::Allowed, Authority::Store));
     store.fails.store(true, Ordering::Relaxed);
-    let (_, said) = gate.check_at_once(in_fields(&fields), what).unwrap();
+    let (_, said) = gate.check_at_once(None, in_fields(&fields), what).unwrap();
     assert_eq!(said, (Outcome::FailedOpen, Authority::FailureRule));
     assert_eq!(gate.counters()[0].1.get(Outcome::FailedOpen, Authority::FailureRule), 1);
     let deadline = Some(tollgate_policy::DEFAULT_DEADLINE);
@@ -173,7 +232,7 @@ fn an_observer_is_told_of_every_answer() {
             store.fails.store(fails, Ordering::Relaxed);
         }
         let (fields, what) = ([("ip", "10.0.0.1")], |view: &Answer<'_>| view.outcome());
-        let (_, said) = fast.0.check_at_once(in_fields(&fields), what).unwrap();
+        let (_, said) = fast.0.check_at_once(None, in_fields(&fields), what).unwrap();
         let prepared = general.0.prepare(&fields);
         assert_eq!(said, what(&general.0.ask_now(&prepared).unwrap()));
     }
@@ -191,7 +250,7 @@ fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
     let (gate, _) = gate_of(limits("900/h"));
     let fields = [("ip", "10.0.0.1")];
     let revision =
-        || gate.check_at_once(in_fields(&fields), |view| view.revision().number).unwrap().1;
+        || gate.check_at_once(None, in_fields(&fields), |view| view.revision().number).unwrap().1;
     std::thread::scope(|scope| {
         let (question, questions) = std::sync::mpsc::channel::<()>();
         let (answer, answered) = std::sync::mpsc::channel();
@@ -206,7 +265,8 @@ fn policies_that_are_replaced_are_seen_at_once_by_every_thread() {
     // One gate's policies are not another's.
     let (other, _) = gate_of(limits("1/h"));
     assert!(ask(&other, &fields).is_allowed());
-    let denied = other.check_at_once(in_fields(&fields), |view| !view.is_allowed()).unwrap().1;
+    let denied =
+        other.check_at_once(None, in_fields(&fields), |view| !view.is_allowed()).unwrap().1;
     assert_eq!((denied, revision()), (true, 5));
 }
 
@@ -217,8 +277,8 @@ fn a_gate_is_asked_while_it_is_asked() {
     assert!(ask(&gate, &fields).is_allowed());
     let left = |view: &Answer<'_>| view.decision().unwrap().remaining();
     let (_, (outer, inner)) = gate
-        .check_at_once(in_fields(&fields), |view| {
-            (left(view), gate.check_at_once(in_fields(&fields), left).unwrap().1)
+        .check_at_once(None, in_fields(&fields), |view| {
+            (left(view), gate.check_at_once(None, in_fields(&fields), left).unwrap().1)
         })
         .unwrap();
     assert_eq!((outer, inner), (7, 6));

@@ -200,6 +200,11 @@ impl<'r> RequestFields<'r> {
         self.faults.borrow().iter().find(|(field, _)| prepared.enforces(field)).cloned()
     }
 
+    /// Whether no field that was read so far is malformed.
+    pub(super) fn are_sound(&self) -> bool {
+        self.faults.borrow().is_empty()
+    }
+
     /// Why a missing field is missing: it is absent, or not a number where one is required.
     pub(super) fn why_missing(&self, field: &Field) -> Why {
         match field {

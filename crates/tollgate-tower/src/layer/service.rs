@@ -150,7 +150,7 @@ impl<S: Store + 'static> Shared<S> {
             let subject = |field: &Field, prefix: &SubjectPrefix| {
                 self.front.subject_of_ipv4(request.extensions(), field, prefix)
             };
-            self.gate.check_at_once(subject, |answer| self.verdict(request, answer, marks))
+            self.gate.check_at_once(None, subject, |answer| self.verdict(request, answer, marks))
         } else {
             None
         };
@@ -180,9 +180,13 @@ impl<S: Store + 'static> Shared<S> {
         marks: &mut Marks,
     ) -> Result<Prepared, (DecisionMark, Option<Refusal>)> {
         self.front.with_fields(request, &self.misconfigurations, closely, |fields| {
-            let subject = |field: &Field, prefix: &SubjectPrefix| subject_of(fields, field, prefix);
+            // Every field that was read is sound, or the general path finds what it means.
+            let subject = |field: &Field, prefix: &SubjectPrefix| {
+                subject_of(fields, field, prefix).filter(|_| fields.are_sound())
+            };
             let verdict = |answer: &Answer<'_>| self.verdict(request, answer, marks);
-            match at_once.then(|| self.gate.check_at_once(subject, verdict)).flatten() {
+            let judged = at_once.then(|| self.gate.check_at_once(Some(fields), subject, verdict));
+            match judged.flatten() {
                 Some(judged) => Err(judged),
                 None => self.prepare(request, fields),
             }
