@@ -36,11 +36,12 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
-pub(crate) mod client;
+mod client;
 pub mod compose;
 pub mod doctor;
 pub mod fault;
 mod key;
+mod node;
 mod notices;
 pub mod options;
 #[doc(hidden)]
@@ -53,9 +54,9 @@ mod subscription;
 pub mod timeseries;
 pub mod usage;
 
-pub use client::{BreakerState, MAX_BATCHED as MAX_BATCHED_CHECKS};
 pub use fault::Fault;
 pub use key::{Keys, PREFIX};
+pub use node::{BreakerState, MAX_BATCHED as MAX_BATCHED_CHECKS};
 pub use options::Options;
 pub use script::Script;
 pub use script_client::{ScriptClient, ScriptReply};

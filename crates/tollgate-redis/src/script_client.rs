@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use redis::Value;
 use tollgate::StoreError;
 
-use crate::client::{Call, Client, first_nonce};
+use crate::client::Client;
+use crate::node::{Call, first_nonce};
 use crate::options::Options;
 use crate::script::Script;
 use crate::subscription::Subscription;
@@ -59,7 +60,7 @@ impl ScriptClient {
     /// Subscribes to a channel over a separate connection, on the current Tokio runtime.
     #[must_use]
     pub fn subscribe(&self, channel: String) -> Subscription {
-        Subscription::new(Arc::clone(self.0.client.connector()), channel)
+        Subscription::new(self.0.client.clone(), channel)
     }
 
     /// Calls a script with these keys. Its first argument is a nonce, and `args` follow. The script

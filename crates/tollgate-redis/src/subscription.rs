@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
-use crate::client::Connector;
+use crate::client::Client;
 
 /// The pause before reconnecting after a loss.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
@@ -46,9 +46,9 @@ impl Drop for Subscription {
 }
 
 impl Subscription {
-    pub(crate) fn new(connector: Arc<Connector>, channel: String) -> Self {
+    pub(crate) fn new(client: Client, channel: String) -> Self {
         let state = Arc::new(ChannelState::default());
-        let listening = tokio::spawn(listen(connector, channel, Arc::clone(&state)));
+        let listening = tokio::spawn(listen(client, channel, Arc::clone(&state)));
         Self { state, listening }
     }
 
@@ -74,9 +74,13 @@ impl Subscription {
     }
 }
 
-async fn listen(connector: Arc<Connector>, channel: String, state: Arc<ChannelState>) {
+async fn listen(client: Client, channel: String, state: Arc<ChannelState>) {
     loop {
-        if let Ok(mut pubsub) = connector.listen(&channel).await {
+        // Another server may publish by now.
+        let publisher = client.publisher();
+        if let Some(publisher) = publisher
+            && let Ok(mut pubsub) = publisher.listen(&channel).await
+        {
             state.is_connected.store(true, Ordering::Release);
             let mut messages = pubsub.on_message();
             while messages.next().await.is_some() {

@@ -7,8 +7,9 @@ use std::time::{Duration, Instant};
 use redis::{Pipeline, Value, cmd};
 use tollgate::StoreError;
 
-use crate::client::CommandConnection;
+use crate::client::open_one;
 use crate::fault::Fault;
+use crate::node::CommandConnection;
 use crate::options::Options;
 
 /// The timeout for connecting and for each answer; no production call waits for them.
@@ -118,7 +119,7 @@ impl ServerTime {
 }
 
 async fn open(options: &Options) -> Result<CommandConnection, StoreError> {
-    Ok(CommandConnection::open(options.clone().connect_timeout(TIMEOUT)).await?)
+    Ok(open_one(options.clone().connect_timeout(TIMEOUT)).await?)
 }
 
 fn text(answer: Value) -> Result<String, StoreError> {

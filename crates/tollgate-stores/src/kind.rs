@@ -5,9 +5,6 @@ use core::fmt;
 /// The longest scheme that an error repeats, in characters.
 const SHOWN_CHARS: usize = 60;
 
-/// Schemes of stores that are known and not built.
-const PLANNED: [&str; 2] = ["redis+cluster", "redis+sentinel"];
-
 /// A kind of store.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -16,7 +13,8 @@ pub enum Kind {
     Memory,
     /// In a file: `sqlite://`, or a path.
     Sqlite,
-    /// On Redis or Valkey: `redis://`, `rediss://`, `unix://` or `redis+unix://`.
+    /// On Redis or Valkey: `redis://`, `unix://` or `redis+unix://`; a cluster, `redis+cluster://`;
+    /// the primary that sentinels name, `redis+sentinel://`. With `rediss` it is over TLS.
     Redis,
 }
 
@@ -35,12 +33,15 @@ impl Kind {
     /// ```
     ///
     /// # Errors
-    /// The scheme is of no store, or of one that is not built yet.
+    /// The scheme is of no store.
     pub fn from_url(url: &str) -> Result<Self, UnknownKind> {
         match scheme(url) {
             None | Some("sqlite") => Ok(Self::Sqlite),
             Some("memory") => Ok(Self::Memory),
-            Some("redis" | "rediss" | "unix" | "redis+unix") => Ok(Self::Redis),
+            Some(
+                "redis" | "rediss" | "unix" | "redis+unix" | "redis+cluster" | "rediss+cluster"
+                | "redis+sentinel" | "rediss+sentinel",
+            ) => Ok(Self::Redis),
             Some(other) => Err(UnknownKind::new(other)),
         }
     }
@@ -70,7 +71,6 @@ pub fn scheme(url: &str) -> Option<&str> {
 pub struct UnknownKind {
     /// The scheme as it can be shown.
     scheme: String,
-    is_planned: bool,
 }
 
 impl UnknownKind {
@@ -81,18 +81,13 @@ impl UnknownKind {
         if chars.next().is_some() {
             shown.push_str("...");
         }
-        Self { scheme: shown, is_planned: PLANNED.contains(&scheme) }
+        Self { scheme: shown }
     }
 }
 
 impl fmt::Display for UnknownKind {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { scheme, is_planned } = self;
-        if *is_planned {
-            write!(f, "`{scheme}://` is not built yet")
-        } else {
-            write!(f, "unknown kind of store `{scheme}://`")
-        }
+        write!(f, "unknown kind of store `{}://`", self.scheme)
     }
 }
 
@@ -115,6 +110,10 @@ mod tests {
             ("rediss://x", Kind::Redis),
             ("unix:///x", Kind::Redis),
             ("redis+unix:///x", Kind::Redis),
+            ("redis+cluster://a,b", Kind::Redis),
+            ("rediss+cluster://a,b", Kind::Redis),
+            ("redis+sentinel://a,b/main", Kind::Redis),
+            ("rediss+sentinel://a,b/main", Kind::Redis),
         ] {
             assert_eq!(Kind::from_url(url), Ok(kind), "{url}");
         }
@@ -125,8 +124,7 @@ mod tests {
         for (url, said) in [
             ("postgres://ann:secret@x", "unknown kind of store `postgres://`"),
             ("Redis://x", "unknown kind of store `Redis://`"),
-            ("redis+cluster://a,b", "`redis+cluster://` is not built yet"),
-            ("redis+sentinel://a", "`redis+sentinel://` is not built yet"),
+            ("redis+clusters://a,b", "unknown kind of store `redis+clusters://`"),
             ("a\nb://", "unknown kind of store `a?b://`"),
         ] {
             assert_eq!(Kind::from_url(url).unwrap_err().to_string(), said);

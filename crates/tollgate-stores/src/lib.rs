@@ -31,6 +31,8 @@
 //! | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]` | on Redis or Valkey |
 //! | `rediss://...` | the same over TLS |
 //! | `unix:///PATH`, `redis+unix:///PATH` | the same over a socket of this machine |
+//! | `redis+cluster://HOST[:PORT],...` | on a Redis Cluster, found by some of its nodes |
+//! | `redis+sentinel://HOST[:PORT],.../NAME` | on the primary that sentinels know by this name |
 //!
 //! Options follow `?`, as in `sqlite://counts.db?sync=full` or `redis://HOST?deadline=20ms`. The
 //! pages of the types that read them list all: `tollgate_sqlite::Options::from_url` and

@@ -10,7 +10,8 @@ use crate::kind::Kind;
 
 /// What may be written instead of a scheme that is unknown.
 const KINDS: &str = "write `memory://`, `sqlite://PATH` or `redis://HOST:PORT` (`rediss://` for TLS, \
-                     `unix:///PATH` for a socket)";
+                     `unix:///PATH` for a socket, `redis+cluster://HOST,HOST` for a cluster, \
+                     `redis+sentinel://HOST,HOST/NAME` for sentinels)";
 
 /// A URL of a store that was read and not opened. It is what a program changes before it opens.
 ///
@@ -194,7 +195,7 @@ mod tests {
                 "postgres://x",
                 "unknown kind of store `postgres://`: write `memory://`, `sqlite://PATH`",
             ),
-            ("redis+cluster://a,b", "`redis+cluster://` is not built yet: write"),
+            ("redis+clusters://a,b", "unknown kind of store `redis+clusters://`: write"),
             ("memory://secret", "write `memory://` with nothing behind it"),
         ] {
             assert!(said(url).contains(says), "{url}: {}", said(url));
@@ -223,7 +224,15 @@ mod tests {
     #[cfg(feature = "redis")]
     #[test]
     fn servers_are_read_by_their_store() {
-        for url in ["redis://x", "rediss://x", "unix:///x", "redis+unix:///x"] {
+        for url in [
+            "redis://x",
+            "rediss://x",
+            "unix:///x",
+            "redis+unix:///x",
+            "redis+cluster://a:7001,b",
+            "rediss+cluster://a?reach=10.0.0.1:6379>b:7001",
+            "redis+sentinel://:secret@a,b:26380/main/2?sentinel_password=x",
+        ] {
             assert_eq!(StoreUrl::parse(url).unwrap().kind(), Kind::Redis, "{url}");
         }
         for (url, says) in [
@@ -231,6 +240,14 @@ mod tests {
             ("redis://h:0", "the port is a number from 1 to 65535"),
             ("redis://h?retries=3", "unknown option `retries`: known are"),
             ("unix://run/r.sock", "there are three slashes"),
+            ("redis://a,b", "nodes of a cluster are `redis+cluster://HOST,HOST`"),
+            ("redis+cluster://", "the host is missing"),
+            ("redis+cluster://a,,b", "the host is missing"),
+            ("redis+cluster://a/1", "a cluster has only database 0"),
+            ("redis+cluster://a?reach=b", "`reach` takes what is announced"),
+            ("redis+sentinel://a,b", "the name that the sentinels know the primary by is missing"),
+            ("redis+sentinel://a/main/x", "after the name stands the number of a database"),
+            ("redis+sentinel://a/main?sentinel_tls=1", "`sentinel_tls` is `yes` or `no`"),
         ] {
             assert!(said(url).contains(says), "{url}: {}", said(url));
         }

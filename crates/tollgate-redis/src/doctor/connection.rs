@@ -8,8 +8,9 @@ use redis::Value;
 use tokio::runtime::{Builder, Runtime};
 
 use super::facts::{CommandReply, Commands, ConnectionLost};
-use crate::client::CommandConnection;
+use crate::client::open_one;
 use crate::fault::Fault;
+use crate::node::CommandConnection;
 use crate::options::Options;
 
 /// The timeout for connecting and for each reply.
@@ -75,13 +76,13 @@ impl Connection {
     pub fn open(url: &str) -> Result<Self, ConnectError> {
         let options =
             Options::from_url(url).map_err(|error| ConnectError::Url(error.to_string()))?;
-        let address = options.address.to_string();
+        let address = options.target.to_string();
         let runtime = Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| ConnectError::Unreachable {
             address: address.clone(),
             why: format!("no runtime can be started: {error}"),
         })?;
-        match runtime.block_on(CommandConnection::open(options.connect_timeout(PATIENCE))) {
+        match runtime.block_on(open_one(options.connect_timeout(PATIENCE))) {
             Ok(line) => Ok(Self { line, address, runtime }),
             Err(Fault::Unreachable { why, .. }) => Err(ConnectError::Unreachable { address, why }),
             Err(fault) if is_servers_word(&fault) => {

@@ -219,14 +219,84 @@ pub enum Fault {
     TryAgain,
     /// The server is a node of a cluster, and another node stores the key.
     #[error(
-        "this Redis is one node of a cluster, and the key is on another (MOVED or ASK): a cluster \
-         cannot be used through the address of one node"
+        "this Redis is one node of a cluster, and the key is on another (MOVED or ASK): write \
+         `redis+cluster://HOST` in place of `redis://HOST`"
     )]
     Cluster,
+    /// The nodes of a cluster redirect a call from one to another.
+    #[error(
+        "the nodes of the cluster send this key from one to another: its slot is moving, or they \
+         disagree on it (`redis-cli --cluster check HOST:PORT`)"
+    )]
+    Redirected,
+    /// The address of a cluster leads to a server that is none of its nodes.
+    #[error(
+        "Redis at {address} is no node of a cluster: write `redis://` for one server, or start it \
+         with `cluster-enabled yes`"
+    )]
+    NotACluster {
+        /// The address.
+        address: String,
+    },
+    /// The cluster does not cover all slots.
+    #[error(
+        "the cluster at {address} covers {covered} of 16384 slots, so some keys have no node: \
+         assign the others (`redis-cli --cluster fix {address}`)"
+    )]
+    NotCovered {
+        /// The node that said so.
+        address: String,
+        /// The number of slots that have a node.
+        covered: usize,
+    },
+    /// The addresses lead to nodes of different clusters.
+    #[error(
+        "{one} and {other} are nodes of different clusters, so a count would be kept twice: name \
+         nodes of one cluster"
+    )]
+    TwoClusters {
+        /// A node of the one.
+        one: String,
+        /// A node of the other.
+        other: String,
+    },
+    /// No node can be reached at the address that the cluster announces.
+    #[error(
+        "the cluster announces its node as {address}, where it cannot be reached ({why}): set \
+         `cluster-announce-ip` on it, or say where it is with `?reach={address}>HOST:PORT`"
+    )]
+    Announced {
+        /// What is announced.
+        address: String,
+        /// Why it could not be reached.
+        why: String,
+    },
+    /// The sentinels name no primary that can be used.
+    #[error("the sentinels {sentinels} give no primary for `{name}`: {why}")]
+    NoPrimary {
+        /// The name of the primary.
+        name: String,
+        /// The addresses of the sentinels.
+        sentinels: String,
+        /// What they answered.
+        why: String,
+    },
+    /// A server that should be the primary is a replica.
+    #[error(
+        "this Redis is a replica, though it was named as the primary: a failover is under way, and \
+         the new primary is found by itself"
+    )]
+    NotPrimary,
+    /// What was asked for needs the address of one server.
+    #[error(
+        "this works with one server, and the URL is of a cluster or of sentinels: give the address \
+         of one server, as `redis://HOST:PORT`"
+    )]
+    NotOneServer,
     /// The keys of one call are on different nodes of a cluster.
     #[error(
-        "the keys of this question are on different nodes of a cluster (CROSSSLOT): ask about the \
-         subjects one by one"
+        "the keys of this question are in different slots of a cluster (CROSSSLOT): keep them in \
+         one slot with a `shard`, or ask about the subjects one by one"
     )]
     CrossSlot,
     /// The server is out of memory.
@@ -389,6 +459,9 @@ impl Fault {
                 | Self::NoSuchDatabase
                 | Self::NoScripting
                 | Self::Cluster
+                | Self::NotACluster { .. }
+                | Self::TwoClusters { .. }
+                | Self::NotOneServer
                 | Self::CrossSlot
                 | Self::WrongType
                 | Self::Refused { .. }

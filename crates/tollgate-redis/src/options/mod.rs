@@ -51,7 +51,69 @@ impl fmt::Display for Address {
     }
 }
 
-/// The address and settings of a Redis server. Its text forms never contain the password.
+/// A host and a port.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Debug)]
+pub(crate) struct Endpoint {
+    pub(crate) host: String,
+    pub(crate) port: u16,
+}
+
+impl Endpoint {
+    pub(crate) fn new(host: impl Into<String>, port: u16) -> Self {
+        Self { host: host.into(), port }
+    }
+}
+
+impl fmt::Display for Endpoint {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { host, port } = self;
+        if host.contains(':') { write!(f, "[{host}]:{port}") } else { write!(f, "{host}:{port}") }
+    }
+}
+
+/// What a store is on.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Target {
+    /// One server.
+    Server(Address),
+    /// A cluster, found by some of its nodes.
+    Cluster { seeds: Vec<Endpoint>, tls: bool },
+    /// The primary that these sentinels name.
+    Sentinel(Sentinels),
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server(address) => write!(f, "{address}"),
+            Self::Cluster { seeds, .. } => write!(f, "{}", list(seeds)),
+            Self::Sentinel(Sentinels { addresses, name, .. }) => {
+                write!(f, "{}/{name}", list(addresses))
+            }
+        }
+    }
+}
+
+/// The sentinels of a primary.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Sentinels {
+    pub(crate) name: String,
+    pub(crate) addresses: Vec<Endpoint>,
+    pub(crate) user: Option<String>,
+    pub(crate) password: Option<String>,
+    /// Whether the sentinels are reached over TLS.
+    pub(crate) tls: bool,
+    /// Whether the servers are.
+    pub(crate) server_tls: bool,
+}
+
+/// Endpoints as a list.
+pub(crate) fn list(endpoints: &[Endpoint]) -> String {
+    let all: Vec<String> = endpoints.iter().map(Endpoint::to_string).collect();
+    all.join(",")
+}
+
+/// The address and settings of a Redis server, of a cluster, or of sentinels. Its text forms never contain the password.
 ///
 /// ```
 /// use std::time::Duration;
@@ -64,13 +126,15 @@ impl fmt::Display for Address {
 #[derive(Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Options {
-    pub(crate) address: Address,
+    pub(crate) target: Target,
+    /// Where announced addresses are reached.
+    pub(crate) reached_at: Vec<(Endpoint, Endpoint)>,
     pub(crate) user: Option<String>,
     pub(crate) password: Option<String>,
     pub(crate) database: u32,
     pub(crate) deadline: Duration,
     /// Whether the deadline was set explicitly.
-    has_deadline: bool,
+    pub(crate) has_deadline: bool,
     pub(crate) connect_timeout: Duration,
     pub(crate) connections: usize,
     pub(crate) in_flight: usize,
@@ -82,9 +146,10 @@ pub struct Options {
 }
 
 impl Options {
-    fn new(address: Address) -> Self {
+    fn new(target: Target) -> Self {
         Self {
-            address,
+            target,
+            reached_at: Vec::new(),
             user: None,
             password: None,
             database: 0,
@@ -103,19 +168,104 @@ impl Options {
 
     /// Plain text over TCP to `host`, a name or an IP address (without brackets).
     pub fn tcp(host: impl Into<String>, port: u16) -> Self {
-        Self::new(Address::Tcp { host: host.into(), port, tls: false })
+        Self::new(Target::Server(Address::Tcp { host: host.into(), port, tls: false }))
     }
 
     /// TLS over TCP to `host`, for which the certificate must be valid. An authority that this
     /// machine trusts must have signed it (`SSL_CERT_FILE` can name others), or one of
     /// [`Options::authorities`]. The check cannot be disabled.
     pub fn tls(host: impl Into<String>, port: u16) -> Self {
-        Self::new(Address::Tcp { host: host.into(), port, tls: true })
+        Self::new(Target::Server(Address::Tcp { host: host.into(), port, tls: true }))
     }
 
     /// A unix socket.
     pub fn unix(path: impl Into<PathBuf>) -> Self {
-        Self::new(Address::Unix(path.into()))
+        Self::new(Target::Server(Address::Unix(path.into())))
+    }
+
+    /// A Redis Cluster, which is found by some of its nodes: names or IP addresses with ports.
+    ///
+    /// ```
+    /// use tollgate_redis::Options;
+    /// let options = Options::cluster([("10.0.0.1", 6379), ("10.0.0.2", 6379)]);
+    /// assert_eq!(options.to_string(), "redis+cluster://10.0.0.1:6379,10.0.0.2:6379");
+    /// ```
+    pub fn cluster<H: Into<String>>(seeds: impl IntoIterator<Item = (H, u16)>) -> Self {
+        let seeds = seeds.into_iter().map(|(host, port)| Endpoint::new(host, port)).collect();
+        Self::new(Target::Cluster { seeds, tls: false })
+    }
+
+    /// The primary that sentinels know by this name. The sentinels have names or IP addresses with
+    /// ports.
+    ///
+    /// ```
+    /// use tollgate_redis::Options;
+    /// let sentinels = [("10.0.0.1", 26379), ("10.0.0.2", 26379), ("10.0.0.3", 26379)];
+    /// let options = Options::sentinel("limits", sentinels);
+    /// assert!(options.to_string().ends_with("10.0.0.3:26379/limits"));
+    /// ```
+    pub fn sentinel<H: Into<String>>(
+        name: impl Into<String>,
+        sentinels: impl IntoIterator<Item = (H, u16)>,
+    ) -> Self {
+        let addresses = sentinels.into_iter().map(|(host, port)| Endpoint::new(host, port));
+        Self::new(Target::Sentinel(Sentinels {
+            name: name.into(),
+            addresses: addresses.collect(),
+            user: None,
+            password: None,
+            tls: false,
+            server_tls: false,
+        }))
+    }
+
+    /// TLS to the nodes of a cluster, or to the servers that sentinels name. A certificate must be
+    /// valid for the address that the cluster or the sentinels announce.
+    #[must_use]
+    pub fn over_tls(mut self) -> Self {
+        match &mut self.target {
+            Target::Server(Address::Tcp { tls, .. }) | Target::Cluster { tls, .. } => *tls = true,
+            Target::Sentinel(sentinels) => sentinels.server_tls = true,
+            Target::Server(Address::Unix(_)) => {}
+        }
+        self
+    }
+
+    /// The login at the sentinels, which is apart from that of the servers.
+    #[must_use]
+    pub fn sentinel_login(mut self, user: Option<String>, password: impl Into<String>) -> Self {
+        if let Target::Sentinel(sentinels) = &mut self.target {
+            (sentinels.user, sentinels.password) = (user, Some(password.into()));
+        }
+        self
+    }
+
+    /// TLS to the sentinels.
+    #[must_use]
+    pub fn sentinel_tls(mut self) -> Self {
+        if let Target::Sentinel(sentinels) = &mut self.target {
+            sentinels.tls = true;
+        }
+        self
+    }
+
+    /// Reaches the node that a cluster or sentinels announce as `announced` at `reachable`: for
+    /// nodes in containers or behind address translation.
+    #[must_use]
+    pub fn reach<A: Into<String>, R: Into<String>>(
+        mut self,
+        announced: (A, u16),
+        reachable: (R, u16),
+    ) -> Self {
+        let announced = Endpoint::new(announced.0, announced.1);
+        self.reached_at.push((announced, Endpoint::new(reachable.0, reachable.1)));
+        self
+    }
+
+    /// Where an announced endpoint is reached.
+    pub(crate) fn reachable(&self, announced: Endpoint) -> Endpoint {
+        let known = self.reached_at.iter().find(|(other, _)| *other == announced);
+        known.map_or(announced, |(_, reachable)| reachable.clone())
     }
 
     /// The user name, `default` unless set. It takes effect only with a password.
@@ -217,20 +367,24 @@ impl Options {
 
 impl fmt::Display for Options {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = match self.address {
-            Address::Tcp { tls: false, .. } => "redis",
-            Address::Tcp { tls: true, .. } => "rediss",
-            Address::Unix(_) => "redis+unix",
+        let scheme = match &self.target {
+            Target::Server(Address::Tcp { tls: false, .. }) => "redis",
+            Target::Server(Address::Tcp { tls: true, .. }) => "rediss",
+            Target::Server(Address::Unix(_)) => "redis+unix",
+            Target::Cluster { tls: false, .. } => "redis+cluster",
+            Target::Cluster { tls: true, .. } => "rediss+cluster",
+            Target::Sentinel(Sentinels { server_tls: false, .. }) => "redis+sentinel",
+            Target::Sentinel(Sentinels { server_tls: true, .. }) => "rediss+sentinel",
         };
         write!(f, "{scheme}://")?;
         if let Some(user) = &self.user {
             write!(f, "{user}@")?;
         }
-        write!(f, "{}", self.address)?;
-        match (self.database, &self.address) {
+        write!(f, "{}", self.target)?;
+        match (self.database, &self.target) {
             (0, _) => Ok(()),
-            (database, Address::Tcp { .. }) => write!(f, "/{database}"),
-            (database, Address::Unix(_)) => write!(f, "?db={database}"),
+            (database, Target::Server(Address::Unix(_))) => write!(f, "?db={database}"),
+            (database, _) => write!(f, "/{database}"),
         }
     }
 }

@@ -5,9 +5,13 @@ use std::time::Duration;
 
 use tollgate::{Period, StoreError, unescape_text};
 
-use super::{Address, DEFAULT_PORT, MAX_CONNECTIONS, Options};
+use super::{Address, DEFAULT_PORT, Endpoint, MAX_CONNECTIONS, Options, Sentinels, Target};
 
-const SCHEMES: &str = "write `redis://HOST`, `rediss://HOST` (TLS) or `redis+unix:///PATH`";
+const SCHEMES: &str = "write `redis://HOST`, `rediss://HOST` (TLS), `redis+unix:///PATH`, \
+                       `redis+cluster://HOST,HOST` or `redis+sentinel://HOST,HOST/NAME`";
+
+/// The default port of a sentinel.
+const SENTINEL_PORT: u16 = 26_379;
 const ESCAPES: &str = "in a user or password write `%40` for `@`, `%3A` for `:`, `%2F` for `/`, \
                        `%3F` for `?`, `%23` for `#`, `%25` for `%`";
 const NO_FRAGMENT: &str = "`#` means nothing here, and certificates are always checked, so there \
@@ -21,10 +25,18 @@ impl Options {
     /// | `redis://[[USER]:PASSWORD@]HOST[:PORT][/DB]` | plain text over TCP, port 6379 |
     /// | `rediss://...` | the same over TLS |
     /// | `redis+unix:///PATH`, `unix:///PATH` | a Unix socket; `?db=N` is the database |
+    /// | `redis+cluster://[[USER]:PASSWORD@]HOST[:PORT],...` | a cluster, found by some of its nodes |
+    /// | `redis+sentinel://[[USER]:PASSWORD@]HOST[:PORT],.../NAME[/DB]` | the primary that sentinels name, port 26379 |
+    /// | `rediss+cluster://...`, `rediss+sentinel://...` | the same with TLS to the servers |
     ///
     /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations, as
-    /// limits have them), `connections=1` (1 to 64) and `scripts=1000` ([`Options::scripts`]). In
-    /// user, password and path `%XX` is the byte XX. An IPv6 address stands in brackets.
+    /// limits have them), `connections=1` (1 to 64, to each server) and `scripts=1000`
+    /// ([`Options::scripts`]). In user, password and path `%XX` is the byte XX. An IPv6 address
+    /// stands in brackets.
+    ///
+    /// On a cluster and with sentinels, `reach=10.0.0.5:6379>localhost:7001,...` says where
+    /// announced addresses are reached ([`Options::reach`]). The login of the sentinels is
+    /// `sentinel_user=...` and `sentinel_password=...`; `sentinel_tls=yes` is TLS to them.
     ///
     /// # Errors
     /// Another scheme, a part that is missing or cannot be read, an unknown option. The error
@@ -43,12 +55,18 @@ fn read(text: &str) -> Result<Options, String> {
     let mut options = match scheme {
         "redis" | "rediss" => tcp(scheme == "rediss", authority, path, query)?,
         "redis+unix" | "unix" => unix(authority, path, query)?,
+        "redis+cluster" | "rediss+cluster" => {
+            cluster(scheme == "rediss+cluster", authority, path, query)?
+        }
+        "redis+sentinel" | "rediss+sentinel" => {
+            sentinel(scheme == "rediss+sentinel", authority, path, query)?
+        }
         // What looks like a scheme may be anything when the URL is something else.
         _ => return Err(format!("the scheme is unknown: {SCHEMES}")),
     };
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        match (key, &options.address) {
+        match (key, &mut options.target) {
             ("deadline", _) => options = options.deadline(time(key, value)?),
             ("breaker_timeout", _) => options.breaker_timeout = Some(time(key, value)?),
             ("connections", _) => {
@@ -62,7 +80,23 @@ fn read(text: &str) -> Result<Options, String> {
                     "`scripts` takes a whole number, as in `scripts=1000`".to_owned()
                 })?;
             }
-            ("db", Address::Unix(_)) => {
+            ("reach", Target::Cluster { .. } | Target::Sentinel(_)) => {
+                options.reached_at = value.split(',').map(reached).collect::<Result<_, _>>()?;
+            }
+            ("sentinel_user", Target::Sentinel(sentinels)) => {
+                sentinels.user = Some(unescape_text(value).ok_or_else(|| ESCAPES.to_owned())?);
+            }
+            ("sentinel_password", Target::Sentinel(sentinels)) => {
+                sentinels.password = Some(unescape_text(value).ok_or_else(|| ESCAPES.to_owned())?);
+            }
+            ("sentinel_tls", Target::Sentinel(sentinels)) => {
+                sentinels.tls = match value {
+                    "yes" => true,
+                    "no" => false,
+                    _ => return Err("`sentinel_tls` is `yes` or `no`".to_owned()),
+                };
+            }
+            ("db", Target::Server(Address::Unix(_))) => {
                 options.database = number(value).ok_or_else(|| {
                     "`db` takes the number of a database, as in `db=1`".to_owned()
                 })?;
@@ -71,7 +105,9 @@ fn read(text: &str) -> Result<Options, String> {
             _ => {
                 return Err(format!(
                     "unknown option `{key}`: known are `deadline=50ms`, `breaker_timeout=50ms`, \
-                     `connections=1` and `scripts=1000`, and `db=1` for a Unix socket"
+                     `connections=1` and `scripts=1000`, and `db=1` for a Unix socket; for a cluster \
+                     or sentinels `reach=FROM>TO`, and for sentinels `sentinel_user`, \
+                     `sentinel_password` and `sentinel_tls=yes`"
                 ));
             }
         }
@@ -86,15 +122,25 @@ fn time(key: &str, value: &str) -> Result<Duration, String> {
     Ok(period.as_duration())
 }
 
-fn tcp(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
+/// The login and the hosts of a URL that has both, and no `#`.
+fn login_and_hosts<'u>(
+    authority: &'u str,
+    path: &str,
+    query: &str,
+) -> Result<(Login, &'u str), String> {
     // A password with a bare `/` or `?` ends there; nothing of it may be shown.
     if path.contains('@') || query.contains('@') {
         return Err(format!("there is an `@` after the host: {ESCAPES}"));
     }
-    let (login, place) = login(authority)?;
-    if [place, path, query].iter().any(|part| part.contains('#')) {
+    let (login, hosts) = login(authority)?;
+    if [hosts, path, query].iter().any(|part| part.contains('#')) {
         return Err(NO_FRAGMENT.to_owned());
     }
+    Ok((login, hosts))
+}
+
+/// Reads `HOST[:PORT]`.
+fn endpoint(place: &str, default_port: u16) -> Result<Endpoint, String> {
     let (host, port) = if let Some(v6) = place.strip_prefix('[') {
         let (host, port) = v6
             .split_once(']')
@@ -113,21 +159,83 @@ fn tcp(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, S
         return Err("the host is a name or an IP address, as in `redis://10.0.0.7:6379`".to_owned());
     }
     let port = match port.strip_prefix(':') {
-        None if port.is_empty() => DEFAULT_PORT,
+        None if port.is_empty() => default_port,
         digits => digits.and_then(number).filter(|port| *port > 0).ok_or_else(|| {
             "the port is a number from 1 to 65535, as in `redis://HOST:6379`; an IPv6 address \
              stands in brackets"
                 .to_owned()
         })?,
     };
+    Ok(Endpoint::new(host, port))
+}
+
+/// Reads `HOST[:PORT],...`.
+fn endpoints(hosts: &str, default_port: u16) -> Result<Vec<Endpoint>, String> {
+    hosts.split(',').map(|place| endpoint(place, default_port)).collect()
+}
+
+/// Reads `ANNOUNCED>REACHED`.
+fn reached(pair: &str) -> Result<(Endpoint, Endpoint), String> {
+    let (from, to) = pair.split_once('>').ok_or_else(|| {
+        "`reach` takes what is announced and where it is reached, as in \
+         `reach=10.0.0.5:6379>localhost:7001,10.0.0.6:6379>localhost:7002`"
+            .to_owned()
+    })?;
+    Ok((endpoint(from, DEFAULT_PORT)?, endpoint(to, DEFAULT_PORT)?))
+}
+
+fn cluster(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
+    let (login, hosts) = login_and_hosts(authority, path, query)?;
+    if !matches!(path, "" | "/" | "/0") {
+        return Err("a cluster has only database 0, so nothing stands after its nodes".to_owned());
+    }
+    let seeds = endpoints(hosts, DEFAULT_PORT)?;
+    Ok(login.apply(Options::new(Target::Cluster { seeds, tls })))
+}
+
+fn sentinel(server_tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
+    let (login, hosts) = login_and_hosts(authority, path, query)?;
+    let (name, database) =
+        path.trim_start_matches('/').split_once('/').unwrap_or((path.trim_start_matches('/'), "0"));
+    let name = unescape_text(name).filter(|name| !name.is_empty()).ok_or_else(|| {
+        "the name that the sentinels know the primary by is missing: write \
+         `redis+sentinel://HOST,HOST,HOST/NAME`"
+            .to_owned()
+    })?;
+    let database = number(database).ok_or_else(|| {
+        "after the name stands the number of a database, as in `redis+sentinel://HOST/NAME/1`"
+            .to_owned()
+    })?;
+    let addresses = endpoints(hosts, SENTINEL_PORT)?;
+    let target = Target::Sentinel(Sentinels {
+        name,
+        addresses,
+        user: None,
+        password: None,
+        tls: false,
+        server_tls,
+    });
+    Ok(Options { database, ..login.apply(Options::new(target)) })
+}
+
+fn tcp(tls: bool, authority: &str, path: &str, query: &str) -> Result<Options, String> {
+    let (login, place) = login_and_hosts(authority, path, query)?;
+    if place.contains(',') {
+        return Err(
+            "one server has one address; nodes of a cluster are `redis+cluster://HOST,HOST`, \
+                    and sentinels are `redis+sentinel://HOST,HOST/NAME`"
+                .to_owned(),
+        );
+    }
+    let Endpoint { host, port } = endpoint(place, DEFAULT_PORT)?;
     let database = match path.trim_start_matches('/') {
         "" => 0,
         digits => number(digits).ok_or_else(|| {
             "after the host stands the number of a database, as in `redis://HOST/1`".to_owned()
         })?,
     };
-    let address = Address::Tcp { host: host.to_owned(), port, tls };
-    Ok(Options { database, ..login.apply(Options::new(address)) })
+    let target = Target::Server(Address::Tcp { host, port, tls });
+    Ok(Options { database, ..login.apply(Options::new(target)) })
 }
 
 fn unix(authority: &str, path: &str, query: &str) -> Result<Options, String> {
@@ -141,7 +249,7 @@ fn unix(authority: &str, path: &str, query: &str) -> Result<Options, String> {
             .to_owned());
     }
     let path = unescape_text(path).ok_or("`%` begins a byte in hexadecimal, as `%3F` for `?`")?;
-    Ok(login.apply(Options::new(Address::Unix(PathBuf::from(path)))))
+    Ok(login.apply(Options::new(Target::Server(Address::Unix(PathBuf::from(path))))))
 }
 
 /// A user and a password, as far as there are.

@@ -8,9 +8,10 @@ use tollgate::{Clock as TimeSource, StoreError};
 
 use super::plan::Plans;
 use super::{DEFAULT_REMEMBER, RareScripts, RedisStore, Shared};
-use crate::client::{Client, first_nonce};
+use crate::client::Client;
 use crate::compose::{Clock, Parts};
 use crate::key::Keys;
+use crate::node::first_nonce;
 use crate::options::Options;
 
 /// The settings of a store; [`RedisStore::connect`] uses the defaults.

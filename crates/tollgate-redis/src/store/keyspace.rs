@@ -1,5 +1,6 @@
 //! Scans the keys of a store: counts them, and removes those of a run.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use redis::Value;
@@ -7,6 +8,8 @@ use tollgate::StoreError;
 
 use super::RedisStore;
 use super::reply::unexpected_reply;
+use crate::client::key_slot;
+use crate::node::Node;
 
 impl RedisStore {
     /// The number of keys with this store's prefix. It scans all keys of the database.
@@ -17,7 +20,7 @@ impl RedisStore {
         let mut count = 0;
         self.scan(|keys| {
             count += keys.len();
-            None
+            Vec::new()
         })
         .await?;
         Ok(count)
@@ -32,19 +35,35 @@ impl RedisStore {
         if !self.0.keys.is_for_run() {
             return Err(StoreError::permanent("only the keys of a run are removed at once"));
         }
+        let is_cluster = self.0.client.is_cluster();
         self.scan(|keys| {
-            let mut command = redis::cmd("UNLINK");
+            // On a cluster a command has keys of one slot.
+            let mut slots: BTreeMap<u16, redis::Cmd> = BTreeMap::new();
             for key in keys {
-                command.arg(key.as_slice());
+                let slot = if is_cluster { key_slot(key) } else { 0 };
+                slots.entry(slot).or_insert_with(|| redis::cmd("UNLINK")).arg(key.as_slice());
             }
-            (!keys.is_empty()).then_some(command)
+            slots.into_values().collect()
         })
         .await
     }
 
+    /// Passes the keys of each node in turn to `found`, and sends it the commands that this makes
+    /// of them.
     async fn scan(
         &self,
-        mut found: impl FnMut(&[Vec<u8>]) -> Option<redis::Cmd>,
+        mut found: impl FnMut(&[Vec<u8>]) -> Vec<redis::Cmd>,
+    ) -> Result<(), StoreError> {
+        for node in self.0.client.nodes() {
+            self.scan_node(&node, &mut found).await?;
+        }
+        Ok(())
+    }
+
+    async fn scan_node(
+        &self,
+        node: &Node,
+        found: &mut impl FnMut(&[Vec<u8>]) -> Vec<redis::Cmd>,
     ) -> Result<(), StoreError> {
         const PATIENCE: Duration = Duration::from_secs(10);
         let mut cursor = b"0".to_vec();
@@ -52,7 +71,7 @@ impl RedisStore {
             let mut command = redis::cmd("SCAN");
             let pattern = format!("{}:*", self.0.keys.prefix());
             command.arg(&cursor[..]).arg("MATCH").arg(pattern).arg("COUNT").arg(10_000);
-            let answer = self.0.client.raw(command, PATIENCE).await?;
+            let answer = node.raw(command, PATIENCE).await?;
             let Value::Array(list) = answer else { return Err(unexpected_reply()) };
             let [Value::BulkString(next), Value::Array(keys)] = &list[..] else {
                 return Err(unexpected_reply());
@@ -64,8 +83,8 @@ impl RedisStore {
                     _ => None,
                 })
                 .collect();
-            if let Some(command) = found(&keys) {
-                self.0.client.raw(command, PATIENCE).await?;
+            for command in found(&keys) {
+                node.raw(command, PATIENCE).await?;
             }
             if next == b"0" {
                 return Ok(());

@@ -19,9 +19,10 @@ use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreErr
 
 use self::plan::{Plans, fingerprint};
 use self::reply::{read_outcome, read_states};
-use crate::client::{BreakerState, Call, Client};
+use crate::client::Client;
 use crate::compose::{self, Clock, Parts};
 use crate::key::Keys;
+use crate::node::{BreakerState, Call};
 use crate::notices;
 use crate::options::Options;
 use crate::script::Script;

@@ -9,9 +9,9 @@ use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Question, StoreError};
 
-use crate::client::{BatchScript, Counts};
 use crate::compose::{self, Check, Clock, Parts, ReplyFormat};
 use crate::key::check_suffixes;
+use crate::node::{BatchScript, Counts};
 use crate::script::Script;
 
 /// The most scripts that a store caches. A script that is not cached is composed again.

@@ -3,8 +3,8 @@
 use redis::ServerError;
 
 use super::bounds::{MAX_BUCKETS, MAX_SERIES};
-use crate::client::refused;
 use crate::fault::Fault;
+use crate::node::refused;
 
 /// The most characters of a server's error text that are kept.
 const MAX_WORDS: usize = 200;

@@ -18,8 +18,9 @@ use tokio::time::timeout;
 pub use self::bounds::{MAX_BUCKETS, MAX_KEY_BYTES, MAX_LABEL_BYTES, MAX_LABELS, MAX_SERIES};
 pub use self::error::TimeSeriesError;
 pub use self::series::{Bucket, FoundSeries, Query, Sample, Series, label};
-use crate::client::CommandConnection;
+use crate::client::open_one;
 use crate::fault::{ChargeState, Fault};
+use crate::node::CommandConnection;
 use crate::options::Options;
 
 mod bounds;
@@ -267,17 +268,17 @@ impl TimeSeries {
     }
 
     fn refusal(&self, error: &ServerError) -> TimeSeriesError {
-        TimeSeriesError::from_reply(error, &self.options.address.to_string())
+        TimeSeriesError::from_reply(error, &self.options.target.to_string())
     }
 }
 
 impl OpenConnection {
     /// Connects, and tests whether the server has time series.
     async fn new(options: &Options) -> Result<Self, TimeSeriesError> {
-        let connection = CommandConnection::open(options.clone()).await?;
+        let connection = open_one(options.clone()).await?;
         let mut probe = cmd("COMMAND");
         probe.arg("INFO").arg("TS.ADD");
-        let address = options.address.to_string();
+        let address = options.target.to_string();
         let answer = connection.exchange(&probe, options.deadline).await;
         // The command changes nothing, so its failure cannot leave an effect.
         match answer.map_err(Fault::before_the_script)? {

@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use tollgate_proof::redis_or_skip;
 
 use super::*;
-use crate::client::CommandConnection;
 use crate::fault::Fault;
+use crate::node::CommandConnection;
 use crate::options::Options;
 
 /// Redis 7 has no time series of its own.

@@ -7,9 +7,9 @@ use redis::Value;
 
 use super::server::{Act, Fake, until};
 use super::{call_of, connect, counting, fault};
-use crate::client::Client;
-use crate::client::deadline::Deadline;
 use crate::fault::{ChargeState, Fault};
+use crate::node::Node;
+use crate::node::deadline::Deadline;
 
 const LONG: Duration = Duration::from_secs(5);
 const SHORT: Duration = Duration::from_millis(50);
@@ -25,7 +25,7 @@ fn packed(nonce: u64) -> Vec<u8> {
     [b"$16\r\n".to_vec(), numbers, b"\r\n".to_vec()].concat()
 }
 
-async fn ask(client: &Client, nonce: u64, deadline: Duration) -> Result<Vec<Value>, Fault> {
+async fn ask(client: &Node, nonce: u64, deadline: Duration) -> Result<Vec<Value>, Fault> {
     let answer = call_of(client, &counting(), "k", nonce, deadline).await;
     answer.map_err(|error| fault(&error).clone())
 }
@@ -40,7 +40,7 @@ async fn first(act: impl Fn(&str) -> Act + Send + Sync + 'static) -> Fake {
 }
 
 /// After what the first connection did there is a second, which the next question waits for.
-async fn heals(fake: &Fake, client: &Client) {
+async fn heals(fake: &Fake, client: &Node) {
     assert_eq!(ask(client, 2, LONG).await, Ok(vec![Value::Int(7)]));
     assert_eq!(fake.connections.load(Ordering::SeqCst), 2);
     until("the first is closed", async || fake.open.load(Ordering::SeqCst) == 1).await;

@@ -10,9 +10,9 @@ use redis::Value;
 use tokio::time::timeout;
 
 use super::server::{Act, Fake, Server, until};
-use super::{connect, counting, fault, with_others};
-use crate::client::{BatchScript, Call, Client, Counts};
+use super::{called, connect, counting, fault, with_others};
 use crate::fault::{ChargeState, Fault};
+use crate::node::{BatchScript, Call, Counts, Node};
 use crate::script::Script;
 
 const LONG: Duration = Duration::from_secs(5);
@@ -27,13 +27,13 @@ return all";
     Script::new(text.to_owned())
 }
 
-async fn ask(client: &Client, batch: &Arc<BatchScript>, nonce: u64) -> Result<Vec<Value>, Fault> {
+async fn ask(client: &Node, batch: &Arc<BatchScript>, nonce: u64) -> Result<Vec<Value>, Fault> {
     let answer = with_others(client, &counting(), batch, "k:1", nonce, LONG).await;
     answer.map_err(|error| fault(&error).clone())
 }
 
 /// Three questions at once, and whether the server has the script of several.
-async fn three(client: &Client, batch: &Arc<BatchScript>) -> [Result<Vec<Value>, Fault>; 3] {
+async fn three(client: &Node, batch: &Arc<BatchScript>) -> [Result<Vec<Value>, Fault>; 3] {
     let (one, two, three) =
         tokio::join!(ask(client, batch, 1), ask(client, batch, 2), ask(client, batch, 3));
     [one, two, three]
@@ -200,7 +200,7 @@ async fn a_call_without_company_keeps_its_place() {
         let script = counting();
         let mut call = Call::new(&script, 3, 1);
         call.word("k:1").word(3);
-        client.call(call, LONG).await.map_err(|error| fault(&error).clone())
+        called(&client, call, LONG).await.map_err(|error| fault(&error).clone())
     };
     let done = tokio::join!(
         ask(&client, &batch, 1),

@@ -4,15 +4,15 @@ use std::time::Duration;
 
 use super::server::{Server, until};
 use super::{call, call_of, connect, count, counting, fault, refusal};
-use crate::client::Client;
 use crate::fault::{ChargeState, Fault};
+use crate::node::Node;
 use crate::options::Options;
 use crate::script::Script;
 
 const LONG: Duration = Duration::from_secs(5);
 
 /// What counting fails with.
-async fn failure(client: &Client) -> Fault {
+async fn failure(client: &Node) -> Fault {
     let error = call(client, &counting(), LONG).await.unwrap_err();
     let fault = fault(&error).clone();
     assert_eq!(error.is_ambiguous(), fault.charge_state() == ChargeState::Unknown);
@@ -128,7 +128,7 @@ async fn a_script_that_fails_half_way_may_have_charged() {
 
 #[tokio::test]
 async fn tls_is_checked_and_the_wrong_port_is_named() {
-    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/src/client/tests/tls");
+    let files = concat!(env!("CARGO_MANIFEST_DIR"), "/src/node/tests/tls");
     let authority = include_bytes!("tls/authority.pem");
     let [certificate, key] = ["server.pem", "server.key"].map(|name| format!("{files}/{name}"));
     let plain = Server::start(&[]);

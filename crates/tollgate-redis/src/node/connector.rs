@@ -11,17 +11,18 @@ use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tokio::time::timeout;
+use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
+use super::deadline::Deadline;
 use super::reply_errors::{lost, refused};
 use super::wire::Wire;
 use crate::fault::{ChargeState, Fault};
-use crate::options::{Address, Options};
+use crate::options::{Address, Endpoint, Options, Target};
 
 /// How long the diagnosis of a failed connection may take.
 const DIAGNOSIS_TIMEOUT: Duration = Duration::from_millis(250);
@@ -50,25 +51,57 @@ fn is_suspicious(fault: &Fault) -> bool {
 trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
-/// Makes connections; shared by all who need one.
+/// Makes connections to one server; shared by all who need one.
 pub(crate) struct Connector {
-    pub(super) options: Options,
+    pub(crate) options: Options,
+    pub(crate) address: Address,
+    /// The number of this node among those of a client.
+    pub(super) number: usize,
     /// Built once: reading the machine's trusted authorities takes milliseconds.
     tls: Option<Arc<ClientConfig>>,
     /// Whether a server may answer the greeting with an error.
     any: bool,
+    /// Whether a server must say that it is a primary.
+    is_primary: bool,
 }
 
 impl Connector {
-    pub(super) fn new(options: Options) -> Result<Self, Fault> {
-        let tls = match &options.address {
+    /// For the one server that `options` name.
+    pub(crate) fn new(options: Options) -> Result<Self, Fault> {
+        match &options.target {
+            Target::Server(address) => Self::to(address.clone(), options),
+            _ => Err(Fault::NotOneServer),
+        }
+    }
+
+    /// For a server at this address, with the login and the settings of `options`.
+    pub(crate) fn to(address: Address, options: Options) -> Result<Self, Fault> {
+        let tls = match &address {
             Address::Tcp { tls: true, .. } => {
-                let failed = |why| Fault::Tls { address: options.address.to_string(), why };
+                let failed = |why| Fault::Tls { address: address.to_string(), why };
                 Some(Arc::new(tls_config(options.authorities.as_deref()).map_err(failed)?))
             }
             _ => None,
         };
-        Ok(Self { options, tls, any: false })
+        Ok(Self { options, address, number: 0, tls, any: false, is_primary: false })
+    }
+
+    /// The same for another server, with the same protocol.
+    pub(crate) fn at(&self, endpoint: &Endpoint, number: usize) -> Self {
+        let Endpoint { host, port } = endpoint.clone();
+        Self {
+            options: self.options.clone(),
+            address: Address::Tcp { host, port, tls: self.tls.is_some() },
+            number,
+            tls: self.tls.clone(),
+            any: self.any,
+            is_primary: self.is_primary,
+        }
+    }
+
+    /// The same, where a server must say on every connection that it is a primary.
+    pub(crate) fn primaries_only(self) -> Self {
+        Self { is_primary: true, ..self }
     }
 
     /// The same, but any answer will do, even an error: of a server that is loading, or requires a
@@ -93,6 +126,15 @@ impl Connector {
         timeout(within, connecting)
             .await
             .unwrap_or_else(|_| Err(self.unreachable(format!("no answer within {within:?}"))))
+    }
+
+    /// Sends one command on a connection of its own, and returns the reply, which may be a server
+    /// error.
+    pub(crate) async fn ask(&self, command: &Cmd, within: Duration) -> Result<Value, Fault> {
+        let by = Deadline::within(within);
+        let opening = timeout_at(by.at, self.diagnosed(self.open(0, |_| {})));
+        let Ok(wire) = opening.await else { return Err(by.passed(ChargeState::NotCharged)) };
+        wire?.exchange(command, by).await
     }
 
     /// Returns the result of `opening`. If that failed because of TLS on a plain-text port or the
@@ -131,13 +173,13 @@ impl Connector {
     /// Tests whether the port speaks the other protocol, plain text or TLS. It connects once, and
     /// reads the first byte of the answer.
     async fn other(&self) -> Option<Fault> {
-        let Address::Tcp { host, port, tls } = &self.options.address else { return None };
+        let Address::Tcp { host, port, tls } = &self.address else { return None };
         let first = timeout(DIAGNOSIS_TIMEOUT, async {
             let mut stream = TcpStream::connect((host.as_str(), *port)).await?;
             stream.write_all(if *tls { b"PING\r\n" } else { BAD_HANDSHAKE }).await?;
             stream.read_u8().await
         });
-        let address = self.options.address.to_string();
+        let address = self.address.to_string();
         match first.await {
             Ok(Ok(b'+' | b'-')) if *tls => Some(Fault::TlsToPlainPort { address }),
             Ok(Ok(ALERT)) if !*tls => Some(Fault::PlainToTlsPort { address }),
@@ -145,13 +187,13 @@ impl Connector {
         }
     }
 
-    pub(super) fn unreachable(&self, why: impl Into<String>) -> Fault {
-        Fault::Unreachable { address: self.options.address.to_string(), why: why.into() }
+    pub(crate) fn unreachable(&self, why: impl Into<String>) -> Fault {
+        Fault::Unreachable { address: self.address.to_string(), why: why.into() }
     }
 
     async fn stream(&self) -> Result<Box<dyn Stream>, Fault> {
         let failed = |error: io::Error| self.unreachable(reason(&error));
-        match &self.options.address {
+        match &self.address {
             #[cfg(unix)]
             Address::Unix(path) => {
                 Ok(Box::new(tokio::net::UnixStream::connect(path).await.map_err(failed)?))
@@ -164,7 +206,7 @@ impl Connector {
                 // #2195).
                 stream.set_nodelay(true).map_err(failed)?;
                 let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
-                let failed = |why| Fault::Tls { address: self.options.address.to_string(), why };
+                let failed = |why| Fault::Tls { address: self.address.to_string(), why };
                 let name = ServerName::try_from(host.clone()).map_err(|_| {
                     failed("it is no name that a certificate can be for".to_owned())
                 })?;
@@ -224,7 +266,7 @@ impl Connector {
         let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
             .await
             .map_err(|error| lost(&error, ChargeState::NotCharged))?;
-        let wire = Wire::new(id, connection, driver, ended, options.in_flight);
+        let wire = Wire::new(id, connection, driver, ended, options.in_flight, self.number);
         if let Some(password) = &options.password {
             let mut auth = redis::cmd("AUTH");
             if let Some(user) = &options.user {
@@ -235,6 +277,9 @@ impl Connector {
         if options.database != 0 {
             hello(&wire, redis::cmd("SELECT").arg(options.database)).await?;
         }
+        if self.is_primary {
+            is_primary(&wire).await?;
+        }
         match hello(&wire, &redis::cmd("PING")).await {
             // An error is an answer too, and a store needs no permission for PING.
             Err(Fault::NoPermission { .. }) => Ok(wire),
@@ -242,6 +287,20 @@ impl Connector {
             Err(_) if self.any => Ok(wire),
             done => done.map(|()| wire),
         }
+    }
+}
+
+/// Whether the server says that it is a primary. One that was replaced may not know it yet, or may
+/// have become a replica.
+async fn is_primary(wire: &Wire) -> Result<(), Fault> {
+    let role = match wire.greet(&redis::cmd("ROLE")).await? {
+        Value::ServerError(error) => return Err(refused(&error)),
+        Value::Array(role) => role,
+        _ => return Err(Fault::Garbled { charge: ChargeState::NotCharged }),
+    };
+    match role.first() {
+        Some(Value::BulkString(name)) if name == b"master" => Ok(()),
+        _ => Err(Fault::NotPrimary),
     }
 }
 

@@ -17,6 +17,26 @@ use super::deadline::Deadline;
 use super::reply_errors::lost;
 use crate::fault::{ChargeState, Fault};
 
+/// What is sent of a call.
+pub(super) struct Sending {
+    /// The call on its own.
+    pub(super) command: Cmd,
+    /// The number of its keys.
+    pub(super) keys: usize,
+    /// The slot of its keys on a cluster, else 0.
+    pub(super) slot: u16,
+    /// The script of a batch that it may share with waiting calls of the same script and slot;
+    /// `None` for a call that is sent alone, and that no other overtakes.
+    pub(super) batch: Option<Arc<BatchScript>>,
+}
+
+impl Sending {
+    /// A command that is sent alone and has no keys.
+    pub(super) fn alone(command: Cmd) -> Self {
+        Self { command, keys: 0, slot: 0, batch: None }
+    }
+}
+
 /// A connection. It ends when the last handle is dropped. Each waiting call holds one, so a retired
 /// connection lives until its last call is done.
 ///
@@ -47,11 +67,12 @@ impl Wire {
         driver: impl Future<Output = ()> + Send + 'static,
         ended: impl FnOnce(bool) + Send + 'static,
         most: usize,
+        number: usize,
     ) -> Self {
         let flag = Arc::new(AtomicBool::new(false));
         let mut end = EndGuard { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
         let (asked, questions) = mpsc::unbounded_channel();
-        let batches = Batches::new(connection.clone(), questions);
+        let batches = Batches::new(connection.clone(), questions, number);
         let driver = tokio::spawn(async move {
             drive(driver, batches).await;
             end.by_itself = true;
@@ -92,18 +113,15 @@ impl Wire {
         self.answered(awaited(connection.send_packed_command(command)), by).await
     }
 
-    /// Calls a script and waits for the reply. With `batch` the call may share a batch with waiting
-    /// calls of the same script. `keys` is the number of its keys.
+    /// Calls a script and waits for the reply.
     pub(super) async fn ask(
         self: &Arc<Self>,
-        command: Cmd,
-        keys: usize,
-        batch: Option<Arc<BatchScript>>,
+        sending: Sending,
         by: Deadline,
     ) -> Result<CallReply, CallError> {
         let place = self.begin(by)?;
         let (reply, mut answer) = oneshot::channel();
-        if self.asked.send(PendingCall { batch, command, keys, by, reply }).is_err() {
+        if self.asked.send(PendingCall { sending, by, reply }).is_err() {
             place.close();
             return Err(Fault::Closed { charge: ChargeState::NotCharged }.into());
         }

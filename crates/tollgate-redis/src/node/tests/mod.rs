@@ -15,7 +15,7 @@ use std::time::Duration;
 use redis::Value;
 use tollgate::StoreError;
 
-use super::{BatchScript, Call, Client};
+use super::{BatchScript, Call, Deadline, Node};
 use crate::fault::Fault;
 use crate::options::Options;
 use crate::script::Script;
@@ -29,7 +29,7 @@ fn counting() -> Script {
 /// Calls a script with this key and this nonce, as a question does that may go with others; there
 /// are none.
 async fn call_of(
-    client: &Client,
+    client: &Node,
     script: &Script,
     key: &str,
     nonce: u64,
@@ -41,7 +41,7 @@ async fn call_of(
 
 /// The same, together with others that name the same script of several.
 async fn with_others(
-    client: &Client,
+    client: &Node,
     script: &Script,
     batch: &Arc<BatchScript>,
     key: &str,
@@ -50,11 +50,21 @@ async fn with_others(
 ) -> Result<Vec<Value>, StoreError> {
     let mut call = Call::new(script, nonce, 1).with_others(Some(batch));
     call.word(key).word(nonce);
-    client.call(call, deadline).await
+    called(client, call, deadline).await
+}
+
+/// Calls a node that is no part of a cluster.
+async fn called(
+    client: &Node,
+    mut call: Call<'_>,
+    deadline: Duration,
+) -> Result<Vec<Value>, StoreError> {
+    let answer = client.call(&mut call, Deadline::within(deadline)).await;
+    Ok(answer.map_err(Fault::from)?)
 }
 
 /// Calls a script with one key and a nonce of its own.
-async fn call(client: &Client, script: &Script, deadline: Duration) -> Result<i64, StoreError> {
+async fn call(client: &Node, script: &Script, deadline: Duration) -> Result<i64, StoreError> {
     static NONCE: AtomicU64 = AtomicU64::new(1);
     let nonce = NONCE.fetch_add(1, Ordering::Relaxed);
     let answer = call_of(client, script, "k:1", nonce, deadline).await?;
@@ -63,7 +73,7 @@ async fn call(client: &Client, script: &Script, deadline: Duration) -> Result<i6
 }
 
 /// The same with the client's own deadline, for what must succeed.
-async fn count(client: &Client) -> i64 {
+async fn count(client: &Node) -> i64 {
     call(client, &counting(), client.options().deadline).await.unwrap()
 }
 
@@ -71,12 +81,12 @@ fn fault(error: &StoreError) -> &Fault {
     error.source().and_then(|source| source.downcast_ref()).expect("a fault")
 }
 
-async fn connect(options: Options) -> Client {
-    Client::connect(options).await.unwrap()
+async fn connect(options: Options) -> Node {
+    Node::connect(options).await.unwrap()
 }
 
 async fn refusal(options: Options) -> Fault {
-    let error = Client::connect(options).await.unwrap_err();
+    let error = Node::connect(options).await.unwrap_err();
     assert!(!error.is_ambiguous(), "{error}");
     fault(&error).clone()
 }

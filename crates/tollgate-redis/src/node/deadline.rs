@@ -8,22 +8,22 @@ use crate::fault::{ChargeState, Fault};
 
 /// The time by which an answer must arrive.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Deadline {
+pub(crate) struct Deadline {
     /// When the call was made.
-    pub(super) from: Instant,
-    pub(super) at: Instant,
-    pub(super) after: Duration,
+    pub(crate) from: Instant,
+    pub(crate) at: Instant,
+    pub(crate) after: Duration,
 }
 
 impl Deadline {
-    pub(super) fn within(after: Duration) -> Self {
+    pub(crate) fn within(after: Duration) -> Self {
         let now = Instant::now();
         // A deadline that would overflow becomes one in thirty years, as in tokio.
         let far = Duration::from_secs(30 * 365 * 24 * 60 * 60);
         Self { from: now, at: now + after.min(far), after }
     }
 
-    pub(super) fn passed(self, charge: ChargeState) -> Fault {
+    pub(crate) fn passed(self, charge: ChargeState) -> Fault {
         Fault::Deadline { after: self.after, charge }
     }
 }

@@ -13,8 +13,8 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-use crate::client::Connector;
-use crate::client::deadline::Deadline;
+use crate::node::Connector;
+use crate::node::deadline::Deadline;
 use crate::options::Options;
 
 /// How long something that must happen may take.

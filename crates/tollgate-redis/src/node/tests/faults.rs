@@ -4,8 +4,8 @@ use std::time::{Duration, Instant};
 
 use super::server::{Server, until};
 use super::{call, connect, count, counting, fault};
-use crate::client::Client;
 use crate::fault::Fault;
+use crate::node::Node;
 
 /// A deadline of the product, not of the test.
 const SHORT: Duration = Duration::from_millis(50);
@@ -23,7 +23,7 @@ struct Tally {
 
 impl Tally {
     /// Calls once, and sees to it that the call is over in time.
-    async fn add(&mut self, client: &Client) {
+    async fn add(&mut self, client: &Node) {
         let start = Instant::now();
         let answer = call(client, &counting(), SHORT).await;
         assert!(start.elapsed() < SHORT + SLACK, "{:?}", start.elapsed());
@@ -39,7 +39,7 @@ impl Tally {
 }
 
 /// Calls until there are answers again.
-async fn recover(client: &Client, tally: &mut Tally) {
+async fn recover(client: &Node, tally: &mut Tally) {
     let before = tally.answered;
     let start = Instant::now();
     until("answers again", async || {

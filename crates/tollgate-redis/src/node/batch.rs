@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use super::deadline::Deadline;
 use super::reply_errors::{lost, refused};
 use super::script_load;
+use super::wire::Sending;
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
@@ -31,14 +32,16 @@ pub const MAX_BATCHED: usize = 16;
 const AT_ONCE: usize = 256;
 
 /// The arguments of a call before its keys: EVALSHA, the script's name, the number of keys.
-const BEFORE_KEYS: usize = 3;
+pub(super) const BEFORE_KEYS: usize = 3;
 
 /// The script of a batch, and whether the server has it.
 pub(crate) struct BatchScript {
     /// Composed on first use, so a script without batches needs none.
     script: OnceLock<Script>,
     compose: Box<dyn Fn() -> Script + Send + Sync>,
-    state: AtomicU8,
+    /// By the number of the node, modulo their count. Nodes that share a place at worst load the
+    /// script again, or send calls alone.
+    states: [AtomicU8; STATES],
     counts: Arc<Counts>,
 }
 
@@ -50,6 +53,9 @@ pub(crate) struct Counts {
     /// The batched calls that were refused, and whose questions were then sent one by one.
     pub(crate) refusals: AtomicU64,
 }
+
+/// More than most clusters have primaries.
+const STATES: usize = 32;
 
 /// Not loaded yet, or the server has forgotten it.
 const UNKNOWN: u8 = 0;
@@ -66,8 +72,8 @@ impl BatchScript {
         compose: impl Fn() -> Script + Send + Sync + 'static,
         counts: Arc<Counts>,
     ) -> Self {
-        let state = AtomicU8::new(UNKNOWN);
-        Self { script: OnceLock::new(), compose: Box::new(compose), state, counts }
+        let states = [const { AtomicU8::new(UNKNOWN) }; STATES];
+        Self { script: OnceLock::new(), compose: Box::new(compose), states, counts }
     }
 
     pub(super) fn script(&self) -> &Script {
@@ -85,25 +91,30 @@ impl BatchScript {
     ///
     /// # Errors
     /// A reply that does not show whether the script works.
-    pub(super) fn tried(&self, answer: &Value) -> Result<(), Fault> {
+    pub(super) fn tried(&self, node: usize, answer: &Value) -> Result<(), Fault> {
         let Value::ServerError(error) = answer else {
             return Err(Fault::Garbled { charge: ChargeState::NotCharged });
         };
         match refused(error) {
             // The trial's keys are invented, so the user may have permission for the real ones.
             Fault::Refused { .. } | Fault::NoPermission { charge: ChargeState::NotCharged } => {
-                self.change(UNKNOWN, READY);
+                self.change(node, UNKNOWN, READY);
             }
-            fault if is_for_good(&fault) => self.set(NEVER),
+            fault if is_for_good(&fault) => self.set(node, NEVER),
             fault => return Err(fault),
         }
         Ok(())
     }
 
+    /// Records that a node has the script.
+    pub(super) fn is_loaded(&self, node: usize) {
+        self.change(node, UNKNOWN, READY);
+    }
+
     /// Pretends that the server has the script.
     #[cfg(test)]
     pub(super) fn pretend(self) -> Self {
-        self.set(READY);
+        self.set(0, READY);
         self
     }
 
@@ -112,17 +123,23 @@ impl BatchScript {
         self.counts.refusals.load(Ordering::Relaxed)
     }
 
-    fn set(&self, state: u8) {
-        self.state.store(state, Ordering::Release);
+    fn state(&self, node: usize) -> &AtomicU8 {
+        #[expect(clippy::indexing_slicing, reason = "below the length")]
+        &self.states[node % STATES]
+    }
+
+    fn set(&self, node: usize, state: u8) {
+        self.state(node).store(state, Ordering::Release);
     }
 
     /// Changes the state if it is still `from`; returns whether it did.
-    fn change(&self, from: u8, to: u8) -> bool {
-        self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    fn change(&self, node: usize, from: u8, to: u8) -> bool {
+        let state = self.state(node);
+        state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    fn is_ready(&self) -> bool {
-        self.state.load(Ordering::Acquire) == READY
+    fn is_ready(&self, node: usize) -> bool {
+        self.state(node).load(Ordering::Acquire) == READY
     }
 }
 
@@ -136,14 +153,9 @@ pub(super) struct CallReply {
     pub(super) answer: Option<Value>,
 }
 
-/// A call that may be batched with others of its script.
+/// A call that waits to be sent.
 pub(super) struct PendingCall {
-    /// The script of a batch; `None` for a call that is sent alone, and that no other overtakes.
-    pub(super) batch: Option<Arc<BatchScript>>,
-    /// The call on its own.
-    pub(super) command: Cmd,
-    /// The number of its keys.
-    pub(super) keys: usize,
+    pub(super) sending: Sending,
     /// When the caller stops waiting for the reply.
     pub(super) by: Deadline,
     pub(super) reply: oneshot::Sender<Result<CallReply, Fault>>,
@@ -152,7 +164,7 @@ pub(super) struct PendingCall {
 impl PendingCall {
     fn hear(self, answer: Option<Value>) {
         // The caller may have been dropped.
-        drop(self.reply.send(Ok(CallReply { command: self.command, answer })));
+        drop(self.reply.send(Ok(CallReply { command: self.sending.command, answer })));
     }
 
     fn fail(self, fault: Fault) {
@@ -165,6 +177,8 @@ type Sent = Unconstrained<Pin<Box<dyn Future<Output = ()> + Send>>>;
 /// The calls of one connection that were sent and have no reply yet.
 pub(super) struct Batches {
     connection: MultiplexedConnection,
+    /// The number of the node.
+    node: usize,
     asked: mpsc::UnboundedReceiver<PendingCall>,
     waiting: Vec<PendingCall>,
     /// In the order in which they were sent, which is that of the replies.
@@ -175,8 +189,9 @@ impl Batches {
     pub(super) fn new(
         connection: MultiplexedConnection,
         asked: mpsc::UnboundedReceiver<PendingCall>,
+        node: usize,
     ) -> Self {
-        Self { connection, asked, waiting: Vec::new(), sent: VecDeque::new() }
+        Self { connection, node, asked, waiting: Vec::new(), sent: VecDeque::new() }
     }
 
     /// Passes all waiting calls to the connection.
@@ -191,15 +206,18 @@ impl Batches {
                 late.fail(fault);
             }
             while let Some(first) = waiting.first() {
-                let Some(batch) = first.batch.clone() else {
+                let slot = first.sending.slot;
+                let Some(batch) = first.sending.batch.clone() else {
                     let first = waiting.remove(0);
                     self.begin(cx, alone(self.connection.clone(), first));
                     continue;
                 };
-                let end = waiting.iter().position(|asked| asked.batch.is_none());
+                let end = waiting.iter().position(|asked| asked.sending.batch.is_none());
                 let end = end.unwrap_or(waiting.len());
+                // On a cluster, a call may have keys of one slot only.
                 let is_alike = |asked: &mut PendingCall| {
-                    asked.batch.as_ref().is_some_and(|other| Arc::ptr_eq(other, &batch))
+                    let Sending { batch: other, slot: place, .. } = &asked.sending;
+                    *place == slot && other.as_ref().is_some_and(|it| Arc::ptr_eq(it, &batch))
                 };
                 let alike = waiting.extract_if(..end, is_alike).collect();
                 self.send_alike(cx, &batch, alike);
@@ -216,10 +234,10 @@ impl Batches {
         batch: &Arc<BatchScript>,
         mut alike: Vec<PendingCall>,
     ) {
-        if alike.len() > 1 && batch.change(UNKNOWN, LOADING) {
-            self.begin(cx, load(self.connection.clone(), Loading(Arc::clone(batch))));
+        if alike.len() > 1 && batch.change(self.node, UNKNOWN, LOADING) {
+            self.begin(cx, load(self.connection.clone(), Loading(Arc::clone(batch), self.node)));
         }
-        if alike.len() == 1 || !batch.is_ready() {
+        if alike.len() == 1 || !batch.is_ready(self.node) {
             for asked in alike {
                 self.begin(cx, alone(self.connection.clone(), asked));
             }
@@ -229,7 +247,7 @@ impl Batches {
         let size = alike.len().div_ceil(alike.len().div_ceil(MAX_BATCHED));
         while !alike.is_empty() {
             let rest = alike.split_off(size.min(alike.len()));
-            self.begin(cx, together(self.connection.clone(), Arc::clone(batch), alike));
+            self.begin(cx, together(self.connection.clone(), self.node, Arc::clone(batch), alike));
             alike = rest;
         }
     }
@@ -257,7 +275,7 @@ impl Batches {
 }
 
 async fn alone(mut connection: MultiplexedConnection, asked: PendingCall) {
-    match connection.send_packed_command(&asked.command).await {
+    match connection.send_packed_command(&asked.sending.command).await {
         Ok(answer) => asked.hear(Some(answer)),
         Err(error) => asked.fail(lost(&error, ChargeState::Unknown)),
     }
@@ -265,6 +283,7 @@ async fn alone(mut connection: MultiplexedConnection, asked: PendingCall) {
 
 async fn together(
     mut connection: MultiplexedConnection,
+    node: usize,
     batch: Arc<BatchScript>,
     all: Vec<PendingCall>,
 ) {
@@ -278,10 +297,10 @@ async fn together(
         Ok(Value::ServerError(error)) => {
             let fault = refused(&error);
             if is_for_good(&fault) {
-                batch.set(NEVER);
+                batch.set(node, NEVER);
             } else if fault == Fault::NoScript {
                 // Unless it is being loaded already.
-                batch.change(READY, UNKNOWN);
+                batch.change(node, READY, UNKNOWN);
             }
             let again = is_of_several(&fault);
             batch.counts.refusals.fetch_add(u64::from(again), Ordering::Relaxed);
@@ -311,22 +330,22 @@ fn is_of_several(fault: &Fault) -> bool {
 /// Whether the error is permanent: the server does not allow keys of several subjects in one call.
 fn is_for_good(fault: &Fault) -> bool {
     let denied = Fault::NoPermission { charge: ChargeState::NotCharged };
-    matches!(fault, Fault::CrossSlot | Fault::Cluster) || *fault == denied
+    *fault == Fault::CrossSlot || *fault == denied
 }
 
 /// One call for all: the keys of each, then the arguments of each.
 fn call(script: &Script, all: &[PendingCall]) -> Cmd {
-    let words = all.iter().flat_map(|asked| asked.command.args_iter());
+    let words = all.iter().flat_map(|asked| asked.sending.command.args_iter());
     let size = words.clone().map(|word| bytes(&word).len()).sum();
     let mut command = Cmd::with_capacity(words.count(), size);
-    let keys: usize = all.iter().map(|asked| asked.keys).sum();
+    let keys: usize = all.iter().map(|asked| asked.sending.keys).sum();
     command.arg("EVALSHA").arg(script.sha()).arg(keys);
     for asked in all {
-        let words = asked.command.args_iter().skip(BEFORE_KEYS);
-        words.take(asked.keys).for_each(|word| _ = command.arg(bytes(&word)));
+        let words = asked.sending.command.args_iter().skip(BEFORE_KEYS);
+        words.take(asked.sending.keys).for_each(|word| _ = command.arg(bytes(&word)));
     }
     for asked in all {
-        let words = asked.command.args_iter().skip(BEFORE_KEYS + asked.keys);
+        let words = asked.sending.command.args_iter().skip(BEFORE_KEYS + asked.sending.keys);
         words.for_each(|word| _ = command.arg(bytes(&word)));
     }
     command
@@ -341,16 +360,16 @@ fn bytes<'w>(word: &Arg<&'w [u8]>) -> &'w [u8] {
 }
 
 /// A load in progress; if it is dropped unfinished, the next caller may try.
-struct Loading(Arc<BatchScript>);
+struct Loading(Arc<BatchScript>, usize);
 
 impl Drop for Loading {
     fn drop(&mut self) {
-        self.0.change(LOADING, UNKNOWN);
+        self.0.change(self.1, LOADING, UNKNOWN);
     }
 }
 
 async fn load(mut connection: MultiplexedConnection, loading: Loading) {
-    let batch = &loading.0;
+    let Loading(batch, node) = &loading;
     let Ok(answer) = connection.send_packed_command(&script_load::command(batch.script())).await
     else {
         return;
@@ -359,9 +378,9 @@ async fn load(mut connection: MultiplexedConnection, loading: Loading) {
     match script_load::loaded(batch.script(), &answer) {
         Ok(()) => {
             batch.counts.loads.fetch_add(1, Ordering::Relaxed);
-            batch.set(READY);
+            batch.set(*node, READY);
         }
-        Err(fault) if is_for_good(&fault) => batch.set(NEVER),
+        Err(fault) if is_for_good(&fault) => batch.set(*node, NEVER),
         Err(_) => {}
     }
 }

@@ -10,7 +10,7 @@ use tokio::time::timeout_at;
 
 use super::deadline::Deadline;
 use super::script_load::{command, loaded};
-use super::wire::{CallError, Wire};
+use super::wire::{CallError, Sending, Wire};
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
 
@@ -55,7 +55,7 @@ impl Loads {
         if *last > seen.0 {
             return Ok(());
         }
-        let heard = wire.ask(command(script), 0, None, by).await;
+        let heard = wire.ask(Sending::alone(command(script)), by).await;
         let heard = heard.map_err(|failed| failed.map(Fault::before_the_script))?;
         loaded(script, &heard.answer.unwrap_or(Value::Nil))?;
         *last = self.done.fetch_add(1, Ordering::AcqRel) + 1;

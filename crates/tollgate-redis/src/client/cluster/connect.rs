@@ -1,0 +1,103 @@
+//! Finds a cluster by some of its nodes, and refuses what would not work.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
+use std::sync::{Arc, Mutex, RwLock};
+
+use futures_util::future::join_all;
+
+use super::map::View;
+use super::{Cluster, Shared, SlotMap};
+use crate::client::key_slot::SLOTS;
+use crate::client::single_flight::SingleFlight;
+use crate::fault::Fault;
+use crate::node::Connector;
+use crate::options::{Address, Endpoint, Options};
+
+impl Cluster {
+    /// Asks all of `seeds`, and connects to the primaries that they name.
+    pub(in crate::client) async fn connect(
+        options: Options,
+        seeds: &[Endpoint],
+        tls: bool,
+    ) -> Result<Self, Fault> {
+        let Some(first) = seeds.first() else {
+            return Err(Fault::NotACluster { address: options.to_string() });
+        };
+        let Endpoint { host, port } = first.clone();
+        let within = options.connect_timeout;
+        let connector = Connector::to(Address::Tcp { host, port, tls }, options)?;
+        let shared = Arc::new(Shared {
+            connector,
+            seeds: seeds.to_vec(),
+            map: RwLock::new(Arc::new(SlotMap { nodes: Vec::new(), owners: Box::default() })),
+            nodes: Mutex::new(HashMap::new()),
+            count: AtomicUsize::new(0),
+            turn: AtomicUsize::new(0),
+            longest_wait_us: AtomicU64::new(0),
+            refreshes: Arc::new(SingleFlight::new()),
+        });
+        let views = join_all(seeds.iter().map(|seed| shared.view(seed, within))).await;
+        let view = one_cluster(seeds, views)?;
+        shared.adopt(&view);
+        connect_to_all(&shared, &view).await?;
+        Ok(Self(shared))
+    }
+}
+
+/// The view with most slots, if all views are of one cluster and it covers all slots.
+fn one_cluster(seeds: &[Endpoint], views: Vec<Result<View, Fault>>) -> Result<View, Fault> {
+    let mut best: Option<(&Endpoint, View)> = None;
+    let mut failed = None;
+    for (seed, view) in seeds.iter().zip(views) {
+        match (view, &best) {
+            (Ok(view), None) => best = Some((seed, view)),
+            (Ok(view), Some((other, known))) => {
+                // A node that was never part of a cluster knows no other, and no slots.
+                if view.covered() > 0 && known.covered() > 0 && known.ids.is_disjoint(&view.ids) {
+                    let (one, other) = (other.to_string(), seed.to_string());
+                    return Err(Fault::TwoClusters { one, other });
+                }
+                if view.covered() > known.covered() {
+                    best = Some((seed, view));
+                }
+            }
+            // Some nodes may be away. What does not pass by itself is worse.
+            (Err(fault), _) if !fault.is_transient() => return Err(fault),
+            (Err(fault), _) => failed = failed.or(Some(fault)),
+        }
+    }
+    let Some((seed, view)) = best else {
+        let address = crate::options::list(seeds);
+        return Err(failed.unwrap_or(Fault::NotACluster { address }));
+    };
+    let covered = view.covered();
+    if covered < usize::from(SLOTS) {
+        return Err(Fault::NotCovered { address: seed.to_string(), covered });
+    }
+    Ok(view)
+}
+
+/// Connects to every primary. One may be away, for the cluster may be about to replace it; but a
+/// fault that does not pass by itself, or no connection at all, is an error.
+async fn connect_to_all(shared: &Arc<Shared>, view: &View) -> Result<(), Fault> {
+    let map = shared.map();
+    let connected = join_all(map.nodes.iter().map(super::Node::fill)).await;
+    let mut away = None;
+    let mut reached = 0;
+    for (result, announced) in connected.into_iter().zip(&view.primaries) {
+        match result {
+            Ok(()) => reached += 1,
+            Err(Fault::Unreachable { why, .. }) => {
+                let address = announced.to_string();
+                away = Some(Fault::Announced { address, why });
+            }
+            Err(fault) if !fault.is_transient() => return Err(fault),
+            Err(fault) => away = Some(fault),
+        }
+    }
+    match away {
+        Some(fault) if reached == 0 => Err(fault),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,285 @@
+//! The nodes of a Redis Cluster, and which of them owns a slot.
+
+mod connect;
+mod map;
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
+
+use redis::Value;
+use tokio::time::{Instant, sleep_until};
+
+use self::map::View;
+use super::key_slot::key_slot;
+use super::single_flight::SingleFlight;
+use crate::fault::{ChargeState, Fault};
+use crate::node::{Call, Connector, Deadline, Node, NotAnswered, Redirect, refused};
+use crate::options::{Address, Endpoint, Options};
+
+/// The most redirects that a call follows.
+const MAX_REDIRECTS: usize = 5;
+
+/// How long a call waits after TRYAGAIN, and before it follows a second redirect: another node
+/// needs that long to finish its part of a move.
+const MOVING_PAUSE: Duration = Duration::from_millis(3);
+
+/// How long one node may take to say who owns the slots.
+const VIEW_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A cluster. Cheap to clone.
+#[derive(Clone)]
+pub(super) struct Cluster(Arc<Shared>);
+
+struct Shared {
+    /// Makes the connectors of all nodes.
+    connector: Connector,
+    seeds: Vec<Endpoint>,
+    map: RwLock<Arc<SlotMap>>,
+    /// The nodes by where they are reached: the present primaries, and those of redirects.
+    nodes: Mutex<HashMap<Endpoint, Node>>,
+    /// The number of nodes so far.
+    count: AtomicUsize,
+    /// The node that is asked first at the next refresh.
+    turn: AtomicUsize,
+    /// The longest time that callers wait for a reply, in microseconds.
+    longest_wait_us: AtomicU64,
+    refreshes: Arc<SingleFlight>,
+}
+
+/// The owner of each slot.
+struct SlotMap {
+    nodes: Vec<Node>,
+    /// A place in `nodes`, or none.
+    owners: Box<[u16]>,
+}
+
+impl SlotMap {
+    fn owner(&self, slot: u16) -> Option<&Node> {
+        self.nodes.get(usize::from(*self.owners.get(usize::from(slot))?))
+    }
+}
+
+impl Cluster {
+    pub(super) fn options(&self) -> &Options {
+        &self.0.connector.options
+    }
+
+    /// The present primaries.
+    pub(super) fn nodes(&self) -> Vec<Node> {
+        self.0.map().nodes.clone()
+    }
+
+    pub(super) fn will_wait(&self, longest: Duration) {
+        let us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        self.0.longest_wait_us.fetch_max(us, Ordering::Relaxed);
+        for node in self.0.nodes().values() {
+            node.will_wait(longest);
+        }
+    }
+
+    /// Calls a script on the node that owns the slot of its keys.
+    pub(super) async fn call(
+        &self,
+        call: &mut Call<'_>,
+        by: Deadline,
+    ) -> Result<Vec<Value>, Fault> {
+        let shared = &self.0;
+        let slot = slot_of(call)?;
+        call.set_slot(slot);
+        if shared.refreshes.is_old(by.from) {
+            shared.refresh();
+        }
+        let mut redirects = 0;
+        let (mut target, mut is_asking) = (shared.owner(slot), false);
+        loop {
+            let Some(node) = target else {
+                // Nothing was sent, so the owner may be looked for.
+                target = shared.next_owner(slot, None, by).await;
+                if target.is_none() {
+                    return Err(Fault::ClusterDown);
+                }
+                continue;
+            };
+            let answer = match is_asking {
+                true => node.call_asking(call, by).await,
+                false => node.call(call, by).await,
+            };
+            is_asking = false;
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(NotAnswered::Redirect(redirect)) => {
+                    redirects += 1;
+                    if redirects > MAX_REDIRECTS {
+                        return Err(Fault::Redirected);
+                    }
+                    if redirects > 1 {
+                        pause(by, Fault::Redirected).await?;
+                    }
+                    is_asking = redirect.is_ask;
+                    if !redirect.is_ask {
+                        shared.refresh();
+                    }
+                    target = Some(shared.redirected(&node, redirect));
+                }
+                // The slot is moving, and its keys lie on both nodes for now.
+                Err(NotAnswered::Fault(Fault::TryAgain)) => {
+                    pause(by, Fault::TryAgain).await?;
+                    target = shared.owner(slot);
+                }
+                Err(NotAnswered::Fault(fault)) => {
+                    if !is_of_topology(&fault) {
+                        return Err(fault);
+                    }
+                    shared.refresh();
+                    // These faults come before anything was sent.
+                    if !matches!(fault, Fault::Unreachable { .. } | Fault::Breaker { .. }) {
+                        return Err(fault);
+                    }
+                    match shared.next_owner(slot, Some(&node), by).await {
+                        Some(next) => target = Some(next),
+                        None => return Err(fault),
+                    }
+                }
+            }
+        }
+    }
+}
+
+impl Shared {
+    fn map(&self) -> Arc<SlotMap> {
+        Arc::clone(&self.map.read().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn owner(&self, slot: u16) -> Option<Node> {
+        self.map.read().unwrap_or_else(PoisonError::into_inner).owner(slot).cloned()
+    }
+
+    fn nodes(&self) -> MutexGuard<'_, HashMap<Endpoint, Node>> {
+        // A panic cannot leave the map half-changed.
+        self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The owner after the next refresh, unless that is still `before`.
+    async fn next_owner(
+        self: &Arc<Self>,
+        slot: u16,
+        before: Option<&Node>,
+        by: Deadline,
+    ) -> Option<Node> {
+        self.refreshes.wait(by, || self.refresh()).await;
+        self.owner(slot).filter(|owner| before.is_none_or(|before| !owner.is(before)))
+    }
+
+    /// The node that a redirect names.
+    fn redirected(&self, by: &Node, redirect: Redirect) -> Node {
+        let Redirect { host, port, .. } = redirect;
+        let host = if host.is_empty() { host_of(by) } else { host };
+        self.node(&self.connector.options.reachable(Endpoint::new(host, port)))
+    }
+
+    /// The node that is reached there.
+    fn node(&self, endpoint: &Endpoint) -> Node {
+        let mut nodes = self.nodes();
+        if let Some(node) = nodes.get(endpoint) {
+            return node.clone();
+        }
+        let number = self.count.fetch_add(1, Ordering::Relaxed);
+        let node = Node::new(self.connector.at(endpoint, number));
+        node.will_wait(Duration::from_micros(self.longest_wait_us.load(Ordering::Relaxed)));
+        nodes.insert(endpoint.clone(), node.clone());
+        node
+    }
+
+    /// Reads the owners of the slots in the background, from the first node that tells.
+    fn refresh(self: &Arc<Self>) {
+        self.refreshes.start(|| {
+            let shared = Arc::downgrade(self);
+            async move {
+                let Some(shared) = shared.upgrade() else { return };
+                let known: Vec<Endpoint> = shared.nodes().keys().cloned().collect();
+                let mut all: Vec<Endpoint> = shared.seeds.clone();
+                all.extend(known);
+                all.sort_unstable();
+                all.dedup();
+                let first = shared.turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1);
+                all.rotate_left(first);
+                for endpoint in &all {
+                    if let Ok(view) = shared.view(endpoint, VIEW_TIMEOUT).await {
+                        shared.adopt(&view);
+                        return;
+                    }
+                }
+            }
+        });
+    }
+
+    /// What a node says of the slots.
+    async fn view(&self, endpoint: &Endpoint, within: Duration) -> Result<View, Fault> {
+        let mut slots = redis::cmd("CLUSTER");
+        slots.arg("SLOTS");
+        match self.connector.at(endpoint, 0).ask(&slots, within).await? {
+            Value::ServerError(error) => match error.code() {
+                "ERR" => Err(Fault::NotACluster { address: endpoint.to_string() }),
+                _ => Err(refused(&error)),
+            },
+            reply => View::read(&reply, &endpoint.host)
+                .ok_or(Fault::Garbled { charge: ChargeState::NotCharged }),
+        }
+    }
+
+    /// Makes a view the map, and lets go of nodes that it does not name.
+    fn adopt(&self, view: &View) {
+        if view.covered() == 0 {
+            // A node that was reset or has just been started knows nothing.
+            return;
+        }
+        let options = &self.connector.options;
+        let reached: Vec<Endpoint> =
+            view.primaries.iter().map(|primary| options.reachable(primary.clone())).collect();
+        let nodes = reached.iter().map(|endpoint| self.node(endpoint)).collect();
+        let map = SlotMap { nodes, owners: view.owners.clone() };
+        *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(map);
+        self.nodes().retain(|endpoint, _| reached.contains(endpoint));
+    }
+}
+
+/// The slot of a call's keys.
+fn slot_of(call: &Call<'_>) -> Result<u16, Fault> {
+    let mut slots = call.keys().map(key_slot);
+    let slot = slots.next().unwrap_or(0);
+    if slots.all(|other| other == slot) { Ok(slot) } else { Err(Fault::CrossSlot) }
+}
+
+fn host_of(node: &Node) -> String {
+    match &node.connector().address {
+        Address::Tcp { host, .. } => host.clone(),
+        Address::Unix(_) => String::new(),
+    }
+}
+
+/// Whether the owners of slots may have changed.
+fn is_of_topology(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Unreachable { .. }
+            | Fault::Breaker { .. }
+            | Fault::Closed { .. }
+            | Fault::Deadline { .. }
+            | Fault::ClusterDown
+            | Fault::ReadOnly
+            | Fault::MasterDown
+            | Fault::Loading
+    )
+}
+
+/// Waits a little, unless the deadline comes first: then the fault is the answer.
+async fn pause(by: Deadline, fault: Fault) -> Result<(), Fault> {
+    let until = Instant::now() + MOVING_PAUSE;
+    if until >= by.at {
+        return Err(fault);
+    }
+    sleep_until(until).await;
+    Ok(())
+}

@@ -1,0 +1,327 @@
+//! The primary that sentinels name.
+
+use std::collections::HashMap;
+use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use futures_util::future::join_all;
+use redis::Value;
+use tokio::task::JoinHandle;
+use tokio::time::sleep;
+
+use super::single_flight::SingleFlight;
+use crate::fault::{ChargeState, Fault};
+use crate::node::{Call, Connector, Deadline, Node, refused};
+use crate::options::{Address, Endpoint, Options, Sentinels, list};
+
+/// How long a sentinel may take to answer while the store runs.
+const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The pause before a subscription that was lost is made again.
+const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
+
+/// Where sentinels publish that there is another primary.
+const CHANNEL: &str = "+switch-master";
+
+/// The primary of a set of servers, as the sentinels name it.
+pub(super) struct Primary {
+    shared: Arc<Shared>,
+    /// The subscriptions to the sentinels.
+    followers: Vec<JoinHandle<()>>,
+}
+
+struct Shared {
+    /// For connections to the primaries.
+    connector: Connector,
+    sentinels: Sentinels,
+    /// For connections to the sentinels.
+    asked: Vec<Arc<Connector>>,
+    current: RwLock<Current>,
+    refreshes: Arc<SingleFlight>,
+}
+
+struct Current {
+    endpoint: Endpoint,
+    node: Node,
+    longest_wait: Duration,
+}
+
+/// What a sentinel says of the primary.
+struct Named {
+    endpoint: Endpoint,
+    /// Higher for a later failover.
+    epoch: u64,
+}
+
+impl Drop for Primary {
+    fn drop(&mut self) {
+        self.followers.iter().for_each(JoinHandle::abort);
+    }
+}
+
+impl Primary {
+    /// Asks all sentinels, and connects to the primary that the latest of their answers names.
+    pub(super) async fn connect(options: Options, sentinels: Sentinels) -> Result<Self, Fault> {
+        let asked = connectors(&options, &sentinels)?;
+        let within = options.connect_timeout;
+        let named = ask_all(&asked, &sentinels, within).await?;
+        let endpoint = options.reachable(named.endpoint);
+        let address = tcp(&endpoint, sentinels.server_tls);
+        let connector = Connector::to(address, options)?.primaries_only();
+        let node = Node::new(connector.at(&endpoint, 0));
+        node.fill().await.map_err(|fault| sentinels.failed(&endpoint, fault))?;
+        let current = Current { endpoint, node, longest_wait: Duration::ZERO };
+        let shared = Arc::new(Shared {
+            connector,
+            sentinels,
+            asked,
+            current: RwLock::new(current),
+            refreshes: Arc::new(SingleFlight::new()),
+        });
+        let follow = |sentinel: &Arc<Connector>| {
+            tokio::spawn(follow(Arc::downgrade(&shared), Arc::clone(sentinel)))
+        };
+        let followers = shared.asked.iter().map(follow).collect();
+        Ok(Self { shared, followers })
+    }
+
+    pub(super) fn options(&self) -> &Options {
+        &self.shared.connector.options
+    }
+
+    /// The present primary.
+    pub(super) fn node(&self) -> Node {
+        self.shared.node()
+    }
+
+    pub(super) fn will_wait(&self, longest: Duration) {
+        let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
+        current.longest_wait = current.longest_wait.max(longest);
+        current.node.will_wait(longest);
+    }
+
+    /// Calls a script on the present primary.
+    pub(super) async fn call(
+        &self,
+        call: &mut Call<'_>,
+        by: Deadline,
+    ) -> Result<Vec<Value>, Fault> {
+        let shared = &self.shared;
+        let mut node = shared.node();
+        loop {
+            let fault = match node.call(call, by).await {
+                Ok(answer) => return Ok(answer),
+                Err(not) => Fault::from(not),
+            };
+            if !may_be_replaced(&fault) {
+                return Err(fault);
+            }
+            shared.refresh();
+            // These faults come before anything was sent.
+            if !matches!(
+                fault,
+                Fault::Unreachable { .. } | Fault::Breaker { .. } | Fault::NotPrimary
+            ) {
+                return Err(fault);
+            }
+            shared.refreshes.wait(by, || shared.refresh()).await;
+            let next = shared.node();
+            if next.is(&node) {
+                return Err(fault);
+            }
+            node = next;
+        }
+    }
+}
+
+impl Shared {
+    fn node(&self) -> Node {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).node.clone()
+    }
+
+    /// Asks the sentinels in the background. While all are away, the known primary stays.
+    fn refresh(self: &Arc<Self>) {
+        self.refreshes.start(|| {
+            let shared = Arc::downgrade(self);
+            async move {
+                let Some(shared) = shared.upgrade() else { return };
+                let named = ask_all(&shared.asked, &shared.sentinels, SENTINEL_TIMEOUT).await;
+                if let Ok(named) = named {
+                    shared.adopt(named.endpoint);
+                }
+            }
+        });
+    }
+
+    /// Makes this the primary. Calls that wait for the one before keep waiting, until their
+    /// deadlines; no other is sent there.
+    fn adopt(&self, announced: Endpoint) {
+        let endpoint = self.connector.options.reachable(announced);
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.endpoint != endpoint {
+            let node = Node::new(self.connector.at(&endpoint, 0));
+            node.will_wait(current.longest_wait);
+            (current.endpoint, current.node) = (endpoint, node);
+        }
+    }
+}
+
+fn tcp(endpoint: &Endpoint, tls: bool) -> Address {
+    let Endpoint { host, port } = endpoint.clone();
+    Address::Tcp { host, port, tls }
+}
+
+/// Makes connections to the sentinels, with their own login.
+fn connectors(options: &Options, sentinels: &Sentinels) -> Result<Vec<Arc<Connector>>, Fault> {
+    let login = Options {
+        user: sentinels.user.clone(),
+        password: sentinels.password.clone(),
+        database: 0,
+        ..options.clone()
+    };
+    let to = |sentinel| Connector::to(tcp(sentinel, sentinels.tls), login.clone()).map(Arc::new);
+    sentinels.addresses.iter().map(to).collect()
+}
+
+/// Where the primary is now.
+pub(super) async fn primary_now(
+    options: &Options,
+    sentinels: &Sentinels,
+) -> Result<Address, Fault> {
+    let asked = connectors(options, sentinels)?;
+    let named = ask_all(&asked, sentinels, options.connect_timeout).await?;
+    Ok(tcp(&options.reachable(named.endpoint), sentinels.server_tls))
+}
+
+impl Sentinels {
+    fn gives_none(&self, why: impl Into<String>) -> Fault {
+        let (name, sentinels) = (self.name.clone(), list(&self.addresses));
+        Fault::NoPrimary { name, sentinels, why: why.into() }
+    }
+
+    /// The fault of a primary that cannot be used, with the sentinels that named it.
+    fn failed(&self, endpoint: &Endpoint, fault: Fault) -> Fault {
+        match fault {
+            Fault::Unreachable { why, .. } => self.gives_none(format!(
+                "they name {endpoint}, where nobody can be reached ({why}); `?reach={endpoint}>\
+                 HOST:PORT` says where else it is"
+            )),
+            Fault::NotPrimary => {
+                self.gives_none(format!("they name {endpoint}, which is a replica: try again soon"))
+            }
+            other => other,
+        }
+    }
+}
+
+/// Asks all sentinels at once; of their answers, that of the latest failover counts.
+async fn ask_all(
+    asked: &[Arc<Connector>],
+    sentinels: &Sentinels,
+    within: Duration,
+) -> Result<Named, Fault> {
+    let answers = join_all(asked.iter().map(|sentinel| ask(sentinel, &sentinels.name, within)));
+    let mut latest: Option<Named> = None;
+    let mut why: Vec<String> = Vec::new();
+    for answer in answers.await {
+        match answer {
+            Ok(named) if latest.as_ref().is_none_or(|known| known.epoch < named.epoch) => {
+                latest = Some(named);
+            }
+            Ok(_) => {}
+            Err(Fault::Unreachable { address, why: reason }) => {
+                why.push(format!("{address} cannot be reached ({reason})"));
+            }
+            Err(Fault::NoPrimary { why: reason, .. }) => why.push(reason),
+            Err(fault) if why.is_empty() => why.push(fault.to_string()),
+            Err(_) => {}
+        }
+    }
+    latest.ok_or_else(|| {
+        why.dedup();
+        sentinels.gives_none(why.join("; "))
+    })
+}
+
+async fn ask(sentinel: &Arc<Connector>, name: &str, within: Duration) -> Result<Named, Fault> {
+    let mut command = redis::cmd("SENTINEL");
+    command.arg("MASTER").arg(name);
+    match sentinel.ask(&command, within).await? {
+        Value::Array(fields) => {
+            read(&fields).ok_or(Fault::Garbled { charge: ChargeState::NotCharged })
+        }
+        Value::ServerError(error) if error.details().is_some_and(is_unknown_name) => {
+            Err(Fault::NoPrimary {
+                name: name.to_owned(),
+                sentinels: sentinel.address.to_string(),
+                why: "they know no primary of that name (`SENTINEL MASTERS` lists the names)"
+                    .to_owned(),
+            })
+        }
+        Value::ServerError(error) if error.code() == "ERR" => Err(Fault::NoPrimary {
+            name: name.to_owned(),
+            sentinels: sentinel.address.to_string(),
+            why: "this is no sentinel: for one server write `redis://`".to_owned(),
+        }),
+        Value::ServerError(error) => Err(refused(&error)),
+        _ => Err(Fault::Garbled { charge: ChargeState::NotCharged }),
+    }
+}
+
+fn is_unknown_name(details: &str) -> bool {
+    details.to_ascii_lowercase().contains("no such master")
+}
+
+/// Reads the fields of `SENTINEL MASTER`, each with its value after it.
+fn read(fields: &[Value]) -> Option<Named> {
+    let text = |value: &Value| match value {
+        Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
+        _ => None,
+    };
+    let mut all = HashMap::new();
+    for pair in fields.chunks_exact(2) {
+        let [name, value] = pair else { return None };
+        all.insert(text(name)?, text(value)?);
+    }
+    let port = all.get("port")?.parse().ok().filter(|port| *port > 0)?;
+    let epoch = all.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
+    Some(Named { endpoint: Endpoint::new(all.get("ip")?, port), epoch })
+}
+
+/// Listens to a sentinel, and asks all of them after each failover.
+async fn follow(shared: Weak<Shared>, sentinel: Arc<Connector>) {
+    loop {
+        if let Ok(mut messages) = sentinel.listen(CHANNEL).await {
+            let mut messages = messages.on_message();
+            // A failover may have passed unheard.
+            loop {
+                let Some(shared) = shared.upgrade() else { return };
+                shared.refresh();
+                drop(shared);
+                if messages.next().await.is_none() {
+                    break;
+                }
+            }
+        }
+        if shared.strong_count() == 0 {
+            return;
+        }
+        sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+/// Whether another server may be the primary by now.
+fn may_be_replaced(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Unreachable { .. }
+            | Fault::Breaker { .. }
+            | Fault::Closed { .. }
+            | Fault::Deadline { .. }
+            | Fault::NotPrimary
+            | Fault::ReadOnly
+            | Fault::MasterDown
+            | Fault::Loading
+    )
+}

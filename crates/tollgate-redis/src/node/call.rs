@@ -1,0 +1,72 @@
+//! A call of a script, as it is built and sent.
+
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+
+use redis::{Arg, Cmd, ToRedisArgs};
+
+use super::batch::{BEFORE_KEYS, BatchScript};
+use super::wire::Sending;
+use crate::script::Script;
+
+/// A client's first nonce: random, so that processes differ; below 2^53 for Lua, with room to
+/// count.
+pub(crate) fn first_nonce() -> AtomicU64 {
+    AtomicU64::new((1 << 50) + (RandomState::new().hash_one(std::process::id()) >> 12))
+}
+
+/// A script call with keys and arguments. One argument is the nonce in decimal digits, and the
+/// script replies with a list that begins with it.
+pub(crate) struct Call<'s> {
+    pub(super) script: &'s Script,
+    /// The script for a batch of such calls.
+    pub(super) batch: Option<&'s Arc<BatchScript>>,
+    pub(super) nonce: u64,
+    keys: usize,
+    /// The slot of its keys on a cluster, else 0. Calls share a batch within a slot.
+    slot: u16,
+    /// Empty while it is under way.
+    pub(super) command: Cmd,
+}
+
+/// The arguments and bytes of a usual call.
+const USUAL_WORDS: usize = 8;
+const USUAL_BYTES: usize = 192;
+
+impl<'s> Call<'s> {
+    /// A call without arguments yet; the first `keys` of them are its keys.
+    pub(crate) fn new(script: &'s Script, nonce: u64, keys: usize) -> Self {
+        let mut command = Cmd::with_capacity(USUAL_WORDS, USUAL_BYTES);
+        command.arg("EVALSHA").arg(script.sha()).arg(keys);
+        Self { script, batch: None, nonce, keys, slot: 0, command }
+    }
+
+    /// Allows the call to be batched with others of its script, where there is a batch script.
+    pub(crate) fn with_others(self, batch: Option<&'s Arc<BatchScript>>) -> Self {
+        Self { batch, ..self }
+    }
+
+    /// Appends a key or an argument.
+    pub(crate) fn word(&mut self, word: impl ToRedisArgs) -> &mut Self {
+        self.command.arg(word);
+        self
+    }
+
+    /// Its keys.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
+        let words = self.command.args_iter().skip(BEFORE_KEYS).take(self.keys);
+        words.map(|word| if let Arg::Simple(word) = word { word } else { b"" })
+    }
+
+    /// Sets the slot of its keys.
+    pub(crate) fn set_slot(&mut self, slot: u16) {
+        self.slot = slot;
+    }
+
+    /// What is sent of it. Its command is back with the reply.
+    pub(super) fn send(&mut self, batch: Option<Arc<BatchScript>>) -> Sending {
+        let command = core::mem::take(&mut self.command);
+        Sending { command, keys: self.keys, slot: self.slot, batch }
+    }
+}
