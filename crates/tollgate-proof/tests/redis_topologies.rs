@@ -137,6 +137,25 @@ fn a_failover_keeps_the_keys_and_a_killed_primary_is_replaced() {
 }
 
 #[test]
+fn the_options_of_a_cluster_reach_its_servers() {
+    let options = ClusterOptions::new().replicas(0).node_timeout(Duration::from_millis(500));
+    let mut cluster = cluster_or_skip!(options.full_coverage(false).arguments(&["--hz", "50"]));
+    for (name, value) in [("cluster-node-timeout", "500"), ("hz", "50")] {
+        let reply = cluster.command(1, &[b"CONFIG", b"GET", name.as_bytes()]);
+        assert_eq!(reply.items()[1].text().unwrap(), value);
+    }
+    let key = cluster.key_of(1, "key");
+    cluster.kill(0);
+    let deadline = Instant::now() + PATIENCE;
+    while !cluster.nodes()[0].is_failed {
+        assert!(Instant::now() < deadline, "nobody misses a node that was killed");
+    }
+    // The slots of the one that is gone are missed, and the others' are not.
+    assert_eq!(cluster.command(1, &[b"SET", key.as_bytes(), b"1"]), ok());
+    assert!(cluster.health().is_err());
+}
+
+#[test]
 fn sentinels_name_the_primary_and_another_when_it_is_killed() {
     let started = Instant::now();
     let mut all = sentinels_or_skip!();

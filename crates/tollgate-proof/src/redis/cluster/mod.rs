@@ -49,8 +49,9 @@ pub struct ClusterOptions {
 /// before those of the second. A number stays a server's own whatever its role becomes.
 ///
 /// Replication begins without the delay of 5 s that Redis has by default. All else is as Redis has
-/// it, so a node that holds no slot any more becomes a replica, and a killed primary that comes
-/// back before it was missed is empty, and so are its replicas then.
+/// it: a node that is alone in its cluster tells clients an empty address, one that holds no slot
+/// any more becomes a replica, and a killed primary that comes back before it was missed is empty,
+/// and so are its replicas then.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,

@@ -1,6 +1,6 @@
 //! What `CLUSTER NODES` says: who is in the cluster, as what, and with which slots.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use super::slots::SLOTS;
@@ -96,12 +96,17 @@ fn parse_line(
 ) -> Option<(Node, String)> {
     let mut words = line.split(' ');
     let id = words.next()?.to_owned();
-    let address = words.next()?.split('@').next()?.parse().ok()?;
+    let address = words.next()?.split('@').next()?;
     let flags: Vec<&str> = words.next()?.split(',').collect();
     let primary = words.next()?.to_owned();
     if flags.iter().any(|flag| ["handshake", "noaddr"].contains(flag)) {
         return None;
     }
+    let address = match address.strip_prefix(':') {
+        // A node learns its own address from others, so one that is alone has none.
+        Some(port) => SocketAddr::from((Ipv4Addr::LOCALHOST, port.parse().ok()?)),
+        None => address.parse().ok()?,
+    };
     let role = if flags.contains(&"slave") { Role::Replica } else { Role::Primary };
     // Slots that move are in brackets; they are still their owner's.
     let slots = words.skip(4).filter(|word| !word.starts_with('['));
@@ -145,6 +150,12 @@ e7d1 127.0.0.1:7001@17001 myself,master - 0 0 1 connected 0-4
         assert!(one.owns(0) && one.owns(4) && !one.owns(5));
         assert!(two.owns(7) && two.owns(12) && !two.owns(11));
         assert_eq!(unowned(&nodes), 16_384 - 12);
+    }
+
+    #[test]
+    fn a_node_that_is_alone_does_not_know_its_address() {
+        let nodes = parse("e7d1 :7001@17001 myself,master - 0 0 1 connected 0-16383\n", index);
+        assert_eq!(nodes.unwrap()[0].address, SocketAddr::from((Ipv4Addr::LOCALHOST, 7001)));
     }
 
     #[test]
