@@ -7,13 +7,20 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fixture fails by panicking")]
 
 mod client;
+mod cluster;
+mod poll;
 mod proxy;
 pub mod resp;
+mod sentinel;
 mod server;
 
 pub use client::Client;
+pub use cluster::{
+    ClusterOptions, Node, RangeOfSlots, RedisCluster, Role, SLOTS, SlotMove, key_slot,
+};
 pub use proxy::{Mode, Proxy, Seen, Trick};
 pub use resp::Reply;
+pub use sentinel::{RedisSentinels, SentinelOptions};
 pub use server::{CommandStat, RedisServer};
 
 /// What a test prints when there is no `redis-server`: the reason, then the one line to run.
@@ -33,6 +40,42 @@ macro_rules! redis_or_skip {
     ($($argument:expr),* $(,)?) => {
         match $crate::redis::RedisServer::find() {
             Some(_) => $crate::redis::RedisServer::with(&[$($argument),*]),
+            None => {
+                println!("{}", $crate::redis::SKIPPED);
+                return;
+            }
+        }
+    };
+}
+
+/// A Redis Cluster for this test, or the end of the test when no server is installed. It takes
+/// [`ClusterOptions`](crate::redis::ClusterOptions), or nothing.
+#[macro_export]
+macro_rules! cluster_or_skip {
+    () => {
+        $crate::cluster_or_skip!($crate::redis::ClusterOptions::new())
+    };
+    ($options:expr $(,)?) => {
+        match $crate::redis::RedisServer::find() {
+            Some(_) => $options.start(),
+            None => {
+                println!("{}", $crate::redis::SKIPPED);
+                return;
+            }
+        }
+    };
+}
+
+/// Servers under sentinels for this test, or the end of the test when no server is installed. It
+/// takes [`SentinelOptions`](crate::redis::SentinelOptions), or nothing.
+#[macro_export]
+macro_rules! sentinels_or_skip {
+    () => {
+        $crate::sentinels_or_skip!($crate::redis::SentinelOptions::new())
+    };
+    ($options:expr $(,)?) => {
+        match $crate::redis::RedisServer::find() {
+            Some(_) => $options.start(),
             None => {
                 println!("{}", $crate::redis::SKIPPED);
                 return;

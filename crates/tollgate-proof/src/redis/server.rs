@@ -8,6 +8,7 @@ use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -33,10 +34,19 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 #[derive(Debug)]
 pub struct RedisServer {
     program: PathBuf,
-    arguments: Vec<String>,
+    setup: Setup,
     port: u16,
     running: Option<Running>,
     dir: TempDir,
+}
+
+/// What one server gets beside what all servers of tests get.
+#[derive(Debug, Default)]
+pub(super) struct Setup {
+    pub(super) arguments: Vec<String>,
+    /// The text of its configuration file, written once: a server may rewrite it, and finds it so
+    /// when it is restarted.
+    pub(super) config: Option<String>,
 }
 
 /// A server's process, and the one that ends it if we are killed.
@@ -47,6 +57,7 @@ struct Running {
     /// a signal for the death of a parent, but it comes with the end of the *thread* that started
     /// the child, and a test's thread ends before the statics that it filled.
     guard: Child,
+    frozen: AtomicBool,
 }
 
 /// The counters of one command, from `INFO commandstats`.
@@ -103,10 +114,17 @@ impl RedisServer {
     /// None is installed, or it does not start.
     #[must_use]
     pub fn with(arguments: &[&str]) -> Self {
+        let words = || arguments.iter().map(|&word| word.to_owned()).collect();
+        Self::set_up(|| Setup { arguments: words(), config: None })
+    }
+
+    /// A server with a setup that is made again for each port that is tried, so that the setup can
+    /// name another port too.
+    pub(super) fn set_up(mut setup: impl FnMut() -> Setup) -> Self {
         let program = Self::find().expect("no redis-server: start tests with redis_or_skip!");
         let mut server = Self {
             program,
-            arguments: arguments.iter().map(|&word| word.to_owned()).collect(),
+            setup: Setup::default(),
             port: 0,
             running: None,
             dir: tempfile::Builder::new().prefix("tg-redis-").tempdir().unwrap(),
@@ -114,6 +132,10 @@ impl RedisServer {
         let deadline = Instant::now() + STARTS_WITHIN;
         loop {
             server.port = free_port();
+            server.setup = setup();
+            if let Some(text) = &server.setup.config {
+                fs::write(server.config_path(), text).unwrap();
+            }
             match server.launch(deadline) {
                 Ok(()) => return server,
                 // Somebody else took the port between our look and the server's.
@@ -169,6 +191,12 @@ impl RedisServer {
         self.child().id()
     }
 
+    /// Whether it can answer: it was neither killed nor frozen.
+    #[must_use]
+    pub fn is_awake(&self) -> bool {
+        self.running.as_ref().is_some_and(|running| !running.frozen.load(Ordering::SeqCst))
+    }
+
     /// Stops the process where it is (SIGSTOP), and returns when it has stopped. Connections can
     /// still be made: the kernel accepts them.
     ///
@@ -181,6 +209,7 @@ impl RedisServer {
         // Without NOWAIT the stop would be taken from whoever waits for the child next.
         let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
         waitid(WaitId::Pid(pid), stopped).unwrap();
+        self.running().frozen.store(true, Ordering::SeqCst);
     }
 
     /// Lets a frozen process go on (SIGCONT).
@@ -190,6 +219,7 @@ impl RedisServer {
     /// It was killed.
     pub fn thaw(&self) {
         kill_process(Pid::from_child(self.child()), Signal::CONT).unwrap();
+        self.running().frozen.store(false, Ordering::SeqCst);
     }
 
     /// Kills the process (SIGKILL), and returns when it is gone. Nothing happens if it is.
@@ -225,8 +255,7 @@ impl RedisServer {
     /// It does not run, or refuses the password.
     pub fn client(&self) -> io::Result<Client> {
         let mut client = Client::unix(&self.socket())?;
-        let mut words = self.arguments.iter().skip_while(|word| *word != "--requirepass").skip(1);
-        if let Some(password) = words.next() {
+        if let Some(password) = self.password() {
             match client.command(&[b"AUTH", password.as_bytes()])? {
                 Reply::Error(why) => return Err(io::Error::other(why)),
                 _ => return Ok(client),
@@ -329,8 +358,23 @@ impl RedisServer {
         stats.collect()
     }
 
+    /// The password that its arguments say.
+    pub(super) fn password(&self) -> Option<&str> {
+        let words = &self.setup.arguments;
+        let found = words.iter().position(|word| word == "--requirepass")?;
+        words.get(found + 1).map(String::as_str)
+    }
+
+    fn running(&self) -> &Running {
+        self.running.as_ref().expect("the server was killed")
+    }
+
     fn child(&self) -> &Child {
-        &self.running.as_ref().expect("the server was killed").server
+        &self.running().server
+    }
+
+    fn config_path(&self) -> PathBuf {
+        self.dir.path().join("redis.conf")
     }
 
     fn log_path(&self) -> PathBuf {
@@ -342,13 +386,15 @@ impl RedisServer {
         let log = File::create(self.log_path()).unwrap();
         let mut command = Command::new(&self.program);
         command
+            // Only the first argument can be the configuration file.
+            .args(self.setup.config.is_some().then(|| self.config_path()))
             .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
             .arg("--unixsocket")
             .arg(self.socket())
             .arg("--dir")
             .arg(self.dir.path())
-            .args(&self.arguments)
+            .args(&self.setup.arguments)
             // A Ctrl-C is for the tests; the guard ends the server after them.
             .process_group(0)
             .stdin(Stdio::null())
@@ -387,7 +433,7 @@ impl Running {
             .stderr(Stdio::null())
             .spawn()
             .expect("`sh` can be started");
-        Self { server, guard }
+        Self { server, guard, frozen: AtomicBool::new(false) }
     }
 }
 
