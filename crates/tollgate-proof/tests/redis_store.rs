@@ -44,7 +44,7 @@ mod by_scripts {
     fn make(clock: ManualClock) -> Blocking {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let builder = builder(run, clock.clone()).encode_expiry();
-        let store = Blocking(runtime().block_on(builder.connect()).unwrap());
+        let store = Blocking::new(runtime().block_on(builder.connect()).unwrap());
         let pattern = format!("{}:*", Keys::for_run(&format!("kit-{run}")).prefix());
         MADE.lock().unwrap().insert(store.identity(), (pattern, clock));
         store
@@ -67,7 +67,7 @@ mod by_comparing_and_swapping {
 
     fn make(clock: ManualClock) -> Blocking {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        Blocking(runtime().block_on(builder(run, clock).swapping().connect()).unwrap())
+        Blocking::new(runtime().block_on(builder(run, clock).swapping().connect()).unwrap())
     }
 
     tollgate_proof::conformance_tests!(make);

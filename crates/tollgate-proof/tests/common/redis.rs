@@ -48,16 +48,30 @@ pub(crate) async fn pause(millis: u64) {
 }
 
 /// A store of a run whose futures are ready at once: the waiting is done in the runtime above. At
-/// its end no key of the server is without a TTL, and none of its own is left.
+/// its end no key of its servers is without a TTL, and none of its own is left.
 #[derive(Debug)]
-pub(crate) struct Blocking(pub(crate) RedisStore);
+pub(crate) struct Blocking(pub(crate) RedisStore, &'static [RedisServer]);
+
+impl Blocking {
+    /// A store on the server of this binary.
+    pub(crate) fn new(store: RedisStore) -> Self {
+        Self(store, std::slice::from_ref(server()))
+    }
+
+    /// A store on these servers, such as the nodes of a cluster.
+    pub(crate) fn on(store: RedisStore, servers: &'static [RedisServer]) -> Self {
+        Self(store, servers)
+    }
+}
 
 impl Drop for Blocking {
     fn drop(&mut self) {
         if std::thread::panicking() {
             return;
         }
-        assert_eq!(server().without_ttl(), Vec::<Vec<u8>>::new());
+        for server in self.1 {
+            assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
+        }
         wait(self.0.clear_run()).unwrap();
         assert_eq!(wait(self.0.count_keys()).unwrap(), 0);
     }

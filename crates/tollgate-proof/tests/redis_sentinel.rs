@@ -1,0 +1,183 @@
+//! The store on the primary that real sentinels name: the kit, failovers, and what is away.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
+
+mod common;
+
+use std::error::Error as _;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use common::redis::{Blocking, pause, runtime};
+use tollgate::{LimitSet, Limiter, ManualClock, StoreError};
+use tollgate_proof::redis::{RedisSentinels, RedisServer, SentinelOptions};
+use tollgate_proof::sentinels_or_skip;
+use tollgate_redis::{Fault, Options, RedisStore};
+
+/// Far away: the machine may be busy.
+const LONG: Duration = Duration::from_secs(30);
+
+fn limits(text: &str) -> LimitSet {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn options(sentinels: &RedisSentinels) -> Options {
+    Options::from_url(&sentinels.url()).unwrap().deadline(LONG)
+}
+
+fn fault(error: &StoreError) -> Fault {
+    error.source().unwrap().downcast_ref::<Fault>().unwrap().clone()
+}
+
+async fn refusal(options: Options) -> Fault {
+    fault(&RedisStore::builder(options).connect().await.unwrap_err())
+}
+
+async fn limiter(options: Options, text: &str) -> Limiter<RedisStore> {
+    Limiter::new(limits(text), RedisStore::builder(options).connect().await.unwrap())
+}
+
+mod kit {
+    use super::*;
+
+    static RUNS: AtomicU64 = AtomicU64::new(0);
+
+    /// One for all checks of the kit.
+    fn sentinels() -> &'static RedisSentinels {
+        static SENTINELS: OnceLock<RedisSentinels> = OnceLock::new();
+        SENTINELS.get_or_init(|| SentinelOptions::new().start())
+    }
+
+    fn make(clock: ManualClock) -> Blocking {
+        let run = format!("kit-{}", RUNS.fetch_add(1, Ordering::Relaxed));
+        let builder = RedisStore::builder(options(sentinels())).run(&run, clock);
+        let primary = &sentinels().servers()[..1];
+        Blocking::on(runtime().block_on(builder.connect()).unwrap(), primary)
+    }
+
+    tollgate_proof::conformance_tests!(make);
+}
+
+/// Checks until one is answered by this server, with the next number that is left.
+async fn goes_on(limiter: &Limiter<RedisStore>, server: &RedisServer) -> u64 {
+    let begin = Instant::now();
+    loop {
+        assert!(begin.elapsed() < LONG, "it does not go on");
+        let before = server.keys().len();
+        match limiter.check("bob").await {
+            Ok(decision) if before > 0 || !server.keys().is_empty() => return decision.remaining(),
+            _ => pause(10).await,
+        }
+    }
+}
+
+#[test]
+fn after_a_failover_the_new_primary_counts_on() {
+    let sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let options = options(&sentinels).deadline(Duration::from_millis(500));
+        let limiter = limiter(options, "1000/30d via gcra").await;
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 999);
+        let old = sentinels.primary_index();
+        let new = sentinels.failover();
+        assert_ne!(old, new);
+        let left = goes_on(&limiter, sentinels.server(new)).await;
+        assert!(left < 999, "{left}: the replica had the first charge");
+    });
+}
+
+#[test]
+fn a_killed_primary_is_replaced_and_one_that_comes_back_is_not_asked() {
+    let mut sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let options = options(&sentinels).deadline(Duration::from_millis(500));
+        let limiter = limiter(options, "1000/30d via gcra").await;
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 999);
+        let address = sentinels.primary();
+        let old = sentinels.kill_primary();
+        let new = sentinels.wait_for_new_primary(address, LONG);
+        let left = goes_on(&limiter, sentinels.server(new)).await;
+        sentinels.restart(old);
+        sentinels.wait_until_healthy(LONG);
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), left - 1);
+    });
+}
+
+/// A primary that was frozen during the failover still thinks that it is one for a moment; a
+/// connection to it says who it is.
+#[test]
+fn a_primary_that_was_frozen_is_left() {
+    let sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let options = options(&sentinels).deadline(Duration::from_millis(200));
+        let limiter = limiter(options, "1000/30d via gcra").await;
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 999);
+        let address = sentinels.primary();
+        let old = sentinels.freeze_primary();
+        let new = sentinels.wait_for_new_primary(address, LONG);
+        let left = goes_on(&limiter, sentinels.server(new)).await;
+        sentinels.resume(old);
+        sentinels.wait_until_healthy(LONG);
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), left - 1);
+    });
+}
+
+#[test]
+fn without_sentinels_the_known_primary_stays() {
+    let mut sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let options = options(&sentinels);
+        let limiter = limiter(options.clone(), "1000/30d via gcra").await;
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 999);
+        sentinels.kill_sentinels();
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 998);
+        // A connection that is lost is made again to the same.
+        let primary = sentinels.server(0);
+        let killed = primary.command(&[b"CLIENT", b"KILL", b"TYPE", b"normal"]);
+        assert!(killed.int().is_some(), "{killed:?}");
+        let begin = Instant::now();
+        while limiter.check("bob").await.is_err() {
+            assert!(begin.elapsed() < LONG);
+            pause(5).await;
+        }
+        let fault = refusal(options).await;
+        let Fault::NoPrimary { why, .. } = &fault else { panic!("{fault}") };
+        assert!(why.contains("cannot be reached (nothing listens there)"), "{why}");
+        for sentinel in sentinels.sentinels() {
+            assert!(fault.to_string().contains(&sentinel.address().to_string()), "{fault}");
+        }
+    });
+}
+
+#[test]
+fn what_sentinels_do_not_know_is_said_at_the_start() {
+    let sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let ports = sentinels.sentinels().iter().map(|it| ("127.0.0.1", it.address().port()));
+        let fault = refusal(Options::sentinel("nobody", ports)).await;
+        assert!(fault.to_string().contains("they know no primary of that name"), "{fault}");
+        assert!(fault.to_string().contains("`nobody`"), "{fault}");
+        let server = [("127.0.0.1", sentinels.primary().port())];
+        let fault = refusal(Options::sentinel("main", server)).await;
+        assert!(fault.to_string().contains("this is no sentinel"), "{fault}");
+        let fault = refusal(options(&sentinels).password("wrong")).await;
+        assert_eq!(fault, Fault::NoPasswordSet);
+    });
+}
+
+#[test]
+fn sentinels_have_a_login_of_their_own() {
+    let made = SentinelOptions::new().password("servers").sentinel_password("sentinels");
+    let sentinels = sentinels_or_skip!(made);
+    runtime().block_on(async {
+        let url = sentinels.url().replace("://", "://:servers@");
+        let url = format!("{url}?sentinel_password=sentinels");
+        let right = Options::from_url(&url).unwrap().deadline(LONG);
+        let limiter = limiter(right, "5/1h via gcra").await;
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 4);
+        let fault = refusal(options(&sentinels).password("servers")).await;
+        assert!(fault.to_string().contains("wants a password"), "{fault}");
+        let wrong = options(&sentinels).sentinel_login(None, "sentinels");
+        assert_eq!(refusal(wrong).await, Fault::NoAuth);
+    });
+}
