@@ -248,7 +248,8 @@ fn read(url: &str) -> Result<StoreUrl> {
 
 /// The valid kinds of stores.
 const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
-                     `unix:///PATH`) and, for `serve` and `replay`, `memory://`";
+                     `unix:///PATH`), `redis+cluster://HOST,HOST`, `redis+sentinel://HOST,HOST/NAME` \
+                     and, for `serve` and `replay`, `memory://`";
 
 /// The file in the user's state folder, which is created if it does not exist.
 fn default_path() -> Result<PathBuf> {
@@ -294,8 +295,8 @@ mod tests {
     fn stores_that_are_not_there_say_so() {
         for (url, says) in [
             ("memory://", "would forget everything"),
-            ("redis+cluster://a,b", "`redis+cluster://` is not built yet"),
-            ("redis+sentinel://a", "not built yet"),
+            ("redis+cluster://a,", "the host is missing"),
+            ("redis+sentinel://a", "the name that the sentinels know the primary by is missing"),
             ("redis://", "the host is missing"),
             ("postgres://x", "unknown kind of store `postgres://`"),
             ("sqlite://", "path is missing"),

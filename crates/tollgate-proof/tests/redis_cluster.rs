@@ -68,7 +68,7 @@ mod kit {
     tollgate_proof::conformance_tests!(make);
 }
 
-/// Checks of one subject, spread over all nodes, many at once: exact, and each key where it belongs.
+/// Many checks at once, of subjects on all nodes: exact, and each key where it belongs.
 #[test]
 fn subjects_are_spread_over_the_nodes_and_each_is_counted_exactly() {
     let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));

@@ -55,6 +55,11 @@ impl Keys {
         Self { shard: Some(escape(shard)), ..self }
     }
 
+    /// True when all counts that name no shard lie in one slot ([`Keys::sharded`]).
+    pub(crate) fn is_sharded(&self) -> bool {
+        self.shard.is_some()
+    }
+
     /// The prefix of all these keys.
     #[must_use]
     pub fn prefix(&self) -> &str {

@@ -120,7 +120,7 @@ impl Named<'_> {
 }
 
 /// The first subject if it is not borrowed, the subjects after it, the fields of all limits, the
-/// shard, and whether the store is full.
+/// shard, whether the store is full, and whether several servers decided.
 #[derive(Clone, Debug, Default)]
 struct More {
     first: Option<(Subject, LimitSet)>,
@@ -129,6 +129,8 @@ struct More {
     fields: Vec<Fields>,
     shard: Option<Box<str>>,
     shared: bool,
+    /// True for subjects on several servers.
+    is_split: bool,
 }
 
 impl<'l> Decision<'l> {
@@ -142,7 +144,7 @@ impl<'l> Decision<'l> {
         outcome: &Outcome,
         store: u64,
     ) -> Self {
-        let Outcome { granted, ref fields, receipt, now, shared, .. } = *outcome;
+        let Outcome { granted, ref fields, receipt, now, shared, isolated, .. } = *outcome;
         let mut numbers = [Numbers::default(); INLINE];
         for (numbers, fields) in numbers.iter_mut().zip(fields) {
             *numbers = Numbers::new(fields);
@@ -152,9 +154,14 @@ impl<'l> Decision<'l> {
             Named::Lent(text) => (Some((text, limits)), None),
             Named::Owned(subject) => (None, Some((subject, limits.clone()))),
         };
-        let more = match fits && owned.is_none() && rest.is_empty() && shard.is_none() && !shared {
+        let is_usual = isolated && !shared;
+        let more = match fits && owned.is_none() && rest.is_empty() && shard.is_none() && is_usual {
             true => None,
-            false => Some(keep_more(owned, rest, if fits { &[] } else { fields }, shard, shared)),
+            false => {
+                let mut more = keep_more(owned, rest, if fits { &[] } else { fields }, shard);
+                (more.shared, more.is_split) = (shared, !isolated);
+                Some(more)
+            }
         };
         // Cannot overflow: a check has at most 16 subjects of 32 limits each.
         let limits = u32::try_from(fields.len()).unwrap_or(u32::MAX);
@@ -344,7 +351,15 @@ impl<'l> Decision<'l> {
         self.more.as_deref().is_some_and(|more| more.shared)
     }
 
-    /// The store's time at the decision.
+    /// False when the subjects lie on several nodes of a cluster. The check is then still all or
+    /// nothing, but not at one time: until a denial has given back what it had charged, others may
+    /// be denied because of it. `docs/cluster.md` has the bounds.
+    #[must_use]
+    pub fn is_isolated(&self) -> bool {
+        !self.more.as_deref().is_some_and(|more| more.is_split)
+    }
+
+    /// The store's time at the decision. Of several nodes it is the latest.
     #[must_use]
     #[inline]
     pub fn at(&self) -> Time {
@@ -382,10 +397,9 @@ fn keep_more(
     rest: Vec<(Subject, LimitSet)>,
     fields: &[Fields],
     shard: Option<Cow<'_, str>>,
-    shared: bool,
 ) -> Box<More> {
     let shard = shard.map(|shard| shard.into_owned().into());
-    Box::new(More { first, rest, fields: fields.to_vec(), shard, shared })
+    Box::new(More { first, rest, fields: fields.to_vec(), shard, ..More::default() })
 }
 
 /// Stores fields that [`Numbers`] cannot hold.

@@ -155,13 +155,16 @@ pub struct Outcome {
     /// count that it shares with others, or denied for lack of room even for that. The store sets
     /// it.
     pub shared: bool,
+    /// False when the subjects lie on several servers, so that others may have seen some of them
+    /// charged and the rest not. The store sets it.
+    pub isolated: bool,
 }
 
 impl Outcome {
     /// The outcome for a store that does not decide by [`decide`].
     #[must_use]
     pub fn new(granted: u64, fields: SmallVec<[Fields; 2]>, receipt: u64, now: Time) -> Self {
-        Self { granted, fields, changed: false, receipt, now, shared: false }
+        Self { granted, fields, changed: false, receipt, now, shared: false, isolated: true }
     }
 }
 
@@ -181,7 +184,7 @@ impl From<Single> for Outcome {
         let Single { granted, fields, changed, receipt, now } = single;
         let mut all = SmallVec::new();
         all.push(fields);
-        Self { granted, fields: all, changed, receipt, now, shared: false }
+        Self { granted, fields: all, changed, receipt, now, shared: false, isolated: true }
     }
 }
 

@@ -75,7 +75,7 @@ impl Serialize for Decision<'_> {
     fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
         let limits: Vec<Report<'_>> = self.reports().collect();
         let retry = if self.is_allowed() { Some(0) } else { us(self.retry_after()) };
-        let mut decision = to.serialize_struct("Decision", 8)?;
+        let mut decision = to.serialize_struct("Decision", 9)?;
         decision.serialize_field("allowed", &self.is_allowed())?;
         decision.serialize_field("granted", &self.granted())?;
         decision.serialize_field("remaining", &self.remaining())?;
@@ -83,6 +83,10 @@ impl Serialize for Decision<'_> {
         decision.serialize_field("reset_after_us", &us(Some(self.reset_after())))?;
         decision.serialize_field("at_us", &self.at().as_micros())?;
         decision.serialize_field("shared", &self.is_shared())?;
+        match self.is_isolated() {
+            true => decision.skip_field("isolated")?,
+            false => decision.serialize_field("isolated", &false)?,
+        }
         decision.serialize_field("limits", &limits)?;
         decision.end()
     }

@@ -99,7 +99,13 @@ fn stores() {
         refused(&place, &["check", "zoo", "--limit", "5/s", "--store", url], says);
     };
     check("memory://", &["would forget everything", "use `sqlite://PATH`"]);
-    check("redis+cluster://a", &["`redis+cluster://` is not built yet: this version has `sqlite"]);
+    check(
+        "redis+clusters://a",
+        &["unknown kind of store `redis+clusters://`: this version has `sqlite"],
+    );
+    check("redis+cluster://a/1", &["a cluster has only database 0"]);
+    check("redis+sentinel://a", &["write `redis+sentinel://HOST,HOST,HOST/NAME`"]);
+    check("redis://a,b", &["nodes of a cluster are `redis+cluster://HOST,HOST`"]);
     check("redis://:secret@", &["the host is missing: write `redis://HOST`"]);
     check("postgres://localhost", &["unknown kind of store `postgres://`"]);
     check("sqlite://", &["the path is missing"]);

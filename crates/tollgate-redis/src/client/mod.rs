@@ -9,8 +9,6 @@ mod cluster;
 mod key_slot;
 mod sentinel;
 mod single_flight;
-#[cfg(test)]
-mod tests;
 
 use core::fmt;
 use std::sync::Arc;

@@ -1,10 +1,12 @@
--- KEYS: the mark of the receipt; for each subject its state, its reset, and a log for each limit.
+-- KEYS: the mark of the receipt, or the first state where a check gives back what it has just
+-- charged, once and without a mark; for each subject its state, its reset, and a log for each limit.
 -- ARGV: the nonce, the cost, when it was charged, until when it could be given back, the number of
 -- the charge, how many units are given back at most; for each subject how many limits, and for each
 -- of them its strategy's letter, when it was charged and until when that could be given back.
 local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
 -- How many units were given back before; a mark without a number says all of them.
-local mark = redis.call('GET', KEYS[1])
+local marked = KEYS[1] ~= KEYS[2]
+local mark = marked and redis.call('GET', KEYS[1])
 local before = mark and (string.match(mark, '^%d+$') and tonumber(mark) or cost) or 0
 if before >= cost then
   return {ARGV[1], 1}
@@ -46,7 +48,9 @@ while k <= #KEYS do
   k, a = k + 2 + subject.count, a + 1 + subject.count
 end
 local reply = {ARGV[1], 0, left - units}
-redis.call('SET', KEYS[1], string.format('%.0f', before + units), 'PX', longest)
+if marked then
+  redis.call('SET', KEYS[1], string.format('%.0f', before + units), 'PX', longest)
+end
 for _, subject in ipairs(subjects) do
   for i = 1, subject.count do
     local limit, charged, given = subject.held[i], subject.charged[i], 0
@@ -68,6 +72,15 @@ for _, subject in ipairs(subjects) do
       limit.changed, subject.changed = true, true
     end
     reply[#reply + 1] = given
+    if not marked then
+      -- What remains, and how long until all is free; of a fresh count nothing is held.
+      local remaining, reset = -1, 0
+      if limit and (limit.words or limit.log) and limit.strategy == charged.letter then
+        remaining, reset = judge(limit)
+      end
+      reply[#reply + 1] = remaining
+      reply[#reply + 1] = reset
+    end
   end
   if subject.changed then
     write(subject.key, subject.logs, subject.held, subject.count, subject.has_state)

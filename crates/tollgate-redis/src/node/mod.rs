@@ -200,8 +200,8 @@ impl Node {
         Ok(self.0.loads.load(script, seen, &wire, by).await.map_err(Fault::from)?)
     }
 
-    /// Loads a batch script, so that calls are batched from the first. Where there are `keys`, it is
-    /// tried on them before.
+    /// Loads a batch script, so that calls are batched from the first. Where there are `keys`, it
+    /// is tried on them before.
     ///
     /// # Errors
     /// As [`Node::call`]; nothing is charged.

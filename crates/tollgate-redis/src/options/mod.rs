@@ -113,7 +113,8 @@ pub(crate) fn list(endpoints: &[Endpoint]) -> String {
     all.join(",")
 }
 
-/// The address and settings of a Redis server, of a cluster, or of sentinels. Its text forms never contain the password.
+/// The address and settings of a Redis server, of a cluster, or of sentinels. Its text forms never
+/// contain the password.
 ///
 /// ```
 /// use std::time::Duration;

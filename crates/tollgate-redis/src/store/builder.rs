@@ -6,6 +6,7 @@ use std::time::Duration;
 use sha1::Digest as _;
 use tollgate::{Clock as TimeSource, StoreError};
 
+use super::across::Denials;
 use super::plan::Plans;
 use super::{DEFAULT_REMEMBER, RareScripts, RedisStore, Shared};
 use crate::client::Client;
@@ -117,6 +118,7 @@ impl Builder {
             nonce: first_nonce(),
             plans: Plans::new(clock, parts, scripts),
             rare,
+            denials: Denials::default(),
         })))
     }
 }

@@ -1,9 +1,11 @@
 //! The Redis store: each operation is one call of one script.
 
+mod across;
 mod builder;
 mod keyspace;
 mod operations;
 mod plan;
+mod refund;
 mod reply;
 mod swap;
 
@@ -17,6 +19,7 @@ use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
 
+use self::across::Denials;
 use self::plan::{Plans, fingerprint};
 use self::reply::{read_outcome, read_states};
 use crate::client::Client;
@@ -66,6 +69,7 @@ struct Shared {
     nonce: AtomicU64,
     plans: Plans,
     rare: RareScripts,
+    denials: Denials,
 }
 
 /// The scripts that are independent of the limits.
@@ -202,17 +206,28 @@ impl RedisStore {
     }
 
     async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        match self.slots_of_question(question) {
+            Some(slots) => self.check_across(question, &slots).await,
+            None => self.check_in_slot(question, self.next_nonce()).await,
+        }
+    }
+
+    /// Answers a question whose keys lie in one slot, or on one server.
+    async fn check_in_slot(
+        &self,
+        question: &Question<'_>,
+        nonce: u64,
+    ) -> Result<Outcome, StoreError> {
         let deadline = question.deadline.unwrap_or(self.0.deadline);
         let logs = |limit: &Limit| limit.shape() == Shape::Log;
         if self.0.swapping
             && question.request.is_none()
             && !question.parts.iter().any(|part| part.limits.limits().iter().any(logs))
         {
-            return self.check_by_swapping(question, deadline).await;
+            return self.check_by_swapping(question, nonce, deadline).await;
         }
         let plan = self.0.plans.get(question)?;
         let once = question.request.is_some();
-        let nonce = self.next_nonce();
         let keys = plan.keys() + usize::from(once);
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
@@ -243,6 +258,7 @@ impl RedisStore {
     async fn check_by_swapping(
         &self,
         question: &Question<'_>,
+        number: u64,
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
         let by = Instant::now() + deadline;
@@ -266,7 +282,7 @@ impl RedisStore {
             let answer = self.0.client.call(call, left).await?;
             if matches!(answer[..], [Value::Int(1)]) {
                 if outcome.granted > 0 && !question.mode.is_peek() {
-                    outcome.receipt = nonce;
+                    outcome.receipt = number;
                 }
                 return Ok(outcome);
             }

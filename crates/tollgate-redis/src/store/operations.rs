@@ -9,7 +9,7 @@ use tollgate::{
 };
 
 use super::RedisStore;
-use super::reply::{StoredValue, damaged, parse_unsigned, read_states, unexpected_reply};
+use super::reply::{StoredValue, damaged, read_states, unexpected_reply};
 use crate::compose::{has_state, in_state_order, set_tag};
 use crate::key::Keys;
 use crate::{notices, state};
@@ -32,53 +32,10 @@ impl Store for RedisStore {
     }
 
     async fn refund(&self, receipt: &Receipt, part: u64) -> Result<Refund, StoreError> {
-        let nonce = self.next_nonce();
-        let (mut keys, mut args) = (Vec::new(), Vec::new());
-        let mut places = Vec::new();
-        for charges in &receipt.charges {
-            let counted = Counted::new(&charges.subject, &charges.limits);
-            let counted = counted.in_shard(receipt.shard.as_deref());
-            let (state, logs) = self.all_keys(counted);
-            if keys.is_empty() {
-                keys.push(Keys::mark(&state, receipt.number));
-            }
-            keys.extend([state.clone(), Keys::reset(&state)]);
-            keys.extend(logs);
-            args.push(charges.limits.limits().len().to_string());
-            let first = places.len();
-            for (declared, limit) in in_state_order(&charges.limits) {
-                let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
-                let until = engine::spent_until_us(limit, at_us, receipt.cost);
-                args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
-                places.push(first + declared);
-            }
+        if let Some(groups) = self.slots_of_receipt(receipt) {
+            return self.refund_across(receipt, part, &groups).await;
         }
-        let mut all = vec![
-            nonce.to_string(),
-            receipt.cost.to_string(),
-            receipt.at.as_micros().to_string(),
-            engine::receipt_until_us(receipt).to_string(),
-            receipt.number.to_string(),
-            part.to_string(),
-        ];
-        all.append(&mut args);
-        let answer = self.call(&self.0.rare.refund, &keys, all, nonce, self.0.deadline).await?;
-        let (left, units) = match &answer[..] {
-            [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
-            [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
-            _ => return Err(unexpected_reply()),
-        };
-        if units.len() != places.len() || left > receipt.cost {
-            return Err(unexpected_reply());
-        }
-        let mut given = vec![0; places.len()];
-        for (place, units) in places.iter().zip(units) {
-            given[*place] = parse_unsigned(units)?;
-            if given[*place] > receipt.cost {
-                return Err(unexpected_reply());
-            }
-        }
-        Ok(Refund::new(given, left))
+        self.refund_in_slot(receipt, part).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

@@ -37,6 +37,28 @@ pub struct Charges {
     pub at_us: SmallVec<[u64; 2]>,
 }
 
+impl Receipt {
+    /// A receipt for a store that refunds a charge of its own.
+    #[must_use]
+    pub fn new(
+        store: u64,
+        number: u64,
+        at: Time,
+        cost: u64,
+        charges: impl IntoIterator<Item = Charges>,
+    ) -> Self {
+        Self { store, number, cost, at, charges: charges.into_iter().collect(), shard: None }
+    }
+}
+
+impl Charges {
+    /// One subject's part; `at_us` has a time for each of the limits.
+    #[must_use]
+    pub fn new(subject: Subject, limits: LimitSet, at_us: impl IntoIterator<Item = u64>) -> Self {
+        Self { subject, limits, at_us: at_us.into_iter().collect() }
+    }
+}
+
 /// The result of a refund.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

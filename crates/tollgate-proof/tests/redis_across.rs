@@ -1,0 +1,281 @@
+//! Checks over subjects in several slots of a real cluster: what one server answers, and what is
+//! charged and given back meanwhile.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use common::redis::{pause, runtime};
+use futures_util::future::join_all;
+use tollgate::{Ask, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
+use tollgate_proof::cluster_or_skip;
+use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer, SKIPPED};
+use tollgate_redis::{Keys, Options, RedisStore};
+
+/// Far away: the machine may be busy.
+const LONG: Duration = Duration::from_secs(30);
+
+const NOON: u64 = 1_763_640_000_000_000;
+
+fn limits(text: &str) -> LimitSet {
+    text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
+}
+
+fn options(cluster: &RedisCluster) -> Options {
+    Options::from_url(&cluster.url()).unwrap().deadline(LONG)
+}
+
+/// One cluster for all tests of this binary that leave it whole; none where no server is installed.
+fn cluster() -> Option<&'static RedisCluster> {
+    static CLUSTER: OnceLock<Option<RedisCluster>> = OnceLock::new();
+    let start = || RedisServer::find().map(|_| ClusterOptions::new().replicas(0).start());
+    let cluster = CLUSTER.get_or_init(start).as_ref();
+    if cluster.is_none() {
+        println!("{SKIPPED}");
+    }
+    cluster
+}
+
+/// Subjects of these limits whose counts lie on different nodes.
+fn apart(cluster: &RedisCluster, set: &LimitSet, prefix: &str) -> [Subject; 3] {
+    let mut found = BTreeMap::new();
+    for n in 0.. {
+        let subject = Subject::new(prefix, n.to_string()).unwrap();
+        let key = Keys::new().state(&subject, set);
+        found.entry(cluster.owner_of(key.as_bytes()).unwrap()).or_insert(subject);
+        if found.len() == 3 {
+            break;
+        }
+    }
+    let found: Vec<Subject> = found.into_values().collect();
+    found.try_into().unwrap()
+}
+
+fn seen(decision: &Decision<'_>) -> String {
+    let each = decision.reports().map(|report| {
+        let (left, retry, reset) = (report.remaining(), report.retry_after(), report.reset_after());
+        format!("{} {}: {left} {retry:?} {reset:?}", report.subject(), report.limit())
+    });
+    format!("{} {}", decision.granted(), each.collect::<Vec<_>>().join("; "))
+}
+
+/// What a store answers to checks over three subjects, step by step, by a given clock.
+async fn story<S: Store>(
+    store: S,
+    subjects: &[Subject; 3],
+    set: &str,
+    clock: &ManualClock,
+) -> Vec<String> {
+    let set = limits(set);
+    let tight = limits("4/10s via gcra, log: 6/20s via sliding_log");
+    let limiter = Limiter::new(set.clone(), store);
+    let [a, b, c] = subjects;
+    let ask = || Ask::from([(a.clone(), &set), (b.clone(), &tight), (c.clone(), &set)]);
+    let mut told = Vec::new();
+    let mut receipts = Vec::new();
+    for n in 0..14 {
+        clock.advance(Duration::from_millis(700));
+        let ask = ask().cost(1 + n % 3);
+        let ask = if n % 4 == 3 { ask.partial() } else { ask };
+        let decision = limiter.check(ask).await.unwrap().into_owned();
+        told.push(seen(&decision));
+        receipts.extend(decision.receipt());
+        told.push(seen(&limiter.peek(a).await.unwrap()));
+    }
+    for receipt in [&receipts[0], receipts.last().unwrap(), receipts.last().unwrap()] {
+        told.push(format!("{:?}", limiter.refund(receipt).await.unwrap()));
+    }
+    clock.advance(Duration::from_millis(100));
+    let costly = limiter.check(ask().cost(2)).await.unwrap().into_owned();
+    told.push(seen(&costly));
+    if let Some(receipt) = costly.receipt() {
+        told.push(format!("{:?}", limiter.refund_part(&receipt, 1).await.unwrap()));
+    }
+    told.push(seen(&limiter.peek(ask()).await.unwrap()));
+    told.push(seen(&limiter.check(ask().cost(7)).await.unwrap()));
+    told
+}
+
+/// Alone, a check over several slots answers what memory answers: in every field, with refunds.
+#[test]
+fn alone_it_answers_what_one_server_answers() {
+    let Some(cluster) = cluster() else { return };
+    runtime().block_on(async {
+        for set in [
+            "9/10s via gcra",
+            "5/10s via token_bucket, 30/1m via fixed_window",
+            "9/10s precision 1s via sliding_window",
+            "9/10s refill interval via token_bucket",
+            "9/10s via sliding_log",
+            "1/3s via uniform",
+        ] {
+            let subjects = apart(cluster, &limits(set), "user");
+            let (here, there) = (ManualClock::at_micros(NOON), ManualClock::at_micros(NOON));
+            let memory = MemoryStore::builder().clock(here.clone()).build();
+            let run = format!("across-{}", set.len());
+            let store = RedisStore::builder(options(cluster)).run(&run, there.clone());
+            let store = store.connect().await.unwrap();
+            let expected = story(memory, &subjects, set, &here).await;
+            let told = story(store.clone(), &subjects, set, &there).await;
+            for (n, (told, expected)) in told.iter().zip(&expected).enumerate() {
+                assert_eq!(told, expected, "{set}, step {n}");
+            }
+            store.clear_run().await.unwrap();
+        }
+        for server in cluster.servers() {
+            assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
+        }
+    });
+}
+
+/// Callers at the same time: never more than the limits, and what was denied is given back.
+#[test]
+fn many_at_once_never_get_more_and_a_denial_costs_nothing() {
+    let Some(cluster) = cluster() else { return };
+    runtime().block_on(async {
+        let (shared, own) = (limits("300/30d via fixed_window"), limits("20/30d via gcra"));
+        let [resource, ..] = apart(cluster, &shared, "resource");
+        let store = RedisStore::builder(options(cluster)).run_now("many").connect().await.unwrap();
+        let limiter = Limiter::new(shared.clone(), store.clone());
+        // Thirty consumers with 20 each want 600 of the 300.
+        let asks = (0..900).map(|n| {
+            let consumer = Subject::new("consumer", (n % 30).to_string()).unwrap();
+            limiter.check(Ask::from([(resource.clone(), &shared), (consumer, &own)]))
+        });
+        let decisions = join_all(asks).await;
+        let mut admitted = BTreeMap::new();
+        for (n, decision) in decisions.iter().enumerate() {
+            let decision = decision.as_ref().unwrap();
+            *admitted.entry(n % 30).or_insert(0) += u64::from(decision.is_allowed());
+        }
+        let sum: u64 = admitted.values().sum();
+        println!("admitted at once: {sum} of 300");
+        assert!(sum <= 300 && admitted.values().all(|it| *it <= 20), "{sum} {admitted:?}");
+        // What remains is what was not admitted, for the resource and for each consumer.
+        assert_eq!(limiter.peek(&resource).await.unwrap().remaining(), 300 - sum);
+        for (consumer, admitted) in &admitted {
+            let consumer = Subject::new("consumer", consumer.to_string()).unwrap();
+            let left = limiter.peek(Ask::new(&consumer).under(&own)).await.unwrap().remaining();
+            // Of `gcra` a give-back leaves what would have drained until then, which is less than
+            // one unit here.
+            let due = 20 - admitted;
+            assert!(left <= due && left + 1 >= due, "{consumer}: {left} of {due}");
+        }
+        // One by one nobody is denied by what another is about to give back.
+        let mut more = 0;
+        for n in 0..330 {
+            let consumer = Subject::new("consumer", (n % 30).to_string()).unwrap();
+            let ask = Ask::from([(resource.clone(), &shared), (consumer, &own)]);
+            let decision = limiter.check(ask).await.unwrap();
+            more += u64::from(decision.is_allowed());
+        }
+        assert_eq!(sum + more, 300);
+        store.clear_run().await.unwrap();
+    });
+}
+
+/// A caller that is denied without end beside a shared limit takes nothing of it.
+#[test]
+fn a_caller_that_is_denied_withholds_nothing_from_the_others() {
+    let Some(cluster) = cluster() else { return };
+    runtime().block_on(async {
+        let (shared, own) = (limits("200/1s via gcra"), limits("1/30d via gcra"));
+        let [resource, ..] = apart(cluster, &shared, "shared");
+        let [consumer, ..] = {
+            let [_, b, c] = apart(cluster, &own, "denied");
+            [b, c]
+        };
+        let store =
+            RedisStore::builder(options(cluster)).run_now("denied").connect().await.unwrap();
+        let limiter = Arc::new(Limiter::new(shared.clone(), store.clone()));
+        let stop = Arc::new(AtomicBool::new(false));
+        let denied = tokio::spawn({
+            let (limiter, stop) = (Arc::clone(&limiter), Arc::clone(&stop));
+            let (resource, shared, own) = (resource.clone(), shared.clone(), own.clone());
+            async move {
+                let mut seen = [0_u64, 0];
+                while !stop.load(Ordering::Relaxed) {
+                    let ask = Ask::from([(resource.clone(), &shared), (consumer.clone(), &own)]);
+                    let decision = limiter.check(ask).await.unwrap();
+                    seen[usize::from(decision.is_allowed())] += 1;
+                }
+                seen
+            }
+        });
+        // The first check of that caller is over.
+        pause(50).await;
+        let begin = Instant::now();
+        let (mut admitted, mut first, mut last) = (0, None, None);
+        while begin.elapsed() < Duration::from_secs(2) {
+            let decision = limiter.check(&resource).await.unwrap();
+            if decision.is_allowed() {
+                admitted += 1;
+                first.get_or_insert(decision.at().as_micros());
+                last = Some(decision.at().as_micros());
+            }
+        }
+        stop.store(true, Ordering::Relaxed);
+        let [denials, allowed] = denied.await.unwrap();
+        println!("{denials} denials beside; {admitted} admitted of the shared limit");
+        assert!(denials > 100 && allowed <= 1, "{denials} {allowed}");
+        // By the store's time: 200 at once, and one each 5 ms.
+        let due = 200 + (last.unwrap() - first.unwrap()) / 5_000;
+        assert!(admitted <= due + 1, "{admitted} of {due}");
+        assert!(admitted * 100 >= due * 95, "{admitted} of {due}");
+        store.clear_run().await.unwrap();
+    });
+}
+
+/// A part whose node is away fails the check, and the other part is given back.
+#[test]
+fn a_part_that_fails_costs_the_others_nothing() {
+    let made = ClusterOptions::new().replicas(0).full_coverage(false);
+    let mut cluster = cluster_or_skip!(made);
+    runtime().block_on(async {
+        let set = limits("5/30d via gcra");
+        let [a, b, _] = apart(&cluster, &set, "user");
+        let options = options(&cluster).deadline(Duration::from_millis(300));
+        let limiter =
+            Limiter::new(set.clone(), RedisStore::builder(options).connect().await.unwrap());
+        let ask = || Ask::from([(a.clone(), &set), (b.clone(), &set)]);
+        let first = limiter.check(ask()).await.unwrap();
+        assert_eq!((first.remaining(), first.is_isolated()), (4, false));
+        let node = cluster.owner_of(Keys::new().state(&b, &set).as_bytes()).unwrap();
+        cluster.kill(node);
+        for _ in 0..3 {
+            let error = limiter.check(ask()).await.unwrap_err();
+            assert!(matches!(error, Error::Store(_)), "{error}");
+        }
+        assert_eq!(limiter.peek(&a).await.unwrap().remaining(), 4);
+        let keys = cluster.servers().iter().filter(|it| it.is_awake());
+        let keys: Vec<Vec<u8>> = keys.flat_map(RedisServer::keys).collect();
+        assert_eq!(keys.len(), 1, "a give-back leaves no key: {keys:?}");
+    });
+}
+
+/// Request ids are remembered in one slot, so that none can be half remembered.
+#[test]
+fn a_request_id_needs_one_slot() {
+    let Some(cluster) = cluster() else { return };
+    runtime().block_on(async {
+        let set = limits("5/30d via gcra");
+        let [a, b, _] = apart(cluster, &set, "once");
+        let store = RedisStore::builder(options(cluster)).run_now("once").connect().await.unwrap();
+        let limiter = Limiter::new(set.clone(), store.clone());
+        let ask = || Ask::from([(a.clone(), &set), (b.clone(), &set)]);
+        let error = limiter.check_idempotent("id", ask()).await.unwrap_err();
+        assert!(
+            error.to_string().contains("keep the subjects in one slot with a `shard`"),
+            "{error}"
+        );
+        for _ in 0..2 {
+            let decision = limiter.check_idempotent("id", ask().shard("x")).await.unwrap();
+            assert_eq!((decision.remaining(), decision.is_isolated()), (4, true));
+        }
+        store.clear_run().await.unwrap();
+    });
+}

@@ -1,0 +1,333 @@
+//! Checks over subjects that lie in several slots of a cluster.
+//!
+//! Each slot is charged by one call, atomically, all at once. If a slot denies or fails, the others
+//! give back what they charged. So a check is all or nothing as on one server, but not at one time:
+//! others may be denied because of a charge that is about to be given back.
+//!
+//! A give-back is sent once, and leaves no mark and no key. One that is lost leaves its charge, as
+//! does a caller that dies between the two calls: too little is admitted then, never too much.
+//!
+//! A caller that is denied over and over would withhold from the others what it charges in the
+//! meantime. So a slot that has denied a subject is asked first and alone, until its `retry_after`
+//! has passed; the other slots are only peeked at.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use futures_util::future::join_all;
+use smallvec::SmallVec;
+use tollgate::engine::{Fields, Mode, Outcome};
+use tollgate::{Charges, Question, Receipt, Refund, Store as _, StoreError, Time};
+
+use super::RedisStore;
+use super::refund::Left;
+use crate::client::key_slot;
+
+/// The most denials that are remembered. Of those beyond, the slots are charged all at once.
+const MAX_DENIALS: usize = 4_096;
+
+/// The parts of each slot, by their places.
+type Slots = SmallVec<[SmallVec<[usize; 2]>; 2]>;
+
+/// When subjects that were denied may be admitted again, as far as this client knows.
+#[derive(Default)]
+pub(super) struct Denials {
+    hasher: RandomState,
+    /// By the hash of a key: two keys that collide only change the order of calls.
+    until: Mutex<HashMap<u64, Instant>>,
+}
+
+impl Denials {
+    fn locked(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {
+        // A panic cannot leave the map half-changed.
+        self.until.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether the subject with this key was denied, and would be if it was asked for now.
+    fn is_denied(&self, key: &str) -> bool {
+        let until = self.locked().get(&self.hasher.hash_one(key)).copied();
+        until.is_some_and(|until| Instant::now() < until)
+    }
+
+    fn remember(&self, key: &str, wait: Duration) {
+        let now = Instant::now();
+        let mut until = self.locked();
+        if until.len() >= MAX_DENIALS {
+            until.retain(|_, until| *until > now);
+        }
+        if until.len() < MAX_DENIALS
+            && let Some(end) = now.checked_add(wait)
+        {
+            until.insert(self.hasher.hash_one(key), end);
+        }
+    }
+}
+
+/// What a slot answered.
+type Answer = Result<Outcome, StoreError>;
+
+impl RedisStore {
+    /// The parts of a question by their slots, if those are several.
+    pub(super) fn slots_of_question(&self, question: &Question<'_>) -> Option<Slots> {
+        let [_, _, ..] = &question.parts[..] else { return None };
+        if !self.0.client.is_cluster() || question.shard().is_some() || self.0.keys.is_sharded() {
+            return None;
+        }
+        several(question.parts.iter().map(|part| self.0.keys.for_count(*part)))
+    }
+
+    /// The charges of a receipt by their slots, if those are several.
+    pub(super) fn slots_of_receipt(&self, receipt: &Receipt) -> Option<Slots> {
+        let [_, _, ..] = &receipt.charges[..] else { return None };
+        if !self.0.client.is_cluster() || receipt.shard.is_some() || self.0.keys.is_sharded() {
+            return None;
+        }
+        let keys = receipt.charges.iter();
+        several(keys.map(|charges| self.0.keys.state(&charges.subject, &charges.limits)))
+    }
+
+    /// Answers a question over several slots.
+    pub(super) async fn check_across(&self, question: &Question<'_>, slots: &Slots) -> Answer {
+        if question.request.is_some() {
+            return Err(StoreError::misuse(
+                "a request id cannot be remembered in several slots of a cluster at once: keep the \
+                 subjects in one slot with a `shard`, or ask without an id",
+            ));
+        }
+        let deadline = question.deadline.unwrap_or(self.0.deadline);
+        let by = Instant::now() + deadline.min(Duration::from_secs(1 << 30));
+        let groups: Vec<Question<'_>> = slots
+            .iter()
+            .map(|places| {
+                let mut group = question.clone();
+                let parts = places.iter().filter_map(|place| question.parts.get(*place));
+                group.parts = parts.copied().collect();
+                group
+            })
+            .collect();
+        // One number for all, so that the receipt of the check has one.
+        let number = self.next_nonce();
+        let all = 0..groups.len();
+        let mut answers: Vec<Option<Answer>> = all.clone().map(|_| None).collect();
+        let denied: Vec<bool> = groups.iter().map(|group| self.is_denied(group)).collect();
+        let some_first = !question.mode.is_peek() && denied.contains(&true);
+        if some_first {
+            let asked = join_all(groups.iter().zip(&denied).map(|(group, first)| async move {
+                match first {
+                    true => self.check_in_slot(group, number).await,
+                    false => self.peek(group).await,
+                }
+            }));
+            let asked = asked.await;
+            let is_refused = |(answer, first): (&Answer, &bool)| {
+                *first && !answer.as_ref().is_ok_and(|outcome| outcome.granted > 0)
+            };
+            if asked.iter().zip(&denied).any(is_refused) {
+                let charged = all.filter(|place| denied.get(*place) == Some(&true));
+                return self.conclude(question, slots, &groups, asked, charged).await;
+            }
+            for ((slot, answer), first) in answers.iter_mut().zip(asked).zip(&denied) {
+                *slot = first.then_some(answer);
+            }
+        }
+        let rest = by.saturating_duration_since(Instant::now());
+        let asked = join_all(groups.iter().zip(answers).map(|(group, known)| async move {
+            match known {
+                Some(answer) => answer,
+                None => self.check_in_slot(&group.clone().within(rest), number).await,
+            }
+        }));
+        let asked = asked.await;
+        self.conclude(question, slots, &groups, asked, 0..groups.len()).await
+    }
+
+    async fn peek(&self, question: &Question<'_>) -> Answer {
+        let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
+        let mode = if is_partial { Mode::PeekPartial } else { Mode::Peek };
+        let mut question = question.clone();
+        question.mode = mode;
+        self.check_in_slot(&question, self.next_nonce()).await
+    }
+
+    /// Makes one answer of those of all slots. Of the slots at `charged`, those that charged more
+    /// than the check admits give it back.
+    async fn conclude(
+        &self,
+        question: &Question<'_>,
+        slots: &Slots,
+        groups: &[Question<'_>],
+        answers: Vec<Answer>,
+        charged: impl Iterator<Item = usize>,
+    ) -> Answer {
+        let granted = answers.iter().map(|answer| answer.as_ref().map_or(0, |it| it.granted)).min();
+        let granted = granted.unwrap_or(0);
+        let mut outcomes = Vec::new();
+        let mut failed = None;
+        for answer in answers {
+            match answer {
+                Ok(outcome) => outcomes.push(Some(outcome)),
+                Err(error) => {
+                    outcomes.push(None);
+                    // One that may have charged tells the most.
+                    if failed.as_ref().is_none_or(|_| error.is_ambiguous()) {
+                        failed = Some(error);
+                    }
+                }
+            }
+        }
+        if !question.mode.is_peek() {
+            let given_back = join_all(charged.map(|place| {
+                let (group, outcome) = (groups.get(place), outcomes.get(place));
+                async move {
+                    let (group, outcome) = (group?, outcome?.as_ref()?);
+                    let left = self.give_back_of(group, outcome, granted).await?;
+                    Some((place, left))
+                }
+            }));
+            for (place, left) in given_back.await.into_iter().flatten() {
+                if let Some(Some(outcome)) = outcomes.get_mut(place) {
+                    put_back(outcome, granted, left);
+                }
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        let outcomes: Vec<Outcome> = outcomes.into_iter().flatten().collect();
+        if granted == 0 {
+            groups.iter().zip(&outcomes).for_each(|(group, outcome)| self.remember(group, outcome));
+        }
+        Ok(join(question, slots, &outcomes, granted))
+    }
+
+    /// Gives back what a slot charged beyond `granted`. `None` if that is nothing.
+    async fn give_back_of(
+        &self,
+        group: &Question<'_>,
+        outcome: &Outcome,
+        granted: u64,
+    ) -> Option<Result<Vec<Left>, StoreError>> {
+        let units = outcome.granted.checked_sub(granted).filter(|units| *units > 0)?;
+        let mut times = outcome.fields.iter().map(|fields| fields.charged_at_us);
+        let charges: Vec<Charges> = group
+            .parts
+            .iter()
+            .map(|part| {
+                let limits = part.limits.limits().len();
+                let at_us: Vec<u64> = times.by_ref().take(limits).collect();
+                Charges::new(part.subject.clone(), part.limits.clone(), at_us)
+            })
+            .collect();
+        let (number, at) = (outcome.receipt, outcome.now);
+        let receipt = Receipt::new(self.identity(), number, at, outcome.granted, charges);
+        // A caller that stops waiting here must not keep the charge from being given back.
+        let (store, deadline) = (self.clone(), self.0.deadline);
+        let giving = tokio::spawn(async move { store.give_back(&receipt, units, deadline).await });
+        Some(match giving.await {
+            Ok(left) => left,
+            Err(error) => Err(StoreError::ambiguous(error.to_string())),
+        })
+    }
+
+    /// Whether a slot has denied these subjects, and would now.
+    fn is_denied(&self, group: &Question<'_>) -> bool {
+        group.parts.iter().any(|part| self.0.denials.is_denied(&self.0.keys.for_count(*part)))
+    }
+
+    /// Remembers what a slot has denied.
+    fn remember(&self, group: &Question<'_>, outcome: &Outcome) {
+        let mut fields = outcome.fields.iter();
+        for part in &group.parts {
+            let limits = part.limits.limits().len();
+            let waits = fields.by_ref().take(limits).filter_map(|fields| fields.retry_after_us);
+            if let Some(wait) = waits.max().filter(|wait| *wait > 0) {
+                let key = self.0.keys.for_count(*part);
+                self.0.denials.remember(&key, Duration::from_micros(wait));
+            }
+        }
+    }
+
+    /// Refunds a receipt of a check over several slots, in each slot once.
+    pub(super) async fn refund_across(
+        &self,
+        receipt: &Receipt,
+        part: u64,
+        slots: &Slots,
+    ) -> Result<Refund, StoreError> {
+        let receipts: Vec<Receipt> = slots
+            .iter()
+            .map(|places| {
+                let charges = places.iter().filter_map(|place| receipt.charges.get(*place));
+                let mut of_slot = receipt.clone();
+                of_slot.charges = charges.cloned().collect();
+                of_slot
+            })
+            .collect();
+        let refunds = join_all(receipts.iter().map(|it| self.refund_in_slot(it, part))).await;
+        let mut refunds: Vec<Refund> = refunds.into_iter().collect::<Result<_, _>>()?;
+        let (is_done, left) = (
+            refunds.iter().all(|refund| refund.already),
+            refunds.iter().map(|refund| refund.left).max().unwrap_or(0),
+        );
+        let limits: Vec<usize> =
+            receipt.charges.iter().map(|charges| charges.limits.limits().len()).collect();
+        let each = refunds.iter_mut().map(|refund| core::mem::take(&mut refund.given));
+        let given = in_order(slots, &limits, each);
+        Ok(if is_done { Refund::already(given.len()) } else { Refund::new(given, left) })
+    }
+}
+
+/// The places of keys by their slots, if those are several.
+fn several(keys: impl Iterator<Item = String>) -> Option<Slots> {
+    let mut slots: SmallVec<[(u16, SmallVec<[usize; 2]>); 2]> = SmallVec::new();
+    for (place, key) in keys.enumerate() {
+        let slot = key_slot(key.as_bytes());
+        match slots.iter_mut().find(|(other, _)| *other == slot) {
+            Some((_, places)) => places.push(place),
+            None => slots.push((slot, SmallVec::from_slice(&[place]))),
+        }
+    }
+    (slots.len() > 1).then(|| slots.into_iter().map(|(_, places)| places).collect())
+}
+
+/// Puts what was answered by slots into the order of the parts. `limits` is the number of each
+/// part's limits; each of `answers` has the values of a slot's limits.
+fn in_order<T>(slots: &Slots, limits: &[usize], answers: impl Iterator<Item = Vec<T>>) -> Vec<T> {
+    let mut parts: Vec<Vec<T>> = limits.iter().map(|_| Vec::new()).collect();
+    for (places, answer) in slots.iter().zip(answers) {
+        let mut answer = answer.into_iter();
+        for place in places {
+            if let (Some(part), Some(limits)) = (parts.get_mut(*place), limits.get(*place)) {
+                part.extend(answer.by_ref().take(*limits));
+            }
+        }
+    }
+    parts.into_iter().flatten().collect()
+}
+
+/// The fields of a slot that gave back all or some of its charge. If that failed, they are as after
+/// the charge, which still counts.
+fn put_back(outcome: &mut Outcome, granted: u64, left: Result<Vec<Left>, StoreError>) {
+    if let Ok(left) = left {
+        for (fields, left) in outcome.fields.iter_mut().zip(left) {
+            fields.remaining = left.remaining;
+            fields.reset_after_us = left.reset_after_us;
+        }
+    }
+    outcome.granted = granted;
+}
+
+/// One outcome of those of all slots.
+fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u64) -> Outcome {
+    let limits: Vec<usize> = question.parts.iter().map(|part| part.limits.limits().len()).collect();
+    let each = outcomes.iter().map(|outcome| outcome.fields.to_vec());
+    let fields: SmallVec<[Fields; 2]> = in_order(slots, &limits, each).into();
+    let now = outcomes.iter().map(|outcome| outcome.now).max().unwrap_or(Time::default());
+    let is_charged = granted > 0 && !question.mode.is_peek();
+    let number = outcomes.first().map_or(0, |outcome| outcome.receipt);
+    let mut outcome = Outcome::new(granted, fields, if is_charged { number } else { 0 }, now);
+    outcome.isolated = false;
+    outcome
+}

@@ -1,0 +1,118 @@
+//! Refunds: of a receipt, and of what a check over several slots has just charged.
+
+use std::time::Duration;
+
+use redis::Value;
+use tollgate::engine;
+use tollgate::{Counted, Receipt, Refund, StoreError};
+
+use super::RedisStore;
+use super::reply::{parse_unsigned, unexpected_reply};
+use crate::compose::in_state_order;
+use crate::key::Keys;
+
+/// The keys and arguments of the refund script.
+struct Written {
+    keys: Vec<String>,
+    args: Vec<String>,
+    /// For each limit of the reply its place in declared order.
+    places: Vec<usize>,
+}
+
+/// What one limit is left with by a give-back.
+pub(super) struct Left {
+    pub(super) remaining: u64,
+    pub(super) reset_after_us: u64,
+}
+
+impl RedisStore {
+    /// Refunds a receipt whose subjects lie in one slot.
+    pub(super) async fn refund_in_slot(
+        &self,
+        receipt: &Receipt,
+        part: u64,
+    ) -> Result<Refund, StoreError> {
+        let nonce = self.next_nonce();
+        let Written { keys, args, places } = self.write_refund(receipt, part, nonce, true);
+        let answer = self.call(&self.0.rare.refund, &keys, args, nonce, self.0.deadline).await?;
+        let (left, units) = match &answer[..] {
+            [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
+            [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
+            _ => return Err(unexpected_reply()),
+        };
+        if units.len() != places.len() || left > receipt.cost {
+            return Err(unexpected_reply());
+        }
+        let mut given = vec![0; places.len()];
+        for (place, units) in places.iter().zip(units) {
+            given[*place] = parse_unsigned(units)?;
+            if given[*place] > receipt.cost {
+                return Err(unexpected_reply());
+            }
+        }
+        Ok(Refund::new(given, left))
+    }
+
+    /// Gives back units of a charge that this store has just made, and of which nobody else knows.
+    /// It is sent once and leaves no mark. Returns what each limit is left with, in declared order.
+    pub(super) async fn give_back(
+        &self,
+        receipt: &Receipt,
+        part: u64,
+        deadline: Duration,
+    ) -> Result<Vec<Left>, StoreError> {
+        let nonce = self.next_nonce();
+        let Written { keys, args, places } = self.write_refund(receipt, part, nonce, false);
+        let answer = self.call(&self.0.rare.refund, &keys, args, nonce, deadline).await?;
+        let [Value::Int(0), _, rows @ ..] = &answer[..] else { return Err(unexpected_reply()) };
+        if rows.len() != 3 * places.len() {
+            return Err(unexpected_reply());
+        }
+        let limits = receipt.charges.iter().flat_map(|charges| charges.limits.limits());
+        let mut left: Vec<Left> =
+            limits.map(|limit| Left { remaining: limit.capacity(), reset_after_us: 0 }).collect();
+        for (place, row) in places.iter().zip(rows.chunks_exact(3)) {
+            let [_, remaining, reset] = row else { return Err(unexpected_reply()) };
+            if *remaining != Value::Int(-1) {
+                let (remaining, reset_after_us) =
+                    (parse_unsigned(remaining)?, parse_unsigned(reset)?);
+                left[*place] = Left { remaining, reset_after_us };
+            }
+        }
+        Ok(left)
+    }
+
+    fn write_refund(&self, receipt: &Receipt, part: u64, nonce: u64, is_marked: bool) -> Written {
+        let (mut keys, mut args) = (Vec::new(), Vec::new());
+        let mut places = Vec::new();
+        for charges in &receipt.charges {
+            let counted = Counted::new(&charges.subject, &charges.limits);
+            let counted = counted.in_shard(receipt.shard.as_deref());
+            let (state, logs) = self.all_keys(counted);
+            if keys.is_empty() {
+                let marked = is_marked.then(|| Keys::mark(&state, receipt.number));
+                keys.push(marked.unwrap_or_else(|| state.clone()));
+            }
+            keys.extend([state.clone(), Keys::reset(&state)]);
+            keys.extend(logs);
+            args.push(charges.limits.limits().len().to_string());
+            let first = places.len();
+            for (declared, limit) in in_state_order(&charges.limits) {
+                let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
+                let until = engine::spent_until_us(limit, at_us, receipt.cost);
+                args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
+                places.push(first + declared);
+            }
+        }
+        let mut all = vec![
+            nonce.to_string(),
+            receipt.cost.to_string(),
+            receipt.at.as_micros().to_string(),
+            engine::receipt_until_us(receipt).to_string(),
+            receipt.number.to_string(),
+            part.to_string(),
+        ];
+        all.append(&mut args);
+        Written { keys, args: all, places }
+    }
+}
