@@ -246,6 +246,14 @@ fn read(url: &str) -> Result<StoreUrl> {
     }
 }
 
+/// Whether the URL is of a cluster, whose checks over several slots are several calls.
+pub(crate) fn is_cluster(url: &str) -> Result<bool> {
+    Ok(match read(url)? {
+        StoreUrl::Redis(options) => options.is_cluster(),
+        _ => false,
+    })
+}
+
 /// The valid kinds of stores.
 const KINDS: &str = "this version has `sqlite://PATH`, `redis://HOST:PORT` (`rediss://` for TLS, \
                      `unix:///PATH`), `redis+cluster://HOST,HOST`, `redis+sentinel://HOST,HOST/NAME` \

@@ -18,8 +18,8 @@ use tollgate::engine::Mode;
 use tollgate::{
     Ask, Clock as _, LimitSet, Limiter, ManualClock, Question, Store as _, Subject, Time,
 };
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
+use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
+use tollgate_proof::{cluster_or_skip, redis_or_skip, sentinels_or_skip};
 use tollgate_redis::compose::{Check, Parts};
 use tollgate_redis::{Keys, Options, RedisStore};
 
@@ -30,7 +30,11 @@ fn limits(text: &str) -> LimitSet {
 }
 
 fn options(server: &RedisServer) -> Options {
-    Options::from_url(&server.url()).unwrap().deadline(SECOND * 30)
+    options_of(&server.url())
+}
+
+fn options_of(url: &str) -> Options {
+    Options::from_url(url).unwrap().deadline(SECOND * 30)
 }
 
 async fn connect(server: &RedisServer) -> RedisStore {
@@ -64,16 +68,31 @@ const MIXED: [&[&str]; 6] = [
 #[test]
 fn scripts_and_swaps_mix_on_shared_keys() {
     let server = redis_or_skip!();
+    scripts_and_swaps_mix(&server.url(), std::slice::from_ref(&server), 50);
+}
+
+#[test]
+fn scripts_and_swaps_mix_on_a_cluster() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    scripts_and_swaps_mix(&cluster.url(), cluster.servers(), 10);
+}
+
+#[test]
+fn scripts_and_swaps_mix_under_sentinels() {
+    let sentinels = sentinels_or_skip!();
+    scripts_and_swaps_mix(&sentinels.url(), &sentinels.servers()[..1], 10);
+}
+
+/// In one slot, where checks over several subjects are on a cluster what they are on one server.
+fn scripts_and_swaps_mix(url: &str, servers: &[RedisServer], seeds: u64) {
     runtime().block_on(async {
         let clock = ManualClock::at_micros(0);
-        let by_script = RedisStore::builder(options(&server)).run("mix", clock.clone());
-        let by_script = by_script.connect().await.unwrap();
-        let by_swap = RedisStore::builder(options(&server)).run("mix", clock.clone()).swapping();
-        let by_swap = by_swap.connect().await.unwrap();
-        let by_given = RedisStore::builder(options(&server).scripts(0)).run("mix", clock.clone());
-        let by_given = by_given.connect().await.unwrap();
+        let builder = |options| RedisStore::builder(options).run("mix", clock.clone()).shard("mix");
+        let by_script = builder(options_of(url)).connect().await.unwrap();
+        let by_swap = builder(options_of(url)).swapping().connect().await.unwrap();
+        let by_given = builder(options_of(url).scripts(0)).connect().await.unwrap();
         let mut operations = 0;
-        for seed in 0..50 {
+        for seed in 0..seeds {
             let mut rng = seeded(seed);
             let mut model = Model::default();
             let sets: Vec<LimitSet> =
@@ -125,9 +144,11 @@ fn scripts_and_swaps_mix_on_shared_keys() {
         }
         println!("{operations} operations");
         assert!(by_script.count_keys().await.unwrap() > 0);
-        nothing_without_ttl(&server);
+        servers.iter().for_each(nothing_without_ttl);
         by_script.clear_run().await.unwrap();
-        assert_eq!(server.keys(), Vec::<Vec<u8>>::new());
+        for server in servers {
+            assert_eq!(server.keys(), Vec::<Vec<u8>>::new());
+        }
     });
 }
 
@@ -165,12 +186,31 @@ fn asks_as_one_of_several_processes() {
 #[test]
 fn four_processes_at_once_share_exactly_what_there_is() {
     let server = redis_or_skip!();
+    four_processes(&server.url());
+    nothing_without_ttl(&server);
+}
+
+#[test]
+fn four_processes_share_exactly_what_there_is_on_a_cluster() {
+    let cluster = cluster_or_skip!();
+    four_processes(&cluster.url());
+    cluster.servers().iter().for_each(nothing_without_ttl);
+}
+
+#[test]
+fn four_processes_share_exactly_what_there_is_under_sentinels() {
+    let sentinels = sentinels_or_skip!();
+    four_processes(&sentinels.url());
+    sentinels.servers().iter().for_each(nothing_without_ttl);
+}
+
+fn four_processes(url: &str) {
     let program = std::env::current_exe().unwrap();
     let children: Vec<_> = (0..4)
         .map(|_| {
             Command::new(&program)
                 .args(["--exact", "asks_as_one_of_several_processes", "--nocapture"])
-                .env(CHILD, server.url())
+                .env(CHILD, url)
                 .stdout(Stdio::piped())
                 .spawn()
                 .unwrap()
@@ -185,7 +225,6 @@ fn four_processes_at_once_share_exactly_what_there_is() {
         of_five += words.next().unwrap().parse::<u64>().unwrap();
     }
     assert_eq!((allowed, of_five), (1_000, 5));
-    nothing_without_ttl(&server);
 }
 
 /// A key lives as long as it counts, and when it is gone nothing counted any more: in real time,

@@ -29,9 +29,10 @@ pub(crate) struct ConfigCheck {
     #[arg(long)]
     pub(crate) deny_warnings: bool,
 
-    /// Warn also of policies that cross slots on a cluster
-    #[arg(long)]
-    pub(crate) cluster: bool,
+    /// Warn also of what does not suit this store: on `redis+cluster://HOST,HOST` a check over
+    /// several slots. The store is not asked
+    #[arg(long, value_name = "URL")]
+    pub(crate) store: Option<String>,
 
     /// Print one JSON list, an object for each file
     #[arg(long)]

@@ -12,6 +12,7 @@ use tollgate_policy::{
 
 use crate::args::ConfigCheck;
 use crate::show::{Output, count, wrapped};
+use crate::store::is_cluster;
 
 /// The exit code for an invalid file.
 const BROKEN: u8 = 2;
@@ -80,11 +81,12 @@ struct OverrideJson {
 
 /// Checks every file, whatever is wrong with the earlier ones.
 pub(crate) fn check(args: &ConfigCheck, out: &mut Output) -> Result<u8> {
+    let on_cluster = args.store.as_deref().map_or(Ok(false), is_cluster)?;
     let mut code = 0;
     let mut all = Vec::new();
     for (number, path) in args.files.iter().enumerate() {
         let read = Policies::load(path);
-        let problems = problems(&read, args.cluster);
+        let problems = problems(&read, on_cluster);
         let worst = match &read {
             Err(_) => BROKEN,
             Ok(_) if count_of(&problems) > 0 && args.deny_warnings => WARNED,

@@ -84,6 +84,8 @@ fn exit_codes_tell_errors_from_warnings() {
     assert_eq!(place.run(&["config", "check"]).0, 2);
 }
 
+const CLUSTER: &str = "redis+cluster://10.0.0.1,10.0.0.2";
+
 #[test]
 fn what_crosses_slots_is_no_fault_but_on_a_cluster() {
     let place = Place::new();
@@ -95,10 +97,18 @@ fn what_crosses_slots_is_no_fault_but_on_a_cluster() {
     let file = file.to_str().unwrap();
     let (code, out, _) = place.run(&["config", "check", file, "--deny-warnings"]);
     assert!(code == 0 && !out.contains("cluster") && out.contains("0 warnings"), "{out}");
-    let (code, out, _) = place.run(&["config", "check", file, "--deny-warnings", "--cluster"]);
+    let (code, out, _) =
+        place.run(&["config", "check", file, "--deny-warnings", "--store", CLUSTER]);
     assert!(code == 1 && out.contains("a check of `a` may cross slots on a cluster"), "{out}");
     assert!(out.contains("1 policy, 1 warning"), "{out}");
-    let (_, out, _) = place.run(&["config", "check", file, "--json", "--cluster"]);
+    for store in ["redis://10.0.0.1", "redis+sentinel://10.0.0.1/main", "memory://"] {
+        let (code, out, _) =
+            place.run(&["config", "check", file, "--deny-warnings", "--store", store]);
+        assert!(code == 0 && !out.contains("cluster"), "{out}");
+    }
+    let (code, _, err) = place.run(&["config", "check", file, "--store", "redis+cluster://"]);
+    assert!(code == 2 && err.contains("the host is missing"), "{err}");
+    let (_, out, _) = place.run(&["config", "check", file, "--json", "--store", CLUSTER]);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json[0]["problems"][0]["level"], "warning");
 }

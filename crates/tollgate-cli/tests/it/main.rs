@@ -16,6 +16,7 @@ mod lab;
 mod lab_report;
 mod live;
 mod memory;
+mod on_cluster;
 mod on_redis;
 mod openapi;
 mod proxies;

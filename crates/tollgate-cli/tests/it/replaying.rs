@@ -186,7 +186,7 @@ fn bad_input_says_what_would_be_right() {
     }
 }
 
-const BUNDLED: &str =
+pub(crate) const BUNDLED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/semicomplete_access.log.gz");
 
 /// What INFO says of a command's calls.

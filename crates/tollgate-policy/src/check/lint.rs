@@ -47,8 +47,8 @@ pub(super) fn limits(
         problems.push(Problem::warning(
             place.name,
             format!("a check of `{}` may cross slots on a cluster", policy.name),
-            "name the field that all its subjects share, as `shard = \"field.resource\"`, or write \
-             `shard = \"never\"` when it is not for a cluster",
+            "name the field that all its subjects share, as `shard = \"field.resource\"`, so that a \
+             check is one call; or write `shard = \"never\"` when several calls will do",
         ).of_cluster());
     }
 }
@@ -186,15 +186,18 @@ fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) 
                 continue;
             }
             // One warning is enough.
-            return problems.push(Problem::warning(
-                place.name,
-                format!(
-                    "a check of `{}` and `{}` may cross slots on a cluster",
-                    other.name, policy.name
-                ),
-                "give both the same `shard`, or write `shard = \"never\"` when they are not for a \
-                 cluster",
-            ).of_cluster());
+            return problems.push(
+                Problem::warning(
+                    place.name,
+                    format!(
+                        "a check of `{}` and `{}` may cross slots on a cluster",
+                        other.name, policy.name
+                    ),
+                    "give both the same `shard`, so that a check is one call; or write `shard = \
+                 \"never\"` when several calls will do",
+                )
+                .of_cluster(),
+            );
         }
     }
 }

@@ -263,6 +263,12 @@ impl Options {
         self
     }
 
+    /// Whether they are of a cluster, where keys lie in slots.
+    #[must_use]
+    pub fn is_cluster(&self) -> bool {
+        matches!(self.target, Target::Cluster { .. })
+    }
+
     /// Where an announced endpoint is reached.
     pub(crate) fn reachable(&self, announced: Endpoint) -> Endpoint {
         let known = self.reached_at.iter().find(|(other, _)| *other == announced);

@@ -1,0 +1,106 @@
+//! The one-shot commands on a Redis Cluster and under sentinels: as on one server.
+
+use tollgate_proof::redis::{ClusterOptions, RedisServer};
+use tollgate_proof::{cluster_or_skip, sentinels_or_skip};
+
+use crate::Place;
+use crate::replaying::BUNDLED;
+
+/// How many calls of scripts each server has seen.
+fn calls(servers: &[RedisServer]) -> Vec<u64> {
+    let of = |server: &RedisServer| {
+        let stats = server.command(&[b"INFO", b"commandstats"]).text().unwrap();
+        let calls = stats.lines().find_map(|line| line.strip_prefix("cmdstat_evalsha:calls="));
+        calls.map_or(0, |calls| calls.split(',').next().unwrap().parse().unwrap())
+    };
+    servers.iter().map(of).collect()
+}
+
+#[test]
+fn counts_last_from_one_command_to_the_next_on_any_node() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let (place, url) = (Place::new(), cluster.url());
+    for subject in ["a", "b", "c", "d", "e", "f"] {
+        let of = |command: &str| {
+            place.run(&[command, subject, "--limit", "2/30d via gcra", "--store", &url])
+        };
+        for left in ["1", "0"] {
+            let (code, out, err) = of("check");
+            assert_eq!((code, err.as_str()), (0, ""), "{out}");
+            assert!(out.starts_with(&format!("allow {subject}: {left} of 2 left")), "{out}");
+        }
+        assert_eq!(of("check").0, 1);
+        assert_eq!(of("peek").0, 1);
+        assert_eq!(of("inspect").0, 0);
+        assert!(of("reset").1.starts_with(&format!("reset {subject}")));
+        assert_eq!(of("check").0, 0);
+    }
+    let held: Vec<usize> = (0..3).map(|node| cluster.count_keys(node)).collect();
+    assert!(held.iter().all(|held| *held > 0), "{held:?}");
+}
+
+#[test]
+fn several_subjects_are_one_call_in_a_shard_and_work_without() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let (place, url) = (Place::new(), cluster.url());
+    let check = |more: &[&str]| {
+        let pair = ["check", "--on", "resource:12=5/30d", "--on", "consumer:1=3/30d"];
+        place.run(&[&pair[..], &["--store", &url], more].concat())
+    };
+    // The first check loads the script.
+    for left in ["2", "1"] {
+        let before = calls(cluster.servers());
+        let (code, out, err) = check(&["--shard", "12"]);
+        assert_eq!((code, err.as_str()), (0, ""));
+        assert!(out.contains(&format!("{left} of 3 left")), "{out}");
+        if left == "1" {
+            let seen: Vec<u64> =
+                calls(cluster.servers()).iter().zip(before).map(|(now, then)| now - then).collect();
+            let mut sorted = seen.clone();
+            sorted.sort_unstable();
+            assert_eq!(sorted, [0, 0, 1], "{seen:?}");
+        }
+    }
+    for (left, code) in [("2", 0), ("1", 0), ("0", 0), ("0", 1)] {
+        let (seen, out, err) = check(&[]);
+        assert_eq!((seen, err.as_str()), (code, ""), "{out}");
+        assert!(out.contains(&format!("{left} of 3 left")), "{out}");
+    }
+    let (_, out, _) = place.run(&["peek", "resource:12", "--limit", "5/30d", "--store", &url]);
+    assert!(out.contains("2 of 5 left"), "the denial was not given back: {out}");
+}
+
+/// A replay on a cluster, and under sentinels, prints what it prints in memory.
+#[test]
+fn a_replay_says_what_memory_says_line_for_line() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let sentinels = sentinels_or_skip!();
+    let place = Place::new();
+    let replay = |more: &[&str]| {
+        let limits = ["-l", "5/10s", "-l", "100/1h"];
+        let args = ["replay", BUNDLED, "--by", "ip", "--strategy", "all", "--json"];
+        let (code, out, err) = place.run(&[&args[..], &limits, more].concat());
+        assert_eq!(code, 0, "{err}");
+        out
+    };
+    let memory = replay(&[]);
+    assert_eq!(replay(&["--store", &cluster.url()]), memory);
+    assert_eq!(replay(&["--store", &sentinels.url()]), memory);
+    for node in 0..3 {
+        assert_eq!(cluster.count_keys(node), 0, "the keys of the run are left");
+    }
+}
+
+/// A failover under sentinels between two commands.
+#[test]
+fn the_next_command_finds_the_new_primary() {
+    let sentinels = sentinels_or_skip!();
+    let (place, url) = (Place::new(), sentinels.url());
+    let check = || place.run(&["check", "zoo", "--limit", "9/30d via gcra", "--store", &url]);
+    assert!(check().1.starts_with("allow zoo: 8 of 9 left"));
+    let new = sentinels.failover();
+    assert_ne!(new, 0);
+    let (code, out, err) = check();
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.starts_with("allow zoo: 7 of 9 left"), "{out}");
+}
