@@ -65,7 +65,7 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ("xtask", &["tollgate", "tollgate-lab"]),
 ];
 
-/// Only tests may use it, and the command line not even there.
+/// Only tests may use it: for the kit, and for real servers and clusters.
 const PROOF: &str = "tollgate-proof";
 
 /// Nobody uses it: it is a program.
@@ -155,8 +155,6 @@ fn find_direction(package: &Package, name: &str, dev: bool, allowed: bool) -> Op
     let user = &package.name;
     if name == CLI {
         Some(format!("`{user}` uses `{CLI}`, a program; nobody depends on it"))
-    } else if name == PROOF && user == CLI {
-        Some(format!("`{CLI}` uses `{PROOF}`, not even its tests may"))
     } else if name == PROOF && !dev {
         Some(format!("`{user}` uses `{PROOF}` outside of dev-dependencies"))
     } else if !dev && !allowed {
@@ -214,7 +212,6 @@ mod tests {
             ("tollgate-lab", "tollgate-sqlite", false),
             ("tollgate-lab", "tollgate-proof", false),
             ("tollgate-cli", "tollgate-proof", false),
-            ("tollgate-cli", "tollgate-proof", true),
             ("tollgate-proof", "tollgate-cli", true),
             ("xtask", "tollgate-policy", false),
         ] {
@@ -231,6 +228,7 @@ mod tests {
             ("tollgate-cli", "tollgate-lab", false),
             ("tollgate-sqlite", "tollgate", false),
             ("tollgate", "tollgate-proof", true),
+            ("tollgate-cli", "tollgate-proof", true),
             ("tollgate-proof", "tollgate-sqlite", true),
         ] {
             assert_eq!(check(&workspace(user, name, dev), &[]), [], "{user} -> {name}");
