@@ -18,8 +18,9 @@ const SETTINGS: [&str; 2] = ["min-replicas-*", "cluster-*"];
 const KEY: &str = "tg1:doctor";
 
 /// Asks the server which commands this user may run, without running them (7.0 and later). Its
-/// arguments are the key, then each command's name with an example call. Running the commands themselves would write.
-/// The key is no key of the script, for a node of a cluster may not own its slot.
+/// arguments are the key, then each command's name with an example call. Running the commands
+/// themselves would write. The key is no key of the script, for a node of a cluster may not own its
+/// slot.
 const RIGHTS: &str = "\
 local denied, unknown = {}, {}
 for at = 2, #ARGV, 2 do

@@ -56,7 +56,7 @@ pub struct Finding {
     pub what: String,
     /// What to do about it, or what would be better still.
     pub remedy: Option<String>,
-    /// The addresses of the nodes it is about; empty where it is about the whole, or the one server.
+    /// The addresses of the nodes it is about; empty where it is about the whole, or one server.
     pub nodes: Vec<String>,
 }
 
@@ -116,15 +116,18 @@ impl Report {
         self.count(Level::Failure) == 0
     }
 
-    /// The nodes that a finding is about, in a few words: `all 6 nodes`. `None` where it names none.
+    /// The nodes that a finding is about, in a few words: `all 6 nodes`. `None` where it names
+    /// none.
     #[must_use]
     pub fn about(&self, finding: &Finding) -> Option<String> {
         let count = finding.nodes.len();
-        let is_of_all = self.nodes.iter().all(|node| finding.nodes.contains(node));
-        if count > 1 && count == self.nodes.len() && is_of_all {
-            return Some(format!("all {count} nodes"));
+        let is_other = |node: &&String| !finding.nodes.contains(node);
+        let others: Vec<String> = self.nodes.iter().filter(is_other).cloned().collect();
+        match others.len() {
+            0 if count > 1 && count == self.nodes.len() => Some(format!("all {count} nodes")),
+            1 if count > MAX_NAMED => Some(format!("all nodes but {}", others.join(", "))),
+            _ => few(&finding.nodes, ", "),
         }
-        few(&finding.nodes, ", ")
     }
 }
 
@@ -175,4 +178,31 @@ async fn examine_server(options: &Options, server: Address) -> Result<Report, Co
         Err(Unopened::Unreachable(why)) => return Err(ConnectError::Unreachable { address, why }),
     };
     Ok(Report { address, nodes: Vec::new(), findings: diagnose(&facts) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn many_nodes_are_said_in_a_few_words() {
+        let names = |range: core::ops::Range<usize>| range.map(|n| format!("n{n}")).collect();
+        let about = |all: Vec<String>, nodes: Vec<String>| {
+            let report = Report { address: String::new(), nodes: all, findings: Vec::new() };
+            report.about(&Finding { nodes, ..Finding::ok("id", "what") }).unwrap_or_default()
+        };
+        for (all, named, words) in [
+            (6, 0..0, ""),
+            (6, 0..1, "n0"),
+            (6, 0..3, "n0, n1, n2"),
+            (6, 0..4, "n0, n1, n2 and 1 more"),
+            (6, 0..5, "all nodes but n5"),
+            (6, 0..6, "all 6 nodes"),
+            (1, 0..1, "n0"),
+            // Of addresses that are none of the nodes.
+            (0, 0..2, "n0, n1"),
+        ] {
+            assert_eq!(about(names(0..all), names(named)), words);
+        }
+    }
 }

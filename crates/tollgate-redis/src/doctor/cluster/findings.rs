@@ -236,8 +236,8 @@ fn replicas(cluster: &Cluster) -> Vec<Finding> {
         }
     }
     if !alone.is_empty() {
-        let what = "no replica that is up: when it fails, its slots have no node, and when it is \
-                    replaced by an empty one, its subjects start fresh";
+        let what = "no replica of it is up and reached: when it fails, its slots have no node, and if \
+                    an empty one replaces it, its subjects start fresh";
         let remedy = "redis-cli --cluster add-node NEW EXISTING --cluster-slave, for each";
         let finding = Finding::warning("replicas", what).remedy(remedy);
         findings.push(Finding { nodes: alone, ..finding });
