@@ -3,8 +3,8 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 use futures_executor::block_on;
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
+use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
+use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::doctor::{
     ConnectError, Connection, Facts, Finding, Level, acl_line, diagnose, gather,
 };
@@ -91,8 +91,22 @@ fn a_replica_names_its_primary() {
 #[test]
 fn a_node_of_a_cluster_is_unfit() {
     let server = redis_or_skip!("--cluster-enabled", "yes");
-    // It has no slots yet, so that scripts with keys are refused, too.
-    assert!(failures(&server.url()).iter().any(|found| found.id == "cluster"));
+    let failure = only_failure(&server.url());
+    assert_eq!(failure.id, "cluster");
+    assert_eq!(failure.remedy.unwrap(), "write redis+cluster://HOST:PORT,HOST:PORT");
+}
+
+#[test]
+fn a_cluster_of_one_node_is_fit_until_it_grows() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().primaries(1).replicas(0));
+    let url = format!("redis://{}", cluster.address(0));
+    assert!(failures(&url).is_empty());
+    let findings = diagnose(&facts(&url));
+    let found = findings.into_iter().find(|found| found.id == "cluster").unwrap();
+    assert_eq!(found.level, Level::Warning);
+    // It does not know its own address.
+    let port = cluster.address(0).port();
+    assert_eq!(found.remedy.unwrap(), format!("write redis+cluster://HOST:{port}"));
 }
 
 #[test]

@@ -178,13 +178,18 @@ Secrets come from the environment, so that no process list shows them:
     /// Checks its version, scripts, permissions, role, memory, disk, clock and latency, and says
     /// what to do about each. It touches no key.
     ///
+    /// Of a cluster it checks every node, the slots, and what happens when a node fails. Of
+    /// sentinels it checks whether they agree, and every server that they watch.
+    ///
     /// Exits with 0 when it is fit, also with warnings; with 1 when something must be changed; with
     /// 2 when it cannot be reached or is not a Redis.
     #[command(after_help = "Example: tollgate doctor --store redis://127.0.0.1:6379")]
     #[command(after_long_help = "Examples:
   tollgate doctor --store redis://127.0.0.1:6379
   tollgate doctor --store rediss://tollgate:PASSWORD@redis.example.com --json
-  tollgate doctor --store unix:///run/redis/redis-server.sock")]
+  tollgate doctor --store unix:///run/redis/redis-server.sock
+  tollgate doctor --store redis+cluster://10.0.0.1:6379,10.0.0.2:6379
+  tollgate doctor --store redis+sentinel://10.0.0.1,10.0.0.2,10.0.0.3/limits")]
     Doctor(Doctor),
     /// Check policy files, or print their schema
     #[command(subcommand, after_help = "Example: tollgate config check policies.toml")]
@@ -333,7 +338,8 @@ pub(crate) struct Explain {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// The server: `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`
+    /// The server: `redis://[USER:PASSWORD@]HOST:PORT`, `rediss://` for TLS, `unix:///PATH`,
+    /// `redis+cluster://HOST,HOST`, `redis+sentinel://HOST,HOST,HOST/NAME`
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: String,
 

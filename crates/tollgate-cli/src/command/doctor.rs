@@ -1,10 +1,9 @@
-//! `doctor`: whether a server is fit to store counts, and what to do if it is not.
+//! `doctor`: whether servers are fit to store counts, and what to do if they are not.
 
 use anstyle::{AnsiColor, Style};
 use anyhow::{Result, bail};
-use pollster::block_on;
 use serde::Serialize;
-use tollgate_redis::doctor::{ConnectError, Connection, Facts, Finding, Level, diagnose, gather};
+use tollgate_redis::doctor::{Finding, Level, Report, examine};
 use tollgate_stores::{Kind, scheme};
 
 use crate::args::Doctor;
@@ -17,6 +16,8 @@ const UNFIT: u8 = 1;
 struct DoctorJson<'f> {
     address: &'f str,
     fit: bool,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    nodes: &'f [String],
     findings: Vec<FindingJson<'f>>,
 }
 
@@ -24,6 +25,8 @@ struct DoctorJson<'f> {
 struct FindingJson<'f> {
     id: &'f str,
     level: &'f str,
+    #[serde(skip_serializing_if = "<[String]>::is_empty")]
+    nodes: &'f [String],
     what: &'f str,
     #[serde(skip_serializing_if = "Option::is_none")]
     remedy: Option<&'f str>,
@@ -33,34 +36,26 @@ pub(crate) fn doctor(args: &Doctor, out: &mut Output) -> Result<u8> {
     if let (Ok(Kind::Sqlite | Kind::Memory), Some(scheme)) =
         (Kind::from_url(&args.store), scheme(&args.store))
     {
-        bail!("`{scheme}://` cannot be checked: give redis://, rediss:// or unix://");
+        bail!(
+            "`{scheme}://` cannot be checked: give redis://, rediss://, unix://, redis+cluster:// \
+             or redis+sentinel://"
+        );
     }
-    let (address, facts) = match Connection::open(&args.store) {
-        Ok(mut connection) => {
-            let facts = block_on(gather(&mut connection))?;
-            (connection.address().to_owned(), facts)
-        }
-        // The server was reached, so its refusal is a finding.
-        Err(ConnectError::Refused { address, why }) => (address, Facts::refused(why)),
-        Err(error) => return Err(error.into()),
-    };
-    let findings = diagnose(&facts);
-    let of = |level| findings.iter().filter(|finding| finding.level == level).count();
-    let fit = of(Level::Failure) == 0;
+    let report = examine(&args.store)?;
+    let (address, fit) = (report.address.as_str(), report.is_fit());
     if args.json {
-        let findings = findings.iter().map(FindingJson::from_finding).collect();
-        out.json(&DoctorJson { address: &address, fit, findings })?;
+        let findings = report.findings.iter().map(FindingJson::from_finding).collect();
+        out.json(&DoctorJson { address, fit, nodes: &report.nodes, findings })?;
     } else {
         let bold = Style::new().bold();
         let verdict = if fit { "fit" } else { "unfit" };
-        let (failures, warnings) = (of(Level::Failure), of(Level::Warning));
         out.line(format!(
             "{bold}{address} is {verdict}{bold:#}: {}, {}",
-            counted(failures, "failure")?,
-            counted(warnings, "warning")?
+            counted(report.count(Level::Failure), "failure")?,
+            counted(report.count(Level::Warning), "warning")?
         ))?;
-        for finding in &findings {
-            out.text(&text(finding))?;
+        for finding in &report.findings {
+            out.text(&text(&report, finding))?;
         }
     }
     Ok(if fit { 0 } else { UNFIT })
@@ -71,6 +66,7 @@ impl<'f> FindingJson<'f> {
         Self {
             id: finding.id,
             level: finding.level.name(),
+            nodes: &finding.nodes,
             what: &finding.what,
             remedy: finding.remedy.as_deref(),
         }
@@ -82,7 +78,7 @@ fn counted(number: usize, one: &str) -> Result<String> {
 }
 
 /// A finding in a few lines. A remedy stays on one line, so that it can be copied.
-fn text(finding: &Finding) -> String {
+fn text(report: &Report, finding: &Finding) -> String {
     const INDENT: usize = 24;
     let colour = match finding.level {
         Level::Ok => AnsiColor::Green,
@@ -91,7 +87,8 @@ fn text(finding: &Finding) -> String {
     };
     let style = colour.on_default();
     let (level, id) = (finding.level.name(), finding.id);
-    let what = wrapped(&finding.what, INDENT);
+    let about = report.about(finding).map_or_else(String::new, |nodes| format!("{nodes}: "));
+    let what = wrapped(&format!("{about}{}", finding.what), INDENT);
     let mut text = format!("  {style}{level:<7}{style:#}  {id:<12} {what}\n");
     if let Some(remedy) = &finding.remedy {
         text.push_str(&format!("{:INDENT$}-> {remedy}\n", ""));

@@ -71,6 +71,44 @@ fn what_cannot_be_reached_is_2() {
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains(&format!("no Redis can be reached at 127.0.0.1:{port}")), "{err}");
     assert!(!err.contains("secret"), "{err}");
+    for (scheme, path) in [("redis+cluster", ""), ("redis+sentinel", "/main")] {
+        let url = format!("{scheme}://:secret@127.0.0.1:{port}{path}");
+        let (code, out, err) = place.run(&["doctor", "--store", &url]);
+        assert_eq!((code, out.as_str()), (2, ""));
+        assert!(
+            err.contains(&format!("no Redis can be reached at 127.0.0.1:{port}{path}")),
+            "{err}"
+        );
+        assert!(!err.contains("secret"), "{err}");
+    }
+}
+
+#[test]
+fn findings_of_clusters_and_sentinels_name_their_nodes() {
+    let place = Place::new();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = listener.local_addr().unwrap().to_string();
+    // A server that knows neither clusters nor sentinels. One command is sent at a time.
+    thread::spawn(move || {
+        for stream in listener.incoming() {
+            let mut stream = stream.unwrap();
+            while stream.read(&mut [0; 1024]).is_ok_and(|length| length > 0) {
+                let _ = stream.write_all(b"-ERR unknown command\r\n");
+            }
+        }
+    });
+    for (url, id, what) in [
+        (format!("redis+cluster://{address}"), "seeds", "it is no node of a cluster"),
+        (format!("redis+sentinel://{address}/main"), "sentinels", "it is no sentinel"),
+    ] {
+        let (code, out, err) = place.run(&["doctor", "--store", &url]);
+        assert_eq!((code, err.as_str()), (1, ""), "{out}");
+        assert!(out.contains(&format!("failure  {id:<12} {address}: {what}\n")), "{out}");
+        let json = place.json(&["doctor", "--store", &url, "--json"]);
+        let finding = &json["findings"][0];
+        assert_eq!((&finding["id"], &finding["what"]), (&id.into(), &what.into()), "{json}");
+        assert_eq!(finding["nodes"], serde_json::json!([address]));
+    }
 }
 
 #[test]

@@ -36,3 +36,10 @@ pub const COMMANDS: [(&str, &str); 28] = [
     ("auth", "auth 0"),
     ("info", "info"),
 ];
+
+/// What a user of a cluster needs besides, as [`COMMANDS`].
+pub(super) const OF_CLUSTERS: &[(&str, &str)] =
+    &[("cluster|slots", "cluster slots"), ("asking", "asking")];
+
+/// What a user of servers under sentinels needs besides, as [`COMMANDS`].
+pub(super) const OF_SENTINELS: &[(&str, &str)] = &[("role", "role")];

@@ -5,22 +5,28 @@ use std::fmt;
 use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
+use super::cluster::Slots;
 use super::commands::COMMANDS;
 
 /// The number of round trips that are measured.
 pub(super) const ROUND_TRIPS: usize = 20;
 
+/// The settings of servers beside each other, as patterns of CONFIG GET.
+const SETTINGS: [&str; 2] = ["min-replicas-*", "cluster-*"];
+
 /// A key of no count, used only in questions about permissions and never written.
 const KEY: &str = "tg1:doctor";
 
-/// Asks the server which commands this user may run, without running them (7.0 and later). Each
-/// argument is a command name with an example call. Running the commands themselves would write.
+/// Asks the server which commands this user may run, without running them (7.0 and later). Its
+/// arguments are the key, then each command's name with an example call. Running the commands
+/// themselves would write. The key is no key of the script, for a node of a cluster may not own its
+/// slot.
 const RIGHTS: &str = "\
 local denied, unknown = {}, {}
-for at = 1, #ARGV, 2 do
+for at = 2, #ARGV, 2 do
   local words = {}
   for word in string.gmatch(ARGV[at + 1], '%S+') do
-    words[#words + 1] = word == 'KEY' and KEYS[1] or word
+    words[#words + 1] = word == 'KEY' and ARGV[1] or word
   end
   local known, may = pcall(redis.acl_check_cmd, unpack(words))
   if not known then
@@ -49,7 +55,17 @@ pub enum CommandReply {
 }
 
 impl CommandReply {
-    fn texts(&self) -> Vec<&str> {
+    /// The text, if it is one.
+    pub(super) fn text(self) -> Option<String> {
+        if let Self::Text(text) = self { Some(text) } else { None }
+    }
+
+    /// The items of a list; none of anything else.
+    pub(super) fn items(&self) -> &[Self] {
+        if let Self::List(items) = self { items } else { &[] }
+    }
+
+    pub(super) fn texts(&self) -> Vec<&str> {
         let Self::List(items) = self else { return Vec::new() };
         items
             .iter()
@@ -125,10 +141,20 @@ pub struct Facts {
     pub snapshots: Option<bool>,
     /// The server's clock minus the local one, in microseconds; `None` when TIME is refused.
     pub clock_apart_us: Option<i64>,
+    /// By how much that may be wrong: half a round trip, in microseconds.
+    pub clock_error_us: u64,
     /// Whether the server's clock went backwards during the examination.
     pub clock_stepped: bool,
     /// The median round trip of PING.
     pub ping: Option<Duration>,
+    /// Of a node of a cluster: who owns the slots. `None` when CLUSTER SLOTS is refused.
+    pub(super) slots: Option<Slots>,
+    /// Of a node of a cluster: its identity.
+    pub(super) id: Option<String>,
+    /// Settings by their names, where there are several servers; empty when CONFIG is refused.
+    pub(super) settings: BTreeMap<String, String>,
+    /// The commands beyond [`COMMANDS`] that were asked about.
+    pub(super) more_commands: &'static [(&'static str, &'static str)],
 }
 
 impl Default for Facts {
@@ -141,8 +167,13 @@ impl Default for Facts {
             rights: Rights::Unknown("not asked".into()),
             snapshots: None,
             clock_apart_us: None,
+            clock_error_us: 0,
             clock_stepped: false,
             ping: None,
+            slots: None,
+            id: None,
+            settings: BTreeMap::new(),
+            more_commands: &[],
         }
     }
 }
@@ -168,6 +199,19 @@ impl Facts {
         self.info(own).unwrap_or_default()
     }
 
+    /// The commands that were asked about: names and example calls.
+    pub(super) fn commands(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
+        COMMANDS.iter().chain(self.more_commands).copied()
+    }
+
+    pub(super) fn setting(&self, name: &str) -> Option<&str> {
+        self.settings.get(name).map(String::as_str)
+    }
+
+    pub(super) fn is_cluster_node(&self) -> bool {
+        self.info("cluster_enabled") == Some("1")
+    }
+
     pub(super) fn version(&self) -> Option<(u32, u32)> {
         let mut parts = self.version_text().split('.');
         Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
@@ -188,6 +232,14 @@ impl Facts {
 ///
 /// The connection was lost.
 pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, ConnectionLost> {
+    gather_for(connection, &[]).await
+}
+
+/// The same, where the user needs more commands than [`COMMANDS`].
+pub(super) async fn gather_for<C: Commands>(
+    connection: &mut C,
+    more_commands: &'static [(&'static str, &'static str)],
+) -> Result<Facts, ConnectionLost> {
     let info = match connection.command(&["INFO"]).await? {
         CommandReply::Text(text) => parse_info(&text),
         CommandReply::Error(why) if why.starts_with("NOAUTH") => return Ok(Facts::refused(why)),
@@ -208,27 +260,47 @@ pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Connection
         }
         _ => None,
     };
-    let rights = rights(connection).await?;
+    let facts = Facts { info, script_refused, user, snapshots, more_commands, ..Facts::default() };
+    let rights = rights(connection, &facts).await?;
+    let slots = match facts.is_cluster_node() {
+        true => Slots::read(&connection.command(&["CLUSTER", "SLOTS"]).await?),
+        false => None,
+    };
+    let id = match facts.is_cluster_node() {
+        true => connection.command(&["CLUSTER", "MYID"]).await?.text(),
+        false => None,
+    };
+    let mut settings = BTreeMap::new();
+    let patterns: &[&str] = if more_commands.is_empty() { &[] } else { &SETTINGS };
+    for pattern in patterns {
+        let reply = connection.command(&["CONFIG", "GET", pattern]).await?;
+        let pairs = reply.texts();
+        let pairs = pairs.chunks_exact(2).filter_map(|pair| pair.first().zip(pair.get(1)));
+        settings.extend(pairs.map(|(name, value)| ((*name).to_owned(), (*value).to_owned())));
+    }
     let before = time(connection).await?;
     let ping = ping(connection).await?;
     let after = time(connection).await?;
-    let (server, ours) = after.or(before).unzip();
+    let best = before.iter().chain(&after).min_by_key(|reading| reading.error_us);
     Ok(Facts {
-        login_refused: None,
-        info,
-        script_refused,
-        user,
         rights,
-        snapshots,
-        clock_apart_us: server.zip(ours).map(|(server, ours)| server.saturating_sub(ours)),
-        clock_stepped: before.zip(after).is_some_and(|(before, after)| after.0 < before.0),
+        slots,
+        id,
+        settings,
+        clock_apart_us: best.map(|reading| reading.server_us.saturating_sub(reading.ours_us)),
+        clock_error_us: best.map_or(0, |reading| reading.error_us),
+        clock_stepped: before
+            .as_ref()
+            .zip(after.as_ref())
+            .is_some_and(|(before, after)| after.server_us < before.server_us),
         ping,
+        ..facts
     })
 }
 
-async fn rights<C: Commands>(connection: &mut C) -> Result<Rights, ConnectionLost> {
-    let calls = COMMANDS.iter().flat_map(|(name, call)| [*name, *call]);
-    let words: Vec<&str> = ["EVAL", RIGHTS, "1", KEY].into_iter().chain(calls).collect();
+async fn rights<C: Commands>(connection: &mut C, facts: &Facts) -> Result<Rights, ConnectionLost> {
+    let calls = facts.commands().flat_map(|(name, call)| [name, call]);
+    let words: Vec<&str> = ["EVAL", RIGHTS, "0", KEY].into_iter().chain(calls).collect();
     let answer = connection.command(&words).await?;
     let items = match &answer {
         CommandReply::Error(why) => return Ok(Rights::Unknown(why.clone())),
@@ -240,25 +312,33 @@ async fn rights<C: Commands>(connection: &mut C) -> Result<Rights, ConnectionLos
     };
     let ours = |answer: &CommandReply| {
         let said = answer.texts();
-        let names = COMMANDS.iter().map(|(name, _)| *name);
-        names.filter(|name| said.contains(name)).collect()
+        facts.commands().map(|(name, _)| name).filter(|name| said.contains(name)).collect()
     };
     Ok(Rights::Known { denied: ours(denied), unknown: ours(unknown), all: *all == 1 })
 }
 
-/// The server's time and the local one, in microseconds since the epoch; `None` when TIME is
-/// refused.
-async fn time<C: Commands>(connection: &mut C) -> Result<Option<(i64, i64)>, ConnectionLost> {
+/// Two clocks at one moment, in microseconds since the epoch.
+struct Reading {
+    server_us: i64,
+    ours_us: i64,
+    /// Half of the round trip: the server may have read its clock that much earlier or later.
+    error_us: u64,
+}
+
+/// Reads the server's clock and the local one; `None` when TIME is refused.
+async fn time<C: Commands>(connection: &mut C) -> Result<Option<Reading>, ConnectionLost> {
     let begun = Instant::now();
     let answer = connection.command(&["TIME"]).await?;
     // The server read its clock during the round trip; the middle is the best estimate.
     let since = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let ours = since.saturating_sub(begun.elapsed() / 2).as_micros();
+    let error = begun.elapsed() / 2;
     let texts = answer.texts();
     let [seconds, micros] = texts.as_slice() else { return Ok(None) };
     let server = seconds.parse::<i64>().ok().zip(micros.parse::<i64>().ok());
     let server = server.and_then(|(s, us)| s.checked_mul(1_000_000)?.checked_add(us));
-    Ok(server.zip(i64::try_from(ours).ok()))
+    let ours = i64::try_from(since.saturating_sub(error).as_micros()).ok();
+    let error_us = u64::try_from(error.as_micros()).unwrap_or(u64::MAX);
+    Ok(server.zip(ours).map(|(server_us, ours_us)| Reading { server_us, ours_us, error_us }))
 }
 
 async fn ping<C: Commands>(connection: &mut C) -> Result<Option<Duration>, ConnectionLost> {

@@ -1,0 +1,102 @@
+//! Examines a cluster: asks the nodes of the URL for all nodes, and looks at each.
+
+mod findings;
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests;
+mod view;
+
+use futures_util::future::join_all;
+
+use self::view::{Listed, Member, View};
+pub(super) use self::view::{SLOTS, Slots};
+use super::commands::OF_CLUSTERS;
+use super::connection::{Line, Unopened};
+use super::facts::{CommandReply, Commands as _, ConnectionLost};
+use super::nodes::{Node, visit};
+use super::{ConnectError, Report};
+use crate::options::{Address, Endpoint, Options, list};
+
+/// What was seen of a cluster.
+struct Cluster {
+    seeds: Vec<Seed>,
+    /// What the node said that knows the owners of most slots.
+    view: View,
+    /// Who are in the cluster by that view, each with what was seen of it.
+    members: Vec<(Member, Node)>,
+}
+
+/// An address of the URL.
+struct Seed {
+    name: String,
+    said: Said,
+}
+
+/// What is found at an address of the URL.
+enum Said {
+    Unreachable(String),
+    Refused(String),
+    NotACluster,
+    View(View),
+}
+
+pub(super) async fn examine(
+    options: &Options,
+    seeds: &[Endpoint],
+    tls: bool,
+) -> Result<Report, ConnectError> {
+    let address = list(seeds);
+    let said = join_all(seeds.iter().map(|seed| ask(options, seed, tls))).await;
+    let reasons = said.iter().map(|said| match said {
+        Said::Unreachable(why) => Some(why.as_str()),
+        _ => None,
+    });
+    if let Some(reasons) = reasons.collect::<Option<Vec<_>>>() {
+        let why = reasons.first().copied().unwrap_or("there is no address").to_owned();
+        return Err(ConnectError::Unreachable { address, why });
+    }
+    let (asked, view) = best(seeds, &said);
+    let members = view.members(&asked);
+    let announced: Vec<Endpoint> = members.iter().map(|member| member.endpoint.clone()).collect();
+    let nodes = visit(options, &announced, tls, OF_CLUSTERS).await;
+    let names = |(seed, said): (&Endpoint, Said)| Seed { name: seed.to_string(), said };
+    let cluster = Cluster {
+        seeds: seeds.iter().zip(said).map(names).collect(),
+        view,
+        members: members.into_iter().zip(nodes).collect(),
+    };
+    let nodes = cluster.members.iter().map(|(member, _)| member.name()).collect();
+    Ok(Report { address, nodes, findings: findings::diagnose(&cluster, options) })
+}
+
+/// The view that knows the owners of most slots, the first of several, and the host that gave it.
+fn best(seeds: &[Endpoint], said: &[Said]) -> (String, View) {
+    let views = seeds.iter().zip(said).filter_map(|(seed, said)| match said {
+        Said::View(view) => Some((seed, view)),
+        _ => None,
+    });
+    let best = views.rev().max_by_key(|(_, view)| view.slots.covered());
+    best.map_or_else(Default::default, |(seed, view)| (seed.host.clone(), view.clone()))
+}
+
+async fn ask(options: &Options, seed: &Endpoint, tls: bool) -> Said {
+    let Endpoint { host, port } = seed.clone();
+    match Line::open(options, Address::Tcp { host, port, tls }).await {
+        Ok(mut line) => said(&mut line).await.unwrap_or_else(|lost| Said::Unreachable(lost.0)),
+        Err(Unopened::Refused(why)) => Said::Refused(why),
+        Err(Unopened::Unreachable(why)) => Said::Unreachable(why),
+    }
+}
+
+async fn said(line: &mut Line) -> Result<Said, ConnectionLost> {
+    let slots = match line.command(&["CLUSTER", "SLOTS"]).await? {
+        CommandReply::Error(why) if why.starts_with("ERR") => return Ok(Said::NotACluster),
+        CommandReply::Error(why) => return Ok(Said::Refused(why)),
+        reply => Slots::read(&reply),
+    };
+    let Some(slots) = slots else {
+        return Ok(Said::Unreachable("what it says of its slots cannot be read".to_owned()));
+    };
+    let listed = line.command(&["CLUSTER", "NODES"]).await?.text();
+    Ok(Said::View(View { slots, listed: listed.map(|text| Listed::read(&text)) }))
+}

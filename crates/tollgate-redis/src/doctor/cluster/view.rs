@@ -1,0 +1,254 @@
+//! What a node says of its cluster: the replies to `CLUSTER SLOTS` and `CLUSTER NODES`.
+
+use std::collections::BTreeSet;
+use std::iter::once;
+
+use crate::doctor::facts::CommandReply;
+use crate::options::Endpoint;
+
+/// The number of slots of a cluster.
+pub(in crate::doctor) const SLOTS: usize = 16_384;
+
+/// Who owns the slots, by the reply to `CLUSTER SLOTS`.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(in crate::doctor) struct Slots(Vec<Range>);
+
+/// Slots in a row with one owner.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Range {
+    first: usize,
+    last: usize,
+    pub(super) primary: Announced,
+    pub(super) replicas: Vec<Announced>,
+}
+
+/// A node as the cluster announces it to clients.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(in crate::doctor) struct Announced {
+    /// Empty when the node does not know its own address.
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) id: String,
+}
+
+impl Announced {
+    /// The address; `asked` is the host of the node that said so, which is meant by an empty one.
+    pub(in crate::doctor) fn address(&self, asked: &str) -> String {
+        self.endpoint(asked).to_string()
+    }
+
+    pub(super) fn endpoint(&self, asked: &str) -> Endpoint {
+        Endpoint::new(if self.host.is_empty() { asked } else { &self.host }, self.port)
+    }
+
+    /// Reads `[HOST, PORT, ID, ...]`.
+    fn read(reply: &CommandReply) -> Option<Self> {
+        let [host, CommandReply::Int(port), CommandReply::Text(id), ..] = reply.items() else {
+            return None;
+        };
+        let host = match host {
+            CommandReply::Nil => String::new(),
+            CommandReply::Text(host) if host == "?" => String::new(),
+            CommandReply::Text(host) => host.clone(),
+            _ => return None,
+        };
+        Some(Self { host, port: u16::try_from(*port).ok()?, id: id.clone() })
+    }
+}
+
+impl Range {
+    pub(super) fn len(&self) -> usize {
+        self.last.saturating_sub(self.first).saturating_add(1)
+    }
+
+    fn read(reply: &CommandReply) -> Option<Self> {
+        let [CommandReply::Int(first), CommandReply::Int(last), primary, replicas @ ..] =
+            reply.items()
+        else {
+            return None;
+        };
+        let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
+        let replicas = replicas.iter().map(Announced::read).collect::<Option<_>>()?;
+        let range = Self { first, last, primary: Announced::read(primary)?, replicas };
+        (first <= last && last < SLOTS).then_some(range)
+    }
+}
+
+impl Slots {
+    /// Reads a reply; `None` for one of another form.
+    pub(in crate::doctor) fn read(reply: &CommandReply) -> Option<Self> {
+        let CommandReply::List(ranges) = reply else { return None };
+        ranges.iter().map(Range::read).collect::<Option<_>>().map(Self)
+    }
+
+    pub(super) fn ranges(&self) -> &[Range] {
+        &self.0
+    }
+
+    /// The primaries that own slots.
+    pub(in crate::doctor) fn primaries(&self) -> Vec<&Announced> {
+        let mut primaries: Vec<&Announced> = Vec::new();
+        for range in &self.0 {
+            if primaries.iter().all(|known| known.id != range.primary.id) {
+                primaries.push(&range.primary);
+            }
+        }
+        primaries
+    }
+
+    /// The identity of each slot's owner.
+    fn owners(&self) -> Vec<Option<&str>> {
+        let mut owners = vec![None; SLOTS];
+        for range in &self.0 {
+            if let Some(slots) = owners.get_mut(range.first..=range.last) {
+                slots.fill(Some(range.primary.id.as_str()));
+            }
+        }
+        owners
+    }
+
+    /// The number of slots that have an owner.
+    pub(in crate::doctor) fn covered(&self) -> usize {
+        self.owners().iter().flatten().count()
+    }
+
+    /// The slots that have no owner, as ranges.
+    pub(super) fn uncovered(&self) -> Vec<String> {
+        let mut ranges: Vec<(usize, usize)> = Vec::new();
+        for (slot, owner) in self.owners().iter().enumerate() {
+            match (owner, ranges.last_mut()) {
+                (Some(_), _) => {}
+                (None, Some((_, last))) if last.saturating_add(1) == slot => *last = slot,
+                (None, _) => ranges.push((slot, slot)),
+            }
+        }
+        let text = |(first, last): (usize, usize)| match first == last {
+            true => first.to_string(),
+            false => format!("{first}-{last}"),
+        };
+        ranges.into_iter().map(text).collect()
+    }
+
+    /// The number of slots with another owner than here.
+    pub(super) fn differing(&self, other: &Self) -> usize {
+        self.owners().iter().zip(other.owners()).filter(|(ours, theirs)| **ours != *theirs).count()
+    }
+
+    /// The identities of all nodes.
+    pub(super) fn ids(&self) -> BTreeSet<&str> {
+        let nodes = self.0.iter().flat_map(|range| once(&range.primary).chain(&range.replicas));
+        nodes.map(|node| node.id.as_str()).collect()
+    }
+}
+
+/// A line of `CLUSTER NODES`.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Listed {
+    pub(super) node: Announced,
+    /// The identity of its primary, if it is a replica.
+    pub(super) primary: Option<String>,
+    /// Whether most primaries take it for failed.
+    pub(super) is_failed: bool,
+    /// Whether it is not met yet, so that nothing else is known.
+    is_stranger: bool,
+}
+
+impl Listed {
+    /// Reads a reply. Lines of another form are left out, and so are nodes that are not met yet.
+    pub(super) fn read(text: &str) -> Vec<Self> {
+        text.lines().filter_map(Self::line).filter(|listed| !listed.is_stranger).collect()
+    }
+
+    /// Reads `ID HOST:PORT@BUS[,NAME] FLAGS PRIMARY PING PONG EPOCH LINK [SLOT...]`.
+    fn line(line: &str) -> Option<Self> {
+        let mut words = line.split(' ');
+        let (id, place, flags, primary) =
+            (words.next()?, words.next()?, words.next()?, words.next()?);
+        let (host, port) = place.split(['@', ',']).next()?.rsplit_once(':')?;
+        let host = if host == "?" { String::new() } else { host.to_owned() };
+        let node = Announced { host, port: port.parse().ok()?, id: id.to_owned() };
+        let has = |name: &str| flags.split(',').any(|flag| flag == name);
+        let primary = (primary != "-").then(|| primary.to_owned());
+        Some(Self { node, primary, is_failed: has("fail"), is_stranger: has("handshake") })
+    }
+}
+
+/// What one node says of its cluster.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub(super) struct View {
+    pub(super) slots: Slots,
+    /// All nodes; `None` when CLUSTER NODES is refused.
+    pub(super) listed: Option<Vec<Listed>>,
+}
+
+impl View {
+    /// The identities of all nodes.
+    pub(super) fn ids(&self) -> BTreeSet<&str> {
+        let listed = self.listed.iter().flatten().map(|listed| listed.node.id.as_str());
+        self.slots.ids().into_iter().chain(listed).collect()
+    }
+
+    /// All nodes: the owners of slots, their replicas, and the others.
+    pub(super) fn members(&self, asked: &str) -> Vec<Member> {
+        let mut members: Vec<Member> = Vec::new();
+        for range in self.slots.ranges() {
+            let primary = Member::new(&range.primary, None, asked);
+            let place = members.iter().position(|member| member.id == primary.id);
+            match place.and_then(|place| members.get_mut(place)) {
+                Some(known) => known.slots = known.slots.saturating_add(range.len()),
+                None => members.push(Member { slots: range.len(), ..primary }),
+            }
+        }
+        for range in self.slots.ranges() {
+            for replica in &range.replicas {
+                if members.iter().all(|member| member.id != replica.id) {
+                    let primary = Some(range.primary.id.clone());
+                    members.push(Member::new(replica, primary, asked));
+                }
+            }
+        }
+        for listed in self.listed.iter().flatten() {
+            match members.iter_mut().find(|member| member.id == listed.node.id) {
+                Some(known) => known.is_failed = listed.is_failed,
+                None => members.push(Member {
+                    is_failed: listed.is_failed,
+                    ..Member::new(&listed.node, listed.primary.clone(), asked)
+                }),
+            }
+        }
+        members
+    }
+}
+
+/// A node of a cluster, as others describe it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Member {
+    pub(super) id: String,
+    /// What is announced; empty when the node does not know its own address.
+    pub(super) host: String,
+    /// Where clients look for it.
+    pub(super) endpoint: Endpoint,
+    /// The identity of its primary, if it is a replica.
+    pub(super) primary: Option<String>,
+    /// The number of its slots.
+    pub(super) slots: usize,
+    /// Whether most primaries take it for failed.
+    pub(super) is_failed: bool,
+}
+
+impl Member {
+    fn new(node: &Announced, primary: Option<String>, asked: &str) -> Self {
+        Self {
+            id: node.id.clone(),
+            host: node.host.clone(),
+            endpoint: node.endpoint(asked),
+            primary,
+            slots: 0,
+            is_failed: false,
+        }
+    }
+
+    pub(super) fn name(&self) -> String {
+        self.endpoint.to_string()
+    }
+}
