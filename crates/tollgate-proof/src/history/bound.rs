@@ -143,17 +143,32 @@ pub(super) fn check(admitted: &[Admitted<'_, '_>], losses: &[&Fault], trusted: b
     verdict
 }
 
+/// By how much the store's time went on from one call to another; `None` when it went back.
+fn passed(before: &Planned<'_>, after: &Planned<'_>) -> Option<u64> {
+    after.call.decided_us?.checked_sub(before.call.decided_us?)
+}
+
 fn timed_run(run: &[Admitted<'_, '_>], rule: Rule, credit: &Credit) -> Bounded {
-    let (mut points, mut at, mut last_us, mut stepped) = (Vec::new(), None, 0, false);
+    let (mut points, mut stepped) = (Vec::new(), false);
+    let mut last: Option<(i128, &Planned<'_>)> = None;
     for one in run {
-        let now_us = one.planned.call.decided_us.unwrap_or(0);
-        stepped |= at.is_some() && now_us < last_us;
-        // A step back gives no time, and takes none.
-        let time =
-            at.map_or(i128::from(now_us), |at| at + i128::from(now_us.saturating_sub(last_us)));
-        (at, last_us) = (Some(time), now_us);
         let call = one.planned.call;
-        points.push(Point { id: call.id, at: time, cost: call.cost.into() });
+        let at = match last {
+            None => call.decided_us.unwrap_or(0).into(),
+            Some((at, before)) => {
+                let passed_us = match passed(before, one.planned) {
+                    Some(passed_us) => passed_us,
+                    // The clock was set back: no more time has passed than for the recorder.
+                    None => {
+                        stepped = true;
+                        one.planned.returned_us().saturating_sub(before.call.invoked_us)
+                    }
+                };
+                at + i128::from(passed_us)
+            }
+        };
+        last = Some((at, one.planned));
+        points.push(Point { id: call.id, at, cost: call.cost.into() });
     }
     for most in bounds_of(rule, stepped) {
         let exceeded = match most {

@@ -58,12 +58,23 @@ pub(super) fn replay(plan: &Plan<'_>, calls: &[&Planned<'_>], bounds: &Bounds) -
     let mut replayed = replay_as(plan, calls, bounds, None);
     let Some(violation) = &mut replayed.violation else { return replayed };
     if violation.side == Side::Below {
-        // A limiter with exactly one of the mistakes would have given every answer.
-        let explains = |doubt: &Doubt| {
-            let other = replay_as(plan, calls, bounds, Some(*doubt));
-            other.violation.is_none() && other.undecided.is_none()
+        // A limiter with exactly one of the mistakes would have given every answer. What it tells
+        // on a denial is first taken for what was left before the mistake, then for anything.
+        let explaining = |tells_before: bool| -> Vec<Doubt> {
+            let explains = |doubt: &Doubt| {
+                [true, false].into_iter().any(|bounded| {
+                    let mistake = Mistake { doubt: *doubt, bounded, tells_before };
+                    let other = replay_as(plan, calls, bounds, Some(mistake));
+                    other.violation.is_none() && other.undecided.is_none()
+                })
+            };
+            let on_denials = |doubt: &Doubt| tells_before || *doubt != Doubt::Twice;
+            Doubt::ALL.into_iter().filter(on_denials).filter(explains).collect()
         };
-        let explained: Vec<Doubt> = Doubt::ALL.into_iter().filter(explains).collect();
+        let mut explained = explaining(true);
+        if explained.is_empty() {
+            explained = explaining(false);
+        }
         if let [doubt] = explained[..] {
             violation.promises = vec![doubt.promise()];
         }
@@ -71,12 +82,21 @@ pub(super) fn replay(plan: &Plan<'_>, calls: &[&Planned<'_>], bounds: &Bounds) -
     replayed
 }
 
+/// A limiter that makes charges of one kind that must not happen: up to its limit, or beyond.
+#[derive(Clone, Copy)]
+struct Mistake {
+    doubt: Doubt,
+    bounded: bool,
+    /// Whether `remaining` and `retry_after` of a denial are those before its charge.
+    tells_before: bool,
+}
+
 /// The same, where each charge of a kind that must not happen did happen.
 fn replay_as(
     plan: &Plan<'_>,
     calls: &[&Planned<'_>],
     bounds: &Bounds,
-    mistake: Option<Doubt>,
+    mistake: Option<Mistake>,
 ) -> Replayed {
     let mut replayed = Replayed::default();
     let decided = |planned: &&&Planned<'_>| {
@@ -116,7 +136,7 @@ struct Replay<'p, 'h> {
     tracks: BTreeMap<usize, Track>,
     /// Calls without an answer that may not have been charged yet, the earliest last.
     unanswered: Vec<&'p Planned<'h>>,
-    mistake: Option<Doubt>,
+    mistake: Option<Mistake>,
     found: Replayed,
 }
 
@@ -262,6 +282,7 @@ impl<'p, 'h> Replay<'p, 'h> {
             }
             Outcome::Denied { .. } if never => Some((Side::Below, "never".to_owned())),
             Outcome::Never if !never => Some((Side::Below, "not yet, or allowed".to_owned())),
+            Outcome::Denied { .. } if self.mistake.is_some_and(|it| !it.tells_before) => None,
             Outcome::Denied { retry_after_us, remaining } => remaining
                 .and_then(|told| outside(told, [least, most]))
                 .or_else(|| self.wait(planned, now_us, retry_after_us?)),
@@ -333,8 +354,8 @@ impl<'p, 'h> Replay<'p, 'h> {
                 _ if own && planned.asked.len() > 1 => Doubt::Partial,
                 _ => Doubt::Denied,
             };
-            if self.mistake == Some(doubt) {
-                track.charge_by_mistake(now_us, call.cost);
+            if let Some(mistake) = self.mistake.filter(|mistake| mistake.doubt == doubt) {
+                track.charge_by_mistake(now_us, call.cost, mistake.bounded);
             }
             track.doubt(now_us, Doubted { doubt, cost: call.cost });
             self.found.tally(doubt).places += 1;

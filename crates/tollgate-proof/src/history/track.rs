@@ -182,9 +182,13 @@ impl Track {
         self.left_since = self.left_since.saturating_sub(cost);
     }
 
-    /// What a limiter with a mistake would charge: more than there is, if need be.
-    pub(super) fn charge_by_mistake(&mut self, now_us: u64, cost: u64) {
-        self.lower.charge_beyond(now_us, cost);
+    /// What a limiter with a mistake would charge; unless `bounded`, more than there is if need be.
+    pub(super) fn charge_by_mistake(&mut self, now_us: u64, cost: u64, bounded: bool) {
+        if bounded {
+            self.lower.charge_anyway(now_us, cost);
+        } else {
+            self.lower.charge_beyond(now_us, cost);
+        }
     }
 
     /// The call was charged once, now or earlier.
