@@ -1,5 +1,7 @@
 //! P1: the most that a strategy admits in any interval, from the allowed calls alone.
 
+use std::collections::VecDeque;
+
 use crate::oracle::{Rounding, Rule};
 
 use super::plan::Planned;
@@ -231,40 +233,78 @@ fn rate(points: &[Point], credit: &Credit, rate: Rate) -> Option<(usize, usize, 
     None
 }
 
-/// Two pointers: what is in `(t - len, t]` at each point.
+/// The starts of an interval that ends at the last point, of which the least is asked for.
+#[derive(Default)]
+struct Starts {
+    /// Values and positions that may still become the least: both rise.
+    rising: VecDeque<(i128, usize)>,
+}
+
+impl Starts {
+    fn push(&mut self, value: i128, position: usize) {
+        while self.rising.back().is_some_and(|&(last, _)| last >= value) {
+            self.rising.pop_back();
+        }
+        self.rising.push_back((value, position));
+    }
+
+    fn forget_before(&mut self, first: usize) {
+        while self.rising.front().is_some_and(|&(_, position)| position < first) {
+            self.rising.pop_front();
+        }
+    }
+
+    fn least(&self) -> Option<(i128, usize)> {
+        self.rising.front().copied()
+    }
+}
+
+/// Every interval that ends at a point and begins where `begins` says or later: what is in it,
+/// less what the faults allow to it, is at most `most`.
+fn sums(
+    points: &[Point],
+    credit: &Credit,
+    most: i128,
+    mut begins: impl FnMut(usize) -> usize,
+) -> Option<(usize, usize, i128)> {
+    let (mut sum, mut starts) = (0, Starts::default());
+    for (position, point) in points.iter().enumerate() {
+        starts.push(sum - credit.over(position), position);
+        starts.forget_before(begins(position));
+        sum += point.cost;
+        let (least, start) = starts.least()?;
+        if sum - credit.begun(position) - least > most {
+            return Some((start, position, most + credit.between(start, position)));
+        }
+    }
+    None
+}
+
+/// At most `most` in `(t - len, t]` at each point.
 fn window(
     points: &[Point],
     credit: &Credit,
     len: i128,
     most: i128,
 ) -> Option<(usize, usize, i128)> {
-    let (mut sum, mut first) = (0, 0);
-    for (position, point) in points.iter().enumerate() {
-        sum += point.cost;
-        while let Some(oldest) = points.get(first).filter(|oldest| oldest.at <= point.at - len) {
-            sum -= oldest.cost;
+    let mut first = 0;
+    sums(points, credit, most, |position| {
+        let from = points.get(position).map_or(0, |point| point.at - len);
+        while points.get(first).is_some_and(|oldest| oldest.at <= from) {
             first += 1;
         }
-        let bound = most + credit.between(first, position);
-        if sum > bound {
-            return Some((first, position, bound));
-        }
-    }
-    None
+        first
+    })
 }
 
+/// At most `most` in each multiple of `d`.
 fn aligned(points: &[Point], credit: &Credit, d: i128, most: i128) -> Option<(usize, usize, i128)> {
-    let (mut sum, mut first, mut window) = (0, 0, None);
-    for (position, point) in points.iter().enumerate() {
-        let own = point.at.div_euclid(d);
-        if window != Some(own) {
-            (window, sum, first) = (Some(own), 0, position);
+    let (mut first, mut window) = (0, None);
+    sums(points, credit, most, |position| {
+        let own = points.get(position).map(|point| point.at.div_euclid(d));
+        if window != own {
+            (window, first) = (own, position);
         }
-        sum += point.cost;
-        let bound = most + credit.between(first, position);
-        if sum > bound {
-            return Some((first, position, bound));
-        }
-    }
-    None
+        first
+    })
 }

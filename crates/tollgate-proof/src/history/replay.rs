@@ -53,19 +53,24 @@ pub(super) struct Replayed {
 /// The largest number of calls of one microsecond of which every order is tried.
 const MOST_PERMUTED: usize = 7;
 
+/// How many answers after the first wrong one a mistake must explain before it is named.
+const EVIDENCE: u64 = 8;
+
 /// Replays calls that share counts. All decisions among them have the store's time.
 pub(super) fn replay(plan: &Plan<'_>, calls: &[&Planned<'_>], bounds: &Bounds) -> Replayed {
     let mut replayed = replay_as(plan, calls, bounds, None);
     let Some(violation) = &mut replayed.violation else { return replayed };
-    if violation.side == Side::Below {
+    if violation.side == Side::Below && violation.promises.is_empty() {
         // A limiter with exactly one of the mistakes would have given every answer. What it tells
         // on a denial is first taken for what was left before the mistake, then for anything.
+        let before = replayed.exact.places;
         let explaining = |tells_before: bool| -> Vec<Doubt> {
             let explains = |doubt: &Doubt| {
                 [true, false].into_iter().any(|bounded| {
                     let mistake = Mistake { doubt: *doubt, bounded, tells_before };
                     let other = replay_as(plan, calls, bounds, Some(mistake));
-                    other.violation.is_none() && other.undecided.is_none()
+                    let more = other.exact.places.saturating_sub(before);
+                    other.violation.is_none() && other.undecided.is_none() && more >= EVIDENCE
                 })
             };
             let on_denials = |doubt: &Doubt| tells_before || *doubt != Doubt::Twice;
@@ -305,28 +310,30 @@ impl<'p, 'h> Replay<'p, 'h> {
         Some((Side::Below, format!("a wait of at most {earlier} us")))
     }
 
-    /// Which promise explains that less was given: the only kind of doubted charge that can.
+    /// Which promise explains that less was given: the only kind of doubted charge that fits. Where
+    /// something came back since, or what is missing was not told, a charge explains nothing.
     fn blame(&self, planned: &Planned<'_>, now_us: u64, view: &View<'_>) -> Vec<Promise> {
-        let mut suspects: Vec<Doubted> = Vec::new();
-        for track in planned.asked.iter().filter_map(|asked| self.tracks.get(&asked.track)) {
-            suspects.extend(track.suspects(now_us));
+        let tracks = || planned.asked.iter().filter_map(|asked| self.tracks.get(&asked.track));
+        if !tracks().all(|track| track.is_steady(now_us)) {
+            return Vec::new();
         }
-        let missing = match planned.call.outcome {
+        let mut suspects: Vec<Doubted> = tracks().flat_map(Track::suspects).copied().collect();
+        let [left, _] = view.left();
+        let (own, left, told) = match planned.call.outcome {
             Outcome::Allowed { remaining: Some(told) } => {
-                let doubt = Doubt::Twice;
-                suspects.push(Doubted { doubt, cost: planned.call.cost });
-                view.left()[0].saturating_sub(planned.call.cost).checked_sub(told)
+                (Doubt::Twice, left.saturating_sub(planned.call.cost), told)
             }
-            Outcome::Denied { remaining: Some(told), .. } => view.left()[0].checked_sub(told),
-            _ => None,
+            Outcome::Denied { remaining: Some(told), .. } => (Doubt::Denied, left, told),
+            _ => return Vec::new(),
         };
-        let costs =
-            |kind: Doubt| suspects.iter().filter(move |one| one.doubt == kind).map(|one| one.cost);
-        let fits = |kind: &Doubt| match missing {
-            None => costs(*kind).next().is_some(),
-            Some(missing) => {
-                costs(*kind).any(|cost| cost == missing) || costs(*kind).sum::<u64>() == missing
-            }
+        suspects.push(Doubted { doubt: own, cost: planned.call.cost });
+        let missing = left.saturating_sub(told);
+        // `remaining` is never below 0: more may be missing then.
+        let all_gone = told == 0;
+        let fits = |kind: &Doubt| {
+            let costs = || suspects.iter().filter(|one| one.doubt == *kind).map(|one| one.cost);
+            let sum: u64 = costs().sum();
+            costs().any(|cost| cost == missing) || sum == missing || (all_gone && sum > missing)
         };
         let fitting: Vec<Doubt> = Doubt::ALL.into_iter().filter(fits).collect();
         match fitting[..] {

@@ -59,6 +59,8 @@ pub(super) struct Track {
     doubts: Vec<Doubted>,
     /// What must be left now if nothing came back since the oldest doubt.
     left_since: u64,
+    /// Whether anything was ever charged.
+    is_used: bool,
     /// How many losses were looked at.
     pub(super) losses_seen: usize,
 }
@@ -86,6 +88,7 @@ impl Track {
             probe: None,
             doubts: Vec::new(),
             left_since: 0,
+            is_used: false,
             losses_seen: 0,
         })
     }
@@ -179,6 +182,7 @@ impl Track {
         for oracle in self.oracles() {
             oracle.charge_anyway(now_us, cost);
         }
+        self.is_used = true;
         self.left_since = self.left_since.saturating_sub(cost);
     }
 
@@ -213,10 +217,19 @@ impl Track {
         self.doubts.push(doubted);
     }
 
-    /// The charges that no answer has disproved yet. Empty when something came back since: what is
-    /// missing may be a refill then.
-    pub(super) fn suspects(&self, now_us: u64) -> &[Doubted] {
-        if self.lower.left(now_us) == self.left_since { &self.doubts } else { &[] }
+    /// Whether nothing came back since the oldest doubt, or nothing was ever charged. Otherwise
+    /// what is missing may be a refill.
+    pub(super) fn is_steady(&self, now_us: u64) -> bool {
+        let left = self.lower.left(now_us);
+        match self.probe {
+            Some(_) => left == self.left_since,
+            None => !self.is_used,
+        }
+    }
+
+    /// The charges that no answer has disproved yet.
+    pub(super) fn suspects(&self) -> &[Doubted] {
+        &self.doubts
     }
 
     /// An answer has shown that none of them happened.

@@ -151,7 +151,13 @@ pub(crate) const LIMITERS: &[Row] = &[
         (500, 10_000_000, 500)
     ),
     gcra!("tells what remained before the charge", Exact, GCRA, RemainingBefore),
-    gcra!("adds denied calls to the debt", DenialsFree, GCRA, DenialCharges),
+    gcra!(
+        "adds denied calls to the debt",
+        DenialsFree,
+        Load { limits: &["5/1h via gcra"], ..GCRA },
+        DenialCharges,
+        (5, 3_600_000_000, 5)
+    ),
     gcra!("takes negative costs", Bound, Load { costs: &[1, 2, -3], ..GCRA }, NegativeCost),
     gcra!("takes a cost of 0 for 1", Exact, Load { costs: &[1, 0, 0], ..GCRA }, ZeroCost),
     gcra!(

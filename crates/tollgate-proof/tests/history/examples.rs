@@ -26,23 +26,24 @@ fn a_bound_is_exceeded_and_shown_by_as_few_calls_as_exceed_it() {
 
 #[test]
 fn a_lost_state_allows_one_capacity_more_and_not_two() {
-    let limits = "2/1s via gcra";
-    let lines = |from: u64, count: u64| -> String {
-        let line = |i| call(from + i, 100 + (from + i) * 10, limits, "cost=1 outcome=allowed");
-        (0..count).map(line).collect()
-    };
-    let fault = "fault kind=failover began=115 ended=117 target=redis lost_states=1\n";
-    let within = report(&format!("{fault}{}", lines(0, 4)));
-    assert_eq!(within.verdict(Promise::Bound), Verdict::Held, "{within}");
-    assert_ne!(within.verdict(Promise::Exact), Verdict::Broken, "{within}");
-    let without = report(&lines(0, 4));
-    assert_eq!(without.verdict(Promise::Bound), Verdict::Broken, "{without}");
-    let beyond = report(&format!("{fault}{}", lines(0, 5)));
-    assert_eq!(shown(&beyond, Promise::Bound), [2, 3, 4], "{beyond}");
-    // It allows nothing to what came before it.
-    let late = "fault kind=failover began=900 ended=910 target=redis lost_states=1\n";
-    let before = report(&format!("{late}{}", lines(0, 3)));
-    assert_eq!(before.verdict(Promise::Bound), Verdict::Broken, "{before}");
+    for limits in ["2/1s via gcra", "2/1s via sliding_log", "2/1h via fixed_window"] {
+        let lines = |from: u64, count: u64| -> String {
+            let line = |i| call(from + i, 100 + (from + i) * 10, limits, "cost=1 outcome=allowed");
+            (0..count).map(line).collect()
+        };
+        let fault = "fault kind=failover began=115 ended=117 target=redis lost_states=1\n";
+        let within = report(&format!("{fault}{}", lines(0, 4)));
+        assert_eq!(within.verdict(Promise::Bound), Verdict::Held, "{within}");
+        assert_ne!(within.verdict(Promise::Exact), Verdict::Broken, "{within}");
+        let without = report(&lines(0, 4));
+        assert_eq!(without.verdict(Promise::Bound), Verdict::Broken, "{without}");
+        let beyond = report(&format!("{fault}{}", lines(0, 5)));
+        assert_eq!(shown(&beyond, Promise::Bound), [2, 3, 4], "{beyond}");
+        // It allows nothing to what came before it.
+        let late = "fault kind=failover began=900 ended=910 target=redis lost_states=1\n";
+        let before = report(&format!("{late}{}", lines(0, 3)));
+        assert_eq!(before.verdict(Promise::Bound), Verdict::Broken, "{before}");
+    }
 }
 
 #[test]
@@ -133,20 +134,24 @@ fn calls_of_one_microsecond_are_put_in_an_order_that_explains_them() {
 
 #[test]
 fn a_denial_that_charged_one_of_two_limits_is_named() {
-    let both = "slow: 9/100h via gcra, fast: 5/1h via fixed_window";
-    let text = |last: &str| {
-        call(1, 100, both, "cost=4 outcome=allowed remaining=1")
-            + &call(2, 110, both, "cost=3 outcome=denied remaining=1")
-            + &call(3, 3_600_000_001, both, last)
+    let part = |subject: &str, limits: &str| format!("subject={subject} limits=\"{limits}\" ");
+    let (ann, bob) = (part("ann", "2/1h via fixed_window"), part("bob", "9/1h via fixed_window"));
+    let line = |id: u64, parts: &str, rest: &str| {
+        let now = 100 + id * 10;
+        let (from, to) = (now - 1, now + 1);
+        format!("call id={id} client=a invoked={from} returned={to} {parts}now={now} {rest}\n")
     };
-    // The next window of the fast limit shows what the slow one holds.
-    let free = report(&text("cost=1 outcome=allowed remaining=4"));
+    let text = |last: &str| {
+        line(1, &ann, "cost=2 outcome=allowed remaining=0")
+            + &line(2, &format!("{ann}{bob}"), "cost=1 outcome=denied remaining=0")
+            + &line(3, &bob, last)
+    };
+    let free = report(&text("cost=2 outcome=allowed remaining=7"));
     assert_eq!(free.verdict(Promise::AllOrNothing), Verdict::Held, "{free}");
-    let charged = report(&text("cost=1 outcome=allowed remaining=1"));
+    let charged = report(&text("cost=2 outcome=allowed remaining=6"));
     assert_eq!(charged.verdict(Promise::AllOrNothing), Verdict::Broken, "{charged}");
+    assert_eq!(shown(&charged, Promise::AllOrNothing), [1, 2, 3], "{charged}");
     assert_eq!(charged.verdict(Promise::DenialsFree), Verdict::Unknown, "{charged}");
-    let open = report(&text("cost=5 outcome=denied"));
-    assert_eq!(open.verdict(Promise::AllOrNothing), Verdict::Broken, "{open}");
 }
 
 #[test]
@@ -165,6 +170,149 @@ fn a_request_id_is_charged_once() {
     assert!(good.broken().is_empty(), "{good}");
     let twice = report(&once(2));
     assert_eq!(twice.verdict(Promise::Exact), Verdict::Broken, "{twice}");
+}
+
+#[test]
+fn a_denial_whose_charge_would_have_gone_again_is_not_decided() {
+    let limits = "2/1s via fixed_window";
+    let text = call(1, 100, limits, "cost=2 outcome=allowed remaining=0")
+        + &call(2, 110, limits, "cost=1 outcome=denied remaining=0")
+        + &call(3, 1_000_100, limits, "cost=1 outcome=allowed remaining=1");
+    let report = report(&text);
+    assert_eq!(report.verdict(Promise::DenialsFree), Verdict::Unknown, "{report}");
+    assert_eq!(report.verdict(Promise::Exact), Verdict::Held, "{report}");
+}
+
+#[test]
+fn what_is_missing_after_a_refill_blames_no_charge() {
+    let limits = "5/10s via gcra";
+    let text = call(1, 100, limits, "cost=5 outcome=allowed remaining=0")
+        + &call(2, 1_100, limits, "cost=1 outcome=denied remaining=0")
+        + &call(3, 2_100, limits, "cost=1 outcome=denied remaining=0")
+        + &call(4, 6_000_100, limits, "cost=1 outcome=allowed remaining=1");
+    let report = report(&text);
+    assert_eq!(report.broken(), [Promise::Exact], "{report}");
+}
+
+#[test]
+fn calls_that_were_used_up_stay_in_the_part_that_shows_a_wrong_denial() {
+    let limits = "5/1h via fixed_window";
+    let text = call(1, 100, limits, "cost=3 outcome=allowed remaining=2")
+        + &call(2, 110, limits, "cost=4 outcome=never")
+        + &call(3, 120, limits, "cost=1 outcome=denied");
+    let wrong = report(&text.replace("cost=4 outcome=never", "cost=6 outcome=never"));
+    assert_eq!(shown(&wrong, Promise::Exact), [1, 3], "{wrong}");
+    let never = report(&text);
+    assert_eq!(shown(&never, Promise::Exact), [2], "{never}");
+}
+
+#[test]
+fn a_window_of_the_first_hit_with_an_uncertain_charge_is_not_decided() {
+    let limits = "2/10us anchor first-hit via fixed_window";
+    let text = format!(
+        "call id=9 client=b invoked=99 returned=100 subject=ann limits=\"{limits}\" \
+         cost=1 outcome=unknown\n"
+    ) + &call(1, 109, limits, "cost=1 outcome=allowed")
+        // Possible when the call without an answer opened the window at 100.
+        + &call(2, 112, limits, "cost=2 outcome=allowed remaining=0");
+    let report = report(&text);
+    assert_eq!(report.verdict(Promise::Exact), Verdict::Unknown, "{report}");
+}
+
+#[test]
+fn a_call_under_way_while_the_clock_is_set_is_not_decided() {
+    let step = "fault kind=clock_step began=100 ended=101 target=redis lost_states=0\n";
+    let text =
+        step.to_owned() + &call(1, 101, "1/1h via gcra", "cost=1 outcome=allowed remaining=0");
+    let report = report(&text);
+    assert_eq!(report.verdict(Promise::Exact), Verdict::Unknown, "{report}");
+    assert_eq!(report.verdict(Promise::Order), Verdict::Unknown, "{report}");
+}
+
+/// A call without the store's time.
+fn untimed(id: u64, [invoked, returned]: [u64; 2], limits: &str, rest: &str) -> String {
+    format!(
+        "call id={id} client=c{id} invoked={invoked} returned={returned} subject=ann \
+         limits=\"{limits}\" {rest}\n"
+    )
+}
+
+#[test]
+fn without_the_stores_time_what_may_be_is_not_broken() {
+    let limits = "1/100us via sliding_log";
+    let both = |one, two| {
+        untimed(1, one, limits, "cost=1 outcome=allowed")
+            + &untimed(2, two, limits, "cost=1 outcome=allowed")
+    };
+    let open = report(&both([0, 150], [0, 150]));
+    assert_eq!(open.verdict(Promise::Bound), Verdict::Unknown, "{open}");
+    assert_eq!(open.verdict(Promise::Exact), Verdict::Held, "{open}");
+    let close = report(&both([0, 50], [20, 90]));
+    assert_eq!(close.verdict(Promise::Bound), Verdict::Broken, "{close}");
+    let apart = report(&both([0, 50], [160, 190]));
+    assert_eq!(apart.verdict(Promise::Bound), Verdict::Held, "{apart}");
+    // A denial and a charge that nothing follows.
+    let denied = untimed(3, [200, 210], limits, "cost=1 outcome=denied");
+    let trailing = report(&(both([0, 50], [160, 190]) + &denied));
+    assert_eq!(trailing.verdict(Promise::Exact), Verdict::Held, "{trailing}");
+    assert_eq!(trailing.verdict(Promise::DenialsFree), Verdict::Unknown, "{trailing}");
+}
+
+#[test]
+fn where_some_have_the_stores_time_real_time_still_orders() {
+    let limits = "1/1h via gcra";
+    let timed = |rest: &str| {
+        untimed(1, [10, 20], limits, &format!("now=300 cost=1 {rest}"))
+            + &untimed(2, [100, 310], limits, "cost=1 outcome=allowed")
+    };
+    // The first returned before the second began: it cannot have been denied for it.
+    let wrong = report(&timed("outcome=denied"));
+    assert_eq!(wrong.verdict(Promise::Exact), Verdict::Broken, "{wrong}");
+}
+
+#[test]
+fn calls_of_one_microsecond_keep_real_time_and_are_tried_in_every_order() {
+    let line = |id, at: u64, limits: &str, rest: &str| {
+        untimed(id, [at, at + 5], limits, &format!("now=500 {rest}"))
+    };
+    let one = "1/1h via gcra";
+    let apart =
+        line(1, 100, one, "cost=1 outcome=denied") + &line(2, 200, one, "cost=1 outcome=allowed");
+    let report_apart = report(&apart);
+    assert_eq!(report_apart.verdict(Promise::Exact), Verdict::Broken, "{report_apart}");
+    let together = apart.replace("invoked=200 returned=205", "invoked=100 returned=105");
+    let report_together = report(&together);
+    assert_eq!(report_together.verdict(Promise::Exact), Verdict::Held, "{report_together}");
+    // Only one order explains this: 1, 2, 3.
+    let three = "3/1h via gcra";
+    let text = line(3, 100, three, "cost=2 outcome=allowed")
+        + &line(2, 100, three, "cost=3 outcome=denied remaining=2")
+        + &line(1, 100, three, "cost=1 outcome=allowed");
+    let report = report(&text);
+    assert_eq!(report.verdict(Promise::Exact), Verdict::Held, "{report}");
+}
+
+#[test]
+fn what_a_queue_leaves_open_is_not_decided() {
+    let bounds = Bounds { queue_bound: Some(1), ..Bounds::default() };
+    let line = |id: u64, [from, to]: [u64; 2], rest: &str| {
+        format!("queue id={id} queue=q invoked={from} returned={to} {rest}\n")
+    };
+    let waiting = report_with(&line(1, [1, 2], "step=accepted job=a"), &bounds);
+    assert_eq!(waiting.verdict(Promise::Queue), Verdict::Unknown, "{waiting}");
+    let delivered = |from| {
+        let text = line(1, [1, 2], "step=accepted job=a")
+            + &line(2, [from, from + 9], "step=accepted job=b")
+            + &line(3, [20, 30], "step=delivered job=a")
+            + &line(4, [40, 50], "step=delivered job=b");
+        report_with(&text, &bounds).verdict(Promise::Queue)
+    };
+    assert_eq!(delivered(15), Verdict::Unknown);
+    assert_eq!(delivered(31), Verdict::Held);
+    assert_eq!(delivered(5), Verdict::Broken);
+    let unbounded =
+        line(1, [1, 2], "step=accepted job=a") + &line(3, [20, 30], "step=delivered job=a");
+    assert_eq!(report(&unbounded).verdict(Promise::Queue), Verdict::Unknown);
 }
 
 #[test]
