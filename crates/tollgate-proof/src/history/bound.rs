@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use crate::oracle::{Rounding, Rule};
 
-use super::plan::Planned;
+use super::plan::{Plan, Planned};
 use super::record::Fault;
 
 /// An allowed call as one count sees it.
@@ -125,16 +125,20 @@ impl Credit {
 
 /// Checks one count. The allowed calls are in the order of their decisions, if the store's times
 /// are known and can be trusted.
-pub(super) fn check(admitted: &[Admitted<'_, '_>], losses: &[&Fault], trusted: bool) -> Bounded {
+pub(super) fn check(admitted: &[Admitted<'_, '_>], plan: &Plan<'_>, trusted: bool) -> Bounded {
     let mut verdict = Bounded::Held;
     // Numbers that change begin anew: what is carried over only lessens what is admitted.
     for run in admitted.chunk_by(|one, two| one.rule == two.rule) {
         let Some(rule) = run.first().map(|one| one.rule) else { continue };
-        let credit = Credit::new(run, losses, capacity(rule));
+        let mut losses = plan.losses.clone();
+        // These two know no edges: by the store's time a step gives them nothing.
+        if !trusted || !matches!(rule, Rule::Greedy { .. } | Rule::Log { .. }) {
+            losses.extend(&plan.shifts);
+        }
         let found = if trusted {
-            timed_run(run, rule, &credit)
+            timed_run(run, rule, &Credit::new(run, &losses, capacity(rule)))
         } else {
-            super::interval::untimed_run(run, rule, losses)
+            super::interval::untimed_run(run, rule, &losses)
         };
         match found {
             Bounded::Broken(..) => return found,
@@ -145,9 +149,20 @@ pub(super) fn check(admitted: &[Admitted<'_, '_>], losses: &[&Fault], trusted: b
     verdict
 }
 
-/// By how much the store's time went on from one call to another; `None` when it went back.
-fn passed(before: &Planned<'_>, after: &Planned<'_>) -> Option<u64> {
-    after.call.decided_us?.checked_sub(before.call.decided_us?)
+/// More time than any bound looks at: what came before counts no more.
+const UNBOUNDED_US: i128 = 1 << 60;
+
+/// How much time has passed at most for the store from one call to another. Across one clock step
+/// it is what the store's clock says, or the recorder's if that is more: a step back takes no time
+/// away. Across several steps nobody knows: the clock may have been ahead in between.
+fn passed_us(before: &Planned<'_>, after: &Planned<'_>) -> i128 {
+    let by_store = || after.call.decided_us?.checked_sub(before.call.decided_us?);
+    let by_recorder = after.returned_us().saturating_sub(before.call.invoked_us);
+    match before.epoch.zip(after.epoch).and_then(|(from, to)| to.checked_sub(from)) {
+        Some(0) => by_store().unwrap_or(0).into(),
+        Some(1) => by_store().unwrap_or(0).max(by_recorder).into(),
+        _ => UNBOUNDED_US,
+    }
 }
 
 fn timed_run(run: &[Admitted<'_, '_>], rule: Rule, credit: &Credit) -> Bounded {
@@ -158,15 +173,8 @@ fn timed_run(run: &[Admitted<'_, '_>], rule: Rule, credit: &Credit) -> Bounded {
         let at = match last {
             None => call.decided_us.unwrap_or(0).into(),
             Some((at, before)) => {
-                let passed_us = match passed(before, one.planned) {
-                    Some(passed_us) => passed_us,
-                    // The clock was set back: no more time has passed than for the recorder.
-                    None => {
-                        stepped = true;
-                        one.planned.returned_us().saturating_sub(before.call.invoked_us)
-                    }
-                };
-                at + i128::from(passed_us)
+                stepped |= before.epoch != one.planned.epoch;
+                at + passed_us(before, one.planned)
             }
         };
         last = Some((at, one.planned));

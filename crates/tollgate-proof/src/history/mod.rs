@@ -37,7 +37,7 @@
 //! # What is not decided
 //!
 //! - A trailing denial: no later answer shows that it was free. `checked of places` counts these.
-//! - A group of which a call was under way while the clock was set.
+//! - A group of which a call was under way while the clock was set, or a charge was uncertain.
 //! - `fixed_window anchor first-hit` with a charge that is uncertain: a window that opens earlier
 //!   also ends earlier, so there is no least and no most use.
 //! - Without the store's time: more than 24 calls that overlap, a fault that loses state, or an
@@ -142,10 +142,16 @@ impl<'p, 'h> Group<'p, 'h> {
             for &promise in &violation.promises {
                 report.worsen(promise, Verdict::Broken, &reason, &mut part);
             }
-            self.unknown(report, "the answers are wrong, for whatever reason", &violation.promises);
+            self.unknown(
+                report,
+                "the answers are wrong, and this is not shown to be why",
+                &violation.promises,
+            );
         } else if let Some(reason) = undecided {
             self.unknown(report, &reason, &[]);
             report.worsen(Promise::Order, Verdict::Unknown, &reason, History::default);
+            let placed = |one: &&Planned<'_>| one.epoch.is_some() || one.role == Role::Repeat;
+            return self.calls.iter().all(placed);
         } else if exact.checked < exact.places {
             let reason = "calls without an answer, or lost state, leave some answers open";
             report.worsen(Promise::Exact, Verdict::Unknown, reason, History::default);
@@ -240,7 +246,7 @@ impl<'p, 'h> Group<'p, 'h> {
         }
         for one in admitted.values() {
             let places = u64::try_from(one.len()).unwrap_or(u64::MAX);
-            let found = bound::check(one, &self.plan.losses, trusted);
+            let found = bound::check(one, self.plan, trusted);
             let checked = if matches!(found, Bounded::Unknown(_)) { 0 } else { places };
             report.count(Promise::Bound, checked, places);
             match found {

@@ -56,6 +56,9 @@ pub(super) struct Plan<'h> {
     pub(super) groups: Vec<Vec<usize>>,
     /// Faults that may lose state.
     pub(super) losses: Vec<&'h Fault>,
+    /// Faults that may give a capacity more where windows have edges of their own: a step of the
+    /// clock moves these too. Steps lose no state.
+    pub(super) shifts: Vec<Fault>,
 }
 
 /// A count: subject, identity of the set, identity of the limit.
@@ -78,7 +81,8 @@ impl<'h> Plan<'h> {
             .collect();
         let groups = groups(&calls, tracks.len());
         let losses = history.faults.iter().filter(|fault| fault.lost_states > 0).collect();
-        let mut plan = Self { calls, groups, losses };
+        let shifts = steps.iter().map(|&step| Fault { lost_states: 1, ..step.clone() }).collect();
+        let mut plan = Self { calls, groups, losses, shifts };
         plan.assign_roles();
         plan
     }

@@ -107,7 +107,7 @@ fn replay_as(
     let decided = |planned: &&&Planned<'_>| {
         planned.call.outcome.is_decision() && planned.role != Role::Repeat
     };
-    if calls.iter().any(|planned| planned.call.outcome.is_decision() && planned.epoch.is_none()) {
+    if calls.iter().filter(decided).any(|planned| planned.epoch.is_none()) {
         replayed.undecided = Some("a call was under way while the clock was set".to_owned());
         return replayed;
     }
@@ -241,6 +241,12 @@ impl<'p, 'h> Replay<'p, 'h> {
             if matches!(rule, Rule::FixedFirstHit { .. }) && !track.is_certain() {
                 // A window that opens earlier ends earlier: more used is not always less left.
                 return Err("under `anchor first-hit` a charge is uncertain".to_owned());
+            }
+            if track.epoch.replace(planned.epoch).is_some_and(|before| before != planned.epoch)
+                && !track.is_certain()
+            {
+                // What a repair carries over depends on the newest charge, whichever that is.
+                return Err("the clock was set while a charge was uncertain".to_owned());
             }
             track.settle(now_us, rule).map_err(|e| e.to_string())?;
             track.land(call.invoked_us, now_us);

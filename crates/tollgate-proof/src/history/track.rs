@@ -63,6 +63,8 @@ pub(super) struct Track {
     is_used: bool,
     /// How many losses were looked at.
     pub(super) losses_seen: usize,
+    /// The epoch of the last call.
+    pub(super) epoch: Option<Option<usize>>,
 }
 
 /// What one count says about a call.
@@ -90,6 +92,7 @@ impl Track {
             left_since: 0,
             is_used: false,
             losses_seen: 0,
+            epoch: None,
         })
     }
 

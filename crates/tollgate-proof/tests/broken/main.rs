@@ -86,5 +86,30 @@ fn each_broken_limiter_is_caught_and_its_right_form_is_not() {
     }
     assert!(missed.is_empty(), "not caught: {missed:?}");
     let count = LIMITERS.len() + QUEUES.len() + kit::STORES.len();
-    assert!(count >= 45, "{count} broken limiters are left");
+    assert_eq!(count, 52, "README.md and CHANGELOG.md say how many there are");
+}
+
+/// `docs/proof.md` has a row for each check, with the limiters that it catches.
+#[test]
+fn the_page_names_each_broken_limiter_beside_its_check() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/proof.md");
+    // A package holds its own folder alone.
+    let Ok(page) = std::fs::read_to_string(path) else { return };
+    let named = |check: &str, name: &str| {
+        let mut rows = page.lines().filter_map(|line| line.strip_prefix("| ")?.split_once(" | "));
+        let beside = rows.any(|(first, names)| {
+            let mut names = names.trim_end_matches(" |").split("; ");
+            first.trim_matches('`') == check && names.any(|one| one == name)
+        });
+        assert!(beside, "`{name}` is not beside {check}");
+    };
+    for row in LIMITERS {
+        named(row.by.name(), row.name);
+    }
+    for (name, _) in QUEUES {
+        named(Promise::Queue.name(), name);
+    }
+    for (name, _, case, _) in kit::STORES {
+        named(case, name);
+    }
 }

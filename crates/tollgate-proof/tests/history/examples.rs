@@ -261,13 +261,15 @@ fn without_the_stores_time_what_may_be_is_not_broken() {
 #[test]
 fn where_some_have_the_stores_time_real_time_still_orders() {
     let limits = "1/1h via gcra";
-    let timed = |rest: &str| {
-        untimed(1, [10, 20], limits, &format!("now=300 cost=1 {rest}"))
-            + &untimed(2, [100, 310], limits, "cost=1 outcome=allowed")
-    };
+    // The third overlaps both, so that they are searched together.
+    let text = untimed(1, [10, 20], limits, "now=300 cost=1 outcome=denied")
+        + &untimed(3, [15, 105], limits, "now=300 cost=1 outcome=denied")
+        + &untimed(2, [100, 310], limits, "cost=1 outcome=allowed");
     // The first returned before the second began: it cannot have been denied for it.
-    let wrong = report(&timed("outcome=denied"));
+    let wrong = report(&text);
     assert_eq!(wrong.verdict(Promise::Exact), Verdict::Broken, "{wrong}");
+    let early = report(&text.replace("invoked=100", "invoked=12"));
+    assert_eq!(early.verdict(Promise::Exact), Verdict::Held, "{early}");
 }
 
 #[test]
@@ -307,6 +309,10 @@ fn what_a_queue_leaves_open_is_not_decided() {
             + &line(4, [40, 50], "step=delivered job=b");
         report_with(&text, &bounds).verdict(Promise::Queue)
     };
+    let text = line(1, [1, 2], "step=accepted job=a")
+        + &line(2, [3, 4], "step=delivered job=a")
+        + &line(3, [5, 6], "step=accepted job=b");
+    assert_eq!(report_with(&text, &bounds).verdict(Promise::Queue), Verdict::Unknown);
     assert_eq!(delivered(15), Verdict::Unknown);
     assert_eq!(delivered(31), Verdict::Held);
     assert_eq!(delivered(5), Verdict::Broken);

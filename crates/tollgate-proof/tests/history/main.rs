@@ -4,6 +4,8 @@
 mod examples;
 mod exhaustive;
 mod large;
+mod page;
+mod sound;
 
 use tollgate_proof::history::{Bounds, History, Promise, Report, Verdict, check};
 
