@@ -71,7 +71,7 @@ pub use text::HistoryError;
 #[must_use]
 pub fn check(history: &History, bounds: &Bounds) -> Report {
     let mut report = Report::new();
-    let plan = Plan::new(history);
+    let plan = Plan::new(history, bounds);
     for group in &plan.groups {
         let calls: Vec<&Planned<'_>> =
             group.iter().filter_map(|&position| plan.calls.get(position)).collect();

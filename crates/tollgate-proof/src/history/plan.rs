@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::conformance::rule_of;
 use crate::oracle::Rule;
 
-use super::record::{Call, Fault, FaultKind, History, Outcome};
+use super::record::{Bounds, Call, Fault, FaultKind, History, Outcome};
 
 /// One limit of a call: which count it is, and its rule there.
 #[derive(Clone, Copy, Debug)]
@@ -65,7 +65,7 @@ pub(super) struct Plan<'h> {
 type CountKey<'h> = (&'h str, &'h str, &'h str);
 
 impl<'h> Plan<'h> {
-    pub(super) fn new(history: &'h History) -> Self {
+    pub(super) fn new(history: &'h History, bounds: &Bounds) -> Self {
         let mut tracks: BTreeMap<CountKey<'h>, usize> = BTreeMap::new();
         let steps = history.faults.iter().filter(|fault| fault.kind == FaultKind::ClockStep);
         let steps: Vec<&Fault> = steps.collect();
@@ -83,46 +83,69 @@ impl<'h> Plan<'h> {
         let losses = history.faults.iter().filter(|fault| fault.lost_states > 0).collect();
         let shifts = steps.iter().map(|&step| Fault { lost_states: 1, ..step.clone() }).collect();
         let mut plan = Self { calls, groups, losses, shifts };
-        plan.assign_roles();
+        plan.assign_roles(bounds);
         plan
     }
 
-    /// Within one request id the first that was allowed is charged; the others repeat its answer.
-    fn assign_roles(&mut self) {
+    /// Finds the calls of each request id. Those that come after the store may have forgotten the
+    /// id are a set of their own.
+    fn assign_roles(&mut self, bounds: &Bounds) {
         let mut by_request: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (position, planned) in self.calls.iter().enumerate() {
             if let Some(request) = &planned.call.request {
                 by_request.entry(request).or_default().push(position);
             }
         }
-        for members in by_request.into_values().filter(|members| members.len() > 1) {
-            let first = members
-                .iter()
-                .copied()
-                .filter_map(|position| Some((self.calls.get(position)?, position)))
-                .filter(|(planned, _)| planned.call.outcome.is_allowed())
-                .min_by_key(|(planned, _)| (planned.call.invoked_us, planned.call.id))
-                .map(|(_, position)| position);
-            let mut unanswered = false;
-            for &position in &members {
-                let charged_us = first.and_then(|first| self.calls.get(first)?.call.returned_us);
-                let Some(planned) = self.calls.get_mut(position) else { continue };
-                let after = charged_us.is_some_and(|charged| charged < planned.call.invoked_us);
-                match planned.call.outcome {
-                    // All of them together charge once: the first stands for them.
-                    Outcome::Unknown if unanswered || after => planned.role = Role::Repeat,
-                    Outcome::Unknown => unanswered = true,
-                    Outcome::Allowed { .. } if Some(position) != first => {
-                        planned.role = Role::Repeat;
+        for mut members in by_request.into_values().filter(|members| members.len() > 1) {
+            let invoked =
+                |position: usize| self.calls.get(position).map_or(0, |p| p.call.invoked_us);
+            members.sort_by_key(|&position| invoked(position));
+            let mut sets: Vec<Vec<usize>> = Vec::new();
+            let mut until_us = 0;
+            for position in members {
+                match sets.last_mut().filter(|_| invoked(position) <= until_us) {
+                    Some(set) => set.push(position),
+                    None => {
+                        until_us = invoked(position).saturating_add(bounds.requests_us);
+                        sets.push(vec![position]);
                     }
-                    _ => {}
                 }
             }
-            if let Some(planned) = first.and_then(|position| self.calls.get_mut(position))
-                && unanswered
-            {
-                planned.role = Role::OnceWith;
+            for (number, set) in sets.iter().enumerate() {
+                self.assign_set(set, number > 0);
             }
+        }
+    }
+
+    /// The first that was allowed is charged; the others repeat its answer. `again` when it may
+    /// itself repeat an answer of an earlier set.
+    fn assign_set(&mut self, members: &[usize], again: bool) {
+        let first = members
+            .iter()
+            .copied()
+            .filter_map(|position| Some((self.calls.get(position)?.call, position)))
+            .filter(|(call, _)| call.outcome.is_allowed())
+            .min_by_key(|(call, _)| (call.decided_us, call.invoked_us, call.id))
+            .map(|(_, position)| position);
+        let charged_us = first.and_then(|first| self.calls.get(first)?.call.returned_us);
+        let mut unanswered = again;
+        for &position in members {
+            let Some(planned) = self.calls.get_mut(position) else { continue };
+            let after = charged_us.is_some_and(|charged| charged < planned.call.invoked_us);
+            match planned.call.outcome {
+                // All of them together charge once: the first stands for them.
+                Outcome::Unknown if unanswered && !again || after => planned.role = Role::Repeat,
+                Outcome::Unknown => unanswered = true,
+                Outcome::Allowed { .. } if Some(position) != first => {
+                    planned.role = Role::Repeat;
+                }
+                _ => {}
+            }
+        }
+        if let Some(planned) = first.and_then(|position| self.calls.get_mut(position))
+            && unanswered
+        {
+            planned.role = Role::OnceWith;
         }
     }
 }

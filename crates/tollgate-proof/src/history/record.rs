@@ -206,6 +206,8 @@ pub struct Bounds {
     /// How long after its return a call without an answer may still be carried out, in
     /// microseconds. By default for ever.
     pub late_us: u64,
+    /// How long the store remembers a request id, in microseconds. By default 10 minutes.
+    pub requests_us: u64,
     /// How many jobs may wait in a queue. Without it the bound of queues is not checked.
     pub queue_bound: Option<u64>,
     /// How many steps the search over orders may take for calls without the store's time.
@@ -214,6 +216,11 @@ pub struct Bounds {
 
 impl Default for Bounds {
     fn default() -> Self {
-        Self { late_us: u64::MAX, queue_bound: None, search_steps: 2_000_000 }
+        Self {
+            late_us: u64::MAX,
+            requests_us: 600_000_000,
+            queue_bound: None,
+            search_steps: 2_000_000,
+        }
     }
 }

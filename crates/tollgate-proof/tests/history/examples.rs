@@ -101,6 +101,25 @@ fn a_call_without_an_answer_may_have_been_charged_or_not() {
 }
 
 #[test]
+fn a_request_id_may_be_forgotten_after_its_time() {
+    let limits = "5/24h via fixed_window";
+    let repeated = |minutes: u64, remaining: u64| {
+        let now = 100 + minutes * 60_000_000;
+        let last = format!("cost=1 outcome=allowed remaining={remaining}");
+        call(1, 100, limits, "request=r cost=2 outcome=allowed remaining=3")
+            + &call(2, now, limits, "request=r cost=2 outcome=allowed")
+            + &call(3, now + 9, limits, &last)
+    };
+    for (minutes, remaining, broken) in
+        [(9, 2, false), (9, 0, true), (11, 2, false), (11, 0, false), (11, 4, true)]
+    {
+        let report = report(&repeated(minutes, remaining));
+        let found = report.verdict(Promise::Exact) == Verdict::Broken;
+        assert_eq!(found, broken, "{minutes} {remaining}\n{report}");
+    }
+}
+
+#[test]
 fn time_that_contradicts_real_time_is_named() {
     let line = |id, invoked, now| {
         format!(

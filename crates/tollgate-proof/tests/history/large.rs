@@ -18,14 +18,14 @@ const LIMITS: [&str; 4] = [
     "80/1s burst 30 refill interval via token_bucket",
 ];
 
-/// What a correct store answers to calls of eight clients over 40 subjects.
-fn history(limits: &LimitSet) -> History {
+/// What a correct store answers to calls of eight clients over some subjects.
+fn history(limits: &LimitSet, subjects: u64) -> History {
     let rules: Vec<_> = limits.limits().iter().map(|limit| rule_of(limit).unwrap()).collect();
     let mut oracle = MultiOracle::new(&rules).unwrap();
     let (mut random, mut now_us, mut calls) = (Random(7), 1_750_000_000_000_000, Vec::new());
     for id in 0..CALLS {
         now_us += random.below(600);
-        let subject = format!("user:{}", random.below(40));
+        let subject = format!("user:{}", random.below(subjects));
         let asked: Vec<(&str, usize)> =
             (0..rules.len()).map(|rule| (subject.as_str(), rule)).collect();
         let cost = 1 + random.below(3);
@@ -55,7 +55,7 @@ fn history(limits: &LimitSet) -> History {
 fn a_hundred_thousand_calls_are_checked() {
     for text in LIMITS {
         let limits: LimitSet = text.parse().unwrap();
-        let mut history = history(&limits);
+        let mut history = history(&limits, 40);
         let denied = history.calls.iter().filter(|call| call.outcome.is_denial()).count();
         assert!(denied > 1_000, "{text}: {denied} denied");
         let started = Instant::now();
@@ -80,9 +80,27 @@ fn a_hundred_thousand_calls_are_checked() {
     }
 }
 
+/// All calls are of one count, and one in twenty has no answer. Such a call is late by a second at
+/// most, or by any time.
+#[test]
+fn one_busy_count_with_calls_without_an_answer_is_checked() {
+    let limits: LimitSet = "2500/1s via gcra".parse().unwrap();
+    let mut history = history(&limits, 1);
+    for call in history.calls.iter_mut().step_by(20) {
+        (call.outcome, call.decided_us) = (Outcome::Unknown, None);
+    }
+    for late_us in [1_000_000, u64::MAX] {
+        let started = Instant::now();
+        let report = check(&history, &Bounds { late_us, ..Bounds::default() });
+        println!("one count, late by {late_us}: {CALLS} calls checked in {:?}", started.elapsed());
+        assert_eq!(report.broken(), [], "{report}");
+        assert_eq!(report.verdict(Promise::Bound), Verdict::Held, "{report}");
+    }
+}
+
 #[test]
 fn the_text_form_is_read_as_it_was_written() {
-    let mut history = history(&LIMITS[2].parse().unwrap());
+    let mut history = history(&LIMITS[2].parse().unwrap(), 40);
     history.calls.truncate(500);
     history.calls[3].request = Some("a \"b\" \\ = #\n".to_owned());
     history.calls[4].outcome = Outcome::Unknown;
