@@ -14,6 +14,7 @@
 //! # What to know
 //!
 //! - [`conformance`] is the kit for anybody who writes a store: 34 cases, each a test of its own.
+//! - [`history`] decides which promises a recorded run kept, from its calls and faults alone.
 //! - [`oracle`] is a slow and obvious implementation of every strategy, written from
 //!   `docs/definitions.md` alone, with exact fractions.
 //! - [`vectors`] has time lines as data: what is asked when, and what the answer must be.
@@ -27,6 +28,7 @@
 struct Readme;
 
 pub mod conformance;
+pub mod history;
 pub mod oracle;
 #[cfg(feature = "redis")]
 pub mod redis;

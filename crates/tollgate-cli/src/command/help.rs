@@ -34,6 +34,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "notation": "how limits and subjects are written",
     "policies": "policy files",
     "probes": "health, readiness, and manifests for them",
+    "proof": "checking a recorded run; broken limiters that are caught",
     "proxies": "behind nginx, Caddy, HAProxy",
     "queue": "queues: guarantees and usage",
     "redis": "counts on Redis and Valkey",

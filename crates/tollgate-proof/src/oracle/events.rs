@@ -72,6 +72,12 @@ impl Events {
         }
     }
 
+    /// The times and costs of the events after `time`, one after the other.
+    pub(super) fn pairs_after(&self, time: i128) -> Vec<i128> {
+        let after = self.list.iter().filter(|event| event.time > time);
+        after.flat_map(|event| [event.time, event.cost]).collect()
+    }
+
     /// The newest time.
     pub(super) fn newest(&self) -> Option<i128> {
         if self.indexed {

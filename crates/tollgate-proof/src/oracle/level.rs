@@ -26,6 +26,13 @@ impl Greedy {
         self.debt = Some(Debt { parts, as_of: now });
     }
 
+    /// No more is owed than there can be.
+    pub(super) fn cut(&mut self) {
+        if let Some(debt) = &mut self.debt {
+            debt.parts = debt.parts.min(self.burst * self.d);
+        }
+    }
+
     fn parts(&self, t: i128) -> i128 {
         self.debt.map_or(0, |debt| (debt.parts - (t - debt.as_of) * self.n).max(0))
     }

@@ -20,6 +20,7 @@
 mod change;
 mod count;
 mod events;
+mod judge;
 mod level;
 mod rule;
 mod several;

@@ -91,7 +91,7 @@ impl Count for Fixed {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Log {
     n: i128,
-    d: i128,
+    pub(super) d: i128,
     pub(super) events: Events,
 }
 
@@ -165,7 +165,7 @@ impl Sliding {
         first * self.p..(last + 1) * self.p
     }
 
-    fn bucket_of(&self, t: i128) -> i128 {
+    pub(super) fn bucket_of(&self, t: i128) -> i128 {
         floor_div(t, self.p)
     }
 
