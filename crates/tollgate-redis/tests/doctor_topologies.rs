@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
+use std::time::Duration;
+
 use tollgate::Limiter;
 use tollgate_proof::redis::{
     ClusterOptions, RedisCluster, RedisSentinels, RedisServer, Reply, SentinelOptions,
@@ -21,6 +23,24 @@ const FIT: [&str; 8] = [
     "--min-replicas-max-lag",
     "10",
 ];
+
+/// How long a node may be silent: longer than any is on a busy machine.
+const SILENT: Duration = Duration::from_secs(10);
+
+/// A cluster of 3 primaries.
+fn three() -> ClusterOptions {
+    ClusterOptions::new().node_timeout(SILENT)
+}
+
+/// A cluster of one node.
+fn one() -> ClusterOptions {
+    three().primaries(1).replicas(0)
+}
+
+/// A primary, 2 replicas and 3 sentinels.
+fn watched() -> SentinelOptions {
+    SentinelOptions::new().down_after(SILENT)
+}
 
 fn above(url: &str, level: Level) -> Vec<Finding> {
     let mut findings = examine(url).unwrap().findings;
@@ -62,11 +82,6 @@ fn type_in(server: &RedisServer, line: &str) {
     assert_eq!(server.command(&words), Reply::Status("OK".into()), "{line}");
 }
 
-/// A cluster of one node, which is up at once.
-fn one() -> ClusterOptions {
-    ClusterOptions::new().primaries(1).replicas(0)
-}
-
 fn name(cluster: &RedisCluster, index: usize) -> String {
     cluster.address(index).to_string()
 }
@@ -94,7 +109,7 @@ fn as_user(url: &str) -> String {
 
 #[test]
 fn a_healthy_cluster_has_nothing_against_it_and_is_not_written_to() {
-    let cluster = cluster_or_skip!(ClusterOptions::new().arguments(&FIT));
+    let cluster = cluster_or_skip!(three().arguments(&FIT));
     let report = examine(&cluster.url()).unwrap();
     let bad: Vec<_> = report.findings.iter().filter(|found| found.level > Level::Ok).collect();
     assert!(bad.is_empty() && report.is_fit(), "{bad:?}");
@@ -127,7 +142,7 @@ fn slots_without_a_primary_are_named() {
 
 #[test]
 fn a_primary_without_a_replica_costs_something_and_a_node_that_evicts_is_unfit() {
-    let mut cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let mut cluster = cluster_or_skip!(three().replicas(0));
     let url = cluster.url();
     let nodes: Vec<_> = (0..3).map(|index| name(&cluster, index)).collect();
     let alone = only(&url, "replicas");
@@ -159,7 +174,7 @@ fn a_primary_without_a_replica_costs_something_and_a_node_that_evicts_is_unfit()
 
 #[test]
 fn a_node_with_another_password_is_named() {
-    let options = ClusterOptions::new().replicas(0).arguments(&["--requirepass", "secret"]);
+    let options = three().replicas(0).arguments(&["--requirepass", "secret"]);
     let cluster = cluster_or_skip!(options);
     let with = |password: &str| cluster.url().replace("://", &format!("://:{password}@"));
     assert!(failures(&with("secret")).is_empty());
@@ -225,7 +240,7 @@ fn the_addresses_of_the_url_lead_to_one_cluster() {
 
 #[test]
 fn the_line_makes_a_user_who_can_count_on_a_cluster() {
-    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let cluster = cluster_or_skip!(three().replicas(0));
     let line = least(&cluster.url());
     for server in cluster.servers() {
         type_in(server, &line);
@@ -255,7 +270,7 @@ fn servers(all: &RedisSentinels) -> Vec<String> {
 
 #[test]
 fn healthy_sentinels_have_nothing_against_them() {
-    let mut all = sentinels_or_skip!(SentinelOptions::new().arguments(&FIT));
+    let mut all = sentinels_or_skip!(watched().arguments(&FIT));
     let report = examine(&all.url()).unwrap();
     let bad: Vec<_> = report.findings.iter().filter(|found| found.level > Level::Ok).collect();
     assert!(bad.is_empty() && report.is_fit(), "{bad:?}");
@@ -283,7 +298,7 @@ fn only_of_none(url: &str) -> Finding {
 
 #[test]
 fn a_name_that_sentinels_do_not_know_is_told_with_those_they_know() {
-    let all = sentinels_or_skip!(SentinelOptions::new().replicas(0).sentinels(1).name("limits"));
+    let all = sentinels_or_skip!(watched().replicas(0).sentinels(1).name("limits"));
     let failure = only_failure(&all.url().replace("/limits", "/limit"));
     assert_eq!(failure.id, "name");
     assert_eq!(failure.what, "they watch no primary named `limit`; they watch `limits`");
@@ -298,7 +313,7 @@ fn a_name_that_sentinels_do_not_know_is_told_with_those_they_know() {
 
 #[test]
 fn sentinels_that_are_away_are_named_and_too_few_are_a_failure() {
-    let mut all = sentinels_or_skip!();
+    let mut all = sentinels_or_skip!(watched());
     let (url, away) = (all.url(), all.sentinel(2).address().to_string());
     all.kill_sentinel(2);
     assert!(failures(&url).is_empty());
@@ -312,7 +327,7 @@ fn sentinels_that_are_away_are_named_and_too_few_are_a_failure() {
 
 #[test]
 fn passwords_of_sentinels_and_servers_are_apart() {
-    let options = SentinelOptions::new().replicas(1).sentinels(1);
+    let options = watched().replicas(1).sentinels(1);
     let all = sentinels_or_skip!(options.password("one").sentinel_password("two"));
     let with = |login: &str, query: &str| {
         format!("{}{query}", all.url().replace("://", &format!("://{login}")))
@@ -328,7 +343,7 @@ fn passwords_of_sentinels_and_servers_are_apart() {
 
 #[test]
 fn the_line_makes_a_user_who_can_count_on_the_primary_of_sentinels() {
-    let all = sentinels_or_skip!(SentinelOptions::new().replicas(1).sentinels(1));
+    let all = sentinels_or_skip!(watched().replicas(1).sentinels(1));
     let line = least(&all.url());
     for server in all.servers() {
         type_in(server, &line);

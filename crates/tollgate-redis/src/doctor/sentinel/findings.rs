@@ -143,7 +143,7 @@ fn disagreement(known: &[(&str, &Monitored)], latest: &Monitored) -> Vec<Finding
 
 /// Whether the server that is named is a primary.
 fn primary(watch: &Watch) -> Option<Finding> {
-    let (_, node) = watch.servers.first()?;
+    let (watched, node) = watch.servers.first()?;
     let name = node.name.as_str();
     let found = match &node.seen {
         Err(why) => {
@@ -154,6 +154,11 @@ fn primary(watch: &Watch) -> Option<Finding> {
             ))
         }
         Ok(facts) => match facts.info("role")? {
+            "master" if watched.is_down => {
+                let what = "it is named as the primary and answers, but a sentinel finds it down";
+                Finding::warning("primary", what)
+                    .remedy("look whether the sentinels can reach it where it is announced")
+            }
             "master" => Finding::ok("primary", "it is named as the primary, and says that it is"),
             role => {
                 let what = format!("it is named as the primary, and its role is {role}");

@@ -58,6 +58,8 @@ fn the_latest_failover_counts_and_equal_ones_are_two_primaries() {
     let primary = found(&watch, "primary");
     assert_eq!(primary.level, Level::Failure);
     assert_eq!(primary.what, "it is named as the primary, and its role is slave");
+    let down = monitored("1", &[("flags", "master,s_down")]);
+    assert_eq!(found(&self::watch(&[down], "master"), "primary").level, Level::Warning);
 }
 
 #[test]
