@@ -205,7 +205,13 @@ fn queue_argument(text: &str) -> Result<(&str, Option<ProducerSettings>)> {
 /// The server of the time series.
 pub(crate) fn time_series_options(url: &str) -> Result<tollgate_redis::Options> {
     match (Kind::from_url(url), scheme(url)) {
-        (Ok(Kind::Redis), _) => Ok(tollgate_redis::Options::from_url(url)?.deadline_or(PATIENCE)),
+        (Ok(Kind::Redis), _) => {
+            let options = tollgate_redis::Options::from_url(url)?.deadline_or(PATIENCE);
+            if options.is_cluster() {
+                bail!("time series lie on one server, and this is a cluster: {TIME_SERIES}");
+            }
+            Ok(options)
+        }
         // Quote only the scheme: the rest may contain a password.
         (_, Some(scheme)) => bail!("{} keeps no time series: {TIME_SERIES}", shown(scheme)),
         (_, None) => bail!("this is no URL of a server with time series: {TIME_SERIES}"),

@@ -1,5 +1,7 @@
 //! The one-shot commands on a Redis Cluster and under sentinels: as on one server.
 
+use std::time::{Duration, Instant};
+
 use tollgate_proof::redis::{ClusterOptions, RedisServer};
 use tollgate_proof::{cluster_or_skip, sentinels_or_skip};
 
@@ -98,9 +100,45 @@ fn the_next_command_finds_the_new_primary() {
     let (place, url) = (Place::new(), sentinels.url());
     let check = || place.run(&["check", "zoo", "--limit", "9/30d via gcra", "--store", &url]);
     assert!(check().1.starts_with("allow zoo: 8 of 9 left"));
+    // A failover loses what the replicas have not heard of.
+    let begin = Instant::now();
+    for server in sentinels.servers() {
+        while server.keys().is_empty() {
+            assert!(begin.elapsed() < Duration::from_secs(30), "a replica never hears of it");
+            std::thread::yield_now();
+        }
+    }
     let new = sentinels.failover();
     assert_ne!(new, 0);
     let (code, out, err) = check();
     assert_eq!((code, err.as_str()), (0, ""));
     assert!(out.starts_with("allow zoo: 7 of 9 left"), "{out}");
+}
+
+/// A queue lies in one slot, wherever that is; and time series are refused at the start.
+#[test]
+fn queues_work_on_both_and_time_series_say_that_they_need_one_server() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let sentinels = sentinels_or_skip!();
+    let place = Place::new();
+    for url in [cluster.url(), sentinels.url()] {
+        for queue in ["mail", "print", "scan"] {
+            let of = |command: &str, more: &[&str]| {
+                place.run(&[&["queue", command, queue, "--store", &url], more].concat())
+            };
+            for code in [0, 0, 1] {
+                let (seen, out, err) = of("push", &["to=ann", "--bound", "2"]);
+                assert_eq!((seen, err.as_str()), (code, ""), "{out}");
+            }
+            let (code, out, err) = of("work", &["--exec", "cat", "--max-jobs", "2"]);
+            assert_eq!((code, err.as_str()), (0, "2 done\n"), "{out}");
+            let (_, stats, _) = of("stats", &["--json"]);
+            let stats: serde_json::Value = serde_json::from_str(&stats).unwrap();
+            assert_eq!((&stats["waiting"], &stats["done"]), (&0.into(), &2.into()));
+        }
+    }
+    let url = cluster.url();
+    let (code, _, err) = place.run(&["serve", "--store", "memory://", "--timeseries", &url]);
+    assert_eq!(code, 2);
+    assert!(err.contains("time series lie on one server, and this is a cluster"), "{err}");
 }
