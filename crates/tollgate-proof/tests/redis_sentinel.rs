@@ -53,7 +53,7 @@ mod kit {
         let run = format!("kit-{}", RUNS.fetch_add(1, Ordering::Relaxed));
         let builder = RedisStore::builder(options(sentinels())).run(&run, clock);
         let primary = &sentinels().servers()[..1];
-        Blocking::on(runtime().block_on(builder.connect()).unwrap(), primary)
+        Blocking::connect(builder, primary)
     }
 
     tollgate_proof::conformance_tests!(make);

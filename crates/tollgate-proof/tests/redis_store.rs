@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::redis::{Blocking, runtime, server};
+use common::redis::{Blocking, server};
 use tollgate::{Clock as _, ManualClock, Store as _};
 use tollgate_proof::conformance::sweeping;
 use tollgate_proof::redis::Reply;
@@ -44,7 +44,7 @@ mod by_scripts {
     fn make(clock: ManualClock) -> Blocking {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let builder = builder(run, clock.clone()).encode_expiry();
-        let store = Blocking::new(runtime().block_on(builder.connect()).unwrap());
+        let store = Blocking::connect(builder, std::slice::from_ref(server()));
         let pattern = format!("{}:*", Keys::for_run(&format!("kit-{run}")).prefix());
         MADE.lock().unwrap().insert(store.identity(), (pattern, clock));
         store
@@ -67,7 +67,7 @@ mod by_comparing_and_swapping {
 
     fn make(clock: ManualClock) -> Blocking {
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
-        Blocking::new(runtime().block_on(builder(run, clock).swapping().connect()).unwrap())
+        Blocking::connect(builder(run, clock).swapping(), std::slice::from_ref(server()))
     }
 
     tollgate_proof::conformance_tests!(make);

@@ -11,7 +11,7 @@ use tollgate::{
     Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
 };
 use tollgate_proof::redis::RedisServer;
-use tollgate_redis::RedisStore;
+use tollgate_redis::{Builder, RedisStore};
 
 /// The runtime that drives all connections.
 pub(crate) fn runtime() -> &'static Runtime {
@@ -47,20 +47,26 @@ pub(crate) async fn pause(millis: u64) {
     tokio::time::sleep(Duration::from_millis(millis)).await; // tidy: sleep-ok callers have limits
 }
 
-/// A store of a run whose futures are ready at once: the waiting is done in the runtime above. At
-/// its end no key of its servers is without a TTL, and none of its own is left.
+/// A store of a run whose futures are ready at once: it waits inside, in a runtime of its
+/// own, on the thread that asks. At its end no key of its servers is without a TTL, and none of its
+/// own is left.
 #[derive(Debug)]
-pub(crate) struct Blocking(pub(crate) RedisStore, &'static [RedisServer]);
+pub(crate) struct Blocking {
+    store: RedisStore,
+    servers: &'static [RedisServer],
+    runtime: Runtime,
+}
 
 impl Blocking {
-    /// A store on the server of this binary.
-    pub(crate) fn new(store: RedisStore) -> Self {
-        Self(store, std::slice::from_ref(server()))
+    /// A store on these servers, such as the nodes of a cluster.
+    pub(crate) fn connect(builder: Builder, servers: &'static [RedisServer]) -> Self {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let store = runtime.block_on(builder.connect()).unwrap();
+        Self { store, servers, runtime }
     }
 
-    /// A store on these servers, such as the nodes of a cluster.
-    pub(crate) fn on(store: RedisStore, servers: &'static [RedisServer]) -> Self {
-        Self(store, servers)
+    fn wait<F: Future>(&self, future: F) -> F::Output {
+        self.runtime.block_on(future)
     }
 }
 
@@ -69,52 +75,48 @@ impl Drop for Blocking {
         if std::thread::panicking() {
             return;
         }
-        for server in self.1 {
+        for server in self.servers {
             assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
         }
-        wait(self.0.clear_run()).unwrap();
-        assert_eq!(wait(self.0.count_keys()).unwrap(), 0);
+        self.wait(self.store.clear_run()).unwrap();
+        assert_eq!(self.wait(self.store.count_keys()).unwrap(), 0);
     }
-}
-
-fn wait<F: Future>(future: F) -> F::Output {
-    runtime().block_on(future)
 }
 
 impl Store for Blocking {
     fn identity(&self) -> u64 {
-        self.0.identity()
+        self.store.identity()
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        wait(self.0.check(question))
+        self.wait(self.store.check(question))
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        wait(self.0.refund(receipt, units))
+        self.wait(self.store.refund(receipt, units))
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        wait(self.0.adjust(counted, delta))
+        self.wait(self.store.adjust(counted, delta))
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        wait(self.0.reset(counted))
+        self.wait(self.store.reset(counted))
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        wait(self.0.inspect(counted))
+        self.wait(self.store.inspect(counted))
     }
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        wait(self.0.notices(seen))
+        self.wait(self.store.notices(seen))
     }
 
     async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        wait(self.0.post(notice))
+        self.wait(self.store.post(notice))
     }
 
     async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        wait(self.0.withdraw(name))
+        self.wait(self.store.withdraw(name))
     }
 }
