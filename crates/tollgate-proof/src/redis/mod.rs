@@ -38,13 +38,7 @@ pub const SKIPPED: &str = "SKIPPED: redis-server is not installed: apt-get insta
 #[macro_export]
 macro_rules! redis_or_skip {
     ($($argument:expr),* $(,)?) => {
-        match $crate::redis::RedisServer::find() {
-            Some(_) => $crate::redis::RedisServer::with(&[$($argument),*]),
-            None => {
-                println!("{}", $crate::redis::SKIPPED);
-                return;
-            }
-        }
+        $crate::start_or_skip!($crate::redis::RedisServer::with(&[$($argument),*]))
     };
 }
 
@@ -56,13 +50,7 @@ macro_rules! cluster_or_skip {
         $crate::cluster_or_skip!($crate::redis::ClusterOptions::new())
     };
     ($options:expr $(,)?) => {
-        match $crate::redis::RedisServer::find() {
-            Some(_) => $options.start(),
-            None => {
-                println!("{}", $crate::redis::SKIPPED);
-                return;
-            }
-        }
+        $crate::start_or_skip!($options.start())
     };
 }
 
@@ -74,8 +62,17 @@ macro_rules! sentinels_or_skip {
         $crate::sentinels_or_skip!($crate::redis::SentinelOptions::new())
     };
     ($options:expr $(,)?) => {
+        $crate::start_or_skip!($options.start())
+    };
+}
+
+/// What is started, or the end of the test when no server is installed.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! start_or_skip {
+    ($start:expr) => {
         match $crate::redis::RedisServer::find() {
-            Some(_) => $options.start(),
+            Some(_) => $start,
             None => {
                 println!("{}", $crate::redis::SKIPPED);
                 return;

@@ -177,3 +177,21 @@ pub(crate) async fn open_one(options: Options) -> Result<CommandConnection, Faul
     let target = Target::Server(sentinel::primary_now(&options, sentinels).await?);
     CommandConnection::open(Options { target, ..options }).await
 }
+
+/// Whether the fault came before anything was sent, so that another node may be asked.
+fn is_unsent(fault: &Fault) -> bool {
+    matches!(fault, Fault::Unreachable { .. } | Fault::Breaker { .. } | Fault::NotPrimary)
+}
+
+/// Whether another node may answer by now, after a fault that is no reason to ask it this time.
+fn may_be_elsewhere(fault: &Fault) -> bool {
+    matches!(
+        fault,
+        Fault::Closed { .. }
+            | Fault::Deadline { .. }
+            | Fault::ClusterDown
+            | Fault::ReadOnly
+            | Fault::MasterDown
+            | Fault::Loading
+    )
+}

@@ -11,6 +11,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::single_flight::SingleFlight;
+use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, refused};
 use crate::options::{Address, Endpoint, Options, Sentinels, list};
@@ -114,15 +115,10 @@ impl Primary {
                 Ok(answer) => return Ok(answer),
                 Err(not) => Fault::from(not),
             };
-            if !may_be_replaced(&fault) {
-                return Err(fault);
-            }
-            shared.refresh();
-            // These faults come before anything was sent.
-            if !matches!(
-                fault,
-                Fault::Unreachable { .. } | Fault::Breaker { .. } | Fault::NotPrimary
-            ) {
+            if !is_unsent(&fault) {
+                if may_be_elsewhere(&fault) {
+                    shared.refresh();
+                }
                 return Err(fault);
             }
             shared.refreshes.wait(by, || shared.refresh()).await;
@@ -309,19 +305,4 @@ async fn follow(shared: Weak<Shared>, sentinel: Arc<Connector>) {
         }
         sleep(RECONNECT_PAUSE).await;
     }
-}
-
-/// Whether another server may be the primary by now.
-fn may_be_replaced(fault: &Fault) -> bool {
-    matches!(
-        fault,
-        Fault::Unreachable { .. }
-            | Fault::Breaker { .. }
-            | Fault::Closed { .. }
-            | Fault::Deadline { .. }
-            | Fault::NotPrimary
-            | Fault::ReadOnly
-            | Fault::MasterDown
-            | Fault::Loading
-    )
 }

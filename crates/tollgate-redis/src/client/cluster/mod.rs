@@ -14,6 +14,7 @@ use tokio::time::{Instant, sleep_until};
 use self::map::View;
 use super::key_slot::key_slot;
 use super::single_flight::SingleFlight;
+use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, NotAnswered, Redirect, refused};
 use crate::options::{Address, Endpoint, Options};
@@ -129,12 +130,10 @@ impl Cluster {
                     target = shared.owner(slot);
                 }
                 Err(NotAnswered::Fault(fault)) => {
-                    if !is_of_topology(&fault) {
-                        return Err(fault);
-                    }
-                    shared.refresh();
-                    // These faults come before anything was sent.
-                    if !matches!(fault, Fault::Unreachable { .. } | Fault::Breaker { .. }) {
+                    if !is_unsent(&fault) {
+                        if may_be_elsewhere(&fault) {
+                            shared.refresh();
+                        }
                         return Err(fault);
                     }
                     match shared.next_owner(slot, Some(&node), by).await {
@@ -257,21 +256,6 @@ fn host_of(node: &Node) -> String {
         Address::Tcp { host, .. } => host.clone(),
         Address::Unix(_) => String::new(),
     }
-}
-
-/// Whether the owners of slots may have changed.
-fn is_of_topology(fault: &Fault) -> bool {
-    matches!(
-        fault,
-        Fault::Unreachable { .. }
-            | Fault::Breaker { .. }
-            | Fault::Closed { .. }
-            | Fault::Deadline { .. }
-            | Fault::ClusterDown
-            | Fault::ReadOnly
-            | Fault::MasterDown
-            | Fault::Loading
-    )
 }
 
 /// Waits a little, unless the deadline comes first: then the fault is the answer.
