@@ -1,6 +1,5 @@
 //! The primary that sentinels name.
 
-use std::collections::HashMap;
 use std::sync::{Arc, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
@@ -240,13 +239,20 @@ async fn ask_all(
     })
 }
 
+/// Asks one sentinel in one write: first for the epoch of its primary, then for the address.
+///
+/// The fields of `SENTINEL MASTER` have an address too. That is the old one until the last replica
+/// follows the new primary, which takes seconds.
 async fn ask(sentinel: &Arc<Connector>, name: &str, within: Duration) -> Result<Named, Fault> {
-    let mut command = redis::cmd("SENTINEL");
-    command.arg("MASTER").arg(name);
-    match sentinel.ask(&command, within).await? {
-        Value::Array(fields) => {
-            read(&fields).ok_or(Fault::Garbled { charge: ChargeState::NotCharged })
-        }
+    let mut questions = redis::pipe();
+    for question in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
+        questions.cmd("SENTINEL").arg(question).arg(name);
+    }
+    let garbled = || Fault::Garbled { charge: ChargeState::NotCharged };
+    let answers = sentinel.ask_all(&questions, within).await?;
+    let [fields, address]: [Value; 2] = answers.try_into().map_err(|_| garbled())?;
+    match fields {
+        Value::Array(fields) => named(&fields, address).ok_or_else(garbled),
         Value::ServerError(error) if error.details().is_some_and(is_unknown_name) => {
             Err(Fault::NoPrimary {
                 name: name.to_owned(),
@@ -269,20 +275,24 @@ fn is_unknown_name(details: &str) -> bool {
     details.to_ascii_lowercase().contains("no such master")
 }
 
-/// Reads the fields of `SENTINEL MASTER`, each with its value after it.
-fn read(fields: &[Value]) -> Option<Named> {
-    let text = |value: &Value| match value {
+/// Reads the fields of `SENTINEL MASTER`, each with its value after it, and an address.
+fn named(fields: &[Value], address: Value) -> Option<Named> {
+    let mut pairs = fields.chunks_exact(2).filter_map(|pair| match pair {
+        [name, value] => Some((text(name)?, text(value)?)),
+        _ => None,
+    });
+    let epoch = pairs.find(|(name, _)| name == "config-epoch")?.1.parse().ok()?;
+    let Value::Array(address) = address else { return None };
+    let [host, port] = &address[..] else { return None };
+    let port = text(port)?.parse().ok().filter(|port| *port > 0)?;
+    Some(Named { endpoint: Endpoint::new(text(host)?, port), epoch })
+}
+
+fn text(value: &Value) -> Option<String> {
+    match value {
         Value::BulkString(bytes) => String::from_utf8(bytes.clone()).ok(),
         _ => None,
-    };
-    let mut all = HashMap::new();
-    for pair in fields.chunks_exact(2) {
-        let [name, value] = pair else { return None };
-        all.insert(text(name)?, text(value)?);
     }
-    let port = all.get("port")?.parse().ok().filter(|port| *port > 0)?;
-    let epoch = all.get("config-epoch").and_then(|epoch| epoch.parse().ok()).unwrap_or(0);
-    Some(Named { endpoint: Endpoint::new(all.get("ip")?, port), epoch })
 }
 
 /// Listens to a sentinel, and asks all of them after each failover.

@@ -8,7 +8,7 @@ use std::task::Poll;
 use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
-use redis::{AsyncConnectionConfig, Cmd, RedisConnectionInfo, Value};
+use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, Value};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
@@ -132,9 +132,23 @@ impl Connector {
     /// error.
     pub(crate) async fn ask(&self, command: &Cmd, within: Duration) -> Result<Value, Fault> {
         let by = Deadline::within(within);
+        self.wire_by(by).await?.exchange(command, by).await
+    }
+
+    /// As [`Connector::ask`], with commands in one write.
+    pub(crate) async fn ask_all(
+        &self,
+        commands: &Pipeline,
+        within: Duration,
+    ) -> Result<Vec<Value>, Fault> {
+        let by = Deadline::within(within);
+        self.wire_by(by).await?.exchange_all(commands, by).await
+    }
+
+    /// A connection for one question.
+    async fn wire_by(&self, by: Deadline) -> Result<Wire, Fault> {
         let opening = timeout_at(by.at, self.diagnosed(self.open(0, |_| {})));
-        let Ok(wire) = opening.await else { return Err(by.passed(ChargeState::NotCharged)) };
-        wire?.exchange(command, by).await
+        opening.await.unwrap_or_else(|_| Err(by.passed(ChargeState::NotCharged)))
     }
 
     /// Returns the result of `opening`. If that failed because of TLS on a plain-text port or the
