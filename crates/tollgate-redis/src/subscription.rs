@@ -79,7 +79,7 @@ async fn listen(client: Client, channel: String, state: Arc<ChannelState>) {
         // Another server may publish by now.
         let publisher = client.publisher();
         if let Some(publisher) = publisher
-            && let Ok(mut pubsub) = publisher.listen(&channel).await
+            && let Ok(mut pubsub) = publisher.listen(&[&channel]).await
         {
             state.is_connected.store(true, Ordering::Release);
             let mut messages = pubsub.on_message();

@@ -21,8 +21,10 @@ const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pause before a subscription that was lost is made again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
-/// Where sentinels publish that there is another primary.
-const CHANNEL: &str = "+switch-master";
+/// Where sentinels publish that there is another primary: the one that leads the failover at once,
+/// and all of them when it is over. That may be seconds later, and until then the old primary
+/// may go on as if nothing were.
+const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
 
 /// The primary of a set of servers, as the sentinels name it.
 pub(super) struct Primary {
@@ -298,7 +300,7 @@ fn text(value: &Value) -> Option<String> {
 /// Listens to a sentinel, and asks all of them after each failover.
 async fn follow(shared: Weak<Shared>, sentinel: Arc<Connector>) {
     loop {
-        if let Ok(mut messages) = sentinel.listen(CHANNEL).await {
+        if let Ok(mut messages) = sentinel.listen(&CHANNELS).await {
             let mut messages = messages.on_message();
             // A failover may have passed unheard.
             loop {

@@ -238,8 +238,8 @@ impl Connector {
         }
     }
 
-    /// A separate connection that subscribes to a channel.
-    pub(crate) async fn listen(&self, channel: &str) -> Result<PubSub, Fault> {
+    /// A separate connection that subscribes to channels.
+    pub(crate) async fn listen(&self, channels: &[&str]) -> Result<PubSub, Fault> {
         let within = self.options.connect_timeout;
         let listening = async {
             let stream = self.stream().await?;
@@ -252,7 +252,7 @@ impl Connector {
             }
             let lost = |error: redis::RedisError| lost(&error, ChargeState::NotCharged);
             let mut line = PubSub::new(&info, stream).await.map_err(lost)?;
-            line.subscribe(channel).await.map_err(lost)?;
+            line.subscribe(channels).await.map_err(lost)?;
             Ok(line)
         };
         timeout(within, listening)
