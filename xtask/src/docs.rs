@@ -98,7 +98,7 @@ fn page(strategy: Strategy) -> String {
 }
 
 /// The text with its generated part replaced.
-fn with_part(path: &str, text: &str, begin: &str, part: &str) -> Result<String> {
+pub(crate) fn with_part(path: &str, text: &str, begin: &str, part: &str) -> Result<String> {
     let Some((before, rest)) = text.split_once(begin) else {
         bail!("{path} has no line `{begin}`: add it and a line `{END}` where the part belongs");
     };

@@ -28,6 +28,9 @@ const CORPUS: &str = "fuzz/corpus";
 /// The longest input that is tried, in bytes.
 const MAX_BYTES: usize = 4_096;
 
+/// How long each target runs when nobody says.
+pub(crate) const SECONDS: u32 = 60;
+
 /// Runs every target, or one, for `seconds` each; `Ok(false)` is a finding.
 pub(crate) fn run(tree: &Tree, seconds: u32, target: Option<&str>, list: bool) -> Result<bool> {
     let names = chosen(targets(&tree.root.join(CORPUS))?, target)?;

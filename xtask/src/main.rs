@@ -2,6 +2,7 @@
 
 mod check;
 mod docs;
+mod faults;
 mod fuzz;
 mod mutate;
 mod process;
@@ -49,6 +50,11 @@ Tasks:
   fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default
                                   60); needs a C++ compiler
                                   --list says which targets there are
+  faults [OPTIONS]                faults of real servers under load, on Redis and on Valkey, which
+                                  pip installs once; partitions need root and iptables
+                                  --write puts the table into docs/faults.md
+                                  --seconds N makes faults at random for so long on each
+                                  --seed N chooses victims, subjects and times (default 1)
   mutate literals [OPTIONS]       move every integer literal of the strategies by one
   mutate operators [OPTIONS]      cargo-mutants on the strategies
   mutate-lua [OPTIONS]            change every comparison, operator, `and`, `or` and integer of the
@@ -134,7 +140,17 @@ fn run() -> Result<bool> {
         }
         ["fuzz"] => {
             words.only("fuzz", &["seconds", "target", "list"])?;
-            fuzz::run(&tree, words.seconds, words.target.as_deref(), words.mutate.list)
+            fuzz::run(
+                &tree,
+                words.seconds.unwrap_or(fuzz::SECONDS),
+                words.target.as_deref(),
+                words.mutate.list,
+            )
+        }
+        ["faults"] => {
+            words.only("faults", &["write", "seconds", "seed"])?;
+            let Words { write, seconds, seed, .. } = words;
+            faults::run(&tree, &faults::Options { write, seconds, seed })
         }
         ["mutate", "literals"] => {
             let known = ["file", "shard", "jobs", "test-command", "timeout", "list"];
@@ -152,7 +168,7 @@ fn run() -> Result<bool> {
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
             "no task `{}`; there are: test, check, tidy, docs, features, packages, deny, \
-             advisories, fuzz, mutate literals, mutate operators, mutate-lua",
+             advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }
@@ -167,7 +183,9 @@ struct Words {
     since: String,
     check: bool,
     install: bool,
-    seconds: u32,
+    seconds: Option<u32>,
+    seed: u64,
+    write: bool,
     target: Option<String>,
     mutate: Options,
 }
@@ -182,7 +200,9 @@ impl Words {
             since: "HEAD".to_owned(),
             check: false,
             install: true,
-            seconds: 60,
+            seconds: None,
+            seed: 1,
+            write: false,
             target: None,
             mutate: Options::default(),
         };
@@ -238,9 +258,17 @@ impl Words {
                 Long("seconds") => {
                     words.seconds = match parser.value()?.parse()? {
                         0 => bail!("--seconds 0 would never end; 1 is the least"),
-                        seconds => seconds,
+                        seconds => Some(seconds),
                     };
                     "seconds"
+                }
+                Long("seed") => {
+                    words.seed = parser.value()?.parse()?;
+                    "seed"
+                }
+                Long("write") => {
+                    words.write = true;
+                    "write"
                 }
                 Long("target") => {
                     words.target = Some(parser.value()?.string()?);

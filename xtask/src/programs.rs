@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::{Ipv4Addr, TcpStream};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Result, bail};
@@ -22,12 +22,14 @@ struct Service {
 
 const REDIS: Service = Service { name: "redis-server", port: 6379 };
 
-/// Other programs: the languages in which examples are run, what sends them many requests, the
-/// proxies that have an example, and a browser for reports; with the package that has each, and its
-/// service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB (23 MB to fetch), nginx
-/// 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB to fetch).
-const PROGRAMS: [(&str, &str, Option<Service>); 7] = [
+/// Other programs: the languages in which examples are run, what sends them many requests, what
+/// cuts servers off, the proxies that have an example, and a browser for reports; with the package
+/// that has each, and its service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB
+/// (23 MB to fetch), nginx 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB
+/// to fetch).
+const PROGRAMS: [(&str, &str, Option<Service>); 8] = [
     ("python3", "python3", None),
+    ("iptables", "iptables", None),
     ("node", "nodejs", None),
     ("ab", "apache2-utils", None),
     ("nginx", "nginx", Some(Service { name: "nginx", port: 80 })),
@@ -136,9 +138,14 @@ fn is_found() -> bool {
 }
 
 fn is_there(program: &str) -> bool {
+    find(program).is_some()
+}
+
+/// Where a program is.
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain(SYSTEM.map(Into::into));
-    folders.into_iter().any(|folder| folder.join(program).is_file())
+    folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
 fn is_root() -> bool {

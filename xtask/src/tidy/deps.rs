@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 14] = [
+const MAY_USE: [(&str, &[&str]); 15] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -61,12 +61,17 @@ const MAY_USE: [(&str, &[&str]); 14] = [
     ),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     ("tollgate-proof", &["tollgate"]),
+    // Faults on real servers, which the fixtures start; nobody builds on it.
+    (FAULTS, &["tollgate", "tollgate-proof", "tollgate-redis"]),
     // The tables in the documents come from the registry.
     ("xtask", &["tollgate", "tollgate-lab"]),
 ];
 
 /// Only tests may use it: for the kit, and for real servers and clusters.
 const PROOF: &str = "tollgate-proof";
+
+/// A test that is a program.
+const FAULTS: &str = "tollgate-faults";
 
 /// Nobody uses it: it is a program.
 const CLI: &str = "tollgate-cli";
@@ -155,7 +160,7 @@ fn find_direction(package: &Package, name: &str, dev: bool, allowed: bool) -> Op
     let user = &package.name;
     if name == CLI {
         Some(format!("`{user}` uses `{CLI}`, a program; nobody depends on it"))
-    } else if name == PROOF && !dev {
+    } else if name == PROOF && !dev && user != FAULTS {
         Some(format!("`{user}` uses `{PROOF}` outside of dev-dependencies"))
     } else if !dev && !allowed {
         Some(format!("`{user}` may not depend on `{name}` (xtask/src/tidy/deps.rs, MAY_USE)"))

@@ -8,6 +8,7 @@
 
 mod client;
 mod cluster;
+mod launch;
 mod poll;
 mod proxy;
 pub mod resp;
@@ -18,6 +19,7 @@ pub use client::Client;
 pub use cluster::{
     ClusterOptions, Node, RangeOfSlots, RedisCluster, Role, SLOTS, SlotMove, key_slot,
 };
+pub use launch::Launch;
 pub use proxy::{Mode, Proxy, Seen, Trick};
 pub use resp::Reply;
 pub use sentinel::{RedisSentinels, SentinelOptions};

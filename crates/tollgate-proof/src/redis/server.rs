@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
+use super::launch::{Launch, Setup};
 use super::{Client, Reply};
 
 /// How long a server may take until it answers, on a machine that is busy with other tests.
@@ -33,20 +34,10 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 /// on disk, and lets `DEBUG` be used. Should this process be killed, the server ends too.
 #[derive(Debug)]
 pub struct RedisServer {
-    program: PathBuf,
     setup: Setup,
     port: u16,
     running: Option<Running>,
     dir: TempDir,
-}
-
-/// What one server gets beside what all servers of tests get.
-#[derive(Debug, Default)]
-pub(super) struct Setup {
-    pub(super) arguments: Vec<String>,
-    /// The text of its configuration file, written once: a server may rewrite it, and finds it so
-    /// when it is restarted.
-    pub(super) config: Option<String>,
 }
 
 /// A server's process, and the one that ends it if we are killed.
@@ -114,16 +105,24 @@ impl RedisServer {
     /// None is installed, or it does not start.
     #[must_use]
     pub fn with(arguments: &[&str]) -> Self {
+        Self::launched(&Launch::default(), arguments)
+    }
+
+    /// The same, launched in a way of one's own.
+    ///
+    /// # Panics
+    ///
+    /// None is installed, or it does not start.
+    #[must_use]
+    pub fn launched(launch: &Launch, arguments: &[&str]) -> Self {
         let words = || arguments.iter().map(|&word| word.to_owned()).collect();
-        Self::set_up(|| Setup { arguments: words(), config: None })
+        Self::set_up(|| Setup { launch: launch.clone(), arguments: words(), config: None })
     }
 
     /// A server with a setup that is made again for each port that is tried, so that the setup can
     /// name another port too.
     pub(super) fn set_up(mut setup: impl FnMut() -> Setup) -> Self {
-        let program = Self::find().expect("no redis-server: start tests with redis_or_skip!");
         let mut server = Self {
-            program,
             setup: Setup::default(),
             port: 0,
             running: None,
@@ -384,7 +383,7 @@ impl RedisServer {
     /// Starts the process and waits until it answers. When it does not, its log is the reason.
     fn launch(&mut self, deadline: Instant) -> Result<(), String> {
         let log = File::create(self.log_path()).unwrap();
-        let mut command = Command::new(&self.program);
+        let mut command = self.setup.launch.command(self.port, self.dir.path());
         command
             // Only the first argument can be the configuration file.
             .args(self.setup.config.is_some().then(|| self.config_path()))
@@ -400,8 +399,9 @@ impl RedisServer {
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
-        let cannot = |error| format!("cannot start {}: {error}", self.program.display());
-        let server = command.spawn().map_err(cannot)?;
+        let server = command
+            .spawn()
+            .map_err(|error| format!("cannot start {:?}: {error}", command.get_program()))?;
         let running = self.running.insert(Running::guarded(server, self.dir.path()));
         loop {
             if let Some(status) = running.server.try_wait().unwrap() {

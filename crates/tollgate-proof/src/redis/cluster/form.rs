@@ -1,7 +1,8 @@
 //! How a cluster comes into being, without redis-cli.
 
+use super::super::launch::Setup;
 use super::super::poll::{done, until};
-use super::super::server::{Setup, free_port};
+use super::super::server::free_port;
 use super::{ClusterOptions, PATIENCE, RedisCluster, SLOTS};
 use crate::redis::RedisServer;
 
@@ -42,7 +43,8 @@ fn join(options: &ClusterOptions) -> Member {
     let mut bus = 0;
     let server = RedisServer::set_up(|| {
         bus = free_port();
-        Setup { arguments: arguments(options, bus), config: None }
+        let launch = options.launch.clone();
+        Setup { launch, arguments: arguments(options, bus), config: None }
     });
     let id = server.command(&[b"CLUSTER", b"MYID"]).text().unwrap_or_default();
     Member { server, bus, id }

@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::poll::{done, until};
-use super::{Client, RedisServer, Reply};
+use super::{Client, Launch, RedisServer, Reply};
 pub use migration::SlotMove;
 pub use nodes::{Node, RangeOfSlots, Role};
 pub use slots::{SLOTS, key_slot};
@@ -40,6 +40,7 @@ pub struct ClusterOptions {
     node_timeout: Duration,
     full_coverage: bool,
     arguments: Vec<String>,
+    launch: Launch,
 }
 
 /// A Redis Cluster on free ports of 127.0.0.1, all of whose processes are killed when this is
@@ -65,6 +66,7 @@ impl Default for ClusterOptions {
             node_timeout: Duration::from_secs(1),
             full_coverage: true,
             arguments: Vec::new(),
+            launch: Launch::default(),
         }
     }
 }
@@ -108,6 +110,12 @@ impl ClusterOptions {
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
         self.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
         self
+    }
+
+    /// How its servers are launched.
+    #[must_use]
+    pub fn launch(self, launch: Launch) -> Self {
+        Self { launch, ..self }
     }
 
     /// Starts the cluster and waits until it is healthy.

@@ -3,10 +3,10 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use super::super::launch::Setup;
 use super::super::poll::until;
-use super::super::server::Setup;
 use super::{PATIENCE, PING_MS, RedisSentinels, is_replica_of};
-use crate::redis::RedisServer;
+use crate::redis::{Launch, RedisServer};
 
 /// How servers under sentinels are made: a primary, 2 replicas and 3 sentinels at first.
 ///
@@ -30,6 +30,7 @@ pub struct SentinelOptions {
     password: Option<String>,
     sentinel_password: Option<String>,
     arguments: Vec<String>,
+    launch: Launch,
 }
 
 impl Default for SentinelOptions {
@@ -43,6 +44,7 @@ impl Default for SentinelOptions {
             password: None,
             sentinel_password: None,
             arguments: Vec::new(),
+            launch: Launch::default(),
         }
     }
 }
@@ -105,6 +107,12 @@ impl SentinelOptions {
         self
     }
 
+    /// How servers and sentinels are launched.
+    #[must_use]
+    pub fn launch(self, launch: Launch) -> Self {
+        Self { launch, ..self }
+    }
+
     /// Starts all and waits until they are healthy.
     ///
     /// # Panics
@@ -145,7 +153,12 @@ impl SentinelOptions {
             words.extend(["--replicaof".to_owned(), ip, port]);
         }
         words.extend(self.arguments.iter().cloned());
-        RedisServer::set_up(|| Setup { arguments: words.clone(), config: None })
+        let launch = &self.launch;
+        RedisServer::set_up(|| Setup {
+            launch: launch.clone(),
+            arguments: words.clone(),
+            config: None,
+        })
     }
 
     fn sentinel(&self, primary: SocketAddr) -> RedisServer {
@@ -167,6 +180,11 @@ impl SentinelOptions {
             // Sentinels use it towards one another too.
             arguments.extend(["--requirepass".to_owned(), password.clone()]);
         }
-        RedisServer::set_up(|| Setup { arguments: arguments.clone(), config: Some(config.clone()) })
+        let launch = &self.launch;
+        RedisServer::set_up(|| Setup {
+            launch: launch.clone(),
+            arguments: arguments.clone(),
+            config: Some(config.clone()),
+        })
     }
 }

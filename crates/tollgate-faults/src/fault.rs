@@ -1,0 +1,492 @@
+//! What goes wrong: each fault, how it is made and undone, and what it may cost.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use rand::RngExt as _;
+use rand::seq::IndexedRandom as _;
+use rand_chacha::ChaCha8Rng;
+use tollgate_proof::history::FaultKind;
+use tollgate_proof::redis::{Client, RedisServer, Reply, SlotMove, Trick};
+
+use crate::clock::Clocks;
+use crate::cut::{Cut, Side};
+use crate::load::Load;
+use crate::world::{Ground, Topology, World};
+
+/// How long a fault lasts that does not wait for anybody.
+const WHILE: Duration = Duration::from_millis(700);
+
+/// How long a step of a fault that comes again and again waits for the next.
+const STEP: Duration = Duration::from_millis(50);
+
+const HOUR_US: i64 = 3_600_000_000;
+
+/// A fault. Its victim is a primary that the seed chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(clippy::exhaustive_enums, reason = "each has its row")]
+#[expect(missing_docs, reason = "`what` says it")]
+pub enum Fault {
+    Kill,
+    KillAndRestart,
+    FreezeBriefly,
+    Freeze,
+    Failover,
+    Pause,
+    Sleep,
+    Busy,
+    KillClients,
+    FlushScripts,
+    FlushAll,
+    FullMemory,
+    FewReplicas,
+    Readonly,
+    SentinelsGone,
+    MoveSlot,
+    MoveSlots,
+    MoveAtomically,
+    LoseAnswers,
+    Stall,
+    CutClients,
+    CutAnswers,
+    CutPeers,
+    CutPeersGuarded,
+    ClockForward,
+    ClockBack,
+    ClocksApart,
+}
+
+/// What a fault may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+#[serde(rename_all = "kebab-case")]
+#[expect(clippy::exhaustive_enums, reason = "each is a bound of its own")]
+pub enum Cost {
+    /// No charge is lost.
+    Nothing,
+    /// What was admitted from one second before the fault until so many seconds after its
+    /// beginning, and at most the limit of each subject.
+    Recent(u8),
+    /// The limit of each subject.
+    Limit,
+}
+
+impl Cost {
+    /// The bound in words; `L` is the limit.
+    #[must_use]
+    pub fn bound(self) -> String {
+        match self {
+            Self::Nothing => "nothing".to_owned(),
+            Self::Recent(0) => "the last second".to_owned(),
+            Self::Recent(seconds) => format!("its first {seconds} s"),
+            Self::Limit => "`L` a subject".to_owned(),
+        }
+    }
+}
+
+use Topology::{Cluster, Sentinel, Standalone};
+
+impl Fault {
+    /// All, in the order of the table.
+    #[must_use]
+    pub fn all() -> &'static [Self] {
+        <Self as clap::ValueEnum>::value_variants()
+    }
+
+    /// Its name on the command line.
+    #[must_use]
+    pub fn name(self) -> String {
+        let value = clap::ValueEnum::to_possible_value(&self);
+        value.map_or_else(String::new, |value| value.get_name().to_owned())
+    }
+
+    /// What happens, in words.
+    #[must_use]
+    pub fn what(self) -> &'static str {
+        match self {
+            Self::Kill => "a primary is killed (`kill -9`) and replaced",
+            Self::KillAndRestart => "a primary is killed and at once back, empty",
+            Self::FreezeBriefly => "a primary is frozen for 0.4 s (SIGSTOP, SIGCONT)",
+            Self::Freeze => "a primary is frozen until it is replaced, and goes on",
+            Self::Failover => "a planned failover",
+            Self::Pause => "`CLIENT PAUSE 700 ALL`",
+            Self::Sleep => "`DEBUG SLEEP 0.7`",
+            Self::Busy => "another script runs for 0.7 s (`BUSY`)",
+            Self::KillClients => "`CLIENT KILL TYPE normal`, 14 times in 0.7 s",
+            Self::FlushScripts => "`SCRIPT FLUSH`, 14 times in 0.7 s",
+            Self::FlushAll => "`FLUSHALL`",
+            Self::FullMemory => "memory is full for 0.7 s (`OOM`)",
+            Self::FewReplicas => "too few replicas for 0.7 s (`NOREPLICAS`)",
+            Self::Readonly => "the server is a replica for 0.7 s (`READONLY`)",
+            Self::SentinelsGone => "all sentinels are killed, and come back",
+            Self::MoveSlot => "a slot moves key by key, there and back",
+            Self::MoveSlots => "all used slots of a primary move, there and back",
+            Self::MoveAtomically => "the same by `CLUSTER MIGRATESLOTS`",
+            Self::LoseAnswers => "1 of 50 calls is lost, torn, doubled or unanswered",
+            Self::Stall => "the network stands still for 0.7 s, and all arrives late",
+            Self::CutClients => "clients are cut off from a primary for 0.7 s",
+            Self::CutAnswers => "what a primary answers is lost for 0.7 s",
+            Self::CutPeers => "a primary with its clients is cut off until it is replaced",
+            Self::CutPeersGuarded => "the same with `min-replicas-to-write 1`",
+            Self::ClockForward => "the clock of a primary is set forward by 1 h",
+            Self::ClockBack => "the clock of a primary is set back by 1 h",
+            Self::ClocksApart => "a planned failover to a clock that is 1 h behind",
+        }
+    }
+
+    /// Where it can happen.
+    #[must_use]
+    pub fn topologies(self) -> &'static [Topology] {
+        match self {
+            Self::Kill
+            | Self::Failover
+            | Self::CutPeers
+            | Self::CutPeersGuarded
+            | Self::ClocksApart => &[Sentinel, Cluster],
+            Self::Readonly => &[Standalone],
+            Self::SentinelsGone => &[Sentinel],
+            Self::MoveSlot | Self::MoveSlots | Self::MoveAtomically => &[Cluster],
+            _ => &Topology::ALL,
+        }
+    }
+
+    /// The bound that `docs/faults.md` states.
+    #[must_use]
+    pub fn cost(self, topology: Topology) -> Cost {
+        match self {
+            Self::Freeze if topology == Standalone => Cost::Nothing,
+            // The old primary stops, and waits until its replica has everything.
+            Self::Failover | Self::ClocksApart if topology == Cluster => Cost::Nothing,
+            // What the replica had not heard of.
+            Self::Kill | Self::Freeze => Cost::Recent(0),
+            // It stops by itself: after the node timeout, or `min-replicas-max-lag`.
+            Self::CutPeers if topology == Cluster => Cost::Recent(3),
+            Self::CutPeersGuarded => Cost::Recent(3),
+            Self::KillAndRestart
+            | Self::Failover
+            | Self::FlushAll
+            | Self::CutPeers
+            | Self::ClocksApart => Cost::Limit,
+            _ => Cost::Nothing,
+        }
+    }
+
+    /// What a history calls it.
+    #[must_use]
+    pub fn kind(self) -> FaultKind {
+        match self {
+            Self::Kill | Self::Failover => FaultKind::Failover,
+            Self::KillAndRestart => FaultKind::Restart,
+            Self::Freeze | Self::CutPeers | Self::CutPeersGuarded => FaultKind::StalePrimary,
+            Self::FlushAll => FaultKind::Flush,
+            Self::CutClients | Self::CutAnswers | Self::Stall => FaultKind::Partition,
+            Self::ClockForward | Self::ClockBack | Self::ClocksApart => FaultKind::ClockStep,
+            _ => FaultKind::Other,
+        }
+    }
+
+    /// How the servers have to be started for it.
+    #[must_use]
+    pub fn ground(self, ground: Ground) -> Ground {
+        match self {
+            Self::LoseAnswers | Self::Stall => ground.proxied(true),
+            Self::CutPeersGuarded => {
+                ground.arguments(&["--min-replicas-to-write", "1", "--min-replicas-max-lag", "1"])
+            }
+            _ => ground,
+        }
+    }
+
+    /// Whether servers need clocks that can be set.
+    #[must_use]
+    pub fn needs_clocks(self) -> bool {
+        self.kind() == FaultKind::ClockStep
+    }
+
+    /// Whether a firewall makes it.
+    #[must_use]
+    pub fn needs_firewall(self) -> bool {
+        matches!(self, Self::CutClients | Self::CutAnswers | Self::CutPeers | Self::CutPeersGuarded)
+    }
+
+    /// Whether servers must be started in a way of their own for it.
+    #[must_use]
+    pub fn needs_ground(self) -> bool {
+        self.needs_clocks()
+            || matches!(self, Self::LoseAnswers | Self::Stall | Self::CutPeersGuarded)
+    }
+
+    /// Makes it happen and undoes it. Returns when what was undone was undone; who has to recover
+    /// may not have yet.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be made: [`Impossible`] says why this server has no such thing.
+    pub fn happen(
+        self,
+        world: &mut World,
+        load: &Load,
+        clocks: Option<&Clocks>,
+        rng: &mut ChaCha8Rng,
+    ) -> Result<()> {
+        let victim = *world.primaries().choose(rng).context("nobody is a primary")?;
+        match self {
+            Self::Kill => {
+                world.kill(victim);
+                until_replaced(world, victim)?;
+                world.restart(victim);
+            }
+            Self::KillAndRestart => world.restart(victim),
+            Self::FreezeBriefly => {
+                world.server(victim).freeze();
+                pause(Duration::from_millis(400));
+                world.server(victim).thaw();
+            }
+            Self::Freeze => {
+                world.server(victim).freeze();
+                pause(WHILE * 2);
+                until_replaced(world, victim)?;
+                world.server(victim).thaw();
+            }
+            Self::Failover => failover(world, victim)?,
+            Self::Pause => ok(world.server(victim), &["CLIENT", "PAUSE", "700", "ALL"])?,
+            Self::Sleep => ok(world.server(victim), &["DEBUG", "SLEEP", "0.7"])?,
+            Self::Busy => busy(world.server(victim))?,
+            Self::KillClients => {
+                again(world.server(victim), &["CLIENT", "KILL", "TYPE", "normal"])?;
+            }
+            Self::FlushScripts => again(world.server(victim), &["SCRIPT", "FLUSH"])?,
+            Self::FlushAll => ok(world.server(victim), &["FLUSHALL"])?,
+            Self::FullMemory => set_for_a_while(world.server(victim), "maxmemory", "1", "0")?,
+            Self::FewReplicas => {
+                set_for_a_while(world.server(victim), "min-replicas-to-write", "5", "0")?;
+            }
+            Self::Readonly => {
+                ok(world.server(victim), &["REPLICAOF", "127.0.0.1", "1"])?;
+                pause(WHILE);
+                ok(world.server(victim), &["REPLICAOF", "NO", "ONE"])?;
+            }
+            Self::SentinelsGone => {
+                let sentinels = world.sentinels().context("there are no sentinels")?;
+                sentinels.kill_sentinels();
+                pause(WHILE * 2);
+                sentinels.restart_sentinels();
+            }
+            Self::MoveSlot => move_slot(world, load, rng)?,
+            Self::MoveSlots => move_slots(world, load, victim, rng)?,
+            Self::MoveAtomically => move_atomically(world, load, victim, rng)?,
+            Self::LoseAnswers => {
+                let tricks = [
+                    Trick::LoseRequest,
+                    Trick::LoseReply,
+                    Trick::HalfReply,
+                    Trick::Duplicate,
+                    Trick::Garbage,
+                ];
+                for proxy in world.proxies() {
+                    proxy.only(&["EVALSHA"]);
+                    proxy.sometimes(20, &tricks);
+                }
+                pause(WHILE * 2);
+                world.proxies().iter().for_each(tollgate_proof::redis::Proxy::heal);
+            }
+            Self::Stall => {
+                let proxy = world.proxies().get(victim).context("there are no proxies")?;
+                proxy.set(tollgate_proof::redis::Mode::Stall);
+                pause(WHILE);
+                proxy.heal();
+            }
+            Self::CutClients => cut(world, victim, Side::Clients)?,
+            Self::CutAnswers => cut(world, victim, Side::Answers)?,
+            Self::CutPeers | Self::CutPeersGuarded => {
+                let _cut = Cut::make(world, victim, Side::Peers)?;
+                until_replaced(world, victim)?;
+                // Its own clients may still be served by it.
+                pause(WHILE);
+            }
+            Self::ClockForward | Self::ClockBack => {
+                let step = if self == Self::ClockBack { -HOUR_US } else { HOUR_US };
+                load.hold()?;
+                clocks.context("clocks cannot be set")?.set(world, victim, step)?;
+                load.resume();
+            }
+            Self::ClocksApart => {
+                let clocks = clocks.context("clocks cannot be set")?;
+                load.hold()?;
+                for index in (0..world.servers().len()).filter(|&index| index != victim) {
+                    if !world.primaries().contains(&index) {
+                        clocks.set(world, index, -HOUR_US)?;
+                    }
+                }
+                failover(world, victim)?;
+                load.resume();
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Why a fault cannot be made on a server that has no such thing.
+#[derive(Debug)]
+pub struct Impossible(String);
+
+impl std::fmt::Display for Impossible {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Impossible {}
+
+/// Lets a fault last.
+fn pause(time: Duration) {
+    thread::sleep(time); // tidy: sleep-ok it is how long the fault lasts
+}
+
+/// Waits until the others have another in the place of a primary.
+fn until_replaced(world: &World, victim: usize) -> Result<()> {
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !world.is_replaced(victim) {
+        if std::time::Instant::now() > deadline {
+            bail!("nobody took the place of {}", world.servers()[victim].port());
+        }
+        pause(STEP / 5);
+    }
+    Ok(())
+}
+
+fn command(client: &mut Client, words: &[&str]) -> Result<Reply> {
+    let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
+    client.command(&bytes).with_context(|| words.join(" "))
+}
+
+fn ok(server: &RedisServer, words: &[&str]) -> Result<()> {
+    match command(&mut server.client()?, words)? {
+        Reply::Error(why) => bail!("{}: {why}", words.join(" ")),
+        _ => Ok(()),
+    }
+}
+
+/// A command again and again.
+fn again(server: &RedisServer, words: &[&str]) -> Result<()> {
+    for _ in 0..WHILE.as_millis() / STEP.as_millis() {
+        ok(server, words)?;
+        pause(STEP);
+    }
+    Ok(())
+}
+
+fn set_for_a_while(server: &RedisServer, name: &str, value: &str, then: &str) -> Result<()> {
+    ok(server, &["CONFIG", "SET", name, value])?;
+    pause(WHILE);
+    ok(server, &["CONFIG", "SET", name, then])
+}
+
+/// Somebody else's script that does not end.
+fn busy(server: &RedisServer) -> Result<()> {
+    ok(server, &["CONFIG", "SET", "busy-reply-threshold", "50"])?;
+    let mut client = server.client()?;
+    let endless = thread::spawn(move || {
+        // It ends with the error that it was killed.
+        let _ = client.command(&[b"EVAL", b"while true do end", b"0"]);
+    });
+    pause(WHILE);
+    ok(server, &["SCRIPT", "KILL"])?;
+    endless.join().map_err(|_| anyhow::anyhow!("a script's caller panicked"))
+}
+
+fn cut(world: &World, victim: usize, side: Side) -> Result<()> {
+    let _cut = Cut::make(world, victim, side)?;
+    pause(WHILE);
+    Ok(())
+}
+
+fn failover(world: &mut World, victim: usize) -> Result<()> {
+    if let Some(sentinels) = world.sentinels() {
+        sentinels.failover();
+        return Ok(());
+    }
+    let cluster = world.cluster().context("one server has no failover")?;
+    let replica = *cluster.replicas_of(victim).first().context("it has no replica")?;
+    cluster.failover(replica);
+    Ok(())
+}
+
+/// Another primary than this one.
+fn other(world: &World, primary: usize, rng: &mut ChaCha8Rng) -> Result<usize> {
+    let others: Vec<usize> = world.primaries().into_iter().filter(|&it| it != primary).collect();
+    others.choose(rng).copied().context("there is one primary only")
+}
+
+/// A slot of the load moves key by key, with time for calls between two keys.
+fn move_slot(world: &World, load: &Load, rng: &mut ChaCha8Rng) -> Result<()> {
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    let slot = *load.slots().choose(rng).context("the load has no slot")?;
+    let from = cluster.owner_of_slot(slot).context("the slot has no owner")?;
+    let to = other(world, from, rng)?;
+    for (from, to) in [(from, to), (to, from)] {
+        let way = SlotMove { slot, from, to };
+        cluster.begin_migration(way);
+        pause(STEP);
+        let keys = cluster.servers()[from].keys();
+        let here = keys.iter().filter(|key| tollgate_proof::redis::key_slot(key) == slot);
+        for key in here {
+            // It may have expired.
+            let _ = cluster.move_key(way, key);
+            pause(Duration::from_millis(rng.random_range(1..20)));
+        }
+        pause(STEP);
+        // New keys are made on the other side; what was missed moves now.
+        cluster.move_keys(way);
+        cluster.finish_migration(way);
+    }
+    Ok(())
+}
+
+/// The slots of the load that a primary owns.
+fn slots_of(world: &World, load: &Load, owner: usize) -> Result<Vec<u16>> {
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    let mut slots = load.slots();
+    slots.retain(|&slot| cluster.owner_of_slot(slot) == Some(owner));
+    Ok(slots)
+}
+
+fn move_slots(world: &World, load: &Load, from: usize, rng: &mut ChaCha8Rng) -> Result<()> {
+    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    for (from, to) in [(from, to), (to, from)] {
+        for &slot in &slots {
+            cluster.migrate_slot(SlotMove { slot, from, to });
+        }
+    }
+    Ok(())
+}
+
+/// Slots as a whole, which Valkey 9 has.
+fn move_atomically(world: &World, load: &Load, from: usize, rng: &mut ChaCha8Rng) -> Result<()> {
+    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    for (from, to) in [(from, to), (to, from)] {
+        let id = cluster.command(to, &[b"CLUSTER", b"MYID"]).text().context("a node has an id")?;
+        for slot in &slots {
+            let slot = slot.to_string();
+            let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &slot, &slot, "NODE", &id];
+            if let Err(error) = ok(world.server(from), &words) {
+                if error.to_string().contains("nknown subcommand") {
+                    return Err(Impossible("it has no CLUSTER MIGRATESLOTS".to_owned()).into());
+                }
+                return Err(error);
+            }
+            let deadline = std::time::Instant::now() + Duration::from_secs(20);
+            let number: u16 = slot.parse()?;
+            while cluster.owner_of_slot(number) != Some(to) {
+                if std::time::Instant::now() > deadline {
+                    bail!("slot {slot} does not move");
+                }
+                pause(STEP / 10);
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,16 @@
+//! Faults of real servers, made on purpose under load, and judged from what callers saw.
+//!
+//! A [`Run`](run::Run) starts servers, sends checks, lets a [`Fault`](fault::Fault) happen, and
+//! waits until all is well again. Every call is recorded, and the
+//! [history checker](tollgate_proof::history) says whether the promises held. What was charged is
+//! also read from the counts at the end: so it is known how many charges were lost or doubled.
+
+pub mod bare;
+pub mod clock;
+pub mod cut;
+pub mod fault;
+pub mod load;
+pub mod noise;
+pub mod run;
+pub mod show;
+pub mod world;
