@@ -65,7 +65,7 @@ impl Clocks {
         let told = told_us(server)?;
         let here = i64::try_from(std::time::UNIX_EPOCH.elapsed()?.as_micros())?;
         if (told - here - offset_us).abs() > 60_000_000 {
-            bail!("its clock cannot be set: it says {told} at {here}");
+            bail!("its clock cannot be set: it is not taken from the C library ({told} at {here})");
         }
         Ok(())
     }

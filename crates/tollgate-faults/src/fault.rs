@@ -329,11 +329,17 @@ impl Fault {
 
 /// Why a fault cannot be made on a server that has no such thing.
 #[derive(Debug)]
-pub struct Impossible(String);
+#[non_exhaustive]
+pub struct Impossible {
+    /// The fault.
+    pub fault: Fault,
+    /// What the server lacks.
+    pub why: String,
+}
 
 impl std::fmt::Display for Impossible {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.0)
+        f.write_str(&self.why)
     }
 }
 
@@ -474,7 +480,8 @@ fn move_atomically(world: &World, load: &Load, from: usize, rng: &mut ChaCha8Rng
             let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &slot, &slot, "NODE", &id];
             if let Err(error) = ok(world.server(from), &words) {
                 if error.to_string().contains("nknown subcommand") {
-                    return Err(Impossible("it has no CLUSTER MIGRATESLOTS".to_owned()).into());
+                    let why = "it has no CLUSTER MIGRATESLOTS".to_owned();
+                    return Err(Impossible { fault: Fault::MoveAtomically, why }.into());
                 }
                 return Err(error);
             }

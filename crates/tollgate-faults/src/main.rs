@@ -15,7 +15,7 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use signal_hook::consts::{SIGINT, SIGTERM};
-use tollgate_faults::fault::Fault;
+use tollgate_faults::fault::{Fault, Impossible};
 use tollgate_faults::noise::Noise;
 use tollgate_faults::run::{self, Found, Ran, Run};
 use tollgate_faults::show;
@@ -164,7 +164,7 @@ fn random(
     for topology in topologies {
         let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
         let mut world = World::start(topology, &Ground::new(program.cloned()));
-        let faults: Vec<Fault> = Fault::all()
+        let mut faults: Vec<Fault> = Fault::all()
             .iter()
             .copied()
             .filter(|fault| args.faults.is_empty() || args.faults.contains(fault))
@@ -177,9 +177,18 @@ fn random(
                 .filter_map(|_| faults.choose(&mut rng).copied())
                 .collect();
             let noise = Noise::start(&world, ChaCha8Rng::seed_from_u64(seed.into()));
-            let found = run::leg(&mut world, &some, None, seed.into())?;
+            let found = run::leg(&mut world, &some, None, seed.into());
             drop(noise);
-            args.found(found, all)?;
+            match found {
+                Ok(found) => args.found(found, all)?,
+                Err(error) => match error.downcast::<Impossible>() {
+                    Ok(Impossible { fault, why, .. }) => {
+                        note(&format!("SKIPPED: {} on {topology}: {why}", fault.name()));
+                        faults.retain(|it| *it != fault);
+                    }
+                    Err(error) => return Err(error.context(format!("seed {seed} on {topology}"))),
+                },
+            }
             world.wait_until_healthy();
         }
     }

@@ -255,7 +255,14 @@ impl World {
     pub fn restart(&mut self, index: usize) {
         match &mut self.servers {
             Servers::One(server) => server.restart(),
-            Servers::Sentinels(all) => all.restart(index),
+            Servers::Sentinels(all) => {
+                let was_primary = all.primary_index() == index;
+                all.restart(index);
+                if was_primary {
+                    // Sentinels have this written into its configuration, which it has not here.
+                    all.server(index).command(&[b"REPLICAOF", b"NO", b"ONE"]);
+                }
+            }
             Servers::Cluster(all) => all.restart(index),
         }
     }

@@ -13,7 +13,7 @@ use common::redis::{pause, runtime};
 use futures_util::future::join_all;
 use tollgate::{Ask, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
 use tollgate_proof::cluster_or_skip;
-use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer, SKIPPED};
+use tollgate_proof::redis::{ClusterOptions, Mode, Proxy, RedisCluster, RedisServer, SKIPPED};
 use tollgate_redis::{Keys, Options, RedisStore};
 
 /// Far away: the machine may be busy.
@@ -226,6 +226,87 @@ fn a_caller_that_is_denied_withholds_nothing_from_the_others() {
         let due = 200 + (last.unwrap() - first.unwrap()) / 5_000;
         assert!(admitted <= due + 1, "{admitted} of {due}");
         assert!(admitted * 100 >= due * 95, "{admitted} of {due}");
+        store.clear_run().await.unwrap();
+    });
+}
+
+/// Requests that reached the nodes, and replies that came back.
+fn on_the_wire(proxies: &[Proxy]) -> (u64, u64) {
+    let seen = proxies.iter().map(Proxy::seen);
+    seen.fold((0, 0), |(sent, back), it| (sent + it.requests, back + it.replies))
+}
+
+/// Counted on the wire: an admitted check has all its requests under way before the first reply; a
+/// denied one sends one more, the give-back, when the replies are there. The next denial sends no
+/// charge at all beside the one that denies.
+#[test]
+fn admitted_takes_one_round_trip_and_denied_takes_two() {
+    let Some(cluster) = cluster() else { return };
+    runtime().block_on(async {
+        let (shared, own) = (limits("100/30d via gcra"), limits("1/30d via gcra"));
+        let [resource, ..] = apart(cluster, &shared, "wire-resource");
+        let [_, consumer, _] = apart(cluster, &own, "wire-consumer");
+        let proxies: Vec<Proxy> =
+            cluster.servers().iter().map(|it| Proxy::start(it.address())).collect();
+        let mut options = options(cluster);
+        for (server, proxy) in cluster.servers().iter().zip(&proxies) {
+            let announced = ("127.0.0.1", server.port());
+            options = options.reach(announced, ("127.0.0.1", proxy.address().port()));
+        }
+        let store = RedisStore::builder(options).run_now("wire").connect().await.unwrap();
+        store.prepare(&[&shared, &own]).await.unwrap();
+        let limiter = Arc::new(Limiter::new(shared.clone(), store.clone()));
+        // The nodes get the scripts of checks, of give-backs and of looks by others there.
+        let [other_resource, ..] = apart(cluster, &shared, "wire-other-resource");
+        let [_, other_consumer, _] = apart(cluster, &own, "wire-other-consumer");
+        for is_allowed in [true, false, false] {
+            let pair = [(other_resource.clone(), &shared), (other_consumer.clone(), &own)];
+            assert_eq!(limiter.check(Ask::from(pair)).await.unwrap().is_allowed(), is_allowed);
+        }
+        let check = || {
+            let (limiter, shared, own) = (Arc::clone(&limiter), shared.clone(), own.clone());
+            let (resource, consumer) = (resource.clone(), consumer.clone());
+            tokio::spawn(async move {
+                let ask = Ask::from([(resource, &shared), (consumer, &own)]);
+                let decision = limiter.check(ask).await.unwrap();
+                (decision.is_allowed(), decision.is_isolated())
+            })
+        };
+        let wait_for = async |at_least: (u64, u64)| {
+            let begin = Instant::now();
+            loop {
+                let now = on_the_wire(&proxies);
+                if now.0 >= at_least.0 && now.1 >= at_least.1 {
+                    return now;
+                }
+                assert!(begin.elapsed() < LONG, "{now:?}, not {at_least:?}");
+                pause(1).await;
+            }
+        };
+        // Long enough that a machine that is busy sees the requests before the first reply.
+        let late = Duration::from_secs(1);
+        proxies.iter().for_each(|it| it.set(Mode::Delay { least: late, most: late }));
+
+        let (sent, back) = on_the_wire(&proxies);
+        let admitted = check();
+        assert_eq!(wait_for((sent + 2, back)).await, (sent + 2, back));
+        assert_eq!(admitted.await.unwrap(), (true, false));
+        assert_eq!(on_the_wire(&proxies), (sent + 2, back + 2));
+
+        let (sent, back) = (sent + 2, back + 2);
+        let denied = check();
+        assert_eq!(wait_for((sent + 2, back)).await, (sent + 2, back));
+        assert_eq!(wait_for((sent + 3, back)).await, (sent + 3, back + 2));
+        assert_eq!(denied.await.unwrap(), (false, false));
+
+        // The one that denied is asked first. It denies: the other is only looked at.
+        let (sent, back) = wait_for((sent + 3, back + 3)).await;
+        let again = check();
+        assert_eq!(again.await.unwrap(), (false, false));
+        let (after, _) = on_the_wire(&proxies);
+        assert_eq!(after - sent, 2, "{sent} {back} {after}");
+        proxies.iter().for_each(Proxy::heal);
+        assert_eq!(limiter.peek(&resource).await.unwrap().remaining(), 99);
         store.clear_run().await.unwrap();
     });
 }
