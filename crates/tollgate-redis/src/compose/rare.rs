@@ -1,6 +1,8 @@
 //! The scripts of rare operations. They are the same for all limits, which the states themselves
 //! describe.
 
+use std::collections::HashSet;
+
 use super::{Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, step_table};
 use crate::script::Script;
 use tollgate::strategy::lua_steps;
@@ -65,8 +67,9 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
         text.push_str(parts.cold(step));
     }
     let functions = ["view", "judge", "charge", "numbers", "migrate", "refund", "grant", "repair"];
-    let has = |function: &str| text.contains(&format!("local function {function}("));
-    let table = step_table(&steps, &functions, has);
+    let declared = |line| str::strip_prefix(line, "local function ")?.split('(').next();
+    let declared: HashSet<&str> = text.lines().filter_map(declared).collect();
+    let table = step_table(&steps, &functions, |function| declared.contains(function));
     text.push_str(&table);
     text.push_str(parts.clock(clock));
     text.push_str(&parts.state());
