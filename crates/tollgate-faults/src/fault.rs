@@ -4,22 +4,26 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate_proof::history::FaultKind;
-use tollgate_proof::redis::{Client, RedisServer, Reply, SlotMove, Trick};
+use tollgate_proof::redis::{Client, RedisServer, Reply, Trick};
 
 use crate::clock::Clocks;
 use crate::cut::{Cut, Side};
 use crate::load::Load;
+use crate::slots;
+use crate::wait::{pause, so, until};
 use crate::world::{Ground, Topology, World};
 
 /// How long a fault lasts that does not wait for anybody.
 const WHILE: Duration = Duration::from_millis(700);
 
 /// How long a step of a fault that comes again and again waits for the next.
-const STEP: Duration = Duration::from_millis(50);
+pub(crate) const STEP: Duration = Duration::from_millis(50);
+
+/// How long what servers do by themselves may take.
+pub(crate) const SERVERS: Duration = Duration::from_secs(40);
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -273,9 +277,9 @@ impl Fault {
                 pause(WHILE * 2);
                 sentinels.restart_sentinels();
             }
-            Self::MoveSlot => move_slot(world, load, rng)?,
-            Self::MoveSlots => move_slots(world, load, victim, rng)?,
-            Self::MoveAtomically => move_atomically(world, load, victim, rng)?,
+            Self::MoveSlot => slots::move_one(world, load, rng)?,
+            Self::MoveSlots => slots::move_all(world, load, victim, rng)?,
+            Self::MoveAtomically => slots::move_atomically(world, load, victim, rng)?,
             Self::LoseAnswers => {
                 let tricks = [
                     Trick::LoseRequest,
@@ -345,21 +349,10 @@ impl std::fmt::Display for Impossible {
 
 impl std::error::Error for Impossible {}
 
-/// Lets a fault last.
-fn pause(time: Duration) {
-    thread::sleep(time); // tidy: sleep-ok it is how long the fault lasts
-}
-
 /// Waits until the others have another in the place of a primary.
 fn until_replaced(world: &World, victim: usize) -> Result<()> {
-    let deadline = std::time::Instant::now() + Duration::from_secs(30);
-    while !world.is_replaced(victim) {
-        if std::time::Instant::now() > deadline {
-            bail!("nobody took the place of {}", world.servers()[victim].port());
-        }
-        pause(STEP / 5);
-    }
-    Ok(())
+    let port = world.server(victim).port();
+    until(SERVERS, || so(world.is_replaced(victim), || format!("nobody took the place of {port}")))
 }
 
 fn command(client: &mut Client, words: &[&str]) -> Result<Reply> {
@@ -367,7 +360,7 @@ fn command(client: &mut Client, words: &[&str]) -> Result<Reply> {
     client.command(&bytes).with_context(|| words.join(" "))
 }
 
-fn ok(server: &RedisServer, words: &[&str]) -> Result<()> {
+pub(crate) fn ok(server: &RedisServer, words: &[&str]) -> Result<()> {
     match command(&mut server.client()?, words)? {
         Reply::Error(why) => bail!("{}: {why}", words.join(" ")),
         _ => Ok(()),
@@ -416,84 +409,5 @@ fn failover(world: &mut World, victim: usize) -> Result<()> {
     let cluster = world.cluster().context("one server has no failover")?;
     let replica = *cluster.replicas_of(victim).first().context("it has no replica")?;
     cluster.failover(replica);
-    Ok(())
-}
-
-/// Another primary than this one.
-fn other(world: &World, primary: usize, rng: &mut ChaCha8Rng) -> Result<usize> {
-    let others: Vec<usize> = world.primaries().into_iter().filter(|&it| it != primary).collect();
-    others.choose(rng).copied().context("there is one primary only")
-}
-
-/// A slot of the load moves key by key, with time for calls between two keys.
-fn move_slot(world: &World, load: &Load, rng: &mut ChaCha8Rng) -> Result<()> {
-    let cluster = world.cluster().context("slots are a cluster's")?;
-    let slot = *load.slots().choose(rng).context("the load has no slot")?;
-    let from = cluster.owner_of_slot(slot).context("the slot has no owner")?;
-    let to = other(world, from, rng)?;
-    for (from, to) in [(from, to), (to, from)] {
-        let way = SlotMove { slot, from, to };
-        cluster.begin_migration(way);
-        pause(STEP);
-        let keys = cluster.servers()[from].keys();
-        let here = keys.iter().filter(|key| tollgate_proof::redis::key_slot(key) == slot);
-        for key in here {
-            // It may have expired.
-            let _ = cluster.move_key(way, key);
-            pause(Duration::from_millis(rng.random_range(1..20)));
-        }
-        pause(STEP);
-        // New keys are made on the other side; what was missed moves now.
-        cluster.move_keys(way);
-        cluster.finish_migration(way);
-    }
-    Ok(())
-}
-
-/// The slots of the load that a primary owns.
-fn slots_of(world: &World, load: &Load, owner: usize) -> Result<Vec<u16>> {
-    let cluster = world.cluster().context("slots are a cluster's")?;
-    let mut slots = load.slots();
-    slots.retain(|&slot| cluster.owner_of_slot(slot) == Some(owner));
-    Ok(slots)
-}
-
-fn move_slots(world: &World, load: &Load, from: usize, rng: &mut ChaCha8Rng) -> Result<()> {
-    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
-    let cluster = world.cluster().context("slots are a cluster's")?;
-    for (from, to) in [(from, to), (to, from)] {
-        for &slot in &slots {
-            cluster.migrate_slot(SlotMove { slot, from, to });
-        }
-    }
-    Ok(())
-}
-
-/// Slots as a whole, which Valkey 9 has.
-fn move_atomically(world: &World, load: &Load, from: usize, rng: &mut ChaCha8Rng) -> Result<()> {
-    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
-    let cluster = world.cluster().context("slots are a cluster's")?;
-    for (from, to) in [(from, to), (to, from)] {
-        let id = cluster.command(to, &[b"CLUSTER", b"MYID"]).text().context("a node has an id")?;
-        for slot in &slots {
-            let slot = slot.to_string();
-            let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &slot, &slot, "NODE", &id];
-            if let Err(error) = ok(world.server(from), &words) {
-                if error.to_string().contains("nknown subcommand") {
-                    let why = "it has no CLUSTER MIGRATESLOTS".to_owned();
-                    return Err(Impossible { fault: Fault::MoveAtomically, why }.into());
-                }
-                return Err(error);
-            }
-            let deadline = std::time::Instant::now() + Duration::from_secs(20);
-            let number: u16 = slot.parse()?;
-            while cluster.owner_of_slot(number) != Some(to) {
-                if std::time::Instant::now() > deadline {
-                    bail!("slot {slot} does not move");
-                }
-                pause(STEP / 10);
-            }
-        }
-    }
     Ok(())
 }

@@ -13,4 +13,6 @@ pub mod load;
 pub mod noise;
 pub mod run;
 pub mod show;
+mod slots;
+mod wait;
 pub mod world;

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
@@ -14,6 +14,8 @@ use tollgate::{Decision, Error, LimitSet, Limiter, Subject};
 use tollgate_proof::history::{Call, Outcome, Part};
 use tollgate_proof::redis::key_slot;
 use tollgate_redis::{Keys, Options, RedisStore};
+
+use crate::wait::{so, until};
 
 /// How long a call may take.
 pub const DEADLINE: Duration = Duration::from_millis(200);
@@ -189,14 +191,8 @@ impl Load {
     /// A call does not return.
     pub fn hold(&self) -> Result<()> {
         self.shared.is_held.store(true, Ordering::SeqCst);
-        let deadline = Instant::now() + DEADLINE * 20;
-        while self.shared.in_flight.load(Ordering::SeqCst) > 0 {
-            if Instant::now() > deadline {
-                bail!("a call did not return within {:?}", DEADLINE * 20);
-            }
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        Ok(())
+        let in_flight = || self.shared.in_flight.load(Ordering::SeqCst);
+        until(DEADLINE * 20, || so(in_flight() == 0, || "a call does not return".to_owned()))
     }
 
     /// Lets callers go on that were held.

@@ -16,8 +16,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tollgate_faults::fault::{Fault, Impossible};
-use tollgate_faults::noise::Noise;
-use tollgate_faults::run::{self, Found, Ran, Run};
+use tollgate_faults::run::{self, Found, Leg, Ran, Run};
 use tollgate_faults::show;
 use tollgate_faults::world::{Ground, Topology, World};
 use tollgate_proof::history::History;
@@ -176,10 +175,8 @@ fn random(
             let some: Vec<Fault> = (0..rng.random_range(1..4))
                 .filter_map(|_| faults.choose(&mut rng).copied())
                 .collect();
-            let noise = Noise::start(&world, ChaCha8Rng::seed_from_u64(seed.into()));
-            let found = run::leg(&mut world, &some, None, seed.into());
-            drop(noise);
-            match found {
+            let leg = Leg { faults: &some, seed: seed.into(), clocks: None, is_noisy: true };
+            match leg.run(&mut world) {
                 Ok(found) => args.found(found, all)?,
                 Err(error) => match error.downcast::<Impossible>() {
                     Ok(Impossible { fault, why, .. }) => {

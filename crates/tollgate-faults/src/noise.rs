@@ -11,6 +11,7 @@ use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate_proof::redis::Client;
 
+use crate::wait::pause;
 use crate::world::{FOR_CLIENTS, World};
 
 /// The longest time between two.
@@ -36,8 +37,7 @@ impl Noise {
         let told = Arc::clone(&is_over);
         let maker = thread::spawn(move || {
             while !told.load(Ordering::SeqCst) {
-                let pause = Duration::from_millis(rng.random_range(50..PAUSE_MS));
-                thread::sleep(pause); // tidy: sleep-ok small faults come at random times
+                pause(Duration::from_millis(rng.random_range(50..PAUSE_MS)));
                 let Some((socket, address)) = servers.choose(&mut rng) else { return };
                 let words = match rng.random_range(0..5) {
                     // Those who make the greater faults come another way.

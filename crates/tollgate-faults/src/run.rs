@@ -1,10 +1,9 @@
 //! One run: servers, a load, a fault, and what the history says.
 
 use std::path::PathBuf;
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result};
 use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use serde::Serialize;
@@ -17,6 +16,8 @@ use crate::clock::Clocks;
 use crate::cut::Cut;
 use crate::fault::{Cost, Fault, Impossible};
 use crate::load::{Load, Recorded};
+use crate::noise::Noise;
+use crate::wait::{pause, so, until};
 use crate::world::{Ground, Topology, World};
 
 /// Within this time after a fault is undone everything works again, without a restart.
@@ -155,7 +156,9 @@ impl Run {
             Some(cluster) => Some(Bare::start(cluster, self.seed)?),
             None => None,
         };
-        let mut found = match leg(&mut world, &[fault], clocks.as_ref(), self.seed) {
+        let clocks = clocks.as_ref();
+        let leg = Leg { faults: &[fault], seed: self.seed, clocks, is_noisy: false };
+        let mut found = match leg.run(&mut world) {
             Err(error) if error.is::<Impossible>() => return Ok(Ran::Skipped(error.to_string())),
             found => found?,
         };
@@ -175,117 +178,112 @@ fn try_clocks(clocks: &Clocks, ground: &Ground) -> Result<()> {
     clocks.set(&World::start(Topology::Standalone, ground), 0, 7_200_000_000)
 }
 
-/// Runs faults one after the other under one load, and checks its history.
-///
-/// # Errors
-///
-/// See [`Run::make`].
-pub fn leg(
-    world: &mut World,
-    faults: &[Fault],
-    clocks: Option<&Clocks>,
-    seed: u64,
-) -> Result<Found> {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    let topology = world.topology();
-    let load = Load::start(world.options(), seed)?;
-    let mut history = History::default();
-    let (mut recovery_us, mut lossy) = (0, Vec::new());
-    settle(&load)?;
-    for &fault in faults {
-        wait(Duration::from_millis(rng.random_range(0..300)));
-        let began_us = load.now_us();
-        fault.happen(world, &load, clocks, &mut rng)?;
-        until_serving(world)?;
-        let undone_us = load.now_us();
-        load.forget();
-        let last_error_us = settle(&load)?.unwrap_or(0);
-        recovery_us = recovery_us.max(last_error_us.saturating_sub(undone_us));
-        let cost = fault.cost(topology);
-        let lost = u32::from(cost != Cost::Nothing);
-        lossy.push(match cost {
-            Cost::Nothing => 0..0,
-            Cost::Recent(seconds) => {
-                began_us.saturating_sub(SECOND_US)..began_us + SECOND_US * u64::from(seconds)
-            }
-            Cost::Limit => 0..u64::MAX,
-        });
-        let ended_us = match fault.kind() {
-            // No call was under way then.
-            FaultKind::ClockStep => undone_us,
-            _ => undone_us.max(last_error_us),
+/// Faults one after the other under one load.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "it names what a leg needs")]
+pub struct Leg<'a> {
+    /// What happens.
+    pub faults: &'a [Fault],
+    /// What chooses victims, subjects and times.
+    pub seed: u64,
+    /// The clocks of the servers, where a fault sets them.
+    pub clocks: Option<&'a Clocks>,
+    /// Whether small faults happen beside.
+    pub is_noisy: bool,
+}
+
+impl Leg<'_> {
+    /// Runs it on these servers, and checks its history.
+    ///
+    /// # Errors
+    ///
+    /// See [`Run::make`].
+    pub fn run(&self, world: &mut World) -> Result<Found> {
+        let Self { faults, seed, clocks, is_noisy } = *self;
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let topology = world.topology();
+        let load = Load::start(world.options(), seed)?;
+        let mut history = History::default();
+        let (mut recovery_us, mut lossy) = (0, Vec::new());
+        settle(&load)?;
+        let noise = is_noisy.then(|| Noise::start(world, ChaCha8Rng::seed_from_u64(rng.random())));
+        for &fault in faults {
+            pause(Duration::from_millis(rng.random_range(0..300)));
+            let began_us = load.now_us();
+            fault.happen(world, &load, clocks, &mut rng)?;
+            until(SERVERS, || world.is_serving()).context("the servers are not well")?;
+            let undone_us = load.now_us();
+            load.forget();
+            let last_error_us = settle(&load)?.unwrap_or(0);
+            recovery_us = recovery_us.max(last_error_us.saturating_sub(undone_us));
+            let cost = fault.cost(topology);
+            let lost = u32::from(cost != Cost::Nothing);
+            lossy.push(match cost {
+                Cost::Nothing => 0..0,
+                Cost::Recent(seconds) => {
+                    began_us.saturating_sub(SECOND_US)..began_us + SECOND_US * u64::from(seconds)
+                }
+                Cost::Limit => 0..u64::MAX,
+            });
+            let ended_us = match fault.kind() {
+                // No call was under way then.
+                FaultKind::ClockStep => undone_us,
+                _ => undone_us.max(last_error_us),
+            };
+            history.faults.push(history::Fault {
+                kind: fault.kind(),
+                began_us,
+                ended_us,
+                target: fault.what().to_owned(),
+                lost_states: lost,
+            });
+        }
+        drop(noise);
+        settle(&load)?;
+        let recorded = load.finish()?;
+        history.calls = recorded.calls;
+        let report = check(&history, &Bounds::default());
+        let of = |outcome| history.calls.iter().filter(|call| call.outcome == outcome).count();
+        let is_lossy = |call: &&Call| {
+            let at_us = call.returned_us.unwrap_or_default();
+            call.outcome.is_allowed() && lossy.iter().any(|times| times.contains(&at_us))
         };
-        history.faults.push(history::Fault {
-            kind: fault.kind(),
-            began_us,
-            ended_us,
-            target: fault.what().to_owned(),
-            lost_states: lost,
-        });
+        let exact = report.findings().iter().find(|it| it.promise == Promise::Exact);
+        let Recorded { gap_us, charged, lost, doubled, late_us, .. } = recorded;
+        Ok(Found {
+            faults: faults.to_vec(),
+            topology,
+            server: version(world),
+            seed,
+            calls: history.calls.len(),
+            may_lose: history.calls.iter().filter(is_lossy).count() as u64,
+            not_charged: of(history::Outcome::NotCharged),
+            ambiguous: of(history::Outcome::Unknown),
+            charged,
+            lost,
+            doubled,
+            gap_us,
+            recovery_us,
+            late_us,
+            broken: report
+                .findings()
+                .iter()
+                .filter(|it| it.verdict == Verdict::Broken)
+                .map(|it| it.promise.name().to_owned())
+                .collect(),
+            exact: exact.map_or((0, 0), |it| (it.checked, it.places)),
+            bare: None,
+            history,
+            report,
+        })
     }
-    let recorded = load.finish()?;
-    history.calls = recorded.calls;
-    let report = check(&history, &Bounds::default());
-    let of = |outcome| history.calls.iter().filter(|call| call.outcome == outcome).count();
-    let is_lossy = |call: &&Call| {
-        let at_us = call.returned_us.unwrap_or_default();
-        call.outcome.is_allowed() && lossy.iter().any(|times| times.contains(&at_us))
-    };
-    let exact = report.findings().iter().find(|it| it.promise == Promise::Exact);
-    let Recorded { gap_us, charged, lost, doubled, late_us, .. } = recorded;
-    Ok(Found {
-        faults: faults.to_vec(),
-        topology,
-        server: version(world),
-        seed,
-        calls: history.calls.len(),
-        may_lose: history.calls.iter().filter(is_lossy).count() as u64,
-        not_charged: of(history::Outcome::NotCharged),
-        ambiguous: of(history::Outcome::Unknown),
-        charged,
-        lost,
-        doubled,
-        gap_us,
-        recovery_us,
-        late_us,
-        broken: report
-            .findings()
-            .iter()
-            .filter(|it| it.verdict == Verdict::Broken)
-            .map(|it| it.promise.name().to_owned())
-            .collect(),
-        exact: exact.map_or((0, 0), |it| (it.checked, it.places)),
-        bare: None,
-        history,
-        report,
-    })
 }
 
 /// Waits until all callers are well, and says when the last error was.
 fn settle(load: &Load) -> Result<Option<u64>> {
-    let deadline = Instant::now() + GIVE_UP;
-    while !load.is_quiet(WELL.0, WELL.1) {
-        if Instant::now() > deadline {
-            bail!("callers are not well again after {GIVE_UP:?}");
-        }
-        wait(Duration::from_millis(5));
-    }
+    let quiet = || so(load.is_quiet(WELL.0, WELL.1), || "callers still have errors".to_owned());
+    until(GIVE_UP, quiet)?;
     Ok(load.last_error_us())
-}
-
-fn until_serving(world: &World) -> Result<()> {
-    let deadline = Instant::now() + SERVERS;
-    while let Err(why) = world.is_serving() {
-        if Instant::now() > deadline {
-            bail!("the servers are not well after {SERVERS:?}: {why}");
-        }
-        wait(Duration::from_millis(5));
-    }
-    Ok(())
-}
-
-fn wait(time: Duration) {
-    thread::sleep(time); // tidy: sleep-ok between two looks, and before a fault
 }
 
 /// What the first server calls itself.

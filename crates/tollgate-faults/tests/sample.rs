@@ -44,7 +44,7 @@ fn a_killed_server_comes_back_empty_and_the_loss_is_seen() {
 
 #[test]
 fn lost_torn_and_doubled_answers_double_no_charge() {
-    let Some(found) = held(Fault::LoseAnswers, Topology::Standalone) else { return };
+    let Some(found) = held(Fault::LoseAnswers, Topology::Cluster) else { return };
     assert!(found.ambiguous > 0, "{found:?}");
 }
 

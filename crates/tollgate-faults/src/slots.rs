@@ -1,0 +1,100 @@
+//! Slots of a cluster that move while they are used.
+
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use rand::RngExt as _;
+use rand::seq::IndexedRandom as _;
+use rand_chacha::ChaCha8Rng;
+use tollgate_proof::redis::{SlotMove, key_slot};
+
+use crate::fault::{Fault, Impossible, SERVERS, STEP, ok};
+use crate::load::Load;
+use crate::wait::{pause, so, until};
+use crate::world::World;
+
+/// Another primary than this one.
+fn other(world: &World, primary: usize, rng: &mut ChaCha8Rng) -> Result<usize> {
+    let others: Vec<usize> = world.primaries().into_iter().filter(|&it| it != primary).collect();
+    others.choose(rng).copied().context("there is one primary only")
+}
+
+/// A slot of the load moves key by key, with time for calls between two keys.
+pub(crate) fn move_one(world: &World, load: &Load, rng: &mut ChaCha8Rng) -> Result<()> {
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    let slot = *load.slots().choose(rng).context("the load has no slot")?;
+    let from = cluster.owner_of_slot(slot).context("the slot has no owner")?;
+    let to = other(world, from, rng)?;
+    for (from, to) in [(from, to), (to, from)] {
+        let way = SlotMove { slot, from, to };
+        cluster.begin_migration(way);
+        pause(STEP);
+        let keys = cluster.servers()[from].keys();
+        let here = keys.iter().filter(|key| key_slot(key) == slot);
+        for key in here {
+            // It may have expired.
+            let _ = cluster.move_key(way, key);
+            pause(Duration::from_millis(rng.random_range(1..20)));
+        }
+        pause(STEP);
+        // New keys are made on the other side; what was missed moves now.
+        cluster.move_keys(way);
+        cluster.finish_migration(way);
+    }
+    Ok(())
+}
+
+/// The slots of the load that a primary owns.
+fn slots_of(world: &World, load: &Load, owner: usize) -> Result<Vec<u16>> {
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    let mut slots = load.slots();
+    slots.retain(|&slot| cluster.owner_of_slot(slot) == Some(owner));
+    Ok(slots)
+}
+
+/// All slots of the load that a primary owns move, one after the other.
+pub(crate) fn move_all(
+    world: &World,
+    load: &Load,
+    from: usize,
+    rng: &mut ChaCha8Rng,
+) -> Result<()> {
+    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    for (from, to) in [(from, to), (to, from)] {
+        for &slot in &slots {
+            cluster.migrate_slot(SlotMove { slot, from, to });
+        }
+    }
+    Ok(())
+}
+
+/// Slots as a whole, which Valkey 9 has.
+pub(crate) fn move_atomically(
+    world: &World,
+    load: &Load,
+    from: usize,
+    rng: &mut ChaCha8Rng,
+) -> Result<()> {
+    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
+    let cluster = world.cluster().context("slots are a cluster's")?;
+    for (from, to) in [(from, to), (to, from)] {
+        let id = cluster.command(to, &[b"CLUSTER", b"MYID"]).text().context("a node has an id")?;
+        for slot in &slots {
+            let slot = slot.to_string();
+            let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &slot, &slot, "NODE", &id];
+            if let Err(error) = ok(world.server(from), &words) {
+                if error.to_string().contains("nknown subcommand") {
+                    let why = "it has no CLUSTER MIGRATESLOTS".to_owned();
+                    return Err(Impossible { fault: Fault::MoveAtomically, why }.into());
+                }
+                return Err(error);
+            }
+            let number: u16 = slot.parse()?;
+            until(SERVERS, || {
+                so(cluster.owner_of_slot(number) == Some(to), || format!("{slot} does not move"))
+            })?;
+        }
+    }
+    Ok(())
+}

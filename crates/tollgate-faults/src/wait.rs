@@ -1,0 +1,31 @@
+//! Waiting for what comes by itself, and letting time go by.
+
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{Result, bail};
+
+/// How often one looks again.
+const LOOK_AGAIN: Duration = Duration::from_millis(5);
+
+/// Lets time go by: as long as a fault lasts, or before it comes.
+pub(crate) fn pause(time: Duration) {
+    thread::sleep(time); // tidy: sleep-ok it is how long the fault lasts
+}
+
+/// Looks until it is so. `look` says why it is not yet.
+pub(crate) fn until(within: Duration, mut look: impl FnMut() -> Result<(), String>) -> Result<()> {
+    let deadline = Instant::now() + within;
+    while let Err(why) = look() {
+        if Instant::now() > deadline {
+            bail!("not within {within:?}: {why}");
+        }
+        pause(LOOK_AGAIN);
+    }
+    Ok(())
+}
+
+/// `Ok` when it is so, else why not.
+pub(crate) fn so(is_so: bool, why: impl FnOnce() -> String) -> Result<(), String> {
+    if is_so { Ok(()) } else { Err(why()) }
+}
