@@ -206,7 +206,8 @@ impl Leg<'_> {
         let mut history = History::default();
         let (mut recovery_us, mut lossy) = (0, Vec::new());
         settle(&load)?;
-        let noise = is_noisy.then(|| Noise::start(world, ChaCha8Rng::seed_from_u64(rng.random())));
+        let mut noise =
+            is_noisy.then(|| Noise::start(world, ChaCha8Rng::seed_from_u64(rng.random())));
         for &fault in faults {
             pause(Duration::from_millis(rng.random_range(0..300)));
             let began_us = load.now_us();
@@ -238,8 +239,10 @@ impl Leg<'_> {
                 lost_states: lost,
             });
         }
-        drop(noise);
-        settle(&load)?;
+        if noise.take().is_some() {
+            load.forget();
+            settle(&load)?;
+        }
         let recorded = load.finish()?;
         history.calls = recorded.calls;
         let report = check(&history, &Bounds::default());
