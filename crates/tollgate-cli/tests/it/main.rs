@@ -4,6 +4,8 @@
 
 mod admin;
 mod bad_input;
+mod clients;
+mod cluster_examples;
 mod config;
 mod counting;
 mod crowd;
