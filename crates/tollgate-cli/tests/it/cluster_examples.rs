@@ -1,54 +1,20 @@
 //! The programs of `examples/redis` for a cluster, and the lines of `docs/clients.md`, run as they
 //! stand on a real cluster.
 
-use std::ops::Deref;
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use tollgate_proof::redis::{ClusterOptions, Proxy, RedisCluster, SlotMove, Trick, key_slot};
+use tollgate_proof::redis::{Proxy, RedisCluster, SlotMove, Trick, key_slot};
 
 use crate::Place;
 use crate::clients::{self, example, make, told};
+use crate::lent::lent_cluster_or_skip;
 use crate::scripts::{printed, sh_with};
 
 const PAGE: &str = include_str!("../../docs/clients.md");
 
 /// How long one check may take, on a machine that is busy with other tests.
 const PATIENCE: Duration = Duration::from_secs(20);
-
-/// One cluster serves all tests of this file, one test after the other.
-static CLUSTER: Mutex<Option<RedisCluster>> = Mutex::new(None);
-
-struct Lent(MutexGuard<'static, Option<RedisCluster>>);
-
-impl Lent {
-    /// The cluster, with no script in it.
-    fn start() -> Self {
-        // A test that failed leaves it usable.
-        let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-        let start = || ClusterOptions::new().replicas(0).start();
-        for server in cluster.get_or_insert_with(start).servers() {
-            server.command(&[b"SCRIPT", b"FLUSH"]);
-        }
-        Self(cluster)
-    }
-}
-
-impl Deref for Lent {
-    type Target = RedisCluster;
-
-    fn deref(&self) -> &RedisCluster {
-        self.0.as_ref().unwrap()
-    }
-}
-
-/// The cluster, or the end of the test when no server is installed.
-macro_rules! lent_or_skip {
-    () => {
-        tollgate_proof::start_or_skip!(Lent::start())
-    };
-}
 
 /// Checks a value of `user` once, by the cluster that is found at an address.
 type Ask<'a> = &'a mut dyn FnMut(&str, &str) -> Output;
@@ -130,7 +96,7 @@ fn value_on(cluster: &RedisCluster, node: usize, name: &str) -> String {
 
 #[test]
 fn a_shell_asks_a_cluster() {
-    let cluster = lent_or_skip!();
+    let cluster = lent_cluster_or_skip!();
     let place = Place::new();
     make(&place);
     keeps_its_promises(&cluster, "sh", &mut |node, value| {
@@ -162,7 +128,7 @@ fn ioredis_asks_a_cluster() {
 }
 
 fn asks(place: &Place, name: &str, program: &Command) {
-    let cluster = lent_or_skip!();
+    let cluster = lent_cluster_or_skip!();
     make(place);
     let args: Vec<_> = program.get_args().map(ToOwned::to_owned).collect();
     keeps_its_promises(&cluster, name, &mut |node, value| {
@@ -176,7 +142,7 @@ fn asks(place: &Place, name: &str, program: &Command) {
 /// What `scripts` prints for several subjects is one call in a shard, and refused without one.
 #[test]
 fn several_subjects_need_a_shard_as_the_page_says() {
-    let cluster = lent_or_skip!();
+    let cluster = lent_cluster_or_skip!();
     let place = Place::new();
     let node = cluster.address(0);
     let redis_cli = format!("redis-cli -c -h {} -p {}", node.ip(), node.port());
@@ -201,7 +167,7 @@ fn several_subjects_need_a_shard_as_the_page_says() {
 /// The page's line that loads a script into every node, under the name that is called.
 #[test]
 fn a_script_is_loaded_into_every_node() {
-    let cluster = lent_or_skip!();
+    let cluster = lent_cluster_or_skip!();
     let place = Place::new();
     make(&place);
     let line = "for port in 7001 7002 7003; do redis-cli -p $port -x SCRIPT LOAD < limit.lua; done";

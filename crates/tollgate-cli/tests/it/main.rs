@@ -16,6 +16,7 @@ mod help;
 mod image;
 mod lab;
 mod lab_report;
+mod lent;
 mod live;
 mod memory;
 mod on_cluster;
