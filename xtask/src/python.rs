@@ -90,7 +90,8 @@ impl Package {
 
     /// Makes its environment and installs it there.
     fn install(self, tree: &Tree) -> Result<()> {
-        let (folder, package) = (self.environment(tree), format!("{}=={}", self.name, self.version));
+        let (folder, package) =
+            (self.environment(tree), format!("{}=={}", self.name, self.version));
         eprintln!("installing {package} into target/tools (once)");
         let environment = || {
             let mut environment = Command::new("python3");

@@ -231,6 +231,14 @@ async fn ask_all(
                 why.push(format!("{address} cannot be reached ({reason})"));
             }
             Err(Fault::NoPrimary { why: reason, .. }) => why.push(reason),
+            // What a URL says of the servers says nothing of the sentinels.
+            Err(Fault::PlainToTlsPort { address }) => {
+                why.push(format!("{address} wants TLS on this port: add `?sentinel_tls=yes`"));
+            }
+            Err(Fault::TlsToPlainPort { address }) => why.push(format!(
+                "{address} does not speak TLS on this port: leave out `sentinel_tls=yes`, or \
+                 name the port after `tls-port` in its configuration"
+            )),
             Err(fault) if why.is_empty() => why.push(fault.to_string()),
             Err(_) => {}
         }
