@@ -8,11 +8,11 @@ use futures_util::future::join_all;
 
 use super::map::View;
 use super::{Cluster, Shared, SlotMap, view};
-use crate::client::key_slot::SLOTS;
 use crate::client::single_flight::SingleFlight;
 use crate::fault::Fault;
 use crate::node::Connector;
 use crate::options::{Address, Endpoint, Options};
+use crate::slots::SLOTS;
 
 impl Cluster {
     /// Asks all of `seeds`, and connects to the primaries that they name.

@@ -240,7 +240,7 @@ async fn view(connector: &Connector, endpoint: &Endpoint, within: Duration) -> R
             "ERR" => Err(Fault::NotACluster { address: endpoint.to_string() }),
             _ => Err(refused(&error)),
         },
-        reply => View::read(&reply, &endpoint.host)
+        reply => View::read(&reply.into(), &endpoint.host)
             .ok_or(Fault::Garbled { charge: ChargeState::NotCharged }),
     }
 }
