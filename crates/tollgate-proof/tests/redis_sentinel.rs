@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use common::redis::{Blocking, pause, runtime};
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError};
-use tollgate_proof::redis::{RedisSentinels, RedisServer, SentinelOptions};
+use tollgate_proof::redis::{Proxy, RedisSentinels, RedisServer, SentinelOptions};
 use tollgate_proof::sentinels_or_skip;
 use tollgate_redis::{Fault, Options, RedisStore};
 
@@ -94,6 +94,28 @@ fn after_a_failover_the_new_primary_counts_on() {
         let old = sentinels.primary_index();
         let new = sentinels.failover();
         assert_ne!(old, new);
+        let left = goes_on(&limiter, sentinels.server(new)).await;
+        assert!(left < 999, "{left}: the replica had the first charge");
+    });
+}
+
+/// The one sentinel of the URL tells of the others, and is away when they make another primary.
+#[test]
+fn sentinels_that_the_url_does_not_name_are_asked_when_the_named_ones_are_away() {
+    let sentinels = sentinels_or_skip!(SentinelOptions::new().replicas(1));
+    let named = Proxy::start(sentinels.sentinel(0).address());
+    runtime().block_on(async {
+        let options = Options::sentinel("main", [("127.0.0.1", named.address().port())])
+            .deadline(Duration::from_millis(500));
+        let limiter = limiter(options, "1000/30d via gcra").await;
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), 999);
+        replicated(&sentinels).await;
+        named.refuse();
+        named.cut();
+        let new = sentinels.failover();
+        assert_eq!(new, 1);
+        // Until the old one is a replica it would answer too.
+        sentinels.wait_until_healthy(LONG);
         let left = goes_on(&limiter, sentinels.server(new)).await;
         assert!(left < 999, "{left}: the replica had the first charge");
     });

@@ -37,6 +37,7 @@
 struct Readme;
 
 mod client;
+mod command_reply;
 pub mod compose;
 pub mod doctor;
 pub mod fault;
@@ -48,6 +49,7 @@ pub mod options;
 pub mod race;
 mod script;
 mod script_client;
+mod slots;
 mod state;
 mod store;
 mod subscription;

@@ -1,13 +1,14 @@
-//! The processor time and the calls that a server reports, read during a measurement. Each reading
-//! opens a separate connection. So it does not delay the measured calls, and works whatever
+//! The processor time and the calls that servers report, read during a measurement. Each reading
+//! opens separate connections. So it does not delay the measured calls, and works whatever
 //! happened to their connections.
 
 use std::time::{Duration, Instant};
 
+use futures_util::future::try_join_all;
 use redis::{Pipeline, Value, cmd};
 use tollgate::StoreError;
 
-use crate::client::open_one;
+use crate::client::open_each;
 use crate::fault::Fault;
 use crate::node::CommandConnection;
 use crate::options::Options;
@@ -40,17 +41,31 @@ pub struct Usage {
     pub calls: u64,
     /// The commands run by scripts, and other data commands.
     pub commands: u64,
-    /// Changes at each start of the server.
+    /// Changes at each start of a server, and with the servers.
     run_id: String,
 }
 
 impl Usage {
-    /// The server's usage so far.
+    /// The usage so far: of the server, of the primary that sentinels name, or of all primaries of
+    /// a cluster together.
     ///
     /// # Errors
-    /// The server cannot be reached, refuses the login or `INFO`, or does not report usage.
+    /// A server cannot be reached, refuses the login or `INFO`, or does not report usage.
     pub async fn read(options: &Options) -> Result<Self, StoreError> {
-        let connection = open(options).await?;
+        let connections = open(options).await?;
+        let mut all = try_join_all(connections.iter().map(Self::of)).await?;
+        // Of a cluster the servers come in any order.
+        all.sort_by(|one, other| one.run_id.cmp(&other.run_id));
+        Ok(all.into_iter().fold(Self::default(), |sum, one| Self {
+            cpu_us: sum.cpu_us.saturating_add(one.cpu_us),
+            calls: sum.calls.saturating_add(one.calls),
+            commands: sum.commands.saturating_add(one.commands),
+            run_id: sum.run_id + &one.run_id,
+        }))
+    }
+
+    /// The usage of one server.
+    async fn of(connection: &CommandConnection) -> Result<Self, StoreError> {
         let mut questions = Pipeline::new();
         for section in ["server", "cpu", "commandstats"] {
             questions.cmd("INFO").arg(section);
@@ -67,7 +82,8 @@ impl Usage {
         Ok(Self { cpu_us: (cpu_s * 1e6) as u64, calls, commands, run_id })
     }
 
-    /// The usage since `before`; `None` if the server was restarted, or its statistics were reset.
+    /// The usage since `before`; `None` if a server was restarted or replaced, or its statistics
+    /// were reset.
     #[must_use]
     pub fn since(self, before: &Self) -> Option<Self> {
         if self.run_id != before.run_id {
@@ -96,12 +112,13 @@ pub struct ServerTime {
 }
 
 impl ServerTime {
-    /// Asks several times, and takes the quickest answer.
+    /// Asks several times, and takes the quickest answer. Of a cluster it is that of one node.
     ///
     /// # Errors
     /// The server cannot be reached, refuses the login, or does not report its time.
     pub async fn read(options: &Options) -> Result<Self, StoreError> {
-        let connection = open(options).await?;
+        let connections = open(options).await?;
+        let connection = connections.first().ok_or_else(|| missing("its time"))?;
         let mut best: Option<Self> = None;
         for _ in 0..ATTEMPTS {
             let asked = Instant::now();
@@ -118,8 +135,8 @@ impl ServerTime {
     }
 }
 
-async fn open(options: &Options) -> Result<CommandConnection, StoreError> {
-    Ok(open_one(options.clone().connect_timeout(TIMEOUT)).await?)
+async fn open(options: &Options) -> Result<Vec<CommandConnection>, StoreError> {
+    Ok(open_each(options.clone().connect_timeout(TIMEOUT)).await?)
 }
 
 fn text(answer: Value) -> Result<String, StoreError> {

@@ -17,6 +17,7 @@ macro_rules! pages {
 
 const PAGES: &[(&str, &str, &str)] = pages! {
     "benchmarks": "how fast it is, and the commands that measure it",
+    "clients": "a Redis Cluster from redis-cli, Python, Node",
     "cluster": "Redis Cluster and Sentinel",
     "code": "limits in code: per route, several subjects, proxies",
     "commands": "the command line, command by command",

@@ -213,6 +213,18 @@ impl Call {
         })
     }
 
+    /// What a Redis Cluster needs for this call.
+    fn on_a_cluster(&self) -> &'static str {
+        // The hash tag, by which a key has its slot.
+        let tags = self.keys.iter().map(|key| key.key.split(['{', '}']).nth(1));
+        let mut others = tags.clone().skip(1);
+        if tags.clone().next().is_none_or(|first| others.all(|other| other == first)) {
+            "redis-cli -c, with the script loaded into every node: `tollgate help clients`"
+        } else {
+            "refused there: the keys lie in several slots. Give the subjects a --shard"
+        }
+    }
+
     /// A text that a shell can run; explanations are comments.
     fn text(&self) -> Result<String> {
         let mut text = String::new();
@@ -237,6 +249,7 @@ impl Call {
             };
             comment(&mut text, &name, means);
         }
+        comment(&mut text, "cluster", self.on_a_cluster());
         if self.script.lines().any(|line| line == END) || !self.script.ends_with('\n') {
             bail!("this script cannot be printed for a shell: use `--format lua`");
         }

@@ -9,6 +9,7 @@ use serde_json::Value;
 
 use crate::Place;
 use crate::lab::write;
+use crate::lent::{lent_cluster_or_skip, lent_sentinels_or_skip};
 use crate::redis::{Redis, redis_cli};
 use crate::serving::LONG;
 
@@ -127,6 +128,33 @@ fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
         zoo["cases"].as_array().unwrap().iter().map(|case| &case["admitted"]).collect();
     assert_eq!(admitted[0], 15, "{admitted:?}");
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
+/// Several nodes decide, and what all of them took is told; under sentinels the primary does.
+#[test]
+fn on_a_cluster_and_under_sentinels_the_work_of_those_who_decide_is_told() {
+    let cluster = lent_cluster_or_skip!();
+    let sentinels = lent_sentinels_or_skip!();
+    let place = Place::new();
+    let short = "version = 1\nduration = \"100ms\"\n\
+                 workload = [{ arrivals = \"steady\", rate = \"500/s\" }]\n\
+                 case = [{ limits = [{ per = \"client\", limit = \"20/100ms via gcra\" }] }]\n";
+    for (url, experiment) in [(cluster.url(), EXPERIMENT), (sentinels.url(), short)] {
+        let file = write(&place, "short.toml", experiment);
+        let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
+        if experiment == EXPERIMENT {
+            check(&json);
+        }
+        for case in json["cases"].as_array().unwrap() {
+            let live = &case["live"];
+            let calls = live["calls"].as_f64().unwrap();
+            assert!(calls > 0.0 && calls <= 1.0, "a decision is at most one call: {live}");
+            assert!(live["commands"].as_f64().unwrap() > 1.0, "{live}");
+            assert!(live["cpu_us"].as_f64().unwrap() > 0.0, "{live}");
+        }
+    }
+    let left: usize = (0..3).map(|node| cluster.count_keys(node)).sum();
+    assert_eq!((left, sentinels.server(0).keys().len()), (0, 0));
 }
 
 /// Starts a run of steady traffic for some seconds.

@@ -4,6 +4,8 @@
 
 mod admin;
 mod bad_input;
+mod clients;
+mod cluster_examples;
 mod config;
 mod counting;
 mod crowd;
@@ -14,6 +16,7 @@ mod help;
 mod image;
 mod lab;
 mod lab_report;
+mod lent;
 mod live;
 mod memory;
 mod on_cluster;

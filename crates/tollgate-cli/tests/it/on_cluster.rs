@@ -2,10 +2,11 @@
 
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::{ClusterOptions, RedisServer};
-use tollgate_proof::{cluster_or_skip, sentinels_or_skip};
+use tollgate_proof::redis::RedisServer;
+use tollgate_proof::sentinels_or_skip;
 
 use crate::Place;
+use crate::lent::{lent_cluster_or_skip, lent_sentinels_or_skip};
 use crate::replaying::BUNDLED;
 
 /// How many calls of scripts each server has seen.
@@ -20,7 +21,7 @@ fn calls(servers: &[RedisServer]) -> Vec<u64> {
 
 #[test]
 fn counts_last_from_one_command_to_the_next_on_any_node() {
-    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let cluster = lent_cluster_or_skip!();
     let (place, url) = (Place::new(), cluster.url());
     for subject in ["a", "b", "c", "d", "e", "f"] {
         let of = |command: &str| {
@@ -43,7 +44,7 @@ fn counts_last_from_one_command_to_the_next_on_any_node() {
 
 #[test]
 fn several_subjects_are_one_call_in_a_shard_and_work_without() {
-    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    let cluster = lent_cluster_or_skip!();
     let (place, url) = (Place::new(), cluster.url());
     let check = |more: &[&str]| {
         let pair = ["check", "--on", "resource:12=5/30d", "--on", "consumer:1=3/30d"];
@@ -75,8 +76,8 @@ fn several_subjects_are_one_call_in_a_shard_and_work_without() {
 /// A replay on a cluster, and under sentinels, prints what it prints in memory.
 #[test]
 fn a_replay_says_what_memory_says_line_for_line() {
-    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
-    let sentinels = sentinels_or_skip!();
+    let cluster = lent_cluster_or_skip!();
+    let sentinels = lent_sentinels_or_skip!();
     let place = Place::new();
     let replay = |more: &[&str]| {
         let limits = ["-l", "5/10s", "-l", "100/1h"];
@@ -118,8 +119,8 @@ fn the_next_command_finds_the_new_primary() {
 /// A queue lies in one slot, wherever that is; and time series are refused at the start.
 #[test]
 fn queues_work_on_both_and_time_series_say_that_they_need_one_server() {
-    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
-    let sentinels = sentinels_or_skip!();
+    let cluster = lent_cluster_or_skip!();
+    let sentinels = lent_sentinels_or_skip!();
     let place = Place::new();
     for url in [cluster.url(), sentinels.url()] {
         for queue in ["mail", "print", "scan"] {

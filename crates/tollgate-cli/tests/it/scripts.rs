@@ -8,21 +8,23 @@ use crate::redis::{Redis, redis_cli};
 
 /// A shell in which `redis-cli` reaches the test's server.
 pub(crate) fn sh(place: &Place, text: &str) -> Output {
+    sh_with(place, &format!("redis-cli -s '{}'", place.path().join("redis.sock").display()), text)
+}
+
+/// A shell in which `redis-cli` is this command.
+pub(crate) fn sh_with(place: &Place, redis_cli: &str, text: &str) -> Output {
     let bin = place.path().join("bin");
     std::fs::create_dir_all(&bin).unwrap();
     let program = bin.join("redis-cli");
+    let path = std::env::var("PATH").unwrap();
     if !program.exists() {
-        let socket = place.path().join("redis.sock");
-        let path = std::env::var("PATH").unwrap();
-        let text =
-            format!("#!/bin/sh\nPATH='{path}' exec redis-cli -s '{}' \"$@\"\n", socket.display());
+        let text = format!("#!/bin/sh\nPATH='{path}' exec {redis_cli} \"$@\"\n");
         std::fs::write(&program, text).unwrap();
         std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
     Command::new("sh")
         .args(["-c", text])
-        .env("PATH", path)
+        .env("PATH", format!("{}:{path}", bin.display()))
         .current_dir(place.path())
         .output()
         .unwrap()
@@ -37,7 +39,7 @@ fn pasted(place: &Place, text: &str) -> Vec<String> {
     out.lines().map(str::to_owned).collect()
 }
 
-fn printed(place: &Place, args: &[&str]) -> String {
+pub(crate) fn printed(place: &Place, args: &[&str]) -> String {
     let (code, out, err) = place.run(&[&["scripts"], args].concat());
     assert_eq!((code, err.as_str()), (0, ""), "{args:?}");
     out

@@ -6,7 +6,7 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::RedisServer;
+use super::{RedisServer, tls};
 
 /// How servers are launched, for one at a time or all of a cluster.
 ///
@@ -84,4 +84,31 @@ pub(super) struct Setup {
     /// The text of its configuration file, written once: a server may rewrite it, and finds it so
     /// when it is restarted.
     pub(super) config: Option<String>,
+}
+
+impl Setup {
+    /// What its arguments say after a name.
+    pub(super) fn argument(&self, name: &str) -> Option<&str> {
+        let found = self.arguments.iter().position(|word| word == name)?;
+        self.arguments.get(found + 1).map(String::as_str)
+    }
+
+    /// On which port a server that has this one speaks TLS.
+    pub(super) fn tls_port(&self, port: u16) -> Option<u16> {
+        match self.argument(tls::PORT) {
+            Some(other) => other.parse().ok(),
+            None => self.argument(tls::CERTIFICATE).map(|_| port),
+        }
+    }
+
+    /// The arguments that make a server listen on this port.
+    pub(super) fn port_arguments(&self, port: u16) -> Vec<String> {
+        let text = port.to_string();
+        let words: &[&str] = match self.tls_port(port) {
+            // Plain text has a default port, which is another's.
+            Some(tls_port) if tls_port == port => &["--port", "0", tls::PORT, &text],
+            _ => &["--port", &text],
+        };
+        words.iter().map(|&word| word.to_owned()).collect()
+    }
 }

@@ -14,6 +14,7 @@ mod proxy;
 pub mod resp;
 mod sentinel;
 mod server;
+mod tls;
 
 pub use client::Client;
 pub use cluster::{
@@ -24,6 +25,7 @@ pub use proxy::{Mode, Proxy, Seen, Trick};
 pub use resp::Reply;
 pub use sentinel::{RedisSentinels, SentinelOptions};
 pub use server::{CommandStat, RedisServer};
+pub use tls::{AUTHORITY, NO_TLS, has_tls};
 
 /// What a test prints when there is no `redis-server`: the reason, then the one line to run.
 pub const SKIPPED: &str = "SKIPPED: redis-server is not installed: apt-get install redis-server";
@@ -65,6 +67,17 @@ macro_rules! sentinels_or_skip {
     };
     ($options:expr $(,)?) => {
         $crate::start_or_skip!($options.start())
+    };
+}
+
+/// The end of the test when the server program was built without TLS.
+#[macro_export]
+macro_rules! skip_without_tls {
+    () => {
+        if !$crate::redis::has_tls() {
+            println!("{}", $crate::redis::NO_TLS);
+            return;
+        }
     };
 }
 

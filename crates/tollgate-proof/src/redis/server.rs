@@ -365,9 +365,13 @@ impl RedisServer {
 
     /// The password that its arguments say.
     pub(super) fn password(&self) -> Option<&str> {
-        let words = &self.setup.arguments;
-        let found = words.iter().position(|word| word == "--requirepass")?;
-        words.get(found + 1).map(String::as_str)
+        self.setup.argument("--requirepass")
+    }
+
+    /// The port on which it speaks TLS.
+    #[must_use]
+    pub fn tls_port(&self) -> Option<u16> {
+        self.setup.tls_port(self.port)
     }
 
     fn running(&self) -> &Running {
@@ -393,7 +397,8 @@ impl RedisServer {
         command
             // Only the first argument can be the configuration file.
             .args(self.setup.config.is_some().then(|| self.config_path()))
-            .args(["--port", &self.port.to_string(), "--bind", "127.0.0.1"])
+            .args(self.setup.port_arguments(self.port))
+            .args(["--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
             .arg("--unixsocket")
             .arg(self.socket())

@@ -1,7 +1,6 @@
 //! The slot of a key on a cluster.
 
-/// The number of slots of a cluster.
-pub(super) const SLOTS: u16 = 16_384;
+use crate::slots::SLOTS;
 
 /// The polynomial of CRC-16/XMODEM, by which Redis Cluster hashes keys.
 const POLYNOMIAL: u16 = 0x1021;

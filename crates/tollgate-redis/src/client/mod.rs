@@ -178,6 +178,22 @@ pub(crate) async fn open_one(options: Options) -> Result<CommandConnection, Faul
     CommandConnection::open(Options { target, ..options }).await
 }
 
+/// Connections for a few commands to every server that stores keys now: the one of `options`, the
+/// primary that sentinels name, or all primaries of a cluster.
+///
+/// # Errors
+/// As [`CommandConnection::open`], of any of them.
+pub(crate) async fn open_each(options: Options) -> Result<Vec<CommandConnection>, Fault> {
+    let Target::Cluster { seeds, tls } = &options.target else {
+        return Ok(vec![open_one(options).await?]);
+    };
+    let addresses = cluster::primaries_now(&options, seeds, *tls).await?;
+    let each = addresses.into_iter().map(|address| {
+        CommandConnection::open(Options { target: Target::Server(address), ..options.clone() })
+    });
+    try_join_all(each).await
+}
+
 /// Whether the fault came before anything was sent, so that another node may be asked.
 fn is_unsent(fault: &Fault) -> bool {
     matches!(fault, Fault::Unreachable { .. } | Fault::Breaker { .. } | Fault::NotPrimary)

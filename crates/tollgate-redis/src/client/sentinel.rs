@@ -1,6 +1,6 @@
 //! The primary that sentinels name.
 
-use std::sync::{Arc, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 use std::time::Duration;
 
 use futures_util::StreamExt as _;
@@ -21,6 +21,9 @@ const SENTINEL_TIMEOUT: Duration = Duration::from_millis(500);
 /// The pause before a subscription that was lost is made again.
 const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 
+/// The most sentinels that are remembered beside those that the options name.
+const MAX_LEARNED: usize = 16;
+
 /// Where sentinels publish that there is another primary: the one that leads the failover at once,
 /// and all of them when it is over. That may be seconds later, and until then the old primary
 /// may go on as if nothing were.
@@ -39,6 +42,8 @@ struct Shared {
     sentinels: Sentinels,
     /// For connections to the sentinels.
     asked: Vec<Arc<Connector>>,
+    /// The same for sentinels that the options do not name: those that others know.
+    learned: Mutex<Vec<Arc<Connector>>>,
     current: RwLock<Current>,
     refreshes: Arc<SingleFlight>,
 }
@@ -54,6 +59,10 @@ struct Named {
     endpoint: Endpoint,
     /// Higher for a later failover.
     epoch: u64,
+    /// Who says so.
+    by: Arc<Connector>,
+    /// The other sentinels that it knows, as they are announced.
+    others: Vec<Endpoint>,
 }
 
 impl Drop for Primary {
@@ -68,6 +77,7 @@ impl Primary {
         let asked = connectors(&options, &sentinels)?;
         let within = options.connect_timeout;
         let named = ask_all(&asked, &sentinels, within).await?;
+        let learned = Mutex::new(learn(&asked, &named, Vec::new()));
         let endpoint = options.reachable(named.endpoint);
         let address = tcp(&endpoint, sentinels.server_tls);
         let connector = Connector::to(address, options)?.primaries_only();
@@ -78,6 +88,7 @@ impl Primary {
             connector,
             sentinels,
             asked,
+            learned,
             current: RwLock::new(current),
             refreshes: Arc::new(SingleFlight::new()),
         });
@@ -137,18 +148,35 @@ impl Shared {
         self.current.read().unwrap_or_else(PoisonError::into_inner).node.clone()
     }
 
+    fn learned(&self) -> MutexGuard<'_, Vec<Arc<Connector>>> {
+        self.learned.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Asks the sentinels in the background. While all are away, the known primary stays.
     fn refresh(self: &Arc<Self>) {
         self.refreshes.start(|| {
             let shared = Arc::downgrade(self);
             async move {
                 let Some(shared) = shared.upgrade() else { return };
-                let named = ask_all(&shared.asked, &shared.sentinels, SENTINEL_TIMEOUT).await;
-                if let Ok(named) = named {
+                if let Ok(named) = shared.ask().await {
+                    let mut learned = shared.learned();
+                    *learned = learn(&shared.asked, &named, std::mem::take(&mut *learned));
+                    drop(learned);
                     shared.adopt(named.endpoint);
                 }
             }
         });
+    }
+
+    /// Asks the sentinels that the options name, and the others only when none of these answers: an
+    /// address that they announce may be one that cannot be reached from here.
+    async fn ask(&self) -> Result<Named, Fault> {
+        let named = ask_all(&self.asked, &self.sentinels, SENTINEL_TIMEOUT).await;
+        let learned = self.learned().clone();
+        if named.is_ok() || learned.is_empty() {
+            return named;
+        }
+        ask_all(&learned, &self.sentinels, SENTINEL_TIMEOUT).await
     }
 
     /// Makes this the primary. Calls that wait for the one before keep waiting, until their
@@ -179,6 +207,27 @@ fn connectors(options: &Options, sentinels: &Sentinels) -> Result<Vec<Arc<Connec
     };
     let to = |sentinel| Connector::to(tcp(sentinel, sentinels.tls), login.clone()).map(Arc::new);
     sentinels.addresses.iter().map(to).collect()
+}
+
+/// The sentinels that one knows, itself, and those that were known before: except those of
+/// `asked`, and 16 at most.
+fn learn(
+    asked: &[Arc<Connector>],
+    Named { by, others, .. }: &Named,
+    before: Vec<Arc<Connector>>,
+) -> Vec<Arc<Connector>> {
+    let others = others.iter().map(|other| by.options.reachable(other.clone()));
+    let others = others.map(|other| Arc::new(by.at(&other, 0)));
+    let mut learned: Vec<Arc<Connector>> = Vec::new();
+    // The latest first, so that it is old ones that are forgotten.
+    for other in others.chain(std::iter::once(Arc::clone(by))).chain(before) {
+        let is_other = |known: &Arc<Connector>| known.address != other.address;
+        if asked.iter().chain(&learned).all(is_other) {
+            learned.push(other);
+        }
+    }
+    learned.truncate(MAX_LEARNED);
+    learned
 }
 
 /// Where the primary is now.
@@ -231,6 +280,14 @@ async fn ask_all(
                 why.push(format!("{address} cannot be reached ({reason})"));
             }
             Err(Fault::NoPrimary { why: reason, .. }) => why.push(reason),
+            // What a URL says of the servers says nothing of the sentinels.
+            Err(Fault::PlainToTlsPort { address }) => {
+                why.push(format!("{address} wants TLS on this port: add `?sentinel_tls=yes`"));
+            }
+            Err(Fault::TlsToPlainPort { address }) => why.push(format!(
+                "{address} does not speak TLS on this port: leave out `sentinel_tls=yes`, or \
+                 name the port after `tls-port` in its configuration"
+            )),
             Err(fault) if why.is_empty() => why.push(fault.to_string()),
             Err(_) => {}
         }
@@ -247,14 +304,17 @@ async fn ask_all(
 /// follows the new primary, which takes seconds.
 async fn ask(sentinel: &Arc<Connector>, name: &str, within: Duration) -> Result<Named, Fault> {
     let mut questions = redis::pipe();
-    for question in ["MASTER", "GET-MASTER-ADDR-BY-NAME"] {
+    for question in ["MASTER", "GET-MASTER-ADDR-BY-NAME", "SENTINELS"] {
         questions.cmd("SENTINEL").arg(question).arg(name);
     }
     let garbled = || Fault::Garbled { charge: ChargeState::NotCharged };
     let answers = sentinel.ask_all(&questions, within).await?;
-    let [fields, address]: [Value; 2] = answers.try_into().map_err(|_| garbled())?;
+    let [fields, address, others]: [Value; 3] = answers.try_into().map_err(|_| garbled())?;
     match fields {
-        Value::Array(fields) => named(&fields, address).ok_or_else(garbled),
+        Value::Array(fields) => {
+            let (endpoint, epoch) = named(&fields, address).ok_or_else(garbled)?;
+            Ok(Named { endpoint, epoch, by: Arc::clone(sentinel), others: announced(others) })
+        }
         Value::ServerError(error) if error.details().is_some_and(is_unknown_name) => {
             Err(Fault::NoPrimary {
                 name: name.to_owned(),
@@ -277,17 +337,39 @@ fn is_unknown_name(details: &str) -> bool {
     details.to_ascii_lowercase().contains("no such master")
 }
 
-/// Reads the fields of `SENTINEL MASTER`, each with its value after it, and an address.
-fn named(fields: &[Value], address: Value) -> Option<Named> {
-    let mut pairs = fields.chunks_exact(2).filter_map(|pair| match pair {
-        [name, value] => Some((text(name)?, text(value)?)),
-        _ => None,
-    });
-    let epoch = pairs.find(|(name, _)| name == "config-epoch")?.1.parse().ok()?;
+/// Reads the fields of `SENTINEL MASTER`, and an address: where the primary is, and its epoch.
+fn named(fields: &[Value], address: Value) -> Option<(Endpoint, u64)> {
+    let epoch = field(fields, "config-epoch")?.parse().ok()?;
     let Value::Array(address) = address else { return None };
     let [host, port] = &address[..] else { return None };
-    let port = text(port)?.parse().ok().filter(|port| *port > 0)?;
-    Some(Named { endpoint: Endpoint::new(text(host)?, port), epoch })
+    Some((endpoint(text(host)?, &text(port)?)?, epoch))
+}
+
+/// The addresses in a reply to `SENTINEL SENTINELS`, which some users may not ask.
+fn announced(others: Value) -> Vec<Endpoint> {
+    let Value::Array(others) = others else { return Vec::new() };
+    let read = |other: &Value| {
+        let Value::Array(fields) = other else { return None };
+        let host = field(fields, "ip")?;
+        // One that has not heard of its address yet.
+        let is_address = !matches!(&*host, "" | "?" | "0.0.0.0" | "::");
+        endpoint(host, &field(fields, "port")?).filter(|_| is_address)
+    };
+    others.iter().filter_map(read).collect()
+}
+
+/// A field of a list of names, each with its value after it.
+fn field(fields: &[Value], name: &str) -> Option<String> {
+    let mut pairs = fields.chunks_exact(2).filter_map(|pair| match pair {
+        [known, value] => Some((text(known)?, value)),
+        _ => None,
+    });
+    text(pairs.find(|(known, _)| known == name)?.1)
+}
+
+fn endpoint(host: String, port: &str) -> Option<Endpoint> {
+    let port = port.parse().ok().filter(|port| *port > 0)?;
+    Some(Endpoint::new(host, port))
 }
 
 fn text(value: &Value) -> Option<String> {
@@ -316,5 +398,58 @@ async fn follow(shared: Weak<Shared>, sentinel: Arc<Connector>) {
             return;
         }
         sleep(RECONNECT_PAUSE).await;
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests {
+    use super::*;
+    use crate::options::Target;
+
+    fn sentinel(ip: &str, port: &str) -> Value {
+        let words = ["name", "some", "ip", ip, "port", port, "flags", "sentinel"];
+        Value::Array(words.map(|word| Value::BulkString(word.as_bytes().to_vec())).to_vec())
+    }
+
+    /// What is learned of `others` by the first of these sentinels.
+    fn learned(options: Options, others: Vec<Value>) -> Vec<String> {
+        let Target::Sentinel(sentinels) = &options.target else { panic!("no sentinels") };
+        let asked = connectors(&options, sentinels).unwrap();
+        let named = Named {
+            endpoint: Endpoint::new("primary", 6379),
+            epoch: 1,
+            by: Arc::clone(&asked[0]),
+            others: announced(Value::Array(others)),
+        };
+        let before = learn(&asked, &named, Vec::new());
+        let learned = learn(&asked, &named, before);
+        learned.iter().map(|other| other.address.to_string()).collect()
+    }
+
+    #[test]
+    fn other_sentinels_are_where_the_options_say_that_they_are_reached() {
+        let options = Options::sentinel("main", [("10.0.0.9", 26379), ("localhost", 7003)])
+            .reach(("10.0.0.2", 26379), ("localhost", 7002))
+            .reach(("10.0.0.3", 26379), ("localhost", 7003));
+        let others = vec![
+            sentinel("10.0.0.1", "26379"),
+            sentinel("10.0.0.2", "26379"),
+            // Named already.
+            sentinel("10.0.0.3", "26379"),
+            // No addresses.
+            sentinel("", "26379"),
+            sentinel("0.0.0.0", "26379"),
+            sentinel("10.0.0.4", "0"),
+            Value::Nil,
+        ];
+        assert_eq!(learned(options, others), ["10.0.0.1:26379", "localhost:7002"]);
+    }
+
+    #[test]
+    fn no_more_than_some_are_remembered() {
+        let others = (1..=40).map(|n| sentinel(&format!("10.0.0.{n}"), "26379")).collect();
+        let options = Options::sentinel("main", [("10.0.1.1", 26379)]);
+        assert_eq!(learned(options, others).len(), MAX_LEARNED);
     }
 }

@@ -4,11 +4,11 @@ use std::fmt;
 use std::future::{Future, ready};
 use std::time::Duration;
 
-use redis::Value;
 use tokio::runtime::{Builder, Runtime};
 
-use super::facts::{CommandReply, Commands, ConnectionLost};
+use super::facts::{Commands, ConnectionLost};
 use crate::client::open_one;
+use crate::command_reply::CommandReply;
 use crate::fault::Fault;
 use crate::node::CommandConnection;
 use crate::options::{Address, Options, Target};
@@ -160,7 +160,7 @@ impl Commands for Line {
         let mut command = redis::Cmd::new();
         command.arg(words);
         let exchange = self.0.exchange(&command, PATIENCE).await;
-        exchange.map(answer).map_err(|fault| ConnectionLost::new(fault.to_string()))
+        exchange.map(CommandReply::from).map_err(|fault| ConnectionLost::new(fault.to_string()))
     }
 }
 
@@ -175,27 +175,4 @@ fn is_servers_word(fault: &Fault) -> bool {
             | Fault::Closed { .. }
             | Fault::Garbled { .. }
     )
-}
-
-fn answer(value: Value) -> CommandReply {
-    match value {
-        Value::Nil => CommandReply::Nil,
-        Value::Int(number) => CommandReply::Int(number),
-        Value::BulkString(bytes) => {
-            CommandReply::Text(String::from_utf8_lossy(&bytes).into_owned())
-        }
-        Value::SimpleString(text) | Value::VerbatimString { text, .. } => CommandReply::Text(text),
-        Value::Okay => CommandReply::Text("OK".to_owned()),
-        Value::Array(items) | Value::Set(items) => {
-            CommandReply::List(items.into_iter().map(answer).collect())
-        }
-        Value::Map(pairs) => CommandReply::List(
-            pairs.into_iter().flat_map(|(name, value)| [answer(name), answer(value)]).collect(),
-        ),
-        Value::ServerError(error) => {
-            CommandReply::Error(format!("{} {}", error.code(), error.details().unwrap_or_default()))
-        }
-        // Doubles, booleans and pushes: no command that is sent returns them.
-        _ => CommandReply::Nil,
-    }
 }

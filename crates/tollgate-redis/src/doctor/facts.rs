@@ -7,6 +7,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use super::cluster::Slots;
 use super::commands::COMMANDS;
+use crate::command_reply::CommandReply;
 
 /// The number of round trips that are measured.
 pub(super) const ROUND_TRIPS: usize = 20;
@@ -37,42 +38,6 @@ for at = 2, #ARGV, 2 do
 end
 local _, all = pcall(redis.acl_check_cmd, 'flushall')
 return {denied, unknown, all == true and 1 or 0}";
-
-/// A reply, in the types that the doctor uses.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[expect(clippy::exhaustive_enums, reason = "RESP2 has no more kinds")]
-pub enum CommandReply {
-    /// Nil.
-    Nil,
-    /// A number.
-    Int(i64),
-    /// Text, or bytes read as text.
-    Text(String),
-    /// A list of replies.
-    List(Vec<Self>),
-    /// An error, with its code in front.
-    Error(String),
-}
-
-impl CommandReply {
-    /// The text, if it is one.
-    pub(super) fn text(self) -> Option<String> {
-        if let Self::Text(text) = self { Some(text) } else { None }
-    }
-
-    /// The items of a list; none of anything else.
-    pub(super) fn items(&self) -> &[Self] {
-        if let Self::List(items) = self { items } else { &[] }
-    }
-
-    pub(super) fn texts(&self) -> Vec<&str> {
-        let Self::List(items) = self else { return Vec::new() };
-        items
-            .iter()
-            .filter_map(|item| if let Self::Text(text) = item { Some(text.as_str()) } else { None })
-            .collect()
-    }
-}
 
 /// The connection ended, or timed out.
 #[derive(Clone, PartialEq, Eq, Debug)]

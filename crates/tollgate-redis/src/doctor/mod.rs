@@ -14,8 +14,9 @@ mod server;
 
 pub use self::commands::{COMMANDS, KEY_PATTERN};
 pub use self::connection::{ConnectError, Connection};
-pub use self::facts::{CommandReply, Commands, ConnectionLost, Facts, Rights, gather};
+pub use self::facts::{Commands, ConnectionLost, Facts, Rights, gather};
 pub use self::server::{acl_line, diagnose};
+pub use crate::command_reply::CommandReply;
 
 use self::connection::{Line, Unopened};
 use crate::options::{Address, Options, Target};

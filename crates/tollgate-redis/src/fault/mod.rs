@@ -59,8 +59,8 @@ pub enum Fault {
     },
     /// The URL requests TLS, but the server on this port does not speak it.
     #[error(
-        "Redis at {address} does not speak TLS on this port: write `redis://`, or the port after \
-         `tls-port` in its configuration"
+        "Redis at {address} does not speak TLS on this port: write `redis` in place of `rediss` in \
+         the URL, or the port after `tls-port` in its configuration"
     )]
     TlsToPlainPort {
         /// The address.
@@ -68,8 +68,8 @@ pub enum Fault {
     },
     /// The URL requests plain text, but the server on this port expects TLS.
     #[error(
-        "Redis at {address} wants TLS on this port: write `rediss://`, or the port after `port` \
-         in its configuration"
+        "Redis at {address} wants TLS on this port: write `rediss` in place of `redis` in the URL, \
+         or the port after `port` in its configuration"
     )]
     PlainToTlsPort {
         /// The address.

@@ -173,8 +173,12 @@ impl Driver<'_> {
         let store = match &redis.open {
             Some((store, _)) => store.clone(),
             None => {
-                let builder = RedisStore::builder(redis.options.clone());
-                let store = open_run(builder.run_now(&format!("{}-{place}", redis.run))).await?;
+                let run = format!("{}-{place}", redis.run);
+                let mut builder = RedisStore::builder(redis.options.clone()).run_now(&run);
+                if redis.options.is_cluster() && self.needs_one_slot(case) {
+                    builder = builder.shard(&run);
+                }
+                let store = open_run(builder).await?;
                 redis.open = Some((store.clone(), None));
                 store
             }
@@ -221,6 +225,15 @@ impl Driver<'_> {
     /// Whether a case continues with the counts and the time of the previous one.
     fn goes_on(&self, place: usize) -> bool {
         self.experiment.keeps_counts && place > 0
+    }
+
+    /// Whether the keys of a case must lie in one slot of a cluster. Several slots have a clock
+    /// each, and an attempt has one time at which it was decided.
+    fn needs_one_slot(&self, case: &Case) -> bool {
+        let has_several = |case: &Case| case.parts.len() > 1;
+        // Cases that keep counts share a store.
+        has_several(case)
+            || self.experiment.keeps_counts && self.experiment.cases.iter().any(has_several)
     }
 
     /// The next possible start of a case, but not before `not_before` has passed. The store's clock

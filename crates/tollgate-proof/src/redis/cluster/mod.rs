@@ -10,7 +10,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use super::poll::{done, until};
-use super::{Client, Launch, RedisServer, Reply};
+use super::{Client, Launch, RedisServer, Reply, tls};
 pub use migration::SlotMove;
 pub use nodes::{Node, RangeOfSlots, Role};
 pub use slots::{SLOTS, key_slot};
@@ -118,6 +118,16 @@ impl ClusterOptions {
         Self { launch, ..self }
     }
 
+    /// TLS and nothing else, to clients and between the nodes. The certificate is for 127.0.0.1,
+    /// signed by [`AUTHORITY`](super::AUTHORITY). A test that asks for it begins with
+    /// [`skip_without_tls!`](crate::skip_without_tls).
+    #[must_use]
+    pub fn tls(mut self) -> Self {
+        self.arguments.extend(tls::arguments());
+        self.arguments.extend(["--tls-cluster".to_owned(), "yes".to_owned()]);
+        self
+    }
+
     /// Starts the cluster and waits until it is healthy.
     ///
     /// # Panics
@@ -142,11 +152,12 @@ impl RedisCluster {
     }
 
     /// The address for clients, which names all servers:
-    /// `redis+cluster://127.0.0.1:P1,127.0.0.1:P2,...`.
+    /// `redis+cluster://127.0.0.1:P1,127.0.0.1:P2,...`; with TLS `rediss+cluster://...`.
     #[must_use]
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.servers.iter().map(|s| s.address().to_string()).collect();
-        format!("redis+cluster://{}", addresses.join(","))
+        let scheme = if self.servers[0].tls_port().is_some() { "rediss" } else { "redis" };
+        format!("{scheme}+cluster://{}", addresses.join(","))
     }
 
     /// The servers by their numbers: for their counters, logs and processes.

@@ -55,11 +55,26 @@ impl RedisSentinels {
     }
 
     /// The address for clients, which names all sentinels:
-    /// `redis+sentinel://127.0.0.1:S1,127.0.0.1:S2,127.0.0.1:S3/NAME`, without a password.
+    /// `redis+sentinel://127.0.0.1:S1,127.0.0.1:S2,127.0.0.1:S3/NAME`, without a password. With
+    /// TLS it is `rediss+sentinel://...`, and the sentinels are asked in plain text.
     #[must_use]
     pub fn url(&self) -> String {
         let addresses: Vec<_> = self.sentinels.iter().map(|s| s.address().to_string()).collect();
-        format!("redis+sentinel://{}/{}", addresses.join(","), self.name)
+        let scheme = if self.servers[0].tls_port().is_some() { "rediss" } else { "redis" };
+        format!("{scheme}+sentinel://{}/{}", addresses.join(","), self.name)
+    }
+
+    /// The same where the sentinels are asked over TLS too.
+    ///
+    /// # Panics
+    ///
+    /// They do not speak it: see [`SentinelOptions::tls`].
+    #[must_use]
+    pub fn tls_url(&self) -> String {
+        let port = |sentinel: &RedisServer| sentinel.tls_port().expect("they speak TLS");
+        let addresses: Vec<_> =
+            self.sentinels.iter().map(|s| format!("127.0.0.1:{}", port(s))).collect();
+        format!("rediss+sentinel://{}/{}?sentinel_tls=yes", addresses.join(","), self.name)
     }
 
     /// The name of the primary among the sentinels.

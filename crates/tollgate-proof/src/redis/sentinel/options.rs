@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use super::super::launch::Setup;
 use super::super::poll::until;
+use super::super::server::free_port;
+use super::super::tls;
 use super::{PATIENCE, PING_MS, RedisSentinels, is_replica_of};
 use crate::redis::{Launch, RedisServer};
 
@@ -29,6 +31,7 @@ pub struct SentinelOptions {
     failover_timeout: Duration,
     password: Option<String>,
     sentinel_password: Option<String>,
+    is_tls: bool,
     arguments: Vec<String>,
     launch: Launch,
 }
@@ -43,6 +46,7 @@ impl Default for SentinelOptions {
             failover_timeout: Duration::from_secs(2),
             password: None,
             sentinel_password: None,
+            is_tls: false,
             arguments: Vec::new(),
             launch: Launch::default(),
         }
@@ -100,6 +104,15 @@ impl SentinelOptions {
         Self { sentinel_password: Some(password.to_owned()), ..self }
     }
 
+    /// TLS and nothing else for the servers that hold data. Sentinels take it beside plain text, on
+    /// another port, and speak it to servers and to one another. The certificate is for 127.0.0.1,
+    /// signed by [`AUTHORITY`](super::super::AUTHORITY). A test that asks for it begins with
+    /// [`skip_without_tls!`](crate::skip_without_tls).
+    #[must_use]
+    pub fn tls(self) -> Self {
+        Self { is_tls: true, ..self }
+    }
+
     /// More arguments for the servers that hold data: `&["--min-replicas-to-write", "1"]`.
     #[must_use]
     pub fn arguments(mut self, arguments: &[&str]) -> Self {
@@ -152,6 +165,9 @@ impl SentinelOptions {
             let (ip, port) = (primary.ip().to_string(), primary.port().to_string());
             words.extend(["--replicaof".to_owned(), ip, port]);
         }
+        if self.is_tls {
+            words.extend(tls::arguments());
+        }
         words.extend(self.arguments.iter().cloned());
         let launch = &self.launch;
         RedisServer::set_up(|| Setup {
@@ -180,11 +196,13 @@ impl SentinelOptions {
             // Sentinels use it towards one another too.
             arguments.extend(["--requirepass".to_owned(), password.clone()]);
         }
-        let launch = &self.launch;
-        RedisServer::set_up(|| Setup {
-            launch: launch.clone(),
-            arguments: arguments.clone(),
-            config: Some(config.clone()),
+        RedisServer::set_up(|| {
+            let mut arguments = arguments.clone();
+            if self.is_tls {
+                arguments.extend(tls::arguments());
+                arguments.extend([tls::PORT.to_owned(), free_port().to_string()]);
+            }
+            Setup { launch: self.launch.clone(), arguments, config: Some(config.clone()) }
         })
     }
 }

@@ -7,12 +7,12 @@ use std::sync::{Arc, Mutex, RwLock};
 use futures_util::future::join_all;
 
 use super::map::View;
-use super::{Cluster, Shared, SlotMap};
-use crate::client::key_slot::SLOTS;
+use super::{Cluster, Shared, SlotMap, view};
 use crate::client::single_flight::SingleFlight;
 use crate::fault::Fault;
 use crate::node::Connector;
 use crate::options::{Address, Endpoint, Options};
+use crate::slots::SLOTS;
 
 impl Cluster {
     /// Asks all of `seeds`, and connects to the primaries that they name.
@@ -21,12 +21,8 @@ impl Cluster {
         seeds: &[Endpoint],
         tls: bool,
     ) -> Result<Self, Fault> {
-        let Some(first) = seeds.first() else {
-            return Err(Fault::NotACluster { address: options.to_string() });
-        };
-        let Endpoint { host, port } = first.clone();
-        let within = options.connect_timeout;
-        let connector = Connector::to(Address::Tcp { host, port, tls }, options)?;
+        let connector = connector(options, seeds, tls)?;
+        let view = seen_by_all(&connector, seeds).await?;
         let shared = Arc::new(Shared {
             connector,
             seeds: seeds.to_vec(),
@@ -37,12 +33,40 @@ impl Cluster {
             longest_wait_us: AtomicU64::new(0),
             refreshes: Arc::new(SingleFlight::new()),
         });
-        let views = join_all(seeds.iter().map(|seed| shared.view(seed, within))).await;
-        let view = one_cluster(seeds, views)?;
         shared.adopt(&view);
         connect_to_all(&shared, &view).await?;
         Ok(Self(shared))
     }
+}
+
+/// The primaries of the cluster to which `seeds` belong, now.
+pub(in crate::client) async fn primaries_now(
+    options: &Options,
+    seeds: &[Endpoint],
+    tls: bool,
+) -> Result<Vec<Address>, Fault> {
+    let connector = connector(options.clone(), seeds, tls)?;
+    let view = seen_by_all(&connector, seeds).await?;
+    let reached = view.primaries.into_iter().map(|announced| {
+        let Endpoint { host, port } = options.reachable(announced);
+        Address::Tcp { host, port, tls }
+    });
+    Ok(reached.collect())
+}
+
+/// Makes the connectors of all nodes.
+fn connector(options: Options, seeds: &[Endpoint], tls: bool) -> Result<Connector, Fault> {
+    let Some(Endpoint { host, port }) = seeds.first().cloned() else {
+        return Err(Fault::NotACluster { address: options.to_string() });
+    };
+    Connector::to(Address::Tcp { host, port, tls }, options)
+}
+
+/// What all `seeds` say of the slots.
+async fn seen_by_all(connector: &Connector, seeds: &[Endpoint]) -> Result<View, Fault> {
+    let within = connector.options.connect_timeout;
+    let views = join_all(seeds.iter().map(|seed| view(connector, seed, within))).await;
+    one_cluster(seeds, views)
 }
 
 /// The view with most slots, if all views are of one cluster and it covers all slots.

@@ -1,11 +1,11 @@
 //! Which node of a cluster owns which slot, as a node says it.
 
 use std::collections::BTreeSet;
+use std::iter::once;
 
-use redis::Value;
-
-use crate::client::key_slot::SLOTS;
+use crate::command_reply::CommandReply;
 use crate::options::Endpoint;
+use crate::slots::{SLOTS, SlotRange};
 
 /// No node owns the slot.
 pub(super) const NOBODY: u16 = u16::MAX;
@@ -18,31 +18,24 @@ pub(super) struct View {
     /// The place in `primaries` of each slot's owner, or [`NOBODY`].
     pub(super) owners: Box<[u16]>,
     /// The identities of all nodes, replicas included.
-    pub(super) ids: BTreeSet<Vec<u8>>,
+    pub(super) ids: BTreeSet<String>,
 }
 
 impl View {
     /// Reads a reply. `asked` is the host of the node that sent it: a node that does not know its
-    /// own address leaves it out. `None` for a reply of another form.
-    pub(super) fn read(reply: &Value, asked: &str) -> Option<Self> {
-        let Value::Array(ranges) = reply else { return None };
+    /// own address leaves it out. `None` for a reply of another form, or with a primary that cannot
+    /// be reached by the protocol of the question.
+    pub(super) fn read(reply: &CommandReply, asked: &str) -> Option<Self> {
         let mut view = Self {
             primaries: Vec::new(),
             owners: vec![NOBODY; usize::from(SLOTS)].into(),
             ids: BTreeSet::new(),
         };
-        for range in ranges {
-            let Value::Array(range) = range else { return None };
-            let [Value::Int(first), Value::Int(last), nodes @ ..] = &range[..] else { return None };
-            let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-            let mut primary = None;
-            for node in nodes {
-                let (endpoint, id) = read_node(node, asked)?;
-                view.ids.insert(id);
-                primary.get_or_insert(endpoint);
-            }
+        for range in SlotRange::read_all(reply)? {
+            let primary = Some(range.primary.endpoint(asked)).filter(|primary| primary.port > 0);
             let place = view.place(primary?)?;
-            view.owners.get_mut(first..=last)?.fill(place);
+            view.owners.get_mut(range.slots())?.fill(place);
+            view.ids.extend(once(range.primary).chain(range.replicas).map(|node| node.id));
         }
         Some(view)
     }
@@ -62,49 +55,34 @@ impl View {
     }
 }
 
-/// Reads `[HOST, PORT, ID, ...]`.
-fn read_node(node: &Value, asked: &str) -> Option<(Endpoint, Vec<u8>)> {
-    let Value::Array(node) = node else { return None };
-    let [host, Value::Int(port), rest @ ..] = &node[..] else { return None };
-    let host = match host {
-        // The node does not know its address or name: it is where it was asked.
-        Value::Nil => asked.to_owned(),
-        Value::BulkString(host) if host.is_empty() || host == b"?" => asked.to_owned(),
-        Value::BulkString(host) => String::from_utf8(host.clone()).ok()?,
-        _ => return None,
-    };
-    let port = u16::try_from(*port).ok().filter(|port| *port > 0)?;
-    let id = match rest.first() {
-        Some(Value::BulkString(id)) => id.clone(),
-        // Redis before 4 has none.
-        _ => format!("{host}:{port}").into_bytes(),
-    };
-    Some((Endpoint::new(host, port), id))
-}
-
 #[cfg(test)]
 #[allow(clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
     use super::*;
 
-    fn text(text: &str) -> Value {
-        Value::BulkString(text.as_bytes().to_vec())
+    fn text(text: &str) -> CommandReply {
+        CommandReply::Text(text.to_owned())
     }
 
-    fn node(host: Value, port: i64, id: &str) -> Value {
-        Value::Array(vec![host, Value::Int(port), text(id), Value::Array(Vec::new())])
+    fn node(host: CommandReply, port: i64, id: &str) -> CommandReply {
+        CommandReply::List(vec![
+            host,
+            CommandReply::Int(port),
+            text(id),
+            CommandReply::List(Vec::new()),
+        ])
     }
 
-    fn range(first: i64, last: i64, nodes: Vec<Value>) -> Value {
-        let mut range = vec![Value::Int(first), Value::Int(last)];
+    fn range(first: i64, last: i64, nodes: Vec<CommandReply>) -> CommandReply {
+        let mut range = vec![CommandReply::Int(first), CommandReply::Int(last)];
         range.extend(nodes);
-        Value::Array(range)
+        CommandReply::List(range)
     }
 
     #[test]
     fn ranges_and_replicas_are_read() {
         let (a, b) = (node(text("10.0.0.1"), 1, "a"), node(text("10.0.0.2"), 2, "b"));
-        let reply = Value::Array(vec![
+        let reply = CommandReply::List(vec![
             range(0, 99, vec![a.clone(), node(text("10.0.0.3"), 3, "c")]),
             range(100, 199, vec![b]),
             range(300, 16_383, vec![a]),
@@ -120,8 +98,8 @@ mod tests {
 
     #[test]
     fn a_node_without_an_address_is_where_it_was_asked() {
-        for host in [Value::Nil, text(""), text("?")] {
-            let reply = Value::Array(vec![range(0, 16_383, vec![node(host, 7, "a")])]);
+        for host in [CommandReply::Nil, text(""), text("?")] {
+            let reply = CommandReply::List(vec![range(0, 16_383, vec![node(host, 7, "a")])]);
             let view = View::read(&reply, "asked").unwrap();
             assert_eq!(view.primaries, [Endpoint::new("asked", 7)]);
         }
@@ -131,17 +109,17 @@ mod tests {
     fn other_replies_are_refused() {
         let one = || vec![node(text("h"), 7, "a")];
         for reply in [
-            Value::Nil,
-            Value::Array(vec![Value::Int(1)]),
-            Value::Array(vec![range(0, 16_384, one())]),
-            Value::Array(vec![range(-1, 5, one())]),
-            Value::Array(vec![range(9, 5, one())]),
-            Value::Array(vec![range(0, 5, Vec::new())]),
-            Value::Array(vec![range(0, 5, vec![node(text("h"), 0, "a")])]),
-            Value::Array(vec![range(0, 5, vec![node(Value::Int(3), 7, "a")])]),
+            CommandReply::Nil,
+            CommandReply::List(vec![CommandReply::Int(1)]),
+            CommandReply::List(vec![range(0, 16_384, one())]),
+            CommandReply::List(vec![range(-1, 5, one())]),
+            CommandReply::List(vec![range(9, 5, one())]),
+            CommandReply::List(vec![range(0, 5, Vec::new())]),
+            CommandReply::List(vec![range(0, 5, vec![node(text("h"), 0, "a")])]),
+            CommandReply::List(vec![range(0, 5, vec![node(CommandReply::Int(3), 7, "a")])]),
         ] {
             assert_eq!(View::read(&reply, "asked"), None, "{reply:?}");
         }
-        assert_eq!(View::read(&Value::Array(Vec::new()), "asked").unwrap().covered(), 0);
+        assert_eq!(View::read(&CommandReply::List(Vec::new()), "asked").unwrap().covered(), 0);
     }
 }

@@ -11,6 +11,7 @@ use std::time::Duration;
 use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
+pub(super) use self::connect::primaries_now;
 use self::map::View;
 use super::key_slot::key_slot;
 use super::single_flight::SingleFlight;
@@ -205,27 +206,13 @@ impl Shared {
                 let first = shared.turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1);
                 all.rotate_left(first);
                 for endpoint in &all {
-                    if let Ok(view) = shared.view(endpoint, VIEW_TIMEOUT).await {
+                    if let Ok(view) = view(&shared.connector, endpoint, VIEW_TIMEOUT).await {
                         shared.adopt(&view);
                         return;
                     }
                 }
             }
         });
-    }
-
-    /// What a node says of the slots.
-    async fn view(&self, endpoint: &Endpoint, within: Duration) -> Result<View, Fault> {
-        let mut slots = redis::cmd("CLUSTER");
-        slots.arg("SLOTS");
-        match self.connector.at(endpoint, 0).ask(&slots, within).await? {
-            Value::ServerError(error) => match error.code() {
-                "ERR" => Err(Fault::NotACluster { address: endpoint.to_string() }),
-                _ => Err(refused(&error)),
-            },
-            reply => View::read(&reply, &endpoint.host)
-                .ok_or(Fault::Garbled { charge: ChargeState::NotCharged }),
-        }
     }
 
     /// Makes a view the map, and lets go of nodes that it does not name.
@@ -241,6 +228,20 @@ impl Shared {
         let map = SlotMap { nodes, owners: view.owners.clone() };
         *self.map.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(map);
         self.nodes().retain(|endpoint, _| reached.contains(endpoint));
+    }
+}
+
+/// What a node says of the slots.
+async fn view(connector: &Connector, endpoint: &Endpoint, within: Duration) -> Result<View, Fault> {
+    let mut slots = redis::cmd("CLUSTER");
+    slots.arg("SLOTS");
+    match connector.at(endpoint, 0).ask(&slots, within).await? {
+        Value::ServerError(error) => match error.code() {
+            "ERR" => Err(Fault::NotACluster { address: endpoint.to_string() }),
+            _ => Err(refused(&error)),
+        },
+        reply => View::read(&reply.into(), &endpoint.host)
+            .ok_or(Fault::Garbled { charge: ChargeState::NotCharged }),
     }
 }
 

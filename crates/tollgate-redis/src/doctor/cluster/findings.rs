@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use super::view::Member;
-use super::{Cluster, SLOTS, Said};
+use super::{Cluster, Said};
 use crate::doctor::Finding;
 use crate::doctor::facts::Facts;
 use crate::doctor::nodes::{Node, by_setting, each, failover, listed, refused_at, timeout};
 use crate::options::Options;
+use crate::slots::SLOTS;
 
 /// With fewer primaries the others are no majority when one fails.
 const PRIMARIES: usize = 3;
@@ -194,7 +195,7 @@ fn slots(cluster: &Cluster) -> Finding {
         true => "every check is refused (cluster-require-full-coverage yes)",
         false => "subjects whose slot is among them get errors",
     };
-    let missing = SLOTS.saturating_sub(cluster.view.slots.covered());
+    let missing = usize::from(SLOTS).saturating_sub(cluster.view.slots.covered());
     let what = format!("{missing} slots have no primary ({}{more}): {cost}", named.join(", "));
     let at = cluster.members.first().map_or("HOST:PORT".to_owned(), |(member, _)| member.name());
     Finding::failure("slots", what).remedy(format!("redis-cli --cluster fix {at}"))

@@ -8,13 +8,14 @@ mod view;
 
 use futures_util::future::join_all;
 
+pub(super) use self::view::Slots;
 use self::view::{Listed, Member, View};
-pub(super) use self::view::{SLOTS, Slots};
 use super::commands::OF_CLUSTERS;
 use super::connection::{Line, Unopened};
-use super::facts::{CommandReply, Commands as _, ConnectionLost};
+use super::facts::{Commands as _, ConnectionLost};
 use super::nodes::{Node, visit};
 use super::{ConnectError, Report};
+use crate::command_reply::CommandReply;
 use crate::options::{Address, Endpoint, Options, list};
 
 /// What was seen of a cluster.

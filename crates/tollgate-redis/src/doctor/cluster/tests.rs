@@ -3,6 +3,7 @@
 use super::*;
 use crate::doctor::facts::Facts;
 use crate::doctor::{Finding, Level};
+use crate::slots::SLOTS;
 
 fn text(text: &str) -> CommandReply {
     CommandReply::Text(text.to_owned())
@@ -58,7 +59,7 @@ fn slots_without_an_owner_are_ranges() {
     let ranges = vec![range(0, 4, &owner()), range(6, 99, &owner()), range(300, 16_382, &owner())];
     let slots = Slots::read(&CommandReply::List(ranges)).unwrap();
     assert_eq!(slots.uncovered(), ["5", "100-299", "16383"]);
-    assert_eq!(slots.covered(), SLOTS - 202);
+    assert_eq!(slots.covered(), usize::from(SLOTS) - 202);
     assert_eq!(Slots::default().uncovered(), ["0-16383"]);
     assert_eq!(Slots::read(&CommandReply::List(vec![])), Some(Slots::default()));
     assert_eq!(self::slots(100).differing(&self::slots(103)), 3);
@@ -101,7 +102,7 @@ fn the_nodes_of_both_replies_are_the_members() {
         .collect();
     let expected = [
         ("10.0.0.1:1", "", 100, false),
-        ("10.0.0.2:2", "", SLOTS - 100, true),
+        ("10.0.0.2:2", "", usize::from(SLOTS) - 100, true),
         ("10.0.0.3:3", "a", 0, false),
         // `fail?` is what one node thinks; `fail` is what most do.
         ("[::1]:4", "b", 0, false),

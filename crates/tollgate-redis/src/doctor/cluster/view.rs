@@ -3,85 +3,21 @@
 use std::collections::BTreeSet;
 use std::iter::once;
 
-use crate::doctor::facts::CommandReply;
+use crate::command_reply::CommandReply;
 use crate::options::Endpoint;
-
-/// The number of slots of a cluster.
-pub(in crate::doctor) const SLOTS: usize = 16_384;
+use crate::slots::{Announced, SLOTS, SlotRange};
 
 /// Who owns the slots, by the reply to `CLUSTER SLOTS`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(in crate::doctor) struct Slots(Vec<Range>);
-
-/// Slots in a row with one owner.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Range {
-    first: usize,
-    last: usize,
-    pub(super) primary: Announced,
-    pub(super) replicas: Vec<Announced>,
-}
-
-/// A node as the cluster announces it to clients.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(in crate::doctor) struct Announced {
-    /// Empty when the node does not know its own address.
-    pub(super) host: String,
-    pub(super) port: u16,
-    pub(super) id: String,
-}
-
-impl Announced {
-    /// The address; `asked` is the host of the node that said so, which is meant by an empty one.
-    pub(in crate::doctor) fn address(&self, asked: &str) -> String {
-        self.endpoint(asked).to_string()
-    }
-
-    pub(super) fn endpoint(&self, asked: &str) -> Endpoint {
-        Endpoint::new(if self.host.is_empty() { asked } else { &self.host }, self.port)
-    }
-
-    /// Reads `[HOST, PORT, ID, ...]`.
-    fn read(reply: &CommandReply) -> Option<Self> {
-        let [host, CommandReply::Int(port), CommandReply::Text(id), ..] = reply.items() else {
-            return None;
-        };
-        let host = match host {
-            CommandReply::Nil => String::new(),
-            CommandReply::Text(host) if host == "?" => String::new(),
-            CommandReply::Text(host) => host.clone(),
-            _ => return None,
-        };
-        Some(Self { host, port: u16::try_from(*port).ok()?, id: id.clone() })
-    }
-}
-
-impl Range {
-    pub(super) fn len(&self) -> usize {
-        self.last.saturating_sub(self.first).saturating_add(1)
-    }
-
-    fn read(reply: &CommandReply) -> Option<Self> {
-        let [CommandReply::Int(first), CommandReply::Int(last), primary, replicas @ ..] =
-            reply.items()
-        else {
-            return None;
-        };
-        let (first, last) = (usize::try_from(*first).ok()?, usize::try_from(*last).ok()?);
-        let replicas = replicas.iter().map(Announced::read).collect::<Option<_>>()?;
-        let range = Self { first, last, primary: Announced::read(primary)?, replicas };
-        (first <= last && last < SLOTS).then_some(range)
-    }
-}
+pub(in crate::doctor) struct Slots(Vec<SlotRange>);
 
 impl Slots {
     /// Reads a reply; `None` for one of another form.
     pub(in crate::doctor) fn read(reply: &CommandReply) -> Option<Self> {
-        let CommandReply::List(ranges) = reply else { return None };
-        ranges.iter().map(Range::read).collect::<Option<_>>().map(Self)
+        SlotRange::read_all(reply).map(Self)
     }
 
-    pub(super) fn ranges(&self) -> &[Range] {
+    pub(super) fn ranges(&self) -> &[SlotRange] {
         &self.0
     }
 
@@ -98,9 +34,9 @@ impl Slots {
 
     /// The identity of each slot's owner.
     fn owners(&self) -> Vec<Option<&str>> {
-        let mut owners = vec![None; SLOTS];
+        let mut owners = vec![None; usize::from(SLOTS)];
         for range in &self.0 {
-            if let Some(slots) = owners.get_mut(range.first..=range.last) {
+            if let Some(slots) = owners.get_mut(range.slots()) {
                 slots.fill(Some(range.primary.id.as_str()));
             }
         }
@@ -108,8 +44,13 @@ impl Slots {
     }
 
     /// The number of slots that have an owner.
-    pub(in crate::doctor) fn covered(&self) -> usize {
+    pub(super) fn covered(&self) -> usize {
         self.owners().iter().flatten().count()
+    }
+
+    /// Whether every slot has an owner.
+    pub(in crate::doctor) fn covers_all(&self) -> bool {
+        self.covered() == usize::from(SLOTS)
     }
 
     /// The slots that have no owner, as ranges.

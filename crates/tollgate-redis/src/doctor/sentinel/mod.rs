@@ -11,9 +11,10 @@ use futures_util::future::join_all;
 use self::view::{Answer, Monitored, Watched, fields, watched};
 use super::commands::OF_SENTINELS;
 use super::connection::{Line, Unopened};
-use super::facts::{CommandReply, Commands as _, ConnectionLost};
+use super::facts::{Commands as _, ConnectionLost};
 use super::nodes::{Node, visit};
 use super::{ConnectError, Report};
+use crate::command_reply::CommandReply;
 use crate::options::{Address, Endpoint, Options, Sentinels};
 
 /// What was seen of sentinels and servers.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::doctor::facts::CommandReply;
+use crate::command_reply::CommandReply;
 use crate::options::Endpoint;
 
 /// What an address of the URL answers.

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::cluster::{SLOTS, Slots};
+use super::cluster::Slots;
 use super::commands::KEY_PATTERN;
 use super::facts::{self, Facts, Rights};
 use super::{Finding, Level};
@@ -188,7 +188,7 @@ fn cluster(facts: &Facts) -> Finding {
             format!("redis+cluster://{}", hosts.join(","))
         }
     };
-    let covers_all = facts.slots.as_ref().is_some_and(|slots| slots.covered() == SLOTS);
+    let covers_all = facts.slots.as_ref().is_some_and(Slots::covers_all);
     if covers_all && primaries.len() == 1 && facts.info("role") == Some("master") {
         let what = "a cluster of one node: once slots move to another, their subjects get errors";
         return Finding::warning("cluster", what).remedy(format!("write {url}"));
