@@ -16,6 +16,11 @@ use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer};
 use tollgate_redis::usage::Usage;
 use tollgate_redis::{Options, RedisStore};
 
+/// Counts that last, and counts that are gone before the subject comes again: its key is made anew
+/// then, and on a cluster Redis keeps a list of the keys of each slot.
+const LASTING: &str = "1000/1d via gcra";
+const BRIEF: &str = "1000000/1s via gcra";
+
 const SUBJECTS: usize = 100_000;
 const AT_ONCE: usize = 256;
 const ROUNDS: usize = 5;
@@ -85,11 +90,16 @@ fn median(side: &Side, of: fn(&Round) -> f64) -> f64 {
     figures[figures.len() / 2]
 }
 
-async fn side(name: &'static str, url: &str, servers: &[RedisServer], is_shared: bool) -> Side {
+async fn side(
+    name: &'static str,
+    url: &str,
+    servers: &[RedisServer],
+    (limits, is_shared): (&str, bool),
+) -> Side {
     let options = Options::from_url(url).unwrap().deadline(Duration::from_secs(30));
     // A script that takes its numbers is never called for several checks at once.
     let options = if is_shared { options } else { options.scripts(0) };
-    let limits: LimitSet = "1000000/s via gcra".parse().unwrap();
+    let limits: LimitSet = limits.parse().unwrap();
     let store = RedisStore::builder(options).connect().await.unwrap();
     store.prepare(&[&limits]).await.unwrap();
     let servers = servers.iter().map(|it| Options::from_url(&it.url()).unwrap()).collect();
@@ -103,11 +113,12 @@ async fn main() {
     let (one, three): (RedisCluster, RedisCluster) = (cluster(1), cluster(3));
     let subjects: Vec<Subject> =
         (0..SUBJECTS).map(|n| Subject::new("user", n.to_string()).unwrap()).collect();
-    for is_shared in [false, true] {
+    for how in [(LASTING, false), (BRIEF, false), (LASTING, true)] {
+        let (limits, is_shared) = how;
         let mut sides = [
-            side("one server", &alone.url(), std::slice::from_ref(&alone), is_shared).await,
-            side("a cluster of one", &one.url(), one.servers(), is_shared).await,
-            side("a cluster of three", &three.url(), three.servers(), is_shared).await,
+            side("one server", &alone.url(), std::slice::from_ref(&alone), how).await,
+            side("a cluster of one", &one.url(), one.servers(), how).await,
+            side("a cluster of three", &three.url(), three.servers(), how).await,
         ];
         for round in 0..=ROUNDS {
             for at in 0..sides.len() {
@@ -119,7 +130,7 @@ async fn main() {
                 sides.iter_mut().for_each(|side| side.rounds.clear());
             }
         }
-        println!("\nchecks share calls: {}", if is_shared { "yes" } else { "no" });
+        println!("\n{limits}; checks share calls: {}", if is_shared { "yes" } else { "no" });
         println!(
             "{:<20} {:>10} {:>7} {:>10} {:>7} {:>10}",
             "", "client us", "ratio", "server us", "ratio", "per second"
