@@ -19,17 +19,18 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tollgate_proof::redis::{RedisCluster, RedisServer};
 
-use crate::load::{CALLERS, DEADLINE, PAUSE_US, micros};
+use crate::load::{CALLERS, DEADLINE, LEDGERS, PAUSE_US, ledger, micros};
 use crate::world::FOR_CLIENTS;
 
-/// How many keys it counts in, spread over all nodes.
-const KEYS: usize = 45;
+/// It counts in the slots of the load's ledgers, so that it meets what they meet.
+const KEYS: usize = LEDGERS;
 
 /// Callers at work.
 pub struct Bare {
     runtime: Runtime,
     connection: ClusterConnection,
     shared: Arc<Shared>,
+    seed: u64,
     callers: Vec<JoinHandle<()>>,
 }
 
@@ -99,10 +100,10 @@ impl Bare {
         });
         let callers = (0..CALLERS).map(|caller| {
             let rng = ChaCha8Rng::seed_from_u64(seed.wrapping_add(caller as u64));
-            runtime.spawn(Arc::clone(&shared).call(connection.clone(), rng))
+            runtime.spawn(Arc::clone(&shared).call(connection.clone(), seed, rng))
         });
         let callers = callers.collect();
-        Ok(Self { runtime, connection, shared, callers })
+        Ok(Self { runtime, connection, shared, seed, callers })
     }
 
     /// Ends it, and reads what was counted.
@@ -115,10 +116,10 @@ impl Bare {
         for caller in self.callers {
             self.runtime.block_on(caller).context("a caller panicked")?;
         }
-        let mut found = BareFound::default();
+        let (mut found, seed) = (BareFound::default(), self.seed);
         let counts = self.shared.counts().clone();
         for (key, count) in counts.iter().enumerate() {
-            let get = redis::cmd("GET").arg(name(key)).to_owned();
+            let get = redis::cmd("GET").arg(name(seed, key)).to_owned();
             let used: Option<u64> = self.runtime.block_on(get.query_async(&mut self.connection))?;
             let used = used.unwrap_or(0);
             found.answered += count.answered;
@@ -136,11 +137,16 @@ impl Shared {
         self.counts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    async fn call(self: Arc<Self>, mut connection: ClusterConnection, mut rng: ChaCha8Rng) {
+    async fn call(
+        self: Arc<Self>,
+        mut connection: ClusterConnection,
+        seed: u64,
+        mut rng: ChaCha8Rng,
+    ) {
         while !self.is_over.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_micros(rng.random_range(0..PAUSE_US))).await;
             let key = rng.random_range(0..KEYS);
-            let incr = redis::cmd("INCR").arg(name(key)).to_owned();
+            let incr = redis::cmd("INCR").arg(name(seed, key)).to_owned();
             let counted = incr.query_async::<u64>(&mut connection).await;
             let mut counts = self.counts();
             let Some(count) = counts.get_mut(key) else { return };
@@ -156,6 +162,6 @@ impl Shared {
     }
 }
 
-fn name(key: usize) -> String {
-    format!("bare:{key}")
+fn name(seed: u64, key: usize) -> String {
+    format!("bare:{{user:{}}}", ledger(seed, key))
 }

@@ -27,7 +27,7 @@ pub(crate) const CALLERS: usize = 12;
 pub(crate) const PAUSE_US: u64 = 8_000;
 
 /// How many subjects have each of the limits.
-const LEDGERS: usize = 24;
+pub(crate) const LEDGERS: usize = 24;
 const OTHERS: usize = 3;
 
 /// Never reached and never refilled during a run: what is used is what was charged.
@@ -111,6 +111,11 @@ pub struct Recorded {
     pub late_us: u64,
 }
 
+/// The name of a subject whose counts are read at the end.
+pub(crate) fn ledger(seed: u64, n: usize) -> String {
+    format!("{seed}-ledger-{n}")
+}
+
 fn ledger_text(now_us: u128) -> &'static str {
     const DAY_US: u128 = 86_400_000_000;
     let left = 30 * DAY_US - now_us % (30 * DAY_US);
@@ -141,7 +146,7 @@ impl Load {
             Ok(())
         };
         for n in 0..LEDGERS {
-            add(ledger_text(now_us), format!("{seed}-ledger-{n}"), true, n % 3 == 0)?;
+            add(ledger_text(now_us), ledger(seed, n), true, n % 3 == 0)?;
         }
         for (kind, text) in TIGHT.iter().enumerate() {
             for n in 0..OTHERS {

@@ -162,7 +162,8 @@ fn random(
     let each = time / u32::try_from(topologies.len()).unwrap_or(1);
     for topology in topologies {
         let mut rng = ChaCha8Rng::seed_from_u64(args.seed);
-        let mut world = World::start(topology, &Ground::new(program.cloned()));
+        let ground = Ground::new(program.cloned());
+        let mut world = World::start(topology, &ground);
         let mut faults: Vec<Fault> = Fault::all()
             .iter()
             .copied()
@@ -186,7 +187,10 @@ fn random(
                     Err(error) => return Err(error.context(format!("seed {seed} on {topology}"))),
                 },
             }
-            world.wait_until_healthy();
+            if let Err(error) = run::until_healthy(&world) {
+                note(&format!("new servers on {topology}: the old ones are not well: {error:#}"));
+                world = World::start(topology, &ground);
+            }
         }
     }
     Ok(())

@@ -173,6 +173,16 @@ pub fn is_possible(fault: Fault) -> bool {
     !fault.needs_ground() && (!fault.needs_firewall() || Cut::impossible().is_none())
 }
 
+/// Waits until all servers are well, replicas among them: a fault whose bound rests on a replica
+/// needs one.
+///
+/// # Errors
+///
+/// They are not within a minute.
+pub fn until_healthy(world: &World) -> Result<()> {
+    until(Duration::from_secs(60), || world.health())
+}
+
 /// Whether this program takes a clock.
 fn try_clocks(clocks: &Clocks, ground: &Ground) -> Result<()> {
     clocks.set(&World::start(Topology::Standalone, ground), 0, 7_200_000_000)

@@ -286,17 +286,16 @@ impl World {
         }
     }
 
-    /// Waits until all servers are well, replicas among them.
+    /// Whether all servers are well, replicas among them.
     ///
-    /// # Panics
+    /// # Errors
     ///
-    /// They are not within a minute.
-    pub fn wait_until_healthy(&self) {
-        const PATIENCE: Duration = Duration::from_secs(60);
+    /// What is not well, in words.
+    pub fn health(&self) -> Result<(), String> {
         match &self.servers {
-            Servers::One(_) => {}
-            Servers::Sentinels(all) => all.wait_until_healthy(PATIENCE),
-            Servers::Cluster(all) => all.wait_until_healthy(PATIENCE),
+            Servers::One(_) => Ok(()),
+            Servers::Sentinels(all) => all.health(),
+            Servers::Cluster(all) => all.health(),
         }
     }
 
