@@ -16,14 +16,16 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
-use crate::api::{Admin, Api, Auth, AuthOptions, Guard, MIN_TOKEN_BYTES, Origins, Workers};
+use crate::api::{Admin, Api, Auth, AuthOptions, Guard, Origins, Workers};
 use crate::http::Http;
 use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry};
 use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
-use crate::service::{CallerLimits, InlineLimits, MIN_KEY_BYTES, Receipts, Service};
+use crate::resp::{Password, Resp, Shared};
+use crate::service::{CallerLimits, InlineLimits, Receipts, Service};
+use crate::settings;
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Certificate, Tls, TlsError};
 
@@ -36,6 +38,11 @@ const ADMIN_CONNECTIONS: usize = 64;
 pub struct Options {
     /// The addresses on which the service listens for clients; at least one.
     pub listen: Vec<Address>,
+    /// The addresses on which the service speaks the Redis protocol; none by default.
+    pub resp: Vec<Address>,
+    /// The password that clients of the Redis protocol send, of at least 16 bytes. Required when an
+    /// address of theirs is reachable from beyond loopback.
+    pub resp_password: Option<String>,
     /// The address of the admin API; `None` disables it.
     pub admin: Option<Address>,
     /// The token that administrators send, of at least 16 bytes. Required when the admin address is
@@ -86,9 +93,11 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Secrets are shown only as set or unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, admin, config, auth, paths, tls, bounds, linger, grace, .. } = self;
+        let Self { listen, resp, admin, config, auth, paths, tls, bounds, linger, .. } = self;
         f.debug_struct("Options")
             .field("listen", listen)
+            .field("resp", resp)
+            .field("resp_password", &self.resp_password.is_some())
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
             .field("admin_hosts", &self.admin_hosts)
@@ -102,7 +111,7 @@ impl fmt::Debug for Options {
             .field("tls", tls)
             .field("bounds", bounds)
             .field("linger", linger)
-            .field("grace", grace)
+            .field("grace", &self.grace)
             .field("metrics", &self.metrics)
             .field("timeseries", &self.timeseries)
             .field("queue_workers", &self.queue_workers)
@@ -117,6 +126,8 @@ impl Options {
     pub fn new(listen: Vec<Address>) -> Self {
         Self {
             listen,
+            resp: Vec::new(),
+            resp_password: None,
             admin: None,
             admin_token: None,
             admin_hosts: Vec::new(),
@@ -189,6 +200,7 @@ pub struct Server {
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
+    resp: Vec<Address>,
     admin: Option<Address>,
     certificate: Option<Arc<Certificate>>,
     linger: Duration,
@@ -208,7 +220,7 @@ impl Server {
     /// Invalid settings, an address that cannot be bound, or a certificate that cannot be used. In
     /// each case the service does not listen on any address.
     pub async fn start(gate: Gate<AnyStore>, options: Options) -> Result<Self, StartError> {
-        check(&options)?;
+        settings::check(&options)?;
         let hashing = match &options.key_secret {
             Some(secret) => Hashing::keyed(secret)?,
             None => Hashing::plain_for_random_keys(),
@@ -237,6 +249,7 @@ impl Server {
             Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
             _ => guard,
         };
+        let password = Password::new(options.resp_password)?;
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let limits = Arc::new(InlineLimits::default());
         let api = Arc::new(Api {
@@ -265,17 +278,19 @@ impl Server {
         let reader = Reader { gate: gate.clone(), path: options.config, metrics: options.metrics };
         // Bind all addresses before any of them serves: a partly running service is worse than
         // none.
-        let mut bound = Vec::new();
-        for address in &options.listen {
-            bound.push(bind(address, Access::Everybody)?);
-        }
+        let everybody = |address| bind(address, Access::Everybody);
+        let bound: Vec<_> = options.listen.iter().map(everybody).collect::<Result<_, _>>()?;
+        let for_resp: Vec<_> = options.resp.iter().map(everybody).collect::<Result<_, _>>()?;
         let admin = match &options.admin {
             Some(address) => Some(bind(address, Access::Owner)?),
             None => None,
         };
         let said = |bound: &Bound, asked: &Address| bound.address().unwrap_or(asked.clone());
-        let addresses =
-            bound.iter().zip(&options.listen).map(|(bound, asked)| said(bound, asked)).collect();
+        let all_said = |bound: &[Bound], asked: &[Address]| {
+            bound.iter().zip(asked).map(|(bound, asked)| said(bound, asked)).collect()
+        };
+        let addresses = all_said(&bound, &options.listen);
+        let resp = all_said(&for_resp, &options.resp);
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
 
         // Rulings apply from the first request. The task that follows them logs a failure.
@@ -292,6 +307,16 @@ impl Server {
         for bound in bound {
             let listener = Listener {
                 protocol: Http(Arc::clone(&api)),
+                registry: Arc::clone(registry),
+                tls: tls.clone(),
+                ending: ended.clone(),
+            };
+            tasks.spawn(listener.accept_all(bound));
+        }
+        let shared = Arc::new(Shared::new(Arc::clone(&api), password));
+        for bound in for_resp {
+            let listener = Listener {
+                protocol: Resp(Arc::clone(&shared)),
                 registry: Arc::clone(registry),
                 tls: tls.clone(),
                 ending: ended.clone(),
@@ -322,6 +347,7 @@ impl Server {
             ending,
             tasks,
             addresses,
+            resp,
             admin,
             certificate: tls,
             linger,
@@ -333,6 +359,12 @@ impl Server {
     #[must_use]
     pub fn addresses(&self) -> &[Address] {
         &self.addresses
+    }
+
+    /// The addresses of the Redis protocol, with the ports that the system chose.
+    #[must_use]
+    pub fn resp(&self) -> &[Address] {
+        &self.resp
     }
 
     /// The address of the admin API.
@@ -394,48 +426,6 @@ impl Server {
             writing.end((self.linger + self.grace).saturating_sub(began.elapsed())).await;
         }
         Stopping { took: began.elapsed(), cut }
-    }
-}
-
-/// Rejects settings that would start a service other than the intended one.
-fn check(options: &Options) -> Result<(), StartError> {
-    let refuse = |what: String| Err(StartError::Options(what));
-    if options.listen.is_empty() {
-        return refuse(
-            "there is no address to listen on: give one, as `127.0.0.1:8700`".to_owned(),
-        );
-    }
-    for (whose, token) in [("admin", &options.admin_token), ("worker", &options.worker_token)] {
-        if let Some(token) = token.as_ref().filter(|it| it.len() < MIN_TOKEN_BYTES) {
-            return refuse(format!(
-                "the {whose} token has {} bytes, and needs {MIN_TOKEN_BYTES}: `openssl rand -hex \
-                 16` makes one",
-                token.len()
-            ));
-        }
-    }
-    if options.queue_workers
-        && options.worker_token.is_none()
-        && let Some(address) = options.listen.iter().find(|address| !address.is_local())
-    {
-        return refuse(format!(
-            "everybody who reaches {address} could take the jobs of the queues: set \
-             TOLLGATE_WORKER_TOKEN, or listen on 127.0.0.1"
-        ));
-    }
-    if let Some(key) = options.receipt_key.as_ref().filter(|it| it.len() < MIN_KEY_BYTES) {
-        return refuse(format!(
-            "the key for receipts has {} bytes, and needs {MIN_KEY_BYTES}: `openssl rand -hex 32` \
-             makes one",
-            key.len()
-        ));
-    }
-    match &options.admin {
-        Some(address) if !address.is_local() && options.admin_token.is_none() => refuse(format!(
-            "the admin front would be open to everybody who reaches {address}: set \
-             TOLLGATE_ADMIN_TOKEN, or listen on 127.0.0.1"
-        )),
-        _ => Ok(()),
     }
 }
 

@@ -51,6 +51,11 @@ pub(crate) struct Serve {
     #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8700")]
     pub(crate) listen: Vec<String>,
 
+    /// An address for clients of the Redis protocol, written as for `--listen`; repeat it. Beyond
+    /// loopback, TOLLGATE_RESP_PASSWORD must be set
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) resp: Vec<String>,
+
     /// The address for administrators; `off` for none. Beyond loopback, TOLLGATE_ADMIN_TOKEN must
     /// be set
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701")]

@@ -40,6 +40,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "proxies": "behind nginx, Caddy, HAProxy",
     "queue": "queues: guarantees and usage",
     "redis": "counts on Redis and Valkey",
+    "resp": "the Redis protocol: CL.THROTTLE and more",
     "server": "the service",
     "subjects": "subjects from user input",
     "timeseries": "time series on Redis",

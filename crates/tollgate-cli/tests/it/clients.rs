@@ -32,18 +32,28 @@ pub(crate) fn make(place: &Place) {
 
 /// A Python that has redis-py, with the example as its first argument; none when it is not there.
 pub(crate) fn python(place: &Place, name: &str) -> Option<Command> {
+    python_with(place, &example(name))
+}
+
+/// The same with another program.
+pub(crate) fn python_with(place: &Place, path: &Path) -> Option<Command> {
     let program = folder("../../target/tools/redis-py/bin/python");
     if !program.exists() {
         println!("SKIPPED: redis-py {WITHOUT}");
         return None;
     }
     let mut python = Command::new(program);
-    python.arg(example(name)).current_dir(place.path()).env("PYTHONDONTWRITEBYTECODE", "1");
+    python.arg(path).current_dir(place.path()).env("PYTHONDONTWRITEBYTECODE", "1");
     Some(python)
 }
 
 /// A Node that has this package, with the example as its first argument; none when it is not there.
 pub(crate) fn node(place: &Place, package: &str, name: &str) -> Option<Command> {
+    node_with(place, package, &example(name))
+}
+
+/// The same with another program.
+pub(crate) fn node_with(place: &Place, package: &str, path: &Path) -> Option<Command> {
     let modules = folder("../../target/tools/node/node_modules");
     if !modules.join(package).exists() || Command::new("node").arg("--version").output().is_err() {
         println!("SKIPPED: {package} for Node {WITHOUT}");
@@ -51,7 +61,8 @@ pub(crate) fn node(place: &Place, package: &str, name: &str) -> Option<Command> 
     }
     // Node looks for a package beside the file that names it.
     std::os::unix::fs::symlink(modules, place.path().join("node_modules")).unwrap();
-    std::fs::copy(example(name), place.path().join(name)).unwrap();
+    let name = path.file_name().unwrap();
+    std::fs::copy(path, place.path().join(name)).unwrap();
     let mut node = Command::new("node");
     node.arg(name).current_dir(place.path());
     Some(node)

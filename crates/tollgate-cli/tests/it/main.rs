@@ -31,6 +31,7 @@ mod queue_signals;
 mod queue_workers;
 mod redis;
 mod replaying;
+mod resp;
 mod running;
 mod scripts;
 mod series;

@@ -70,6 +70,12 @@ impl Serving {
         Self { child, said, address }
     }
 
+    /// The rest of the line that it printed and that begins so.
+    pub(crate) fn said(&self, begin: &str) -> &str {
+        let line = self.said.iter().find_map(|line| line.strip_prefix(begin));
+        line.unwrap_or_else(|| panic!("no {begin}: {:?}", self.said))
+    }
+
     pub(crate) fn address(&self) -> SocketAddr {
         self.address
     }

@@ -21,10 +21,10 @@ const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 
 /// How often requests of one address may be refused before it has to wait.
-const REFUSALS: &str = "10/1m via gcra";
+pub(crate) const REFUSALS: &str = "10/1m via gcra";
 
 /// The most bytes for the counts of refusals.
-const REFUSALS_BYTES: usize = 1_024 * 1_024;
+pub(crate) const REFUSALS_BYTES: usize = 1_024 * 1_024;
 
 /// Whether a web page sent this request. A page can reach loopback services, but its browser adds
 /// one of these headers; other clients do not send them.
@@ -174,19 +174,25 @@ impl Origins {
     }
 }
 
-/// Whether a request has this token. The comparison of keyed hashes leaks nothing through its time.
+/// Whether a request has this token.
 fn has_token(token: &str, headers: &HeaderMap) -> bool {
     let mut said = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (said.next(), said.next()) else { return false };
     let Some((scheme, said)) = value.to_str().ok().and_then(|text| text.split_once(' ')) else {
         return false;
     };
-    let Ok(key) = Hmac::<Sha256>::new_from_slice(token.as_bytes()) else { return false };
+    scheme.eq_ignore_ascii_case("bearer") && is_same(token, said.trim_start().as_bytes())
+}
+
+/// Whether a client said this secret. The comparison of keyed hashes leaks nothing through its
+/// time.
+pub(crate) fn is_same(secret: &str, said: &[u8]) -> bool {
+    let Ok(key) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
     let [mut mine, mut theirs] = [key.clone(), key];
-    mine.update(token.as_bytes());
-    theirs.update(said.trim_start().as_bytes());
+    mine.update(secret.as_bytes());
+    theirs.update(said);
     let mine = mine.finalize().into_bytes();
-    scheme.eq_ignore_ascii_case("bearer") && theirs.verify_slice(&mine).is_ok()
+    theirs.verify_slice(&mine).is_ok()
 }
 
 /// 401: the token of this variable is missing or wrong.

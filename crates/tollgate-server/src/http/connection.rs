@@ -14,13 +14,13 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::body::{Whole, read};
 use super::paced::{Explain, Paced};
 use super::pieces::Pieces;
-use crate::listen::{Budget, Connection, Pace, Phase, Protocol};
+use crate::listen::{Budget, Connection, Pace, Phase, Protocol, something_comes};
 
 /// The most bytes of a request head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
@@ -118,14 +118,6 @@ where
             None => return,
         }
     }
-}
-
-/// Waits until the stream has data, or ends.
-async fn something_comes<T: AsyncRead + Unpin>(stream: &mut T) {
-    // An empty buffer reads nothing, and only waits for data.
-    let mut nowhere = ReadBuf::new(&mut []);
-    // The next read reports an error again.
-    let _ = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut nowhere)).await;
 }
 
 /// Answers requests until the connection ends or has been idle for a while. An idle connection is

@@ -42,11 +42,11 @@ const GO_AWAY: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
     this service speaks HTTP/1.1, and no HTTP/2 so far";
 
 /// The most bytes of a refused request that are read and discarded.
-const MAX_DRAINED_BYTES: usize = 1_024 * 1_024;
+pub(crate) const MAX_DRAINED_BYTES: usize = 1_024 * 1_024;
 
 /// The fewest bytes of a response that a client must read within the write deadline. Otherwise a
 /// client that reads single bytes could hold a response for as long as it likes.
-pub(super) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
+pub(crate) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
 
 impl<T> Paced<T> {
     pub(crate) fn new(stream: T, pace: Arc<Pace>, explain: Explain) -> Self {

@@ -1,12 +1,13 @@
 //! The accept loop. Each connection is served in its own task, by the listener's protocol.
 
-use core::future::Future;
+use core::future::{Future, poll_fn};
+use core::pin::Pin;
 use core::time::Duration;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
 use super::address::Bound;
@@ -119,4 +120,12 @@ impl<P: Protocol> Listener<P> {
 fn is_of_one(error: &io::Error) -> bool {
     use io::ErrorKind::{ConnectionAborted, ConnectionRefused, ConnectionReset};
     matches!(error.kind(), ConnectionAborted | ConnectionRefused | ConnectionReset)
+}
+
+/// Waits until the stream has data, or ends.
+pub(crate) async fn something_comes<T: AsyncRead + Unpin>(stream: &mut T) {
+    // An empty buffer reads nothing, and only waits for data.
+    let mut nowhere = ReadBuf::new(&mut []);
+    // The next read reports an error again.
+    let _ = poll_fn(|cx| Pin::new(&mut *stream).poll_read(cx, &mut nowhere)).await;
 }

@@ -8,7 +8,7 @@ mod budget;
 mod pace;
 mod registry;
 
-pub(crate) use accept::{Connection, Listener, Protocol};
+pub(crate) use accept::{Connection, Listener, Protocol, something_comes};
 pub(crate) use address::{Access, Bound};
 pub use address::{Address, AddressError};
 pub use bounds::{Bounds, Closed};

@@ -5,6 +5,7 @@
 //! reloads, and requests by endpoint.
 
 mod by_limit;
+mod commands;
 mod endpoint;
 mod latency;
 mod page;
@@ -21,6 +22,7 @@ use tollgate_stores::AnyStore;
 use crate::denials::Denials;
 use crate::traces::Traces;
 use by_limit::ByLimit;
+use commands::Commands;
 use latency::Latency;
 
 pub(crate) use endpoint::{Endpoint, Requests};
@@ -47,6 +49,7 @@ struct Inner {
     failure_rule: Latency,
     reloads: Reloads,
     requests: Requests,
+    commands: Commands,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -60,6 +63,7 @@ impl Default for Inner {
             failure_rule: Latency::default(),
             reloads: Reloads::default(),
             requests: Requests::default(),
+            commands: Commands::default(),
             denials: None,
             traces: None,
         }
@@ -111,6 +115,11 @@ impl Metrics {
 
     pub(crate) fn requests(&self) -> &Requests {
         &self.0.requests
+    }
+
+    /// The commands of the Redis protocol.
+    pub(crate) fn commands(&self) -> &Commands {
+        &self.0.commands
     }
 }
 

@@ -384,6 +384,14 @@ impl Numbers {
         for (endpoint, status, count) in self.metrics.requests().iter() {
             requests.count([("endpoint", endpoint), ("status", status)], count)?;
         }
+        let mut counted = self.metrics.commands().iter().peekable();
+        if counted.peek().is_some() {
+            let help = "Answered commands of the Redis protocol, by command and result.";
+            let mut commands = counter(encoder, "tollgate_resp_commands", help)?;
+            for (command, result, count) in counted {
+                commands.count([("command", command), ("result", result)], count)?;
+            }
+        }
         Ok(())
     }
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tollgate::MemoryStore;
 use tollgate_proof::redis::{RedisServer, SKIPPED};
 use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
@@ -77,9 +79,13 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let set = |options: &mut Options| {
         options.timeseries = Some(timeseries);
         options.queues = queues;
+        options.resp = vec!["127.0.0.1:0".parse().unwrap()];
     };
     let service = Service::start_with(policies(EVERY), AnyStore::Redis(store), set).await;
     ask_everything(&service).await;
+    let mut stream = TcpStream::connect(service.server.resp()[0].to_string()).await.unwrap();
+    stream.write_all(b"PING\r\nQUIT\r\n").await.unwrap();
+    stream.read_to_string(&mut String::new()).await.unwrap();
     // What is in a queue is there when it was prepared at first.
     let begin = Instant::now();
     let page = loop {

@@ -12,6 +12,8 @@ mod doors;
 mod ending;
 mod fairness;
 mod faults;
+mod redis_client;
+mod resp;
 mod rulings;
 mod secured;
 mod workers;

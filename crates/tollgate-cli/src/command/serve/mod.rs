@@ -172,6 +172,9 @@ fn tell_systemd(states: &[NotifyState<'_>]) {
 fn options(args: &Serve) -> Result<Options> {
     let listen: Result<Vec<Address>, _> = args.listen.iter().map(|text| text.parse()).collect();
     let mut options = Options::new(listen?);
+    let resp: Result<Vec<Address>, _> = args.resp.iter().map(|text| text.parse()).collect();
+    options.resp = resp?;
+    options.resp_password = secret("TOLLGATE_RESP_PASSWORD")?;
     options.admin = match args.admin.as_str() {
         "off" => None,
         text => Some(text.parse()?),
@@ -357,20 +360,50 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
         url_of(if address.is_local() { "http" } else { scheme }, address)
     });
     out.line(format!("listening  {}", listening.join(", ")))?;
+    if !server.resp().is_empty() {
+        let resp: Vec<String> = server.resp().iter().map(ToString::to_string).collect();
+        out.line(format!("redis      {}", resp.join(", ")))?;
+    }
     out.line(format!("admin      {admin}"))?;
     out.line(format!("store      {}", gate.store().kind()))?;
     out.line(format!("policies   {policies}"))?;
-    let Some(Address::Tcp(_)) = server.addresses().first() else { return Ok(()) };
-    let first = &listening[0];
-    let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
-    out.line(format!(
-        "
-try
-  {curl} -s {first}/v1/check -d '{{\"subject\": \"user:42\", \"limit\": \"3/10s\"}}'
-  {curl} -s {first}/v1/check -d '{{\"fields\": {{\"ip\": \"192.0.2.7\"}}}}'
-  {curl} -si {first}/v1/auth
-  {curl} -s {first}/"
-    ))
+    let mut tries: Vec<String> = server.resp().first().map(redis_cli(args)).into_iter().collect();
+    if let Some(Address::Tcp(_)) = server.addresses().first() {
+        let first = &listening[0];
+        let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
+        tries.extend([
+            format!(
+                "{curl} -s {first}/v1/check -d '{{\"subject\": \"user:42\", \"limit\": \"3/10s\"}}'"
+            ),
+            format!("{curl} -s {first}/v1/check -d '{{\"fields\": {{\"ip\": \"192.0.2.7\"}}}}'"),
+            format!("{curl} -si {first}/v1/auth"),
+            format!("{curl} -s {first}/"),
+        ]);
+    }
+    if tries.is_empty() {
+        return Ok(());
+    }
+    out.line("\ntry")?;
+    tries.iter().try_for_each(|line| out.line(format!("  {line}")))
+}
+
+/// A line to try at an address of the Redis protocol.
+fn redis_cli(args: &Serve) -> impl Fn(&Address) -> String {
+    let tls = if args.tls_cert.is_some() { " --tls --insecure" } else { "" };
+    let is_secret = std::env::var_os("TOLLGATE_RESP_PASSWORD").is_some();
+    let auth = if is_secret { "REDISCLI_AUTH=\"$TOLLGATE_RESP_PASSWORD\" " } else { "" };
+    move |address| {
+        let place = match address {
+            Address::Tcp(found) => {
+                let found = found.first().copied();
+                let host = found.map(|it| it.ip()).filter(|ip| !ip.is_unspecified());
+                let host = host.map_or(String::new(), |ip| format!(" -h {ip}"));
+                format!("{host} -p {}", found.map_or(0, |it| it.port()))
+            }
+            other => format!(" -s {}", other.to_string().trim_start_matches("unix:")),
+        };
+        format!("{auth}redis-cli{place}{tls} CL.THROTTLE user:42 2 3 10")
+    }
 }
 
 /// The signals that a service handles.

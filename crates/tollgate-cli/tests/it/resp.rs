@@ -1,0 +1,149 @@
+//! `serve --resp`: what redis-cli, redis-benchmark and the clients of other languages meet.
+
+use std::io::Write as _;
+use std::process::{Command, Output, Stdio};
+
+use crate::Place;
+use crate::clients::{folder, node_with, python_with, told};
+use crate::serving::Serving;
+
+const PAGE: &str = include_str!("../../docs/resp.md");
+
+const PASSWORD: &str = "a-password-of-many-bytes";
+
+/// A service with the Redis protocol on a port of its own, and that port.
+fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16) {
+    let args = [&["--resp", "127.0.0.1:0"], more].concat();
+    let mut command = Serving::command(place, &args);
+    command.env_remove("TOLLGATE_RESP_PASSWORD");
+    if let Some(password) = password {
+        command.env("TOLLGATE_RESP_PASSWORD", password);
+    }
+    let serving = Serving::start_command(command);
+    let address = serving.said("redis      ");
+    let port = address.rsplit_once(':').unwrap().1.parse().unwrap();
+    (serving, port)
+}
+
+/// What a tool of Redis printed, with this on stdin; none when it is not installed.
+fn tool(name: &str, port: u16, args: &[&str], input: &str) -> Option<Output> {
+    let port = port.to_string();
+    let started = Command::new(name)
+        .args(["-p", &port])
+        .args(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let Ok(mut child) = started else {
+        println!("SKIPPED: {name} is not installed: apt-get install redis-tools");
+        return None;
+    };
+    // A tool that reads no more is no fault of the test.
+    let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
+    Some(child.wait_with_output().unwrap())
+}
+
+fn cli(port: u16, args: &[&str], input: &str) -> Option<String> {
+    let output = tool("redis-cli", port, args, input)?;
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    Some(text(&output.stdout))
+}
+
+#[test]
+fn the_line_that_is_printed_and_those_of_the_page_answer() {
+    let place = Place::new();
+    let (serving, port) = serve(&place, None, &[]);
+    let line = serving.said("  redis-cli ");
+    assert_eq!(line, format!("-h 127.0.0.1 -p {port} CL.THROTTLE user:42 2 3 10"));
+    let args: Vec<&str> = line.split(' ').collect();
+    let Some(out) = cli(port, &args, "") else { return };
+    assert_eq!(out, "0\n3\n2\n-1\n4\n");
+    // The page's own line, and the answer below it, on a fresh key.
+    let shown = "redis-cli -p 6380 CL.THROTTLE user:42 15 30 60";
+    assert!(PAGE.contains(shown));
+    let answer = PAGE.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
+    let args = ["--no-raw", "CL.THROTTLE", "user:43", "15", "30", "60"];
+    assert_eq!(cli(port, &args, "").unwrap(), answer);
+    let (code, out, _) = place.run(&["help", "resp"]);
+    assert_eq!((code, out.as_str()), (0, PAGE));
+    serving.end();
+}
+
+#[test]
+fn redis_cli_reads_commands_from_a_pipe_in_both_versions() {
+    let place = Place::new();
+    let (_serving, port) = serve(&place, None, &[]);
+    let input = "PING\nGCRA a 4 1 3600 TOKENS 2\nGCRA a 4 1 3600\nSET a b\nCOMMAND COUNT\n";
+    // Two of five are left for the second round, of which the first call takes both.
+    for (version, expected) in [("-2", ["3", "2"]), ("-3", ["0", "0"])] {
+        let Some(out) = cli(port, &[version], input) else { return };
+        let lines: Vec<&str> = out.lines().collect();
+        assert_eq!(lines[0], "PONG", "{out}");
+        assert_eq!([lines[3], lines[8]], expected, "{out}");
+        assert!(out.contains("ERR unknown command 'SET', with args beginning with: 'a' 'b'"));
+    }
+    // It keeps the documentation of the commands for its hints, and asserts their form.
+    for args in [&["COMMAND", "DOCS"][..], &["-3", "COMMAND", "DOCS", "hello"], &["COMMAND"]] {
+        assert!(cli(port, args, "").unwrap().contains("hello"), "{args:?}");
+    }
+}
+
+#[test]
+fn redis_benchmark_measures_it() {
+    let place = Place::new();
+    let (_serving, port) = serve(&place, None, &[]);
+    let args = ["-q", "-n", "2000", "-c", "10", "-P", "16", "-r", "100"];
+    let args = [&args[..], &["CL.THROTTLE", "key:__rand_int__", "9", "10", "60"]].concat();
+    let Some(output) = tool("redis-benchmark", port, &args, "") else { return };
+    let out = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && out.contains("requests per second"), "{out}");
+    assert!(!out.contains("WARN") && output.stderr.is_empty(), "{out}");
+}
+
+#[test]
+fn client_libraries_count_together() {
+    let programs = |name: &str| folder("../../examples/resp").join(name);
+    for password in [None, Some(PASSWORD)] {
+        let [place, python, node, ioredis] = [(); 4].map(|()| Place::new());
+        let (_serving, port) = serve(&place, password, &[]);
+        let secret = password.map_or(String::new(), |password| format!(":{password}@"));
+        let url = format!("redis://{secret}127.0.0.1:{port}");
+        let clients = [
+            python_with(&python, &programs("throttle.py")),
+            node_with(&node, "redis", &programs("throttle.mjs")),
+            node_with(&ioredis, "ioredis", &programs("throttle-ioredis.mjs")),
+        ];
+        let clients: Vec<Command> = clients.into_iter().flatten().collect();
+        let mut left: Vec<String> =
+            (0..3).rev().map(|left| format!("admitted: {left} of 3 remain\n")).collect();
+        left.push("denied: retry in 1800 s\n".to_owned());
+        let mut said = Vec::new();
+        let all = clients.len();
+        for mut client in clients {
+            let output = client.arg("user:42").env("REDIS_URL", &url).output().unwrap();
+            said.push(told(&output).1);
+            if password.is_some() {
+                // Whoever has another password has no answer.
+                let wrong = url.replace(PASSWORD, "another");
+                let output = client.env("REDIS_URL", &wrong).output().unwrap();
+                let text = String::from_utf8_lossy(&output.stderr).into_owned();
+                assert_eq!(output.status.code(), Some(2), "{client:?}: {text}");
+                assert!(text.contains("no answer"), "{client:?}: {text}");
+            }
+        }
+        assert_eq!(said, left[..all], "{password:?}");
+    }
+}
+
+#[test]
+fn an_address_for_everybody_needs_a_password() {
+    let place = Place::new();
+    let (code, _, err) = place.run(&["serve", "--admin", "off", "--resp", ":0"]);
+    assert_eq!(code, 2);
+    assert!(err.contains("set TOLLGATE_RESP_PASSWORD, or listen on 127.0.0.1"), "{err}");
+    let (serving, _) = serve(&place, Some(PASSWORD), &["--resp", "0.0.0.0:0"]);
+    let log = serving.end();
+    assert!(!log.contains(PASSWORD), "{log}");
+}

@@ -1,0 +1,406 @@
+//! The one table of commands. Their dispatch, `COMMAND`, `COMMAND DOCS` and the errors about
+//! unknown commands and wrong numbers of words come from it.
+
+use core::fmt;
+
+use super::codec::Words;
+use super::throttle::{CELL_ERROR, Dialect};
+
+/// The version of this program in which all commands of the table appeared.
+pub(super) const SINCE: &str = "0.1.0";
+
+/// A command, or a subcommand as `client|id`.
+#[derive(Debug)]
+pub(super) struct Command {
+    /// In lower case.
+    pub(super) name: &'static str,
+    /// The fewest and the most words, with the name.
+    pub(super) words: (usize, usize),
+    pub(super) flags: &'static [&'static str],
+    pub(super) group: &'static str,
+    pub(super) summary: &'static str,
+    pub(super) arguments: &'static [Argument],
+    pub(super) what: What,
+}
+
+/// An argument, as `COMMAND DOCS` tells it.
+#[derive(Debug)]
+pub(super) struct Argument {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    /// The word before it.
+    pub(super) token: Option<&'static str>,
+    pub(super) flags: &'static [&'static str],
+    /// The arguments of a block.
+    pub(super) arguments: &'static [Self],
+}
+
+/// What a command does.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum What {
+    Throttle(Dialect),
+    Ping,
+    Echo,
+    Hello,
+    Auth,
+    Quit,
+    Reset,
+    Select,
+    Info,
+    /// A container without a meaning of its own.
+    Container,
+    /// The subcommands of a container.
+    Help,
+    ClientGetName,
+    ClientId,
+    ClientSetInfo,
+    ClientSetName,
+    Command,
+    CommandCount,
+    CommandDocs,
+    CommandInfo,
+    CommandList,
+    ConfigGet,
+}
+
+const MANY: usize = super::codec::MAX_WORDS;
+
+/// A command that counts; its key is the first word after it.
+const COUNTS: &[&str] = &["write", "fast"];
+const FAST: &[&str] = &["fast", "loading", "stale"];
+/// A command that a client may send before its password.
+const OPEN: &[&str] = &["fast", "loading", "stale", "no_auth"];
+const ABOUT: &[&str] = &["loading", "stale"];
+
+const fn argument(name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: None, flags: &[], arguments: &[] }
+}
+
+const fn optional(name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: None, flags: &["optional"], arguments: &[] }
+}
+
+const fn several(name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: None, flags: &["optional", "multiple"], arguments: &[] }
+}
+
+const fn after(token: &'static str, name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: Some(token), flags: &["optional"], arguments: &[] }
+}
+
+const CELL: &[Argument] = &[
+    argument("key", "key"),
+    argument("max_burst", "integer"),
+    argument("count_per_period", "integer"),
+    argument("period", "integer"),
+    optional("quantity", "integer"),
+];
+
+const GCRA: &[Argument] = &[
+    argument("key", "key"),
+    argument("max_burst", "integer"),
+    argument("tokens_per_period", "integer"),
+    argument("period", "double"),
+    after("TOKENS", "count", "integer"),
+];
+
+const LOGIN: &[Argument] = &[argument("username", "string"), argument("password", "string")];
+
+const PROTOCOL: &[Argument] = &[
+    argument("protover", "integer"),
+    Argument {
+        name: "auth",
+        kind: "block",
+        token: Some("AUTH"),
+        flags: &["optional"],
+        arguments: LOGIN,
+    },
+    after("SETNAME", "clientname", "string"),
+];
+
+const HELLO: &[Argument] = &[Argument {
+    name: "arguments",
+    kind: "block",
+    token: None,
+    flags: &["optional"],
+    arguments: PROTOCOL,
+}];
+
+const INFO_OF_A_CLIENT: &[Argument] = &[argument("attr", "string"), argument("value", "string")];
+
+macro_rules! table {
+    ($($name:literal, $words:expr, $flags:ident, $group:literal, $what:expr, $arguments:expr,
+       $summary:literal;)*) => {
+        &[$(Command {
+            name: $name,
+            words: $words,
+            flags: $flags,
+            group: $group,
+            summary: $summary,
+            arguments: $arguments,
+            what: $what,
+        },)*]
+    };
+}
+
+/// All commands, those of many calls first.
+pub(super) const ALL: &[Command] = table! {
+    "cl.throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Cell), CELL,
+        "Counts under a limit with these numbers, as redis-cell does.";
+    "throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Crab), CELL,
+        "Counts under a limit with these numbers, as throttlecrab does.";
+    "gcra", (5, 7), COUNTS, "rate-limit", What::Throttle(Dialect::Gcra), GCRA,
+        "Counts under a limit with these numbers, as GCRA of Redis does.";
+    "rl.throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Valkey), CELL,
+        "Counts under a limit with these numbers, as RL.THROTTLE for Valkey does.";
+    "ping", (1, 2), FAST, "connection", What::Ping, &[optional("message", "string")],
+        "Answers PONG, or the message.";
+    "echo", (2, 2), FAST, "connection", What::Echo, &[argument("message", "string")],
+        "Answers the message.";
+    "hello", (1, 7), OPEN, "connection", What::Hello, HELLO,
+        "Says the version of the protocol, the password and the client's name.";
+    "auth", (2, 3), OPEN, "connection", What::Auth,
+        &[optional("username", "string"), argument("password", "string")],
+        "Says the password.";
+    "quit", (1, MANY), OPEN, "connection", What::Quit, &[],
+        "Closes the connection.";
+    "reset", (1, 1), OPEN, "connection", What::Reset, &[],
+        "Makes the connection as it was when it was opened.";
+    "select", (2, 2), FAST, "connection", What::Select, &[argument("index", "integer")],
+        "Takes 0, since there is one database.";
+    "info", (1, MANY), ABOUT, "server", What::Info, &[several("section", "string")],
+        "Says what the server is.";
+    "client", (2, MANY), ABOUT, "connection", What::Container, &[],
+        "Contains the commands about this connection.";
+    "client|getname", (2, 2), ABOUT, "connection", What::ClientGetName, &[],
+        "Answers the name of the connection.";
+    "client|help", (2, 2), ABOUT, "connection", What::Help, &[],
+        "Lists these subcommands.";
+    "client|id", (2, 2), ABOUT, "connection", What::ClientId, &[],
+        "Answers the number of the connection.";
+    "client|setinfo", (4, 4), ABOUT, "connection", What::ClientSetInfo, INFO_OF_A_CLIENT,
+        "Says the library of the client: LIB-NAME or LIB-VER.";
+    "client|setname", (3, 3), ABOUT, "connection", What::ClientSetName,
+        &[argument("connection-name", "string")],
+        "Names the connection.";
+    "command", (1, MANY), ABOUT, "server", What::Command, &[],
+        "Answers all commands.";
+    "command|count", (2, 2), ABOUT, "server", What::CommandCount, &[],
+        "Answers the number of commands.";
+    "command|docs", (2, MANY), ABOUT, "server", What::CommandDocs,
+        &[several("command-name", "string")],
+        "Documents all commands, or those that are named.";
+    "command|help", (2, 2), ABOUT, "server", What::Help, &[],
+        "Lists these subcommands.";
+    "command|info", (2, MANY), ABOUT, "server", What::CommandInfo,
+        &[several("command-name", "string")],
+        "Answers these commands.";
+    "command|list", (2, 2), ABOUT, "server", What::CommandList, &[],
+        "Answers the names of all commands.";
+    "config", (2, MANY), ABOUT, "server", What::Container, &[],
+        "Contains the command about settings.";
+    "config|get", (3, MANY), ABOUT, "server", What::ConfigGet, &[several("parameter", "string")],
+        "Answers what redis-benchmark asks: `save` and `appendonly`.";
+    "config|help", (2, 2), ABOUT, "server", What::Help, &[],
+        "Lists these subcommands.";
+};
+
+/// The number of commands in the table.
+pub(crate) const COUNT: usize = ALL.len();
+
+/// The names of all commands in the order of the table.
+pub(crate) fn names() -> impl Iterator<Item = &'static str> {
+    ALL.iter().map(|command| command.name)
+}
+
+impl Command {
+    /// The number of words as Redis says it: negative for "at least".
+    pub(super) fn arity(&self) -> i64 {
+        let (least, most) = self.words;
+        let least = i64::try_from(least).unwrap_or(i64::MAX);
+        if self.words.0 == most { least } else { -least }
+    }
+
+    /// The place of the key; 0 without one.
+    pub(super) fn key(&self) -> i64 {
+        i64::from(matches!(self.what, What::Throttle(_)))
+    }
+
+    /// Whether a client may send it before its password.
+    pub(super) fn is_open(&self) -> bool {
+        self.flags.contains(&"no_auth")
+    }
+
+    /// The container of a subcommand.
+    fn container(&self) -> Option<&'static str> {
+        self.name.split_once('|').map(|(container, _)| container)
+    }
+
+    /// The subcommands of a container.
+    pub(super) fn subcommands(&self) -> impl Iterator<Item = &'static Self> {
+        ALL.iter().filter(|command| command.container() == Some(self.name))
+    }
+}
+
+/// All commands that are not subcommands.
+pub(super) fn top() -> impl Iterator<Item = &'static Command> {
+    ALL.iter().filter(|command| command.container().is_none())
+}
+
+/// The command of this name, with its place in the table.
+fn by_name(name: &[u8]) -> Option<(usize, &'static Command)> {
+    let is_it = |command: &Command| command.name.as_bytes().eq_ignore_ascii_case(name);
+    ALL.iter().enumerate().find(|(_, command)| is_it(command) && command.container().is_none())
+}
+
+/// The command or the subcommand of this name, as `client|id`.
+pub(super) fn named(name: &[u8]) -> Option<&'static Command> {
+    ALL.iter().find(|command| command.name.as_bytes().eq_ignore_ascii_case(name))
+}
+
+/// Why there is no command for these words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) enum Unknown<'w> {
+    Command(&'w [&'w [u8]]),
+    Subcommand {
+        container: &'static str,
+        word: &'w [u8],
+    },
+    /// The number of words is another.
+    Words(&'static str),
+}
+
+/// The command that these words are, with its place in the table.
+///
+/// # Errors
+/// There is no such command, or it takes fewer or more words.
+pub(super) fn find<'w>(words: &'w Words<'_>) -> Result<(usize, &'static Command), Unknown<'w>> {
+    let name = words.first().copied().unwrap_or_default();
+    let (mut place, mut command) = by_name(name).ok_or(Unknown::Command(words))?;
+    if let Some(word) = words.get(1)
+        && command.subcommands().next().is_some()
+    {
+        let is_it = |found: &Command| {
+            let name = found.name.strip_prefix(command.name).and_then(|it| it.strip_prefix('|'));
+            name.is_some_and(|name| name.as_bytes().eq_ignore_ascii_case(word))
+        };
+        let found = ALL.iter().enumerate().find(|(_, found)| is_it(found));
+        let unknown = Unknown::Subcommand { container: command.name, word };
+        (place, command) = found.ok_or(unknown)?;
+    }
+    let (least, most) = command.words;
+    if !(least..=most).contains(&words.len()) {
+        return Err(Unknown::Words(command.name));
+    }
+    Ok((place, command))
+}
+
+/// The most bytes of a client's words that stand in an error.
+const SHOWN_BYTES: usize = 128;
+
+impl fmt::Display for Unknown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Command(words) => {
+                let name = words.first().copied().unwrap_or_default();
+                write!(f, "ERR unknown command '{}', with args beginning with: ", shown(name))?;
+                let mut left = SHOWN_BYTES;
+                for argument in words.iter().skip(1) {
+                    if left == 0 {
+                        break;
+                    }
+                    let argument = argument.get(..left).unwrap_or(argument);
+                    left -= argument.len().clamp(1, left);
+                    write!(f, "'{}' ", shown(argument))?;
+                }
+                Ok(())
+            }
+            Self::Subcommand { container, word } => {
+                let container = container.to_ascii_uppercase();
+                write!(f, "ERR unknown subcommand '{}'. Try {container} HELP.", shown(word))
+            }
+            Self::Words("cl.throttle") => write!(
+                f,
+                "{CELL_ERROR}Usage: cl.throttle <key> <max_burst> <count per period> <period> \
+                 [<quantity>]"
+            ),
+            Self::Words(name) => {
+                write!(f, "ERR wrong number of arguments for '{name}' command")
+            }
+        }
+    }
+}
+
+/// The beginning of what a client sent.
+pub(super) fn shown(word: &[u8]) -> String {
+    String::from_utf8_lossy(word.get(..SHOWN_BYTES).unwrap_or(word)).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn found(line: &str) -> Result<&'static str, String> {
+        let words: Words<'_> = line.split(' ').map(str::as_bytes).collect();
+        find(&words)
+            .map(|(place, command)| {
+                assert_eq!(ALL[place].name, command.name);
+                command.name
+            })
+            .map_err(|unknown| unknown.to_string())
+    }
+
+    #[test]
+    fn commands_are_found_whatever_their_case() {
+        for (line, name) in [
+            ("PING", "ping"),
+            ("Cl.Throttle a 1 1 1", "cl.throttle"),
+            ("client SETNAME a", "client|setname"),
+            ("COMMAND", "command"),
+            ("command Docs ping", "command|docs"),
+        ] {
+            assert_eq!(found(line).unwrap(), name);
+        }
+    }
+
+    #[test]
+    fn what_is_none_says_so_in_the_words_of_redis() {
+        for (line, says) in [
+            ("FOO a bc", "ERR unknown command 'FOO', with args beginning with: 'a' 'bc' "),
+            ("client|id", "ERR unknown command 'client|id', with args beginning with: "),
+            (
+                "CLIENT MAINT_NOTIFICATIONS ON",
+                "ERR unknown subcommand 'MAINT_NOTIFICATIONS'. Try CLIENT HELP.",
+            ),
+            ("CLIENT", "ERR wrong number of arguments for 'client' command"),
+            ("CLIENT SETNAME", "ERR wrong number of arguments for 'client|setname' command"),
+            ("echo", "ERR wrong number of arguments for 'echo' command"),
+            ("gcra a", "ERR wrong number of arguments for 'gcra' command"),
+            (
+                "cl.throttle a",
+                "Cell error: Store error: Usage: cl.throttle <key> <max_burst> <count per period> \
+                 <period> [<quantity>]",
+            ),
+        ] {
+            assert_eq!(found(line).unwrap_err(), says);
+        }
+        let long = format!("FOO {} {}", "a".repeat(127), "b".repeat(100));
+        let said = found(&long).unwrap_err();
+        assert!(said.ends_with(&format!("'{}' 'b' ", "a".repeat(127))), "{said}");
+    }
+
+    #[test]
+    fn the_table_is_sound() {
+        let mut names: Vec<_> = ALL.iter().map(|command| command.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), ALL.len());
+        for command in ALL {
+            assert!(command.words.0 <= command.words.1 && command.words.1 <= MANY);
+            assert!(command.summary.ends_with('.') && command.name == command.name.to_lowercase());
+            if let Some(container) = command.container() {
+                assert!(named(container.as_bytes()).is_some(), "{container}");
+            }
+        }
+    }
+}

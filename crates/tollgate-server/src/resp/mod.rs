@@ -1,0 +1,18 @@
+//! The Redis protocol, RESP2 and RESP3, over accepted connections.
+//!
+//! `codec` reads requests as borrowed slices, `reply` writes answers, and `commands` is the one
+//! table of commands. `session` is one client's state and answers its commands; `connection` reads
+//! and writes for it.
+
+mod auth;
+mod codec;
+mod commands;
+mod connection;
+mod greeting;
+mod reply;
+mod session;
+mod throttle;
+
+pub(crate) use auth::Password;
+pub(crate) use commands::{COUNT, names};
+pub(crate) use connection::{Resp, Shared};

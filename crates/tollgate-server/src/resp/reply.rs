@@ -1,0 +1,149 @@
+//! Writes replies, in the version of the protocol that the client chose.
+
+use core::fmt;
+use core::fmt::Write as _;
+
+/// A version of the protocol.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) enum Version {
+    /// RESP2: a map is an array of its keys and values.
+    #[default]
+    Two,
+    /// RESP3.
+    Three,
+}
+
+impl Version {
+    pub(super) fn number(self) -> i64 {
+        match self {
+            Self::Two => 2,
+            Self::Three => 3,
+        }
+    }
+}
+
+/// The replies to one or more commands.
+#[derive(Debug, Default)]
+pub(super) struct Replies {
+    pub(super) bytes: Vec<u8>,
+    pub(super) version: Version,
+}
+
+impl Replies {
+    /// A short text without line ends, as `OK`.
+    pub(super) fn status(&mut self, text: &str) {
+        self.line(b'+', text.as_bytes());
+    }
+
+    /// An error, which begins with its kind, as `ERR`. A line end within it becomes a blank.
+    pub(super) fn error(&mut self, text: impl fmt::Display) {
+        let begin = self.bytes.len();
+        self.bytes.push(b'-');
+        // Writing to a vector cannot fail.
+        let _ = write!(Text(&mut self.bytes), "{text}");
+        for byte in self.bytes.iter_mut().skip(begin) {
+            if byte.is_ascii_control() {
+                *byte = b' ';
+            }
+        }
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    #[inline]
+    pub(super) fn integer(&mut self, number: i64) {
+        self.line(b':', itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    pub(super) fn text(&mut self, text: impl AsRef<[u8]>) {
+        let text = text.as_ref();
+        self.length(b'$', text.len());
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+
+    pub(super) fn null(&mut self) {
+        self.bytes.extend_from_slice(match self.version {
+            Version::Two => b"$-1\r\n",
+            Version::Three => b"_\r\n",
+        });
+    }
+
+    /// The start of a list of `count` replies.
+    #[inline]
+    pub(super) fn array(&mut self, count: usize) {
+        self.length(b'*', count);
+    }
+
+    /// The start of a list without an order.
+    pub(super) fn set(&mut self, count: usize) {
+        match self.version {
+            Version::Two => self.length(b'*', count),
+            Version::Three => self.length(b'~', count),
+        }
+    }
+
+    /// The start of `count` keys, each with its value.
+    pub(super) fn map(&mut self, count: usize) {
+        match self.version {
+            Version::Two => self.length(b'*', 2 * count),
+            Version::Three => self.length(b'%', count),
+        }
+    }
+
+    fn length(&mut self, kind: u8, length: usize) {
+        self.line(kind, itoa::Buffer::new().format(length).as_bytes());
+    }
+
+    #[inline]
+    fn line(&mut self, kind: u8, text: &[u8]) {
+        self.bytes.push(kind);
+        self.bytes.extend_from_slice(text);
+        self.bytes.extend_from_slice(b"\r\n");
+    }
+}
+
+/// Formats into a vector.
+struct Text<'v>(&'v mut Vec<u8>);
+
+impl fmt::Write for Text<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        self.0.extend_from_slice(text.as_bytes());
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn said(version: Version, write: impl FnOnce(&mut Replies)) -> String {
+        let mut replies = Replies { version, ..Replies::default() };
+        write(&mut replies);
+        String::from_utf8(replies.bytes).unwrap()
+    }
+
+    #[test]
+    fn each_version_has_its_forms() {
+        let write = |replies: &mut Replies| {
+            replies.map(2);
+            replies.text("a");
+            replies.integer(-1);
+            replies.text("b");
+            replies.null();
+            replies.set(0);
+            replies.array(1);
+            replies.status("OK");
+        };
+        let two = "*4\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n$-1\r\n*0\r\n*1\r\n+OK\r\n";
+        let three = "%2\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n_\r\n~0\r\n*1\r\n+OK\r\n";
+        assert_eq!(said(Version::Two, write), two);
+        assert_eq!(said(Version::Three, write), three);
+    }
+
+    /// What a client sent may stand in an error: it must not end the line.
+    #[test]
+    fn an_error_is_one_line() {
+        let line = said(Version::Two, |replies| replies.error("ERR a\r\n+OK\r\nb"));
+        assert_eq!(line, "-ERR a  +OK  b\r\n");
+    }
+}

@@ -1,0 +1,59 @@
+//! The check of a service's settings before it starts.
+
+use crate::api::MIN_TOKEN_BYTES;
+use crate::server::{Options, StartError};
+use crate::service::MIN_KEY_BYTES;
+
+/// Rejects settings that would start a service other than the intended one.
+pub(crate) fn check(options: &Options) -> Result<(), StartError> {
+    let refuse = |what: String| Err(StartError::Options(what));
+    if options.listen.is_empty() {
+        return refuse(
+            "there is no address to listen on: give one, as `127.0.0.1:8700`".to_owned(),
+        );
+    }
+    for (what, secret) in [
+        ("admin token", &options.admin_token),
+        ("worker token", &options.worker_token),
+        ("RESP password", &options.resp_password),
+    ] {
+        if let Some(secret) = secret.as_ref().filter(|it| it.len() < MIN_TOKEN_BYTES) {
+            return refuse(format!(
+                "the {what} has {} bytes, and needs {MIN_TOKEN_BYTES}: `openssl rand -hex 16` \
+                 makes one",
+                secret.len()
+            ));
+        }
+    }
+    if options.queue_workers
+        && options.worker_token.is_none()
+        && let Some(address) = options.listen.iter().find(|address| !address.is_local())
+    {
+        return refuse(format!(
+            "everybody who reaches {address} could take the jobs of the queues: set \
+             TOLLGATE_WORKER_TOKEN, or listen on 127.0.0.1"
+        ));
+    }
+    if options.resp_password.is_none()
+        && let Some(address) = options.resp.iter().find(|address| !address.is_local())
+    {
+        return refuse(format!(
+            "everybody who reaches {address} could spend the counts over RESP: set \
+             TOLLGATE_RESP_PASSWORD, or listen on 127.0.0.1"
+        ));
+    }
+    if let Some(key) = options.receipt_key.as_ref().filter(|it| it.len() < MIN_KEY_BYTES) {
+        return refuse(format!(
+            "the key for receipts has {} bytes, and needs {MIN_KEY_BYTES}: `openssl rand -hex 32` \
+             makes one",
+            key.len()
+        ));
+    }
+    match &options.admin {
+        Some(address) if !address.is_local() && options.admin_token.is_none() => refuse(format!(
+            "the admin front would be open to everybody who reaches {address}: set \
+             TOLLGATE_ADMIN_TOKEN, or listen on 127.0.0.1"
+        )),
+        _ => Ok(()),
+    }
+}
