@@ -66,6 +66,16 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
     let answer = PAGE.split("```text\n").nth(1).unwrap().split("```").next().unwrap();
     let args = ["--no-raw", "CL.THROTTLE", "user:43", "15", "30", "60"];
     assert_eq!(cli(port, &args, "").unwrap(), answer);
+    // The lines of the whole answer, as a shell reads them.
+    let lines: Vec<&str> =
+        PAGE.lines().filter(|line| line.starts_with("redis-cli -p 6380 TOLLGATE.")).collect();
+    assert_eq!(lines.len(), 2, "{lines:?}");
+    for line in lines {
+        let line = line.replace("6380", &port.to_string());
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        let out = String::from_utf8_lossy(&output.stdout);
+        assert!(out.starts_with("allowed\n1\nauthority\nstore\n"), "{line}: {out}");
+    }
     let (code, out, _) = place.run(&["help", "resp"]);
     assert_eq!((code, out.as_str()), (0, PAGE));
     serving.end();

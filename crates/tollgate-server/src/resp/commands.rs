@@ -3,6 +3,7 @@
 
 use core::fmt;
 
+use super::ask::Asked;
 use super::codec::Words;
 use super::throttle::{CELL_ERROR, Dialect};
 
@@ -39,6 +40,7 @@ pub(super) struct Argument {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Throttle(Dialect),
+    Ask(Asked),
     Ping,
     Echo,
     Hello,
@@ -67,6 +69,8 @@ const MANY: usize = super::codec::MAX_WORDS;
 
 /// A command that counts; its key is the first word after it.
 const COUNTS: &[&str] = &["write", "fast"];
+/// A command that looks at a count.
+const LOOKS: &[&str] = &["readonly", "fast"];
 const FAST: &[&str] = &["fast", "loading", "stale"];
 /// A command that a client may send before its password.
 const OPEN: &[&str] = &["fast", "loading", "stale", "no_auth"];
@@ -102,6 +106,34 @@ const GCRA: &[Argument] = &[
     argument("tokens_per_period", "integer"),
     argument("period", "double"),
     after("TOKENS", "count", "integer"),
+];
+
+const UNDER_LIMITS: &[Argument] = &[
+    argument("subject", "string"),
+    Argument { flags: &["multiple"], ..argument("limit", "string") },
+    after("COST", "units", "integer"),
+];
+
+const CHECK: &[Argument] = &[
+    argument("subject", "string"),
+    Argument { flags: &["multiple"], ..argument("limit", "string") },
+    after("COST", "units", "integer"),
+    after("ID", "request", "string"),
+    after("RECEIPT", "receipt", "pure-token"),
+];
+
+const REQUEST: &[Argument] = &[
+    argument("policy", "string"),
+    Argument {
+        name: "field",
+        kind: "block",
+        token: None,
+        flags: &["optional", "multiple"],
+        arguments: &[argument("name", "string"), argument("value", "string")],
+    },
+    after("COST", "units", "integer"),
+    after("RECEIPT", "receipt", "pure-token"),
+    after("PEEK", "peek", "pure-token"),
 ];
 
 const LOGIN: &[Argument] = &[argument("username", "string"), argument("password", "string")];
@@ -153,6 +185,12 @@ pub(super) const ALL: &[Command] = table! {
         "Counts under a limit with these numbers, as GCRA of Redis does.";
     "rl.throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Valkey), CELL,
         "Counts under a limit with these numbers, as RL.THROTTLE for Valkey does.";
+    "tollgate.check", (3, MANY), COUNTS, "rate-limit", What::Ask(Asked::Check), CHECK,
+        "Counts a subject under limits, and answers all that HTTP does.";
+    "tollgate.peek", (3, MANY), LOOKS, "rate-limit", What::Ask(Asked::Peek), UNDER_LIMITS,
+        "Answers what TOLLGATE.CHECK would, and counts nothing.";
+    "tollgate.request", (2, MANY), COUNTS, "rate-limit", What::Ask(Asked::Request), REQUEST,
+        "Counts a request by the policy of this name, or by all that match (*).";
     "ping", (1, 2), FAST, "connection", What::Ping, &[optional("message", "string")],
         "Answers PONG, or the message.";
     "echo", (2, 2), FAST, "connection", What::Echo, &[argument("message", "string")],
@@ -223,7 +261,12 @@ impl Command {
 
     /// The place of the key; 0 without one.
     pub(super) fn key(&self) -> i64 {
-        i64::from(matches!(self.what, What::Throttle(_)))
+        let has_key = match self.what {
+            What::Throttle(_) => true,
+            What::Ask(asked) => asked != Asked::Request,
+            _ => false,
+        };
+        i64::from(has_key)
     }
 
     /// Whether a client may send it before its password.

@@ -4,6 +4,7 @@
 //! table of commands. `session` is one client's state and answers its commands; `connection` reads
 //! and writes for it.
 
+mod ask;
 mod auth;
 mod codec;
 mod commands;
@@ -12,6 +13,7 @@ mod greeting;
 mod reply;
 mod session;
 mod throttle;
+mod why;
 
 pub(crate) use auth::Password;
 pub(crate) use commands::{COUNT, names};

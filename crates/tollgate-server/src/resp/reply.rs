@@ -68,6 +68,23 @@ impl Replies {
         });
     }
 
+    /// Yes or no; RESP2 has 1 and 0.
+    pub(super) fn boolean(&mut self, is_so: bool) {
+        match self.version {
+            Version::Two => self.integer(i64::from(is_so)),
+            Version::Three if is_so => self.line(b'#', b"t"),
+            Version::Three => self.line(b'#', b"f"),
+        }
+    }
+
+    /// A number with a point; RESP2 has texts.
+    pub(super) fn double(&mut self, digits: &str) {
+        match self.version {
+            Version::Two => self.text(digits),
+            Version::Three => self.line(b',', digits.as_bytes()),
+        }
+    }
+
     /// The start of a list of `count` replies.
     #[inline]
     pub(super) fn array(&mut self, count: usize) {
@@ -133,9 +150,14 @@ mod tests {
             replies.set(0);
             replies.array(1);
             replies.status("OK");
+            replies.boolean(true);
+            replies.boolean(false);
+            replies.double("1.5");
         };
-        let two = "*4\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n$-1\r\n*0\r\n*1\r\n+OK\r\n";
-        let three = "%2\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n_\r\n~0\r\n*1\r\n+OK\r\n";
+        let two = "*4\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n$-1\r\n*0\r\n*1\r\n+OK\r\n\
+                   :1\r\n:0\r\n$3\r\n1.5\r\n";
+        let three = "%2\r\n$1\r\na\r\n:-1\r\n$1\r\nb\r\n_\r\n~0\r\n*1\r\n+OK\r\n\
+                     #t\r\n#f\r\n,1.5\r\n";
         assert_eq!(said(Version::Two, write), two);
         assert_eq!(said(Version::Three, write), three);
     }

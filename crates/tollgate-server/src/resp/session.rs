@@ -3,6 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
+use super::ask;
 use super::codec::{Bounds, Words};
 use super::commands::{self, What};
 use super::connection::Shared;
@@ -68,6 +69,9 @@ impl Session {
             What::Throttle(dialect) => {
                 let service = &self.shared.api.service;
                 throttle::answer(dialect, words, service, &mut self.last, replies).await;
+            }
+            What::Ask(asked) => {
+                ask::answer(asked, words, &self.shared.api.service, replies).await;
             }
             What::Ping if words.len() == 1 => replies.status("PONG"),
             What::Ping | What::Echo => replies.text(word(1)),

@@ -5,15 +5,15 @@
 //! count, and the commands, HTTP and the library count together.
 
 use core::time::Duration;
-use std::borrow::Cow;
 
 use tollgate::{LimitSet, MAX_COST, MAX_UNITS, Subject};
 use tollgate_policy::{OnFailure, Terms};
 
 use super::codec::{Words, whole_number};
 use super::reply::Replies;
+use super::why::{self, Why, refused};
 use crate::api::MAX_TEXT_BYTES;
-use crate::service::{Act, By, Kind, Question, Refusal, Service};
+use crate::service::{Act, By, Question, Service};
 
 /// Whose words, order and rounding.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -72,28 +72,6 @@ pub(super) async fn answer(
 
 /// What precedes the errors of redis-cell.
 pub(super) const CELL_ERROR: &str = "Cell error: Store error: ";
-
-/// An error without its beginning.
-#[derive(Clone, PartialEq, Eq, Debug)]
-struct Why {
-    kind: &'static str,
-    text: Cow<'static, str>,
-}
-
-impl<T: Into<Cow<'static, str>>> From<T> for Why {
-    fn from(text: T) -> Self {
-        Self { kind: "ERR", text: text.into() }
-    }
-}
-
-fn refused(refusal: Refusal) -> Why {
-    let kind = match refusal.kind {
-        Kind::Forbidden => "NOPERM",
-        Kind::Unavailable => "UNAVAILABLE",
-        Kind::Invalid | Kind::NotFound => "ERR",
-    };
-    Why { kind, text: refusal.detail.into() }
-}
 
 async fn try_answer(
     dialect: Dialect,
@@ -164,12 +142,7 @@ fn limits(service: &Service, numbers: Numbers, last: &mut LastLimit) -> Result<L
     }
     let Numbers { capacity, count, period_us } = numbers;
     let text = format!("cell: {count}/{period_us}us burst {capacity} via gcra");
-    let Ok(limits) = service.limits(&text) else {
-        // The refusal of the service shows the place in the text, over several lines.
-        let error = text.parse::<LimitSet>().err();
-        let why = error.map(|error| format!("{}: {}", error.what(), error.remedy()));
-        return Err(why.unwrap_or_default().into());
-    };
+    let limits = why::limits(service, &text)?;
     *last = LastLimit(Some((numbers, limits.clone())));
     Ok(limits)
 }

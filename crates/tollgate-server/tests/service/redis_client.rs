@@ -83,6 +83,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Redis<T> {
                 "+" | ":" => text.to_owned(),
                 "-" => format!("({text})"),
                 "_" => "nil".to_owned(),
+                "#" => line,
+                "," => text.to_owned(),
                 "$" if text == "-1" => "nil".to_owned(),
                 "$" => {
                     let mut bytes = vec![0; length() + 2];

@@ -1,6 +1,7 @@
 //! The Redis protocol: what clients send, what they are told, and who misbehaves.
 
 mod abuse;
+mod ask;
 mod throttle;
 
 use std::time::Duration;

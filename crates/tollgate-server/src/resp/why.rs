@@ -1,0 +1,41 @@
+//! Why a command that asks was refused, and the limits of such commands.
+
+use std::borrow::Cow;
+
+use tollgate::LimitSet;
+
+use crate::service::{Kind, Refusal, Service};
+
+/// An error: its kind as Redis has them, and its text.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Why {
+    pub(super) kind: &'static str,
+    pub(super) text: Cow<'static, str>,
+}
+
+impl<T: Into<Cow<'static, str>>> From<T> for Why {
+    fn from(text: T) -> Self {
+        Self { kind: "ERR", text: text.into() }
+    }
+}
+
+/// A refusal of the service.
+pub(super) fn refused(refusal: Refusal) -> Why {
+    let kind = match refusal.kind {
+        Kind::Forbidden => "NOPERM",
+        Kind::Unavailable => "UNAVAILABLE",
+        Kind::Invalid | Kind::NotFound => "ERR",
+    };
+    Why { kind, text: refusal.detail.into() }
+}
+
+/// The limits of a text.
+///
+/// # Errors
+/// What is wrong with it, in one line. The refusal of the service shows the place, over several.
+pub(super) fn limits(service: &Service, text: &str) -> Result<LimitSet, Why> {
+    service.limits(text).or_else(|_| match text.parse::<LimitSet>() {
+        Ok(limits) => Ok(limits),
+        Err(error) => Err(format!("{}: {}", error.what(), error.remedy()).into()),
+    })
+}

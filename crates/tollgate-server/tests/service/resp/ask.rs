@@ -1,0 +1,141 @@
+//! The commands of the full answer: under limits in the call, and by policies.
+
+use serde_json::Value;
+
+use super::{service, talk};
+use crate::redis_client::command;
+
+#[tokio::test]
+async fn an_answer_has_the_fields_of_http_in_both_versions() {
+    let service = service().await;
+    let (mut redis, mut http) = (service.redis().await, service.client().await);
+    let question = r#"{"subject": "user:42", "limit": "3/h via gcra"}"#;
+    let over_http: Value = http.check(question).await;
+    redis.ask("HELLO 3").await;
+    let check = [&b"TOLLGATE.CHECK"[..], b"user:42", b"3/h via gcra"];
+    redis.send(&command(&check)).await;
+    let said = redis.reply().await;
+    let (before, rest) = said.split_once("\"limits\": [").unwrap();
+    let (limits, after) = rest.split_once("], \"missing\"").unwrap();
+    assert!(limits.starts_with("{\"admits\": #t, \"capacity\": 3, "), "{limits}");
+    // Without the fields of the one limit, which have the same names.
+    let said = format!("{before}\"limits\": [], \"missing\"{after}");
+    for (name, value) in over_http.as_object().unwrap() {
+        let begin = format!("{name:?}: ");
+        let found = said.split_once(&begin).unwrap_or_else(|| panic!("no {name}: {said}")).1;
+        let expected = match (name.as_str(), value) {
+            ("remaining", _) => "1".to_owned(),
+            (_, Value::Bool(is_so)) => format!("#{}", if *is_so { 't' } else { 'f' }),
+            (_, Value::Null) => "nil".to_owned(),
+            (_, Value::Array(_)) => "[".to_owned(),
+            (_, Value::Object(_)) => "{\"seconds\": ".to_owned(),
+            (_, other) => other.to_string(),
+        };
+        assert!(found.starts_with(&expected), "{name}: {said}");
+    }
+    redis.ask("HELLO 2").await;
+    redis.send(&command(&check)).await;
+    let said = redis.reply().await;
+    assert!(said.starts_with(r#"["allowed", 1, "authority", "store", "error", nil"#), "{said}");
+    assert!(said.contains(r#""remaining", 0"#), "{said}");
+    assert_eq!(http.check(question).await["allowed"], false, "one count");
+}
+
+/// What of an answer is a value at the first level.
+fn of(answer: &str, name: &str) -> String {
+    let found = answer.split_once(&format!("{name:?}, ")).unwrap_or_else(|| panic!("{answer}")).1;
+    found.split([',', ']']).next().unwrap().to_owned()
+}
+
+#[tokio::test]
+async fn costs_looks_and_receipts() {
+    let service = service().await;
+    let (mut redis, mut http) = (service.redis().await, service.client().await);
+    for (line, allowed, remaining) in [
+        ("TOLLGATE.PEEK a 10/h 20/d COST 10", "1", "10"),
+        ("tollgate.check a 10/h 20/d cost 4", "1", "6"),
+        ("TOLLGATE.CHECK a 10/h 20/d COST 7", "0", "6"),
+        ("TOLLGATE.PEEK a 10/h 20/d", "1", "6"),
+    ] {
+        let said = redis.ask(line).await;
+        assert_eq!(
+            (of(&said, "allowed"), of(&said, "remaining")),
+            (allowed.into(), remaining.into())
+        );
+    }
+    let said = redis.ask("TOLLGATE.CHECK a 10/h 20/d COST 6 RECEIPT").await;
+    let receipt = of(&said, "receipt");
+    let refund = http.post("/v1/refund", &format!(r#"{{"receipt": {receipt}}}"#)).await;
+    assert_eq!(refund.status.as_u16(), 200, "{}", refund.text);
+    assert_eq!(of(&redis.ask("TOLLGATE.PEEK a 10/h 20/d").await, "remaining"), "6");
+}
+
+#[tokio::test]
+async fn policies_decide_about_requests() {
+    let service = service().await;
+    let mut redis = service.redis().await;
+    let login = "TOLLGATE.REQUEST * ip 192.0.2.7 path /login method POST";
+    for (line, allowed, policy) in [
+        (format!("{login} PEEK"), "1", "\"login\""),
+        (login.to_owned(), "1", "\"login\""),
+        (login.to_owned(), "1", "\"login\""),
+        (login.to_owned(), "0", "\"login\""),
+        // By name, whatever its conditions; a value may be a word of the syntax.
+        ("TOLLGATE.REQUEST login ip 192.0.2.7 user COST PEEK".to_owned(), "0", "\"login\""),
+        ("TOLLGATE.REQUEST login ip 192.0.2.8 user PEEK COST 2".to_owned(), "1", "\"login\""),
+        ("TOLLGATE.REQUEST login ip 192.0.2.8".to_owned(), "0", "\"login\""),
+    ] {
+        let said = redis.ask(&line).await;
+        assert_eq!(of(&said, "allowed"), allowed, "{line}: {said}");
+        assert!(said.contains(&format!("\"policy\", {policy}")), "{said}");
+    }
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_in_a_line() {
+    let service = service().await;
+    let mut redis = service.redis().await;
+    talk(
+        &mut redis,
+        &[
+            ("TOLLGATE.CHECK a", "(ERR wrong number of arguments for 'tollgate.check' command)"),
+            (
+                "TOLLGATE.CHECK a 0/s",
+                "(ERR a quota of 0 would never admit anything: give at least 1)",
+            ),
+            ("TOLLGATE.CHECK a 1/s COST", "(ERR syntax error)"),
+            ("TOLLGATE.CHECK a 1/s COST 1 COST 1", "(ERR syntax error)"),
+            ("TOLLGATE.CHECK a 1/s PEEK", "(ERR syntax error)"),
+            ("TOLLGATE.CHECK a 1/s RECEIPT 2/s", "(ERR syntax error)"),
+            ("TOLLGATE.PEEK a 1/s ID x", "(ERR syntax error)"),
+            ("TOLLGATE.CHECK a 1/s COST -1", "(ERR value is not an integer or out of range)"),
+            ("TOLLGATE.CHECK a 1/s COST 1.5", "(ERR value is not an integer or out of range)"),
+            ("TOLLGATE.REQUEST * ip", "(ERR `ip` has no value)"),
+            (
+                "TOLLGATE.REQUEST nobody ip 192.0.2.7",
+                "(ERR there is no policy `nobody`: GET /v1/policies lists them)",
+            ),
+        ],
+    )
+    .await;
+    for (line, says) in [
+        ("TOLLGATE.CHECK a 1/s COST 0", "(ERR a check costs at least 1"),
+        ("TOLLGATE.CHECK a 1/s COST 1099511627777", "(ERR a cost of 1099511627777 is too large"),
+        ("TOLLGATE.CHECK a 1/s ID x", "(ERR memory remembers no requests"),
+        ("TOLLGATE.CHECK a 1/s, 2/s", "(ERR "),
+        ("TOLLGATE.REQUEST * nothing x", "(ERR "),
+        ("TOLLGATE.REQUEST * ip x", "(ERR `ip` is no address"),
+    ] {
+        let said = redis.ask(line).await;
+        assert!(said.starts_with(says), "{line}: {said}");
+    }
+    let long = "a".repeat(1_025);
+    let said = redis.ask(&format!("TOLLGATE.CHECK {long} 1/s")).await;
+    assert_eq!(said, "(ERR a word has at most 1024 bytes, not 1025)");
+    redis.send(&command(&[b"TOLLGATE.CHECK", b"\xff", b"1/s"])).await;
+    assert_eq!(redis.reply().await, "(ERR a word is not UTF-8)");
+    redis.send(&command(&[b"TOLLGATE.CHECK", b"a", b""])).await;
+    assert_eq!(redis.reply().await, "(ERR an empty text is no limit)");
+    // Nothing of all that was counted.
+    assert_eq!(of(&redis.ask("TOLLGATE.PEEK a 1/s").await, "remaining"), "1");
+}
