@@ -125,8 +125,7 @@ async fn converse<T: AsyncRead + AsyncWrite + Unpin>(
                 return stream.say_goodbye(&mut replies).await;
             }
         };
-        let had_begun = stream.pace.phase() == Phase::Head;
-        let mut is_new = !had_begun;
+        let mut is_new = stream.pace.phase() != Phase::Head;
         loop {
             let before = input.start;
             // Boxed, since the compiler computes no size of futures that are nested so deeply.
@@ -135,14 +134,13 @@ async fn converse<T: AsyncRead + AsyncWrite + Unpin>(
             if turn == Turn::Http {
                 return Ok(None);
             }
-            if turn == Turn::Last {
-                return stream.say_goodbye(&mut replies).await;
-            }
-            let long = replies.bytes.len();
-            let share = (long > USUAL_BYTES).then(|| input.budget.take(long));
-            if share.is_some_and(|share| share.is_none()) {
+            // Held until the answers are written.
+            let share = share_of(&input.budget, replies.bytes.len());
+            if share.is_none() {
                 replies.bytes.clear();
                 replies.error(NO_ROOM);
+            }
+            if share.is_none() || turn == Turn::Last {
                 return stream.say_goodbye(&mut replies).await;
             }
             stream.write(&mut replies).await?;
@@ -163,6 +161,12 @@ async fn converse<T: AsyncRead + AsyncWrite + Unpin>(
             stream.pace.set_phase(Phase::Head);
         }
     }
+}
+
+/// The share that this many bytes take of the budget: none where they are few. `None` when it has
+/// no room for them.
+fn share_of(budget: &Arc<Budget>, bytes: usize) -> Option<Option<Share>> {
+    if bytes <= USUAL_BYTES { Some(None) } else { budget.take(bytes).map(Some) }
 }
 
 /// How a turn ended.

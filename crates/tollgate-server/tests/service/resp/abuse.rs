@@ -179,6 +179,39 @@ async fn long_commands_have_a_bound_together() {
     assert_eq!(first.reply().await.len(), 60_002);
 }
 
+/// An answer that nobody reads takes its share, until it is read or the client is gone.
+#[tokio::test]
+async fn long_answers_have_a_bound_together() {
+    let service = Service::with(|options| {
+        options.bounds.buffers = 300_000;
+        options.resp = vec![here()];
+    })
+    .await;
+    let held = async |service: &Service| -> u64 {
+        let page = service.client().await.get("/metrics").await.text;
+        let line = page
+            .lines()
+            .find_map(|line| line.strip_prefix("tollgate_connection_buffers_bytes ")?.parse().ok());
+        line.unwrap()
+    };
+    let mut unread = service.redis().await;
+    let echo = command(&[b"ECHO", &[b'a'; 60_000]]);
+    let sending = tokio::spawn(async move {
+        // Until the service takes no more, which it does when nobody reads.
+        while unread.stream.write_all(&echo).await.is_ok() {}
+    });
+    // That of the command is 128 KiB; the rest is the answer's.
+    let both = async { while held(&service).await < 131_072 + 60_000 {} };
+    timeout(LONG, both).await.expect("the answer takes nothing");
+    // What is left is too little for the same of another.
+    let mut other = service.redis().await;
+    other.send(&command(&[b"ECHO", &[b'a'; 60_000]])).await;
+    assert!(other.reply().await.starts_with("(ERR too much is on its way"));
+    sending.abort();
+    let none = async { while held(&service).await > 0 {} };
+    timeout(LONG, none).await.expect("it is kept");
+}
+
 /// A connection lets go of its buffers after a second, and goes on where it was.
 #[tokio::test]
 async fn who_was_idle_for_a_while_is_answered_as_before() {
