@@ -22,6 +22,15 @@ mod counts;
 pub(crate) use counts::Counts;
 use counts::Reader;
 
+/// The longest binaries, which begin first: at the end no processor waits for another.
+const LONGEST: [&str; 5] = [
+    "tollgate-proof: tests/lua_twins.rs",
+    "tollgate-cli: tests/it/main.rs",
+    "tollgate-proof: tests/redis_store.rs",
+    "tollgate-proof: tests/redis_cluster.rs",
+    "tollgate-proof: tests/redis_sentinel.rs",
+];
+
 /// Something that prints as libtest does: a test binary, or cargo with the doc tests.
 struct Job {
     name: String,
@@ -35,6 +44,8 @@ pub(crate) fn run(tree: &Tree, packages: &[String]) -> Result<Counts> {
     let mut doc_tests = cargo_test(tree, packages);
     doc_tests.args(["--doc", "--"]);
     jobs.push_back(Job { name: "doc tests".to_owned(), command: doc_tests });
+    let place = |job: &Job| LONGEST.iter().position(|name| *name == job.name);
+    jobs.make_contiguous().sort_by_key(|job| place(job).unwrap_or(LONGEST.len()));
     let jobs = Mutex::new(jobs);
     let next = || jobs.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
     let work = || {
