@@ -13,7 +13,7 @@ use crate::clock::Clocks;
 use crate::cut::{Cut, Side};
 use crate::load::Load;
 use crate::slots;
-use crate::wait::{pause, so, until};
+use crate::wait::{SERVERS, pause, so, until};
 use crate::world::{Ground, Topology, World};
 
 /// How long a fault lasts that does not wait for anybody.
@@ -21,9 +21,6 @@ const WHILE: Duration = Duration::from_millis(700);
 
 /// How long a step of a fault that comes again and again waits for the next.
 pub(crate) const STEP: Duration = Duration::from_millis(50);
-
-/// How long what servers do by themselves may take.
-pub(crate) const SERVERS: Duration = Duration::from_secs(40);
 
 const HOUR_US: i64 = 3_600_000_000;
 

@@ -17,16 +17,13 @@ use crate::cut::Cut;
 use crate::fault::{Cost, Fault, Impossible};
 use crate::load::{Load, Recorded};
 use crate::noise::Noise;
-use crate::wait::{pause, so, until};
+use crate::wait::{SERVERS, pause, so, until};
 use crate::world::{Ground, Topology, World};
 
 /// Within this time after a fault is undone everything works again, without a restart.
 pub const RECOVERS_WITHIN: Duration = Duration::from_secs(5);
 
 const SECOND_US: u64 = 1_000_000;
-
-/// How long servers may take until they are well by themselves.
-const SERVERS: Duration = Duration::from_secs(40);
 
 /// When all is well again: so many answers for every subject, and no error for so long.
 const WELL: (u64, Duration) = (3, Duration::from_millis(600));

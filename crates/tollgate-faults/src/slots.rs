@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result};
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
-use tollgate_proof::redis::{SlotMove, key_slot};
+use tollgate_proof::redis::{RedisCluster, SlotMove, key_slot};
 
-use crate::fault::{Fault, Impossible, SERVERS, STEP, ok};
+use crate::fault::{Fault, Impossible, STEP, ok};
 use crate::load::Load;
-use crate::wait::{pause, so, until};
+use crate::wait::{SERVERS, pause, so, until};
 use crate::world::World;
 
 /// Another primary than this one.
@@ -44,57 +44,58 @@ pub(crate) fn move_one(world: &World, load: &Load, rng: &mut ChaCha8Rng) -> Resu
     Ok(())
 }
 
-/// The slots of the load that a primary owns.
-fn slots_of(world: &World, load: &Load, owner: usize) -> Result<Vec<u16>> {
+/// All slots of the load that a primary owns move to another, one after the other, and back.
+fn move_each(
+    world: &World,
+    load: &Load,
+    from: usize,
+    rng: &mut ChaCha8Rng,
+    make: impl Fn(&RedisCluster, SlotMove) -> Result<()>,
+) -> Result<()> {
+    let to = other(world, from, rng)?;
     let cluster = world.cluster().context("slots are a cluster's")?;
     let mut slots = load.slots();
-    slots.retain(|&slot| cluster.owner_of_slot(slot) == Some(owner));
-    Ok(slots)
+    slots.retain(|&slot| cluster.owner_of_slot(slot) == Some(from));
+    for (from, to) in [(from, to), (to, from)] {
+        for &slot in &slots {
+            make(cluster, SlotMove { slot, from, to })?;
+        }
+    }
+    Ok(())
 }
 
-/// All slots of the load that a primary owns move, one after the other.
+/// They move key by key.
 pub(crate) fn move_all(
     world: &World,
     load: &Load,
     from: usize,
     rng: &mut ChaCha8Rng,
 ) -> Result<()> {
-    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
-    let cluster = world.cluster().context("slots are a cluster's")?;
-    for (from, to) in [(from, to), (to, from)] {
-        for &slot in &slots {
-            cluster.migrate_slot(SlotMove { slot, from, to });
-        }
-    }
-    Ok(())
+    move_each(world, load, from, rng, |cluster, way| {
+        cluster.migrate_slot(way);
+        Ok(())
+    })
 }
 
-/// Slots as a whole, which Valkey 9 has.
+/// Each moves as a whole, which Valkey 9 has.
 pub(crate) fn move_atomically(
     world: &World,
     load: &Load,
     from: usize,
     rng: &mut ChaCha8Rng,
 ) -> Result<()> {
-    let (to, slots) = (other(world, from, rng)?, slots_of(world, load, from)?);
-    let cluster = world.cluster().context("slots are a cluster's")?;
-    for (from, to) in [(from, to), (to, from)] {
+    move_each(world, load, from, rng, |cluster, SlotMove { slot, from, to }| {
         let id = cluster.command(to, &[b"CLUSTER", b"MYID"]).text().context("a node has an id")?;
-        for slot in &slots {
-            let slot = slot.to_string();
-            let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &slot, &slot, "NODE", &id];
-            if let Err(error) = ok(world.server(from), &words) {
-                if error.to_string().contains("nknown subcommand") {
-                    let why = "it has no CLUSTER MIGRATESLOTS".to_owned();
-                    return Err(Impossible { fault: Fault::MoveAtomically, why }.into());
-                }
-                return Err(error);
+        let number = slot.to_string();
+        let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &number, &number, "NODE", &id];
+        if let Err(error) = ok(world.server(from), &words) {
+            if error.to_string().contains("nknown subcommand") {
+                let why = "it has no CLUSTER MIGRATESLOTS".to_owned();
+                return Err(Impossible { fault: Fault::MoveAtomically, why }.into());
             }
-            let number: u16 = slot.parse()?;
-            until(SERVERS, || {
-                so(cluster.owner_of_slot(number) == Some(to), || format!("{slot} does not move"))
-            })?;
+            return Err(error);
         }
-    }
-    Ok(())
+        let has_moved = || cluster.owner_of_slot(slot) == Some(to);
+        until(SERVERS, || so(has_moved(), || format!("slot {slot} does not move")))
+    })
 }

@@ -5,6 +5,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Result, bail};
 
+/// How long what servers do by themselves may take.
+pub(crate) const SERVERS: Duration = Duration::from_secs(40);
+
 /// How often one looks again.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
 

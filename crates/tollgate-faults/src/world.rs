@@ -308,20 +308,7 @@ impl World {
     pub fn is_serving(&self) -> Result<(), String> {
         match &self.servers {
             Servers::One(server) => answers(server),
-            Servers::Sentinels(all) => {
-                let named: Vec<Option<u16>> = all
-                    .sentinels()
-                    .iter()
-                    .filter(|it| it.is_awake())
-                    .map(|it| named(it, all.name()))
-                    .collect();
-                let [first, ..] = named[..] else { return Err("no sentinel is awake".into()) };
-                if named.iter().any(|port| *port != first) {
-                    return Err(format!("sentinels name {named:?}"));
-                }
-                let primary = all.servers().iter().find(|it| Some(it.port()) == first);
-                answers(primary.ok_or("nobody is the primary")?)
-            }
+            Servers::Sentinels(all) => all.agreed().map(drop),
             Servers::Cluster(all) => {
                 for server in all.servers().iter().filter(|it| it.is_awake()) {
                     let info = server.command(&[b"CLUSTER", b"INFO"]).text().unwrap_or_default();
@@ -350,10 +337,4 @@ fn answers(server: &RedisServer) -> Result<(), String> {
         Some("master") => Ok(()),
         _ => Err(format!("{} says {role:?}", server.address())),
     }
-}
-
-/// The port of the primary that a sentinel names.
-fn named(sentinel: &RedisServer, name: &str) -> Option<u16> {
-    let words: [&[u8]; 3] = [b"SENTINEL", b"get-master-addr-by-name", name.as_bytes()];
-    sentinel.command(&words).items().get(1)?.text()?.parse().ok()
 }

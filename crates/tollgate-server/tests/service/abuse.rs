@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use crate::{Service, here, long_answer};
 
 /// What is a hang, whatever the machine.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// A service whose deadlines are short, except that of `slow`.
 async fn hasty() -> Service {
@@ -26,7 +26,7 @@ async fn hasty() -> Service {
 }
 
 /// How many connections the service has closed for this reason, by its own word.
-async fn closed(service: &Service, reason: &str) -> u64 {
+pub(crate) async fn closed(service: &Service, reason: &str) -> u64 {
     let page = service.client().await.get("/metrics").await.text;
     let name = format!("tollgate_connections_closed_total{{reason=\"{reason}\"}} ");
     let line = page.lines().find_map(|line| line.strip_prefix(&name));

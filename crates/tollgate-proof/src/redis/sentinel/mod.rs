@@ -316,8 +316,16 @@ impl RedisSentinels {
         Ok(())
     }
 
-    /// The number of the primary that all sentinels name, when it says that it is one.
-    fn agreed(&self) -> Result<usize, String> {
+    /// The number of the primary that all sentinels name who are awake, if it says that it is one.
+    ///
+    /// # Errors
+    ///
+    /// What is not so, in words.
+    ///
+    /// # Panics
+    ///
+    /// Somebody who is awake does not answer.
+    pub fn agreed(&self) -> Result<usize, String> {
         let named: Result<Vec<_>, String> = self.awake().map(|s| self.named_by(s)).collect();
         let named = named?;
         let first = *named.first().ok_or("no sentinel is awake")?;

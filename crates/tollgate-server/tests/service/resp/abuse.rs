@@ -6,11 +6,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::time::timeout;
 
 use super::service;
+use crate::abuse::{LONG, closed};
 use crate::redis_client::{command, line};
 use crate::{Service, here};
-
-/// What is a hang, whatever the machine.
-const LONG: Duration = Duration::from_secs(30);
 
 /// A service whose deadlines are short.
 async fn hasty() -> Service {
@@ -22,14 +20,6 @@ async fn hasty() -> Service {
         options.resp = vec![here()];
     })
     .await
-}
-
-/// How many connections the service has closed for this reason, by its own word.
-async fn closed(service: &Service, reason: &str) -> u64 {
-    let page = service.client().await.get("/metrics").await.text;
-    let name = format!("tollgate_connections_closed_total{{reason=\"{reason}\"}} ");
-    let line = page.lines().find_map(|line| line.strip_prefix(&name));
-    line.unwrap_or_else(|| panic!("no {name}: {page}")).parse().unwrap()
 }
 
 #[tokio::test]
