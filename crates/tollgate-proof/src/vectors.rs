@@ -224,7 +224,8 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
 }
 
 /// `N/D [burst B] [precision P] [rounding R] [refill interval] [anchor first-hit] [debt M]
-/// [via STRATEGY]`, after an optional `NAME:`. A reader for vectors: it trusts the options to fit the strategy.
+/// [via STRATEGY]`, after an optional `NAME:`. A reader for vectors: it trusts the options to fit
+/// the strategy.
 fn parse_limit(text: &str) -> Result<(Rule, Option<u64>), String> {
     let quota = text.split_once(':').map_or(text, |(_name, quota)| quota);
     let mut words = quota.split_whitespace();

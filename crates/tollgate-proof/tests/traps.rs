@@ -172,7 +172,7 @@ fn row_12_a_clock_ahead_locks_nobody_out() {
             clock.advance(SECOND * back);
             assert_eq!(left(&limiter, 2), 3, "{limit}");
             clock.set(Time::from_micros(LATE_US));
-            // No more than was left, and no longer than one window; with a debt, no longer than two.
+            // No more than was left, and no longer than one window, or two with a debt.
             assert_eq!(admitted(&limiter, 9), still, "{limit}");
             let (_, wait_us) = denied(&limiter, 1);
             let most_us = match limit {

@@ -137,8 +137,9 @@ proptest::proptest! {
     #[test]
     fn no_bytes_make_it_panic(
         set in 0_usize..5,
-        head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10,20;|", "1ff2:5,10000000,0;|",
-            "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5,10;|", "1ll0:5,10000000;|", "1gg2:0,0,0,0;|"]),
+        head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10,20;|",
+            "1ff2:5,10000000,0;|", "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5,10;|",
+            "1ll0:5,10000000;|", "1gg2:0,0,0,0;|"]),
         rest in vec(ANY, 0..40),
         log in vec(vec(ANY, 0..16), 0..4),
     ) {

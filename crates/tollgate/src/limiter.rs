@@ -363,13 +363,14 @@ impl<S: Store> Limiter<S> {
         Ok(self.store.adjust(counted, delta).await?)
     }
 
-    /// Charges the cost to every limit of the subjects without a check, also beyond the limits: for work
-    /// that is done, and whose cost became known afterwards. Until what is owed has come back,
+    /// Charges the cost to every limit of the subjects without a check, also beyond the limits: for
+    /// work that is done, and whose cost became known afterwards. Until what is owed has come back,
     /// nothing is admitted.
     ///
     /// A limit owes at most its [debt](crate::Limit::debt), by default as much as its capacity.
     /// What is beyond is cut. Each limit is charged by itself, the subjects one after the other.
-    /// There is no receipt: to give units back, use [`Limiter::adjust`]. Section 8 of `docs/definitions.md` defines it.
+    /// There is no receipt: to give units back, use [`Limiter::adjust`]. Section 8 of
+    /// `docs/definitions.md` defines it.
     ///
     /// Returns what was done to each limit.
     ///

@@ -186,9 +186,9 @@ fn clock_step(limit: &Limit) -> String {
 }
 
 /// The longest wait for a full refill and the debt, which is the most that setting the clock back
-/// can cost. It occurs for a subject that takes everything at a multiple of the window, just after an aligned
-/// window has begun. It is computed by the limit itself, so that this code need not know strategies
-/// by name.
+/// can cost. It occurs for a subject that takes everything at a multiple of the window, just after
+/// an aligned window has begun. It is computed by the limit itself, so that this code need not know
+/// strategies by name.
 fn longest_wait(limit: &Limit) -> Option<Duration> {
     let clock = ManualClock::at_micros(limit.quota().period.as_micros());
     let store = MemoryStore::builder().clock(clock).build();

@@ -239,7 +239,8 @@ pub(super) fn a_refund_after_a_change_forgets_nothing_else<M: StoreMaker>(maker:
     assert_eq!(world.peek(Ask::new("ann").under(&other)).remaining(), 0);
 }
 
-/// Two revisions in turns, 7/1h and 5/1h without a debt: whether the smaller one cuts off what it has no room for.
+/// Two revisions in turns, 7/1h and 5/1h without a debt: whether the smaller one cuts off what it
+/// has no room for.
 const TURNS: [(&str, bool); 6] = [
     ("via gcra", true),
     ("via token_bucket", true),

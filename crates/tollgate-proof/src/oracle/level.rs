@@ -3,8 +3,9 @@
 
 use super::count::{Count, SKEW_US, Used, floor_div};
 
-/// `backlog / T` units are used; `backlog` shrinks by 1 us each us. Kept as `backlog * n`, which is `used`
-/// in parts of `1/d` of a unit: a unit is `d` parts, and `n` parts come back each microsecond.
+/// `backlog / T` units are used; `backlog` shrinks by 1 us each us. Kept as `backlog * n`, which is
+/// `used` in parts of `1/d` of a unit: a unit is `d` parts, and `n` parts come back each
+/// microsecond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Greedy {
     pub(super) n: i128,
