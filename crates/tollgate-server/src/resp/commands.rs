@@ -274,6 +274,11 @@ impl Command {
         self.flags.contains(&"no_auth")
     }
 
+    /// Whether the second word says what it does.
+    fn has_subcommands(&self) -> bool {
+        matches!(self.what, What::Container | What::Command)
+    }
+
     /// The container of a subcommand.
     fn container(&self) -> Option<&'static str> {
         self.name.split_once('|').map(|(container, _)| container)
@@ -321,7 +326,7 @@ pub(super) fn find<'w>(words: &'w Words<'_>) -> Result<(usize, &'static Command)
     let name = words.first().copied().unwrap_or_default();
     let (mut place, mut command) = by_name(name).ok_or(Unknown::Command(words))?;
     if let Some(word) = words.get(1)
-        && command.subcommands().next().is_some()
+        && command.has_subcommands()
     {
         let is_it = |found: &Command| {
             let name = found.name.strip_prefix(command.name).and_then(|it| it.strip_prefix('|'));
@@ -391,6 +396,14 @@ mod tests {
                 command.name
             })
             .map_err(|unknown| unknown.to_string())
+    }
+
+    #[test]
+    fn containers_are_known_without_a_search() {
+        for command in top() {
+            let has_some = command.subcommands().next().is_some();
+            assert_eq!(command.has_subcommands(), has_some, "{}", command.name);
+        }
     }
 
     #[test]

@@ -1,14 +1,15 @@
 //! The Redis protocol, RESP2 and RESP3, over accepted connections.
 //!
 //! `codec` reads requests as borrowed slices, `reply` writes answers, and `commands` is the one
-//! table of commands. `session` is one client's state and answers its commands; `connection` reads
-//! and writes for it.
+//! table of commands. `session` is one client's state and answers its commands, and `fast_path` most of
+//! them; `connection` reads and writes for it.
 
 mod ask;
 mod auth;
 mod codec;
 mod commands;
 mod connection;
+mod fast_path;
 mod greeting;
 mod reply;
 mod session;

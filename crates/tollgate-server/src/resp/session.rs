@@ -22,7 +22,7 @@ pub(super) struct Session {
     pub(super) name: Vec<u8>,
     /// Whether the client said the password, or needs none.
     pub(super) may_ask: bool,
-    last: LastLimit,
+    pub(super) last: LastLimit,
 }
 
 /// Whether a connection goes on after an answer.
@@ -59,7 +59,7 @@ impl Session {
             Ok((place, command)) => (Some(place), self.run(command.what, words, replies).await),
         };
         let is_error = replies.bytes.get(begin) == Some(&b'-');
-        self.shared.api.metrics.commands().add(place, is_error);
+        self.shared.api.metrics.commands().add(place, is_error, 1);
         next
     }
 
