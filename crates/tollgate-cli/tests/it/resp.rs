@@ -69,7 +69,7 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
     // The lines of the whole answer, as a shell reads them.
     let lines: Vec<&str> =
         PAGE.lines().filter(|line| line.starts_with("redis-cli -p 6380 TOLLGATE.")).collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines.len(), 3, "{lines:?}");
     for line in lines {
         let line = line.replace("6380", &port.to_string());
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
@@ -152,7 +152,10 @@ fn an_address_for_everybody_needs_a_password() {
     let place = Place::new();
     let (code, _, err) = place.run(&["serve", "--admin", "off", "--resp", ":0"]);
     assert_eq!(code, 2);
-    assert!(err.contains("set TOLLGATE_RESP_PASSWORD, or listen on 127.0.0.1"), "{err}");
+    assert!(
+        err.contains("set TOLLGATE_RESP_PASSWORD or TOLLGATE_RESP_USERS, or listen on 127.0.0.1"),
+        "{err}"
+    );
     let (serving, _) = serve(&place, Some(PASSWORD), &["--resp", "0.0.0.0:0"]);
     let log = serving.end();
     assert!(!log.contains(PASSWORD), "{log}");

@@ -40,7 +40,7 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
     assert!(seen.lock().unwrap().is_empty(), "they are reported at the end");
     gate.report(together);
     let event = |outcome, name: &str, answers| {
-        (outcome, "2/h via gcra".to_owned(), name.to_owned(), answers)
+        (outcome, "2/h burst 2 via gcra".to_owned(), name.to_owned(), answers)
     };
     let all = vec![
         event(Outcome::Allowed, "ann", 3),

@@ -14,7 +14,7 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-use super::auth::Password;
+use super::auth::Users;
 use super::codec::{Bounds, Broken, Found, Words, read};
 use super::fast_path::Batch;
 use super::reply::{Replies, Version};
@@ -39,14 +39,14 @@ const NO_ROOM: &str = "ERR too much is on its way from and to other connections:
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) api: Arc<Api>,
-    pub(crate) password: Password,
+    pub(crate) users: Users,
     pub(crate) started: Instant,
     last_id: AtomicI64,
 }
 
 impl Shared {
-    pub(crate) fn new(api: Arc<Api>, password: Password) -> Self {
-        Self { api, password, started: Instant::now(), last_id: AtomicI64::new(0) }
+    pub(crate) fn new(api: Arc<Api>, users: Users) -> Self {
+        Self { api, users, started: Instant::now(), last_id: AtomicI64::new(0) }
     }
 
     pub(super) fn next_id(&self) -> i64 {

@@ -1,5 +1,5 @@
-//! The fast path: calls of the throttle commands that a client sent at once, where the store answers
-//! at once, as memory does. They are decided without a future, with one reading of the clock, and
+//! The fast path: throttle commands that a client sent at once, where the store answers at once, as
+//! memory does. They are decided without a future, with one reading of the service's clock, and
 //! enter the counters together.
 
 use tollgate_policy::Together;
@@ -31,7 +31,7 @@ impl Batch {
     ) -> bool {
         let Ok((place, command)) = commands::find(words) else { return false };
         let What::Throttle(dialect) = command.what else { return false };
-        if !session.may_ask || self.answers > 0 && self.place != place {
+        if session.user.is_none() || self.answers > 0 && self.place != place {
             return false;
         }
         let Session { shared, last, .. } = session;

@@ -1,21 +1,24 @@
 //! The Redis protocol, RESP2 and RESP3, over accepted connections.
 //!
 //! `codec` reads requests as borrowed slices, `reply` writes answers, and `commands` is the one
-//! table of commands. `session` is one client's state and answers its commands, and `fast_path` most of
-//! them; `connection` reads and writes for it.
+//! table of commands. `session` is one client's state and answers its commands, and `fast_path` most
+//! of them; `connection` reads and writes for it.
 
 mod ask;
 mod auth;
 mod codec;
 mod commands;
 mod connection;
+mod correct;
 mod fast_path;
 mod greeting;
+mod options;
 mod reply;
 mod session;
 mod throttle;
 mod why;
 
-pub(crate) use auth::Password;
+pub(crate) use auth::Users;
+pub use auth::{RespUser, Role};
 pub(crate) use commands::{COUNT, names};
 pub(crate) use connection::{Resp, Shared};

@@ -65,7 +65,7 @@ pub(super) async fn answer(
     if let Err(why) = try_answer(dialect, words, service, last, replies).await {
         match dialect {
             Dialect::Cell => replies.error(format_args!("{CELL_ERROR}{}", why.text)),
-            _ => replies.error(format_args!("{} {}", why.kind, why.text)),
+            _ => replies.error(why),
         }
     }
 }
