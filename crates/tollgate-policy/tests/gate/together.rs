@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate::{Counted, LimitSet, MemoryStore, Subject};
+use tollgate::{Counted, Decision, LimitSet, MemoryStore, Subject};
 use tollgate_policy::{Authority, Event, Format, Gate, Outcome, Policies};
 
 use super::failing::Failing;
@@ -30,12 +30,14 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
     let mut check = |text: &str, cost: u64| {
         let subject = Subject::literal(text).unwrap();
         let counted = Counted::new(&subject, &limits);
-        gate.check_limits_at_once(&mut together, counted, cost, |decision| decision.remaining())
+        let left = |decision: &Decision<'_>| (decision.remaining(), decision.is_allowed());
+        gate.check_limits_at_once(&mut together, counted, cost, left)
     };
     // A new subject, a known one, and one that is denied, which costs nothing.
-    assert_eq!(["ann", "bob", "bob", "bob"].map(|name| check(name, 1).unwrap()), [1, 1, 0, 0]);
-    assert_eq!(check("ann", 2).unwrap(), 1);
-    assert_eq!(check("ann", 3).unwrap(), 1);
+    let all = ["ann", "bob", "bob", "bob"].map(|name| check(name, 1).unwrap());
+    assert_eq!(all, [(1, true), (1, true), (0, true), (0, false)]);
+    assert_eq!(check("ann", 2).unwrap(), (1, false));
+    assert_eq!(check("ann", 3).unwrap(), (1, false));
     assert!(check("ann", 0).is_err());
     assert!(seen.lock().unwrap().is_empty(), "they are reported at the end");
     gate.report(together);

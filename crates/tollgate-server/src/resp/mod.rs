@@ -1,8 +1,8 @@
 //! The Redis protocol, RESP2 and RESP3, over accepted connections.
 //!
 //! `codec` reads requests as borrowed slices, `reply` writes answers, and `commands` is the one
-//! table of commands. `session` is one client's state and answers its commands, and `fast_path` most
-//! of them; `connection` reads and writes for it.
+//! table of commands. `session` is one client's state and answers its commands. `fast_path` answers
+//! most of them, and `connection` reads and writes.
 
 mod ask;
 mod auth;
