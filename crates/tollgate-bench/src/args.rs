@@ -56,6 +56,16 @@ pub(crate) enum Bench {
     /// side as runs count.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- server --runs 31")]
     Server(BenchServer),
+    /// Measure the Redis protocol of the service beside Redis, redis-cell and throttlecrab
+    ///
+    /// redis-benchmark sends throttle commands over 50 connections, one by one and sixteen at once,
+    /// to services of one and of two threads. Every side gets the same limit and the same subjects.
+    /// The peers are `SET` of a redis-server, redis-cell in one (TOLLGATE_PEER_REDIS_CELL names the
+    /// module), and throttlecrab-server (TOLLGATE_PEER_THROTTLECRAB). It reports peers that are not
+    /// there, and leaves them out. Figures and ratios are as for `server`; each ratio is the
+    /// service's over that row. The time of the processors is from /proc.
+    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- resp --runs 9")]
+    Resp(BenchServer),
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
     MemoryBytes {

@@ -14,7 +14,9 @@ mod allocator;
 mod args;
 mod memory;
 mod on_redis;
+mod redis_benchmark;
 mod redis_server;
+mod resp;
 mod service;
 mod show;
 mod sqlite;
@@ -43,5 +45,6 @@ fn measure(bench: Bench) -> Result<u8> {
         Bench::Sqlite(args) => sqlite::sqlite(&args),
         Bench::Redis(args) => on_redis::redis(&args),
         Bench::Server(args) => service::server(&args),
+        Bench::Resp(args) => resp::resp(&args),
     }
 }

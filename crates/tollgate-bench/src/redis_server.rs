@@ -24,6 +24,11 @@ pub(super) struct Server {
 
 impl Server {
     pub(super) fn start() -> Result<Self> {
+        Self::start_with(&[])
+    }
+
+    /// The same with more arguments.
+    pub(super) fn start_with(more: &[&str]) -> Result<Self> {
         let dir = tempfile::tempdir().context("no temporary directory")?;
         // One that is free now; should another program take it at this moment, the server ends,
         // and its error says so.
@@ -38,6 +43,7 @@ impl Server {
                 .args(["--bind", "127.0.0.1", "--port", &address.port().to_string()])
                 .args(["--save", "", "--appendonly", "no", "--dir"])
                 .arg(dir.path())
+                .args(more)
                 .stdin(Stdio::null())
                 .stdout(Stdio::null())
                 // Ctrl-C is for us: what was written is removed before it stops.
@@ -59,6 +65,11 @@ impl Server {
             "no redis-server can be started: install one (apt-get install redis-server), name it \
              with TOLLGATE_REDIS_SERVER, or measure one that runs with `--store URL`",
         )
+    }
+
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     pub(super) fn url(&self) -> String {

@@ -78,7 +78,7 @@ impl Denials {
     #[cold]
     fn write(&self, event: &Event<'_>) {
         if !self.lines.check_now("lines").is_ok_and(|decision| decision.is_allowed()) {
-            self.unlogged.fetch_add(1, Ordering::Relaxed);
+            self.unlogged.fetch_add(event.answers, Ordering::Relaxed);
             return;
         }
         let subject = event.subject.map(|subject| self.written(subject));
@@ -90,7 +90,7 @@ impl Denials {
             limit = event.limit.map(Limit::identity),
             subject,
             why = event.error.map(tracing::field::display),
-            unlogged = self.unlogged.swap(0, Ordering::Relaxed),
+            unlogged = self.unlogged.swap(0, Ordering::Relaxed) + event.answers - 1,
             "{}",
             if event.outcome.admits() { "allowed without the store" } else { "denied" }
         );

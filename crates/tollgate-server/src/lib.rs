@@ -62,6 +62,7 @@ pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
 pub use queues::Queues;
 pub use reload::ReloadError;
+pub use resp::{RespUser, Role};
 pub use server::{Options, Server, StartError, Stopping};
 pub use service::CallerLimits;
 pub use timeseries::TimeSeriesOptions;

@@ -23,7 +23,7 @@ use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
-use crate::resp::{Password, Resp, Shared};
+use crate::resp::{Resp, RespUser, Shared, Users};
 use crate::service::{CallerLimits, InlineLimits, Receipts, Service};
 use crate::settings;
 use crate::timeseries::{TimeSeriesOptions, Writing};
@@ -40,9 +40,9 @@ pub struct Options {
     pub listen: Vec<Address>,
     /// The addresses on which the service speaks the Redis protocol; none by default.
     pub resp: Vec<Address>,
-    /// The password that clients of the Redis protocol send, of at least 16 bytes. Required when an
-    /// address of theirs is reachable from beyond loopback.
-    pub resp_password: Option<String>,
+    /// The users of the Redis protocol. Without any, every client may ask and nobody may
+    /// administer. Required when an address of theirs is reachable from beyond loopback.
+    pub resp_users: Vec<RespUser>,
     /// The address of the admin API; `None` disables it.
     pub admin: Option<Address>,
     /// The token that administrators send, of at least 16 bytes. Required when the admin address is
@@ -97,7 +97,7 @@ impl fmt::Debug for Options {
         f.debug_struct("Options")
             .field("listen", listen)
             .field("resp", resp)
-            .field("resp_password", &self.resp_password.is_some())
+            .field("resp_users", &self.resp_users)
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
             .field("admin_hosts", &self.admin_hosts)
@@ -127,7 +127,7 @@ impl Options {
         Self {
             listen,
             resp: Vec::new(),
-            resp_password: None,
+            resp_users: Vec::new(),
             admin: None,
             admin_token: None,
             admin_hosts: Vec::new(),
@@ -249,7 +249,7 @@ impl Server {
             Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
             _ => guard,
         };
-        let password = Password::new(options.resp_password)?;
+        let users = Users::new(options.resp_users)?;
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let limits = Arc::new(InlineLimits::default());
         let api = Arc::new(Api {
@@ -313,7 +313,7 @@ impl Server {
             };
             tasks.spawn(listener.accept_all(bound));
         }
-        let shared = Arc::new(Shared::new(Arc::clone(&api), password));
+        let shared = Arc::new(Shared::new(Arc::clone(&api), users));
         for bound in for_resp {
             let listener = Listener {
                 protocol: Resp(Arc::clone(&shared)),

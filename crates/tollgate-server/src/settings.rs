@@ -1,6 +1,7 @@
 //! The check of a service's settings before it starts.
 
 use crate::api::MIN_TOKEN_BYTES;
+use crate::resp::RespUser;
 use crate::server::{Options, StartError};
 use crate::service::MIN_KEY_BYTES;
 
@@ -12,11 +13,9 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
             "there is no address to listen on: give one, as `127.0.0.1:8700`".to_owned(),
         );
     }
-    for (what, secret) in [
-        ("admin token", &options.admin_token),
-        ("worker token", &options.worker_token),
-        ("RESP password", &options.resp_password),
-    ] {
+    for (what, secret) in
+        [("admin token", &options.admin_token), ("worker token", &options.worker_token)]
+    {
         if let Some(secret) = secret.as_ref().filter(|it| it.len() < MIN_TOKEN_BYTES) {
             return refuse(format!(
                 "the {what} has {} bytes, and needs {MIN_TOKEN_BYTES}: `openssl rand -hex 16` \
@@ -34,12 +33,15 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
              TOLLGATE_WORKER_TOKEN, or listen on 127.0.0.1"
         ));
     }
-    if options.resp_password.is_none()
+    if let Some(fault) = RespUser::fault(&options.resp_users) {
+        return refuse(fault);
+    }
+    if options.resp_users.is_empty()
         && let Some(address) = options.resp.iter().find(|address| !address.is_local())
     {
         return refuse(format!(
             "everybody who reaches {address} could spend the counts over RESP: set \
-             TOLLGATE_RESP_PASSWORD, or listen on 127.0.0.1"
+             TOLLGATE_RESP_PASSWORD or TOLLGATE_RESP_USERS, or listen on 127.0.0.1"
         ));
     }
     if let Some(key) = options.receipt_key.as_ref().filter(|it| it.len() < MIN_KEY_BYTES) {

@@ -70,6 +70,23 @@ impl Traces {
         span.end();
     }
 
+    /// Begins the span of a command of the Redis protocol. Clients send no parent with it.
+    pub(crate) fn begin_command(&self, name: &str) -> Context {
+        let span = self.0.tracer.span_builder(name.to_ascii_uppercase());
+        let protocol = KeyValue::new("network.protocol.name", "resp");
+        let span = span.with_kind(SpanKind::Server).with_attributes([protocol]);
+        let parent = Context::new();
+        parent.with_span(self.0.tracer.build_with_context(span, &parent))
+    }
+
+    /// Ends the span of a command, which was answered or is an error.
+    pub(crate) fn end_command(context: &Context, is_error: bool) {
+        let span = context.span();
+        let result = if is_error { "error" } else { "answer" };
+        span.set_attribute(KeyValue::new("tollgate.result", result));
+        span.end();
+    }
+
     /// Adds the span of a decision to the span of the current request.
     pub(crate) fn decided(&self, event: &Event<'_>) {
         let context = Context::current();

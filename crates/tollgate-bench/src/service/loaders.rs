@@ -12,6 +12,7 @@ use tollgate_redis::compose::{Check, Parts, ReplyFormat};
 use super::turns::{Run, Side};
 use super::{CONNECTIONS, LIMIT};
 use crate::args::BenchServer;
+use crate::redis_benchmark::{self, Commands};
 use crate::redis_server::Server;
 
 /// The loader of HTTP.
@@ -114,10 +115,8 @@ pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Resu
     let names = Keys::new();
     let keys = Keys::for_check(&names.state(&subject, &limits), &limits);
     let (host, port) = redis.host_and_port();
-    let port = port.to_string();
-    let at = ["-h", &host, "-p", &port];
     let loaded = Command::new("redis-cli")
-        .args(at)
+        .args(["-h", &host, "-p", &port.to_string()])
         .args(["script", "load", script.text()])
         .output()
         .context("redis-cli loads the script: install it with redis-server")?;
@@ -125,25 +124,16 @@ pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Resu
         bail!("the script cannot be loaded: {}", String::from_utf8_lossy(&loaded.stdout));
     }
     let calls = f64::from(args.seconds) * rate;
-    let output = Command::new("redis-benchmark")
-        .args(at)
-        .args(["-c", &CONNECTIONS.to_string(), "-n", &format!("{calls:.0}")])
-        .args(["-r", &args.subjects.to_string(), "--csv", "evalsha", script.sha()])
-        .arg(keys.len().to_string())
-        .args(&keys)
-        .args(["1", "0"])
-        .output()
-        .context("redis-benchmark sends the scripts: install it with redis-server")?;
-    let said = String::from_utf8_lossy(&output.stdout);
-    // "test","rps","avg_latency_ms","min_latency_ms","p50_latency_ms","p95_latency_ms","p99_...
-    let figures = said.lines().last().map(|line| {
-        let cells = line.rsplit(',').map(|cell| cell.trim_matches('"').parse().unwrap_or(f64::NAN));
-        cells.take(7).collect::<Vec<f64>>()
-    });
-    match figures.as_deref() {
-        Some([_, p99, _, p50, _, _, per_second]) if per_second.is_finite() => {
-            Ok(Run { per_second: *per_second, p50_ms: *p50, p99_ms: *p99, errors: 0 })
-        }
-        _ => bail!("redis-benchmark says something else: {said}"),
-    }
+    let key_count = keys.len().to_string();
+    let mut words = vec!["evalsha", script.sha(), &key_count];
+    words.extend(keys.iter().map(String::as_str));
+    words.extend(["1", "0"]);
+    let commands = Commands {
+        connections: CONNECTIONS,
+        pipeline: 1,
+        calls,
+        subjects: args.subjects,
+        words: &words,
+    };
+    redis_benchmark::send(&host, port, commands)
 }

@@ -17,8 +17,8 @@ mod turns;
 
 use loaders::{Wrk, bare_script, check_script, throttle_script};
 use nginx::behind_nginx;
-use program::{PEER, Program, Tollgate};
-use turns::{RowJson, Run, Side, Turns};
+pub(crate) use program::{PEER, Program, Tollgate};
+pub(crate) use turns::{RowJson, Run, Side, Turns};
 
 /// The service over the peer, at least.
 const PEER_AT_LEAST: f64 = 1.0;
@@ -34,7 +34,7 @@ const LIMIT: &str = "1000/s via gcra";
 const FIRST_RATE: f64 = 40_000.0;
 
 /// How many connections ask at once.
-const CONNECTIONS: u32 = 50;
+pub(crate) const CONNECTIONS: u32 = 50;
 
 #[derive(Debug, Serialize)]
 struct ServerJson {
@@ -71,7 +71,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
     std::fs::write(&script, check_script(args.subjects))?;
     std::fs::write(&peer_script, throttle_script(args.subjects))?;
     let mut sides = vec![wrk.side("tollgate, memory", &ours.url("/v1/check"), Some(&script))];
-    let peer = Program::peer()?;
+    let peer = Program::peer("http")?;
     if let Some(peer) = &peer {
         let url = peer.url("/throttle");
         sides.push(wrk.side("throttlecrab-server, memory", &url, Some(&peer_script)));

@@ -12,17 +12,17 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, bail};
 
 /// The peer: throttlecrab-server, a GCRA over HTTP.
-pub(super) const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
+pub(crate) const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
 
 /// How long a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// The program `tollgate`, as users have it.
-pub(super) struct Tollgate(PathBuf);
+pub(crate) struct Tollgate(PathBuf);
 
 impl Tollgate {
     /// The program that was named, else the one beside this program.
-    pub(super) fn find(named: Option<&Path>) -> Result<Self> {
+    pub(crate) fn find(named: Option<&Path>) -> Result<Self> {
         match named {
             Some(named) => Ok(Self(named.to_owned())),
             None => Self::beside(&std::env::current_exe()?),
@@ -43,7 +43,20 @@ impl Tollgate {
     }
 
     /// Starts it as a service.
-    pub(super) fn serve(&self, args: &[&str]) -> Result<Program> {
+    pub(crate) fn serve(&self, args: &[&str]) -> Result<Program> {
+        self.start(args).map(|(program, _)| program)
+    }
+
+    /// The same, which also speaks the Redis protocol, and where it does.
+    pub(crate) fn serve_resp(&self, args: &[&str]) -> Result<(Program, String)> {
+        let (program, lines) = self.start(&[&["--resp", "127.0.0.1:0"], args].concat())?;
+        let address = lines.iter().find_map(|line| line.strip_prefix("redis      "));
+        let address = address.context("the service speaks no Redis protocol")?.to_owned();
+        Ok((program, address))
+    }
+
+    /// Starts it, with the first lines that it prints.
+    fn start(&self, args: &[&str]) -> Result<(Program, Vec<String>)> {
         let mut child = Command::new(&self.0)
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off"])
             .args(args)
@@ -54,26 +67,30 @@ impl Tollgate {
             .process_group(0)
             .spawn()
             .with_context(|| format!("{} cannot be started", self.0.display()))?;
-        let mut line = String::new();
+        let mut lines = Vec::new();
         if let Some(out) = child.stdout.take() {
             let mut out = BufReader::new(out);
-            out.read_line(&mut line)?;
+            for _ in 0..2 {
+                let mut line = String::new();
+                out.read_line(&mut line)?;
+                lines.push(line.trim_end().to_owned());
+            }
             // What it prints later is read, so that it is never held up.
             std::thread::spawn(move || out.read_to_string(&mut String::new()));
         }
-        let address = line.trim_end().strip_prefix("listening  http://").map(str::to_owned);
-        let Some(address) = address else {
+        let address = lines.iter().find_map(|line| line.strip_prefix("listening  http://"));
+        let Some(address) = address.map(str::to_owned) else {
             let _ = child.kill();
-            bail!("the service did not start: {line}");
+            bail!("the service did not start: {}", lines.concat());
         };
-        Ok(Program { child, address })
+        Ok((Program { child, address }, lines))
     }
 }
 
 /// A program that serves, ended with this.
-pub(super) struct Program {
+pub(crate) struct Program {
     child: Child,
-    pub(super) address: String,
+    pub(crate) address: String,
 }
 
 impl Drop for Program {
@@ -84,20 +101,26 @@ impl Drop for Program {
 }
 
 impl Program {
-    pub(super) fn url(&self, path: &str) -> String {
+    /// The number of its process.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
 
-    /// The peer, when it is named.
-    pub(super) fn peer() -> Result<Option<Self>> {
+    /// The peer, when it is named, with one of its protocols: `http` or `redis`.
+    pub(crate) fn peer(protocol: &str) -> Result<Option<Self>> {
         let Some(path) = std::env::var_os(PEER) else { return Ok(None) };
         let port = free_port()?;
+        let [protocol, at, on] = ["", "-host", "-port"].map(|of| format!("--{protocol}{of}"));
         let (text, host) = (port.to_string(), Ipv4Addr::LOCALHOST.to_string());
-        let args = ["--http", "--http-host", &host, "--http-port", &text, "--log-level", "error"];
+        let args = [&*protocol, &at, &host, &on, &text, "--log-level", "error"];
         Self::start(path, &args, port).map(Some)
     }
 
-    pub(super) fn start(program: OsString, args: &[&str], port: u16) -> Result<Self> {
+    pub(crate) fn start(program: OsString, args: &[&str], port: u16) -> Result<Self> {
         let child = Command::new(&program)
             .args(args)
             .stdin(Stdio::null())
@@ -122,7 +145,7 @@ impl Program {
 }
 
 /// A port that is free now.
-pub(super) fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 

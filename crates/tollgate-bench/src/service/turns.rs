@@ -8,66 +8,102 @@ use crate::stolen::{Taken, undisturbed};
 
 /// One way to ask, with the medians of its runs.
 #[derive(Debug, Serialize)]
-pub(super) struct RowJson {
-    pub(super) what: String,
-    pub(super) per_second: f64,
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
+pub(crate) struct RowJson {
+    pub(crate) what: String,
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
+    /// Where it was measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_us: Option<f64>,
     /// Beside the next row.
     #[serde(flatten)]
-    pub(super) beside: Option<BesideJson>,
+    pub(crate) beside: Option<BesideJson>,
     /// Runs that did not count, since others had the processors.
-    pub(super) taken_again: u32,
+    pub(crate) taken_again: u32,
     /// Runs that count though others had the processors.
-    pub(super) disturbed: u32,
+    pub(crate) disturbed: u32,
 }
 
 /// One side over the other in each turn, since a processor that is shared can be half as fast a
 /// second later.
 #[derive(Debug, Serialize)]
-pub(super) struct BesideJson {
+pub(crate) struct BesideJson {
     /// The median of the turns.
-    pub(super) ratio: f64,
+    pub(crate) ratio: f64,
     /// A quarter of the turns are below.
-    pub(super) ratio_low: f64,
+    pub(crate) ratio_low: f64,
     /// A quarter of the turns are above.
-    pub(super) ratio_high: f64,
-    pub(super) at_least: f64,
+    pub(crate) ratio_high: f64,
+    pub(crate) at_least: f64,
 }
 
 /// What a loader says of one run.
 #[derive(Clone, Copy, Debug, Deserialize)]
-pub(super) struct Run {
-    pub(super) per_second: f64,
-    pub(super) p50_ms: f64,
-    pub(super) p99_ms: f64,
+pub(crate) struct Run {
+    pub(crate) per_second: f64,
+    pub(crate) p50_ms: f64,
+    pub(crate) p99_ms: f64,
     #[serde(default)]
-    pub(super) errors: u64,
+    pub(crate) errors: u64,
+    /// The time of the processors that the server took for a command, in microseconds.
+    #[serde(default)]
+    pub(crate) cpu_us: Option<f64>,
 }
 
 /// Loads something once, knowing its run before.
-pub(super) type Load<'s> = Box<dyn Fn(Option<&Run>) -> Result<Run> + 's>;
+pub(crate) type Load<'s> = Box<dyn Fn(Option<&Run>) -> Result<Run> + 's>;
 
 /// Something that is measured.
-pub(super) struct Side<'s> {
-    pub(super) what: String,
-    pub(super) load: Load<'s>,
-    pub(super) runs: Vec<Taken<Run>>,
+pub(crate) struct Side<'s> {
+    pub(crate) what: String,
+    pub(crate) load: Load<'s>,
+    pub(crate) runs: Vec<Taken<Run>>,
 }
 
 /// Runs of all sides, one after the other, in turns.
-pub(super) struct Turns<'t> {
-    pub(super) runs: u32,
-    pub(super) progress: &'t ProgressBar,
+pub(crate) struct Turns<'t> {
+    pub(crate) runs: u32,
+    pub(crate) progress: &'t ProgressBar,
 }
 
 impl Turns<'_> {
     /// The medians of each side; with a bar, the first is compared with the second.
-    pub(super) fn take(
+    pub(crate) fn take(
         &self,
         mut sides: Vec<Side<'_>>,
         at_least: Option<f64>,
     ) -> Result<Vec<RowJson>> {
+        self.load(&mut sides)?;
+        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::from_side).collect();
+        if let (Some(at_least), [row, ..], [first, second, ..]) =
+            (at_least, &mut rows[..], &sides[..])
+        {
+            row.beside = Some(BesideJson::from_turns(&first.runs, &second.runs, at_least));
+        }
+        Ok(rows)
+    }
+
+    /// The medians of each side. The first is compared with each other that has a bar, and the
+    /// comparison is beside that one.
+    pub(crate) fn take_first_over_others(
+        &self,
+        mut sides: Vec<Side<'_>>,
+        at_least: &[Option<f64>],
+    ) -> Result<Vec<RowJson>> {
+        self.load(&mut sides)?;
+        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::from_side).collect();
+        if let Some((first, others)) = sides.split_first() {
+            for ((row, other), at_least) in rows.iter_mut().skip(1).zip(others).zip(at_least) {
+                let beside = |bar| BesideJson::from_turns(&first.runs, &other.runs, bar);
+                row.beside = at_least.map(beside);
+            }
+        }
+        Ok(rows)
+    }
+
+    /// Loads all sides in turns.
+    fn load(&self, sides: &mut [Side<'_>]) -> Result<()> {
         // How many of each may be taken again.
         let mut spare = vec![self.runs; sides.len()];
         for turn in 0..=self.runs {
@@ -89,13 +125,7 @@ impl Turns<'_> {
                 side.runs.push(taken);
             }
         }
-        let mut rows: Vec<RowJson> = sides.iter().map(RowJson::from_side).collect();
-        if let (Some(at_least), [row, ..], [first, second, ..]) =
-            (at_least, &mut rows[..], &sides[..])
-        {
-            row.beside = Some(BesideJson::from_turns(&first.runs, &second.runs, at_least));
-        }
-        Ok(rows)
+        Ok(())
     }
 }
 
@@ -125,6 +155,7 @@ impl RowJson {
             per_second: median(|run| run.per_second),
             p50_ms: median(|run| run.p50_ms),
             p99_ms: median(|run| run.p99_ms),
+            cpu_us: Some(median(|run| run.cpu_us.unwrap_or(f64::NAN))).filter(|it| !it.is_nan()),
             beside: None,
             taken_again: side.runs.iter().map(|taken| taken.again).sum(),
             disturbed: side.runs.iter().map(|taken| u32::from(taken.disturbed)).sum(),
@@ -147,7 +178,7 @@ mod tests {
     fn sides_are_compared_turn_by_turn() {
         let runs = |speeds: [f64; 5]| {
             speeds.map(|per_second| {
-                let run = Run { per_second, p50_ms: 1.0, p99_ms: 2.0, errors: 0 };
+                let run = Run { per_second, p50_ms: 1.0, p99_ms: 2.0, errors: 0, cpu_us: None };
                 Taken { run, again: 0, disturbed: false }
             })
         };

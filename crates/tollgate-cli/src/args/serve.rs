@@ -52,7 +52,7 @@ pub(crate) struct Serve {
     pub(crate) listen: Vec<String>,
 
     /// An address for clients of the Redis protocol, written as for `--listen`; repeat it. Beyond
-    /// loopback, TOLLGATE_RESP_PASSWORD must be set
+    /// loopback, TOLLGATE_RESP_PASSWORD or TOLLGATE_RESP_USERS must be set
     #[arg(long, value_name = "ADDR")]
     pub(crate) resp: Vec<String>,
 

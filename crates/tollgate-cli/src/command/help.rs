@@ -20,6 +20,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "clients": "a Redis Cluster from redis-cli, Python, Node",
     "cluster": "Redis Cluster and Sentinel",
     "code": "limits in code: per route, several subjects, proxies",
+    "coming-from-redis-cell": "the same limits as in redis-cell, and what differs",
     "commands": "the command line, command by command",
     "definitions": "what each strategy means, exactly",
     "doctor": "the checks of a Redis server, and what to do",

@@ -30,6 +30,7 @@ mod queue_look;
 mod queue_signals;
 mod queue_workers;
 mod redis;
+mod redis_cell;
 mod replaying;
 mod resp;
 mod running;

@@ -69,7 +69,7 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
     // The lines of the whole answer, as a shell reads them.
     let lines: Vec<&str> =
         PAGE.lines().filter(|line| line.starts_with("redis-cli -p 6380 TOLLGATE.")).collect();
-    assert_eq!(lines.len(), 2, "{lines:?}");
+    assert_eq!(lines.len(), 3, "{lines:?}");
     for line in lines {
         let line = line.replace("6380", &port.to_string());
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
@@ -147,12 +147,68 @@ fn client_libraries_count_together() {
     }
 }
 
+/// A certificate for `localhost`, and the arguments of a service that has it.
+fn certificate(place: &Place) -> (String, Vec<String>) {
+    let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();
+    let [certificate, key] = ["one.pem", "one.key"].map(|name| place.path().join(name));
+    std::fs::write(&certificate, made.cert.pem()).unwrap();
+    std::fs::write(&key, made.signing_key.serialize_pem()).unwrap();
+    let [certificate, key] = [certificate, key].map(|path| path.display().to_string());
+    let args = ["--tls-cert", &certificate, "--tls-key", &key].map(str::to_owned).to_vec();
+    (certificate, args)
+}
+
+#[test]
+fn clients_count_together_over_tls_with_a_user() {
+    let programs = |name: &str| folder("../../examples/resp").join(name);
+    let [place, python, node, ioredis] = [(); 4].map(|()| Place::new());
+    let (certificate, more) = certificate(&place);
+    let more: Vec<&str> = more.iter().map(String::as_str).collect();
+    let args = [&["--resp", "127.0.0.1:0"], &more[..]].concat();
+    let mut command = Serving::command(&place, &args);
+    command.env_remove("TOLLGATE_RESP_PASSWORD");
+    command.env("TOLLGATE_RESP_USERS", format!("web:ask:{PASSWORD}"));
+    let serving = Serving::start_command(command);
+    let port = serving.said("redis      ").rsplit_once(':').unwrap().1.to_owned();
+    let url = format!("rediss://web:{PASSWORD}@localhost:{port}");
+    let clients = [
+        python_with(&python, &programs("throttle.py")),
+        node_with(&node, "redis", &programs("throttle.mjs")),
+        node_with(&ioredis, "ioredis", &programs("throttle-ioredis.mjs")),
+    ];
+    let mut said = Vec::new();
+    for mut client in clients.into_iter().flatten() {
+        // redis-py reads this from the URL, and Node from its environment.
+        let with_ca = format!("{url}?ssl_ca_certs={certificate}");
+        let is_python = client.get_program().to_string_lossy().contains("python");
+        let url = if is_python { &with_ca } else { &url };
+        client.arg("user:42").env("REDIS_URL", url).env("NODE_EXTRA_CA_CERTS", &certificate);
+        said.push(told(&client.output().unwrap()).1);
+    }
+    let left = (0..3).rev().map(|left| format!("admitted: {left} of 3 remain\n"));
+    assert_eq!(said, left.take(said.len()).collect::<Vec<_>>());
+    let user = ["--user", "web", "--pass", PASSWORD, "--no-auth-warning"];
+    let tls = ["-h", "localhost", "--tls", "--cacert", &certificate];
+    let look = ["CL.THROTTLE", "user:42", "2", "2", "3600", "0"];
+    let port = port.parse().unwrap();
+    let Some(out) = cli(port, &[&tls[..], &user, &look].concat(), "") else { return };
+    assert_eq!(out.lines().nth(2), Some(&*(3 - said.len()).to_string()), "{out}");
+    let who = cli(port, &[&tls[..], &user, &["-3", "ACL", "WHOAMI"]].concat(), "");
+    assert_eq!(who.unwrap(), "web\n");
+    let reset = ["TOLLGATE.RESET", "user:42", "cell: 2/1h burst 3 via gcra"];
+    let refused = cli(port, &[&tls[..], &user, &reset].concat(), "").unwrap();
+    assert!(refused.starts_with("NOPERM User web has no permissions"), "{refused}");
+}
+
 #[test]
 fn an_address_for_everybody_needs_a_password() {
     let place = Place::new();
     let (code, _, err) = place.run(&["serve", "--admin", "off", "--resp", ":0"]);
     assert_eq!(code, 2);
-    assert!(err.contains("set TOLLGATE_RESP_PASSWORD, or listen on 127.0.0.1"), "{err}");
+    assert!(
+        err.contains("set TOLLGATE_RESP_PASSWORD or TOLLGATE_RESP_USERS, or listen on 127.0.0.1"),
+        "{err}"
+    );
     let (serving, _) = serve(&place, Some(PASSWORD), &["--resp", "0.0.0.0:0"]);
     let log = serving.end();
     assert!(!log.contains(PASSWORD), "{log}");

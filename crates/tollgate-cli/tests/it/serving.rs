@@ -65,7 +65,8 @@ impl Serving {
                 }
             }
         }
-        let first = said[0].strip_prefix("listening  http://").unwrap();
+        let (scheme, first) = said[0].split_once("://").unwrap();
+        assert!(["listening  http", "listening  https"].contains(&scheme), "{said:?}");
         let address = first.split(',').next().unwrap().parse().unwrap();
         Self { child, said, address }
     }

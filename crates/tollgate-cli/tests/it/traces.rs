@@ -112,6 +112,52 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 #[test]
+fn a_command_of_resp_is_a_span_and_its_decision_one_within_it() {
+    let place = Place::new();
+    let collector = Collector::start(&[]);
+    let serving = Serving::start(&place, &["--otlp", &collector.url, "--resp", "127.0.0.1:0"]);
+    let address = serving.said("redis      ");
+    let mut stream = TcpStream::connect(address).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    let command = |words: &[&str]| {
+        let words = words.iter().map(|word| format!("${}\r\n{word}\r\n", word.len()));
+        let words: Vec<String> = words.collect();
+        format!("*{}\r\n{}", words.len(), words.concat())
+    };
+    // Sent at once: each has a span of its own.
+    let throttle = command(&["CL.THROTTLE", "user:ann", "0", "1", "3600"]);
+    let wrong = command(&["GCRA", "user:ann", "x", "1", "3600"]);
+    let all = format!("{}{throttle}{throttle}{wrong}{}", command(&["PING"]), command(&["QUIT"]));
+    stream.write_all(all.as_bytes()).unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("+PONG") && said.ends_with("+OK\r\n"), "{said}");
+    serving.end();
+
+    let posts = collector.all();
+    let is_told = |post: &Vec<u8>| post.windows(3).any(|bytes| bytes == b"ann");
+    assert!(!posts.iter().any(is_told), "whose count it is");
+    let spans: Vec<Span> = posts.iter().flat_map(|post| spans(post)).collect();
+    let (commands, decisions): (Vec<&Span>, Vec<&Span>) =
+        spans.iter().partition(|span| span.name != "decide");
+    let names: Vec<&str> = commands.iter().map(|span| &*span.name).collect();
+    assert_eq!(names, ["CL.THROTTLE", "CL.THROTTLE", "GCRA"]);
+    let results = ["answer", "answer", "error"];
+    for (span, result) in commands.iter().zip(results) {
+        let expected =
+            ["network.protocol.name=resp".to_owned(), format!("tollgate.result={result}")];
+        assert_eq!(told(span), expected);
+    }
+    let of: Vec<&[u8]> = decisions.iter().map(|span| &*span.parent_span_id).collect();
+    assert_eq!(of, [&*commands[0].span_id, &*commands[1].span_id]);
+    let outcomes: Vec<String> = decisions.iter().flat_map(|span| told(span)).collect();
+    let expected = ["allowed", "denied"].map(|outcome| {
+        ["tollgate.authority=store".to_owned(), format!("tollgate.outcome={outcome}")]
+    });
+    assert_eq!(outcomes, expected.concat());
+}
+
+#[test]
 fn a_question_is_a_span_below_the_callers_and_each_decision_one_within_it() {
     let place = Place::new();
     let collector = Collector::start(&[]);

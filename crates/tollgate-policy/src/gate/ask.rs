@@ -127,6 +127,7 @@ impl<S: Store> Inner<S> {
             error,
             duration,
             decides,
+            answers: 1,
         });
     }
 }

@@ -27,6 +27,7 @@ mod replace;
 mod rulings;
 mod snapshot_cache;
 mod standing;
+mod together;
 
 pub use ad_hoc::Terms;
 pub use answer::{Answer, Shadow};
@@ -35,6 +36,7 @@ pub use loss::Loss;
 pub use observe::{Counters, Event, Observer};
 pub use replace::{Reread, Revision};
 pub use standing::{Standing, SubjectCounts};
+pub use together::Together;
 
 use extensions::Extensions;
 use observe::Registry;

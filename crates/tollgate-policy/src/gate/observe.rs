@@ -28,11 +28,15 @@ pub struct Event<'e> {
     pub authority: Authority,
     /// Why the store failed, if a failure rule decided.
     pub error: Option<&'e Error>,
-    /// The duration of the whole answer.
+    /// The duration of the whole answer; the mean one of answers that were given together.
     pub duration: Duration,
     /// True for exactly one event of each answer, to count answers when several policies are part
     /// of one. Never true for a shadow policy.
     pub decides: bool,
+    /// The number of answers: more than one where a front decided several together
+    /// ([`Gate::together`](super::Gate::together)) and these had the same outcome. The limit and
+    /// the subject are those of the first one.
+    pub answers: u64,
 }
 
 /// Receives every answer, on the path of the request: an observer must be fast and must not block.
@@ -63,8 +67,14 @@ impl Counters {
     /// Adds one, for observers that count by something other than a gate does.
     #[inline]
     pub fn add(&self, outcome: Outcome, authority: Authority) {
+        self.add_many(outcome, authority, 1);
+    }
+
+    /// Adds as many.
+    #[inline]
+    pub fn add_many(&self, outcome: Outcome, authority: Authority, answers: u64) {
         if let Some(cell) = self.0.get(cell(outcome, authority)) {
-            cell.fetch_add(1, Ordering::Relaxed);
+            cell.fetch_add(answers, Ordering::Relaxed);
         }
     }
 

@@ -14,6 +14,7 @@ mod failing;
 mod failures;
 mod limits;
 mod replacing;
+mod together;
 
 use failing::Failing;
 

@@ -51,17 +51,16 @@ impl ByLimit {
         &self,
         policy: Option<&str>,
         limit: &str,
-        outcome: Outcome,
-        authority: Authority,
+        (outcome, authority, answers): (Outcome, Authority, u64),
     ) {
-        let Some(policy) = policy else { return self.inline.add(outcome, authority) };
+        let Some(policy) = policy else { return self.inline.add_many(outcome, authority, answers) };
         let table = self.table.load();
         match table.get(policy, limit) {
-            Some(counters) => counters.add(outcome, authority),
-            None if table.pairs >= MAX_PAIRS => self.other.add(outcome, authority),
+            Some(counters) => counters.add_many(outcome, authority, answers),
+            None if table.pairs >= MAX_PAIRS => self.other.add_many(outcome, authority, answers),
             None => match self.begin(policy, limit) {
-                Some(counters) => counters.add(outcome, authority),
-                None => self.other.add(outcome, authority),
+                Some(counters) => counters.add_many(outcome, authority, answers),
+                None => self.other.add_many(outcome, authority, answers),
             },
         }
     }
@@ -113,7 +112,7 @@ impl ByLimit {
 mod tests {
     use super::*;
 
-    const DENIED: (Outcome, Authority) = (Outcome::Denied, Authority::Store);
+    const DENIED: (Outcome, Authority, u64) = (Outcome::Denied, Authority::Store, 1);
 
     fn listed(counts: &ByLimit) -> Vec<(String, String, u64)> {
         let mut told = Vec::new();
@@ -130,8 +129,8 @@ mod tests {
         for round in 0..2 {
             for number in 0..MAX_PAIRS + 500 {
                 let (policy, limit) = (format!("p{}", number / 3), format!("l{}", number % 3));
-                counts.add(Some(&policy), &limit, DENIED.0, DENIED.1);
-                counts.add(None, &format!("{round}-{number}"), DENIED.0, DENIED.1);
+                counts.add(Some(&policy), &limit, DENIED);
+                counts.add(None, &format!("{round}-{number}"), DENIED);
             }
         }
         let told = listed(&counts);
@@ -150,7 +149,7 @@ mod tests {
             for _ in 0..4 {
                 scope.spawn(|| {
                     for number in 0..2_000 {
-                        counts.add(Some("p"), &format!("l{}", number % 100), DENIED.0, DENIED.1);
+                        counts.add(Some("p"), &format!("l{}", number % 100), DENIED);
                     }
                 });
             }

@@ -20,12 +20,13 @@ impl Default for Commands {
 }
 
 impl Commands {
-    /// Counts an answered command at this place of the table; `None` for one that is not in it.
+    /// Counts as many answered commands at this place of the table; `None` for one that is not in
+    /// it.
     #[inline]
-    pub(crate) fn add(&self, place: Option<usize>, is_error: bool) {
+    pub(crate) fn add(&self, place: Option<usize>, is_error: bool, commands: u64) {
         let results = self.0.get(place.unwrap_or(resp::COUNT));
         if let Some(count) = results.and_then(|results| results.get(usize::from(is_error))) {
-            count.fetch_add(1, Ordering::Relaxed);
+            count.fetch_add(commands, Ordering::Relaxed);
         }
     }
 
@@ -51,10 +52,10 @@ mod tests {
         let commands = Commands::default();
         assert_eq!(commands.iter().count(), 0);
         for (place, name) in resp::names().enumerate() {
-            commands.add(Some(place), false);
+            commands.add(Some(place), false, 1);
             assert_eq!(commands.iter().nth(place), Some((name, "answer", 1)));
         }
-        commands.add(None, true);
+        commands.add(None, true, 1);
         assert_eq!(commands.iter().last(), Some((OTHER, "error", 1)));
     }
 }

@@ -59,15 +59,15 @@ pub(super) struct Counted {
 }
 
 impl Latency {
-    /// Counts a duration.
+    /// Counts as many answers of this duration each.
     #[inline]
-    pub(super) fn add(&self, duration: Duration) {
+    pub(super) fn add(&self, duration: Duration, answers: u64) {
         let nanos = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
         let place = ENDS_NS.partition_point(|end| *end < nanos);
         if let Some(bucket) = self.buckets.get(place) {
-            bucket.fetch_add(1, Ordering::Relaxed);
+            bucket.fetch_add(answers, Ordering::Relaxed);
         }
-        self.sum_ns.fetch_add(nanos, Ordering::Relaxed);
+        self.sum_ns.fetch_add(nanos.wrapping_mul(answers), Ordering::Relaxed);
     }
 
     /// Takes a snapshot. Its total is the sum of its buckets, so that the two agree while other
@@ -91,7 +91,7 @@ mod tests {
         let latency = Latency::default();
         let nanos = [0, 999, 1_000, 1_001, 49_999, 50_000, 50_001, 5_000_000_000, 5_000_000_001];
         for nanos in nanos {
-            latency.add(Duration::from_nanos(nanos));
+            latency.add(Duration::from_nanos(nanos), 1);
         }
         let seen = latency.counted();
         let filled: Vec<(f64, u64)> =

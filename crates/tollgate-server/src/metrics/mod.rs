@@ -129,13 +129,14 @@ impl Observer for Metrics {
         // An answer over several policies emits several events, but its duration counts once.
         if event.decides {
             match event.authority {
-                Authority::Store => self.0.store.add(event.duration),
-                Authority::FailureRule => self.0.failure_rule.add(event.duration),
+                Authority::Store => self.0.store.add(event.duration, event.answers),
+                Authority::FailureRule => self.0.failure_rule.add(event.duration, event.answers),
                 _ => {}
             }
         }
         if let Some(limit) = event.limit {
-            self.0.limits.add(event.policy, limit.identity(), event.outcome, event.authority);
+            let what = (event.outcome, event.authority, event.answers);
+            self.0.limits.add(event.policy, limit.identity(), what);
         }
         if let Some(denials) = &self.0.denials {
             denials.observe(event);

@@ -2,77 +2,58 @@
 //!
 //! The answer has the fields of the answer over HTTP, as a map.
 
+use core::time::Duration;
 use std::borrow::Cow;
 
 use serde_json::Value;
-use tollgate::Subject;
-use tollgate_policy::{OnFailure, Terms};
+use tollgate::{LimitSet, Subject};
+use tollgate_policy::{MAX_DEADLINE, MIN_DEADLINE, OnFailure, Terms};
 
-use super::codec::{Words, whole_number};
+use super::codec::Words;
+use super::commands::{AND, Command};
+use super::options::Options;
 use super::reply::Replies;
 use super::why::{self, Why, refused};
 use crate::api::MAX_TEXT_BYTES;
 use crate::json::AnswerJson;
-use crate::service::{Act, By, Description, Question, Service};
+use crate::service::{Act, By, Description, Parts, Question, Service};
 
 /// What decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Asked {
-    /// `TOLLGATE.CHECK subject limit [limit ...] [COST n] [ID key] [RECEIPT]`.
+    /// The limits in the call.
     Check,
-    /// `TOLLGATE.PEEK subject limit [limit ...] [COST n]`.
+    /// The same, and nothing is charged.
     Peek,
-    /// `TOLLGATE.REQUEST policy field value [field value ...] [COST n] [PEEK]`.
+    /// Policies.
     Request,
 }
 
 /// Every policy that matches, in place of a name.
 const ALL_POLICIES: &str = "*";
 
-/// The words after those that say what decides.
-#[derive(Debug, Default)]
-struct Options<'w> {
-    cost: Option<u64>,
-    id: Option<&'w str>,
-    receipt: bool,
-    peek: bool,
-}
-
 /// Answers a command.
 pub(super) async fn answer(
-    asked: Asked,
-    words: &Words<'_>,
-    service: &Service,
-    replies: &mut Replies,
-) {
-    if let Err(why) = try_answer(asked, words, service, replies).await {
-        replies.error(format_args!("{} {}", why.kind, why.text));
-    }
-}
-
-async fn try_answer(
-    asked: Asked,
+    (asked, command): (Asked, &Command),
     words: &Words<'_>,
     service: &Service,
     replies: &mut Replies,
 ) -> Result<(), Why> {
     let words = texts(words.get(1..).unwrap_or_default())?;
-    let Some((first, rest)) = words.split_first() else { return Err("syntax error".into()) };
     let by_policies = asked == Asked::Request;
-    let begin = rest.iter().enumerate().position(|(place, word)| {
-        // A field's value may be any word.
-        (!by_policies || place % 2 == 0) && is_option(word)
-    });
-    let (what, options) = rest.split_at(begin.unwrap_or(rest.len()));
-    let options = read_options(asked, options)?;
+    let (what, options) = words.split_at(begin_of_options(command, &words, by_policies));
+    let options = Options::read(command, options)?;
     let by = if by_policies {
-        by_policies_of(first, what, service)?
+        by_policies_of(what, service)?
     } else {
-        by_limits_of(first, what, service)?
+        let parts = parts(what, service)?;
+        let shard = options.get("SHARD").map(Cow::Borrowed);
+        By::Limits { parts, shard, terms: terms(&options, service)? }
     };
-    let act = if options.peek || asked == Asked::Peek { Act::Peek } else { Act::Check };
-    let Options { cost, id, receipt, .. } = options;
-    let question = Question { by, cost, idempotency_key: id.map(Cow::Borrowed), receipt };
+    let act = if options.has("PEEK") || asked == Asked::Peek { Act::Peek } else { Act::Check };
+    let receipt = options.has("RECEIPT");
+    let idempotency_key = options.get("ID").map(Cow::Borrowed);
+    let question = Question { by, cost: options.number("COST")?, idempotency_key, receipt };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let mut json = AnswerJson::new(&answer);
     json.receipt = receipt.then(|| service.receipt(&answer)).flatten();
@@ -81,7 +62,11 @@ async fn try_answer(
     Ok(())
 }
 
-fn texts<'w>(words: &[&'w [u8]]) -> Result<Vec<&'w str>, Why> {
+/// The words as texts of bounded length.
+///
+/// # Errors
+/// A word that is none.
+pub(super) fn texts<'w>(words: &[&'w [u8]]) -> Result<Vec<&'w str>, Why> {
     let text = |word: &&'w [u8]| match core::str::from_utf8(word) {
         Ok(text) if text.len() <= MAX_TEXT_BYTES => Ok(text),
         Ok(text) => {
@@ -92,37 +77,40 @@ fn texts<'w>(words: &[&'w [u8]]) -> Result<Vec<&'w str>, Why> {
     words.iter().map(text).collect()
 }
 
-fn is_option(word: &str) -> bool {
-    ["COST", "ID", "RECEIPT", "PEEK"].iter().any(|option| option.eq_ignore_ascii_case(word))
-}
-
-fn read_options<'w>(asked: Asked, words: &[&'w str]) -> Result<Options<'w>, Why> {
-    let (mut options, mut rest) = (Options::default(), words);
-    let syntax = || Why::from("syntax error");
-    while let [option, after @ ..] = rest {
-        rest = after;
-        match (option.to_ascii_uppercase().as_str(), asked) {
-            ("COST", _) if options.cost.is_none() => {
-                let (cost, after) = rest.split_first().ok_or_else(syntax)?;
-                let cost = whole_number(cost.as_bytes()).and_then(|cost| u64::try_from(cost).ok());
-                let why = || Why::from("value is not an integer or out of range");
-                (options.cost, rest) = (Some(cost.ok_or_else(why)?), after);
-            }
-            ("ID", Asked::Check) if options.id.is_none() => {
-                let (id, after) = rest.split_first().ok_or_else(syntax)?;
-                (options.id, rest) = (Some(*id), after);
-            }
-            ("RECEIPT", Asked::Check | Asked::Request) if !options.receipt => {
-                options.receipt = true;
-            }
-            ("PEEK", Asked::Request) if !options.peek => options.peek = true,
-            _ => return Err(syntax()),
+/// The place of the first option among the words after the name of a command.
+pub(super) fn begin_of_options(command: &Command, words: &[&str], by_policies: bool) -> usize {
+    let mut place = 1;
+    while let Some(word) = words.get(place) {
+        // What follows the name of a field, or `AND`, may be any word: a value or a subject.
+        match Options::find(command, word).and_then(|option| option.token) {
+            Some(AND) => place += 2,
+            Some(_) => return place,
+            None => place += 1 + usize::from(by_policies),
         }
     }
-    Ok(options)
+    words.len()
 }
 
-fn by_limits_of<'w>(subject: &str, limits: &[&str], service: &Service) -> Result<By<'w>, Why> {
+/// The subjects with their limits.
+pub(super) fn parts(words: &[&str], service: &Service) -> Result<Parts, Why> {
+    let (mut parts, mut rest) = (Parts::new(), words);
+    loop {
+        let (subject, after) = rest.split_first().ok_or("syntax error")?;
+        let is_end = |word: &&str| word.eq_ignore_ascii_case(AND);
+        let end = after.iter().position(is_end).unwrap_or(after.len());
+        let (limits, after) = after.split_at(end);
+        parts.push(part(subject, limits, service)?);
+        match after {
+            [] => return Ok(parts),
+            [_, after @ ..] => rest = after,
+        }
+    }
+}
+
+fn part(subject: &str, limits: &[&str], service: &Service) -> Result<(Subject, LimitSet), Why> {
+    if limits.is_empty() {
+        return Err(format!("`{subject}` has no limit: write one after it, as 10/s").into());
+    }
     if limits.iter().any(|limit| limit.trim().is_empty()) {
         return Err("an empty text is no limit".into());
     }
@@ -132,16 +120,36 @@ fn by_limits_of<'w>(subject: &str, limits: &[&str], service: &Service) -> Result
     }
     let subject = Subject::literal(subject)
         .map_err(|error| Why::from(format!("{}: {}", error.what(), error.remedy())))?;
-    let parts = vec![(subject, why::limits(service, &text)?)];
-    let terms = Terms::new(OnFailure::Deny).deadline(service.gate.usual_deadline());
-    Ok(By::Limits { parts, shard: None, terms })
+    Ok((subject, why::limits(service, &text)?))
 }
 
-fn by_policies_of<'w>(
-    policy: &'w str,
-    fields: &[&'w str],
-    service: &Service,
-) -> Result<By<'w>, Why> {
+/// What holds when the store cannot answer, and how long it may take.
+fn terms(options: &Options<'_>, service: &Service) -> Result<Terms, Why> {
+    let on_failure = match options.get("ONFAILURE") {
+        None => OnFailure::Deny,
+        Some(word) if word.eq_ignore_ascii_case("deny") => OnFailure::Deny,
+        Some(word) if word.eq_ignore_ascii_case("allow") => OnFailure::Allow,
+        Some(other) => {
+            return Err(format!("`{other}` is no failure rule: say allow or deny").into());
+        }
+    };
+    let deadline = match options.number("DEADLINE")? {
+        None => service.gate.usual_deadline(),
+        Some(millis) => {
+            let deadline = Duration::from_millis(millis);
+            if !(MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) {
+                let [least, most] = [MIN_DEADLINE, MAX_DEADLINE].map(|it| it.as_millis());
+                let why = format!("a deadline is {least} to {most} milliseconds, not {millis}");
+                return Err(why.into());
+            }
+            deadline
+        }
+    };
+    Ok(Terms::new(on_failure).deadline(deadline))
+}
+
+fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result<By<'w>, Why> {
+    let Some((policy, fields)) = words.split_first() else { return Err("syntax error".into()) };
     let mut described = Description::default();
     for pair in fields.chunks(2) {
         let [name, value] = pair else {
@@ -150,7 +158,7 @@ fn by_policies_of<'w>(
         described.add(name, Cow::Borrowed(value))?;
     }
     let fields = described.read(service.paths)?;
-    let policy = (policy != ALL_POLICIES).then_some(Cow::Borrowed(policy));
+    let policy = (*policy != ALL_POLICIES).then_some(Cow::Borrowed(*policy));
     Ok(By::Policies { policy, fields })
 }
 

@@ -1,48 +1,160 @@
-//! The password of clients, and what slows guesses of it.
+//! The users of the Redis protocol, their passwords and roles, and what slows guesses.
 
+use core::fmt;
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use http::HeaderMap;
 use tollgate::{Limiter, MemoryStore, ParseError, Subject};
 use tollgate_tower::identity::ClientAddress;
 
-use crate::api::{REFUSALS, REFUSALS_BYTES, is_same};
+use crate::api::{MIN_TOKEN_BYTES, REFUSALS, REFUSALS_BYTES, is_same};
 
-/// The only user that a password belongs to.
-const USER: &[u8] = b"default";
+/// The user of clients that name none.
+pub(super) const DEFAULT_USER: &str = "default";
+
+/// The longest name of a user, in bytes.
+const MAX_NAME_BYTES: usize = 64;
+
+/// What a user may do.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[non_exhaustive]
+pub enum Role {
+    /// Ask, look, and refund by receipts.
+    Ask,
+    /// Also correct the counts of others.
+    Administer,
+}
+
+/// A user of the Redis protocol.
+#[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RespUser {
+    /// The name, as clients send it; `default` for clients that send a password alone.
+    pub name: String,
+    /// The password, of at least 16 bytes.
+    pub password: String,
+    /// What the user may do.
+    pub role: Role,
+}
+
+impl fmt::Debug for RespUser {
+    /// Without the password.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { name, role, .. } = self;
+        f.debug_struct("RespUser").field("name", name).field("role", role).finish_non_exhaustive()
+    }
+}
+
+impl RespUser {
+    /// The user `default`, who may ask.
+    #[must_use]
+    pub fn default_user(password: String) -> Self {
+        Self { name: DEFAULT_USER.to_owned(), password, role: Role::Ask }
+    }
+
+    /// Users in one text: `NAME:ROLE:PASSWORD`, separated by blanks or lines. A role is `ask` or
+    /// `administer`.
+    ///
+    /// ```
+    /// use tollgate_server::{RespUser, Role};
+    ///
+    /// let text = "web:ask:0123456789abcdef ops:administer:fedcba9876543210";
+    /// let users = RespUser::parse_all(text)?;
+    /// assert_eq!((users[1].name.as_str(), users[1].role), ("ops", Role::Administer));
+    /// # Ok::<(), String>(())
+    /// ```
+    ///
+    /// # Errors
+    /// What is wrong, without a password.
+    pub fn parse_all(text: &str) -> Result<Vec<Self>, String> {
+        text.split_whitespace().enumerate().map(|(at, user)| Self::parse(user, at + 1)).collect()
+    }
+
+    fn parse(text: &str, number: usize) -> Result<Self, String> {
+        let parts: Vec<&str> = text.splitn(3, ':').collect();
+        let [name, role, password] = parts[..] else {
+            return Err(format!("user {number} is no NAME:ROLE:PASSWORD"));
+        };
+        let role = match role {
+            "ask" => Role::Ask,
+            "administer" => Role::Administer,
+            _ => return Err(format!("the role of `{name}` is neither `ask` nor `administer`")),
+        };
+        Ok(Self { name: name.to_owned(), password: password.to_owned(), role })
+    }
+
+    /// What is wrong with these users; `None` if nothing is.
+    pub(crate) fn fault(all: &[Self]) -> Option<String> {
+        let is_odd = |byte: u8| !byte.is_ascii_alphanumeric() && !b"_-.".contains(&byte);
+        for (at, Self { name, password, .. }) in all.iter().enumerate() {
+            if name.is_empty() || name.len() > MAX_NAME_BYTES || name.bytes().any(is_odd) {
+                return Some(format!(
+                    "`{name}` is no name of a RESP user: 1 to {MAX_NAME_BYTES} letters, digits, \
+                     `_`, `-` and `.`"
+                ));
+            }
+            if all.iter().take(at).any(|other| other.name == *name) {
+                return Some(format!("the RESP user `{name}` is given twice"));
+            }
+            if password.len() < MIN_TOKEN_BYTES {
+                return Some(format!(
+                    "the password of the RESP user `{name}` has {} bytes, and needs \
+                     {MIN_TOKEN_BYTES}: `openssl rand -hex 16` makes one",
+                    password.len()
+                ));
+            }
+        }
+        None
+    }
+}
+
+/// Who a client is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Known {
+    pub(super) name: Arc<str>,
+    pub(super) role: Role,
+}
 
 /// What an attempt to log in was.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Login {
-    Right,
+    Right(Known),
     Wrong,
     /// Too many wrong ones came from this address: even the right one must wait.
     Late,
 }
 
-/// The password that clients send before they ask.
+/// The users, of whom there may be none: then everybody may ask.
 #[derive(Debug)]
-pub(crate) struct Password {
-    password: Option<String>,
+pub(crate) struct Users {
+    users: Vec<(Known, String)>,
     /// The wrong passwords of each address.
     refusals: Limiter<MemoryStore>,
 }
 
-impl Password {
-    pub(crate) fn new(password: Option<String>) -> Result<Self, ParseError> {
-        let store = MemoryStore::builder().max_bytes(REFUSALS_BYTES).build();
-        Ok(Self { password, refusals: Limiter::new(REFUSALS.parse()?, store) })
-    }
-
-    pub(super) fn is_needed(&self) -> bool {
-        self.password.is_some()
-    }
-
-    /// Whether this is the user and the password. Without a password everybody is.
-    pub(super) fn login(&self, user: &[u8], said: &[u8], peer: IpAddr) -> Login {
-        let Some(password) = &self.password else {
-            return if user == USER { Login::Right } else { Login::Wrong };
+impl Users {
+    pub(crate) fn new(users: Vec<RespUser>) -> Result<Self, ParseError> {
+        let known = |RespUser { name, password, role }: RespUser| {
+            (Known { name: name.into(), role }, password)
         };
+        let users = users.into_iter().map(known).collect();
+        let store = MemoryStore::builder().max_bytes(REFUSALS_BYTES).build();
+        Ok(Self { users, refusals: Limiter::new(REFUSALS.parse()?, store) })
+    }
+
+    /// Who a client is before it says a password; `None` if it must say one.
+    pub(super) fn anybody(&self) -> Option<Known> {
+        let anybody = || Known { name: DEFAULT_USER.into(), role: Role::Ask };
+        self.users.is_empty().then(anybody)
+    }
+
+    /// Whether this is a user with its password. Without users everybody is `default`.
+    pub(super) fn login(&self, user: &[u8], said: &[u8], peer: IpAddr) -> Login {
+        if let Some(anybody) = self.anybody() {
+            let is_it = user == DEFAULT_USER.as_bytes();
+            return if is_it { Login::Right(anybody) } else { Login::Wrong };
+        }
         let client = ClientAddress::peer().client(peer, &HeaderMap::new());
         let client = client.value();
         let subject = Subject::new("ip", client.as_str()).ok();
@@ -52,8 +164,13 @@ impl Password {
                 return Login::Late;
             }
         }
-        if is_same(password, said) && user == USER {
-            return Login::Right;
+        let found = self.users.iter().find(|(known, _)| known.name.as_bytes() == user);
+        // A user that does not exist takes as long as one that does.
+        let password = found.map_or(DEFAULT_USER, |(_, password)| password);
+        if is_same(password, said)
+            && let Some((known, _)) = found
+        {
+            return Login::Right(known.clone());
         }
         let has_to_wait = subject.is_some_and(|subject| {
             self.refusals.check_now(&subject).is_ok_and(|after| after.remaining() == 0)
@@ -61,7 +178,7 @@ impl Password {
         tracing::warn!(
             target: "tollgate",
             client = client.as_str(),
-            "a client of RESP was refused: the password is another{}",
+            "a client of RESP was refused: the user or the password is another{}",
             if has_to_wait { "; it has to wait" } else { "" }
         );
         Login::Wrong
@@ -72,17 +189,74 @@ impl Password {
 mod tests {
     use super::*;
 
+    fn user(name: &str, password: &str, role: Role) -> RespUser {
+        RespUser { name: name.to_owned(), password: password.to_owned(), role }
+    }
+
+    fn right(name: &str, role: Role) -> Login {
+        Login::Right(Known { name: name.into(), role })
+    }
+
     #[test]
     fn guesses_have_to_wait_and_other_addresses_do_not() {
-        let password = Password::new(Some("a secret of many bytes".to_owned())).unwrap();
+        let secret = "a secret of many bytes";
+        let users = Users::new(vec![RespUser::default_user(secret.to_owned())]).unwrap();
         let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
-        let right = b"a secret of many bytes";
-        assert_eq!(password.login(b"default", right, one), Login::Right);
+        let (secret, in_time) = (secret.as_bytes(), right("default", Role::Ask));
+        assert_eq!(users.login(b"default", secret, one), in_time);
         for guess in 0..10 {
-            assert_eq!(password.login(b"default", b"guess", one), Login::Wrong, "{guess}");
+            assert_eq!(users.login(b"default", b"guess", one), Login::Wrong, "{guess}");
         }
-        assert_eq!(password.login(b"default", right, one), Login::Late);
-        assert_eq!(password.login(b"root", right, other), Login::Wrong);
-        assert_eq!(password.login(b"default", right, other), Login::Right);
+        assert_eq!(users.login(b"default", secret, one), Login::Late);
+        assert_eq!(users.login(b"root", secret, other), Login::Wrong);
+        assert_eq!(users.login(b"default", secret, other), in_time);
+    }
+
+    #[test]
+    fn each_user_has_a_password_and_a_role() {
+        let (web, ops) = ("web's password, long", "ops' password, long");
+        let users =
+            Users::new(vec![user("web", web, Role::Ask), user("ops", ops, Role::Administer)]);
+        let (users, peer) = (users.unwrap(), "192.0.2.1".parse().unwrap());
+        assert_eq!(users.login(b"web", web.as_bytes(), peer), right("web", Role::Ask));
+        assert_eq!(users.login(b"ops", ops.as_bytes(), peer), right("ops", Role::Administer));
+        for (name, password) in [("web", ops), ("default", web), ("default", "default"), ("", "")] {
+            let said = users.login(name.as_bytes(), password.as_bytes(), peer);
+            assert_eq!(said, Login::Wrong, "{name} {password}");
+        }
+        assert_eq!(users.anybody(), None);
+        let nobody = Users::new(Vec::new()).unwrap();
+        assert_eq!(nobody.anybody().unwrap().role, Role::Ask);
+        assert_eq!(nobody.login(b"default", b"", peer), right("default", Role::Ask));
+        assert_eq!(nobody.login(b"web", b"", peer), Login::Wrong);
+    }
+
+    #[test]
+    fn texts_of_users_are_read_or_explained() {
+        let all =
+            RespUser::parse_all(" web:ask:a:password:of:many\nops:administer:0123456789abcdef");
+        let expected = [
+            user("web", "a:password:of:many", Role::Ask),
+            user("ops", "0123456789abcdef", Role::Administer),
+        ];
+        let all = all.unwrap();
+        assert!(all == expected && RespUser::fault(&all).is_none(), "{all:?}");
+        for (text, says) in [
+            ("web", "user 1 is no NAME:ROLE:PASSWORD"),
+            ("a:ask:0123456789abcdef web:0123456789abcdef", "user 2 is no NAME:ROLE:PASSWORD"),
+            ("web:root:secret", "the role of `web` is neither `ask` nor `administer`"),
+        ] {
+            let said = RespUser::parse_all(text).unwrap_err();
+            assert_eq!(said, says);
+        }
+        for (text, says) in [
+            (":ask:0123456789abcdef", "`` is no name of a RESP user"),
+            ("a/b:ask:0123456789abcdef", "`a/b` is no name of a RESP user"),
+            ("a:ask:0123456789abcdef a:ask:0123456789abcdef", "the RESP user `a` is given twice"),
+            ("a:ask:secret", "the password of the RESP user `a` has 6 bytes"),
+        ] {
+            let said = RespUser::fault(&RespUser::parse_all(text).unwrap()).unwrap();
+            assert!(said.contains(says) && !said.contains("secret"), "{said}");
+        }
     }
 }

@@ -188,8 +188,20 @@ enum Length {
     None,
 }
 
+#[inline]
 fn length(bytes: &[u8], at: usize) -> Length {
     let rest = bytes.get(at..).unwrap_or_default();
+    // Nearly all are of one or two digits.
+    match rest {
+        [one @ b'1'..=b'9', b'\r', b'\n', ..] => Length::Is(i64::from(one - b'0'), at + 3),
+        [ten @ b'1'..=b'9', one @ b'0'..=b'9', b'\r', b'\n', ..] => {
+            Length::Is(i64::from(ten - b'0') * 10 + i64::from(one - b'0'), at + 4)
+        }
+        _ => any_length(rest, at),
+    }
+}
+
+fn any_length(rest: &[u8], at: usize) -> Length {
     let visible = rest.get(..MAX_LENGTH_LINE).unwrap_or(rest);
     let Some(end) = memchr::memchr(b'\r', visible) else {
         return if rest.len() >= MAX_LENGTH_LINE { Length::TooLong } else { Length::Part };

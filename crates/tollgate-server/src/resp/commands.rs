@@ -4,6 +4,7 @@
 use core::fmt;
 
 use super::ask::Asked;
+use super::auth::Role;
 use super::codec::Words;
 use super::throttle::{CELL_ERROR, Dialect};
 
@@ -41,6 +42,8 @@ pub(super) struct Argument {
 pub(super) enum What {
     Throttle(Dialect),
     Ask(Asked),
+    Refund,
+    ResetCount,
     Ping,
     Echo,
     Hello,
@@ -53,6 +56,7 @@ pub(super) enum What {
     Container,
     /// The subcommands of a container.
     Help,
+    AclWhoAmI,
     ClientGetName,
     ClientId,
     ClientSetInfo,
@@ -65,16 +69,27 @@ pub(super) enum What {
     ConfigGet,
 }
 
+/// The group of the commands about counts.
+const COUNTING: &str = "rate-limit";
+
 const MANY: usize = super::codec::MAX_WORDS;
 
 /// A command that counts; its key is the first word after it.
 const COUNTS: &[&str] = &["write", "fast"];
 /// A command that looks at a count.
 const LOOKS: &[&str] = &["readonly", "fast"];
+/// A command of administrators.
+const ADMIN: &[&str] = &["write", "admin"];
 const FAST: &[&str] = &["fast", "loading", "stale"];
 /// A command that a client may send before its password.
 const OPEN: &[&str] = &["fast", "loading", "stale", "no_auth"];
 const ABOUT: &[&str] = &["loading", "stale"];
+
+/// The word between the subjects of a check.
+pub(super) const AND: &str = "AND";
+
+/// The kind of an argument that is a word alone.
+pub(super) const PURE_TOKEN: &str = "pure-token";
 
 const fn argument(name: &'static str, kind: &'static str) -> Argument {
     Argument { name, kind, token: None, flags: &[], arguments: &[] }
@@ -90,6 +105,10 @@ const fn several(name: &'static str, kind: &'static str) -> Argument {
 
 const fn after(token: &'static str, name: &'static str, kind: &'static str) -> Argument {
     Argument { name, kind, token: Some(token), flags: &["optional"], arguments: &[] }
+}
+
+const fn word(token: &'static str, name: &'static str) -> Argument {
+    Argument { name, kind: PURE_TOKEN, token: Some(token), flags: &[], arguments: &[] }
 }
 
 const CELL: &[Argument] = &[
@@ -108,19 +127,45 @@ const GCRA: &[Argument] = &[
     after("TOKENS", "count", "integer"),
 ];
 
-const UNDER_LIMITS: &[Argument] = &[
-    argument("subject", "string"),
-    Argument { flags: &["multiple"], ..argument("limit", "string") },
-    after("COST", "units", "integer"),
-];
+const SUBJECT: Argument = argument("subject", "string");
+const LIMITS: Argument = Argument { flags: &["multiple"], ..argument("limit", "string") };
+
+/// A further subject, after [`AND`].
+const MORE: Argument = Argument {
+    name: "more",
+    kind: "block",
+    token: Some(AND),
+    flags: &["optional", "multiple", "multiple_token"],
+    arguments: &[SUBJECT, LIMITS],
+};
+
+const COST: Argument = after("COST", "units", "integer");
+const SHARD: Argument = after("SHARD", "name", "string");
+const DEADLINE: Argument = after("DEADLINE", "milliseconds", "integer");
+const ON_FAILURE: Argument = Argument {
+    name: "rule",
+    kind: "oneof",
+    token: Some("ONFAILURE"),
+    flags: &["optional"],
+    arguments: &[word("ALLOW", "allow"), word("DENY", "deny")],
+};
+const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
+
+const PEEK: &[Argument] = &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE];
 
 const CHECK: &[Argument] = &[
-    argument("subject", "string"),
-    Argument { flags: &["multiple"], ..argument("limit", "string") },
-    after("COST", "units", "integer"),
+    SUBJECT,
+    LIMITS,
+    MORE,
+    COST,
     after("ID", "request", "string"),
-    after("RECEIPT", "receipt", "pure-token"),
+    SHARD,
+    DEADLINE,
+    ON_FAILURE,
+    RECEIPT,
 ];
+
+const RESET_COUNT: &[Argument] = &[SUBJECT, LIMITS, SHARD];
 
 const REQUEST: &[Argument] = &[
     argument("policy", "string"),
@@ -131,9 +176,9 @@ const REQUEST: &[Argument] = &[
         flags: &["optional", "multiple"],
         arguments: &[argument("name", "string"), argument("value", "string")],
     },
-    after("COST", "units", "integer"),
-    after("RECEIPT", "receipt", "pure-token"),
-    after("PEEK", "peek", "pure-token"),
+    COST,
+    RECEIPT,
+    after("PEEK", "peek", PURE_TOKEN),
 ];
 
 const LOGIN: &[Argument] = &[argument("username", "string"), argument("password", "string")];
@@ -161,7 +206,7 @@ const HELLO: &[Argument] = &[Argument {
 const INFO_OF_A_CLIENT: &[Argument] = &[argument("attr", "string"), argument("value", "string")];
 
 macro_rules! table {
-    ($($name:literal, $words:expr, $flags:ident, $group:literal, $what:expr, $arguments:expr,
+    ($($name:literal, $words:expr, $flags:ident, $group:expr, $what:expr, $arguments:expr,
        $summary:literal;)*) => {
         &[$(Command {
             name: $name,
@@ -177,29 +222,34 @@ macro_rules! table {
 
 /// All commands, those of many calls first.
 pub(super) const ALL: &[Command] = table! {
-    "cl.throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Cell), CELL,
+    "cl.throttle", (5, 6), COUNTS, COUNTING, What::Throttle(Dialect::Cell), CELL,
         "Counts under a limit with these numbers, as redis-cell does.";
-    "throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Crab), CELL,
+    "throttle", (5, 6), COUNTS, COUNTING, What::Throttle(Dialect::Crab), CELL,
         "Counts under a limit with these numbers, as throttlecrab does.";
-    "gcra", (5, 7), COUNTS, "rate-limit", What::Throttle(Dialect::Gcra), GCRA,
+    "gcra", (5, 7), COUNTS, COUNTING, What::Throttle(Dialect::Gcra), GCRA,
         "Counts under a limit with these numbers, as GCRA of Redis does.";
-    "rl.throttle", (5, 6), COUNTS, "rate-limit", What::Throttle(Dialect::Valkey), CELL,
+    "rl.throttle", (5, 6), COUNTS, COUNTING, What::Throttle(Dialect::Valkey), CELL,
         "Counts under a limit with these numbers, as RL.THROTTLE for Valkey does.";
-    "tollgate.check", (3, MANY), COUNTS, "rate-limit", What::Ask(Asked::Check), CHECK,
+    "tollgate.check", (3, MANY), COUNTS, COUNTING, What::Ask(Asked::Check), CHECK,
         "Counts a subject under limits, and answers all that HTTP does.";
-    "tollgate.peek", (3, MANY), LOOKS, "rate-limit", What::Ask(Asked::Peek), UNDER_LIMITS,
+    "tollgate.peek", (3, MANY), LOOKS, COUNTING, What::Ask(Asked::Peek), PEEK,
         "Answers what TOLLGATE.CHECK would, and counts nothing.";
-    "tollgate.request", (2, MANY), COUNTS, "rate-limit", What::Ask(Asked::Request), REQUEST,
+    "tollgate.request", (2, MANY), COUNTS, COUNTING, What::Ask(Asked::Request), REQUEST,
         "Counts a request by the policy of this name, or by all that match (*).";
+    "tollgate.refund", (2, 3), COUNTS, COUNTING, What::Refund,
+        &[argument("receipt", "string"), optional("units", "integer")],
+        "Gives back the charge of a receipt, or some units of it.";
+    "tollgate.reset", (3, MANY), ADMIN, COUNTING, What::ResetCount, RESET_COUNT,
+        "Deletes a count, and answers whether there was one.";
     "ping", (1, 2), FAST, "connection", What::Ping, &[optional("message", "string")],
         "Answers PONG, or the message.";
     "echo", (2, 2), FAST, "connection", What::Echo, &[argument("message", "string")],
         "Answers the message.";
     "hello", (1, 7), OPEN, "connection", What::Hello, HELLO,
-        "Says the version of the protocol, the password and the client's name.";
+        "Says the version of the protocol, the user, the password and the client's name.";
     "auth", (2, 3), OPEN, "connection", What::Auth,
         &[optional("username", "string"), argument("password", "string")],
-        "Says the password.";
+        "Says the user and the password.";
     "quit", (1, MANY), OPEN, "connection", What::Quit, &[],
         "Closes the connection.";
     "reset", (1, 1), OPEN, "connection", What::Reset, &[],
@@ -208,6 +258,12 @@ pub(super) const ALL: &[Command] = table! {
         "Takes 0, since there is one database.";
     "info", (1, MANY), ABOUT, "server", What::Info, &[several("section", "string")],
         "Says what the server is.";
+    "acl", (2, MANY), ABOUT, "server", What::Container, &[],
+        "Contains the command about the user.";
+    "acl|help", (2, 2), ABOUT, "server", What::Help, &[],
+        "Lists these subcommands.";
+    "acl|whoami", (2, 2), ABOUT, "server", What::AclWhoAmI, &[],
+        "Answers the user of the connection.";
     "client", (2, MANY), ABOUT, "connection", What::Container, &[],
         "Contains the commands about this connection.";
     "client|getname", (2, 2), ABOUT, "connection", What::ClientGetName, &[],
@@ -264,6 +320,7 @@ impl Command {
         let has_key = match self.what {
             What::Throttle(_) => true,
             What::Ask(asked) => asked != Asked::Request,
+            What::ResetCount => true,
             _ => false,
         };
         i64::from(has_key)
@@ -272,6 +329,21 @@ impl Command {
     /// Whether a client may send it before its password.
     pub(super) fn is_open(&self) -> bool {
         self.flags.contains(&"no_auth")
+    }
+
+    /// Whether it is about counts. Others are not traced: clients send them by themselves.
+    pub(super) fn counts(&self) -> bool {
+        self.group == COUNTING
+    }
+
+    /// The role that a user needs for it.
+    pub(super) fn role(&self) -> Role {
+        if self.flags.contains(&"admin") { Role::Administer } else { Role::Ask }
+    }
+
+    /// Whether the second word says what it does.
+    fn has_subcommands(&self) -> bool {
+        matches!(self.what, What::Container | What::Command)
     }
 
     /// The container of a subcommand.
@@ -321,7 +393,7 @@ pub(super) fn find<'w>(words: &'w Words<'_>) -> Result<(usize, &'static Command)
     let name = words.first().copied().unwrap_or_default();
     let (mut place, mut command) = by_name(name).ok_or(Unknown::Command(words))?;
     if let Some(word) = words.get(1)
-        && command.subcommands().next().is_some()
+        && command.has_subcommands()
     {
         let is_it = |found: &Command| {
             let name = found.name.strip_prefix(command.name).and_then(|it| it.strip_prefix('|'));
@@ -391,6 +463,14 @@ mod tests {
                 command.name
             })
             .map_err(|unknown| unknown.to_string())
+    }
+
+    #[test]
+    fn containers_are_known_without_a_search() {
+        for command in top() {
+            let has_some = command.subcommands().next().is_some();
+            assert_eq!(command.has_subcommands(), has_some, "{}", command.name);
+        }
     }
 
     #[test]

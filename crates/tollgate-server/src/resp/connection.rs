@@ -14,8 +14,9 @@ use std::time::Instant;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::watch;
 
-use super::auth::Password;
+use super::auth::Users;
 use super::codec::{Bounds, Broken, Found, Words, read};
+use super::fast_path::Batch;
 use super::reply::{Replies, Version};
 use super::session::{Next, Session};
 use crate::api::Api;
@@ -38,14 +39,14 @@ const NO_ROOM: &str = "ERR too much is on its way from and to other connections:
 #[derive(Debug)]
 pub(crate) struct Shared {
     pub(crate) api: Arc<Api>,
-    pub(crate) password: Password,
+    pub(crate) users: Users,
     pub(crate) started: Instant,
     last_id: AtomicI64,
 }
 
 impl Shared {
-    pub(crate) fn new(api: Arc<Api>, password: Password) -> Self {
-        Self { api, password, started: Instant::now(), last_id: AtomicI64::new(0) }
+    pub(crate) fn new(api: Arc<Api>, users: Users) -> Self {
+        Self { api, users, started: Instant::now(), last_id: AtomicI64::new(0) }
     }
 
     pub(super) fn next_id(&self) -> i64 {
@@ -128,8 +129,7 @@ async fn converse<T: AsyncRead + AsyncWrite + Unpin>(
         let mut is_new = stream.pace.phase() != Phase::Head;
         loop {
             let before = input.start;
-            // Boxed, since the compiler computes no size of futures that are nested so deeply.
-            let turn = Box::pin(turn(session, stream.pace, &mut input, &mut replies)).await;
+            let turn = turn(session, stream.pace, &mut input, &mut replies).await;
             is_new |= input.start > before;
             if turn == Turn::Http {
                 return Ok(None);
@@ -190,29 +190,37 @@ async fn turn(
     replies: &mut Replies,
 ) -> Turn {
     let Input { bytes, start, end, .. } = input;
-    let mut words = Words::new();
-    for _ in 0..TURN_COMMANDS {
+    let (mut batch, mut words) = (Batch::default(), Words::new());
+    let mut left = TURN_COMMANDS;
+    let turn = loop {
+        left -= 1;
         let rest = bytes.get(*start..*end).unwrap_or_default();
         match read(rest, session.bounds(), &mut words) {
-            Ok(Found::Part) => return Turn::Waits,
+            Ok(Found::Part) => break Turn::Waits,
             Ok(Found::Command(size)) => {
                 *start += size;
                 pace.set_phase(Phase::Work);
             }
-            Err(Broken::Http) => return Turn::Http,
+            Err(Broken::Http) => break Turn::Http,
             Err(broken) => {
                 replies.error(broken);
-                return Turn::Last;
+                break Turn::Last;
             }
         }
-        if !words.is_empty() && session.answer(&words, replies).await == Next::Close {
-            return Turn::Last;
+        if !words.is_empty() && !batch.answer(session, &words, replies) {
+            // Before anything waits: a connection that ends then loses no count.
+            batch.end(&session.shared.api);
+            // Boxed, since most turns do without, and would have to make room for it.
+            if Box::pin(session.answer(&words, replies)).await == Next::Close {
+                break Turn::Last;
+            }
         }
-        if replies.bytes.len() >= TURN_BYTES {
-            return Turn::More;
+        if left == 0 || replies.bytes.len() >= TURN_BYTES {
+            break Turn::More;
         }
-    }
-    Turn::More
+    };
+    batch.end(&session.shared.api);
+    turn
 }
 
 /// The received bytes: those from `start` to `end` were not decided.

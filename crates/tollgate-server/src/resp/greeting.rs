@@ -2,7 +2,7 @@
 
 use core::fmt::Write as _;
 
-use super::auth::Login;
+use super::auth::{DEFAULT_USER, Login};
 use super::codec::{Words, whole_number};
 use super::commands::{self, Argument, Command, SINCE, shown};
 use super::reply::{Replies, Version};
@@ -54,7 +54,7 @@ impl Session {
         {
             return replies.error(why);
         }
-        if !self.may_ask {
+        if self.user.is_none() {
             return replies.error(
                 "NOAUTH HELLO must be called with the client already authenticated, otherwise the \
                  HELLO <proto> AUTH <user> <pass> option can be used to authenticate the client \
@@ -87,14 +87,13 @@ impl Session {
 
     pub(super) fn auth(&mut self, words: &Words<'_>, replies: &mut Replies) {
         let (user, password) = match words.get(1..) {
-            Some([password]) if !self.shared.password.is_needed() => {
-                let _ = password;
+            Some([_]) if self.shared.users.anybody().is_some() => {
                 return replies.error(
                     "ERR AUTH <password> called without any password configured for the default \
                      user. Are you sure your configuration is correct?",
                 );
             }
-            Some([password]) => (&b"default"[..], *password),
+            Some([password]) => (DEFAULT_USER.as_bytes(), *password),
             Some([user, password]) => (*user, *password),
             _ => return replies.error("ERR syntax error"),
         };
@@ -105,9 +104,9 @@ impl Session {
     }
 
     fn login(&mut self, user: &[u8], password: &[u8]) -> Result<(), &'static str> {
-        match self.shared.password.login(user, password, self.peer) {
-            Login::Right => {
-                self.may_ask = true;
+        match self.shared.users.login(user, password, self.peer) {
+            Login::Right(known) => {
+                self.user = Some(known);
                 Ok(())
             }
             Login::Wrong => Err(WRONG),

@@ -1,20 +1,24 @@
 //! The Redis protocol, RESP2 and RESP3, over accepted connections.
 //!
 //! `codec` reads requests as borrowed slices, `reply` writes answers, and `commands` is the one
-//! table of commands. `session` is one client's state and answers its commands; `connection` reads
-//! and writes for it.
+//! table of commands. `session` is one client's state and answers its commands. `fast_path` answers
+//! most of them, and `connection` reads and writes.
 
 mod ask;
 mod auth;
 mod codec;
 mod commands;
 mod connection;
+mod correct;
+mod fast_path;
 mod greeting;
+mod options;
 mod reply;
 mod session;
 mod throttle;
 mod why;
 
-pub(crate) use auth::Password;
+pub(crate) use auth::Users;
+pub use auth::{RespUser, Role};
 pub(crate) use commands::{COUNT, names};
 pub(crate) use connection::{Resp, Shared};

@@ -51,7 +51,20 @@ impl Replies {
 
     #[inline]
     pub(super) fn integer(&mut self, number: i64) {
+        // Most numbers of an answer are of one digit, and are written at once.
+        if let Ok(digit @ 0..=9) = u8::try_from(number) {
+            return self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
+        }
         self.line(b':', itoa::Buffer::new().format(number).as_bytes());
+    }
+
+    /// A list of whole numbers.
+    #[inline]
+    pub(super) fn integers<const N: usize>(&mut self, numbers: [i64; N]) {
+        self.array(N);
+        for number in numbers {
+            self.integer(number);
+        }
     }
 
     pub(super) fn text(&mut self, text: impl AsRef<[u8]>) {

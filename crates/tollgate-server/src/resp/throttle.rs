@@ -6,8 +6,8 @@
 
 use core::time::Duration;
 
-use tollgate::{LimitSet, MAX_COST, MAX_UNITS, Subject};
-use tollgate_policy::{OnFailure, Terms};
+use tollgate::{Counted, Decision, LimitSet, MAX_COST, MAX_UNITS, Subject};
+use tollgate_policy::{OnFailure, Terms, Together};
 
 use super::codec::{Words, whole_number};
 use super::reply::Replies;
@@ -65,9 +65,30 @@ pub(super) async fn answer(
     if let Err(why) = try_answer(dialect, words, service, last, replies).await {
         match dialect {
             Dialect::Cell => replies.error(format_args!("{CELL_ERROR}{}", why.text)),
-            _ => replies.error(format_args!("{} {}", why.kind, why.text)),
+            _ => replies.error(why),
         }
     }
+}
+
+/// Answers a call if the store can at once; false for a look, and for all that is refused or
+/// fails, which is then not answered.
+#[inline]
+pub(super) fn answer_at_once(
+    dialect: Dialect,
+    words: &Words<'_>,
+    (service, together): (&Service, &mut Together),
+    last: &mut LastLimit,
+    replies: &mut Replies,
+) -> bool {
+    let Ok(Call { numbers, quantity }) = read(dialect, words) else { return false };
+    let Ok(subject) = subject(words.get(1).copied().unwrap_or_default()) else { return false };
+    if quantity == 0 || last.find(service, numbers).is_err() {
+        return false;
+    }
+    let LastLimit(Some((_, limits))) = last else { return false };
+    let counted = Counted::new(&subject, limits);
+    let write = |decision: &Decision<'_>| dialect.write(numbers, decision, false, replies);
+    service.check_at_once(together, counted, quantity, write).is_some()
 }
 
 /// What precedes the errors of redis-cell.
@@ -82,7 +103,7 @@ async fn try_answer(
 ) -> Result<(), Why> {
     let Call { numbers, quantity } = read(dialect, words)?;
     let subject = subject(words.get(1).copied().unwrap_or_default())?;
-    let limits = limits(service, numbers, last)?;
+    let limits = last.find(service, numbers)?.clone();
     // A look has the cost 1 for the library, and charges nothing.
     let act = if quantity == 0 { Act::Peek } else { Act::Check };
     let terms = Terms::new(OnFailure::Deny).deadline(service.gate.usual_deadline());
@@ -98,23 +119,7 @@ async fn try_answer(
         let text = format!("the store cannot answer, so nothing is admitted{why}");
         return Err(Why { kind: "UNAVAILABLE", text: text.into() });
     };
-    let is_limited = act == Act::Check && !decision.is_allowed();
-    let seconds = |wait| dialect.seconds(wait);
-    let retry = match decision.retry_after() {
-        _ if !is_limited => dialect.no_wait(),
-        Some(wait) => seconds(wait),
-        None => -1,
-    };
-    let (limit, remaining) = (number(numbers.capacity), number(decision.remaining()));
-    let reset = seconds(decision.reset_after());
-    let said = match dialect {
-        Dialect::Crab => [i64::from(!is_limited), limit, remaining, reset, retry],
-        _ => [i64::from(is_limited), limit, remaining, retry, reset],
-    };
-    replies.array(said.len());
-    for number in said {
-        replies.integer(number);
-    }
+    dialect.write(numbers, decision, act == Act::Peek, replies);
     Ok(())
 }
 
@@ -127,27 +132,55 @@ fn subject(key: &[u8]) -> Result<Subject, Why> {
     if key.len() > MAX_TEXT_BYTES {
         return Err(format!("a key has at most {MAX_TEXT_BYTES} bytes, not {}", key.len()).into());
     }
-    let literal = core::str::from_utf8(key).ok().and_then(|key| Subject::literal(key).ok());
+    // `key:x` and `x` are one subject, and the latter is its written form, as long as it has no
+    // colon of its own.
+    let short = key.strip_prefix(b"key:").filter(|rest| !rest.contains(&b':'));
+    let text = core::str::from_utf8(short.unwrap_or(key)).ok();
+    let literal = text.and_then(|text| Subject::literal(text).ok());
     match literal {
         Some(subject) => Ok(subject),
         None => Subject::new("key", key).map_err(|error| error.what().to_owned().into()),
     }
 }
 
-fn limits(service: &Service, numbers: Numbers, last: &mut LastLimit) -> Result<LimitSet, Why> {
-    if let LastLimit(Some((known, limits))) = last
-        && *known == numbers
-    {
-        return Ok(limits.clone());
+impl LastLimit {
+    /// The limit with these numbers.
+    #[inline]
+    fn find(&mut self, service: &Service, numbers: Numbers) -> Result<&LimitSet, Why> {
+        let is_last = self.0.as_ref().is_some_and(|(known, _)| *known == numbers);
+        if !is_last {
+            let Numbers { capacity, count, period_us } = numbers;
+            let text = format!("cell: {count}/{period_us}us burst {capacity} via gcra");
+            self.0 = Some((numbers, why::limits(service, &text)?));
+        }
+        self.0.as_ref().map(|(_, limits)| limits).ok_or_else(|| "syntax error".into())
     }
-    let Numbers { capacity, count, period_us } = numbers;
-    let text = format!("cell: {count}/{period_us}us burst {capacity} via gcra");
-    let limits = why::limits(service, &text)?;
-    *last = LastLimit(Some((numbers, limits.clone())));
-    Ok(limits)
 }
 
 impl Dialect {
+    /// Writes the numbers of a decision. A look limits nobody.
+    #[inline]
+    fn write(
+        self,
+        numbers: Numbers,
+        decision: &Decision<'_>,
+        is_look: bool,
+        replies: &mut Replies,
+    ) {
+        let is_limited = !is_look && !decision.is_allowed();
+        let retry = match decision.retry_after() {
+            _ if !is_limited => self.no_wait(),
+            Some(wait) => self.seconds(wait),
+            None => -1,
+        };
+        let (limit, remaining) = (number(numbers.capacity), number(decision.remaining()));
+        let reset = self.seconds(decision.reset_after());
+        replies.integers(match self {
+            Self::Crab => [i64::from(!is_limited), limit, remaining, reset, retry],
+            _ => [i64::from(is_limited), limit, remaining, retry, reset],
+        });
+    }
+
     /// What stands for the wait of a call that was admitted.
     fn no_wait(self) -> i64 {
         if self == Self::Crab { 0 } else { -1 }
@@ -198,8 +231,8 @@ fn whole(name: &str, number: i64) -> Result<u64, Why> {
 
 fn cell(numbers: [&[u8]; 3], quantity: Option<&[u8]>) -> Result<Call, Why> {
     let integer = |word: &[u8]| {
-        let shown = String::from_utf8_lossy(word);
-        shown.parse::<i64>().map_err(|_| format!("Couldn't parse as integer: {}", short(&shown)))
+        let number = core::str::from_utf8(word).ok().and_then(|text| text.parse::<i64>().ok());
+        number.ok_or_else(|| format!("Couldn't parse as integer: {}", short(word)))
     };
     let [burst, count, period] = numbers;
     let burst = whole("max_burst", integer(burst)?)?;
@@ -272,8 +305,8 @@ fn crab(numbers: [&[u8]; 3], quantity: Option<&[u8]>) -> Result<Call, Why> {
 }
 
 /// The beginning of a word, for an error.
-fn short(word: &str) -> String {
-    word.chars().take(64).collect()
+fn short(word: &[u8]) -> String {
+    String::from_utf8_lossy(word).chars().take(64).collect()
 }
 
 #[cfg(test)]

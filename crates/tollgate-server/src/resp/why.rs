@@ -1,5 +1,6 @@
 //! Why a command that asks was refused, and the limits of such commands.
 
+use core::fmt;
 use std::borrow::Cow;
 
 use tollgate::LimitSet;
@@ -11,6 +12,12 @@ use crate::service::{Kind, Refusal, Service};
 pub(super) struct Why {
     pub(super) kind: &'static str,
     pub(super) text: Cow<'static, str>,
+}
+
+impl fmt::Display for Why {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.text)
+    }
 }
 
 impl<T: Into<Cow<'static, str>>> From<T> for Why {

@@ -56,6 +56,12 @@ impl Gatekeeper {
         Self { allowed, counts_shapes, hasher, seen: RwLock::default() }
     }
 
+    /// Whether callers may send one limit for one subject.
+    #[inline]
+    pub(super) fn admits_single(&self) -> bool {
+        self.allowed != CallerLimits::Off
+    }
+
     /// # Errors
     /// Inline limits that callers may not send to this service.
     pub(super) fn admit(&self, parts: &Parts) -> Result<(), Refusal> {

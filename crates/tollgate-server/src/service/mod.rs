@@ -11,8 +11,8 @@ mod refusal;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Ask, LimitSet, MAX_COST, Refund, Subject};
-use tollgate_policy::{Answer, Gate, Terms};
+use tollgate::{Ask, Counted, Decision, LimitSet, MAX_COST, Refund, Subject};
+use tollgate_policy::{Answer, Gate, Terms, Together};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::PathReading;
 
@@ -125,6 +125,22 @@ impl Service {
         }
     }
 
+    /// Checks one limit of a caller for one subject, as [`Service::answer`] does, without async.
+    /// `None` where that is refused, or the store fails: then nothing was charged.
+    #[inline]
+    pub(crate) fn check_at_once<T>(
+        &self,
+        together: &mut Together,
+        counted: Counted<'_>,
+        cost: u64,
+        view: impl FnOnce(&Decision<'_>) -> T,
+    ) -> Option<T> {
+        if !self.gatekeeper.admits_single() {
+            return None;
+        }
+        self.gate.check_limits_at_once(together, counted, cost, view).ok()
+    }
+
     /// Rejects an idempotency key where the service would store nothing under it.
     fn check_idempotency(&self, by: &By<'_>, act: Act) -> Result<(), Refusal> {
         let why = match (act, self.gate.store(), by) {
@@ -176,7 +192,7 @@ impl Service {
 
     /// The signed receipt of an answer; `None` when nothing was charged.
     pub(crate) fn receipt(&self, answer: &Answer<'_>) -> Option<String> {
-        let receipt = answer.decision().and_then(tollgate::Decision::receipt)?;
+        let receipt = answer.decision().and_then(Decision::receipt)?;
         Some(self.receipts.sign(&receipt))
     }
 

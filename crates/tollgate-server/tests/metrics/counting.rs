@@ -3,13 +3,15 @@
 use std::sync::mpsc;
 use std::time::Duration;
 
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
 use tollgate::MemoryStore;
 use tollgate_policy::{Policies, Reload, Reread};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, Options};
 
-use crate::common::{Page, Service, promtool};
+use crate::common::{Page, Service, policies, promtool};
 
 /// Policies under which every outcome comes about.
 pub(crate) const EVERY: &str = r#"
@@ -402,4 +404,34 @@ async fn reloads_count_whoever_wants_them() {
     assert_eq!(counts().await, [1.0, 1.0, 2.0, 1.0]);
     assert_eq!(service.admin("POST", "/v1/admin/reload").await.status, 200);
     assert_eq!(counts().await, [1.0, 2.0, 2.0, 1.0]);
+}
+
+/// Commands of the Redis protocol that come at once are decided together, and each one counts.
+#[tokio::test]
+async fn pipelined_commands_are_counted_as_if_each_came_alone() {
+    let set = |options: &mut Options| options.resp = vec!["127.0.0.1:0".parse().unwrap()];
+    let store = AnyStore::Memory(MemoryStore::new());
+    let service = Service::start_with(policies(EVERY), store, set).await;
+    let mut stream = TcpStream::connect(service.server.resp()[0].to_string()).await.unwrap();
+    let words = ["CL.THROTTLE", "user:42", "2", "1", "3600"];
+    let words = words.map(|word| format!("${}\r\n{word}\r\n", word.len()));
+    let commands = format!("*5\r\n{}", words.concat()).repeat(10);
+    stream.write_all(format!("{commands}QUIT\r\n").as_bytes()).await.unwrap();
+    let mut said = String::new();
+    stream.read_to_string(&mut said).await.unwrap();
+    assert_eq!((said.matches("*5\r\n:0").count(), said.matches("*5\r\n:1").count()), (3, 7));
+    let page = service.page().await;
+    let command = &[("command", "cl.throttle"), ("result", "answer")];
+    assert_eq!(page.sum("tollgate_resp_commands_total", command), Some(10.0), "{}", page.text);
+    counted(
+        &page,
+        "tollgate_inline_decisions_total",
+        &[(&[("outcome", "allowed")], 3.0), (&[("outcome", "denied")], 7.0)],
+    );
+    let durations = "tollgate_decision_duration_seconds";
+    let of_store = &[("authority", "store")];
+    assert_eq!(page.sum(&format!("{durations}_count"), of_store), Some(10.0), "{}", page.text);
+    assert!(page.sum(&format!("{durations}_sum"), of_store).unwrap() > 0.0, "{}", page.text);
+    let limit = &[("limit", "inline")];
+    assert_eq!(page.sum("tollgate_limit_decisions_total", limit), Some(10.0), "{}", page.text);
 }

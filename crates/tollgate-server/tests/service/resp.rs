@@ -2,7 +2,9 @@
 
 mod abuse;
 mod ask;
+mod redis_rs;
 mod throttle;
+mod users;
 
 use std::time::Duration;
 
@@ -10,7 +12,7 @@ use tokio::net::UnixStream;
 use tokio_rustls::rustls::pki_types::CertificateDer;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tollgate::MemoryStore;
-use tollgate_server::{Address, AnyStore, Options, Server};
+use tollgate_server::{Address, AnyStore, Options, RespUser, Server};
 
 use crate::redis_client::{Redis, line};
 use crate::secured::certificate;
@@ -27,7 +29,7 @@ async fn service() -> Service {
 async fn locked() -> Service {
     Service::with(|options| {
         options.resp = vec![here()];
-        options.resp_password = Some(PASSWORD.to_owned());
+        options.resp_users = vec![RespUser::default_user(PASSWORD.to_owned())];
     })
     .await
 }
@@ -169,13 +171,22 @@ async fn whoever_has_no_password_is_told_nothing() {
 #[tokio::test]
 async fn an_address_for_everybody_needs_a_password() {
     for (address, password, says) in [
-        ("0.0.0.0:0", None, "set TOLLGATE_RESP_PASSWORD, or listen on 127.0.0.1"),
-        ("127.0.0.1:0", Some("short"), "the RESP password has 5 bytes, and needs 16"),
+        (
+            "0.0.0.0:0",
+            None,
+            "set TOLLGATE_RESP_PASSWORD or TOLLGATE_RESP_USERS, or listen on 127.0.0.1",
+        ),
+        (
+            "127.0.0.1:0",
+            Some("short"),
+            "the password of the RESP user `default` has 5 bytes, and needs 16",
+        ),
         ("0.0.0.0:0", Some(PASSWORD), ""),
     ] {
         let mut options = Options::new(vec![here()]);
         options.resp = vec![address.parse().unwrap()];
-        options.resp_password = password.map(str::to_owned);
+        options.resp_users =
+            password.map(|it| RespUser::default_user(it.to_owned())).into_iter().collect();
         let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
         match Server::start(gate, options).await {
             Ok(_) => assert_eq!(says, "", "{address}"),

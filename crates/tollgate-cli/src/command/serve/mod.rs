@@ -11,7 +11,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
     Address, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Fullness, Metrics, Options,
-    ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
+    ReloadError, RespUser, Server, Subjects, TimeSeriesOptions, Tls,
 };
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
@@ -174,7 +174,7 @@ fn options(args: &Serve) -> Result<Options> {
     let mut options = Options::new(listen?);
     let resp: Result<Vec<Address>, _> = args.resp.iter().map(|text| text.parse()).collect();
     options.resp = resp?;
-    options.resp_password = secret("TOLLGATE_RESP_PASSWORD")?;
+    options.resp_users = resp_users()?;
     options.admin = match args.admin.as_str() {
         "off" => None,
         text => Some(text.parse()?),
@@ -205,6 +205,14 @@ fn options(args: &Serve) -> Result<Options> {
     options.grace = wait(&args.grace)?;
     options.timeseries = timeseries(args)?;
     Ok(options)
+}
+
+/// The users of the Redis protocol, from the environment.
+fn resp_users() -> Result<Vec<RespUser>> {
+    let default = secret("TOLLGATE_RESP_PASSWORD")?.map(RespUser::default_user);
+    let users = secret("TOLLGATE_RESP_USERS")?.map(|users| RespUser::parse_all(&users));
+    let users = users.transpose().map_err(|why| anyhow!("TOLLGATE_RESP_USERS: {why}"))?;
+    Ok(default.into_iter().chain(users.into_iter().flatten()).collect())
 }
 
 /// Origins in the form of browsers: a scheme, a host, and a port other than the default.
@@ -390,8 +398,12 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
 /// A line to try at an address of the Redis protocol.
 fn redis_cli(args: &Serve) -> impl Fn(&Address) -> String {
     let tls = if args.tls_cert.is_some() { " --tls --insecure" } else { "" };
-    let is_secret = std::env::var_os("TOLLGATE_RESP_PASSWORD").is_some();
-    let auth = if is_secret { "REDISCLI_AUTH=\"$TOLLGATE_RESP_PASSWORD\" " } else { "" };
+    let is_set = |name: &str| std::env::var_os(name).is_some();
+    let (auth, user) = match ["TOLLGATE_RESP_PASSWORD", "TOLLGATE_RESP_USERS"].map(is_set) {
+        [true, _] => ("REDISCLI_AUTH=\"$TOLLGATE_RESP_PASSWORD\" ", ""),
+        [false, true] => ("", " --user NAME --askpass"),
+        [false, false] => ("", ""),
+    };
     move |address| {
         let place = match address {
             Address::Tcp(found) => {
@@ -402,7 +414,7 @@ fn redis_cli(args: &Serve) -> impl Fn(&Address) -> String {
             }
             other => format!(" -s {}", other.to_string().trim_start_matches("unix:")),
         };
-        format!("{auth}redis-cli{place}{tls} CL.THROTTLE user:42 2 3 10")
+        format!("{auth}redis-cli{place}{user}{tls} CL.THROTTLE user:42 2 3 10")
     }
 }
 

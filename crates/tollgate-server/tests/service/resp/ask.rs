@@ -43,7 +43,11 @@ async fn an_answer_has_the_fields_of_http_in_both_versions() {
 
 /// What of an answer is a value at the first level.
 fn of(answer: &str, name: &str) -> String {
-    let found = answer.split_once(&format!("{name:?}, ")).unwrap_or_else(|| panic!("{answer}")).1;
+    // The fields of its limits have the same names.
+    let (before, rest) = answer.split_once(r#""limits", ["#).unwrap_or((answer, ""));
+    let after = rest.rsplit_once(r#"], "missing""#).map_or("", |(_, after)| after);
+    let whole = format!("{before}{after}");
+    let found = whole.split_once(&format!("{name:?}, ")).unwrap_or_else(|| panic!("{answer}")).1;
     found.split([',', ']']).next().unwrap().to_owned()
 }
 
@@ -65,9 +69,55 @@ async fn costs_looks_and_receipts() {
     }
     let said = redis.ask("TOLLGATE.CHECK a 10/h 20/d COST 6 RECEIPT").await;
     let receipt = of(&said, "receipt");
-    let refund = http.post("/v1/refund", &format!(r#"{{"receipt": {receipt}}}"#)).await;
+    let refund = http.post("/v1/refund", &format!(r#"{{"receipt": {receipt}, "units": 2}}"#)).await;
     assert_eq!(refund.status.as_u16(), 200, "{}", refund.text);
+    assert_eq!(of(&redis.ask("TOLLGATE.PEEK a 10/h 20/d").await, "remaining"), "2");
+    let receipt = receipt.trim_matches('"');
+    let refund = format!("TOLLGATE.REFUND {receipt}");
+    for (line, says) in [
+        (format!("{refund} 1"), r#"["already", 0, "given", [1, 1], "left", 3]"#.to_owned()),
+        (format!("{refund} 7"), "(ERR give 1 to 6, of what was charged: 7 is not)".to_owned()),
+        (format!("{refund} 0"), "(ERR give 1 to 6, of what was charged: 0 is not)".to_owned()),
+        (format!("{refund} x"), "(ERR value is not an integer or out of range)".to_owned()),
+        (refund.clone(), r#"["already", 0, "given", [3, 3], "left", 0]"#.to_owned()),
+        (refund.clone(), r#"["already", 1, "given", [0, 0], "left", 0]"#.to_owned()),
+    ] {
+        assert_eq!(redis.ask(&line).await, says, "{line}");
+    }
     assert_eq!(of(&redis.ask("TOLLGATE.PEEK a 10/h 20/d").await, "remaining"), "6");
+    redis.ask("HELLO 3").await;
+    let said = redis.ask(&refund).await;
+    assert_eq!(said, r#"{"already": #t, "given": [0, 0], "left": 0}"#);
+    for strange in ["TOLLGATE.REFUND x", "TOLLGATE.REFUND"] {
+        assert!(redis.ask(strange).await.starts_with("(ERR "), "{strange}");
+    }
+}
+
+#[tokio::test]
+async fn several_subjects_are_one_question() {
+    let service = service().await;
+    let (mut redis, mut http) = (service.redis().await, service.client().await);
+    let both = "TOLLGATE.CHECK tenant:1 5/h AND user:1 2/h 9/d";
+    for (line, allowed, remaining) in [
+        (format!("{both} COST 2 RECEIPT"), "1", "0"),
+        // All or nothing: the tenant is not charged.
+        (both.to_owned(), "0", "0"),
+        ("TOLLGATE.PEEK tenant:1 5/h".to_owned(), "1", "3"),
+        ("TOLLGATE.PEEK tenant:1 5/h and user:2 2/h".to_owned(), "1", "2"),
+        // A subject may be named as a word of the syntax.
+        ("TOLLGATE.CHECK COST 4/h AND AND 3/h AND key:PEEK 2/h COST 2".to_owned(), "1", "0"),
+        ("TOLLGATE.PEEK AND 3/h".to_owned(), "1", "1"),
+        ("TOLLGATE.PEEK COST 4/h".to_owned(), "1", "2"),
+        ("TOLLGATE.CHECK a 4/h SHARD x DEADLINE 60000 ONFAILURE allow".to_owned(), "1", "3"),
+        ("TOLLGATE.PEEK a 4/h onfailure DENY deadline 1 shard x".to_owned(), "1", "3"),
+    ] {
+        let said = redis.ask(&line).await;
+        let found = (of(&said, "allowed"), of(&said, "remaining"));
+        assert_eq!(found, (allowed.into(), remaining.into()), "{line}");
+    }
+    let question = r#"{"on": [{"subject": "tenant:1", "limit": "5/h"},
+                              {"subject": "user:1", "limit": "2/h, 9/d"}]}"#;
+    assert_eq!(http.check(question).await["allowed"], false, "one count");
 }
 
 #[tokio::test]
@@ -105,9 +155,24 @@ async fn what_is_wrong_is_said_in_a_line() {
             ),
             ("TOLLGATE.CHECK a 1/s COST", "(ERR syntax error)"),
             ("TOLLGATE.CHECK a 1/s COST 1 COST 1", "(ERR syntax error)"),
-            ("TOLLGATE.CHECK a 1/s PEEK", "(ERR syntax error)"),
             ("TOLLGATE.CHECK a 1/s RECEIPT 2/s", "(ERR syntax error)"),
-            ("TOLLGATE.PEEK a 1/s ID x", "(ERR syntax error)"),
+            ("TOLLGATE.CHECK a 1/s AND", "(ERR syntax error)"),
+            ("TOLLGATE.CHECK a 1/s AND b", "(ERR `b` has no limit: write one after it, as 10/s)"),
+            ("TOLLGATE.CHECK a COST 1", "(ERR `a` has no limit: write one after it, as 10/s)"),
+            (
+                "TOLLGATE.CHECK a 1/s DEADLINE 0",
+                "(ERR a deadline is 1 to 60000 milliseconds, not 0)",
+            ),
+            (
+                "TOLLGATE.CHECK a 1/s DEADLINE 60001",
+                "(ERR a deadline is 1 to 60000 milliseconds, not 60001)",
+            ),
+            ("TOLLGATE.CHECK a 1/s DEADLINE 5ms", "(ERR value is not an integer or out of range)"),
+            ("TOLLGATE.CHECK a 1/s ONFAILURE", "(ERR syntax error)"),
+            (
+                "TOLLGATE.CHECK a 1/s ONFAILURE open",
+                "(ERR `open` is no failure rule: say allow or deny)",
+            ),
             ("TOLLGATE.CHECK a 1/s COST -1", "(ERR value is not an integer or out of range)"),
             ("TOLLGATE.CHECK a 1/s COST 1.5", "(ERR value is not an integer or out of range)"),
             ("TOLLGATE.REQUEST * ip", "(ERR `ip` has no value)"),
@@ -123,7 +188,12 @@ async fn what_is_wrong_is_said_in_a_line() {
         ("TOLLGATE.CHECK a 1/s COST 1099511627777", "(ERR a cost of 1099511627777 is too large"),
         ("TOLLGATE.CHECK a 1/s ID x", "(ERR memory remembers no requests"),
         ("TOLLGATE.CHECK a 1/s, 2/s", "(ERR "),
+        // Options of other commands are none of this one.
+        ("TOLLGATE.CHECK a 1/s PEEK", "(ERR this is no quota"),
+        ("TOLLGATE.PEEK a 1/s ID x", "(ERR this is no quota"),
         ("TOLLGATE.REQUEST * nothing x", "(ERR "),
+        ("TOLLGATE.REQUEST * ip 192.0.2.7 SHARD x", "(ERR "),
+        ("TOLLGATE.CHECK a 1/s AND a 1/s", "(ERR "),
         ("TOLLGATE.REQUEST * ip x", "(ERR `ip` is no address"),
     ] {
         let said = redis.ask(line).await;

@@ -1,0 +1,222 @@
+//! `resp`: the Redis protocol of the service beside Redis, redis-cell and throttlecrab.
+
+use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
+use serde::Serialize;
+
+use crate::args::BenchServer;
+use crate::redis_benchmark::{self, Commands};
+use crate::redis_server::Server;
+use crate::service::{CONNECTIONS, PEER as CRAB, Program, RowJson, Run, Side, Tollgate, Turns};
+use crate::show::{self, note};
+
+/// The module of redis-cell.
+const CELL: &str = "TOLLGATE_PEER_REDIS_CELL";
+
+/// Commands a second that a side is thought to answer, until it has answered some.
+const FIRST_RATE: f64 = 80_000.0;
+
+/// 1,000 at once for each subject, and 1,000 a second, so that nearly all is admitted.
+const THROTTLE: [&str; 5] = ["CL.THROTTLE", "user:__rand_int__", "999", "1000", "1"];
+const CRABS: [&str; 5] = ["THROTTLE", "user:__rand_int__", "1000", "1000", "1"];
+const SET: [&str; 3] = ["SET", "user:__rand_int__", "1"];
+
+/// How many commands are sent at once, and what the service has to reach there over each peer.
+struct Pipelined {
+    commands: u32,
+    over_cell: Option<f64>,
+    over_set: Option<f64>,
+    over_crab: Option<f64>,
+}
+
+const PIPELINED: [Pipelined; 2] = [
+    Pipelined { commands: 16, over_cell: Some(2.5), over_set: Some(1.0), over_crab: None },
+    Pipelined { commands: 1, over_cell: Some(0.97), over_set: None, over_crab: Some(0.97) },
+];
+
+#[derive(Debug, Serialize)]
+struct RespJson {
+    subjects: u32,
+    connections: u32,
+    seconds: u32,
+    runs: u32,
+    groups: Vec<GroupJson>,
+}
+
+/// Sides that were measured in turns.
+#[derive(Debug, Serialize)]
+struct GroupJson {
+    pipeline: u32,
+    threads: u32,
+    rows: Vec<RowJson>,
+}
+
+pub(crate) fn resp(args: &BenchServer) -> Result<u8> {
+    show::warn_of_debug();
+    let json = measure(args)?;
+    if args.json {
+        show::json(&json)?;
+    } else {
+        show::text(&text(&json))?;
+    }
+    Ok(0)
+}
+
+/// A server that is measured.
+struct Measured {
+    what: &'static str,
+    address: String,
+    process: u32,
+    words: &'static [&'static str],
+}
+
+impl Measured {
+    fn redis(what: &'static str, server: &Server, words: &'static [&'static str]) -> Self {
+        let (host, port) = server.host_and_port();
+        Self { what, address: format!("{host}:{port}"), process: server.id(), words }
+    }
+
+    /// As many commands as take the time of a run.
+    fn load(&self, pipeline: u32, args: &BenchServer, before: Option<&Run>) -> Result<Run> {
+        let (host, port) = self.address.rsplit_once(':').context("an address has a port")?;
+        let rate = before.map_or(FIRST_RATE, |run| run.per_second);
+        let calls = (f64::from(args.seconds) * rate).max(f64::from(CONNECTIONS * pipeline)).round();
+        let commands = Commands {
+            connections: CONNECTIONS,
+            pipeline,
+            calls,
+            subjects: args.subjects,
+            words: self.words,
+        };
+        let begin = processor_us(self.process)?;
+        let run = redis_benchmark::send(host, port.parse()?, commands)?;
+        let cpu_us = (processor_us(self.process)? - begin) / calls;
+        Ok(Run { cpu_us: Some(cpu_us), ..run })
+    }
+}
+
+/// The time that a process took of the processors, in microseconds.
+fn processor_us(process: u32) -> Result<f64> {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
+    let ticks = ticks(&stat).with_context(|| format!("/proc/{process}/stat says: {stat}"))?;
+    Ok(ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64)
+}
+
+/// User and system time are the 14th and 15th field of proc_pid_stat(5); the second one is a name
+/// in parentheses, which may have blanks.
+fn ticks(stat: &str) -> Option<u64> {
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let [user, system] = [fields.next()?, fields.next()?].map(str::parse::<u64>);
+    Some(user.ok()? + system.ok()?)
+}
+
+fn measure(args: &BenchServer) -> Result<RespJson> {
+    let tollgate = Tollgate::find(args.program.as_deref())?;
+    let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
+    let turns = Turns { runs: args.runs, progress: &progress };
+    let plain = Server::start()?;
+    let cell = match std::env::var(CELL) {
+        Ok(module) => {
+            let server = Server::start_with(&["--loadmodule", &module]);
+            Some(server.with_context(|| format!("redis-cell ({CELL}={module})"))?)
+        }
+        Err(_) => {
+            note(&format!("SKIPPED: {CELL} names no module of redis-cell"));
+            None
+        }
+    };
+    let crab = Program::peer("redis")?;
+    if crab.is_none() {
+        note(&format!("SKIPPED: {CRAB} names no throttlecrab-server"));
+    }
+    let mut groups = Vec::new();
+    for threads in [1, 2] {
+        let (ours, address) = tollgate.serve_resp(&["--threads", &threads.to_string()])?;
+        for Pipelined { commands, over_cell, over_set, over_crab } in PIPELINED {
+            let ours = Measured {
+                what: "tollgate, CL.THROTTLE",
+                address: address.clone(),
+                process: ours.id(),
+                words: &THROTTLE,
+            };
+            let mut measured = vec![(ours, None)];
+            measured.push((Measured::redis("Redis, SET", &plain, &SET), over_set));
+            if let Some(cell) = &cell {
+                let cell = Measured::redis("redis-cell, CL.THROTTLE", cell, &THROTTLE);
+                measured.push((cell, over_cell));
+            }
+            if let Some(crab) = &crab {
+                let crab = Measured {
+                    what: "throttlecrab, THROTTLE",
+                    address: crab.address.clone(),
+                    process: crab.id(),
+                    words: &CRABS,
+                };
+                measured.push((crab, over_crab));
+            }
+            let bars: Vec<Option<f64>> = measured.iter().skip(1).map(|(_, bar)| *bar).collect();
+            let side = |(measured, _): (Measured, Option<f64>)| Side {
+                what: measured.what.to_owned(),
+                load: Box::new(move |before| measured.load(commands, args, before)),
+                runs: Vec::new(),
+            };
+            let sides = measured.into_iter().map(side).collect();
+            let rows = turns.take_first_over_others(sides, &bars)?;
+            groups.push(GroupJson { pipeline: commands, threads, rows });
+        }
+    }
+    progress.finish_and_clear();
+    if groups.is_empty() {
+        bail!("nothing was measured");
+    }
+    let BenchServer { subjects, seconds, runs, .. } = *args;
+    Ok(RespJson { subjects, connections: CONNECTIONS, seconds, runs, groups })
+}
+
+fn text(json: &RespJson) -> String {
+    let header = ["", "per second", "p50 ms", "p99 ms", "CPU us", "ratio", "middle half", "bar"];
+    let mut rows = show::table(header);
+    for GroupJson { pipeline, threads, rows: group } in &json.groups {
+        for row in group {
+            let [ratio, half, bar] = row.beside.as_ref().map_or_else(Default::default, |beside| {
+                let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
+                [
+                    format!("{:.2}", beside.ratio),
+                    format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
+                    format!(">= {}{missed}", beside.at_least),
+                ]
+            });
+            rows.add_row([
+                format!("-P {pipeline}, {threads} threads: {}", row.what),
+                format!("{:.0}", row.per_second),
+                format!("{:.3}", row.p50_ms),
+                format!("{:.3}", row.p99_ms),
+                row.cpu_us.map_or_else(String::new, |cpu_us| format!("{cpu_us:.2}")),
+                ratio,
+                half,
+                bar,
+            ]);
+        }
+    }
+    let RespJson { subjects, connections, seconds, runs, .. } = json;
+    format!(
+        "{rows}\n\n{connections} connections, {subjects} subjects, 1000/s; medians of {runs} runs \
+         of {seconds} s, in turns; threads: of tollgate; CPU: of the server for a command; ratio: \
+         of tollgate over the row in the same turn\n"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_a_process_is_found_behind_any_name() {
+        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 3 4 20 0 1 0 5 6 7";
+        assert_eq!(ticks(stat), Some(300));
+        for stat in ["", "7 (a", "7 (a) S 1 2"] {
+            assert_eq!(ticks(stat), None, "{stat}");
+        }
+        assert!(processor_us(std::process::id()).unwrap() >= 0.0);
+    }
+}

@@ -1,0 +1,128 @@
+//! Checks of inline limits that a front decides together, such as the commands that one client sent
+//! at once. They share two readings of the clock and one report for each outcome.
+
+use core::time::Duration;
+use std::time::Instant;
+
+use smallvec::SmallVec;
+use tollgate::{Ask, Counted, Decision, Error, Limit, Store};
+
+use super::ask::{at_once, no_answer};
+use super::{Event, Gate};
+use crate::outcome::{Authority, Outcome};
+
+/// Answers that were given and not yet reported. [`Gate::report`] must receive them: what is
+/// dropped is in no counter.
+#[derive(Debug)]
+#[must_use = "answers that are not reported are in no counter"]
+pub struct Together {
+    started: Option<Instant>,
+    alike: SmallVec<[Alike; 2]>,
+}
+
+/// The answers of one outcome.
+#[derive(Debug)]
+struct Alike {
+    outcome: Outcome,
+    answers: u64,
+    /// The limit and the subject of the first one, for the observer.
+    limit: Limit,
+    subject: Box<str>,
+}
+
+impl<S: Store> Gate<S> {
+    /// Begins checks that are decided together; `None` unless the store answers at once, as memory
+    /// does.
+    #[inline]
+    pub fn together(&self) -> Option<Together> {
+        let together = || Together { started: self.started(), alike: SmallVec::new() };
+        self.store().answers_at_once().then(together)
+    }
+
+    /// Checks one count under inline limits, and charges when all of them admit, as
+    /// [`Gate::check_limits`] does, without async. `view` reads the decision. The answer enters the
+    /// counters with [`Gate::report`].
+    ///
+    /// # Errors
+    /// An invalid ask, such as a cost of 0, or a store failure. Neither is part of the report.
+    #[inline]
+    pub fn check_limits_at_once<T>(
+        &self,
+        together: &mut Together,
+        counted: Counted<'_>,
+        cost: u64,
+        view: impl FnOnce(&Decision<'_>) -> T,
+    ) -> Result<T, Error> {
+        // Read in place: the processor stalls on a move of what was written just now.
+        match &self.0.limiter.check_at_once(counted, cost)? {
+            Some(decision) => {
+                together.add(decision);
+                Ok(view(decision))
+            }
+            None => {
+                let decision = self.check_new(counted, cost)?;
+                together.add(&decision);
+                Ok(view(&decision))
+            }
+        }
+    }
+
+    /// As `check_limits_at_once`, for a subject without a state.
+    #[inline(never)]
+    fn check_new<'l>(&'l self, counted: Counted<'l>, cost: u64) -> Result<Decision<'l>, Error> {
+        let Counted { subject, limits, .. } = counted;
+        let ask = Ask::new(subject).under(limits).cost(cost);
+        at_once(self.0.limiter.check(ask)).unwrap_or_else(|| Err(no_answer()))
+    }
+
+    /// Counts these answers, and reports them to the observer: one event for each outcome, with the
+    /// mean duration of all answers, and the subject and the limit of the first one.
+    pub fn report(&self, together: Together) {
+        let Together { started, alike } = together;
+        let answers: u64 = alike.iter().map(|alike| alike.answers).sum();
+        if answers == 0 {
+            return;
+        }
+        self.0.loss.answered();
+        let mean = |whole: Duration| {
+            let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
+            Duration::from_nanos(nanos / answers)
+        };
+        let duration = started.map(|started| mean(started.elapsed()));
+        for Alike { outcome, answers, limit, subject } in &alike {
+            self.0.inline.add_many(*outcome, Authority::Store, *answers);
+            let Some((observer, duration)) = self.0.observer.as_ref().zip(duration) else {
+                continue;
+            };
+            observer.observe(&Event {
+                policy: None,
+                limit: Some(limit),
+                subject: Some(subject),
+                outcome: *outcome,
+                authority: Authority::Store,
+                error: None,
+                duration,
+                decides: true,
+                answers: *answers,
+            });
+        }
+    }
+}
+
+impl Together {
+    #[inline]
+    fn add(&mut self, decision: &Decision<'_>) {
+        let outcome = Outcome::from(decision.verdict());
+        match self.alike.iter_mut().find(|alike| alike.outcome == outcome) {
+            Some(alike) => alike.answers += 1,
+            None => self.begin(outcome, decision),
+        }
+    }
+
+    #[inline(never)]
+    fn begin(&mut self, outcome: Outcome, decision: &Decision<'_>) {
+        let binding = decision.binding();
+        let (limit, subject) = (binding.limit().clone(), binding.subject().into());
+        self.alike.push(Alike { outcome, answers: 1, limit, subject });
+    }
+}

@@ -1,0 +1,59 @@
+//! The fast path: throttle commands that a client sent at once, where the store answers at once, as
+//! memory does. They are decided without a future, with one reading of the service's clock, and
+//! enter the counters together.
+
+use tollgate_policy::Together;
+
+use super::codec::Words;
+use super::commands::{self, What};
+use super::reply::Replies;
+use super::session::Session;
+use super::throttle;
+use crate::api::Api;
+
+/// The calls that were answered and are not in the counters.
+#[derive(Debug, Default)]
+pub(super) struct Batch {
+    together: Option<Together>,
+    /// The place of the command in the table, and how many calls of it were answered.
+    place: usize,
+    answers: u64,
+}
+
+impl Batch {
+    /// Answers a call; false for all else, which must take the usual path after [`Batch::end`].
+    #[inline]
+    pub(super) fn answer(
+        &mut self,
+        session: &mut Session,
+        words: &Words<'_>,
+        replies: &mut Replies,
+    ) -> bool {
+        let Ok((place, command)) = commands::find(words) else { return false };
+        let What::Throttle(dialect) = command.what else { return false };
+        if session.user.is_none() || self.answers > 0 && self.place != place {
+            return false;
+        }
+        let Session { shared, last, .. } = session;
+        let api = &shared.api;
+        if self.together.is_none() {
+            // Each call has a span of its own in a trace.
+            self.together = api.service.gate.together().filter(|_| api.metrics.traces().is_none());
+        }
+        let Some(together) = &mut self.together else { return false };
+        let answered =
+            throttle::answer_at_once(dialect, words, (&api.service, together), last, replies);
+        self.answers += u64::from(answered);
+        self.place = place;
+        answered
+    }
+
+    /// Enters the answers into the counters.
+    pub(super) fn end(&mut self, api: &Api) {
+        if let Some(together) = self.together.take() {
+            api.service.gate.report(together);
+            api.metrics.commands().add(Some(self.place), false, self.answers);
+            self.answers = 0;
+        }
+    }
+}
