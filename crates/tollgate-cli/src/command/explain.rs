@@ -240,10 +240,11 @@ mod tests {
     #[test]
     fn longest_waits_are_those_of_the_definitions() {
         for (text, us) in [
-            ("1/10s via uniform", 10_000_000),
-            ("3/10s via uniform", 3_333_334),
-            ("5/10s burst 10 via gcra", 20_000_000),
-            ("5/10s burst 12 refill interval via token_bucket", 30_000_000),
+            ("1/10s via uniform", 20_000_000),
+            ("1/10s debt 0 via uniform", 10_000_000),
+            ("3/10s via uniform", 6_666_667),
+            ("5/10s burst 10 debt 3 via gcra", 26_000_000),
+            ("5/10s burst 12 refill interval via token_bucket", 50_000_000),
             ("5/10s via sliding_log", 10_000_000),
             ("5/10s via fixed_window", 10_000_000),
             ("5/10s precision 1s via sliding_window", 11_000_000),
