@@ -90,6 +90,8 @@ pub struct Rule {
     pub(crate) counting: Counting,
     pub(crate) requests_per_unit: u32,
     pub(crate) unit: Option<Unit>,
+    /// Whether it is `rate_limit` alone.
+    pub(crate) is_theirs: bool,
     pub(crate) name: Box<str>,
     pub(crate) replaces: Vec<Box<str>>,
     pub(crate) shadow: bool,
@@ -131,11 +133,13 @@ impl Config {
         self.domains.keys().map(|name| &**name)
     }
 
-    /// Every rule, in no order.
-    pub fn rules(&self) -> impl Iterator<Item = &Rule> {
-        let mut all = Vec::with_capacity(self.rules);
-        self.domains.values().for_each(|domain| domain.level.list(&mut all));
-        all.into_iter()
+    /// Every rule with its domain, in no order.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &Rule)> {
+        self.domains.iter().flat_map(|(name, domain)| {
+            let mut all = Vec::new();
+            domain.level.list(&mut all);
+            all.into_iter().map(|rule| (&**name, rule))
+        })
     }
 
     /// What is allowed, and probably not what was meant: for each file that has any.
@@ -216,6 +220,12 @@ impl Rule {
     /// The names of rules that do not count where this one is met.
     pub fn replaces(&self) -> impl Iterator<Item = &str> {
         self.replaces.iter().map(|name| &**name)
+    }
+
+    /// The unit whose windows it counts in; `None` where limits in our notation count too.
+    #[must_use]
+    pub fn window(&self) -> Option<Unit> {
+        self.unit.filter(|_| self.is_theirs)
     }
 
     /// Whether its status is always OK.

@@ -92,7 +92,7 @@ fn the_most_specific_rule_is_met() {
     assert!(config.domain("other").is_none());
     assert_eq!(config.domains().collect::<Vec<_>>(), ["shop"]);
     assert_eq!(config.rules().count(), 15);
-    let mut numbers: Vec<_> = config.rules().map(tollgate_envoy::Rule::number).collect();
+    let mut numbers: Vec<_> = config.rules().map(|(_, rule)| rule.number()).collect();
     numbers.sort_unstable();
     assert!(numbers.into_iter().eq(0..15));
 }

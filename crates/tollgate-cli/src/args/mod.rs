@@ -28,7 +28,9 @@ pub(crate) use queue::{
 };
 pub(crate) use replay::Replay;
 pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
-pub(crate) use serve::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
+pub(crate) use serve::{
+    CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
+};
 
 /// Exact rate limiting, from a shell.
 ///

@@ -121,9 +121,10 @@ impl Reader<'_> {
             self.error(node.at, "`limit` beside `unlimited`", "leave one of them out");
             return None;
         }
+        let is_ban = matches!(rate.quota, Some((0, _)));
         let counting = match (rate.unlimited, rate.quota) {
             (true, _) => Counting::Unlimited,
-            (_, Some((0, _))) => Counting::Ban,
+            _ if is_ban => Counting::Ban,
             _ => Counting::Limits(self.limits(&rate, limits.as_ref())?),
         };
         let reported = match (rate.quota, &counting) {
@@ -139,6 +140,7 @@ impl Reader<'_> {
             counting,
             requests_per_unit: reported.0,
             unit: reported.1,
+            is_theirs: limits.is_none() || is_ban,
             name: rate.name.into(),
             replaces: rate.replaces,
             shadow,

@@ -89,6 +89,14 @@ impl Service {
         read.map_err(|error| Refusal::invalid(error.to_string()).at("limit"))
     }
 
+    /// Whether callers may send a limit for one subject.
+    ///
+    /// # Errors
+    /// They may not.
+    pub(crate) fn takes_limits(&self) -> Result<(), Refusal> {
+        self.gatekeeper.admit_one()
+    }
+
     /// Answers a question.
     ///
     /// # Errors
