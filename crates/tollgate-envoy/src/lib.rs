@@ -13,6 +13,7 @@ struct Readme;
 
 mod config;
 mod find;
+pub mod import;
 mod pattern;
 mod read;
 mod subject;

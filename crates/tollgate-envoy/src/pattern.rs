@@ -13,6 +13,11 @@ impl Pattern {
         Self { pieces: text.split('*').map(Into::into).collect() }
     }
 
+    /// The pattern, as it was read.
+    pub(crate) fn text(&self) -> String {
+        self.pieces.join("*")
+    }
+
     /// Whether it is about this text.
     pub(crate) fn matches(&self, text: &str) -> bool {
         let [first, middle @ .., last] = &*self.pieces else {

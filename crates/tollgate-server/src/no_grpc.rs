@@ -78,7 +78,7 @@ impl Protocol for Grpc {
 
 /// The counters of calls, of which there are none.
 #[derive(Debug, Default)]
-pub(crate) struct CallCounts;
+pub(crate) struct CallCounts(());
 
 impl CallCounts {
     pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {

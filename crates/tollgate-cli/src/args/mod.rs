@@ -18,7 +18,7 @@ use clap_complete::Shell;
 use strategy::strategies;
 
 pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
-pub(crate) use config::{Config, ConfigCheck};
+pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};

@@ -113,7 +113,6 @@ fn brought(
     place: usize,
     service: &Service,
 ) -> Result<Planned<'static>, Status> {
-    service.takes_limits().map_err(|refusal| Status::permission_denied(refusal.detail))?;
     let limit = descriptor.limit.unwrap_or_default();
     let Some(unit) = Unit::from_number(limit.unit) else {
         return Err(Status::invalid_argument(format!(
@@ -128,7 +127,10 @@ fn brought(
         let text = format!("{}/{}s via fixed_window", limit.requests_per_unit, unit.seconds());
         let limits = service.limits(&text).map_err(|refusal| Status::internal(refusal.detail))?;
         let subject = subject(name, entries(descriptor));
-        How::Count(subject.map_err(|error| Status::internal(error.what()))?, limits)
+        let subject = subject.map_err(|error| Status::internal(error.what()))?;
+        let parts = vec![(subject.clone(), limits.clone())];
+        service.takes(&parts).map_err(|refusal| Status::permission_denied(refusal.detail))?;
+        How::Count(subject, limits)
     };
     let requests_per_unit = limit.requests_per_unit;
     let reported = Some(RateLimit { requests_per_unit, unit: unit.number(), name: String::new() });

@@ -57,30 +57,21 @@ impl Gatekeeper {
     }
 
     /// # Errors
-    /// This service takes no limits from callers.
-    pub(super) fn admit_one(&self) -> Result<(), Refusal> {
+    /// Inline limits that callers may not send to this service.
+    pub(super) fn admit(&self, parts: &Parts) -> Result<(), Refusal> {
+        let is_single = matches!(&parts[..], [(_, limits)] if limits.limits().len() == 1);
         match self.allowed {
             CallerLimits::Off => Err(refused(
                 "this service takes no limits from callers (--caller-limits off): ask by its \
                  policies, with `fields`",
             )),
-            _ => Ok(()),
-        }
-    }
-
-    /// # Errors
-    /// Inline limits that callers may not send to this service.
-    pub(super) fn admit(&self, parts: &Parts) -> Result<(), Refusal> {
-        self.admit_one()?;
-        let is_single = matches!(&parts[..], [(_, limits)] if limits.limits().len() == 1);
-        match self.allowed {
             _ if is_single => Ok(()),
             CallerLimits::Single => Err(refused(
                 "this service takes one limit for one subject from a caller (--caller-limits \
                  single): ask in several questions, or by its policies",
             )),
             CallerLimits::Several { shapes } if self.counts_shapes => self.count(parts, shapes),
-            CallerLimits::Several { .. } | CallerLimits::Off => Ok(()),
+            CallerLimits::Several { .. } => Ok(()),
         }
     }
 
