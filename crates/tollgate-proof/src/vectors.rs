@@ -25,24 +25,30 @@ macro_rules! embed {
 
 /// Every file of `vectors/`: its path there, and its text.
 pub const VECTORS: &[(&str, &str)] = &[
+    embed!("fixed_window/charge.txt"),
     embed!("fixed_window/clock.txt"),
     embed!("fixed_window/edges.txt"),
     embed!("fixed_window/first_hit.txt"),
+    embed!("gcra/charge.txt"),
     embed!("gcra/clock.txt"),
     embed!("gcra/edges.txt"),
     embed!("gcra/partial.txt"),
     embed!("gcra/table.txt"),
+    embed!("sliding_log/charge.txt"),
     embed!("sliding_log/clock.txt"),
     embed!("sliding_log/edges.txt"),
     embed!("sliding_log/weights.txt"),
+    embed!("sliding_window/charge.txt"),
     embed!("sliding_window/clock.txt"),
     embed!("sliding_window/conservative.txt"),
     embed!("sliding_window/interpolate.txt"),
     embed!("sliding_window/truncate.txt"),
+    embed!("token_bucket/charge.txt"),
     embed!("token_bucket/greedy.txt"),
     embed!("token_bucket/greedy_clock.txt"),
     embed!("token_bucket/interval.txt"),
     embed!("token_bucket/interval_clock.txt"),
+    embed!("uniform/charge.txt"),
     embed!("uniform/clock.txt"),
     embed!("uniform/never.txt"),
     embed!("uniform/spacing.txt"),
@@ -56,6 +62,8 @@ pub struct TimeLine {
     pub limit: String,
     /// The same for the oracle.
     pub rule: Rule,
+    /// The debt of the limit, in units; `None` for the usual one.
+    pub debt: Option<u64>,
     /// The questions, in order.
     pub lines: Vec<Line>,
 }
@@ -70,6 +78,8 @@ pub enum Ask {
     Peek,
     /// Take what remains of it.
     Partial,
+    /// Charge it without a check. The answer is admitted if it fitted, and grants what was charged.
+    Charge,
 }
 
 /// One question and its answer.
@@ -82,7 +92,7 @@ pub struct Line {
     pub case: String,
     /// The time, in microseconds.
     pub at_us: u64,
-    /// Check, peek or partial.
+    /// Check, peek, partial or charge.
     pub ask: Ask,
     /// The cost asked, in units.
     pub cost: u64,
@@ -122,8 +132,8 @@ pub fn parse(text: &str) -> Result<Vec<TimeLine>, VectorError> {
             comment.trim().clone_into(&mut case);
         } else if let Some(limit) = line.strip_prefix("limit:") {
             let limit = limit.trim().to_owned();
-            let rule = parse_limit(&limit).map_err(at_line)?;
-            found.push(TimeLine { limit, rule, lines: Vec::new() });
+            let (rule, debt) = parse_limit(&limit).map_err(at_line)?;
+            found.push(TimeLine { limit, rule, debt, lines: Vec::new() });
         } else if let Some(time_line) = found.last_mut() {
             let line = parse_line(number, &case, line).map_err(at_line)?;
             time_line.lines.push(line);
@@ -142,11 +152,15 @@ impl TimeLine {
     /// When the rule was changed since [`parse`] to one that the oracle refuses.
     pub fn run(&self) -> Result<Vec<(&Line, Answer)>, crate::oracle::RuleError> {
         let mut oracle = Oracle::new(self.rule)?;
+        if let Some(debt) = self.debt {
+            oracle = oracle.owing(debt)?;
+        }
         let answers = self.lines.iter().map(|line| {
             let answer = match line.ask {
                 Ask::Check => oracle.check(line.at_us, line.cost),
                 Ask::Peek => oracle.peek(line.at_us, line.cost),
                 Ask::Partial => oracle.partial(line.at_us, line.cost),
+                Ask::Charge => oracle.charge(line.at_us, line.cost).answer(line.cost),
             };
             (line, answer)
         });
@@ -167,7 +181,8 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
         None => (Ask::Check, cost),
         Some(("peek", cost)) => (Ask::Peek, cost),
         Some(("partial", cost)) => (Ask::Partial, cost),
-        Some((word, _)) => return Err(format!("{word:?} is not `peek` or `partial`")),
+        Some(("charge", cost)) => (Ask::Charge, cost),
+        Some((word, _)) => return Err(format!("{word:?} is not `peek`, `partial` or `charge`")),
     };
     let cost = parse_number(cost)?;
     let (admitted, granted) = match (ask, allow) {
@@ -175,13 +190,20 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
             let granted = parse_number(granted)?;
             (granted > 0, granted)
         }
-        (Ask::Check, "yes") => (true, cost),
+        (Ask::Check | Ask::Charge, "yes") => (true, cost),
+        (Ask::Charge, "owes") => (false, cost),
+        (Ask::Charge, cuts) => {
+            let cut = cuts.strip_prefix("cuts ").map(parse_number).transpose()?;
+            let taken = cut.and_then(|cut| cost.checked_sub(cut)).filter(|taken| *taken < cost);
+            (false, taken.ok_or_else(|| format!("{cuts:?}: write yes, owes, or cuts 2"))?)
+        }
         (Ask::Peek, "yes") => (true, 0),
         (_, "no" | "never") => (false, 0),
         _ => return Err(format!("allow is {allow:?}; write yes, no or never")),
     };
     let retry_after_us = if retry == "-" { None } else { Some(parse_duration(retry)?) };
     let waits = match retry_after_us {
+        _ if ask == Ask::Charge => true,
         None => allow == "never",
         Some(0) => admitted,
         Some(_) => !admitted && allow != "never",
@@ -201,9 +223,10 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
     Ok(Line { number, case: case.to_owned(), at_us: parse_duration(at)?, ask, cost, expect })
 }
 
-/// `N/D [burst B] [precision P] [rounding R] [refill interval] [anchor first-hit] [via STRATEGY]`,
-/// after an optional `NAME:`. A reader for vectors: it trusts the options to fit the strategy.
-fn parse_limit(text: &str) -> Result<Rule, String> {
+/// `N/D [burst B] [precision P] [rounding R] [refill interval] [anchor first-hit] [debt M]
+/// [via STRATEGY]`, after an optional `NAME:`. A reader for vectors: it trusts the options to fit
+/// the strategy.
+fn parse_limit(text: &str) -> Result<(Rule, Option<u64>), String> {
     let quota = text.split_once(':').map_or(text, |(_name, quota)| quota);
     let mut words = quota.split_whitespace();
     let (n, d) = words
@@ -216,12 +239,14 @@ fn parse_limit(text: &str) -> Result<Rule, String> {
         if one_of_it { parse_duration(&format!("1{d}"))? } else { parse_duration(d)? },
     );
     let (mut burst, mut precision_us, mut strategy) = (n, d_us / 10, "sliding_log");
+    let mut debt = None;
     let (mut rounding, mut interval, mut first_hit) = (Rounding::Conservative, false, false);
     while let Some(word) = words.next() {
         let value = words.next().ok_or_else(|| format!("{word:?} wants a value"))?;
         match (word, value) {
             ("burst", _) => burst = parse_number(value)?,
             ("precision", _) => precision_us = parse_duration(value)?,
+            ("debt", _) => debt = Some(parse_number(value)?),
             ("rounding", "conservative") => rounding = Rounding::Conservative,
             ("rounding", "interpolate") => rounding = Rounding::Interpolate,
             ("rounding", "truncate") => rounding = Rounding::Truncate,
@@ -241,7 +266,7 @@ fn parse_limit(text: &str) -> Result<Rule, String> {
         "sliding_window" => Rule::Window { n, d_us, precision_us, rounding },
         _ => return Err(format!("{strategy:?} is not a strategy")),
     };
-    Oracle::new(rule).map(|_| rule).map_err(|error| error.to_string())
+    Oracle::new(rule).map(|_| (rule, debt)).map_err(|error| error.to_string())
 }
 
 /// A number with a unit, in microseconds; without a unit they are microseconds.
@@ -330,10 +355,10 @@ mod tests {
     fn limits_are_read() {
         let second = 1_000_000;
         let rule = Rule::Greedy { n: 100, d_us: second, burst: 200 };
-        assert_eq!(parse_limit("api: 100/s burst 200 via token_bucket"), Ok(rule));
+        assert_eq!(parse_limit("api: 100/s burst 200 via token_bucket"), Ok((rule, None)));
         let rule = Rule::Interval { n: 5, d_us: 1_500_000, burst: 5 };
-        assert_eq!(parse_limit("5/1500ms refill interval via token_bucket"), Ok(rule));
-        assert_eq!(parse_limit("5/10s"), Ok(Rule::Log { n: 5, d_us: 10 * second }));
+        assert_eq!(parse_limit("5/1500ms refill interval via token_bucket"), Ok((rule, None)));
+        assert_eq!(parse_limit("5/10s"), Ok((Rule::Log { n: 5, d_us: 10 * second }, None)));
         let rule = Rule::Window {
             n: 240,
             d_us: 3_600 * second,
@@ -341,7 +366,7 @@ mod tests {
             rounding: Rounding::Truncate,
         };
         let text = "240/h precision 60s rounding truncate via sliding_window";
-        assert_eq!(parse_limit(text), Ok(rule));
+        assert_eq!(parse_limit(text), Ok((rule, None)));
     }
 
     #[test]

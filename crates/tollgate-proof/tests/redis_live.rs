@@ -362,8 +362,8 @@ fn a_key_of_another_kind_is_left_alone() {
             let foreign: [&[&[u8]]; 6] = [
                 &[b"SET", key.as_bytes(), b"12"],
                 &[b"SET", key.as_bytes(), b""],
-                &[b"SET", key.as_bytes(), b"2gg2:1,1,1;|............."],
-                &[b"SET", key.as_bytes(), b"1gg2:1,1,1;|"],
+                &[b"SET", key.as_bytes(), b"2gg2:1,1,1,2;|............."],
+                &[b"SET", key.as_bytes(), b"1gg2:1,1,1,2;|"],
                 &[b"HSET", key.as_bytes(), b"a", b"b"],
                 &[b"RPUSH", key.as_bytes(), b"one", b"two", b"three"],
             ];

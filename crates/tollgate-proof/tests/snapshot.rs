@@ -7,7 +7,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use proptest::prelude::*;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Ask, Counted, Decision, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
+    Ask, Charged, Counted, Decision, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
     MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Store, StoreError,
     Time,
 };
@@ -72,6 +72,10 @@ impl Store for Restarting {
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         block_on(self.next().0.refund(receipt, units))
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        block_on(self.next().0.charge(counted, cost))
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

@@ -325,7 +325,8 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
         let mut parts = [Part::new(&is, &mut new).carrying(carried)];
         let outcome = engine::decide(&mut parts, now, 1, Mode::Whole);
         assert_eq!((outcome.granted, outcome.changed), (0, true), "{is}");
-        assert_eq!(outcome.fields[0].retry_after_us, Some(1_000_000));
+        // What lies ahead is cut to the burst and its debt, a unit each.
+        assert_eq!(outcome.fields[0].retry_after_us, Some(2_000_000));
     }
 }
 

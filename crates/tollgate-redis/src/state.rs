@@ -178,10 +178,12 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
             if strategy.options().contains(&"burst") {
                 quota.burst = Some(number(2)?);
             }
+            quota.debt = Some(number(3)?.checked_sub(number(2)?)?);
         }
         'i' => {
             quota = Quota::new(number(0)?, period(number(1)?)?);
             quota.burst = Some(number(2)?);
+            quota.debt = Some(number(3)?.checked_sub(number(2)?)?);
             quota.refill = Some(Refill::Interval);
         }
         'f' => {

@@ -121,10 +121,10 @@ fn states_that_cannot_be_read_say_why() {
         (b"12", "no state"),
         (&newer, "newer version"),
         (&good[..good.len() - 1], "length"),
-        (b"1gg2:100000,1,10;gg2:1,1,1;|", "number of limits"),
+        (b"1gg2:100000,1,10,20;gg2:1,1,1,2;|", "number of limits"),
         (b"1zz2:1;|", "cannot be read"),
-        (b"1gg2:100000,1,10;|\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0", "no count has"),
-        (b"1gg2:100000,1,10;|\0\0\0\0\0\0\0\0\0\0\0\0\x01", "no count has"),
+        (b"1gg2:100000,1,10,20;|\xff\xff\xff\xff\xff\xff\xff\0\0\0\0\0\0", "no count has"),
+        (b"1gg2:100000,1,10,20;|\0\0\0\0\0\0\0\0\0\0\0\0\x01", "no count has"),
     ];
     for (state, why) in cases {
         let error = decode(&limits, Some(state), &[]).unwrap_err();
@@ -137,8 +137,9 @@ proptest::proptest! {
     #[test]
     fn no_bytes_make_it_panic(
         set in 0_usize..5,
-        head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10;|", "1ff2:5,10000000,0;|",
-            "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5;|", "1ll0:5,10000000;|", "1gg2:0,0,0;|"]),
+        head in proptest::sample::select(vec!["", "1", "1gg2:100000,1,10,20;|",
+            "1ff2:5,10000000,0;|", "1ss4:6,5000000,2,0;|", "1ti2:5,10000000,5,10;|",
+            "1ll0:5,10000000;|", "1gg2:0,0,0,0;|"]),
         rest in vec(ANY, 0..40),
         log in vec(vec(ANY, 0..16), 0..4),
     ) {

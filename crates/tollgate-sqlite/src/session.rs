@@ -10,7 +10,8 @@ use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Clock, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, StoreError, Time,
+    Charged, Clock, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, StoreError,
+    Time,
 };
 
 use crate::context::{Cache, Context};
@@ -175,6 +176,19 @@ impl Session {
                 found.save()?;
             }
             Ok(changes.into_vec())
+        })
+    }
+
+    pub(crate) fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: u64,
+    ) -> Result<Vec<Charged>, StoreError> {
+        self.run(Access::Write, &[counted], |cx| {
+            let mut found = LoadedState::load(cx, counted)?;
+            let charged = engine::charge(counted.limits, &mut found, cost, true, cx.now());
+            found.save()?;
+            Ok(charged.into_vec())
         })
     }
 

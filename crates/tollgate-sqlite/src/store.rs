@@ -11,8 +11,8 @@ use std::time::Instant;
 use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::{
-    Counted, Inspection, LimitSet, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
-    Subject,
+    Charged, Counted, Inspection, LimitSet, Notice, Notices, Question, Receipt, Refund, Store,
+    StoreError, Subject,
 };
 
 use crate::extension::Transaction;
@@ -128,6 +128,14 @@ impl SqliteStore {
     /// As [`SqliteStore::check_now`].
     pub fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.session().adjust(counted, delta)
+    }
+
+    /// Charges without a check in the calling thread. Returns what was done to each limit.
+    ///
+    /// # Errors
+    /// As [`SqliteStore::check_now`].
+    pub fn charge_now(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        self.session().charge(counted, cost)
     }
 
     /// Deletes a count in the calling thread. Returns whether there was one.
@@ -310,6 +318,11 @@ impl Store for SqliteStore {
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
         self.run_on_worker(move |session| session.adjust(borrowed(&owned), delta)).await
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        let owned = (counted.subject.clone(), counted.limits.clone());
+        self.run_on_worker(move |session| session.charge(borrowed(&owned), cost)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+    Charged, Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store,
+    StoreError,
 };
 
 use crate::kind::Kind;
@@ -95,6 +96,10 @@ impl Store for AnyStore {
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         each!(self, store => store.adjust(counted, delta).await)
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        each!(self, store => store.charge(counted, cost).await)
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

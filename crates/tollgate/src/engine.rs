@@ -9,10 +9,12 @@ use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Judgement, NEVER_US, Step};
 use crate::time::Time;
 
+mod charge;
 mod correct;
 mod decide;
 mod held;
 
+pub use charge::{Charged, charge};
 pub use correct::{
     Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
 };

@@ -61,7 +61,7 @@ mod time;
 pub use ask::{Ask, MAX_PARTS, SubjectText};
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdict};
-pub use engine::Carried;
+pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
 pub use ipv4::ipv4_text;
 pub use limit::{

@@ -5,7 +5,7 @@ use core::str::FromStr;
 
 use crate::error::ParseError;
 use crate::notation;
-use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy};
+use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy, most_used};
 use crate::time::Period;
 
 mod set;
@@ -77,6 +77,9 @@ pub struct Quota {
     pub refill: Option<Refill>,
     /// Where windows start.
     pub anchor: Option<Anchor>,
+    /// The most units that charges without a check may owe beyond the capacity. `None` is as much
+    /// as the capacity, where so much can be counted exactly.
+    pub debt: Option<u64>,
 }
 
 impl Quota {
@@ -91,6 +94,7 @@ impl Quota {
             rounding: None,
             refill: None,
             anchor: None,
+            debt: None,
         }
     }
 
@@ -117,6 +121,7 @@ pub(crate) enum Element {
     Period,
     Burst,
     Precision,
+    Debt,
 }
 
 /// Why a quota is invalid: which number, what is wrong, what would be right.
@@ -153,6 +158,7 @@ pub struct Limit {
     identity: String,
     full_text: String,
     step: Compiled,
+    most: u64,
 }
 
 impl Limit {
@@ -174,12 +180,22 @@ impl Limit {
         let text = quota.rate();
         check_options(&quota, strategy).map_err(|refusal| (text.clone(), refusal))?;
         check_ranges(&quota).map_err(|refusal| (text.clone(), refusal))?;
-        let step = strategy.compile(&quota).map_err(|refusal| (text, refusal))?;
+        let compile = |quota: &Quota| {
+            let step = strategy.compile(quota)?;
+            let window = || most_used(quota, step.capacity(), MAX_UNITS);
+            let most = step.most().map_or_else(window, Ok)?;
+            Ok((step, most))
+        };
+        let (step, most) = compile(&quota).map_err(|refusal| (text, refusal))?;
         fill_defaults(&mut quota, strategy);
+        let usual = compile(&Quota { debt: None, ..quota.clone() });
+        if usual.is_ok_and(|(_, usual)| usual == most) {
+            quota.debt = None;
+        }
         let mut identity = name.clone().unwrap_or_else(|| format!("{strategy}/{}", quota.period));
         identity.shrink_to_fit();
         let full_text = full_text(name.as_deref(), &quota, strategy);
-        Ok(Self { name, quota, strategy, identity, full_text, step })
+        Ok(Self { name, quota, strategy, identity, full_text, step, most })
     }
 
     /// The same limit with a name.
@@ -230,6 +246,12 @@ impl Limit {
         self.step.capacity()
     }
 
+    /// The most units beyond the capacity that charges without a check may owe.
+    #[must_use]
+    pub fn debt(&self) -> u64 {
+        self.most - self.step.capacity()
+    }
+
     /// The layout of its state, for stores.
     #[must_use]
     pub fn shape(&self) -> Shape {
@@ -240,6 +262,17 @@ impl Limit {
     #[must_use]
     pub fn lua_spec(&self) -> LuaSpec {
         self.step.lua_spec()
+    }
+
+    /// The most units that can be used: the capacity and the debt.
+    #[inline]
+    pub(crate) fn most(&self) -> u64 {
+        self.most
+    }
+
+    /// What remains under this step can be charged without a check.
+    pub(crate) fn owing(&self) -> Compiled {
+        self.step.owing(self.most)
     }
 
     #[inline]
@@ -369,6 +402,9 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
         Some(Anchor::FirstHit) => " anchor first-hit",
         None => "",
     };
+    if let Some(debt) = quota.debt {
+        text += &format!(" debt {debt}");
+    }
     text += &format!(" via {strategy}");
     // Shrunk because it is kept for long, and its capacity counts towards the memory bound.
     text.shrink_to_fit();

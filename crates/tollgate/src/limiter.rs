@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use crate::ask::{Ask, check_cost, check_shard};
 use crate::decision::{Decision, Named, Receipt, Refund};
-use crate::engine::{Mode, Outcome};
+use crate::engine::{Charged, Mode, Outcome};
 use crate::error::{Error, StoreError};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
@@ -63,6 +63,20 @@ impl Limiter<MemoryStore> {
     /// As [`Limiter::check`].
     pub fn peek_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
         self.answer_now(ask.into(), true)
+    }
+
+    /// [`Limiter::charge`] without async.
+    ///
+    /// # Errors
+    /// As [`Limiter::charge`].
+    pub fn charge_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
+        let mut ask = ask.into();
+        let question = ask.question(&self.limits, false)?;
+        let mut charged = Vec::new();
+        for part in question.parts {
+            charged.extend(self.store.charge_now(part, question.cost)?);
+        }
+        Ok(charged)
     }
 
     // Inlined, so that the ask is never built in memory: its parts fit into a few registers.
@@ -347,6 +361,43 @@ impl<S: Store> Limiter<S> {
             )));
         }
         Ok(self.store.adjust(counted, delta).await?)
+    }
+
+    /// Charges the cost to every limit of the subjects without a check, also beyond the limits: for
+    /// work that is done, and whose cost became known afterwards. Until what is owed has come back,
+    /// nothing is admitted.
+    ///
+    /// A limit owes at most its [debt](crate::Limit::debt), by default as much as its capacity.
+    /// What is beyond is cut. Each limit is charged by itself, the subjects one after the other.
+    /// There is no receipt: to give units back, use [`Limiter::adjust`]. Section 8 of
+    /// `docs/definitions.md` defines it.
+    ///
+    /// Returns what was done to each limit.
+    ///
+    /// ```
+    /// use tollgate::{Ask, Limiter};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let limiter = Limiter::memory("10/s debt 5 via gcra".parse()?);
+    /// let charged = limiter.charge(Ask::new("bob").cost(12)).await?[0];
+    /// assert_eq!((charged.fits, charged.cut, charged.remaining), (false, 0, 0));
+    /// assert!(!limiter.check("bob").await?.is_allowed());
+    /// // 12 of at most 15 units are used: three more can be owed.
+    /// assert_eq!(limiter.charge(Ask::new("bob").cost(7)).await?[0].cut, 4);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Limiter::check`]. Subjects before one whose store failed stay charged.
+    pub async fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
+        let mut ask = ask.into();
+        let question = ask.question(&self.limits, false)?;
+        let mut charged = Vec::new();
+        for part in question.parts {
+            charged.extend(self.store.charge(part, question.cost).await?);
+        }
+        Ok(charged)
     }
 
     /// Deletes a subject's count. True when there was one.

@@ -1,5 +1,5 @@
 //! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
-//! [via STRATEGY]`, joined by `,` or `;`.
+//! [debt M] [via STRATEGY]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;
@@ -26,12 +26,13 @@ const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via STRATEGY]`, 
                      `100/s burst 200 via token_bucket`";
 
 /// The options of the notation, and the values that they take.
-const OPTIONS: [(&str, &str); 6] = [
+const OPTIONS: [(&str, &str); 7] = [
     ("burst", "a whole number, as in `burst 200`"),
     ("precision", "a duration, as in `precision 60s`"),
     ("rounding", "conservative, interpolate or truncate"),
     ("refill", "greedy or interval"),
     ("anchor", "epoch or first-hit"),
+    ("debt", "a whole number from 0 up, as in `debt 200`"),
     ("via", "a strategy, as in `via gcra`"),
 ];
 
@@ -123,6 +124,7 @@ struct Spans {
     period: Range<usize>,
     burst: Option<Range<usize>>,
     precision: Option<Range<usize>>,
+    debt: Option<Range<usize>>,
 }
 
 impl<'a> Reader<'a> {
@@ -261,7 +263,8 @@ impl<'a> Reader<'a> {
             };
             return self.fail(period_span, what, "durations go from 1us to 366d");
         };
-        let spans = Spans { units: units_span, period: period_span, burst: None, precision: None };
+        let (burst, precision, debt) = (None, None, None);
+        let spans = Spans { units: units_span, period: period_span, burst, precision, debt };
         Ok((Quota::new(number, period), spans))
     }
 
@@ -341,6 +344,13 @@ impl<'a> Reader<'a> {
             "burst" => {
                 quota.burst = Some(self.number(value.text, value.span(), "a burst")?);
                 spans.burst = Some(value.span());
+            }
+            "debt" => {
+                quota.debt = Some(match value.text {
+                    "0" => 0,
+                    some => self.number(some, value.span(), "a debt")?,
+                });
+                spans.debt = Some(value.span());
             }
             "precision" => {
                 let us = self.duration(value.text, value.span(), false)?;
@@ -438,6 +448,7 @@ impl<'a> Reader<'a> {
                 Element::Units => spans.units.clone(),
                 Element::Period => spans.period.clone(),
                 Element::Burst => spans.burst.clone().unwrap_or_else(|| spans.units.clone()),
+                Element::Debt => spans.debt.clone().unwrap_or_else(|| spans.units.clone()),
                 Element::Precision => {
                     spans.precision.clone().unwrap_or_else(|| spans.period.clone())
                 }

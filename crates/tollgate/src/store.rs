@@ -6,7 +6,7 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::decision::{Receipt, Refund};
-use crate::engine::{Mode, Outcome};
+use crate::engine::{Charged, Mode, Outcome};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::notice::{Notice, Notices};
@@ -197,6 +197,19 @@ pub trait Store: Send + Sync {
         counted: Counted<'_>,
         delta: i64,
     ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
+
+    /// Charges `cost` to every limit without a check, as far as each may owe. Returns what was done
+    /// to each limit. A store without this method refuses.
+    fn charge(
+        &self,
+        counted: Counted<'_>,
+        cost: u64,
+    ) -> impl Future<Output = Result<Vec<Charged>, StoreError>> + Send {
+        let _ = (counted, cost);
+        core::future::ready(Err(StoreError::permanent(
+            "this store charges nothing without a check",
+        )))
+    }
 
     /// Deletes a count. True when there was one.
     fn reset(&self, counted: Counted<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;

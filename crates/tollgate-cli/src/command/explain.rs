@@ -22,6 +22,7 @@ struct Meaning {
     identity: String,
     meaning: &'static str,
     capacity: u64,
+    debt: u64,
     worst_window: u64,
     window: String,
     sustained: String,
@@ -99,6 +100,7 @@ fn meaning(limit: &Limit) -> Meaning {
         identity: limit.identity().to_owned(),
         meaning: strategy.summary(),
         capacity: limit.capacity(),
+        debt: limit.debt(),
         worst_window,
         window: quota.period.to_string(),
         sustained,
@@ -121,6 +123,7 @@ fn text(meaning: &Meaning) -> String {
         ("sustained", meaning.sustained.clone()),
         ("burst", meaning.burst.clone()),
         ("capacity", format!("{}: {never}", meaning.capacity)),
+        ("debt", format!("at most {} more, by charges without a check", meaning.debt)),
         ("retry", format!("{}: waiting that long is enough, less is not", meaning.retry)),
         ("bytes, memory", format!("{} per subject, without its key", meaning.bytes_memory)),
         ("bytes, sqlite", meaning.bytes_sqlite.clone()),
@@ -177,21 +180,21 @@ fn clock_step(limit: &Limit) -> String {
     format!(
         "back: never admits more than was left, and nobody waits longer than {}, at most {} more \
          under skew; forward: admits at most what that much time would",
-        longest_wait(limit).map_or_else(|| "one full refill".to_owned(), duration),
+        longest_wait(limit).map_or_else(|| "a full refill and the debt".to_owned(), duration),
         duration(Duration::from_micros(SKEW_US)),
     )
 }
 
-/// The longest wait for a full refill, which is the most that setting the clock back can cost. It
-/// occurs for a subject that takes everything at a multiple of the window, just after an aligned
-/// window has begun. It is computed by the limit itself, so that this code need not know strategies
-/// by name.
+/// The longest wait for a full refill and the debt, which is the most that setting the clock back
+/// can cost. It occurs for a subject that takes everything at a multiple of the window, just after
+/// an aligned window has begun. It is computed by the limit itself, so that this code need not know
+/// strategies by name.
 fn longest_wait(limit: &Limit) -> Option<Duration> {
     let clock = ManualClock::at_micros(limit.quota().period.as_micros());
     let store = MemoryStore::builder().clock(clock).build();
     let limiter = Limiter::new(limit.clone().into(), store);
-    let decision = limiter.check_now(Ask::new("anybody").cost(limit.capacity())).ok()?;
-    decision.is_allowed().then(|| decision.reset_after())
+    let everything = Ask::new("anybody").cost(limit.capacity() + limit.debt());
+    Some(limiter.charge_now(everything).ok()?.first()?.reset_after())
 }
 
 /// Which limit binds first in a burst, and which one under sustained demand.

@@ -49,7 +49,8 @@ fn explain_says_what_a_limit_means() {
         "at most 299 in any 1s",
         "100 per 1s",
         "200 at once, then one each 10ms",
-        "nobody waits longer than 2s,",
+        "at most 200 more, by charges without a check",
+        "nobody waits longer than 4s,",
         "?sync=full",
     ] {
         assert!(out.contains(says), "{says} is not in {out}");
@@ -61,6 +62,7 @@ fn explain_says_what_a_limit_means() {
     assert_eq!(json["limits"][0]["limit"], "7/m burst 7 via gcra");
     assert_eq!(json["limits"][0]["worst_window"], 13);
     assert_eq!(json["limits"][0]["capacity"], 7);
+    assert_eq!(json["limits"][0]["debt"], 7);
     assert!(json.get("binding").is_none());
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::time::Instant;
 
 use arc_swap::Guard;
-use tollgate::{Ask, Decision, Error, Inspection, LimitSet, Receipt, Refund, Store};
+use tollgate::{Ask, Charged, Decision, Error, Inspection, LimitSet, Receipt, Refund, Store};
 
 use super::observe::Counters;
 use super::{Answer, Gate, Prepared};
@@ -201,6 +201,28 @@ impl<S: Store> Gate<S> {
     /// As `Limiter::adjust`.
     pub async fn adjust(&self, ask: Ask<'_>, delta: i64) -> Result<Vec<i64>, Error> {
         self.0.limiter.adjust(ask, delta).await
+    }
+
+    /// Charges inline limits without a check, also beyond them.
+    ///
+    /// # Errors
+    /// As `Limiter::charge`.
+    pub async fn charge_limits(&self, ask: Ask<'_>) -> Result<Vec<Charged>, Error> {
+        self.0.limiter.charge(ask).await
+    }
+
+    /// Charges a request to all its policies without a check, also beyond their limits. Shadow
+    /// policies are not charged. Empty for a request that no policy counts.
+    ///
+    /// # Errors
+    /// As `Limiter::charge`.
+    pub async fn charge(&self, prepared: Prepared) -> Result<Vec<Charged>, Error> {
+        let Prepared { live, plan, .. } = prepared;
+        let live = Guard::into_inner(live);
+        match plan.question(&live) {
+            Some(ask) => self.0.limiter.charge(ask).await,
+            None => Ok(Vec::new()),
+        }
     }
 
     /// The stored state of a count; `None` if there is none.

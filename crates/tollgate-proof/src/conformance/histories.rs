@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use tollgate::{Ask, LimitSet, Receipt, SKEW_US, Store, engine};
 
 use super::StoreMaker;
-use super::world::{Random, SMALL, World, answer, fields, rule_of, set};
+use super::world::{Random, SMALL, World, answer, fields, oracle_of, rule_of, set};
 use crate::oracle::{MultiOracle, Oracle, Rule};
 use crate::vectors::{self, VECTORS};
 
@@ -20,10 +20,15 @@ pub(super) fn time_lines_are_answered_as_written<M: StoreMaker>(maker: &M) {
             for line in &time_line.lines {
                 world.at(line.at_us);
                 let ask = Ask::new("zoo").cost(line.cost);
+                if line.ask == vectors::Ask::Charge {
+                    let seen = world.charge(ask).answer(line.cost);
+                    assert_eq!(seen, line.expect, "{name}:{}: {}", line.number, line.case);
+                    continue;
+                }
                 let (decision, peek) = match line.ask {
-                    vectors::Ask::Check => (world.check(ask), false),
                     vectors::Ask::Peek => (world.peek(ask), true),
                     vectors::Ask::Partial => (world.check(ask.partial()), false),
+                    _ => (world.check(ask), false),
                 };
                 let seen = answer(&decision, peek);
                 assert_eq!(seen, line.expect, "{name}:{}: {}", line.number, line.case);
@@ -55,6 +60,9 @@ impl Seen {
             "refund: something",
             "refund: nothing",
             "adjust",
+            "charge: fits",
+            "charge: owes",
+            "charge: cut",
         ] {
             let count = self.0.get(outcome).copied().unwrap_or(0);
             assert!(count * 100 >= all, "{outcome}: {count} of {all}, {:?}", self.0);
@@ -88,7 +96,7 @@ impl Charged {
 struct Twins<S> {
     world: World<S>,
     oracle: Oracle,
-    rule: Rule,
+    fresh: Oracle,
     limit: &'static str,
     receipts: Vec<Charged>,
     /// The latest time that there was: a store forgets what no longer counted then.
@@ -100,18 +108,18 @@ const SUBJECT: &str = "user:42";
 impl<S: Store> Twins<S> {
     fn new<M: StoreMaker<Store = S>>(maker: &M, limit: &'static str, now_us: u64) -> Self {
         let world = World::new(maker, limit, now_us);
-        let rule = rule_of(&world.limiter.limits().limits()[0]).expect("a rule");
-        let oracle = Oracle::new(rule).unwrap();
-        Self { world, oracle, rule, limit, receipts: Vec::new(), latest_us: now_us }
+        let fresh = oracle_of(&world.limiter.limits().limits()[0]);
+        let oracle = fresh.clone();
+        Self { world, oracle, fresh, limit, receipts: Vec::new(), latest_us: now_us }
     }
 
     /// One operation of any kind, on both.
     fn operate(&mut self, random: &mut Random, cost: u64, seen: &mut Seen) {
-        let Self { world, oracle, rule, limit, receipts, latest_us } = self;
+        let Self { world, oracle, fresh, limit, receipts, latest_us } = self;
         let now_us = world.now_us();
         *latest_us = now_us.max(*latest_us);
         let ask = Ask::new(SUBJECT).cost(cost);
-        match random.below(20) {
+        match random.below(22) {
             0..11 => {
                 let decision = world.check(ask);
                 let expected = oracle.check(now_us, cost);
@@ -186,9 +194,21 @@ impl<S: Store> Twins<S> {
                 world.adjust(SUBJECT, delta);
                 oracle.adjust(now_us, delta);
             }
-            19 if random.below(4) == 0 => {
+            19 | 20 => {
+                // Often more than a check asks for, so that only a part can be owed.
+                let cost = if random.below(2) == 0 { 1 } else { cost + random.below(6) };
+                let charged = world.charge(ask.cost(cost));
+                seen.count(match (charged.fits, charged.cut) {
+                    (true, _) => "charge: fits",
+                    (false, 0) => "charge: owes",
+                    (false, _) => "charge: cut",
+                });
+                let expected = oracle.charge(now_us, cost);
+                assert_eq!(charged, expected, "{limit} charge {cost} at {now_us}");
+            }
+            21 if random.below(4) == 0 => {
                 world.reset(SUBJECT);
-                *oracle = Oracle::new(*rule).unwrap();
+                *oracle = fresh.clone();
                 // What was forgotten cannot be given back.
                 receipts.clear();
             }

@@ -239,7 +239,8 @@ pub(super) fn a_refund_after_a_change_forgets_nothing_else<M: StoreMaker>(maker:
     assert_eq!(world.peek(Ask::new("ann").under(&other)).remaining(), 0);
 }
 
-/// Two revisions in turns, 7/1h and 5/1h: whether the smaller one cuts off what it has no room for.
+/// Two revisions in turns, 7/1h and 5/1h without a debt: whether the smaller one cuts off what it
+/// has no room for.
 const TURNS: [(&str, bool); 6] = [
     ("via gcra", true),
     ("via token_bucket", true),
@@ -252,10 +253,13 @@ const TURNS: [(&str, bool); 6] = [
 /// Two revisions that take turns admit what section 6 says, to the unit: the difference of their
 /// bursts at each turn under greedy and interval refill, and nothing under the others.
 pub(super) fn revisions_in_turns_admit_no_more_than_is_said<M: StoreMaker>(maker: &M) {
-    for (way, cuts) in TURNS {
-        let world = World::new(maker, &format!("x: 7/1h {way}"), NOW_US);
-        let less = set(&format!("x: 5/1h {way}"));
-        let more = set(&format!("x: 7/1h {way}"));
+    for (way, cuts, debt) in TURNS.into_iter().flat_map(|(way, cuts)| {
+        // With a debt, what the smaller one has no room for is owed, and nothing is cut off.
+        [(way, cuts, 0), (way, false, 2)]
+    }) {
+        let world = World::new(maker, &format!("x: 7/1h debt {debt} {way}"), NOW_US);
+        let less = set(&format!("x: 5/1h debt {debt} {way}"));
+        let more = set(&format!("x: 7/1h debt {debt} {way}"));
         assert!(world.check(Ask::new("ann").cost(7)).is_allowed(), "{way}");
         for turn in 0..20 {
             assert!(!world.check(Ask::new("ann").under(&less)).is_allowed(), "{way}, turn {turn}");

@@ -13,7 +13,7 @@ use tollgate::{
 };
 
 use super::StoreMaker;
-use crate::oracle::{self, Answer, Fields, Rule};
+use crate::oracle::{self, Answer, Charged, Fields, Oracle, Rule};
 
 /// Wakes the thread that waits.
 struct Unpark(Thread);
@@ -67,6 +67,12 @@ pub fn rule_of(limit: &Limit) -> Option<Rule> {
         },
         _ => return None,
     })
+}
+
+/// The oracle of a limit, with its debt.
+pub(super) fn oracle_of(limit: &Limit) -> Oracle {
+    let oracle = Oracle::new(rule_of(limit).expect("a rule")).expect("a rule that is accepted");
+    oracle.owing(limit.debt()).expect("a debt that is accepted")
 }
 
 /// A small generator of numbers (SplitMix64): cases must be the same on every machine, and the
@@ -130,6 +136,14 @@ impl<S: tollgate::Store> World<S> {
         block_on(self.limiter.adjust(ask, delta)).expect("the store answers")
     }
 
+    /// Charges without a check under one limit.
+    pub(super) fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Charged {
+        let charged = block_on(self.limiter.charge(ask)).expect("the store answers");
+        let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } =
+            charged[0];
+        Charged { fits, cut, fields: Fields { remaining, retry_after_us, reset_after_us } }
+    }
+
     pub(super) fn reset<'l>(&'l self, ask: impl Into<Ask<'l>>) -> bool {
         block_on(self.limiter.reset(ask)).expect("the store answers")
     }
@@ -165,7 +179,7 @@ pub(super) fn answer(decision: &Decision<'_>, peek: bool) -> Answer {
 }
 
 /// One limit of every strategy and option, with numbers small enough to reach every branch.
-pub(super) const SMALL: [&str; 20] = [
+pub(super) const SMALL: [&str; 22] = [
     "1/7ms via uniform",
     "3/10us via uniform",
     "5/3s via uniform",
@@ -176,11 +190,13 @@ pub(super) const SMALL: [&str; 20] = [
     "5/3s burst 5 refill interval via token_bucket",
     "2/5s burst 7 refill interval via token_bucket",
     "9/4s burst 3 refill interval via token_bucket",
+    "4/9s burst 5 debt 1 via gcra",
+    "4/5s burst 6 debt 0 refill interval via token_bucket",
     "5/10s via fixed_window",
     "4/300ms via fixed_window",
     "5/10s anchor first-hit via fixed_window",
     "3/700ms anchor first-hit via fixed_window",
-    "5/10s via sliding_log",
+    "5/10s debt 2 via sliding_log",
     "7/400ms via sliding_log",
     "6/10s precision 1s via sliding_window",
     "6/10s precision 2500ms rounding interpolate via sliding_window",

@@ -2,24 +2,29 @@
 
 use super::count::{Count, Held};
 use super::level::{Greedy, Interval};
-use super::rule::{Rounding, Rule};
+use super::rule::{MOST_UNITS, Rounding, Rule};
 use super::windows::{Fixed, Log, Sliding};
-
-/// The largest `N` there is: what is placed in one window or bucket is never more.
-const MOST_UNITS: i128 = 1 << 40;
 
 /// What `old` counts, as the new `rule` counts it. The state was settled at `now`: repaired under
 /// its own numbers where the clock had stepped back, and `at` is the time at which it is judged.
 /// Nothing where the rules are of two strategies.
-pub(super) fn carried(old: &Held, rule: Rule, grouped: bool, now: i128, at: i128) -> Held {
-    let mut new = Held::fresh(rule, grouped);
+pub(super) fn carried(
+    (old, most_before): (&Held, i128),
+    (rule, most): (Rule, i128),
+    grouped: bool,
+    now: i128,
+    at: i128,
+) -> Held {
+    let mut new = Held::fresh(rule, most, grouped);
     match (old, &mut new) {
         (Held::Greedy(old), Held::Greedy(new)) => new.carry(old, now),
-        (Held::Interval(old), Held::Interval(new)) if old.d == new.d => new.carry(old),
+        (Held::Interval(old), Held::Interval(new)) if old.d == new.d => new.carry(old, at),
         (Held::Greedy(_) | Held::Interval(_), Held::Greedy(_) | Held::Interval(_)) => {
             let used = old.count().used(at);
-            let whole = ceil(used.parts, used.per_unit);
-            place(new.count_mut(), now, whole.min(old.count().limit()));
+            let units = ceil(used.parts, used.per_unit).min(most_before).min(most);
+            if units > 0 {
+                new.count_mut().charge(now, units);
+            }
         }
         (Held::Fixed(old), Held::Fixed(new)) if old.same_windows(new) => new.carry(old),
         (Held::Log(old), Held::Log(new)) => new.carry(old),
@@ -34,14 +39,6 @@ pub(super) fn carried(old: &Held, rule: Rule, grouped: bool, now: i128, at: i128
         _ => {}
     }
     new
-}
-
-/// Units consumed, never more than there are now.
-fn place(count: &mut dyn Count, now: i128, units: i128) {
-    let units = units.min(count.limit());
-    if units > 0 {
-        count.charge(now, units);
-    }
 }
 
 fn ceil(parts: i128, per_unit: i128) -> i128 {
@@ -80,20 +77,22 @@ impl Greedy {
         if old.n * self.d == self.n * old.d {
             // The same time: nothing is rounded.
             (self.n, self.d) = (old.n, old.d);
-            self.owe(used.parts.min(self.burst * self.d), now);
+            self.owe(used.parts.min(self.most * self.d), now);
             return;
         }
         let (units, rest) = (used.parts.div_euclid(old.d), used.parts.rem_euclid(old.d));
         let rest_us = ceil(rest * self.d, old.d * self.n);
-        let parts = units.min(self.burst) * self.d + rest_us * self.n;
-        self.owe(parts.min(self.burst * self.d), now);
+        let parts = units.min(self.most) * self.d + rest_us * self.n;
+        self.owe(parts.min(self.most * self.d), now);
     }
 }
 
 impl Interval {
-    fn carry(&mut self, old: &Self) {
-        self.missing = old.missing;
-        self.cut();
+    fn carry(&mut self, old: &Self, at: i128) {
+        let missing = old.missing(at).min(self.most);
+        if missing > 0 {
+            self.write(at, missing);
+        }
     }
 }
 

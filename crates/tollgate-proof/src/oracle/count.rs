@@ -70,18 +70,20 @@ pub(super) enum Held {
 }
 
 impl Held {
-    pub(super) fn fresh(rule: Rule, grouped: bool) -> Self {
+    pub(super) fn fresh(rule: Rule, most: i128, grouped: bool) -> Self {
         match rule {
             Rule::Greedy { n, d_us, burst } => Self::Greedy(Greedy {
                 n: n.into(),
                 d: d_us.into(),
                 burst: burst.into(),
-                debt: None,
+                most,
+                backlog: None,
             }),
             Rule::Interval { n, d_us, burst } => Self::Interval(Interval {
                 n: n.into(),
                 d: d_us.into(),
                 burst: burst.into(),
+                most,
                 missing: None,
             }),
             Rule::FixedEpoch { n, d_us } => Self::Fixed(Fixed::fresh(n, d_us, false, grouped)),

@@ -25,8 +25,8 @@ impl Oracle {
     pub(crate) fn charge_anyway(&mut self, now_us: u64, cost: u64) {
         self.charge_beyond(now_us, cost);
         match &mut self.held {
-            Held::Greedy(greedy) => greedy.cut(),
-            Held::Interval(interval) => interval.cut(),
+            Held::Greedy(greedy) => greedy.cut(greedy.burst),
+            Held::Interval(interval) => interval.cut(interval.burst),
             // A count above the limit denies whatever a count at the limit denies.
             Held::Fixed(_) | Held::Log(_) | Held::Sliding(_) => {}
         }

@@ -3,19 +3,22 @@
 
 use super::count::{Count, SKEW_US, Used, floor_div};
 
-/// `debt / T` units are used; `debt` shrinks by 1 us each us. Kept as `debt * n`, which is `used`
-/// in parts of `1/d` of a unit: a unit is `d` parts, and `n` parts come back each microsecond.
+/// `backlog / T` units are used; `backlog` shrinks by 1 us each us. Kept as `backlog * n`, which is
+/// `used` in parts of `1/d` of a unit: a unit is `d` parts, and `n` parts come back each
+/// microsecond.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Greedy {
     pub(super) n: i128,
     pub(super) d: i128,
     pub(super) burst: i128,
-    pub(super) debt: Option<Debt>,
+    /// The most units that can be used.
+    pub(super) most: i128,
+    pub(super) backlog: Option<Backlog>,
 }
 
-/// A debt of `parts` at the time `as_of`, when it was last written.
+/// A backlog of `parts` at the time `as_of`, when it was last written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Debt {
+pub(super) struct Backlog {
     parts: i128,
     as_of: i128,
 }
@@ -23,18 +26,18 @@ pub(super) struct Debt {
 impl Greedy {
     /// Owes `parts` from `now` on.
     pub(super) fn owe(&mut self, parts: i128, now: i128) {
-        self.debt = Some(Debt { parts, as_of: now });
+        self.backlog = Some(Backlog { parts, as_of: now });
     }
 
-    /// No more is owed than there can be.
-    pub(super) fn cut(&mut self) {
-        if let Some(debt) = &mut self.debt {
-            debt.parts = debt.parts.min(self.burst * self.d);
+    /// No more is used than so many units.
+    pub(super) fn cut(&mut self, most: i128) {
+        if let Some(backlog) = &mut self.backlog {
+            backlog.parts = backlog.parts.min(most * self.d);
         }
     }
 
     fn parts(&self, t: i128) -> i128 {
-        self.debt.map_or(0, |debt| (debt.parts - (t - debt.as_of) * self.n).max(0))
+        self.backlog.map_or(0, |backlog| (backlog.parts - (t - backlog.as_of) * self.n).max(0))
     }
 }
 
@@ -52,19 +55,19 @@ impl Count for Greedy {
     }
 
     fn repair_due(&self, now: i128) -> bool {
-        self.debt.is_some_and(|debt| debt.as_of > now)
+        self.backlog.is_some_and(|backlog| backlog.as_of > now)
     }
 
-    /// A step back by J makes the debt larger by J, up to `B*T`.
+    /// A step back by J makes the backlog larger by J, up to `most*T`.
     fn repair(&mut self, now: i128) {
-        if let Some(debt) = &mut self.debt {
-            let grown = debt.parts + (debt.as_of - now) * self.n;
-            *debt = Debt { parts: grown.min(self.burst * self.d), as_of: now };
+        if let Some(backlog) = &mut self.backlog {
+            let grown = backlog.parts + (backlog.as_of - now) * self.n;
+            *backlog = Backlog { parts: grown.min(self.most * self.d), as_of: now };
         }
     }
 
     fn charge(&mut self, t: i128, cost: i128) {
-        self.debt = Some(Debt { parts: self.parts(t) + cost * self.d, as_of: t });
+        self.backlog = Some(Backlog { parts: self.parts(t) + cost * self.d, as_of: t });
     }
 
     /// `cost*T - (now - at)`. A receipt from more than a second ahead of the clock was counted
@@ -74,17 +77,17 @@ impl Count for Greedy {
             return;
         }
         let still_counts =
-            |cost: i128| (cost.min(self.burst) * self.d - (t - at).max(0) * self.n).max(0);
+            |cost: i128| (cost.min(self.most) * self.d - (t - at).max(0) * self.n).max(0);
         let given = (still_counts(left) - still_counts(left - units)).min(self.parts(t));
         if given > 0 {
-            self.debt = Some(Debt { parts: self.parts(t) - given, as_of: t });
+            self.backlog = Some(Backlog { parts: self.parts(t) - given, as_of: t });
         }
     }
 
     fn grant(&mut self, t: i128, units: i128) {
         let given = (units * self.d).min(self.parts(t));
         if given > 0 {
-            self.debt = Some(Debt { parts: self.parts(t) - given, as_of: t });
+            self.backlog = Some(Backlog { parts: self.parts(t) - given, as_of: t });
         }
     }
 }
@@ -95,6 +98,8 @@ pub(super) struct Interval {
     pub(super) n: i128,
     pub(super) d: i128,
     pub(super) burst: i128,
+    /// The most units that can be used.
+    pub(super) most: i128,
     pub(super) missing: Option<Missing>,
 }
 
@@ -106,21 +111,21 @@ pub(super) struct Missing {
 }
 
 impl Interval {
-    fn missing(&self, t: i128) -> i128 {
+    pub(super) fn missing(&self, t: i128) -> i128 {
         self.missing.map_or(0, |missing| {
             let refills = floor_div(t, self.d) - missing.refilled;
             (missing.units - refills * self.n).max(0)
         })
     }
 
-    /// No more is missing than there can be.
-    pub(super) fn cut(&mut self) {
+    /// No more is missing than so many units.
+    pub(super) fn cut(&mut self, most: i128) {
         if let Some(missing) = &mut self.missing {
-            missing.units = missing.units.min(self.burst);
+            missing.units = missing.units.min(most);
         }
     }
 
-    fn write(&mut self, t: i128, units: i128) {
+    pub(super) fn write(&mut self, t: i128, units: i128) {
         self.missing = Some(Missing { units, refilled: floor_div(t, self.d) });
     }
 }

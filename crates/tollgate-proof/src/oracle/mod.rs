@@ -63,10 +63,32 @@ pub struct Answer {
     pub fields: Fields,
 }
 
+/// What a charge without a check did.
+#[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Charged {
+    /// Whether a check would have admitted the cost.
+    pub fits: bool,
+    /// Units of the cost that were not charged.
+    pub cut: u64,
+    /// The fields of a peek for the cost just after.
+    pub fields: Fields,
+}
+
+impl Charged {
+    /// The same for `cost` as an answer: admitted if it fitted, granted what was charged.
+    #[must_use]
+    pub fn answer(&self, cost: u64) -> Answer {
+        Answer { admitted: self.fits, granted: cost - self.cut, fields: self.fields }
+    }
+}
+
 /// One subject under one limit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Oracle {
     rule: Rule,
+    /// The most units that can be used.
+    most: i128,
     grouped: bool,
     held: Held,
     charged_at: i128,
@@ -95,7 +117,20 @@ impl Oracle {
 
     fn build(rule: Rule, grouped: bool) -> Result<Self, RuleError> {
         rule.verify()?;
-        Ok(Self { rule, grouped, held: Held::fresh(rule, grouped), charged_at: 0 })
+        let most = rule.most(None)?;
+        let held = Held::fresh(rule, most, grouped);
+        Ok(Self { rule, most, grouped, held, charged_at: 0 })
+    }
+
+    /// The same fresh subject, which may owe `debt` units beyond the limit (section 8).
+    ///
+    /// # Errors
+    ///
+    /// When the debt is outside section 7 of the definitions.
+    pub fn owing(mut self, debt: u64) -> Result<Self, RuleError> {
+        self.most = self.rule.most(Some(debt))?;
+        self.held = Held::fresh(self.rule, self.most, self.grouped);
+        Ok(self)
     }
 
     /// What a fresh subject can take at once, in units.
@@ -161,12 +196,28 @@ impl Oracle {
     ///
     /// When the rule is outside section 7 of the definitions.
     pub fn change(&mut self, now_us: u64, rule: Rule) -> Result<(), RuleError> {
+        self.change_owing(now_us, rule, None)
+    }
+
+    /// The same, with a debt; `None` for the usual one.
+    ///
+    /// # Errors
+    ///
+    /// When the rule or the debt is outside section 7 of the definitions.
+    pub fn change_owing(
+        &mut self,
+        now_us: u64,
+        rule: Rule,
+        debt: Option<u64>,
+    ) -> Result<(), RuleError> {
         rule.verify()?;
-        if rule != self.rule {
+        let most = rule.most(debt)?;
+        if (rule, most) != (self.rule, self.most) {
             let now = i128::from(now_us);
             let at = self.count_mut().settle(now);
-            self.held = change::carried(&self.held, rule, self.grouped, now, at);
-            self.rule = rule;
+            let (old, new) = ((&self.held, self.most), (rule, most));
+            self.held = change::carried(old, new, self.grouped, now, at);
+            (self.rule, self.most) = (rule, most);
         }
         Ok(())
     }
@@ -228,11 +279,25 @@ impl Oracle {
         self.forget_if_free(now_us);
     }
 
+    /// Charges `cost` without a check (section 8).
+    pub fn charge(&mut self, now_us: u64, cost: u64) -> Charged {
+        let at = self.count_mut().settle(i128::from(now_us));
+        let fits = self.admits(at, cost);
+        let used = self.count().used(at);
+        let room = floor_div(self.most * used.per_unit - used.parts, used.per_unit).max(0);
+        let taken = i128::from(cost).min(room);
+        if taken > 0 {
+            self.count_mut().charge(at, taken);
+        }
+        let fields = self.fields(now_us, cost, NO_GUESS);
+        Charged { fits, cut: cost - whole(taken), fields }
+    }
+
     /// "When all of a state has been given back, it is fresh."
     fn forget_if_free(&mut self, now_us: u64) {
         let judged = self.count().judged(i128::from(now_us));
         if self.is_free(judged) {
-            self.held = Held::fresh(self.rule, self.grouped);
+            self.held = Held::fresh(self.rule, self.most, self.grouped);
         }
     }
 

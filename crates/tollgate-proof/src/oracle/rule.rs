@@ -83,8 +83,8 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// The largest `n`, `burst` and cost: 2^40.
-const MOST_UNITS: u64 = 1 << 40;
+/// The largest `n`, `burst` and cost: 2^40. What is placed in one window or bucket is never more.
+pub(super) const MOST_UNITS: i128 = 1 << 40;
 /// The longest duration: 366 days, in microseconds.
 const LONGEST_US: u64 = 366 * 24 * 3600 * 1_000_000;
 /// The most sub-buckets of a sliding window.
@@ -101,8 +101,8 @@ impl Rule {
             | Self::Log { n, d_us }
             | Self::Window { n, d_us, .. } => (n, d_us, n),
         };
-        within("n", n, MOST_UNITS)?;
-        within("burst", burst, MOST_UNITS)?;
+        within("n", n, 1 << 40)?;
+        within("burst", burst, 1 << 40)?;
         within("d_us", d_us, LONGEST_US)?;
         let (n, d, b) = (i128::from(n), i128::from(d_us), i128::from(burst));
         match *self {
@@ -128,6 +128,55 @@ impl Rule {
             }
             _ => Ok(()),
         }
+    }
+}
+
+impl Rule {
+    /// What a fresh subject can take at once.
+    pub(super) fn limit(&self) -> i128 {
+        match *self {
+            Self::Greedy { burst, .. } | Self::Interval { burst, .. } => burst.into(),
+            Self::FixedEpoch { n, .. }
+            | Self::FixedFirstHit { n, .. }
+            | Self::Log { n, .. }
+            | Self::Window { n, .. } => n.into(),
+        }
+    }
+
+    /// The most units that can be used: the limit and the debt (section 8), which is by default as
+    /// much as the limit, as far as section 7 lets it.
+    pub(super) fn most(&self, debt: Option<u64>) -> Result<i128, RuleError> {
+        let limit = self.limit();
+        let exact = |most: i128| {
+            most <= MOST_UNITS
+                && match *self {
+                    Self::Greedy { n, d_us, .. } => {
+                        let (n, d) = (i128::from(n), i128::from(d_us));
+                        most * (n / gcd(n, d)) < 1 << 53 && most * d <= n << 51
+                    }
+                    Self::Interval { n, d_us, .. } => {
+                        let (n, d) = (i128::from(n), i128::from(d_us));
+                        (most + n - 1) / n * d <= 1 << 51
+                    }
+                    _ => true,
+                }
+        };
+        if let Some(debt) = debt {
+            let most = limit + i128::from(debt);
+            require(exact(most) || debt == 0, || format!("a debt of {debt} is too large"))?;
+            return Ok(most);
+        }
+        // The largest that is exact, found by halving.
+        let (mut fits, mut too_many) = (limit, 2 * limit + 1);
+        while too_many - fits > 1 {
+            let middle = fits + (too_many - fits) / 2;
+            if exact(middle) {
+                fits = middle;
+            } else {
+                too_many = middle;
+            }
+        }
+        Ok(fits)
     }
 }
 

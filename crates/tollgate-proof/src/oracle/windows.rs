@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::count::{Count, Used, floor_div};
 use super::events::Events;
-use super::rule::Rounding;
+use super::rule::{MOST_UNITS, Rounding};
 
 /// `fixed_window`: the events of one window of length `d`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ impl Count for Fixed {
 
     fn repair(&mut self, now: i128) {
         if let Some(newest) = self.start {
-            let carried = self.count_at(newest).min(self.n);
+            let carried = self.count_at(newest);
             let start = self.start_at(now);
             self.events.become_one(if self.grouped { start } else { now }, carried);
             self.start = Some(start);
@@ -121,7 +121,7 @@ impl Count for Log {
 
     fn repair(&mut self, now: i128) {
         if let Some(newest) = self.newest() {
-            let carried = self.events.cost(self.window(newest)).min(self.n);
+            let carried = self.events.cost(self.window(newest));
             self.events.become_one(now, carried);
         }
     }
@@ -206,7 +206,7 @@ impl Count for Sliding {
     fn repair(&mut self, now: i128) {
         if let Some(newest) = self.newest() {
             let used = self.used(newest); // whole: newest is the start of a bucket
-            let carried = (used.parts / used.per_unit).min(self.n);
+            let carried = (used.parts / used.per_unit).min(MOST_UNITS);
             self.events.become_one(self.bucket_of(now) * self.p, carried);
         }
     }

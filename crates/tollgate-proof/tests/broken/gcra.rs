@@ -83,7 +83,8 @@ impl Gcra {
             Mistake::StepBackRefills if now < held.last => {
                 debt = (debt - (held.last - now) - (held.last - now)).max(0);
             }
-            _ => debt = debt.min(full),
+            // The burst, and a debt of as much again.
+            _ => debt = debt.min(2 * full),
         }
         if mistake == Mistake::Fraction {
             debt = (debt + d - 1).div_euclid(d) * d;

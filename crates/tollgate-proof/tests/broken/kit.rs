@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Counted, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt, Refund, Store,
-    StoreError, Subject,
+    Charged, Counted, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt, Refund,
+    Store, StoreError, Subject,
 };
 use tollgate_proof::conformance;
 
@@ -147,6 +147,10 @@ impl Store for Wrapped {
             given.extend(back.into_iter().map(i64::unsigned_abs));
         }
         Ok(Refund::new(given, 0))
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        self.inner.charge(counted, cost).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

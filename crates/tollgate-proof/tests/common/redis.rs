@@ -8,7 +8,7 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tollgate::engine::Outcome;
 use tollgate::{
-    Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+    Charged, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
 };
 use tollgate_proof::redis::RedisServer;
 use tollgate_redis::{Builder, RedisStore};
@@ -94,6 +94,10 @@ impl Store for Blocking {
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         self.wait(self.store.refund(receipt, units))
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        self.wait(self.store.charge(counted, cost))
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use tollgate::engine::{self, Carries, Held, Mode, Outcome, Part};
 use tollgate::strategy::Log as _;
-use tollgate::{Carried, LimitSet, Place, SKEW_US, Time};
+use tollgate::{Carried, Charged, LimitSet, Place, SKEW_US, Time};
 
 /// A count under the limits it was written under; fresh ones are absent.
 #[derive(Clone, Debug)]
@@ -265,6 +265,26 @@ impl Model {
         let changes = engine::adjust(limits, &mut held, delta, now);
         self.keep(subject, limits, held);
         by_place(limits).into_iter().map(|i| changes[i]).collect()
+    }
+
+    /// What a charge without a check answers of each limit, in the order of their places.
+    pub(crate) fn charge_anyway(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        cost: u64,
+        now: Time,
+    ) -> Vec<i64> {
+        let (mut held, _) = self.load(subject, limits, now);
+        let charged = engine::charge(limits, &mut held, cost, true, now);
+        self.keep(subject, limits, held);
+        let int = |number: u64| i64::try_from(number).unwrap();
+        let each = by_place(limits).into_iter().flat_map(|i| {
+            let Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = charged[i];
+            let wait = retry_after_us.map_or(-1, int);
+            [fits.into(), int(cut), int(remaining), wait, int(reset_after_us)]
+        });
+        each.collect()
     }
 
     /// Forgets a count; receipts from before give nothing where there was one to forget.

@@ -14,7 +14,7 @@ use tollgate::{Limit, LimitSet, Strategy};
 
 pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
 pub(crate) use rare::with_clock;
-pub use rare::{adjust, inspect, refund, reset, swap};
+pub use rare::{adjust, charge, inspect, refund, reset, swap};
 
 /// The clock of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -75,6 +75,7 @@ impl Default for Parts {
             ("rare.lua", include_str!("rare.lua")),
             ("refund.lua", include_str!("refund.lua")),
             ("adjust.lua", include_str!("adjust.lua")),
+            ("charge.lua", include_str!("charge.lua")),
             ("reset.lua", include_str!("reset.lua")),
             ("inspect.lua", include_str!("inspect.lua")),
             ("swap.lua", include_str!("swap.lua")),
@@ -243,7 +244,7 @@ fn distinct<'s>(steps: impl IntoIterator<Item = &'s LuaStep>) -> Vec<&'s LuaStep
 fn step_table(steps: &[&LuaStep], functions: &[&str], has: impl Fn(&str) -> bool) -> String {
     let mut text = String::from("local steps = {\n");
     for step in steps {
-        let _ = write!(text, "  {} = {{", step.code);
+        let _ = write!(text, "  {} = {{capacity = {}, ", step.code, step.capacity);
         for function in functions {
             let name = format!("{}_{function}", step.name);
             if has(&name) {

@@ -4,26 +4,28 @@
 -- The cost in a judgement of what remains, which does not depend on it.
 local any = 1
 
--- A limit as it counts now: what remains, how long until all is free, and its view.
-local function judge(limit)
+-- A limit as it counts now: what remains, how long until all is free, its view; and last how long
+-- until a cost is admitted.
+local function judge(limit, cost)
   local step, n = limit.step, limit.args
+  cost = cost or any
   if limit.log then
     local log = limit.log
     local newest = #log.times
     local first, before, used, at, back = log_view(log.event, log.base, log.times[1],
       log.times[newest], log.totals[newest], now, unpack(n))
-    local remaining, _, reset = log_judge(log.event, first, before, used, at, back,
-      log.times[newest], now, any, unpack(n))
-    return remaining, reset, back, first, used
+    local remaining, wait, reset = log_judge(log.event, first, before, used, at, back,
+      log.times[newest], now, cost, unpack(n))
+    return remaining, reset, back, first, used, nil, nil, wait
   end
   if #limit.words == 2 then
     local a, b, at, back = step.view(limit.words[1], limit.words[2], now, unpack(n))
-    local remaining, _, reset = step.judge(a, b, at, now, any, unpack(n))
-    return remaining, reset, back, a, b, at
+    local remaining, wait, reset = step.judge(a, b, at, now, cost, unpack(n))
+    return remaining, reset, back, a, b, at, nil, wait
   end
   local x, y, z, at, back = step.view(limit.words, now, unpack(n))
-  local remaining, _, reset = step.judge(limit.words, x, y, z, at, back, now, any, unpack(n))
-  return remaining, reset, back, x, y, z, at
+  local remaining, wait, reset = step.judge(limit.words, x, y, z, at, back, now, cost, unpack(n))
+  return remaining, reset, back, x, y, z, at, wait
 end
 
 -- Cuts a state from the future to what it can rightly be.
@@ -239,6 +241,36 @@ local function ready(limit)
   limit.args = {limit.step.numbers(unpack(limit.numbers))}
 end
 
+-- What can be charged to a limit without a check, where so many units can be used.
+local function room(limit, most)
+  local args, numbers = limit.args, {unpack(limit.numbers)}
+  numbers[limit.step.capacity] = most
+  limit.args = {limit.step.numbers(unpack(numbers))}
+  local left = judge(limit)
+  limit.args = args
+  return left
+end
+
+-- Makes of a limit that is asked for one that counts, with what is held for it under its present
+-- or other numbers.
+local function take_over(limit, old, log)
+  if limit.strategy == 'l' then
+    limit.log = new_log()
+    if old and old.log then
+      repair(old)
+      limit.log = old.log
+    end
+  else
+    local _
+    _, limit.words = carry(old or {}, limit, steps, now)
+    if old and old.log then
+      redis.call('DEL', log)
+    end
+  end
+  ready(limit)
+  repair(limit)
+end
+
 -- What is held for a subject: its limits by their places, as they were written. A set of one log
 -- keeps it at the key itself.
 local function load(key, logs, count)
@@ -271,4 +303,31 @@ local function load(key, logs, count)
     end
   end
   return held, nil, has_state
+end
+
+-- Changes the limits of a subject, each by itself, and writes them. The keys are the state, and a
+-- log for each limit.
+local function change(tag, has_state, reply, each)
+  local is = read_tag(tag)
+  local logs = {}
+  for i = 1, #is do
+    logs[i] = KEYS[1 + i]
+  end
+  local before_ms = longest_pttl(KEYS)
+  local held, wrong = load(KEYS[1], logs, #is)
+  if wrong then
+    return redis.error_reply(wrong)
+  end
+  for i, limit in ipairs(is) do
+    take_over(limit, held[i], logs[i])
+    each(limit, i)
+    limit.changed = true
+  end
+  write(KEYS[1], logs, is, #is, has_state)
+  -- What is free now, or counted under other numbers, was charged before: it could be given back as
+  -- long as its state would have lain.
+  if before_ms > longest_pttl(KEYS) then
+    outlive(KEYS[1] .. '!reset', before_ms)
+  end
+  return reply
 end

@@ -19,6 +19,12 @@ pub fn adjust(clock: Clock, parts: &Parts) -> Script {
     with_steps("adjust.lua", clock, parts)
 }
 
+/// Charges without a check, as far as each limit may owe.
+#[must_use]
+pub fn charge(clock: Clock, parts: &Parts) -> Script {
+    with_steps("charge.lua", clock, parts)
+}
+
 /// Deletes a count.
 #[must_use]
 pub fn reset(clock: Clock, parts: &Parts) -> Script {

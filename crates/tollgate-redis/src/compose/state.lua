@@ -82,10 +82,12 @@ local function same_numbers(a, b)
   return true
 end
 
--- The units that are missing in one bucket of tokens, to be charged to the other kind.
+-- The units that are missing in one bucket of tokens, to be charged to the other kind: what is not
+-- free under a burst as large as what can be missing.
 local function consumed(step, words, numbers, now)
+  local n, period, _, most = unpack(numbers)
   local a, b, at = step.view(words[1], words[2], now, step.numbers(unpack(numbers)))
-  return numbers[3] - step.judge(a, b, at, now, 1, step.numbers(unpack(numbers)))
+  return most - step.judge(a, b, at, now, 1, step.numbers(n, period, most, most))
 end
 
 -- The words of a limit under its present numbers: 1 when they were carried over, 2 when it starts
@@ -112,7 +114,7 @@ local function carry(old, is, steps, now)
       return 1, {a, b}
     end
   end
-  local units = math.min(consumed(was, old.words, old.numbers, now), is.numbers[3])
+  local units = math.min(consumed(was, old.words, old.numbers, now), is.numbers[4])
   if units <= 0 then
     return 1, fresh
   end

@@ -76,6 +76,7 @@ struct Shared {
 struct RareScripts {
     refund: Script,
     adjust: Script,
+    charge: Script,
     reset: Script,
     inspect: Script,
     swap: Script,
@@ -87,6 +88,7 @@ impl RareScripts {
         Self {
             refund: compose::refund(clock, parts),
             adjust: compose::adjust(clock, parts),
+            charge: compose::charge(clock, parts),
             reset: compose::reset(clock, parts),
             inspect: compose::inspect(clock, parts),
             swap: compose::swap(parts),

@@ -5,14 +5,54 @@ use std::time::Duration;
 use redis::Value;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError, Time,
+    Charged, Counted, Inspection, Limit, Notice, Notices, Question, Receipt, Refund, Store,
+    StoreError, Time,
 };
 
 use super::RedisStore;
 use super::reply::{StoredValue, damaged, read_states, unexpected_reply};
 use crate::compose::{has_state, in_state_order, set_tag};
 use crate::key::Keys;
+use crate::script::Script;
 use crate::{notices, state};
+
+impl RedisStore {
+    /// Calls a script that changes the limits of a subject, each by itself. `more` are arguments
+    /// for each limit, in the order of a state. `read` makes a result of a limit's numbers.
+    async fn change<T, const N: usize>(
+        &self,
+        script: &Script,
+        counted: Counted<'_>,
+        (change, more): (String, Vec<String>),
+        read: impl Fn(&Limit, [i64; N]) -> Result<T, StoreError>,
+    ) -> Result<Vec<T>, StoreError> {
+        let limits = counted.limits;
+        let nonce = self.next_nonce();
+        let (state, logs) = self.all_keys(counted);
+        let mut keys = vec![state];
+        keys.extend(logs);
+        let has_state = u8::from(has_state(limits)).to_string();
+        let mut args = vec![nonce.to_string(), change, set_tag(limits), has_state];
+        args.extend(more);
+        let answer = self.call(script, &keys, args, nonce, self.0.deadline).await?;
+        let number = |value: &Value| match value {
+            Value::Int(number) => Ok(*number),
+            _ => Err(unexpected_reply()),
+        };
+        let numbers: Vec<i64> = answer.iter().map(number).collect::<Result<_, _>>()?;
+        let (each, rest) = numbers.as_chunks::<N>();
+        let order = in_state_order(limits);
+        if each.len() != order.len() || !rest.is_empty() {
+            return Err(unexpected_reply());
+        }
+        let each = order.into_iter().zip(each);
+        let results =
+            each.map(|((declared, limit), numbers)| Ok((declared, read(limit, *numbers)?)));
+        let mut results: Vec<(usize, T)> = results.collect::<Result<_, StoreError>>()?;
+        results.sort_by_key(|(declared, _)| *declared);
+        Ok(results.into_iter().map(|(_, result)| result).collect())
+    }
+}
 
 impl Store for RedisStore {
     fn identity(&self) -> u64 {
@@ -39,27 +79,26 @@ impl Store for RedisStore {
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        let limits = counted.limits;
-        let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(counted);
-        let mut keys = vec![state];
-        keys.extend(logs);
-        let args = vec![
-            nonce.to_string(),
-            delta.to_string(),
-            set_tag(limits),
-            u8::from(has_state(limits)).to_string(),
-        ];
-        let answer = self.call(&self.0.rare.adjust, &keys, args, nonce, self.0.deadline).await?;
-        if answer.len() != limits.limits().len() {
-            return Err(unexpected_reply());
-        }
-        let mut changes = vec![0; answer.len()];
-        for ((declared, _), change) in in_state_order(limits).into_iter().zip(&answer) {
-            let Value::Int(change) = change else { return Err(unexpected_reply()) };
-            changes[declared] = *change;
-        }
-        Ok(changes)
+        let script = &self.0.rare.adjust;
+        let asked = (delta.to_string(), Vec::new());
+        self.change(script, counted, asked, |_, [change]| Ok(change)).await
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        let most = |(_, limit): (usize, &Limit)| (limit.capacity() + limit.debt()).to_string();
+        let most = in_state_order(counted.limits).into_iter().map(most).collect();
+        let charged = |limit: &Limit, numbers: [i64; 5]| {
+            let [fits, cut, left, wait, reset] = numbers;
+            let unsigned = |number: i64| u64::try_from(number).map_err(|_| unexpected_reply());
+            let (cut, left, reset) = (unsigned(cut)?, unsigned(left)?, unsigned(reset)?);
+            let wait = if wait == -1 { None } else { Some(unsigned(wait)?) };
+            let is_above = cost > limit.capacity();
+            if cut > cost || left > limit.capacity() || wait.is_none() != is_above {
+                return Err(unexpected_reply());
+            }
+            Ok(Charged::new(fits == 1, cut, left, wait, reset))
+        };
+        self.change(&self.0.rare.charge, counted, (cost.to_string(), most), charged).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

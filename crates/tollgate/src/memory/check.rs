@@ -171,12 +171,13 @@ impl MemoryStore {
         }
     }
 
-    /// Runs `work` on a subject's state and stores the result. `None` when there is room neither
+    /// Runs `work` on a subject's state and stores the result. `work` is told the time, and whether
+    /// several subjects share the state. `None` when there is room neither
     /// for a state nor for a shared one.
     pub(super) fn with_state<T>(
         &self,
         counted: Counted<'_>,
-        work: impl FnOnce(&mut state::State, Time) -> T,
+        work: impl FnOnce(&mut state::State, Time, bool) -> T,
     ) -> Option<T> {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let key = self.key(counted.subject, counted.limits);
@@ -188,7 +189,8 @@ impl MemoryStore {
             return None;
         }
         let mut taken = shard.take(&key, counted.limits, now, room);
-        let answer = work(&mut taken.state, now);
+        let shared = taken.is_shared(true);
+        let answer = work(&mut taken.state, now, shared);
         let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
         // The new state may no longer contain some charges, which can still be refunded.
         shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));

@@ -8,7 +8,7 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::decision::{Charges, Receipt, Refund};
-use crate::engine::{self, Mode, Outcome, Portion};
+use crate::engine::{self, Charged, Mode, Outcome, Portion};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::notice::{Board, Notice, Notices};
@@ -283,10 +283,23 @@ impl MemoryStore {
     }
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
-        let adjust = |state: &mut state::State, now| {
+        let adjust = |state: &mut state::State, now, _| {
             engine::adjust(counted.limits, state, delta, now).into_vec()
         };
         self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
+    }
+
+    pub(crate) fn charge_now(
+        &self,
+        counted: Counted<'_>,
+        cost: u64,
+    ) -> Result<Vec<Charged>, StoreError> {
+        let charge = |state: &mut state::State, now, shared: bool| {
+            engine::charge(counted.limits, state, cost, !shared, now).into_vec()
+        };
+        self.with_state(counted, charge).ok_or_else(|| {
+            StoreError::transient("the store is full and has no room for this count: not charged")
+        })
     }
 
     pub(crate) fn reset_now(&self, counted: Counted<'_>) -> bool {
@@ -340,6 +353,10 @@ impl Store for MemoryStore {
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         Ok(self.adjust_now(counted, delta))
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        self.charge_now(counted, cost)
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

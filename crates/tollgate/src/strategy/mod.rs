@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::limit::Quota;
+use crate::limit::{Element, MAX_UNITS, Quota, Refusal};
 use crate::time::Time;
 
 /// The state of one limit while a step works on it. All zeros, or an empty log, is fresh.
@@ -111,7 +111,7 @@ pub(crate) const NEVER_US: u64 = u64::MAX;
 
 /// The result of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Charged {
+pub(crate) struct Recorded {
     /// The recorded time of the charge: now, or the newest stored time if the clock is behind it.
     pub(crate) at_us: u64,
     /// The shortest wait in microseconds until the state is fresh, after the charge.
@@ -138,9 +138,28 @@ pub enum Shape {
     Log,
 }
 
+/// The longest wait of any step: 2^51 microseconds, or 71 years.
+pub(crate) const LONGEST_WAIT_US: u64 = 1 << 51;
+
+/// The most units that can be used under a quota: its capacity and its debt. `exact` is how many
+/// can be counted exactly. Without a debt in the quota it is the capacity, or as much of that as
+/// can be counted.
+pub(crate) fn most_used(quota: &Quota, capacity: u64, exact: u64) -> Result<u64, Refusal> {
+    let exact = exact.min(MAX_UNITS);
+    let Some(debt) = quota.debt else { return Ok(exact.min(2 * capacity).max(capacity)) };
+    let most = capacity.checked_add(debt).filter(|most| *most <= exact);
+    most.ok_or_else(|| {
+        Refusal::new(
+            Element::Debt,
+            format!("a debt of {debt} cannot be counted exactly"),
+            format!("the largest is {} here", exact.saturating_sub(capacity)),
+        )
+    })
+}
+
 /// One compiled strategy with fixed numbers. Costs are at least 1. `charge` is only called with a
-/// cost that `judge` admits.
-pub(crate) trait Step {
+/// cost that `judge` admits, or that `judge` of the step that is [`Step::owing`] admits.
+pub(crate) trait Step: Sized {
     /// The kind of its state.
     fn shape(&self) -> Shape;
     /// The capacity: the most units that a fresh subject can take at once.
@@ -148,7 +167,7 @@ pub(crate) trait Step {
     /// Judges a check of `cost` at `now` without a change of state.
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement;
     /// Charges an admitted cost.
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged;
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded;
     /// Repairs a state that is in the future.
     fn repair(&self, cell: &mut Cell<'_>, now: Time);
     /// When a state equals a fresh one, in microseconds since the Unix epoch.
@@ -161,6 +180,13 @@ pub(crate) trait Step {
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64);
     /// Carries the state `old`, counted under `was`, over into the fresh `cell`.
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time);
+    /// The most units that a state can hold as used. `None` where its form has no such bound.
+    fn most(&self) -> Option<u64> {
+        None
+    }
+    /// The same step with a capacity of `most`: what remains under it can be charged without a
+    /// check.
+    fn owing(&self, most: u64) -> Self;
     /// The same step in Lua.
     fn lua_spec(&self) -> LuaSpec;
     /// True if a count can have these words: every step is exact for those only. Untrusted states
@@ -190,6 +216,9 @@ pub struct LuaStep {
     pub code: char,
     /// The number of parameters stored with its states. The first two are at least 1.
     pub numbers: usize,
+    /// The position of the capacity among the parameters, from 1. A larger one in its place, and
+    /// what remains is what can be charged without a check.
+    pub capacity: usize,
     /// The number of integers in its states. `None` for a row of buckets, which has two more than
     /// its third parameter.
     pub words: Option<usize>,
@@ -229,7 +258,7 @@ pub struct LuaSpec {
     /// Equal parameters of the same step mean equal counting.
     pub numbers: SmallVec<[u64; 4]>,
     /// The last arguments of its other functions: the result of `NAME_numbers`.
-    pub arguments: SmallVec<[u64; 8]>,
+    pub arguments: SmallVec<[u64; 10]>,
 }
 
 impl LuaSpec {
@@ -344,7 +373,7 @@ macro_rules! strategies {
                 match self { $(Self::$variant(step) => step.judge(cell, now, cost),)+ }
             }
             #[inline]
-            fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+            fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
                 match self { $(Self::$variant(step) => step.charge(cell, now, cost),)+ }
             }
             fn repair(&self, cell: &mut Cell<'_>, now: Time) {
@@ -361,6 +390,12 @@ macro_rules! strategies {
             }
             fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
                 match self { $(Self::$variant(step) => step.grant(cell, now, units),)+ }
+            }
+            fn most(&self) -> Option<u64> {
+                match self { $(Self::$variant(step) => step.most(),)+ }
+            }
+            fn owing(&self, most: u64) -> Self {
+                match self { $(Self::$variant(step) => Self::$variant(step.owing(most)),)+ }
             }
             fn lua_spec(&self) -> LuaSpec {
                 match self { $(Self::$variant(step) => step.lua_spec(),)+ }

@@ -1,6 +1,6 @@
 //! The registry of strategies. To add one, add a folder beside this file and a line here.
 
-use super::{Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, Shape, Step, WithStep};
+use super::{Cell, Charge, Descriptor, Judgement, LuaSpec, Recorded, Shape, Step, WithStep};
 use crate::limit::{Quota, Refusal};
 use crate::time::Time;
 

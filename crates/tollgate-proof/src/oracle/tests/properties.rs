@@ -32,6 +32,10 @@ enum Step {
         after: u64,
         delta: i64,
     },
+    Charge {
+        after: u64,
+        cost: u64,
+    },
     Back {
         by: u64,
     },
@@ -69,11 +73,16 @@ fn forward() -> impl Strategy<Value = Step> {
     ]
 }
 
+fn charge() -> impl Strategy<Value = Step> {
+    (0..9_u64, 1..20_u64).prop_map(|(after, cost)| Step::Charge { after, cost })
+}
+
 fn any_step() -> impl Strategy<Value = Step> {
     prop_oneof![
         8 => forward(),
         2 => (0..9_u64, 0..40_usize).prop_map(|(after, receipt)| Step::Refund { after, receipt }),
         1 => (0..5_u64, -9..10_i64).prop_map(|(after, delta)| Step::Adjust { after, delta }),
+        1 => charge(),
         2 => (1..30_u64).prop_map(|by| Step::Back { by }),
     ]
 }
@@ -101,6 +110,7 @@ impl Run {
             | Step::Peek { after, cost } => (after * self.unit, cost),
             Step::Retry { early } => (self.last_retry_us.saturating_sub(u64::from(early)), 1),
             Step::Refund { after, .. } | Step::Adjust { after, .. } => (after * self.unit, 0),
+            Step::Charge { after, cost } => (after * self.unit, cost),
             Step::Back { by } => {
                 self.now -= (by * self.unit).min(self.now);
                 return None;
@@ -122,6 +132,13 @@ impl Run {
                 self.oracle.adjust(self.now, delta);
                 return None;
             }
+            Step::Charge { .. } => {
+                let cut = self.oracle.charge(self.now, cost).cut;
+                if cut < cost {
+                    self.receipts.push((self.now, cost - cut));
+                }
+                return None;
+            }
             _ => self.oracle.check(self.now, cost),
         };
         if answer.granted > 0 {
@@ -134,13 +151,14 @@ impl Run {
     }
 }
 
-/// The bound of each strategy over admitted events in time order.
-fn bound_holds(rule: Rule, events: &[(u64, u64)]) -> Result<(), String> {
+/// The bound of each strategy over admitted events in time order, with so much more that charges
+/// without a check may take.
+fn bound_holds(rule: Rule, debt: u64, events: &[(u64, u64)]) -> Result<(), String> {
     for (i, &(from, _)) in events.iter().enumerate() {
         for (j, &(to, _)) in events.iter().enumerate().skip(i) {
             let sum: u64 = events[i..=j].iter().map(|event| event.1).sum();
             let span = to - from;
-            let holds = match rule {
+            let holds = match larger(rule, debt) {
                 Rule::Greedy { n, d_us, burst } => sum * d_us <= burst * d_us + n * span,
                 Rule::Interval { n, d_us, burst } => sum <= burst + n * (to / d_us - from / d_us),
                 Rule::FixedEpoch { n, d_us } => {
@@ -164,11 +182,26 @@ fn bound_holds(rule: Rule, events: &[(u64, u64)]) -> Result<(), String> {
     Ok(())
 }
 
-/// The longest that anybody waits for a fresh subject, from any state and after any step.
+/// The same rule, of which a fresh subject can take so much more at once.
+fn larger(rule: Rule, debt: u64) -> Rule {
+    match rule {
+        Rule::Greedy { n, d_us, burst } => Rule::Greedy { n, d_us, burst: burst + debt },
+        Rule::Interval { n, d_us, burst } => Rule::Interval { n, d_us, burst: burst + debt },
+        Rule::FixedEpoch { n, d_us } => Rule::FixedEpoch { n: n + debt, d_us },
+        Rule::FixedFirstHit { n, d_us } => Rule::FixedFirstHit { n: n + debt, d_us },
+        Rule::Log { n, d_us } => Rule::Log { n: n + debt, d_us },
+        Rule::Window { n, d_us, precision_us, rounding } => {
+            Rule::Window { n: n + debt, d_us, precision_us, rounding }
+        }
+    }
+}
+
+/// The longest that anybody waits for a fresh subject, from any state and after any step: a full
+/// refill, and the debt, which is as much again.
 fn full_refill_us(rule: Rule) -> u64 {
     match rule {
-        Rule::Greedy { n, d_us, burst } => (burst * d_us).div_ceil(n),
-        Rule::Interval { n, d_us, burst } => burst.div_ceil(n) * d_us,
+        Rule::Greedy { n, d_us, burst } => (2 * burst * d_us).div_ceil(n),
+        Rule::Interval { n, d_us, burst } => (2 * burst).div_ceil(n) * d_us,
         Rule::FixedEpoch { d_us, .. }
         | Rule::FixedFirstHit { d_us, .. }
         | Rule::Log { d_us, .. }
@@ -188,7 +221,20 @@ proptest! {
         for step in &steps {
             run.step(step);
         }
-        prop_assert_eq!(bound_holds(rule, &run.receipts), Ok(()));
+        prop_assert_eq!(bound_holds(rule, 0, &run.receipts), Ok(()));
+    }
+
+    /// With charges without a check, what was admitted and charged holds the bound of a limit that
+    /// is larger by the debt.
+    #[test]
+    fn bound_with_charges((rule, unit) in rules(), debt in 0..9_u64,
+                          steps in prop::collection::vec(prop_oneof![3 => forward(), 1 => charge()],
+                                                         1..40)) {
+        let mut run = Run::new(fresh(rule).owing(debt).unwrap(), unit);
+        for step in &steps {
+            run.step(step);
+        }
+        prop_assert_eq!(bound_holds(rule, debt, &run.receipts), Ok(()));
     }
 
     /// After any history, backward steps, refunds and adjustments included: every answer is exact.

@@ -42,24 +42,30 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         (good[..good.len() - 1].to_vec(), LENGTH),
         (with(good, b"!"), LENGTH),
         (tag.iter().chain(b"|").copied().collect(), LENGTH),
-        (with(&[tag, b"gg2:60000000,7,7;"].concat(), &more), NUMBER),
+        (with(&[tag, b"gg2:60000000,7,7,7;"].concat(), &more), NUMBER),
         (b"1|".to_vec(), NUMBER),
     ];
     // What the tag says is looked at before anything is counted with it.
     for (step, wrong) in [
-        ("gg2:0,7,7;", UNSOUND),
-        ("gg2:7,0,7;", UNSOUND),
-        ("gg2:0,0,0;", UNSOUND),
+        ("gg2:0,7,7,7;", UNSOUND),
+        ("gg2:7,0,7,7;", UNSOUND),
+        ("gg2:0,0,0,0;", UNSOUND),
         ("gg2:5;", UNSOUND),
         ("gg2:,;", UNSOUND),
-        ("gg2:60000000,,7,7;", UNSOUND),
-        ("gg2:,60000000,7,7;", UNSOUND),
-        ("gg2:60000000,7,7,;", UNSOUND),
-        ("gg2:60000000,7,0;", UNSOUND),
-        ("gg2:1,9007199254741,1000;", UNSOUND),
-        ("gg2:31622400000000,1,1000;", UNSOUND),
-        ("ti2:7,60000000,0;", UNSOUND),
-        ("ti2:1,31622400000000,73;", UNSOUND),
+        ("gg2:60000000,,7,7,7;", UNSOUND),
+        ("gg2:,60000000,7,7,7;", UNSOUND),
+        ("gg2:60000000,7,7,7,;", UNSOUND),
+        ("gg2:60000000,7,0,7;", UNSOUND),
+        ("gg2:60000000,7,7,6;", UNSOUND),
+        ("gg2:1,9007199254741,1000,1000;", UNSOUND),
+        ("gg2:1,9007199254741,1,1000;", UNSOUND),
+        ("gg2:31622400000000,1,1000,1000;", UNSOUND),
+        ("gg2:31622400000000,1,1,1000;", UNSOUND),
+        ("ti2:7,60000000,0,7;", UNSOUND),
+        ("ti2:7,60000000,7,6;", UNSOUND),
+        ("ti2:7,60000000,7,1099511627777;", UNSOUND),
+        ("ti2:1,31622400000000,73,73;", UNSOUND),
+        ("ti2:1,31622400000000,1,73;", UNSOUND),
         ("ff2:1099511627777,60000000,0;", UNSOUND),
         ("ff2:7,60000000,2;", UNSOUND),
         ("ss4:1099511627777,20000000,2,0;", UNSOUND),
@@ -69,11 +75,11 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         ("ss4:7,15811200000001,2,0;", UNSOUND),
         ("ll0:1099511627777,60000000;", UNSOUND),
         ("gg2:60000000,7;", UNSOUND),
-        ("gg2:60000000,7,7,7;", UNSOUND),
-        ("gg3:60000000,7,7;", UNSOUND),
-        ("gg0:60000000,7,7;", UNSOUND),
-        ("gg2:31622400000001,7,7;", UNSOUND),
-        ("gg2:7,7,99999999999999999999999999999999;", UNSOUND),
+        ("gg2:60000000,7,7,7,7;", UNSOUND),
+        ("gg3:60000000,7,7,7;", UNSOUND),
+        ("gg0:60000000,7,7,7;", UNSOUND),
+        ("gg2:31622400000001,7,7,7;", UNSOUND),
+        ("gg2:7,7,7,99999999999999999999999999999999;", UNSOUND),
         ("ff2:3,0,0;", UNSOUND),
         ("ff2:0,3,0;", UNSOUND),
         ("ti2:7,7;", UNSOUND),
@@ -85,15 +91,15 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         ("g2:60000000,7,7;", UNREADABLE),
         ("gg2:60000000,7,7", UNREADABLE),
         ("gg2:60000000,7,-7;", UNREADABLE),
-        ("!gg2:60000000,7,7;", UNREADABLE),
-        ("gg2:60000000,7,7;!", UNREADABLE),
+        ("!gg2:60000000,7,7,7;", UNREADABLE),
+        ("gg2:60000000,7,7,7;!", UNREADABLE),
         ("hello", UNREADABLE),
     ] {
         all.push((with(format!("1{step}|").as_bytes(), b"0123456789012"), wrong));
         all.push((with(format!("1{step}|").as_bytes(), b""), wrong));
     }
     if several {
-        all.push(([&b"1gg2:60000000,7,7;|"[..], &[0; 13]].concat(), NUMBER));
+        all.push(([&b"1gg2:60000000,7,7,7;|"[..], &[0; 13]].concat(), NUMBER));
     }
     all
 }
@@ -157,7 +163,7 @@ pub(super) fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
             ("1ll0:8,60000000;|12345", FOREIGN),
             ("1ll0:8,60000000;|1234567", FOREIGN),
             ("1ll0:8,60000000;ll0:7,60000000;|123456", FOREIGN),
-            ("1gg2:60000000,7,7;|123456", FOREIGN),
+            ("1gg2:60000000,7,7,7;|123456", FOREIGN),
             ("1|123456", FOREIGN),
             ("1ll0:8,60000000;!|123456", UNREADABLE),
         ];
@@ -221,7 +227,7 @@ pub(super) fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
             }
             for head in [
                 "foreign",
-                "1gg2:1,2,3;|123456",
+                "1gg2:1,2,3,3;|123456",
                 "1ll0:7,60000000;|1234567",
                 "1ll0:7,60000000;ll0:7,60000000;|123456",
             ] {

@@ -98,7 +98,7 @@ impl Pair {
             if rng.random_bool(if plan.restless { 0.3 } else { 0.05 }) {
                 current = plan.sets.choose(rng).unwrap().clone();
             }
-            match rng.random_range(0..40) {
+            match rng.random_range(0..41) {
                 0..36 => {
                     let cost = cost(rng, plan.capacity);
                     let mode = if rng.random_bool(0.6) { Mode::Whole } else { unusual };
@@ -141,6 +141,10 @@ impl Pair {
                     let delta = rng.random_range(1..=most);
                     let delta = if rng.random_bool(0.5) { delta } else { -delta };
                     self.adjust("s0", &current, delta, now_us)?;
+                }
+                39 => {
+                    let cost = cost(rng, plan.capacity);
+                    self.charge("s0", &current, cost, now_us)?;
                 }
                 _ => {
                     if rng.random_bool(0.2) {

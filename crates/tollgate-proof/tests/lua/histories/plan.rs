@@ -68,7 +68,12 @@ fn limit(rng: &mut ChaCha8Rng, strategy: Strategy) -> Option<String> {
         }
         _ => String::new(),
     };
-    let text = format!("x: {quota}{options} via {strategy}");
+    let debt = match rng.random_range(0..5) {
+        0 => " debt 0".to_owned(),
+        1 => format!(" debt {}", rng.random_range(1..20)),
+        _ => String::new(),
+    };
+    let text = format!("x: {quota}{options}{debt} via {strategy}");
     text.parse::<LimitSet>().ok().map(|_| text)
 }
 

@@ -2,8 +2,8 @@
 
 use tollgate::engine;
 use tollgate::{LimitSet, Time};
-use tollgate_redis::Keys;
 use tollgate_redis::compose::{self, Clock};
+use tollgate_redis::{Keys, Script};
 
 use super::pair::{Difference, Pair};
 use crate::lua::fake::{Held, Reply};
@@ -86,28 +86,70 @@ impl Pair {
         delta: i64,
         now_us: u64,
     ) -> Result<(), Difference> {
+        self.seen.saw("adjust");
+        let script = self.scripts.adjust.clone();
+        let answer = self.change(&script, (subject, limits), delta.to_string(), &[], now_us);
+        let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
+        let what = format!("{limits} {subject} adjust {delta} at {now_us}");
+        self.changed((subject, limits), &what, &answer, &expected, now_us)
+    }
+
+    pub(crate) fn charge(
+        &mut self,
+        subject: &str,
+        limits: &LimitSet,
+        cost: u64,
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.seen.saw("charge");
+        let script = self.scripts.charge.clone();
+        let most = by_place(limits).into_iter().map(|i| {
+            let limit = &limits.limits()[i];
+            (limit.capacity() + limit.debt()).to_string()
+        });
+        let most: Vec<String> = most.collect();
+        let answer = self.change(&script, (subject, limits), cost.to_string(), &most, now_us);
+        let expected = self.model.charge_anyway(subject, limits, cost, Time::from_micros(now_us));
+        let what = format!("{limits} {subject} charge {cost} at {now_us}");
+        self.changed((subject, limits), &what, &answer, &expected, now_us)
+    }
+
+    /// Calls a script that changes each limit of a subject by itself.
+    fn change(
+        &mut self,
+        script: &Script,
+        (subject, limits): (&str, &LimitSet),
+        change: String,
+        more: &[String],
+        now_us: u64,
+    ) -> Reply {
         self.nonce += 1;
         self.seen.cases += 1;
-        self.seen.saw("adjust");
         let (state, logs) = self.keys_of(subject, limits);
         let mut keys = vec![state];
         keys.extend(logs);
-        let mut args = vec![
-            self.nonce.to_string(),
-            delta.to_string(),
-            compose::set_tag(limits),
-            u8::from(compose::has_state(limits)).to_string(),
-        ];
+        let has_state = u8::from(compose::has_state(limits)).to_string();
+        let mut args = vec![self.nonce.to_string(), change, compose::set_tag(limits), has_state];
+        args.extend_from_slice(more);
         self.clock(now_us, &mut args);
-        let script = self.scripts.adjust.clone();
-        let answer = self.fake.call(&script, &keys, &args);
-        let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
-        self.told(|| format!("{limits} {subject} adjust {delta} at {now_us}: {answer:?}"));
-        self.compare(&answer, &expected, || format!("{limits}: adjust {delta} at {now_us}"))?;
+        self.fake.call(script, &keys, &args)
+    }
+
+    /// Compares what such a script answered, and what it left.
+    fn changed(
+        &mut self,
+        (subject, limits): (&str, &LimitSet),
+        what: &str,
+        answer: &Reply,
+        expected: &[i64],
+        now_us: u64,
+    ) -> Result<(), Difference> {
+        self.told(|| format!("{what}: {answer:?}"));
+        self.compare(answer, expected, || what.to_owned())?;
         let (state, _) = self.keys_of(subject, limits);
         let counts = self.model.limits(subject, limits).is_some();
         if counts && compose::has_state(limits) && self.fake.get(&state).is_none() {
-            return Err(format!("{limits}: adjust {delta} at {now_us} leaves no state"));
+            return Err(format!("{what} leaves no state"));
         }
         self.left(subject, limits, now_us, true)
     }

@@ -36,6 +36,7 @@ pub(crate) struct Scripts {
     given: HashMap<String, Rc<Script>>,
     pub(super) refund: Rc<Script>,
     pub(super) adjust: Rc<Script>,
+    pub(super) charge: Rc<Script>,
     pub(super) reset: Rc<Script>,
 }
 
@@ -66,6 +67,7 @@ impl Scripts {
             given: HashMap::new(),
             refund: Rc::new(texts.script(compose::refund(clock, parts))),
             adjust: Rc::new(texts.script(compose::adjust(clock, parts))),
+            charge: Rc::new(texts.script(compose::charge(clock, parts))),
             reset: Rc::new(texts.script(compose::reset(clock, parts))),
             texts,
             clock,
@@ -123,7 +125,7 @@ impl Scripts {
 
     /// Those that other limits have a use for.
     pub(super) fn lasting(&self) -> impl Iterator<Item = &Script> {
-        let rare = [&self.refund, &self.adjust, &self.reset];
+        let rare = [&self.refund, &self.adjust, &self.charge, &self.reset];
         self.given.values().chain(rare).map(Rc::as_ref)
     }
 }

@@ -26,7 +26,7 @@ impl Seen {
 }
 
 /// What a check may come to.
-pub(crate) const BRANCHES: [&str; 12] = [
+pub(crate) const BRANCHES: [&str; 13] = [
     "allow",
     "not yet",
     "never",
@@ -38,5 +38,6 @@ pub(crate) const BRANCHES: [&str; 12] = [
     "numbers changed",
     "refund",
     "adjust",
+    "charge",
     "something expired",
 ];

@@ -35,7 +35,6 @@ pub(super) struct SubjectPart<'s> {
     pub(super) key: Option<usize>,
     pub(super) number: usize,
     pub(super) tag: String,
-    pub(super) limits: &'s LimitSet,
     /// The number of number arguments before its own.
     pub(super) number_args_before: usize,
 }
@@ -62,8 +61,8 @@ pub(super) enum Numbers {
     Arguments,
 }
 
-/// The arguments of a subject: its tag, and the longest lifetime of a count under it.
-pub(super) const OF_PART: usize = 2;
+/// The arguments of a subject: its tag.
+pub(super) const OF_PART: usize = 1;
 
 /// The arguments of a limit before its numbers: its own tag and its identity.
 pub(super) const OF_SLOT: usize = 2;
@@ -107,14 +106,7 @@ impl<'s> Composer<'s> {
                 });
             }
             let tag = tag(slots.iter().map(|slot| slot.limit));
-            parts.push(SubjectPart {
-                slots,
-                key,
-                number: index + 1,
-                tag,
-                limits: set,
-                number_args_before,
-            });
+            parts.push(SubjectPart { slots, key, number: index + 1, tag, number_args_before });
             first += set.limits().len();
         }
         let (local, prefix) = if first - 1 <= LOCALS_FOR { ("local ", "") } else { ("", "L.") };

@@ -5,7 +5,7 @@
 
 use std::fmt::Write as _;
 
-use tollgate::{LimitSet, SKEW_US, Time, engine};
+use tollgate::LimitSet;
 
 use super::composer::{Composer, LimitSlot, Numbers, OF_PART, OF_SLOT, SubjectPart};
 use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag, tag};
@@ -15,7 +15,7 @@ use crate::compose::{Clock, Form, has_state, in_state_order, part, set_tag, tag}
 pub fn number_args(subjects: &[&LimitSet]) -> Vec<String> {
     let mut words = Vec::new();
     for set in subjects {
-        words.extend([set_tag(set), span_ms(set).to_string()]);
+        words.push(set_tag(set));
         for (_, limit) in in_state_order(set) {
             let spec = limit.lua_spec();
             words.extend([tag([limit]), limit.identity().to_owned()]);
@@ -40,11 +40,6 @@ pub fn shape(subjects: &[&LimitSet]) -> String {
         }
     }
     shape
-}
-
-/// How long a charge under a set can be refunded, in milliseconds.
-fn span_ms(limits: &LimitSet) -> u64 {
-    (engine::refundable_until_us(limits, Time::default()) + SKEW_US).div_ceil(1_000)
 }
 
 /// A text of a script: written in, or passed as an argument.
@@ -172,16 +167,6 @@ impl<'s> Composer<'s> {
     /// The tag at the start of this subject's state.
     pub(super) fn tag_of<'p>(&self, part: &'p SubjectPart<'_>) -> ScriptText<'p> {
         self.text(&part.tag, part.number_args_before)
-    }
-
-    /// How long a charge to this subject can be refunded, in milliseconds.
-    pub(super) fn span_of(&self, part: &SubjectPart<'_>) -> String {
-        match self.numbers {
-            Numbers::Inlined => span_ms(part.limits).to_string(),
-            Numbers::Arguments => {
-                format!("N[{}]", self.first_number_arg() + part.number_args_before + 1)
-            }
-        }
     }
 
     /// The first element of a limit's log.

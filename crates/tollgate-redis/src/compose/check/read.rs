@@ -165,7 +165,7 @@ local words
 ",
             part.slots.len()
         );
-        self.outlive(part, key, &mut text);
+        self.outlive(key, &mut text);
         for slot in &part.slots {
             let place = slot.place;
             if slot.form == Form::Log {
@@ -229,7 +229,7 @@ end
         let single = part.slots.len() == 1;
         let mut outlive = String::new();
         if single {
-            self.outlive(part, key, &mut outlive);
+            self.outlive(key, &mut outlive);
         }
         let _ = write!(
             out,

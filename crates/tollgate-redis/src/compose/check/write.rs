@@ -118,35 +118,28 @@ impl Composer<'_> {
         let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})");
     }
 
-    /// Records the remaining lifetime of a state with other numbers, if that is longer than a
-    /// charge under the current numbers can be refunded. A later reset must be remembered for as
-    /// long.
-    pub(super) fn outlive(&self, part: &SubjectPart<'_>, key: usize, out: &mut String) {
+    /// Records the remaining lifetime of a state with other numbers. A later reset must be
+    /// remembered for as long.
+    pub(super) fn outlive(&self, key: usize, out: &mut String) {
         if self.peeks() {
             return;
         }
-        let span = match self.check.clock {
-            Clock::Given => GIVEN_LIFETIME_MS.to_string(),
-            Clock::GivenWithExpiry => encoded_expiry(&self.span_of(part)),
-            Clock::Server => self.span_of(part),
-        };
         let _ = write!(
             out,
-            "local left = redis.call('PTTL', KEYS[{key}])
-if left > {span} then
-  outlived = outlived or {{}}
-  outlived[KEYS[{key}] .. '!reset'] = left
-end
+            "outlived = outlived or {{}}
+outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
 "
         );
     }
 
-    /// Writes these lifetimes, together with what was charged or repaired.
+    /// Writes the lifetimes that are longer than those of the states that were charged or repaired
+    /// in the meantime.
     pub(super) fn keep_outlived(indent: &str, out: &mut String) {
         let lines = [
             "for key, left in pairs(outlived or {}) do",
-            "  if left > redis.call('PTTL', key) then",
-            "    redis.call('SET', key, redis.call('GET', key) or '0:0', 'PX', left)",
+            "  local mark = key .. '!reset'",
+            "  if left > math.max(redis.call('PTTL', key), redis.call('PTTL', mark)) then",
+            "    redis.call('SET', mark, redis.call('GET', mark) or '0:0', 'PX', left)",
             "  end",
             "end",
         ];

@@ -18,7 +18,7 @@ local function fixed_view(start, count, now, units, period, first_hit)
     if start - now <= 1000000 then
       at = start
     else
-      start, count, back = fixed_start(now, period, first_hit), math.min(count, units), true
+      start, back = fixed_start(now, period, first_hit), true
     end
   end
   return start, count, at, back

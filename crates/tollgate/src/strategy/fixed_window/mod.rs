@@ -5,7 +5,7 @@
 
 use crate::limit::{Anchor, MAX_UNITS, Quota, Refusal};
 use crate::strategy::{
-    Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
+    Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
     Traits,
 };
 use crate::time::{SKEW_US, Time};
@@ -15,7 +15,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     code: 'f',
     summary: "N in each window, counted from the epoch or from the first hit",
     page: include_str!("fixed_window.md"),
-    options: &["anchor"],
+    options: &["anchor", "debt"],
     steps: &[&LUA],
     traits,
 };
@@ -25,6 +25,7 @@ const LUA: LuaStep = LuaStep {
     name: "fixed",
     code: 'f',
     numbers: 3,
+    capacity: 1,
     words: Some(2),
     sound_numbers: "n[1] <= 1099511627776 and n[3] <= 1",
     sound_words: "w[2] <= 1099511627776",
@@ -79,7 +80,7 @@ impl Step {
         if start_us - now <= SKEW_US {
             return View { start_us, count, at_us: start_us, stepped_back: false };
         }
-        View { count: count.min(self.units), stepped_back: true, ..fresh }
+        View { count, stepped_back: true, ..fresh }
     }
 
     fn store(cell: &mut Cell<'_>, start_us: u64, count: u64) {
@@ -113,11 +114,11 @@ impl super::Step for Step {
         Judgement { remaining, retry_after_us, reset_after_us, stepped_back: view.stepped_back }
     }
 
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
         let view = self.view(cell, now);
         Self::store(cell, view.start_us, view.count + cost);
         let reset_after_us = view.start_us + self.period_us - now.as_micros();
-        Charged { at_us: view.at_us, reset_after_us }
+        Recorded { at_us: view.at_us, reset_after_us }
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
@@ -155,6 +156,10 @@ impl super::Step for Step {
     fn lua_spec(&self) -> LuaSpec {
         let first_hit = u64::from(self.anchor == Anchor::FirstHit);
         LuaSpec::plain(&LUA, &[self.units, self.period_us, first_hit])
+    }
+
+    fn owing(&self, most: u64) -> Self {
+        Self { units: most, ..self.clone() }
     }
 
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

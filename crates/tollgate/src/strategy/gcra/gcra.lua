@@ -1,21 +1,23 @@
 -- The twin of gcra/mod.rs: the greedy step of gcra, uniform and token_bucket.
 -- State: when everything charged has come back, in whole microseconds and a numerator below d.
--- Numbers: n/d microseconds for one unit in lowest terms; the burst. Derived: the whole part and
--- the numerator's rest of n/d, and the debt at which nothing is left.
+-- Numbers: n/d microseconds for one unit in lowest terms; the burst; the most units that can be
+-- used. Derived: the whole part and the numerator's rest of n/d, the backlog at which nothing is
+-- left, and the longest one.
 
-local function greedy_view(tat, num, now, n, d, burst, whole, part, full, full_num)
-  local debt, back = tat - now, false
-  if debt < 0 then
+local function greedy_view(tat, num, now, n, d, burst, most, whole, part, full, full_num, longest,
+    longest_num)
+  local backlog, back = tat - now, false
+  if backlog < 0 then
     tat, num = now, 0
-  elseif debt > full or debt == full and num > full_num then
-    tat, num, back = now + full, full_num, true
+  elseif backlog > longest or backlog == longest and num > longest_num then
+    tat, num, back = now + longest, longest_num, true
   end
   return tat, num, now, back
 end
 
-local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, full, full_num)
-  local debt = tat - now
-  local free, free_num = full - debt, full_num - num
+local function greedy_judge(tat, num, at, now, cost, n, d, burst, most, whole, part, full, full_num)
+  local backlog = tat - now
+  local free, free_num = full - backlog, full_num - num
   if free_num < 0 then
     free, free_num = free - 1, free_num + d
   end
@@ -27,6 +29,10 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, f
   if us > free or us == free and us_num > free_num then
     units = units - 1
   end
+  -- More is used than the burst.
+  if units < 0 then
+    units = 0
+  end
   local wait = 0
   if cost > units then
     if cost > burst then
@@ -34,7 +40,7 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, f
     else
       us_num = cost * part % d
       us = cost * whole + (cost * part - us_num) / d
-      wait = debt + us - full
+      wait = backlog + us - full
       us_num = num + us_num - full_num
       if us_num > 0 then
         wait = wait + 1
@@ -45,12 +51,12 @@ local function greedy_judge(tat, num, at, now, cost, n, d, burst, whole, part, f
     end
   end
   if num > 0 then
-    debt = debt + 1
+    backlog = backlog + 1
   end
-  return units, wait, debt
+  return units, wait, backlog
 end
 
-local function greedy_charge(tat, num, at, now, cost, n, d, burst, whole, part)
+local function greedy_charge(tat, num, at, now, cost, n, d, burst, most, whole, part)
   local us_num = cost * part % d
   local us = cost * whole + (cost * part - us_num) / d
   tat, num = tat + us, num + us_num
@@ -72,13 +78,14 @@ local function greedy_times(units, d, whole, part)
   return units * whole + (units * part - num) / d, num
 end
 
-local function greedy_numbers(n, d, burst)
+local function greedy_numbers(n, d, burst, most)
   local part = n % d
   local whole = (n - part) / d
-  return n, d, burst, whole, part, greedy_times(burst, d, whole, part)
+  local full, full_num = greedy_times(burst, d, whole, part)
+  return n, d, burst, most, whole, part, full, full_num, greedy_times(most, d, whole, part)
 end
 
--- The debt without so much of it.
+-- The backlog without so much of it.
 local function greedy_less(tat, num, now, us, us_num, d)
   tat, num = tat - us, num - us_num
   if num < 0 then
@@ -90,37 +97,37 @@ local function greedy_less(tat, num, now, us, us_num, d)
   return tat, num
 end
 
-local function greedy_refund(tat, num, at, now, charged_at, left, units, n, d, burst, whole,
-  part)
+local function greedy_refund(tat, num, at, now, charged_at, left, units, n, d, burst, most, whole,
+    part)
   if charged_at > now + 1000000 then
     return tat, num
   end
-  local most = math.min(left, burst)
-  local us, us_num = greedy_times(most, d, whole, part)
+  local counts = math.min(left, most)
+  local us, us_num = greedy_times(counts, d, whole, part)
   -- What came back meanwhile came back of the units that are given back last.
   us = us - math.max(0, now - charged_at)
   if us < 0 then
     return tat, num
   end
-  local part_us, part_num = greedy_times(most - math.min(left - units, burst), d, whole, part)
+  local part_us, part_num = greedy_times(counts - math.min(left - units, most), d, whole, part)
   if part_us < us or part_us == us and part_num < us_num then
     us, us_num = part_us, part_num
   end
   return greedy_less(tat, num, now, us, us_num, d)
 end
 
-local function greedy_grant(tat, num, at, now, units, n, d, burst, whole, part)
-  local us, us_num = greedy_times(math.min(units, burst), d, whole, part)
+local function greedy_grant(tat, num, at, now, units, n, d, burst, most, whole, part)
+  local us, us_num = greedy_times(math.min(units, most), d, whole, part)
   return greedy_less(tat, num, now, us, us_num, d)
 end
 
 -- A state under the old numbers, as these numbers count it; nothing owed is a fresh state.
-local function greedy_migrate(tat, num, now, was, n, d, burst, whole, part)
+local function greedy_migrate(tat, num, now, was, n, d, burst, most, whole, part)
   if was[1] ~= n or was[2] ~= d then
-    -- Judged under a full debt as large as the debt itself, what is free is the whole units owed.
-    local old_n, old_d, old_burst, old_whole, old_part = greedy_numbers(unpack(was))
-    local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_whole, old_part,
-      tat - now, num)
+    -- Judged under a full backlog as large as the backlog itself, what is free is the whole units owed.
+    local old_n, old_d, old_burst, old_most, old_whole, old_part = greedy_numbers(unpack(was))
+    local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_most, old_whole,
+      old_part, tat - now, num)
     local us, us_num = greedy_times(units, old_d, old_whole, old_part)
     tat, num = greedy_less(tat, num, now, us, us_num, old_d)
     -- The part of a unit that is left, as the same part of a new one.
@@ -128,7 +135,7 @@ local function greedy_migrate(tat, num, now, was, n, d, burst, whole, part)
     if over > 0 then
       scaled = scaled + 1
     end
-    us, num = greedy_times(math.min(units, burst), d, whole, part)
+    us, num = greedy_times(math.min(units, most), d, whole, part)
     tat = now + us + math.ceil(scaled / d)
   end
   if tat == now and num == 0 then

@@ -4,10 +4,10 @@
 //! replenished. It has two words: whole microseconds, and the numerator of the fraction.
 
 use crate::limit::{Quota, Refusal, Element};
-use crate::strategy::period::{Emission, Exact};
+use crate::strategy::period::{Emission, Exact, mul_div};
 use crate::strategy::{
-    Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
-    Traits,
+    Cell, Charge, Recorded, Descriptor, Judgement, LONGEST_WAIT_US, LuaSpec, LuaStep, MAX_EXACT,
+    NEVER_US, Shape, Traits, most_used,
 };
 use crate::time::{SKEW_US, Time};
 
@@ -16,7 +16,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     code: 'g',
     summary: "units come back one by one, a burst is free when it was not used (GCRA)",
     page: include_str!("gcra.md"),
-    options: &["burst"],
+    options: &["burst", "debt"],
     steps: &[&LUA],
     traits,
 };
@@ -25,10 +25,11 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
 pub(crate) const LUA: LuaStep = LuaStep {
     name: "greedy",
     code: 'g',
-    numbers: 3,
+    numbers: 4,
+    capacity: 3,
     words: Some(2),
-    sound_numbers: "n[3] > 0 and n[2] * n[3] < 9007199254740992
-      and n[1] * n[3] <= n[2] * 4503599627370496",
+    sound_numbers: "n[3] > 0 and n[3] <= n[4] and n[2] * n[4] < 9007199254740992
+      and n[1] * n[4] <= n[2] * 4503599627370496",
     sound_words: "w[2] < n[2]",
     text: include_str!("gcra.lua"),
 };
@@ -38,17 +39,21 @@ pub(crate) const LUA: LuaStep = LuaStep {
 pub(crate) struct Step {
     burst: u64,
     emission: Emission,
-    /// The debt of an exhausted state: `B*T`.
+    /// The backlog of an exhausted state: `B*T`.
     full: Exact,
+    /// The most units that can be used, and the backlog of so many.
+    most: u64,
+    longest: Exact,
 }
 
 pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
-    Step::new(quota.units, quota.period.as_micros(), quota.burst.unwrap_or(quota.units))
+    Step::new(quota, quota.burst.unwrap_or(quota.units))
 }
 
 impl Step {
-    /// `units` per `period_us`, of which `burst` can be taken at once.
-    pub(crate) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
+    /// The quota's units per period, of which `burst` can be taken at once.
+    pub(crate) fn new(quota: &Quota, burst: u64) -> Result<Self, Refusal> {
+        let (units, period_us) = (quota.units, quota.period.as_micros());
         let emission = Emission::new(units, period_us);
         // Under these two bounds, every product in the Lua version stays below 2^53.
         if burst.checked_mul(emission.denominator()).is_none_or(|product| product >= 1 << 53) {
@@ -64,35 +69,39 @@ impl Step {
             ));
         }
         let micros = u128::from(burst) * u128::from(period_us) / u128::from(units);
-        if micros > 1 << 51 {
+        if micros > LONGEST_WAIT_US.into() {
             return Err(Refusal::new(
                 Element::Burst,
                 format!("a burst of {burst} would take over 71 years to come back"),
                 "lower the burst or raise the rate".to_owned(),
             ));
         }
-        Ok(Self { burst, emission, full: emission.times(burst) })
+        // The most for which the same bounds hold.
+        let exact = (MAX_EXACT - 1) / emission.denominator();
+        let most = most_used(quota, burst, exact.min(mul_div(LONGEST_WAIT_US, units, period_us)))?;
+        let (full, longest) = (emission.times(burst), emission.times(most));
+        Ok(Self { burst, emission, full, most, longest })
     }
 
-    /// The debt at `now`: the time until everything is replenished, at most `full`.
+    /// The backlog at `now`: the time until everything is replenished, at most `longest`.
     #[inline(always)]
-    fn debt(&self, cell: &mut Cell<'_>, now: Time) -> (Exact, bool) {
+    fn backlog(&self, cell: &mut Cell<'_>, now: Time) -> (Exact, bool) {
         let words = cell.words();
         let tat = Exact { us: words[0], num: words[1] };
         let now = now.as_micros();
         if tat.us < now {
             return (Exact::default(), false);
         }
-        let debt = Exact { us: tat.us - now, num: tat.num };
-        if debt > self.full { (self.full, true) } else { (debt, false) }
+        let backlog = Exact { us: tat.us - now, num: tat.num };
+        if backlog > self.longest { (self.longest, true) } else { (backlog, false) }
     }
 
     #[inline(always)]
-    fn owe(&self, cell: &mut Cell<'_>, now: Time, debt: Exact) {
+    fn owe(&self, cell: &mut Cell<'_>, now: Time, backlog: Exact) {
         let words = cell.words();
-        let nothing = debt == Exact::default();
-        words[0] = if nothing { 0 } else { now.as_micros() + debt.us };
-        words[1] = debt.num;
+        let nothing = backlog == Exact::default();
+        words[0] = if nothing { 0 } else { now.as_micros() + backlog.us };
+        words[1] = backlog.num;
     }
 }
 
@@ -109,31 +118,31 @@ impl super::Step for Step {
 
     #[inline(always)]
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement {
-        let (debt, stepped_back) = self.debt(cell, now);
-        let remaining = self.emission.units_in(self.emission.minus(self.full, debt));
+        let (backlog, stepped_back) = self.backlog(cell, now);
+        let remaining = self.emission.units_in(self.emission.minus(self.full, backlog));
         let retry_after_us = if cost <= remaining {
             0
         } else if cost > self.burst {
             NEVER_US
         } else {
-            let wanted = self.emission.add(debt, self.emission.times(cost));
+            let wanted = self.emission.add(backlog, self.emission.times(cost));
             self.emission.minus(wanted, self.full).ceil_us()
         };
-        Judgement { remaining, retry_after_us, reset_after_us: debt.ceil_us(), stepped_back }
+        Judgement { remaining, retry_after_us, reset_after_us: backlog.ceil_us(), stepped_back }
     }
 
     #[inline(always)]
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
-        let (debt, _) = self.debt(cell, now);
-        let debt = self.emission.add(debt, self.emission.times(cost));
-        self.owe(cell, now, debt);
-        Charged { at_us: now.as_micros(), reset_after_us: debt.ceil_us() }
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
+        let (backlog, _) = self.backlog(cell, now);
+        let backlog = self.emission.add(backlog, self.emission.times(cost));
+        self.owe(cell, now, backlog);
+        Recorded { at_us: now.as_micros(), reset_after_us: backlog.ceil_us() }
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
-        let (debt, stepped_back) = self.debt(cell, now);
+        let (backlog, stepped_back) = self.backlog(cell, now);
         if stepped_back {
-            self.owe(cell, now, debt);
+            self.owe(cell, now, backlog);
         }
     }
 
@@ -143,7 +152,7 @@ impl super::Step for Step {
     }
 
     fn refund(&self, cell: &mut Cell<'_>, now: Time, charge: Charge) {
-        let (debt, _) = self.debt(cell, now);
+        let (backlog, _) = self.backlog(cell, now);
         if charge.at_us > now.as_micros() + SKEW_US {
             // The clock has stepped back since the charge: how much of it was replenished is
             // unknown.
@@ -151,11 +160,11 @@ impl super::Step for Step {
         }
         // What was replenished in the meantime belongs to the units that are refunded last.
         let drained = Exact { us: now.as_micros().saturating_sub(charge.at_us), num: 0 };
-        let most = charge.left.min(self.burst);
+        let most = charge.left.min(self.most);
         let left = self.emission.minus(self.emission.times(most), drained);
-        let kept = (charge.left - charge.units).min(self.burst);
+        let kept = (charge.left - charge.units).min(self.most);
         let given = left.min(self.emission.times(most - kept));
-        self.owe(cell, now, self.emission.minus(debt, given));
+        self.owe(cell, now, self.emission.minus(backlog, given));
     }
 
     fn spent_until_us(&self, at_us: u64, cost: u64) -> u64 {
@@ -163,18 +172,26 @@ impl super::Step for Step {
     }
 
     fn grant(&self, cell: &mut Cell<'_>, now: Time, units: u64) {
-        let (debt, _) = self.debt(cell, now);
-        let given = self.emission.times(units.min(self.burst));
-        self.owe(cell, now, self.emission.minus(debt, given));
+        let (backlog, _) = self.backlog(cell, now);
+        let given = self.emission.times(units.min(self.most));
+        self.owe(cell, now, self.emission.minus(backlog, given));
     }
 
     fn lua_spec(&self) -> LuaSpec {
-        let Self { burst, emission, full } = *self;
+        let Self { burst, emission, full, most, longest } = *self;
         let one = emission.times(1);
-        let numbers = [emission.numerator(), emission.denominator(), burst];
+        let numbers = [emission.numerator(), emission.denominator(), burst, most];
         let mut spec = LuaSpec::plain(&LUA, &numbers);
-        spec.arguments.extend([one.us, one.num, full.us, full.num]);
+        spec.arguments.extend([one.us, one.num, full.us, full.num, longest.us, longest.num]);
         spec
+    }
+
+    fn most(&self) -> Option<u64> {
+        Some(self.most)
+    }
+
+    fn owing(&self, most: u64) -> Self {
+        Self { burst: most, full: self.emission.times(most), ..*self }
     }
 
     fn is_sound(&self, words: &[u64]) -> bool {
@@ -182,16 +199,16 @@ impl super::Step for Step {
     }
 
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
-        let (debt, _) = was.debt(old, now);
+        let (backlog, _) = was.backlog(old, now);
         if was.emission == self.emission {
-            self.owe(cell, now, debt.min(self.full));
+            self.owe(cell, now, backlog.min(self.longest));
             return;
         }
-        let units = was.emission.units_in(debt);
-        let rest = was.emission.minus(debt, was.emission.times(units));
+        let units = was.emission.units_in(backlog);
+        let rest = was.emission.minus(backlog, was.emission.times(units));
         let rest = Exact { us: self.emission.scaled_us(was.emission, rest), num: 0 };
-        let debt = self.emission.add(self.emission.times(units.min(self.burst)), rest);
-        self.owe(cell, now, debt.min(self.full));
+        let backlog = self.emission.add(self.emission.times(units.min(self.most)), rest);
+        self.owe(cell, now, backlog.min(self.longest));
     }
 }
 

@@ -7,7 +7,7 @@
 
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{
-    Cell, Charge, Charged, Descriptor, Entry, Judgement, Log, LuaSpec, LuaStep, NEVER_US, Shape,
+    Cell, Charge, Recorded, Descriptor, Entry, Judgement, Log, LuaSpec, LuaStep, NEVER_US, Shape,
     Traits, copy_log,
 };
 use crate::time::{SKEW_US, Time};
@@ -17,7 +17,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     code: 'l',
     summary: "never more than N in any D, exactly: every event is remembered",
     page: include_str!("sliding_log.md"),
-    options: &[],
+    options: &["debt"],
     steps: &[&LUA],
     traits,
 };
@@ -27,6 +27,7 @@ const LUA: LuaStep = LuaStep {
     name: "log",
     code: 'l',
     numbers: 2,
+    capacity: 1,
     words: Some(0),
     sound_numbers: "n[1] <= 1099511627776",
     sound_words: "true",
@@ -99,7 +100,6 @@ impl Step {
         let used = newest.total.wrapping_sub(base);
         let view = View { first, base, used, newest: Some(newest), at_us, ..fresh };
         if newest.at_us > now_us && newest.at_us - now_us > SKEW_US {
-            let used = used.min(self.units);
             return View {
                 used,
                 newest: Some(Entry { at_us: now_us, total: used }),
@@ -184,7 +184,7 @@ impl super::Step for Step {
         Judgement { remaining, retry_after_us, reset_after_us, stepped_back: view.stepped_back }
     }
 
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
         let mut view = self.view(cell.log(), now);
         if view.stepped_back {
             self.repair(cell, now);
@@ -204,7 +204,7 @@ impl super::Step for Step {
                 log.push(Entry { at_us, total: total.wrapping_add(cost) });
             }
         }
-        Charged { at_us, reset_after_us: at_us + self.period_us - now.as_micros() }
+        Recorded { at_us, reset_after_us: at_us + self.period_us - now.as_micros() }
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
@@ -251,6 +251,10 @@ impl super::Step for Step {
 
     fn lua_spec(&self) -> LuaSpec {
         LuaSpec::plain(&LUA, &[self.units, self.period_us])
+    }
+
+    fn owing(&self, most: u64) -> Self {
+        Self { units: most, ..self.clone() }
     }
 
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

@@ -47,7 +47,7 @@ local function log_view(event, base, oldest, newest, total, now, units, period)
   end
   local used = (total - before) % 281474976710656
   if newest - now > 1000000 then
-    return nil, base, math.min(used, units), now, true
+    return nil, base, used, now, true
   end
   return first, before, used, at, false
 end

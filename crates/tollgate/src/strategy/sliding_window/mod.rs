@@ -7,7 +7,7 @@
 use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Element};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
-    Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
+    Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
     Traits,
 };
 use crate::time::{Period, SKEW_US, Time};
@@ -20,7 +20,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     code: 's',
     summary: "a window of sub-buckets that moves: small state, with a stated rounding",
     page: include_str!("sliding_window.md"),
-    options: &["precision", "rounding"],
+    options: &["precision", "rounding", "debt"],
     steps: &[&LUA],
     traits,
 };
@@ -30,6 +30,7 @@ const LUA: LuaStep = LuaStep {
     name: "window",
     code: 's',
     numbers: 4,
+    capacity: 1,
     words: None,
     sound_numbers: "n[1] <= 1099511627776 and n[3] > 0 and n[3] <= 1000
       and n[2] * n[3] <= 31622400000000 and n[4] <= 2",
@@ -164,7 +165,7 @@ impl Step {
         View {
             bucket: now_us / self.precision_us,
             at_us: now_us,
-            inside: self.used(&newest).min(self.units),
+            inside: self.used(&newest).min(MAX_UNITS),
             straddling: 0,
             stepped_back: true,
         }
@@ -280,7 +281,7 @@ impl super::Step for Step {
         Judgement { remaining, retry_after_us, reset_after_us, stepped_back: view.stepped_back }
     }
 
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
         self.repair(cell, now);
         let words = cell.words();
         // After a repair the newest bucket is at most the skew ahead.
@@ -288,7 +289,7 @@ impl super::Step for Step {
         let bucket = at_us / self.precision_us;
         self.advance(words, bucket);
         words[self.slot(bucket)] += cost;
-        Charged { at_us, reset_after_us: self.reset_us(bucket, now) }
+        Recorded { at_us, reset_after_us: self.reset_us(bucket, now) }
     }
 
     fn repair(&self, cell: &mut Cell<'_>, now: Time) {
@@ -361,6 +362,10 @@ impl super::Step for Step {
             Rounding::Truncate => 2,
         };
         LuaSpec::plain(&LUA, &[self.units, self.precision_us, self.buckets, rounding])
+    }
+
+    fn owing(&self, most: u64) -> Self {
+        Self { units: most, ..self.clone() }
     }
 
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {

@@ -44,7 +44,8 @@ local function window_view(row, now, units, precision, buckets, rounding)
   if newest - now <= 1000000 then
     return bucket, inside, straddling, newest, false
   end
-  inside = math.min(inside + window_weight(straddling, 0, precision, rounding), units)
+  -- No bucket counts more than the largest limit has.
+  inside = math.min(inside + window_weight(straddling, 0, precision, rounding), 1099511627776)
   return (now - now % precision) / precision, inside, 0, now, true
 end
 

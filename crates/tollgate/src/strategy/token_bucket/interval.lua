@@ -1,8 +1,8 @@
 -- The twin of token_bucket/interval.rs: whole refills.
 -- State: the multiple of the period at which it was last brought up to date, and what was missing.
--- Numbers: units at each multiple of the period, up to the burst.
+-- Numbers: units at each multiple of the period, up to the burst; the most that can be missing.
 
-local function interval_view(refilled, missing, now, units, period, burst)
+local function interval_view(refilled, missing, now, units, period)
   local current, at, back = now - now % period, now, false
   if missing == 0 then
     refilled = current
@@ -36,7 +36,7 @@ local function interval_judge(refilled, missing, at, now, cost, units, period, b
   return remaining, wait, interval_wait(refilled, now, missing, units, period)
 end
 
-local function interval_charge(refilled, missing, at, now, cost, units, period, burst)
+local function interval_charge(refilled, missing, at, now, cost, units, period)
   missing = missing + cost
   return refilled, missing, interval_wait(refilled, now, missing, units, period)
 end
@@ -58,8 +58,8 @@ local function interval_grant(refilled, missing, at, now, units)
   return refilled, math.max(0, missing - units)
 end
 
-local function interval_migrate(refilled, missing, now, was, units, period, burst)
+local function interval_migrate(refilled, missing, now, was, units, period, burst, most)
   if was[2] == period then
-    return refilled, math.min(missing, burst)
+    return refilled, math.min(missing, most)
   end
 end

@@ -3,18 +3,23 @@
 //! The state has two words: the multiple of `D` at which the state was last updated, and the number
 //! of tokens missing then.
 
-use crate::limit::{Refusal, Element};
-use crate::strategy::{Cell, Charge, Charged, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US};
+use crate::limit::{Element, Quota, Refusal};
+use crate::strategy::{
+    Cell, Charge, Recorded, Judgement, LONGEST_WAIT_US, LuaSpec, LuaStep, MAX_EXACT, NEVER_US,
+    most_used,
+};
 use crate::time::{SKEW_US, Time};
 
 /// The step of interval refills in Lua.
 pub(super) const LUA: LuaStep = LuaStep {
     name: "interval",
     code: 'i',
-    numbers: 3,
+    numbers: 4,
+    capacity: 3,
     words: Some(2),
-    sound_numbers: "n[3] > 0 and math.ceil(n[3] / n[1]) * n[2] <= 2251799813685248",
-    sound_words: "w[2] <= n[3]",
+    sound_numbers: "n[3] > 0 and n[3] <= n[4] and n[4] <= 1099511627776
+      and math.ceil(n[4] / n[1]) * n[2] <= 2251799813685248",
+    sound_words: "w[2] <= n[4]",
     text: include_str!("interval.lua"),
 };
 
@@ -24,6 +29,8 @@ pub(crate) struct Interval {
     units: u64,
     period_us: u64,
     burst: u64,
+    /// The most tokens that can be missing.
+    most: u64,
 }
 
 /// The state at one time.
@@ -37,16 +44,18 @@ struct View {
 }
 
 impl Interval {
-    pub(super) fn new(units: u64, period_us: u64, burst: u64) -> Result<Self, Refusal> {
+    pub(super) fn new(quota: &Quota, burst: u64) -> Result<Self, Refusal> {
+        let (units, period_us) = (quota.units, quota.period.as_micros());
         // The longest wait, burst/units intervals, plus a time must be exact in a double.
-        if u128::from(burst.div_ceil(units)) * u128::from(period_us) > 1 << 51 {
+        if u128::from(burst.div_ceil(units)) * u128::from(period_us) > LONGEST_WAIT_US.into() {
             return Err(Refusal::new(
                 Element::Burst,
                 format!("a burst of {burst} would take over 71 years to come back"),
                 "lower the burst or raise the rate".to_owned(),
             ));
         }
-        Ok(Self { units, period_us, burst })
+        let most = most_used(quota, burst, (LONGEST_WAIT_US / period_us).saturating_mul(units))?;
+        Ok(Self { units, period_us, burst, most })
     }
 
     /// True when both refill at the same times.
@@ -112,11 +121,11 @@ impl Interval {
         }
     }
 
-    pub(super) fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+    pub(super) fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
         let mut view = self.view(cell, now);
         view.missing += cost;
         Self::store(cell, view.refilled_us, view.missing);
-        Charged { at_us: view.at_us, reset_after_us: self.wait_us(&view, now, view.missing) }
+        Recorded { at_us: view.at_us, reset_after_us: self.wait_us(&view, now, view.missing) }
     }
 
     pub(super) fn repair(&self, cell: &mut Cell<'_>, now: Time) {
@@ -148,16 +157,24 @@ impl Interval {
     }
 
     pub(super) fn lua_spec(&self) -> LuaSpec {
-        LuaSpec::plain(&LUA, &[self.units, self.period_us, self.burst])
+        LuaSpec::plain(&LUA, &[self.units, self.period_us, self.burst, self.most])
+    }
+
+    pub(super) const fn most(&self) -> u64 {
+        self.most
+    }
+
+    pub(super) fn owing(&self, most: u64) -> Self {
+        Self { burst: most, ..*self }
     }
 
     pub(super) fn is_sound(&self, words: &[u64]) -> bool {
-        matches!(words, [refilled, missing] if *refilled < MAX_EXACT && *missing <= self.burst)
+        matches!(words, [refilled, missing] if *refilled < MAX_EXACT && *missing <= self.most)
     }
 
-    /// Only for the same refill times: keeps the missing tokens, at most the new burst.
+    /// Only for the same refill times: keeps the missing tokens, at most as many as there can be.
     pub(super) fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
         let view = was.view(old, now);
-        Self::store(cell, view.refilled_us, view.missing.min(self.burst));
+        Self::store(cell, view.refilled_us, view.missing.min(self.most));
     }
 }

@@ -1,7 +1,7 @@
 //! The token bucket: a burst that refills continuously (the step of `gcra`) or at intervals.
 
 use crate::limit::{Quota, Refill, Refusal};
-use crate::strategy::{Cell, Charge, Charged, Descriptor, Judgement, LuaSpec, Shape, Traits};
+use crate::strategy::{Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, Shape, Traits};
 use crate::time::Time;
 
 use super::gcra;
@@ -14,7 +14,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     code: 't',
     summary: "a bucket of tokens that refills steadily, or whole at intervals",
     page: include_str!("token_bucket.md"),
-    options: &["burst", "refill"],
+    options: &["burst", "refill", "debt"],
     steps: &[&gcra::LUA, &interval::LUA],
     traits,
 };
@@ -29,12 +29,8 @@ pub(crate) enum Step {
 pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     let burst = quota.burst.unwrap_or(quota.units);
     Ok(match quota.refill.unwrap_or_default() {
-        Refill::Greedy => {
-            Step::Greedy(gcra::Step::new(quota.units, quota.period.as_micros(), burst)?)
-        }
-        Refill::Interval => {
-            Step::Interval(Interval::new(quota.units, quota.period.as_micros(), burst)?)
-        }
+        Refill::Greedy => Step::Greedy(gcra::Step::new(quota, burst)?),
+        Refill::Interval => Step::Interval(Interval::new(quota, burst)?),
     })
 }
 
@@ -57,7 +53,7 @@ impl super::Step for Step {
         }
     }
 
-    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Charged {
+    fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
         match self {
             Self::Greedy(step) => step.charge(cell, now, cost),
             Self::Interval(step) => step.charge(cell, now, cost),
@@ -106,6 +102,20 @@ impl super::Step for Step {
         }
     }
 
+    fn most(&self) -> Option<u64> {
+        match self {
+            Self::Greedy(step) => step.most(),
+            Self::Interval(step) => Some(step.most()),
+        }
+    }
+
+    fn owing(&self, most: u64) -> Self {
+        match self {
+            Self::Greedy(step) => Self::Greedy(step.owing(most)),
+            Self::Interval(step) => Self::Interval(step.owing(most)),
+        }
+    }
+
     fn is_sound(&self, words: &[u64]) -> bool {
         match self {
             Self::Greedy(step) => step.is_sound(words),
@@ -121,10 +131,10 @@ impl super::Step for Step {
             }
             // Another kind of refill, or other refill times: the consumed units, as if charged now.
             _ => {
-                let consumed = was.capacity() - was.judge(old, now, 1).remaining;
-                let consumed = consumed.min(self.capacity());
+                let (Some(before), Some(most)) = (was.most(), self.most()) else { return };
+                let consumed = before - was.owing(before).judge(old, now, 1).remaining;
                 if consumed > 0 {
-                    self.charge(cell, now, consumed);
+                    self.charge(cell, now, consumed.min(most));
                 }
             }
         }

@@ -12,13 +12,13 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     code: 'u',
     summary: "one unit each D/N, no bursts: a steady gate",
     page: include_str!("uniform.md"),
-    options: &[],
+    options: &["debt"],
     steps: &[&gcra::LUA],
     traits,
 };
 
 pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
-    Step::new(quota.units, quota.period.as_micros(), 1)
+    Step::new(quota, 1)
 }
 
 fn traits(quota: &Quota) -> Traits {

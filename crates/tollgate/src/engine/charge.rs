@@ -1,0 +1,91 @@
+//! Charges without a check (`docs/definitions.md`, section 8).
+
+use core::time::Duration;
+
+use smallvec::SmallVec;
+
+use super::States;
+use crate::limit::{Limit, LimitSet};
+use crate::strategy::{Cell, Judgement, NEVER_US, Step};
+use crate::time::Time;
+
+/// What a charge without a check did to one limit.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Charged {
+    /// Whether a check would have admitted the cost.
+    pub fits: bool,
+    /// The units of the cost that were not charged, since the limit cannot owe them.
+    pub cut: u64,
+    /// The largest cost that would be admitted now, in units.
+    pub remaining: u64,
+    /// The shortest wait in microseconds until the same cost is admitted: 0 for now, `None` for
+    /// never.
+    pub retry_after_us: Option<u64>,
+    /// The shortest wait in microseconds until `remaining` is the limit's capacity.
+    pub reset_after_us: u64,
+}
+
+impl Charged {
+    /// What a store has done that does not charge by [`charge`].
+    #[must_use]
+    pub const fn new(
+        fits: bool,
+        cut: u64,
+        remaining: u64,
+        retry_after_us: Option<u64>,
+        reset_after_us: u64,
+    ) -> Self {
+        Self { fits, cut, remaining, retry_after_us, reset_after_us }
+    }
+
+    /// The wait until the same cost is admitted: zero for now, `None` for never.
+    #[must_use]
+    pub fn retry_after(&self) -> Option<Duration> {
+        self.retry_after_us.map(Duration::from_micros)
+    }
+
+    /// The shortest wait until the limit is fresh.
+    #[must_use]
+    pub const fn reset_after(&self) -> Duration {
+        Duration::from_micros(self.reset_after_us)
+    }
+}
+
+/// Charges `cost` to every limit without a check, as far as each may owe. A state that several
+/// subjects share never owes: `owes` is false for it.
+///
+/// The states have changed and must be written back. Returns what was done to each limit, in
+/// declared order.
+pub fn charge(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    cost: u64,
+    owes: bool,
+    now: Time,
+) -> SmallVec<[Charged; 2]> {
+    let each = limits.limits().iter().zip(limits.places());
+    each.map(|(limit, place)| charge_one(limit, &mut states.cell(*place), cost, owes, now))
+        .collect()
+}
+
+fn charge_one(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> Charged {
+    let step = limit.step();
+    step.repair(cell, now);
+    let remaining = step.judge(cell, now, 1).remaining;
+    let room = if owes { limit.owing().judge(cell, now, 1).remaining } else { remaining };
+    let taken = cost.min(room);
+    if taken > 0 {
+        step.charge(cell, now, taken);
+    }
+    let Judgement { remaining: left, retry_after_us, reset_after_us, .. } =
+        step.judge(cell, now, cost);
+    let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
+    Charged {
+        fits: cost <= remaining,
+        cut: cost - taken,
+        remaining: left,
+        retry_after_us,
+        reset_after_us,
+    }
+}
