@@ -68,7 +68,13 @@ impl Decider<'_> {
     ) -> Result<Asked, Status> {
         let ask = || Ask::new(subject).under(limits);
         let answer = match hits {
-            Hits::Charge(hits) => self.charge(ask().cost(hits), meaning).await?,
+            Hits::Charge(hits) => {
+                let answer = self.charge(ask().cost(hits)).await?;
+                match meaning {
+                    Meaning::Envoy => self.charge_denied(answer, || ask().cost(hits)).await?,
+                    Meaning::Tollgate => answer,
+                }
+            }
             Hits::Look => self.look(ask()).await?,
             Hits::GiveBack(hits) => {
                 self.give_back(ask(), hits).await?;
@@ -82,10 +88,34 @@ impl Decider<'_> {
         Terms::new(self.on_failure).deadline(self.deadline)
     }
 
-    /// Charges. This is the place where denied requests count too, in Envoy's meaning.
-    async fn charge(&self, ask: Ask<'_>, meaning: Meaning) -> Result<Answer<'static>, Status> {
-        let _ = meaning;
+    async fn charge(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
         self.gate.check_limits(ask, self.terms()).await.map_err(unasked)
+    }
+
+    /// Charges what was denied, also beyond the limit: in Envoy's meaning denied requests count
+    /// too. So do those that are asked for after their stream, whatever remains.
+    ///
+    /// The check goes first, since it is counted, reported and answered for like every other. An
+    /// admitted one needs no second call.
+    async fn charge_denied<'a>(
+        &self,
+        answer: Answer<'static>,
+        ask: impl Fn() -> Ask<'a>,
+    ) -> Result<Answer<'static>, Status> {
+        let is_denied = answer.decision().is_some_and(|decision| !decision.is_allowed());
+        if !is_denied {
+            return Ok(answer);
+        }
+        let charge = self.gate.charge_limits(ask());
+        // It is denied already. What a store does not charge in time is not charged.
+        if !matches!(tokio::time::timeout(self.deadline, charge).await, Ok(Ok(_))) {
+            return Ok(answer);
+        }
+        // What remains, and the waits, are those after the charge. A window that has ended
+        // meanwhile would admit.
+        let after = self.look(ask()).await?;
+        let is_denied = after.decision().is_some_and(|decision| !decision.is_allowed());
+        Ok(if is_denied { after } else { answer })
     }
 
     async fn look(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
@@ -190,7 +220,7 @@ impl Decider<'_> {
             Hits::Charge(hits) => ask.cost(hits),
             _ => ask,
         };
-        if charges { self.charge(ask, Meaning::Tollgate).await } else { self.look(ask).await }
+        if charges { self.charge(ask).await } else { self.look(ask).await }
     }
 }
 

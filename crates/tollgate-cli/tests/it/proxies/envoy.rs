@@ -149,7 +149,7 @@ fn envoy_sends_limits_hits_and_what_is_charged_at_the_end() {
     assert_eq!(setup.statuses(ONE, "GET /trial", 3), [200, 200, 429], "the route's own limit");
     assert_eq!(setup.statuses(ONE, "GET /report", 3), [200, 200, 429], "three at once, of seven");
     assert_eq!(setup.statuses(ONE, "GET /shadow", 3), [200, 200, 200]);
-    // Two are charged after each response, of four.
+    // Three are charged after each response, of four: the second time more than remains.
     let mut admitted = 0;
     let began = Instant::now();
     while setup.ask(ONE, "GET /tokens").status == 200 {

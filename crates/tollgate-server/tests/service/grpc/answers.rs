@@ -94,7 +94,13 @@ async fn hits_are_charged_looked_at_and_given_back() {
         (&["-2 user=1"], 0, "OK: OK 2"),
         (&["-1000 user=1"], 0, "OK: OK 3"),
         (&["-5 user=never"], 0, "OK: OK 3"),
-        (&["4 user=2"], 0, "OVER: OVER 3"),
+        // Denied hits count too, and what is owed has to be given back first.
+        (&["4 user=2"], 0, "OVER: OVER 0"),
+        (&["user=2"], 0, "OVER: OVER 0"),
+        (&["-3 user=2"], 0, "OK: OK 1"),
+        (&["user=2"], 0, "OK: OK 0"),
+        // One that is over its limit keeps no other from being charged.
+        (&["user=2", "3 user=4"], 0, "OVER: OVER 0, OK 0"),
         (&["999 user=vip"], 0, "OK: OK 1"),
         (&["-1 banned=1"], 0, "OK: OK 0"),
     ] {
