@@ -5,7 +5,7 @@ mod rules;
 
 use core::fmt::Write as _;
 
-use tollgate_policy::{Field, MAX_NAME_BYTES};
+use tollgate_policy::{Field, Format, Level, MAX_NAME_BYTES, Policies};
 
 pub use limitador::limitador;
 pub use rules::rules;
@@ -30,6 +30,17 @@ struct Made {
     is_ban: bool,
     on_failure: &'static str,
     shadow: bool,
+}
+
+/// The policy, if Tollgate takes it: a path, for one, has more rules than other texts.
+fn sound(made: Made) -> Result<Made, String> {
+    let text = written("first", "a rule", core::slice::from_ref(&made));
+    let problems = match Policies::parse(&text, Format::Toml) {
+        Ok(_) => return Ok(made),
+        Err(problems) => problems,
+    };
+    let first = problems.iter().find(|problem| problem.level() == Level::Error);
+    Err(first.map_or_else(String::new, |problem| problem.what().to_owned()))
 }
 
 /// Writes a policy file: its first lines, and its policies.

@@ -37,6 +37,10 @@ descriptors:
   - key: midst
     value: a*b
     rate_limit: { unit: day, requests_per_unit: 1 }
+  - key: path
+    value: files/*
+    share_threshold: true
+    rate_limit: { unit: day, requests_per_unit: 1 }
   - key: free
     rate_limit: { unlimited: true }
   - key: part
@@ -80,13 +84,14 @@ descriptors:
         "shop: on_failure is \"allow\"",
         "shop.path: left out: a policy does not count by `path`",
         "shop.midst_a*b: left out: `a*b` has a `*` that is not its end",
+        "shop.path_files/*: left out: no path is ever like `files/*`",
         "shop.free: left out: it is unlimited",
         "shop.part: quota_mode has no equal",
         "shop.part: metadata has no equal",
     ] {
         assert!(notes.contains(says), "{notes}\nhas no: {says}");
     }
-    assert_eq!(made.notes.len(), 7, "{notes}");
+    assert_eq!(made.notes.len(), 8, "{notes}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use tollgate_policy::tree::{Node, Value, parse};
 use tollgate_policy::{Format, Problem, Problems};
 
-use super::{Imported, Made, field_of, name_of, plain, written};
+use super::{Imported, Made, field_of, name_of, plain, sound, written};
 
 const KEYS: &[&str] =
     &["id", "name", "namespace", "max_value", "seconds", "conditions", "variables"];
@@ -22,7 +22,7 @@ pub fn limitador(name: &str, text: &str) -> Result<Imported, Problems> {
         Value::List(limits) => {
             for (number, limit) in (1..).zip(limits) {
                 let Some(limit) = Limit::read(limit, &mut problems) else { continue };
-                match limit.policy(number, &made) {
+                match limit.policy(number, &made).and_then(sound) {
                     Ok(policy) => made.push(policy),
                     Err(why) => notes.push(format!("limit {number}: left out: {why}")),
                 }

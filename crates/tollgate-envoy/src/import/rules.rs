@@ -1,6 +1,6 @@
 //! From the rules of envoyproxy/ratelimit.
 
-use super::{Imported, Made, field_of, name_of, plain, written};
+use super::{Imported, Made, field_of, name_of, plain, sound, written};
 use crate::config::{Config, Counting, Level, Meaning, Node, OnFailure, Rule};
 
 /// A descriptor on the way to a rule.
@@ -50,7 +50,7 @@ pub fn rules(config: &Config, from: &str) -> Imported {
             (usize::MAX - steps.len(), exactness, rule.number())
         });
         for (steps, rule) in found {
-            match policy(name, &steps, rule, on_failure, &made) {
+            match policy(name, &steps, rule, on_failure, &made).and_then(sound) {
                 Ok(policy) => made.push(policy),
                 Err(why) => notes.push(format!("{}: left out: {why}", rule.path())),
             }
