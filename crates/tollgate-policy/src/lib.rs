@@ -42,6 +42,12 @@
 //! `yaml` and `watch` are on by default: policies in YAML, and reloads of changed files. `schema`
 //! provides the JSON Schema of the file.
 
+/// Files as trees of values with their positions, for the file formats of others.
+pub mod tree {
+    pub use crate::problem::Span;
+    pub use crate::source::{Key, Node, Value, parse};
+}
+
 /// The example of the README compiles.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]

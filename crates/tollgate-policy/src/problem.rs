@@ -20,13 +20,18 @@ const MAX_REMEDY_CHARS: usize = 2_000;
 
 /// A range of bytes in a file.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub(crate) struct Span {
-    pub(crate) start: usize,
-    pub(crate) end: usize,
+#[non_exhaustive]
+pub struct Span {
+    /// The first byte.
+    pub start: usize,
+    /// The byte after the last.
+    pub end: usize,
 }
 
 impl Span {
-    pub(crate) fn new(start: usize, end: usize) -> Self {
+    /// The bytes from `start` to before `end`.
+    #[must_use]
+    pub fn new(start: usize, end: usize) -> Self {
         Self { start, end }
     }
 
@@ -83,21 +88,15 @@ pub struct Problem {
 }
 
 impl Problem {
-    pub(crate) fn error(
-        at: Option<Span>,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
+    /// A problem for which the file is rejected: where it is, what is wrong, what would be right.
+    pub fn error(at: Option<Span>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         let what = shortened(&clean(&what.into(), false), MAX_MESSAGE_CHARS);
         let remedy = shortened(&clean(&remedy.into(), true), MAX_REMEDY_CHARS);
         Self { level: Level::Error, at, what, remedy, of_cluster: false }
     }
 
-    pub(crate) fn warning(
-        at: Option<Span>,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Self {
+    /// The same for a file that is accepted.
+    pub fn warning(at: Option<Span>, what: impl Into<String>, remedy: impl Into<String>) -> Self {
         Self { level: Level::Warning, ..Self::error(at, what, remedy) }
     }
 
@@ -200,7 +199,9 @@ tollgate::debug_as_display!(Problems);
 impl std::error::Error for Problems {}
 
 impl Problems {
-    pub(crate) fn new(file: &str, source: &str, mut list: Vec<Problem>) -> Self {
+    /// The problems of the file of this name with this text.
+    #[must_use]
+    pub fn new(file: &str, source: &str, mut list: Vec<Problem>) -> Self {
         list.sort_by_key(|problem| (problem.at, problem.level == Level::Warning));
         list.dedup();
         // Errors are kept first: a file with many warnings must not lose the reasons for its

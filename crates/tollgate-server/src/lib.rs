@@ -38,7 +38,13 @@ struct Readme;
 
 mod api;
 mod denials;
+mod envoy;
 mod fullness;
+#[cfg(feature = "grpc")]
+mod grpc;
+#[cfg(not(feature = "grpc"))]
+#[path = "no_grpc.rs"]
+mod grpc;
 mod http;
 pub mod json;
 mod listen;
@@ -57,6 +63,7 @@ mod traces;
 
 pub use api::{AuthOptions, Forwarded};
 pub use denials::{Denials, Subjects};
+pub use envoy::EnvoyOptions;
 pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;

@@ -17,6 +17,8 @@ use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{Admin, Api, Auth, AuthOptions, Guard, Origins, Workers};
+use crate::envoy::EnvoyOptions;
+use crate::grpc::{Grpc, Rls};
 use crate::http::Http;
 use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry};
 use crate::metrics::{Metrics, Page};
@@ -43,6 +45,10 @@ pub struct Options {
     /// The users of the Redis protocol. Without any, every client may ask and nobody may
     /// administer. Required when an address of theirs is reachable from beyond loopback.
     pub resp_users: Vec<RespUser>,
+    /// The addresses of gRPC, for Envoy's rate limit service; none by default.
+    pub grpc: Vec<Address>,
+    /// The settings of Envoy's rate limit service.
+    pub envoy: EnvoyOptions,
     /// The address of the admin API; `None` disables it.
     pub admin: Option<Address>,
     /// The token that administrators send, of at least 16 bytes. Required when the admin address is
@@ -93,11 +99,15 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Secrets are shown only as set or unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, resp, admin, config, auth, paths, tls, bounds, linger, .. } = self;
+        let Self {
+            listen, resp, grpc, envoy, admin, config, auth, paths, tls, bounds, linger, ..
+        } = self;
         f.debug_struct("Options")
             .field("listen", listen)
             .field("resp", resp)
             .field("resp_users", &self.resp_users)
+            .field("grpc", grpc)
+            .field("envoy", envoy)
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
             .field("admin_hosts", &self.admin_hosts)
@@ -128,6 +138,8 @@ impl Options {
             listen,
             resp: Vec::new(),
             resp_users: Vec::new(),
+            grpc: Vec::new(),
+            envoy: EnvoyOptions::default(),
             admin: None,
             admin_token: None,
             admin_hosts: Vec::new(),
@@ -201,6 +213,8 @@ pub struct Server {
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
     resp: Vec<Address>,
+    grpc: Option<Grpc>,
+    grpc_addresses: Vec<Address>,
     admin: Option<Address>,
     certificate: Option<Arc<Certificate>>,
     linger: Duration,
@@ -252,6 +266,8 @@ impl Server {
         let users = Users::new(options.resp_users)?;
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let limits = Arc::new(InlineLimits::default());
+        let rls = Rls::new(&options.envoy, options.config.as_ref(), &options.metrics)?;
+        let rls = Arc::new(rls);
         let api = Arc::new(Api {
             service: Service::new(
                 gate.clone(),
@@ -270,6 +286,7 @@ impl Server {
                 options.queues.clone(),
             ),
             queues: options.queues.clone(),
+            rls: Arc::clone(&rls),
             workers: Workers::new(options.queue_workers, workers, ended.clone()),
             origins: Origins::new(options.origins)?,
             metrics: options.metrics.clone(),
@@ -281,6 +298,7 @@ impl Server {
         let everybody = |address| bind(address, Access::Everybody);
         let bound: Vec<_> = options.listen.iter().map(everybody).collect::<Result<_, _>>()?;
         let for_resp: Vec<_> = options.resp.iter().map(everybody).collect::<Result<_, _>>()?;
+        let for_grpc: Vec<_> = options.grpc.iter().map(everybody).collect::<Result<_, _>>()?;
         let admin = match &options.admin {
             Some(address) => Some(bind(address, Access::Owner)?),
             None => None,
@@ -291,6 +309,7 @@ impl Server {
         };
         let addresses = all_said(&bound, &options.listen);
         let resp = all_said(&for_resp, &options.resp);
+        let grpc_addresses = all_said(&for_grpc, &options.grpc);
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
 
         // Rulings apply from the first request. The task that follows them logs a failure.
@@ -323,6 +342,23 @@ impl Server {
             };
             tasks.spawn(listener.accept_all(bound));
         }
+        tasks.spawn(rls.follow());
+        let grpc = if for_grpc.is_empty() {
+            None
+        } else {
+            let max_age = options.envoy.max_age;
+            Some(Grpc::new(Arc::clone(&api), options.bounds, max_age, options.grace).await?)
+        };
+        for (bound, protocol) in for_grpc.into_iter().zip(core::iter::repeat(&grpc)) {
+            let Some(protocol) = protocol.clone() else { continue };
+            let listener = Listener {
+                protocol,
+                registry: Arc::clone(registry),
+                tls: tls.clone(),
+                ending: ended.clone(),
+            };
+            tasks.spawn(listener.accept_all(bound));
+        }
         if let Some(bound) = admin {
             let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
             let listener = Listener {
@@ -348,6 +384,8 @@ impl Server {
             tasks,
             addresses,
             resp,
+            grpc,
+            grpc_addresses,
             admin,
             certificate: tls,
             linger,
@@ -365,6 +403,12 @@ impl Server {
     #[must_use]
     pub fn resp(&self) -> &[Address] {
         &self.resp
+    }
+
+    /// The addresses of gRPC, with the ports that the system chose.
+    #[must_use]
+    pub fn grpc(&self) -> &[Address] {
+        &self.grpc_addresses
     }
 
     /// The address of the admin API.
@@ -394,6 +438,11 @@ impl Server {
         }
     }
 
+    /// Reads Envoy's rules again, and logs the outcome. Broken ones leave the old ones in force.
+    pub fn reread_rules(&self) -> impl Future<Output = ()> + Send + use<> {
+        Arc::clone(&self.api.rls).reread()
+    }
+
     /// Watches the policy file until the watcher is dropped; `None` when there is no file. As in
     /// [`Gate::watch`], `told` is called on the watching thread.
     ///
@@ -412,6 +461,9 @@ impl Server {
     pub async fn end(mut self) -> Stopping {
         let began = Instant::now();
         self.api.open.store(false, Ordering::Relaxed);
+        if let Some(grpc) = &self.grpc {
+            grpc.closes().await;
+        }
         tokio::time::sleep(self.linger).await;
         self.ending.send_replace(true);
         let [clients, administrators] = &self.registries;

@@ -15,6 +15,10 @@ use tokio_rustls::rustls::{ServerConfig, version};
 /// How often the files are checked for changes.
 const POLL: Duration = Duration::from_secs(2);
 
+/// The names of protocols for ALPN.
+pub(crate) const HTTP1: &[u8] = b"http/1.1";
+pub(crate) const HTTP2: &[u8] = b"h2";
+
 /// PEM files: a certificate chain, which starts with the service's own, and its private key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -43,7 +47,7 @@ impl Tls {
         Self { certificate: certificate.into(), key: key.into() }
     }
 
-    fn config(&self) -> Result<ServerConfig, TlsError> {
+    fn config(&self) -> Result<Configs, TlsError> {
         let error = |path: &Path, what, why: String| TlsError { path: path.to_owned(), what, why };
         let no_certificate = "is no certificate in PEM";
         let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&self.certificate)
@@ -65,8 +69,11 @@ impl Tls {
             .with_no_client_auth()
             .with_single_cert(chain, key)
             .map_err(refused)?;
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        Ok(config)
+        let mut of = |alpn: &[u8]| {
+            config.alpn_protocols = vec![alpn.to_vec()];
+            Arc::new(config.clone())
+        };
+        Ok(Configs { http1: of(HTTP1), http2: of(HTTP2) })
     }
 
     /// The modification time of each file, where the system reports one.
@@ -83,7 +90,14 @@ pub(crate) struct Certificate {
     files: Tls,
     /// The modification times of the files before they were first read.
     first_read: [Option<SystemTime>; 2],
-    config: ArcSwap<ServerConfig>,
+    configs: ArcSwap<Configs>,
+}
+
+/// The certificate for each protocol that clients ask for.
+#[derive(Debug)]
+struct Configs {
+    http1: Arc<ServerConfig>,
+    http2: Arc<ServerConfig>,
 }
 
 impl Certificate {
@@ -91,12 +105,15 @@ impl Certificate {
     /// The files cannot be used.
     pub(crate) fn read(files: Tls) -> Result<Self, TlsError> {
         let first_read = files.changed();
-        let config = ArcSwap::from_pointee(files.config()?);
-        Ok(Self { files, first_read, config })
+        let configs = ArcSwap::from_pointee(files.config()?);
+        Ok(Self { files, first_read, configs })
     }
 
-    pub(crate) fn acceptor(&self) -> TlsAcceptor {
-        TlsAcceptor::from(self.config.load_full())
+    /// Accepts clients of this protocol, by its name for ALPN.
+    pub(crate) fn acceptor(&self, alpn: &[u8]) -> TlsAcceptor {
+        let configs = self.configs.load();
+        let config = if alpn == HTTP2 { &configs.http2 } else { &configs.http1 };
+        TlsAcceptor::from(Arc::clone(config))
     }
 
     /// Reloads the files whenever they change, until it is dropped. One file is written before the
@@ -126,8 +143,8 @@ impl Certificate {
     /// use.
     pub(crate) fn reread(&self) {
         match self.files.config() {
-            Ok(config) => {
-                self.config.store(Arc::new(config));
+            Ok(configs) => {
+                self.configs.store(Arc::new(configs));
                 let path = self.files.certificate.display();
                 tracing::info!(target: "tollgate", "{path} was read again");
             }

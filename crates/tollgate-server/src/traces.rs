@@ -47,15 +47,24 @@ impl Traces {
             return None;
         }
         let (method, route) = (method(request.method()), endpoint.path());
-        let parent = self.0.propagator.extract(&Headers(request.headers()));
         // The route, not the path: a path may contain personal data.
-        let span = self.0.tracer.span_builder(format!("{method} {route}"));
-        let span = span.with_kind(SpanKind::Server).with_attributes([
-            KeyValue::new("http.request.method", method),
-            KeyValue::new("http.route", route),
-        ]);
+        let attributes =
+            [KeyValue::new("http.request.method", method), KeyValue::new("http.route", route)];
+        Some(self.start(request.headers(), format!("{method} {route}"), attributes))
+    }
+
+    /// Begins a span of this name, as a child of the one in the request's headers.
+    pub(crate) fn start<const N: usize>(
+        &self,
+        headers: &HeaderMap,
+        name: String,
+        attributes: [KeyValue; N],
+    ) -> Context {
+        let parent = self.0.propagator.extract(&Headers(headers));
+        let span = self.0.tracer.span_builder(name);
+        let span = span.with_kind(SpanKind::Server).with_attributes(attributes);
         let span = self.0.tracer.build_with_context(span, &parent);
-        Some(parent.with_span(span))
+        parent.with_span(span)
     }
 
     /// Ends the span of a request.

@@ -59,6 +59,7 @@ pub mod answer;
 pub mod identity;
 mod layer;
 
+pub use layer::header_templates;
 pub use layer::{
     AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Limited, LimitedFuture,
     Misconfiguration, RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits,

@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 15] = [
+const MAY_USE: [(&str, &[&str]); 17] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -17,10 +17,15 @@ const MAY_USE: [(&str, &[&str]); 15] = [
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-lab", &["tollgate", "tollgate-queue"]),
     ("tollgate-policy", &["tollgate"]),
+    // What Envoy says, as types; and its rules, which know no protocol.
+    ("tollgate-envoy-proto", &[]),
+    ("tollgate-envoy", &["tollgate", "tollgate-policy"]),
     (
         "tollgate-server",
         &[
             "tollgate",
+            "tollgate-envoy",
+            "tollgate-envoy-proto",
             "tollgate-redis",
             "tollgate-stores",
             "tollgate-policy",
@@ -32,6 +37,7 @@ const MAY_USE: [(&str, &[&str]); 15] = [
         "tollgate-cli",
         &[
             "tollgate",
+            "tollgate-envoy",
             "tollgate-sqlite",
             "tollgate-redis",
             "tollgate-stores",

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Config {
@@ -17,6 +17,31 @@ pub(crate) enum Config {
     /// Print the JSON Schema of policy files, for editors
     #[command(after_help = "Example: tollgate config schema > policies.schema.json")]
     Schema,
+    /// Print policies made from the limits of another program
+    ///
+    /// What has no equal in policies is said on stderr. Exits with 2 for a file that is broken.
+    #[command(after_help = "Example: tollgate config import envoy limits.yaml > policies.toml")]
+    Import(ConfigImport),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct ConfigImport {
+    /// Whose files they are
+    #[arg(value_enum)]
+    pub(crate) from: ImportFrom,
+
+    /// The files; those of envoyproxy/ratelimit have a domain each
+    #[arg(required = true, value_name = "FILE")]
+    pub(crate) files: Vec<PathBuf>,
+}
+
+/// Another program with limits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum ImportFrom {
+    /// envoyproxy/ratelimit, and `serve --envoy-config`
+    Envoy,
+    /// limitador: one file
+    Limitador,
 }
 
 #[derive(Debug, Args)]

@@ -18,7 +18,7 @@ use clap_complete::Shell;
 use strategy::strategies;
 
 pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
-pub(crate) use config::{Config, ConfigCheck};
+pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
@@ -28,7 +28,9 @@ pub(crate) use queue::{
 };
 pub(crate) use replay::Replay;
 pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
-pub(crate) use serve::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
+pub(crate) use serve::{
+    CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
+};
 
 /// Exact rate limiting, from a shell.
 ///

@@ -56,6 +56,27 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "ADDR")]
     pub(crate) resp: Vec<String>,
 
+    /// An address for Envoy's rate limit service over gRPC, written as for `--listen`; repeat it
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) grpc: Vec<String>,
+
+    /// The rules for it: the YAML of envoyproxy/ratelimit, one file or a folder; read again when
+    /// they change, and on SIGHUP
+    #[arg(long, value_name = "PATH")]
+    pub(crate) envoy_config: Option<PathBuf>,
+
+    /// The answer for a domain that has no rules. With `--config`, the policies answer
+    #[arg(long, value_enum, value_name = "ANSWER", default_value_t = Unknown::Allow)]
+    pub(crate) envoy_unknown_domain: Unknown,
+
+    /// Whether answers to Envoy have headers for its client, and denials a body
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t = OnOff::On)]
+    pub(crate) grpc_headers: OnOff,
+
+    /// The age from which a connection over gRPC is closed, once its calls are answered
+    #[arg(long, value_name = "DURATION", default_value = "24h")]
+    pub(crate) grpc_max_age: String,
+
     /// The address for administrators; `off` for none. Beyond loopback, TOLLGATE_ADMIN_TOKEN must
     /// be set
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701")]
@@ -181,6 +202,24 @@ pub(crate) enum CallerLimitsArg {
     Single,
     /// Several limits and several subjects
     Several,
+}
+
+/// The answer for a domain of Envoy that nobody knows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Unknown {
+    /// OK
+    Allow,
+    /// OVER_LIMIT
+    Deny,
+}
+
+/// A switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum OnOff {
+    /// They have
+    On,
+    /// They have not
+    Off,
 }
 
 /// Which headers tell a request.

@@ -24,6 +24,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "commands": "the command line, command by command",
     "definitions": "what each strategy means, exactly",
     "doctor": "the checks of a Redis server, and what to do",
+    "envoy": "Envoy's rate limit service: serve --grpc",
     "faults": "guarantees when something fails",
     "headers": "headers, statuses and bodies of answers",
     "identity": "who a client is: addresses, proxies, paths",

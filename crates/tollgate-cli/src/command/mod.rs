@@ -14,6 +14,7 @@ mod doctor;
 mod explain;
 mod health;
 mod help;
+mod import;
 mod lab;
 mod queue;
 mod replay;
@@ -40,6 +41,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Scripts(args) => scripts::scripts(&args, out),
         Command::Doctor(args) => doctor::doctor(&args, out),
         Command::Config(Config::Check(args)) => config::check(&args, out),
+        Command::Config(Config::Import(args)) => import::import(&args, out),
         Command::Config(Config::Schema) => config::print_schema(out),
         Command::Man(args) => help::man(&args, out),
         Command::Help(args) => help::help(&args, out),

@@ -10,6 +10,7 @@ mod config;
 mod counting;
 mod crowd;
 mod doctor;
+mod envoy;
 mod examples;
 mod health;
 mod help;

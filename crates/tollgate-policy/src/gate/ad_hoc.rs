@@ -235,6 +235,12 @@ impl<S: Store> Gate<S> {
 }
 
 impl Prepared {
+    /// Waits for the store at most this long, where the policies would wait longer.
+    pub fn within(mut self, most: Duration) -> Self {
+        self.plan.deadline = self.plan.deadline.min(most);
+        self
+    }
+
     /// Sets the cost in units; the default is one. Nothing changes if a policy that applies has a
     /// cost of its own, since the two would conflict.
     ///

@@ -39,32 +39,46 @@ impl Format {
 
 /// A value and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Node {
-    pub(crate) at: Span,
-    pub(crate) value: Value,
+#[non_exhaustive]
+pub struct Node {
+    /// Where it is.
+    pub at: Span,
+    /// The value.
+    pub value: Value,
 }
 
+/// A value of a file.
 #[derive(Clone, Debug)]
-pub(crate) enum Value {
+#[non_exhaustive]
+pub enum Value {
+    /// A text.
     Text(String),
+    /// A whole number.
     Whole(i128),
+    /// True or false.
     Bool(bool),
+    /// A list.
     List(Vec<Node>),
+    /// Keys and their values, in the order of the file.
     Table(Vec<(Key, Node)>),
-    /// A type that no key of a policy takes: a fraction, a date, a null.
+    /// A type that no key of a policy takes, as a phrase: a fraction, a date, a null.
     Other(&'static str),
 }
 
 /// A key of a table and its position.
 #[derive(Clone, Debug)]
-pub(crate) struct Key {
-    pub(crate) text: String,
-    pub(crate) at: Span,
+#[non_exhaustive]
+pub struct Key {
+    /// The key. One that is no text is written as one; a fraction, a list and others in brackets.
+    pub text: String,
+    /// Where it is.
+    pub at: Span,
 }
 
 impl Node {
     /// The type as a phrase, for messages.
-    pub(crate) fn kind(&self) -> &'static str {
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
         match &self.value {
             Value::Text(_) => "a text",
             Value::Whole(_) => "a whole number",
@@ -77,7 +91,9 @@ impl Node {
 }
 
 /// Parses a text into a tree. A syntax error ends it for YAML; TOML continues after one.
-pub(crate) fn tree(text: &str, format: Format, problems: &mut Vec<Problem>) -> Option<Node> {
+///
+/// `None` when it is broken, with the reasons in `problems`.
+pub fn parse(text: &str, format: Format, problems: &mut Vec<Problem>) -> Option<Node> {
     if text.len() > MAX_FILE_BYTES {
         problems.push(Problem::error(
             Some(Span::new(0, 0)),
@@ -86,11 +102,16 @@ pub(crate) fn tree(text: &str, format: Format, problems: &mut Vec<Problem>) -> O
         ));
         return None;
     }
-    let before = problems.len();
-    let tree = match format {
+    match format {
         Format::Toml => toml::tree(text, problems),
         Format::Yaml => yaml::tree(text, problems),
-    };
+    }
+}
+
+/// The same for a policy file: one that says nothing is a problem.
+pub(crate) fn tree(text: &str, format: Format, problems: &mut Vec<Problem>) -> Option<Node> {
+    let before = problems.len();
+    let tree = parse(text, format, problems);
     let empty = match &tree {
         Some(Node { value: Value::Table(pairs), .. }) => pairs.is_empty(),
         Some(Node { value: Value::Other(_), .. }) | None => true,

@@ -40,7 +40,7 @@ fn explain(message: &str) -> (String, &'static str) {
     let what = what.trim_end_matches('.');
     let says = |words: &str| what.contains(words);
     if says("multiple YAML documents") {
-        let remedy = "a policy file is one document: take out what begins with `---` or `...`";
+        let remedy = "a file is one document here: take out what begins with `---` or `...`";
         return ("a second document begins here".to_owned(), remedy);
     }
     if says("recursive references") {

@@ -16,6 +16,7 @@ mod workers;
 use core::sync::atomic::{AtomicBool, Ordering};
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
@@ -24,6 +25,7 @@ use http::{Method, Request, Response, StatusCode, Version};
 use http_body_util::Full;
 use opentelemetry::context::FutureExt as _;
 
+use crate::grpc::Rls;
 use crate::http::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
@@ -58,6 +60,7 @@ pub(crate) struct Api {
     pub(crate) page: Page,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
+    pub(crate) rls: Arc<Rls>,
     pub(crate) origins: Origins,
     /// False while the service shuts down.
     pub(crate) open: AtomicBool,
@@ -123,6 +126,15 @@ impl Api {
         }
         if path == "/v1/auth" {
             return self.auth.respond(request, peer).await;
+        }
+        if path == "/json" {
+            if request.method() != Method::POST {
+                return Ok(Problem::method("POST"));
+            }
+            // Boxed, since the compiler computes no size of futures that are nested so deeply.
+            let body = body_of(request)?;
+            let answer = Box::pin(self.rls.json(&self.service, &body)).await;
+            return answer.map(json).ok_or_else(|| not_found("/json"));
         }
         if path == "/v1/refund" {
             if request.method() != Method::POST {
@@ -254,6 +266,16 @@ fn not_found(path: &str) -> Problem {
         StatusCode::NOT_FOUND,
         format!("there is nothing at {shown}: GET / lists what there is"),
     )
+}
+
+/// An answer in JSON, or what is wrong in words.
+fn json((status, body): (StatusCode, Bytes)) -> Reply {
+    let is_answer = matches!(status, StatusCode::OK | StatusCode::TOO_MANY_REQUESTS);
+    let kind = if is_answer { "application/json" } else { "text/plain; charset=utf-8" };
+    let mut response = Response::new(Full::new(body));
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response
 }
 
 /// A 200 response with this text.

@@ -14,13 +14,16 @@ use super::address::Bound;
 use super::budget::Budget;
 use super::pace::{Pace, Phase};
 use super::registry::Registry;
-use crate::tls::Certificate;
+use crate::tls::{Certificate, HTTP1};
 
 /// The pause after the process ran out of file descriptors for connections.
 const NO_FILES: Duration = Duration::from_millis(50);
 
 /// The protocol that clients and the service use over connections.
 pub(crate) trait Protocol: Clone + Send + Sync + 'static {
+    /// The name by which clients ask for it over TLS. A client that asks for none is served.
+    const ALPN: &'static [u8] = HTTP1;
+
     /// Serves one connection until the client closes it, and records its phase in its pace.
     fn serve<T>(self, connection: Connection<T>) -> impl Future<Output = ()> + Send
     where
@@ -106,7 +109,7 @@ impl<P: Protocol> Listener<P> {
             let secured = async {
                 pace.set_phase(Phase::Head);
                 // A failed handshake gets no answer: there is no way to send one.
-                if let Ok(stream) = tls.acceptor().accept(stream).await {
+                if let Ok(stream) = tls.acceptor(P::ALPN).accept(stream).await {
                     pace.set_phase(Phase::Idle);
                     protocol.serve(Connection { stream, peer, pace, budget, ending }).await;
                 }

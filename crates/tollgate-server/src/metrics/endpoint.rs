@@ -14,6 +14,7 @@ pub(crate) enum Endpoint {
     Peek,
     Refund,
     Auth,
+    Json,
     Queue,
     Take,
     Done,
@@ -39,11 +40,12 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 26] = [
+    const ALL: [Self; 27] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
         Self::Auth,
+        Self::Json,
         Self::Queue,
         Self::Take,
         Self::Done,
@@ -75,6 +77,7 @@ impl Endpoint {
             Self::Peek => "/v1/peek",
             Self::Refund => "/v1/refund",
             Self::Auth => "/v1/auth",
+            Self::Json => "/json",
             Self::Queue => "/v1/queues/{name}",
             Self::Take => "/v1/queues/{name}/take",
             Self::Done => "/v1/queues/{name}/done",
@@ -173,6 +176,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 27);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 28);
     }
 }

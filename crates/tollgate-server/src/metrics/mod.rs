@@ -20,6 +20,7 @@ use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Policies};
 use tollgate_stores::AnyStore;
 
 use crate::denials::Denials;
+use crate::grpc::CallCounts;
 use crate::traces::Traces;
 use by_limit::ByLimit;
 use commands::Commands;
@@ -50,6 +51,8 @@ struct Inner {
     reloads: Reloads,
     requests: Requests,
     commands: Commands,
+    calls: CallCounts,
+    envoy_reloads: Reloads,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -64,6 +67,8 @@ impl Default for Inner {
             reloads: Reloads::default(),
             requests: Requests::default(),
             commands: Commands::default(),
+            calls: CallCounts::default(),
+            envoy_reloads: Reloads::default(),
             denials: None,
             traces: None,
         }
@@ -115,6 +120,16 @@ impl Metrics {
 
     pub(crate) fn requests(&self) -> &Requests {
         &self.0.requests
+    }
+
+    /// The calls over gRPC.
+    pub(crate) fn calls(&self) -> &CallCounts {
+        &self.0.calls
+    }
+
+    /// The reloads of Envoy's rules.
+    pub(crate) fn envoy_reloads(&self) -> &Reloads {
+        &self.0.envoy_reloads
     }
 
     /// The commands of the Redis protocol.

@@ -392,6 +392,23 @@ impl Numbers {
                 commands.count([("command", command), ("result", result)], count)?;
             }
         }
+        let mut counted = self.metrics.calls().iter().peekable();
+        if counted.peek().is_some() {
+            let help = "Answered calls over gRPC, by method and result.";
+            let mut calls = counter(encoder, "tollgate_grpc_calls", help)?;
+            for (method, result, count) in counted {
+                calls.count([("method", method), ("result", result)], count)?;
+            }
+        }
+        let reloads = self.metrics.envoy_reloads();
+        let counted = Reloaded::ALL.map(|result| (result, reloads.get(result)));
+        if counted.iter().any(|(_, count)| *count > 0) {
+            let help = "Reloads of Envoy's rules, by result.";
+            let mut family = counter(encoder, "tollgate_envoy_reloads", help)?;
+            for (result, count) in counted {
+                family.count([("result", result.name())], count)?;
+            }
+        }
         Ok(())
     }
 

@@ -89,6 +89,14 @@ impl Service {
         read.map_err(|error| Refusal::invalid(error.to_string()).at("limit"))
     }
 
+    /// Whether callers may send these limits.
+    ///
+    /// # Errors
+    /// They may not.
+    pub(crate) fn takes(&self, parts: &Parts) -> Result<(), Refusal> {
+        self.gatekeeper.admit(parts)
+    }
+
     /// Answers a question.
     ///
     /// # Errors
@@ -108,7 +116,7 @@ impl Service {
                 self.by_policies(policy.as_deref(), &fields, cost, act).await
             }
             By::Limits { parts, shard, terms } => {
-                self.gatekeeper.admit(&parts)?;
+                self.takes(&parts)?;
                 if receipt && bytes_of(&parts) > MAX_RECEIPT_BYTES {
                     let detail = "a receipt over subjects and limits that are so long would be too \
                                   long to come back: leave it out, or ask in several questions";

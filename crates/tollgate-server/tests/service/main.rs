@@ -12,6 +12,8 @@ mod doors;
 mod ending;
 mod fairness;
 mod faults;
+mod grpc;
+mod grpc_client;
 mod redis_client;
 mod resp;
 mod rulings;

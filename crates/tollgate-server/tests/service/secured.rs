@@ -28,19 +28,32 @@ pub(crate) fn certificate(folder: &Path, name: &str) -> Tls {
     Tls::new(certificate, key)
 }
 
+/// A client that trusts this certificate and no other.
+fn config_trusting(certificate: &CertificateDer<'static>) -> ClientConfig {
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate.clone()).unwrap();
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()
+        .unwrap()
+        .with_root_certificates(roots)
+        .with_no_client_auth()
+}
+
+/// The same for a client of HTTP/2.
+pub(crate) fn trusting_h2(tls: &Tls) -> Arc<ClientConfig> {
+    let certificate = CertificateDer::from_pem_file(&tls.certificate).unwrap();
+    let mut config = config_trusting(&certificate);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    Arc::new(config)
+}
+
 impl Service {
     /// A connection of a client that trusts this certificate and no other.
     pub(crate) async fn trusting(
         &self,
         certificate: &CertificateDer<'static>,
     ) -> std::io::Result<TlsStream<TcpStream>> {
-        let mut roots = RootCertStore::empty();
-        roots.add(certificate.clone()).unwrap();
-        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .unwrap()
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+        let config = config_trusting(certificate);
         let stream = TcpStream::connect(self.address).await.unwrap();
         let name = ServerName::try_from("localhost").unwrap();
         TlsConnector::from(Arc::new(config)).connect(name, stream).await

@@ -36,6 +36,7 @@ pub use refused::{Refused, RequestHead};
 pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLayer};
 pub use service::Tollgate;
 pub use share::Share;
+pub use templates::header_templates;
 
 use charge::Charging;
 use front::Front;

@@ -27,6 +27,13 @@ pub(super) fn all<'a>(answer: &'a Answer<'_>) -> SmallVec<[&'a HeaderTemplate; 2
     templates
 }
 
+/// The header templates of an answer's parts, in order, for a front that writes its headers by
+/// itself; empty when one of them has none.
+#[must_use]
+pub fn header_templates<'a>(answer: &'a Answer<'_>) -> Vec<&'a HeaderTemplate> {
+    all(answer).into_vec()
+}
+
 /// The template of an answer with one part, as most have.
 #[inline]
 pub(super) fn only<'a>(answer: &'a Answer<'_>) -> Option<&'a HeaderTemplate> {

@@ -18,7 +18,9 @@ use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
 };
 
-use crate::args::{CallerLimitsArg, Family, LogDenials, LogForm, Parameters, Serve, Slashes};
+use crate::args::{
+    CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
+};
 use crate::input::{secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{service_queues, service_store, time_series_options};
@@ -128,6 +130,7 @@ async fn run(
             // In a separate task, so that shutdown does not wait for a file.
             ServiceSignal::Reload => {
                 drop(tokio::spawn(server.reread_certificate()));
+                drop(tokio::spawn(server.reread_rules()));
                 drop(tokio::spawn(tell_of(server.reload())));
             }
         }
@@ -175,6 +178,12 @@ fn options(args: &Serve) -> Result<Options> {
     let resp: Result<Vec<Address>, _> = args.resp.iter().map(|text| text.parse()).collect();
     options.resp = resp?;
     options.resp_users = resp_users()?;
+    let grpc: Result<Vec<Address>, _> = args.grpc.iter().map(|text| text.parse()).collect();
+    options.grpc = grpc?;
+    options.envoy.rules.clone_from(&args.envoy_config);
+    options.envoy.denies_unknown = args.envoy_unknown_domain == Unknown::Deny;
+    options.envoy.headers = args.grpc_headers == OnOff::On;
+    options.envoy.max_age = wait(&args.grpc_max_age)?;
     options.admin = match args.admin.as_str() {
         "off" => None,
         text => Some(text.parse()?),
@@ -372,9 +381,16 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
         let resp: Vec<String> = server.resp().iter().map(ToString::to_string).collect();
         out.line(format!("redis      {}", resp.join(", ")))?;
     }
+    if !server.grpc().is_empty() {
+        let grpc: Vec<String> = server.grpc().iter().map(ToString::to_string).collect();
+        out.line(format!("grpc       {}", grpc.join(", ")))?;
+    }
     out.line(format!("admin      {admin}"))?;
     out.line(format!("store      {}", gate.store().kind()))?;
     out.line(format!("policies   {policies}"))?;
+    if let Some(path) = &args.envoy_config {
+        out.line(format!("envoy      {}", path.display()))?;
+    }
     let mut tries: Vec<String> = server.resp().first().map(redis_cli(args)).into_iter().collect();
     if let Some(Address::Tcp(_)) = server.addresses().first() {
         let first = &listening[0];

@@ -3,6 +3,7 @@
 
 mod backend;
 mod caddy;
+mod envoy;
 mod haproxy;
 mod nginx;
 mod paths;

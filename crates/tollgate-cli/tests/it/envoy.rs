@@ -1,0 +1,108 @@
+//! `serve --grpc`: what the page says, a client of another language, and what is wrong.
+
+use std::process::Command;
+
+use crate::Place;
+use crate::clients::{folder, told};
+use crate::serving::Serving;
+
+const PAGE: &str = include_str!("../../../../docs/envoy.md");
+
+/// A service under the rules of the example, and its address for gRPC.
+fn serve(place: &Place, more: &[&str]) -> (Serving, String) {
+    let rules = folder("../../examples/envoy/limits.yaml").display().to_string();
+    let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &rules];
+    let serving = Serving::start(place, &[&args[..], more].concat());
+    let address = serving.said("grpc       ").to_owned();
+    (serving, address)
+}
+
+/// grpcio has its own HTTP/2, and the script knows no message before it asks.
+#[test]
+fn a_client_of_another_language_asks_health_reflection_and_limits() {
+    let program = folder("../../target/tools/grpcio/bin/python");
+    if !program.exists() {
+        println!("SKIPPED: grpcio is not installed: cargo xtask test installs it");
+        return;
+    }
+    let place = Place::new();
+    let (serving, address) = serve(&place, &[]);
+    let mut python = Command::new(program);
+    python.arg(folder("tests/it/grpc_client.py")).arg(address).current_dir(place.path());
+    let (code, out) = told(&python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap());
+    let name = "envoy.service.ratelimit.v3.RateLimitService";
+    let services = format!("{name} grpc.health.v1.Health grpc.reflection.v1.ServerReflection");
+    let expected = format!(
+        "health - SERVING\nhealth ratelimit SERVING\nhealth {name} SERVING\nwatch 1\n\
+         services {services}\nasked 1 2\nasked 1 1\nasked 1 0\nasked 2 0\n\
+         error UNKNOWN rate limit domain must not be empty\n"
+    );
+    assert_eq!((code, out.as_str()), (Some(0), expected.as_str()));
+    serving.end();
+}
+
+/// The rules, the line and the answer of the page.
+#[test]
+fn the_page_is_what_happens() {
+    let part = |begin: &str| {
+        let from = PAGE.split(begin).nth(1).unwrap_or_else(|| panic!("no {begin}"));
+        from.split("```").next().unwrap().to_owned()
+    };
+    let place = Place::new();
+    let rules = place.path().join("limits.yaml");
+    std::fs::write(&rules, part("```yaml\n")).unwrap();
+    let path = rules.display().to_string();
+    let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &path];
+    let serving = Serving::start(&place, &args);
+    assert_eq!(serving.said("envoy      "), path);
+    let lines = part("```sh\n");
+    let question = lines.split("-d '").nth(1).unwrap().split('\'').next().unwrap();
+    let url = format!("http://{}/json", serving.address());
+    let output = Command::new("curl").args(["-s", &url, "-d", question]).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    let (before, after) = said.split_once(r#""durationUntilReset":""#).unwrap();
+    let expected = part("```json\n");
+    assert!(expected.starts_with(before), "{said}");
+    assert!(after.split_once('s').unwrap().0.parse::<u32>().unwrap() <= 60, "{said}");
+}
+
+#[test]
+fn what_is_wrong_with_the_rules_is_said_with_its_place() {
+    let place = Place::new();
+    let rules = place.path().join("limits.yaml");
+    std::fs::write(&rules, "domain: shop\ndescriptors:\n  - kez: a\n").unwrap();
+    let path = rules.display().to_string();
+    let (code, out, err) = place.run(&["serve", "--envoy-config", &path]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("config error, unknown key 'kez'"), "{err}");
+    assert!(err.contains(&format!("{path}:3:5")), "{err}");
+    let (code, _, err) = place.run(&["serve", "--grpc", "nowhere"]);
+    assert!(code == 2 && err.contains("the port is missing"), "{err}");
+}
+
+/// What is printed is a policy file, and what has no equal is said apart.
+#[test]
+fn rules_of_others_are_imported() {
+    let place = Place::new();
+    let rules = folder("../../examples/envoy/limits.yaml").display().to_string();
+    let (code, out, err) = place.run(&["config", "import", "envoy", &rules]);
+    assert_eq!(code, 0, "{err}");
+    assert!(err.contains("shop.user_vip: left out: it is unlimited"), "{err}");
+    let made = place.path().join("policies.toml");
+    std::fs::write(&made, &out).unwrap();
+    let (code, out, err) = place.run(&["config", "check", &made.display().to_string()]);
+    assert_eq!(code, 0, "{out}{err}");
+    assert!(out.contains("is fine") && out.contains("shop.user"), "{out}");
+    let other = place.path().join("limits.yaml");
+    std::fs::write(&other, "- namespace: a\n  max_value: 5\n  seconds: 60\n").unwrap();
+    let other = other.display().to_string();
+    let (code, out, _) = place.run(&["config", "import", "limitador", &other]);
+    assert!(code == 0 && out.contains("5/m anchor first-hit via fixed_window"), "{out}");
+    let (code, out, err) = place.run(&["config", "import", "limitador", &rules]);
+    assert_eq!((code, out.as_str()), (2, ""), "{err}");
+    assert!(err.contains("a list of limits") && err.contains("limits.yaml:"), "{err}");
+    let (code, _, err) = place.run(&["config", "import", "envoy", &other]);
+    assert!(code == 2 && err.contains("error loading config file"), "{err}");
+    let (code, _, err) = place.run(&["config", "import", "envoy", "absent.yaml"]);
+    assert!(code == 2 && err.contains("absent.yaml"), "{err}");
+}

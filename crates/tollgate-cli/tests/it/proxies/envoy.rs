@@ -1,0 +1,200 @@
+//! Envoy, with `examples/envoy/envoy.yaml` before real pages, and `tollgate serve --grpc` with
+//! `examples/envoy/limits.yaml` beside it.
+
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use rustix::process::Signal;
+
+use super::wire::{Answer, Client, Pages};
+use super::{Running, STARTS_WITHIN, example, free_port, listens, replaced};
+use crate::Place;
+use crate::serving::Serving;
+
+const ONE: Client = Client(1);
+const TWO: Client = Client(2);
+
+fn find() -> Option<PathBuf> {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("../../target/tools/envoy/lib")
+        .read_dir()
+        .ok()
+        .and_then(|mut versions| {
+            versions.find_map(|version| {
+                let path = version.ok()?.path().join("site-packages/envoy/_bin/envoy");
+                path.is_file().then_some(path)
+            })
+        });
+    if program.is_none() {
+        println!("SKIPPED: envoy is not installed: cargo xtask test installs it");
+    }
+    program
+}
+
+/// Pages behind an Envoy that asks the service.
+struct Setup {
+    envoy: SocketAddr,
+    pages: Pages,
+    service: Serving,
+    rules: PathBuf,
+    _envoy: Running,
+    _place: Place,
+}
+
+impl Setup {
+    /// None when Envoy is not installed; that has been said then.
+    fn start(switches: &[(&str, &str)]) -> Option<Self> {
+        let program = find()?;
+        let place = Place::new();
+        let rules = place.path().join("limits.yaml");
+        std::fs::write(&rules, example("envoy/limits.yaml")).unwrap();
+        let path = rules.display().to_string();
+        let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &path];
+        let service = Serving::start(&place, &args);
+        let grpc: SocketAddr = service.said("grpc       ").parse().unwrap();
+        let pages = Pages::open();
+        let log = place.path().join("envoy.log");
+        let deadline = Instant::now() + STARTS_WITHIN;
+        let (envoy, running) = loop {
+            let listen = free_port();
+            let text = replaced(example("envoy/envoy.yaml"), switches);
+            let port = |port: u16| format!("port_value: {port} ");
+            let text = replaced(
+                text,
+                &[
+                    ("port_value: 8080 ", &port(listen.port())),
+                    ("port_value: 3000 ", &port(pages.address.port())),
+                    ("port_value: 8081 ", &port(grpc.port())),
+                ],
+            );
+            let config = place.path().join("envoy.yaml");
+            std::fs::write(&config, text).unwrap();
+            let output = std::fs::File::create(&log).unwrap();
+            let mut command = Command::new(&program);
+            command.arg("-c").arg(&config);
+            command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "warn"]);
+            command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+            let mut running = Running(command.spawn().unwrap());
+            if listens(&mut running, listen, deadline) {
+                break (listen, running);
+            }
+            let said = std::fs::read_to_string(&log).unwrap();
+            assert!(said.to_lowercase().contains("address already in use"), "{said}");
+        };
+        Some(Self { envoy, pages, service, rules, _envoy: running, _place: place })
+    }
+
+    fn ask(&self, client: Client, request: &str) -> Answer {
+        client.ask(self.envoy, request)
+    }
+
+    /// The statuses of so many requests, one after the other.
+    fn statuses(&self, client: Client, request: &str, times: usize) -> Vec<u16> {
+        (0..times).map(|_| self.ask(client, request).status).collect()
+    }
+}
+
+#[test]
+fn envoy_limits_by_header_path_and_address() {
+    let Some(setup) = Setup::start(&[]) else { return };
+    let header = |user: &str| format!("GET /user\nx-user: {user}");
+    assert_eq!(setup.statuses(ONE, &header("ann"), 4), [200, 200, 200, 429]);
+    assert_eq!(setup.statuses(TWO, &header("ann"), 1), [429], "the header counts, not the address");
+    assert_eq!(setup.statuses(ONE, &header("bob"), 1), [200]);
+    assert_eq!(setup.statuses(ONE, &header("vip"), 9), [200; 9]);
+    assert_eq!(setup.statuses(ONE, "GET /user", 9), [200; 9], "without a header, no descriptor");
+    assert_eq!(setup.statuses(ONE, "GET /files/a", 3), [200, 200, 429]);
+    assert_eq!(setup.statuses(ONE, "GET /files/b", 3), [200, 200, 429], "each path by itself");
+    assert_eq!(setup.statuses(ONE, "GET /", 6), [200, 200, 200, 200, 200, 429]);
+    assert_eq!(setup.statuses(TWO, "GET /", 1), [200]);
+    // What was denied did not come to the pages.
+    assert_eq!(setup.pages.visits(), 3 + 1 + 9 + 9 + 2 + 2 + 5 + 1);
+}
+
+#[test]
+fn envoy_passes_on_headers_and_the_body_of_a_denial() {
+    let Some(setup) = Setup::start(&[]) else { return };
+    let header = "GET /user\nx-user: ann";
+    let answer = setup.ask(ONE, header);
+    assert_eq!((answer.status, answer.header("content-type")), (200, Some("text/plain")));
+    assert!(answer.body.starts_with("the page"), "{answer:?}");
+    assert_eq!(answer.header("ratelimit-policy"), Some(r#""shop";q=3;w=86400"#));
+    let told = answer.header("ratelimit").unwrap();
+    assert!(told.starts_with(r#""shop";r=2;t="#), "{told}");
+    assert_eq!(answer.header("retry-after"), None);
+    // Envoy's own, of `current_limit`, `limit_remaining` and `duration_until_reset`.
+    assert_eq!(answer.header("x-ratelimit-limit"), Some("3, 3;w=86400"));
+    assert_eq!(answer.header("x-ratelimit-remaining"), Some("2"));
+    assert!(answer.header("x-ratelimit-reset").unwrap().parse::<u32>().unwrap() <= 86_400);
+    setup.statuses(ONE, header, 2);
+    let answer = setup.ask(ONE, header);
+    assert_eq!(
+        (answer.status, answer.header("content-type")),
+        (429, Some("application/problem+json"))
+    );
+    let body: serde_json::Value = serde_json::from_str(&answer.body).unwrap();
+    assert_eq!((&body["title"], &body["status"]), (&"Quota exceeded".into(), &429.into()));
+    let wait: u32 = answer.header("retry-after").unwrap().parse().unwrap();
+    let reset: u32 = answer.header("x-ratelimit-reset").unwrap().parse().unwrap();
+    assert!(wait.abs_diff(reset) <= 1, "{wait} {reset}");
+    assert_eq!(answer.header("x-envoy-ratelimited"), Some("true"));
+}
+
+#[test]
+fn envoy_sends_limits_hits_and_what_is_charged_at_the_end() {
+    let Some(setup) = Setup::start(&[]) else { return };
+    assert_eq!(setup.statuses(ONE, "GET /trial", 3), [200, 200, 429], "the route's own limit");
+    assert_eq!(setup.statuses(ONE, "GET /report", 3), [200, 200, 429], "three at once, of seven");
+    assert_eq!(setup.statuses(ONE, "GET /shadow", 3), [200, 200, 200]);
+    // Three are charged after each response, of four: the second time more than remains.
+    let mut admitted = 0;
+    let began = Instant::now();
+    while setup.ask(ONE, "GET /tokens").status == 200 {
+        admitted += 1;
+        assert!(began.elapsed() < STARTS_WITHIN, "it is never denied");
+        // The charge comes after the response.
+        thread::sleep(Duration::from_millis(100)); // tidy: sleep-ok a client's pace
+    }
+    assert_eq!(admitted, 2);
+}
+
+#[test]
+fn envoy_meets_new_rules_and_not_broken_ones() {
+    let Some(setup) = Setup::start(&[]) else { return };
+    let header = "GET /user\nx-user: ann";
+    assert_eq!(setup.statuses(ONE, header, 4), [200, 200, 200, 429]);
+    let old = std::fs::read_to_string(&setup.rules).unwrap();
+    std::fs::write(&setup.rules, old.replace("requests_per_unit: 3", "requests_per_unit: 300"))
+        .unwrap();
+    setup.service.signal(Signal::HUP);
+    let began = Instant::now();
+    while setup.ask(ONE, header).status != 200 {
+        assert!(began.elapsed() < STARTS_WITHIN, "the new rules are not in force");
+    }
+    std::fs::write(&setup.rules, old.replace("requests_per_unit: 3", "requests_per_hour: 3"))
+        .unwrap();
+    setup.service.signal(Signal::HUP);
+    assert_eq!(setup.statuses(ONE, header, 9), [200; 9]);
+    let log = setup.service.end();
+    assert!(log.contains("Envoy's rules replaced: 7 in number"), "{log}");
+}
+
+/// Both of Envoy's ways, when nobody answers it in time.
+#[test]
+fn envoy_decides_when_nobody_answers() {
+    for (mode, status) in [("false", 200), ("true", 500)] {
+        let mode = format!("failure_mode_deny: {mode}");
+        let Some(setup) = Setup::start(&[("failure_mode_deny: false", &mode)]) else { return };
+        assert_eq!(setup.statuses(ONE, "GET /", 1), [200]);
+        setup.service.signal(Signal::STOP);
+        assert_eq!(setup.statuses(ONE, "GET /", 2), [status; 2], "{mode}");
+        setup.service.signal(Signal::CONT);
+        let began = Instant::now();
+        while setup.ask(TWO, "GET /").header("x-ratelimit-remaining").is_none() {
+            assert!(began.elapsed() < STARTS_WITHIN, "it does not come back");
+        }
+    }
+}

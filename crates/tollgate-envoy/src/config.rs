@@ -1,0 +1,248 @@
+//! Rules as they were read and checked.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value};
+use tollgate::LimitSet;
+use tollgate_policy::Problems;
+
+use crate::pattern::Pattern;
+use crate::read;
+use crate::unit::Unit;
+
+/// The rules of some files.
+#[derive(Clone, Debug, Default)]
+pub struct Config {
+    pub(crate) domains: Table<Domain>,
+    pub(crate) rules: usize,
+    pub(crate) warnings: Vec<Problems>,
+}
+
+/// What is found by a text.
+pub(crate) type Table<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
+
+/// What the rules of a domain mean when several descriptors are asked together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::exhaustive_enums)] // a file has one of these words
+pub enum Meaning {
+    /// Each descriptor is charged by itself, and denied requests count too.
+    #[default]
+    Envoy,
+    /// All descriptors are charged, or none.
+    Tollgate,
+}
+
+/// The answer when the store cannot answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::exhaustive_enums)] // a file has one of these words
+pub enum OnFailure {
+    /// An error: Envoy's own setting decides.
+    #[default]
+    Error,
+    /// OK.
+    Allow,
+    /// OVER_LIMIT.
+    Deny,
+}
+
+/// The rules of one domain.
+#[derive(Clone, Debug)]
+pub struct Domain {
+    pub(crate) meaning: Meaning,
+    pub(crate) on_failure: OnFailure,
+    pub(crate) has_metadata: bool,
+    pub(crate) level: Level,
+}
+
+/// What one entry of a descriptor can meet.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Level {
+    /// By key and value.
+    pub(crate) exact: Table<Table<Node>>,
+    /// With a `*`, in the order of the file.
+    pub(crate) wild: Vec<Wild>,
+    /// By key, for every value.
+    pub(crate) bare: Table<Node>,
+}
+
+/// A key and a value of which at least one has a `*`; without a value, every one is meant.
+#[derive(Clone, Debug)]
+pub(crate) struct Wild {
+    pub(crate) key: Pattern,
+    pub(crate) value: Option<Pattern>,
+    pub(crate) node: Node,
+}
+
+/// A descriptor of the file.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Node {
+    pub(crate) rule: Option<Rule>,
+    /// The value as the file has it, when all values that it meets share one count.
+    pub(crate) shared: Option<Box<str>>,
+    pub(crate) level: Level,
+}
+
+/// What a descriptor is limited by.
+#[derive(Clone, Debug)]
+pub struct Rule {
+    pub(crate) number: usize,
+    pub(crate) path: Box<str>,
+    pub(crate) counting: Counting,
+    pub(crate) requests_per_unit: u32,
+    pub(crate) unit: Option<Unit>,
+    /// Whether it is `rate_limit` alone.
+    pub(crate) is_theirs: bool,
+    pub(crate) name: Box<str>,
+    pub(crate) replaces: Vec<Box<str>>,
+    pub(crate) shadow: bool,
+    pub(crate) quota: bool,
+    pub(crate) metadata: Map<String, Value>,
+}
+
+/// How a rule counts.
+#[derive(Clone, Debug)]
+#[allow(clippy::exhaustive_enums)] // whoever asks a store must know each
+pub enum Counting {
+    /// Everything is admitted, and nothing counted.
+    Unlimited,
+    /// Nothing is admitted, and nothing counted.
+    Ban,
+    /// Under these limits.
+    Limits(LimitSet),
+}
+
+impl Config {
+    /// Reads files, of which each has a name for messages and a text.
+    ///
+    /// # Errors
+    /// All problems of all files, each with its line and what would be right.
+    pub fn read<'f>(
+        files: impl IntoIterator<Item = (&'f str, &'f str)>,
+    ) -> Result<Self, Vec<Problems>> {
+        read::read(files)
+    }
+
+    /// The rules of a domain.
+    #[must_use]
+    pub fn domain(&self, name: &str) -> Option<&Domain> {
+        self.domains.get(name)
+    }
+
+    /// The names of the domains, in no order.
+    pub fn domains(&self) -> impl Iterator<Item = &str> {
+        self.domains.keys().map(|name| &**name)
+    }
+
+    /// Every rule with its domain, in no order.
+    pub fn rules(&self) -> impl Iterator<Item = (&str, &Rule)> {
+        self.domains.iter().flat_map(|(name, domain)| {
+            let mut all = Vec::new();
+            domain.level.list(&mut all);
+            all.into_iter().map(|rule| (&**name, rule))
+        })
+    }
+
+    /// What is allowed, and probably not what was meant: for each file that has any.
+    #[must_use]
+    pub fn warnings(&self) -> &[Problems] {
+        &self.warnings
+    }
+}
+
+impl Level {
+    fn list<'l>(&'l self, all: &mut Vec<&'l Rule>) {
+        let exact = self.exact.values().flat_map(HashMap::values);
+        let wild = self.wild.iter().map(|wild| &wild.node);
+        for node in exact.chain(wild).chain(self.bare.values()) {
+            all.extend(&node.rule);
+            node.level.list(all);
+        }
+    }
+}
+
+impl Domain {
+    /// What its rules mean together.
+    #[must_use]
+    pub fn meaning(&self) -> Meaning {
+        self.meaning
+    }
+
+    /// The answer when the store cannot answer.
+    #[must_use]
+    pub fn on_failure(&self) -> OnFailure {
+        self.on_failure
+    }
+
+    /// Whether one of its rules has metadata.
+    #[must_use]
+    pub fn has_metadata(&self) -> bool {
+        self.has_metadata
+    }
+}
+
+impl Rule {
+    /// Its number: the rules of a configuration have the numbers from 0 on.
+    #[must_use]
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Where it stands: `DOMAIN.KEY_VALUE.KEY`, as the reference names it.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// How it counts.
+    #[must_use]
+    pub fn counting(&self) -> &Counting {
+        &self.counting
+    }
+
+    /// The quota that is reported; 0 for a rule without one.
+    #[must_use]
+    pub fn requests_per_unit(&self) -> u32 {
+        self.requests_per_unit
+    }
+
+    /// The unit that is reported; `None` for a window that is none of Envoy's units.
+    #[must_use]
+    pub fn unit(&self) -> Option<Unit> {
+        self.unit
+    }
+
+    /// The name that others replace it by; empty without one.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// The names of rules that do not count where this one is met.
+    pub fn replaces(&self) -> impl Iterator<Item = &str> {
+        self.replaces.iter().map(|name| &**name)
+    }
+
+    /// The unit whose windows it counts in; `None` where limits in our notation count too.
+    #[must_use]
+    pub fn window(&self) -> Option<Unit> {
+        self.unit.filter(|_| self.is_theirs)
+    }
+
+    /// Whether its status is always OK.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.shadow
+    }
+
+    /// Whether it denies only together with all others of this mode.
+    #[must_use]
+    pub fn is_quota(&self) -> bool {
+        self.quota
+    }
+
+    /// What Envoy is told where a descriptor is admitted.
+    #[must_use]
+    pub fn metadata(&self) -> &Map<String, Value> {
+        &self.metadata
+    }
+}

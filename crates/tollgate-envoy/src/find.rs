@@ -1,0 +1,82 @@
+//! The rule that a descriptor meets.
+
+use smallvec::SmallVec;
+use tollgate::{ParseError, Subject};
+
+use crate::config::{Domain, Level, Node, Rule};
+use crate::subject::subject;
+
+/// A rule that a descriptor meets.
+#[derive(Clone, Debug)]
+pub struct Found<'c> {
+    rule: &'c Rule,
+    /// The entries whose values share a count, by their place, with what is counted in their stead.
+    shared: SmallVec<[(usize, &'c str); 2]>,
+}
+
+impl Domain {
+    /// The rule that these entries end at, if there is one.
+    pub fn find<'e>(
+        &self,
+        entries: impl ExactSizeIterator<Item = (&'e str, &'e str)>,
+    ) -> Option<Found<'_>> {
+        let (mut level, mut shared, last) = (&self.level, SmallVec::new(), entries.len());
+        for (place, (key, value)) in entries.enumerate() {
+            let (node, is_wild) = level.meet(key, value)?;
+            if let Some(pattern) = node.shared.as_deref().filter(|_| is_wild) {
+                shared.push((place, pattern));
+            }
+            if place + 1 == last {
+                return Some(Found { rule: node.rule.as_ref()?, shared });
+            }
+            level = &node.level;
+        }
+        None
+    }
+}
+
+impl Level {
+    /// What an entry meets, and whether by a `*`: an exact value goes first, then the first `*` of
+    /// the file, and last the key alone.
+    fn meet(&self, key: &str, value: &str) -> Option<(&Node, bool)> {
+        if let Some(node) = self.exact.get(key).and_then(|values| values.get(value)) {
+            return Some((node, false));
+        }
+        let is_met = |value_of: &Option<_>| match value_of {
+            None => true,
+            Some(pattern) => crate::pattern::Pattern::matches(pattern, value),
+        };
+        let wild = self.wild.iter().find(|wild| wild.key.matches(key) && is_met(&wild.value));
+        match wild {
+            Some(wild) => Some((&wild.node, true)),
+            None => Some((self.bare.get(key)?, false)),
+        }
+    }
+}
+
+impl<'c> Found<'c> {
+    /// The rule.
+    #[must_use]
+    pub fn rule(&self) -> &'c Rule {
+        self.rule
+    }
+
+    /// Whose count it is, for the entries that it was found by.
+    ///
+    /// # Errors
+    /// As [`subject`].
+    pub fn subject<'e>(
+        &self,
+        domain: &str,
+        entries: impl Iterator<Item = (&'e str, &'e str)>,
+    ) -> Result<Subject, ParseError>
+    where
+        'c: 'e,
+    {
+        let entries = entries.enumerate().map(|(place, (key, value))| {
+            let shared = self.shared.iter().find(|(shared, _)| *shared == place);
+            (key, shared.map_or(value, |(_, pattern)| *pattern))
+        });
+        subject(domain, entries)
+    }
+}

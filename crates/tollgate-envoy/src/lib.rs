@@ -1,0 +1,25 @@
+//! The rules of envoyproxy/ratelimit: its YAML, which rule a descriptor meets, and what is counted
+//! then.
+//!
+//! - [`Config`] is the checked content of some files. A mistake is a problem with its line.
+//! - [`Domain::find`] finds the [`Rule`] of a descriptor, and [`Found::subject`] whose count it is.
+//!
+//! Nothing here does I/O: a front reads the files, asks a store, and answers.
+
+/// The example of the README compiles.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
+mod config;
+mod find;
+pub mod import;
+mod pattern;
+mod read;
+mod subject;
+mod unit;
+
+pub use config::{Config, Counting, Domain, Meaning, OnFailure, Rule};
+pub use find::Found;
+pub use subject::{MAX_SUBJECT_BYTES, subject};
+pub use unit::Unit;

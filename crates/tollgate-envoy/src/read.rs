@@ -1,0 +1,170 @@
+//! Reads files into rules, and says what is wrong with them.
+//!
+//! Where the reference has words for a mistake, a message begins with them: people search for them.
+
+mod descriptor;
+mod scalar;
+
+use tollgate_policy::tree::{Key, Node, Span, Value, parse};
+use tollgate_policy::{Format, Problem, Problems};
+
+use crate::config::{Config, Domain, Level, Meaning, OnFailure};
+use scalar::Reader;
+
+/// The keys of each place. A key of another place has no effect for the reference, and is a
+/// warning here.
+const ROOT: &[&str] = &["domain", "descriptors", "meaning", "on_failure"];
+const DESCRIPTOR: &[&str] = &[
+    "key",
+    "value",
+    "rate_limit",
+    "limit",
+    "descriptors",
+    "shadow_mode",
+    "quota_mode",
+    "detailed_metric",
+    "value_to_metric",
+    "share_threshold",
+    "metadata",
+];
+const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
+const REPLACES: &[&str] = &["name"];
+
+/// Reads all files, whatever is wrong with those before.
+pub(crate) fn read<'f>(
+    files: impl IntoIterator<Item = (&'f str, &'f str)>,
+) -> Result<Config, Vec<Problems>> {
+    let (mut config, mut broken) = (Config::default(), Vec::new());
+    for (name, text) in files {
+        let mut reader = Reader::new(text);
+        reader.file(&mut config);
+        let problems = Problems::new(name, text, reader.problems);
+        if problems.has_errors() {
+            broken.push(problems);
+        } else if !problems.is_empty() {
+            config.warnings.push(problems);
+        }
+    }
+    if broken.is_empty() { Ok(config) } else { Err(broken) }
+}
+
+impl Reader<'_> {
+    fn file(&mut self, config: &mut Config) {
+        let Some(root) = parse(self.text, Format::Yaml, &mut self.problems) else {
+            self.problems = self.problems.drain(..).map(loading).collect();
+            return;
+        };
+        let fields = match &root.value {
+            Value::Table(_) => self.fields(&root, "a file", ROOT),
+            Value::Other(_) => Some(Fields::default()),
+            _ => {
+                let what = format!("error loading config file: the file is {}", root.kind());
+                return self.error(root.at, what, "a file has the keys `domain` and `descriptors`");
+            }
+        };
+        let Some(fields) = fields else { return };
+        let name = fields.get("domain").map(|node| (node.at, self.text_of("domain", node)));
+        let (at, name) = name.unwrap_or((root.at, String::new()));
+        if name.is_empty() {
+            let remedy = "say which requests the rules are for, as `domain: shop`";
+            self.error(at, "config file cannot have empty domain", remedy);
+        } else if config.domains.contains_key(&*name) {
+            let what = format!("duplicate domain '{name}' in config file");
+            self.error(at, what, "put all rules of a domain into one file, under one `domain`");
+        }
+        let meaning = self.word(&fields, "meaning", &MEANINGS);
+        let on_failure = self.word(&fields, "on_failure", &ON_FAILURES);
+        let mut level = Level::default();
+        let mut has_metadata = false;
+        if let Some(list) = fields.get("descriptors") {
+            let mut found = descriptor::Found { rules: config.rules, has_metadata: false };
+            self.descriptors(list, &name, &mut level, &mut found);
+            (config.rules, has_metadata) = (found.rules, found.has_metadata);
+        }
+        let domain = Domain { meaning, on_failure, has_metadata, level };
+        config.domains.insert(name.into(), domain);
+    }
+
+    /// One of some words; the first is the default.
+    fn word<T: Copy>(&mut self, fields: &Fields<'_>, key: &str, words: &[(&str, T)]) -> T {
+        let (_, default) = words[0];
+        let Some(node) = fields.get(key) else { return default };
+        let text = self.text_of(key, node);
+        let found = words.iter().find(|(word, _)| *word == text);
+        found.map_or_else(
+            || {
+                let all: Vec<_> = words.iter().map(|(word, _)| format!("`{word}`")).collect();
+                let what = format!("`{text}` is no `{key}`");
+                self.error(node.at, what, &format!("write {}", all.join(" or ")));
+                default
+            },
+            |(_, value)| *value,
+        )
+    }
+
+    /// The fields of a table at a place that has `known` ones, of which each stands there once.
+    fn fields<'n>(&mut self, node: &'n Node, place: &str, known: &[&str]) -> Option<Fields<'n>> {
+        let Value::Table(pairs) = &node.value else {
+            let what = format!("error loading config file: {place} is {}", node.kind());
+            self.error(node.at, what, &format!("{place} has the keys {}", known.join(", ")));
+            return None;
+        };
+        let mut fields = Fields::default();
+        for (key, value) in pairs {
+            if fields.0.iter().any(|(other, _)| other.text == key.text) {
+                let what = format!("the key `{}` is given twice", key.text);
+                self.error(key.at, what, "give it once");
+            } else if known.contains(&&*key.text) {
+                fields.0.push((key, value));
+            } else {
+                self.no_key(key, place, known);
+            }
+        }
+        Some(fields)
+    }
+
+    fn no_key(&mut self, key: &Key, place: &str, known: &[&str]) {
+        let elsewhere = [ROOT, DESCRIPTOR, RATE_LIMIT, REPLACES].concat();
+        let here = format!("{place} has the keys {}", known.join(", "));
+        if self.is_not_text(key.at) {
+            let shown = self.written(key.at);
+            let what = format!("config error, key is not of type string: {shown}");
+            self.error(key.at, what, &here);
+        } else if elsewhere.contains(&&*key.text) {
+            let what = format!("`{}` has no effect here", key.text);
+            self.warn(key.at, what, &here);
+        } else {
+            let what = format!("config error, unknown key '{}'", key.text);
+            self.error(key.at, what, &here);
+        }
+    }
+}
+
+const MEANINGS: [(&str, Meaning); 2] = [("envoy", Meaning::Envoy), ("tollgate", Meaning::Tollgate)];
+
+const ON_FAILURES: [(&str, OnFailure); 3] =
+    [("error", OnFailure::Error), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
+
+/// The fields of a table, in the order of the file.
+#[derive(Debug, Default)]
+struct Fields<'n>(Vec<(&'n Key, &'n Node)>);
+
+impl<'n> Fields<'n> {
+    /// A field with a value; a null is none.
+    fn get(&self, key: &str) -> Option<&'n Node> {
+        let found = self.0.iter().find(|(known, _)| known.text == key).map(|(_, node)| *node);
+        found.filter(|node| !matches!(node.value, Value::Other(scalar::NULL)))
+    }
+
+    /// Where a field stands, also one without a value.
+    fn at(&self, key: &str) -> Option<Span> {
+        self.0.iter().find(|(known, _)| known.text == key).map(|(key, _)| key.at)
+    }
+}
+
+/// A mistake in the YAML itself, with the words of the reference before it.
+fn loading(problem: Problem) -> Problem {
+    let at = problem.span().map(Span::from);
+    let what = format!("error loading config file: {}", problem.what());
+    Problem::error(at, what, problem.remedy())
+}

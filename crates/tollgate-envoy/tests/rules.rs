@@ -1,0 +1,199 @@
+//! Which rule a descriptor meets, and what is counted then.
+
+use tollgate_envoy::{Config, Counting, Meaning, OnFailure, Unit};
+
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: key1
+    value: value1
+    descriptors:
+      - key: sub
+        rate_limit: { unit: second, requests_per_unit: 5 }
+      - key: sub
+        value: own
+        rate_limit: { unit: SECOND, requests_per_unit: 10 }
+  - key: key2
+    rate_limit: { unit: minute, requests_per_unit: 20 }
+  - key: key2
+    value: value2
+    rate_limit: { unit: Minute, requests_per_unit: 30 }
+  - key: key2
+    value: free
+  - key: both
+    rate_limit: { unit: day, requests_per_unit: 15 }
+    descriptors:
+      - key: sub
+        rate_limit: { unit: day, requests_per_unit: 25 }
+  - key: path
+    value: /a*
+    rate_limit: { unit: hour, requests_per_unit: 1 }
+  - key: path
+    value: /a*b
+    rate_limit: { unit: hour, requests_per_unit: 2 }
+  - key: path
+    value: '*z*'
+    rate_limit: { unit: hour, requests_per_unit: 3 }
+  - key: path
+    value: /ab
+    rate_limit: { unit: hour, requests_per_unit: 4 }
+  - key: path
+    rate_limit: { unit: hour, requests_per_unit: 5 }
+  - key: free
+    rate_limit: { unlimited: true }
+  - key: banned
+    rate_limit: { unit: week, requests_per_unit: 0 }
+  - key: 8080
+    value: yes
+    rate_limit: { unit: month, requests_per_unit: 7 }
+  - key: flags
+    shadow_mode: yes
+    quota_mode: true
+    detailed_metric: true
+    rate_limit: { unit: year, requests_per_unit: 8, name: one, replaces: [{ name: two }] }
+    metadata: { of: { name: x, list: [1, 2.5, true, null] } }
+";
+
+/// The quota of the rule that these entries meet.
+fn quota(config: &Config, entries: &[(&str, &str)]) -> Option<u32> {
+    let found = config.domain("shop")?.find(entries.iter().copied())?;
+    Some(found.rule().requests_per_unit())
+}
+
+#[test]
+fn the_most_specific_rule_is_met() {
+    let config = Config::read([("rules.yaml", RULES)]).unwrap();
+    for (entries, expected) in [
+        (&[("key1", "value1"), ("sub", "any")][..], Some(5)),
+        (&[("key1", "value1"), ("sub", "own")], Some(10)),
+        (&[("key1", "value1")], None),
+        (&[("key1", "other"), ("sub", "own")], None),
+        (&[("key1", "value1"), ("other", "own")], None),
+        (&[("key1", "value1"), ("sub", "own"), ("more", "x")], None),
+        (&[("key2", "any")], Some(20)),
+        (&[("key2", "")], Some(20)),
+        (&[("key2", "value2")], Some(30)),
+        (&[("key2", "free")], None),
+        (&[("KEY2", "any")], None),
+        (&[("both", "1")], Some(15)),
+        (&[("both", "1"), ("sub", "1")], Some(25)),
+        (&[("path", "/ab")], Some(4)),
+        (&[("path", "/axb")], Some(1)),
+        (&[("path", "/z")], Some(3)),
+        (&[("path", "/x")], Some(5)),
+        (&[("8080", "yes")], Some(7)),
+        // Joined with `_`, these are the same as others.
+        (&[("key2_value2", "")], None),
+        (&[("key2_value2", "x")], None),
+        (&[], None),
+    ] {
+        assert_eq!(quota(&config, entries), expected, "{entries:?}");
+    }
+    assert!(config.domain("other").is_none());
+    assert_eq!(config.domains().collect::<Vec<_>>(), ["shop"]);
+    assert_eq!(config.rules().count(), 15);
+    let mut numbers: Vec<_> = config.rules().map(|(_, rule)| rule.number()).collect();
+    numbers.sort_unstable();
+    assert!(numbers.into_iter().eq(0..15));
+}
+
+#[test]
+fn a_rule_counts_in_fixed_windows() {
+    let config = Config::read([("rules.yaml", RULES)]).unwrap();
+    let domain = config.domain("shop").unwrap();
+    assert_eq!((domain.meaning(), domain.on_failure()), (Meaning::Envoy, OnFailure::Error));
+    let rule = |key, value| domain.find([(key, value)].into_iter()).unwrap().rule();
+    let text = |key, value| match rule(key, value).counting() {
+        Counting::Limits(limits) => limits.to_string(),
+        other => format!("{other:?}"),
+    };
+    assert_eq!(text("key2", "x"), "20/m anchor epoch via fixed_window");
+    assert_eq!(text("8080", "yes"), "7/30d anchor epoch via fixed_window");
+    assert_eq!(text("flags", "x"), "8/365d anchor epoch via fixed_window");
+    assert_eq!(text("free", "x"), "Unlimited");
+    assert_eq!(text("banned", "x"), "Ban");
+    let flags = rule("flags", "x");
+    assert!(flags.is_shadow() && flags.is_quota());
+    assert_eq!((flags.name(), flags.unit()), ("one", Some(Unit::Year)));
+    assert_eq!(flags.replaces().collect::<Vec<_>>(), ["two"]);
+    assert_eq!(flags.path(), "shop.flags");
+    let metadata = serde_json::to_string(flags.metadata()).unwrap();
+    assert_eq!(metadata, r#"{"of":{"list":[1,2.5,true,null],"name":"x"}}"#);
+    assert!(domain.has_metadata());
+}
+
+#[test]
+fn our_words_stand_beside_theirs() {
+    let text = "
+domain: shop
+meaning: tollgate
+on_failure: deny
+descriptors:
+  - key: both
+    limit: 10/s burst 20 via gcra
+    rate_limit: { unit: minute, requests_per_unit: 60 }
+  - key: ours
+    limit: '10/s burst 20 via gcra, 240/h via sliding_window'
+  - key: named
+    limit: 5/10s via sliding_log
+    rate_limit: { name: five }
+  - key: banned
+    limit: 5/10s via sliding_log
+    rate_limit: { unit: minute, requests_per_unit: 0 }
+";
+    let config = Config::read([("rules.yaml", text)]).unwrap();
+    assert!(config.warnings().is_empty(), "{:?}", config.warnings());
+    let domain = config.domain("shop").unwrap();
+    assert_eq!((domain.meaning(), domain.on_failure()), (Meaning::Tollgate, OnFailure::Deny));
+    for (key, limits, reported) in [
+        (
+            "both",
+            "60/m anchor epoch via fixed_window, 10/s burst 20 via gcra",
+            (60, Some(Unit::Minute)),
+        ),
+        ("ours", "10/s burst 20 via gcra, 240/h via sliding_window", (10, Some(Unit::Second))),
+        ("named", "5/10s via sliding_log", (5, None)),
+        ("banned", "ban", (0, Some(Unit::Minute))),
+    ] {
+        let rule = domain.find([(key, "x")].into_iter()).unwrap().rule();
+        let text = match rule.counting() {
+            Counting::Limits(all) => {
+                let all: Vec<_> = all.limits().iter().map(ToString::to_string).collect();
+                all.join(", ").replace(" precision 6m rounding conservative", "")
+            }
+            _ => "ban".to_owned(),
+        };
+        assert!(text.starts_with(limits), "{text} is not {limits}");
+        assert_eq!((rule.requests_per_unit(), rule.unit()), reported, "{key}");
+    }
+}
+
+#[test]
+fn values_share_a_count_only_where_that_is_said() {
+    let text = "
+domain: shop
+descriptors:
+  - key: files
+    value: a/*
+    share_threshold: true
+    descriptors:
+      - key: files
+        value: b/*
+        rate_limit: { unit: minute, requests_per_unit: 1 }
+      - key: files
+        value: c/*
+        share_threshold: true
+        rate_limit: { unit: minute, requests_per_unit: 2 }
+";
+    let config = Config::read([("rules.yaml", text)]).unwrap();
+    let domain = config.domain("shop").unwrap();
+    let subject = |one, other| {
+        let entries = [("files", one), ("files", other)];
+        let found = domain.find(entries.into_iter()).unwrap();
+        found.subject("shop", entries.into_iter()).unwrap().to_string()
+    };
+    assert_eq!(subject("a/1", "b/1"), "envoy:shop|files=a/*|files=b/1");
+    assert_eq!(subject("a/2", "b/2"), "envoy:shop|files=a/*|files=b/2");
+    assert_eq!(subject("a/1", "c/1"), "envoy:shop|files=a/*|files=c/*");
+    assert_eq!(subject("a/2", "c/2"), "envoy:shop|files=a/*|files=c/*");
+}

@@ -1,0 +1,259 @@
+//! The answer to a request: the status of each descriptor, what they say together, and the headers
+//! and the body for the client of Envoy.
+
+use core::time::Duration;
+use std::time::SystemTime;
+
+use http::HeaderMap;
+use http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use prost_types::Duration as Seconds;
+use tollgate::Decision;
+use tollgate_envoy::{OnFailure, Rule, Unit};
+use tollgate_envoy_proto::core::HeaderValue;
+use tollgate_envoy_proto::service::RateLimitResponse;
+use tollgate_envoy_proto::service::rate_limit_response::{Code, DescriptorStatus, RateLimit};
+use tollgate_policy::Answer;
+use tollgate_tower::answer::{Answers, HeaderTemplate, Profile, Wire};
+use tonic::Status;
+
+use super::decide::Asked;
+use super::plan::{How, Planned};
+use super::question::Hits;
+
+/// What became of one descriptor.
+#[derive(Clone, Debug)]
+pub(super) struct Judged {
+    pub(super) status: DescriptorStatus,
+    /// Whether it counts among those that deny only together.
+    pub(super) is_quota: bool,
+    /// The place of the answer that it is in.
+    pub(super) asked: Option<usize>,
+}
+
+impl Judged {
+    pub(super) fn is_over(&self) -> bool {
+        self.status.code == i32::from(Code::OverLimit)
+    }
+}
+
+/// What became of each descriptor.
+///
+/// # Errors
+/// The store did not answer, and this is an error by the rules of the domain.
+pub(super) fn judge(
+    planned: &[Planned<'_>],
+    asked: &[Asked],
+    on_failure: OnFailure,
+) -> Result<Vec<Judged>, Status> {
+    let failed = asked.iter().find(|asked| asked.answer.decision().is_none());
+    if let Some(failed) = failed.filter(|_| on_failure == OnFailure::Error) {
+        let why = failed.answer.error().map_or(String::new(), |error| format!(": {error}"));
+        return Err(Status::unavailable(format!("the store cannot answer{why}")));
+    }
+    let mut judged: Vec<_> = planned.iter().map(unasked).collect();
+    for (number, asked) in asked.iter().enumerate() {
+        for (part, place) in asked.places.iter().enumerate() {
+            let Some((judged, planned)) = judged.get_mut(*place).zip(planned.get(*place)) else {
+                continue;
+            };
+            judged.asked = Some(number);
+            fill(&mut judged.status, planned, &asked.answer, part);
+        }
+    }
+    Ok(judged)
+}
+
+/// A descriptor before the store was asked, which stays so where it is not.
+fn unasked(planned: &Planned<'_>) -> Judged {
+    let is_banned = matches!(planned.how, How::Ban) && !matches!(planned.hits, Hits::GiveBack(_));
+    let unlimited = matches!(planned.how, How::Unlimited);
+    let now = || SystemTime::UNIX_EPOCH.elapsed().unwrap_or_default();
+    let reset = planned.reported.as_ref().and(planned.window);
+    Judged {
+        status: DescriptorStatus {
+            code: code(is_banned, planned.rule),
+            current_limit: planned.reported.clone(),
+            limit_remaining: if unlimited { u32::MAX } else { 0 },
+            duration_until_reset: reset.map(|unit| seconds(window_rest(unit, now().as_secs()))),
+        },
+        is_quota: planned.rule.is_some_and(Rule::is_quota),
+        asked: None,
+    }
+}
+
+fn code(is_over: bool, rule: Option<&Rule>) -> i32 {
+    let is_shadow = rule.is_some_and(Rule::is_shadow);
+    i32::from(if is_over && !is_shadow { Code::OverLimit } else { Code::Ok })
+}
+
+/// The seconds until the window of `now` ends.
+fn window_rest(unit: Unit, now: u64) -> u64 {
+    unit.seconds() - now % unit.seconds()
+}
+
+fn seconds(seconds: u64) -> Seconds {
+    Seconds { seconds: i64::try_from(seconds).unwrap_or(i64::MAX), nanos: 0 }
+}
+
+/// Whole seconds, rounded up.
+fn rounded_up(wait: Duration) -> u64 {
+    wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
+}
+
+/// What the store said about one of its parts.
+fn fill(status: &mut DescriptorStatus, planned: &Planned<'_>, answer: &Answer<'_>, part: usize) {
+    let Some(decision) = answer.decision() else {
+        status.code = code(!answer.is_allowed(), planned.rule);
+        return;
+    };
+    let (mut is_over, mut remaining, mut wait) = (false, u64::MAX, Duration::ZERO);
+    for report in decision.reports().filter(|report| report.part() == part) {
+        is_over |= !report.admits();
+        remaining = remaining.min(report.remaining());
+        wait = wait.max(report.reset_after());
+    }
+    let denying = decision.reports().filter(|report| report.part() == part && !report.admits());
+    wait = denying.map(|report| report.retry_after().unwrap_or(wait)).max().unwrap_or(wait);
+    // What was given back is never limited.
+    is_over &= !matches!(planned.hits, Hits::GiveBack(_));
+    let rest = match planned.window {
+        Some(unit) => window_rest(unit, decision.at().as_micros() / 1_000_000),
+        None => rounded_up(wait),
+    };
+    status.code = code(is_over, planned.rule);
+    status.limit_remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
+    status.duration_until_reset = Some(seconds(rest));
+}
+
+/// The status of a descriptor that the policies answered.
+pub(super) fn by_policies(answer: &Answer<'_>, limit: Option<RateLimit>) -> DescriptorStatus {
+    let decision = answer.decision();
+    let wait = decision.map(|decision| match decision.is_allowed() {
+        true => decision.reset_after(),
+        false => decision.retry_after().unwrap_or_else(|| decision.reset_after()),
+    });
+    let remaining = decision.map_or(0, Decision::remaining);
+    DescriptorStatus {
+        code: code(!answer.is_allowed(), None),
+        current_limit: limit,
+        limit_remaining: u32::try_from(remaining).unwrap_or(u32::MAX),
+        duration_until_reset: wait.map(|wait| seconds(rounded_up(wait))),
+    }
+}
+
+/// Whether the request is over its limits: one descriptor is, or all are that deny together.
+pub(super) fn is_over(judged: &[Judged]) -> bool {
+    let mut quota = judged.iter().filter(|one| one.is_quota).peekable();
+    let has_quota = quota.peek().is_some();
+    judged.iter().any(|one| one.is_over() && !one.is_quota)
+        || has_quota && quota.all(Judged::is_over)
+}
+
+/// The descriptor that the headers are about: the last that denies, or the one with the least
+/// remaining.
+pub(super) fn told_about(judged: &[Judged]) -> Option<usize> {
+    let denies = |one: &Judged| one.is_over() && !one.is_quota;
+    judged.iter().rposition(denies).or_else(|| {
+        let limited = judged.iter().enumerate().filter(|(_, one)| one.asked.is_some());
+        limited.min_by_key(|(_, one)| one.status.limit_remaining).map(|(place, _)| place)
+    })
+}
+
+/// The answer without headers, a body and metadata.
+pub(super) fn response(judged: Vec<Judged>) -> RateLimitResponse {
+    let code = if is_over(&judged) { Code::OverLimit } else { Code::Ok };
+    RateLimitResponse {
+        overall_code: code.into(),
+        statuses: judged.into_iter().map(|one| one.status).collect(),
+        ..RateLimitResponse::default()
+    }
+}
+
+/// Adds the headers of a decision, and the body of a denial. A content type without its body would
+/// be that of the response behind Envoy, so admitted requests have none.
+pub(super) fn tell(
+    response: &mut RateLimitResponse,
+    templates: &[&HeaderTemplate],
+    answer: &Answer<'_>,
+) {
+    let Some(decision) = answer.decision() else { return };
+    let answers = Answers::new(Profile::Draft);
+    let mut headers = HeaderMap::new();
+    let is_denial = response.overall_code == i32::from(Code::OverLimit);
+    // Envoy answers 429, and so the body is that of a 429 or none.
+    let waits = decision.retry_after().is_some_and(|wait| !wait.is_zero());
+    match answers.refused(Wire::Http, templates, decision).filter(|_| is_denial && waits) {
+        Some(refusal) => {
+            let (head, body) = refusal.into_parts();
+            headers = head.headers;
+            headers.remove(CACHE_CONTROL);
+            response.raw_body = body.into();
+        }
+        None => answers.mark(&mut headers, templates, decision),
+    }
+    debug_assert!(is_denial || !headers.contains_key(CONTENT_TYPE), "{headers:?}");
+    let header = |(name, value): (&http::HeaderName, &http::HeaderValue)| HeaderValue {
+        key: name.as_str().to_owned(),
+        value: value.to_str().unwrap_or_default().to_owned(),
+        raw_value: Vec::new(),
+    };
+    response.response_headers_to_add = headers.iter().map(header).collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn one(is_over: bool, is_quota: bool, remaining: u32) -> Judged {
+        let status = DescriptorStatus {
+            code: code(is_over, None),
+            limit_remaining: remaining,
+            ..DescriptorStatus::default()
+        };
+        Judged { status, is_quota, asked: Some(0) }
+    }
+
+    #[test]
+    fn one_denies_alone_and_those_in_quota_mode_together() {
+        let (ok, over) = (one(false, false, 1), one(true, false, 0));
+        let (quota_ok, quota_over) = (one(false, true, 1), one(true, true, 0));
+        for (all, expected) in [
+            (vec![&ok, &ok], false),
+            (vec![&ok, &over], true),
+            (vec![&quota_over], true),
+            (vec![&quota_over, &ok], true),
+            (vec![&quota_over, &quota_ok], false),
+            (vec![&quota_over, &quota_over], true),
+            (vec![&quota_ok, &over], true),
+        ] {
+            let all: Vec<_> = all.into_iter().cloned().collect();
+            assert_eq!(is_over(&all), expected, "{all:?}");
+        }
+    }
+
+    #[test]
+    fn headers_tell_of_the_last_that_denies_or_the_least_that_remains() {
+        let told = |all: &[Judged]| told_about(all);
+        assert_eq!(
+            told(&[one(false, false, 3), one(false, false, 1), one(false, false, 1)]),
+            Some(1)
+        );
+        assert_eq!(
+            told(&[one(true, false, 0), one(false, false, 0), one(true, false, 0)]),
+            Some(2)
+        );
+        assert_eq!(told(&[one(false, false, 3), one(true, true, 0)]), Some(1));
+        let unasked = Judged { asked: None, ..one(false, false, 0) };
+        assert_eq!(told(&[unasked.clone(), one(false, false, 9)]), Some(1));
+        assert_eq!(told(&[unasked]), None);
+    }
+
+    #[test]
+    fn a_window_ends_in_whole_seconds() {
+        assert_eq!(window_rest(Unit::Minute, 120), 60);
+        assert_eq!(window_rest(Unit::Minute, 179), 1);
+        assert_eq!(window_rest(Unit::Second, 5), 1);
+        assert_eq!(rounded_up(Duration::from_micros(17_000_001)), 18);
+        assert_eq!(rounded_up(Duration::from_secs(17)), 17);
+    }
+}

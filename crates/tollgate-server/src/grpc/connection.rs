@@ -1,0 +1,308 @@
+//! Serves HTTP/2 over one connection, with the services that are asked over it.
+
+use core::convert::Infallible;
+use core::future::{Future, poll_fn};
+use core::pin::{Pin, pin};
+use core::task::Poll;
+use core::time::Duration;
+use std::sync::Arc;
+
+use http::{HeaderMap, Request, Response};
+use hyper::body::Incoming;
+use hyper::server::conn::http2;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use opentelemetry::KeyValue;
+use opentelemetry::context::FutureExt as _;
+use opentelemetry::trace::TraceContextExt as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::time::sleep;
+use tollgate_envoy_proto::service::rate_limit_service_server::{
+    RateLimitService, RateLimitServiceServer,
+};
+use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
+use tollgate_envoy_proto::{DESCRIPTOR_SET, SERVICE};
+use tonic::body::Body;
+use tonic::codegen::Service as _;
+use tonic::{Code, Status};
+use tonic_health::ServingStatus;
+use tonic_health::server::{HealthReporter, health_reporter};
+use tonic_reflection::server::Builder;
+
+use super::calls::Calls;
+use super::counts::{Ended, Method};
+use super::inbound::Inbound;
+use super::question;
+use crate::api::Api;
+use crate::listen::{Bounds, Budget, Connection, Protocol, something_comes};
+use crate::server::StartError;
+use crate::tls::HTTP2;
+use crate::traces::Traces;
+
+/// The most bytes of a message: 1 MiB. A hundred descriptors take some kilobytes.
+const MAX_MESSAGE_BYTES: usize = 1_024 * 1_024;
+
+/// The most bytes of a message of health or reflection.
+const MAX_SHORT_BYTES: usize = 4 * 1_024;
+
+/// The most calls at once over one connection.
+const MAX_CALLS: u32 = 256;
+
+/// The most bytes of the heads of a call.
+const MAX_HEAD_BYTES: u32 = 16 * 1_024;
+
+/// The most bytes that a connection may send ahead, for all calls and for one.
+const CONNECTION_WINDOW: u32 = 256 * 1_024;
+const CALL_WINDOW: u32 = 64 * 1_024;
+
+/// How often a silent client is asked whether it is still there, and how long it may take.
+const PING: Duration = Duration::from_secs(30);
+const PONG: Duration = Duration::from_secs(10);
+
+/// The names that health is asked for: of all, as the reference is called, and the service's own.
+const NAMES: [&str; 3] = ["", "ratelimit", SERVICE];
+
+/// A service, with its types hidden: those of health and reflection have no names.
+type Boxed = Arc<
+    dyn Fn(Request<Inbound<Incoming>>) -> BoxFuture<Result<Response<Body>, Infallible>>
+        + Send
+        + Sync,
+>;
+type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// Serves gRPC over connections.
+#[derive(Clone)]
+pub(crate) struct Grpc(Arc<Shared>);
+
+struct Shared {
+    api: Arc<Api>,
+    rate_limit: RateLimitServiceServer<Front>,
+    health: Boxed,
+    reflection: Boxed,
+    reporter: HealthReporter,
+    bounds: Bounds,
+    max_age: Duration,
+    grace: Duration,
+}
+
+impl Grpc {
+    /// # Errors
+    /// Never for the services that are built in.
+    pub(crate) async fn new(
+        api: Arc<Api>,
+        bounds: Bounds,
+        max_age: Duration,
+        grace: Duration,
+    ) -> Result<Self, StartError> {
+        let (reporter, health) = health_reporter();
+        let health = health.max_decoding_message_size(MAX_SHORT_BYTES);
+        let reflection = Builder::configure()
+            .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+            .build_v1()
+            .map_err(|error| StartError::Options(error.to_string()))?
+            .max_decoding_message_size(MAX_SHORT_BYTES);
+        let rate_limit = RateLimitServiceServer::new(Front(Arc::clone(&api)))
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let this = Self(Arc::new(Shared {
+            api,
+            rate_limit,
+            health: Arc::new(move |request| health.clone().call(request)),
+            reflection: Arc::new(move |request| reflection.clone().call(request)),
+            reporter,
+            bounds,
+            max_age,
+            grace,
+        }));
+        this.report(ServingStatus::Serving).await;
+        Ok(this)
+    }
+
+    async fn report(&self, status: ServingStatus) {
+        for name in NAMES {
+            self.0.reporter.set_service_status(name, status).await;
+        }
+    }
+
+    /// Tells health that the service ends.
+    pub(crate) async fn closes(&self) {
+        self.report(ServingStatus::NotServing).await;
+    }
+}
+
+impl Shared {
+    async fn call(
+        &self,
+        request: Request<Incoming>,
+        calls: &Arc<Calls>,
+        budget: &Arc<Budget>,
+    ) -> Result<Response<Body>, Infallible> {
+        let _call = calls.begin();
+        let method = Method::from_path(request.uri().path());
+        let lasts = method != Method::ShouldRateLimit;
+        let most = (!lasts).then_some(self.bounds.body);
+        let request = request.map(|body| Inbound::new(body, Arc::clone(budget), most));
+        let response = match method {
+            Method::ShouldRateLimit => {
+                let Ok(response) = self.rate_limit.clone().call(request).await;
+                response
+            }
+            Method::Health => {
+                let Ok(response) = (self.health)(request).await;
+                response
+            }
+            Method::Reflection => {
+                let Ok(response) = (self.reflection)(request).await;
+                response
+            }
+            Method::Other => {
+                Status::unimplemented(format!("there is no such method: ask {SERVICE}")).into_http()
+            }
+        };
+        self.api.metrics.calls().add(method, ended(&response));
+        Ok(response)
+    }
+}
+
+/// Marks the answer to a request that is over its limits.
+#[derive(Clone, Copy, Debug)]
+struct OverLimit;
+
+/// How a call ended. An error is in the head of its answer.
+fn ended<B>(response: &Response<B>) -> Ended {
+    let code = response.headers().get(Status::GRPC_STATUS);
+    match response.extensions().get::<OverLimit>() {
+        Some(_) => Ended::OverLimit,
+        None if code.is_some_and(|code| code != "0") => Ended::Error,
+        None => Ended::Ok,
+    }
+}
+
+impl Protocol for Grpc {
+    const ALPN: &'static [u8] = HTTP2;
+
+    async fn serve<T>(self, connection: Connection<T>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let Connection { mut stream, peer: _, pace, budget, mut ending } = connection;
+        poll_fn(|cx| {
+            pace.is_served_by(cx.waker());
+            Poll::Ready(())
+        })
+        .await;
+        // A connection that nothing came from holds no buffers.
+        tokio::select! {
+            biased;
+            () = something_comes(&mut stream) => {}
+            _ = ending.wait_for(|ending| *ending) => return,
+        }
+        pace.works();
+        let Self(shared) = self;
+        let calls = Calls::new(pace);
+        let service = {
+            let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
+            service_fn(move |request| {
+                let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
+                let budget = Arc::clone(&budget);
+                async move { shared.call(request, &calls, &budget).await }
+            })
+        };
+        let served = settings().serve_connection(TokioIo::new(stream), service);
+        let mut served = pin!(served);
+        let closes = async {
+            tokio::select! {
+                _ = ending.wait_for(|ending| *ending) => {}
+                () = sleep(shared.max_age) => {}
+                () = rests(&calls, shared.bounds.idle) => {}
+            }
+        };
+        tokio::select! {
+            // An error of the connection concerns only the client.
+            _ = served.as_mut() => return,
+            () = closes => served.as_mut().graceful_shutdown(),
+        }
+        // The client knows, and what it has asked is answered.
+        let _ = tokio::time::timeout(shared.grace, served).await;
+    }
+}
+
+/// Waits until a connection was idle nearly as long as it may be: what is not told so would be cut
+/// while its client sends the next call.
+async fn rests(calls: &Calls, most: Duration) {
+    let most = most * 9 / 10;
+    loop {
+        match calls.idle() {
+            Some(idle) if idle >= most => return,
+            Some(idle) => sleep(most - idle).await,
+            None => sleep(most).await,
+        }
+    }
+}
+
+fn settings() -> http2::Builder<TokioExecutor> {
+    let mut settings = http2::Builder::new(TokioExecutor::new());
+    settings
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(MAX_CALLS)
+        .max_header_list_size(MAX_HEAD_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW)
+        .initial_stream_window_size(CALL_WINDOW)
+        .max_send_buf_size(usize::try_from(CALL_WINDOW).unwrap_or(usize::MAX))
+        .keep_alive_interval(PING)
+        .keep_alive_timeout(PONG);
+    settings
+}
+
+/// The generated service asks this.
+struct Front(Arc<Api>);
+
+#[tonic::async_trait]
+impl RateLimitService for Front {
+    async fn should_rate_limit(
+        &self,
+        request: tonic::Request<RateLimitRequest>,
+    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
+        let Self(api) = self;
+        let headers = request.metadata();
+        let timeout = headers.get("grpc-timeout").and_then(|text| text.to_str().ok());
+        let timeout = timeout.and_then(question::timeout);
+        let answer = api.rls.answer(&api.service, request.get_ref(), timeout);
+        let answer = match api.metrics.traces() {
+            None => answer.await,
+            Some(traces) => traced(traces, headers.as_ref(), answer).await,
+        }?;
+        let is_over = answer.overall_code() == rate_limit_response::Code::OverLimit;
+        let mut response = tonic::Response::new(answer);
+        if is_over {
+            response.extensions_mut().insert(OverLimit);
+        }
+        Ok(response)
+    }
+}
+
+/// Answers within a span, with the attributes that OpenTelemetry has for calls.
+async fn traced<T>(
+    traces: &Traces,
+    headers: &HeaderMap,
+    answer: impl Future<Output = Result<T, Status>>,
+) -> Result<T, Status> {
+    let span = traces.start(
+        headers,
+        format!("{SERVICE}/ShouldRateLimit"),
+        [
+            KeyValue::new("rpc.system", "grpc"),
+            KeyValue::new("rpc.service", SERVICE),
+            KeyValue::new("rpc.method", "ShouldRateLimit"),
+        ],
+    );
+    let answer = answer.with_context(span.clone()).await;
+    let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
+    let span = span.span();
+    span.set_attribute(KeyValue::new("rpc.grpc.status_code", i64::from(i32::from(code))));
+    if matches!(code, Code::Internal | Code::Unavailable) {
+        span.set_status(opentelemetry::trace::Status::error(""));
+    }
+    span.end();
+    answer
+}

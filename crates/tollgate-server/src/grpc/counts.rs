@@ -1,0 +1,93 @@
+//! Calls, by method and result.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate_envoy_proto::SERVICE;
+
+/// The methods. A label with names chosen by clients would be unbounded.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Method {
+    ShouldRateLimit,
+    Health,
+    Reflection,
+    Other,
+}
+
+impl Method {
+    const NAMES: [&str; 4] = ["ShouldRateLimit", "Health", "ServerReflection", "other"];
+
+    /// The method of a path, `/SERVICE/METHOD`.
+    pub(super) fn from_path(path: &str) -> Self {
+        let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
+        match service {
+            Some((SERVICE, "ShouldRateLimit")) => Self::ShouldRateLimit,
+            Some(("grpc.health.v1.Health", _)) => Self::Health,
+            Some(("grpc.reflection.v1.ServerReflection", _)) => Self::Reflection,
+            _ => Self::Other,
+        }
+    }
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Ended {
+    Ok,
+    OverLimit,
+    Error,
+}
+
+impl Ended {
+    const NAMES: [&str; 3] = ["ok", "over_limit", "error"];
+}
+
+/// The counters of calls.
+#[derive(Debug, Default)]
+pub(crate) struct CallCounts([[AtomicU64; Ended::NAMES.len()]; Method::NAMES.len()]);
+
+impl CallCounts {
+    pub(super) fn add(&self, method: Method, ended: Ended) {
+        let counts = self.0.get(method as usize);
+        if let Some(count) = counts.and_then(|counts| counts.get(ended as usize)) {
+            count.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// All nonzero counters: the method, the result and the count.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        Method::NAMES.into_iter().zip(&self.0).flat_map(|(method, counts)| {
+            let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
+            let named = Ended::NAMES.into_iter().zip(counts).filter(|(_, count)| *count > 0);
+            named.map(move |(ended, count)| (method, ended, count))
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_method_has_its_counters_and_the_rest_is_other() {
+        let counts = CallCounts::default();
+        for (path, ended) in [
+            ("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", Ended::OverLimit),
+            ("/envoy.service.ratelimit.v3.RateLimitService/Other", Ended::Error),
+            ("/grpc.health.v1.Health/Check", Ended::Ok),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Ended::Ok),
+            ("/", Ended::Error),
+            ("", Ended::Error),
+        ] {
+            counts.add(Method::from_path(path), ended);
+        }
+        let all: Vec<_> = counts.iter().collect();
+        assert_eq!(
+            all,
+            [
+                ("ShouldRateLimit", "over_limit", 1),
+                ("Health", "ok", 1),
+                ("ServerReflection", "ok", 1),
+                ("other", "error", 3),
+            ]
+        );
+    }
+}

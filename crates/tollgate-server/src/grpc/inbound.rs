@@ -1,0 +1,90 @@
+//! The message of a call, within its time and the memory of all connections.
+
+use core::future::Future as _;
+use core::pin::Pin;
+use core::task::{Context, Poll};
+use core::time::Duration;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http_body::{Body, Frame, SizeHint};
+use tokio::time::{Sleep, sleep};
+use tonic::Status;
+
+use crate::listen::{Budget, Share};
+
+/// The bytes of a message that take no share of the memory of all: most messages are shorter.
+const FREE_BYTES: usize = 1_024;
+
+/// The body of a call.
+pub(super) struct Inbound<B> {
+    body: B,
+    budget: Arc<Budget>,
+    read: usize,
+    /// What it takes of the memory of all, until the message was read.
+    shares: Vec<Share>,
+    most: Option<Duration>,
+    /// Set once it has to be waited for.
+    deadline: Option<Pin<Box<Sleep>>>,
+}
+
+impl<B> Inbound<B> {
+    /// A body that is there within `most`; `None` for one that may last.
+    pub(super) fn new(body: B, budget: Arc<Budget>, most: Option<Duration>) -> Self {
+        Self { body, budget, read: 0, shares: Vec::new(), most, deadline: None }
+    }
+
+    fn take(&mut self, bytes: usize) -> Result<(), Status> {
+        self.read += bytes;
+        if self.read > FREE_BYTES {
+            let share = self.budget.take(bytes).ok_or_else(|| {
+                let why = "too much is on its way from and to other connections: ask again";
+                Status::resource_exhausted(why)
+            })?;
+            self.shares.push(share);
+        }
+        Ok(())
+    }
+}
+
+impl<B> Body for Inbound<B>
+where
+    B: Body<Data = Bytes> + Unpin,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        match Pin::new(&mut self.body).poll_frame(cx) {
+            Poll::Ready(Some(Ok(frame))) => {
+                let bytes = frame.data_ref().map_or(0, Bytes::len);
+                Poll::Ready(Some(self.take(bytes).map(|()| frame)))
+            }
+            Poll::Ready(Some(Err(error))) => {
+                Poll::Ready(Some(Err(Status::from_error(error.into()))))
+            }
+            Poll::Ready(None) => Poll::Ready(None),
+            Poll::Pending => {
+                let Some(most) = self.most else { return Poll::Pending };
+                let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(most)));
+                if deadline.as_mut().poll(cx).is_pending() {
+                    return Poll::Pending;
+                }
+                let why = format!("the message was not there {most:?} after its head");
+                Poll::Ready(Some(Err(Status::deadline_exceeded(why))))
+            }
+        }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

@@ -1,0 +1,23 @@
+//! Envoy's rate limit service, with health and reflection, over gRPC (`docs/envoy.md`).
+//!
+//! A call passes from `connection.rs`, which holds HTTP/2 to its bounds, to the generated service
+//! and to `rls.rs`. That reads the question (`question.rs`), finds what each descriptor is counted
+//! under (`plan.rs`), asks the store (`decide.rs`), and writes the answer (`answer.rs`).
+
+mod answer;
+mod calls;
+mod connection;
+mod counts;
+mod decide;
+mod inbound;
+mod json;
+mod metadata;
+mod plan;
+mod policies;
+mod question;
+mod rls;
+mod rules;
+
+pub(crate) use connection::Grpc;
+pub(crate) use counts::CallCounts;
+pub(crate) use rls::Rls;

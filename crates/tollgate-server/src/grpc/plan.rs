@@ -1,0 +1,138 @@
+//! What each descriptor is counted under: by its rule, or by the limit that it brings.
+
+use std::collections::HashSet;
+
+use tollgate::{LimitSet, Subject};
+use tollgate_envoy::{Counting, Domain, Rule, Unit, subject};
+use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy_proto::service::RateLimitRequest;
+use tollgate_envoy_proto::service::rate_limit_response::RateLimit;
+use tonic::Status;
+
+use super::question::{Hits, entries};
+use super::rules::Live;
+use crate::service::Service;
+
+/// What a descriptor is counted under.
+#[derive(Debug)]
+pub(super) struct Planned<'c> {
+    /// The rule that it met; `None` also where it brought a limit.
+    pub(super) rule: Option<&'c Rule>,
+    pub(super) how: How,
+    pub(super) hits: Hits,
+    /// The limit that is reported.
+    pub(super) reported: Option<RateLimit>,
+    /// The window whose end is reported.
+    pub(super) window: Option<Unit>,
+}
+
+/// How a descriptor is counted.
+#[derive(Debug)]
+pub(super) enum How {
+    /// Not at all: no rule is about it, or another one replaces its rule.
+    Free,
+    Unlimited,
+    Ban,
+    Count(Subject, LimitSet),
+}
+
+impl Planned<'_> {
+    /// Whether it can neither deny by itself nor keep others from being charged.
+    pub(super) fn is_aside(&self) -> bool {
+        self.rule.is_some_and(|rule| rule.is_shadow() || rule.is_quota())
+    }
+}
+
+/// What each descriptor of a request is counted under.
+///
+/// # Errors
+/// A limit of the request that is none.
+pub(super) fn plan<'c>(
+    request: &RateLimitRequest,
+    hits: &[Hits],
+    live: &'c Live,
+    domain: &'c Domain,
+    service: &Service,
+) -> Result<Vec<Planned<'c>>, Status> {
+    let mut all = Vec::with_capacity(hits.len());
+    for (place, (descriptor, hits)) in request.descriptors.iter().zip(hits).enumerate() {
+        all.push(if descriptor.limit.is_some() {
+            brought(&request.domain, descriptor, *hits, place, service)?
+        } else {
+            by_rule(&request.domain, descriptor, *hits, domain)?
+        });
+    }
+    if live.has_replaces() {
+        let replaced: HashSet<&str> =
+            all.iter().filter_map(|planned| planned.rule).flat_map(Rule::replaces).collect();
+        for planned in &mut all {
+            let name = planned.rule.map_or("", Rule::name);
+            if !name.is_empty() && replaced.contains(name) && !matches!(planned.how, How::Unlimited)
+            {
+                *planned = free(planned.hits);
+            }
+        }
+    }
+    Ok(all)
+}
+
+fn free(hits: Hits) -> Planned<'static> {
+    Planned { rule: None, how: How::Free, hits, reported: None, window: None }
+}
+
+fn by_rule<'c>(
+    name: &str,
+    descriptor: &RateLimitDescriptor,
+    hits: Hits,
+    domain: &'c Domain,
+) -> Result<Planned<'c>, Status> {
+    let Some(found) = domain.find(entries(descriptor)) else { return Ok(free(hits)) };
+    let rule = found.rule();
+    let (how, is_reported) = match rule.counting() {
+        Counting::Unlimited => (How::Unlimited, false),
+        Counting::Ban => (How::Ban, true),
+        Counting::Limits(limits) => {
+            let subject = found.subject(name, entries(descriptor));
+            let subject = subject.map_err(|error| Status::internal(error.what()))?;
+            (How::Count(subject, limits.clone()), true)
+        }
+    };
+    let reported = is_reported.then(|| RateLimit {
+        requests_per_unit: rule.requests_per_unit(),
+        unit: rule.unit().map_or(0, Unit::number),
+        name: rule.name().to_owned(),
+    });
+    Ok(Planned { rule: Some(rule), how, hits, reported, window: rule.window() })
+}
+
+/// The limit that a descriptor brings, in place of its rule.
+fn brought(
+    name: &str,
+    descriptor: &RateLimitDescriptor,
+    hits: Hits,
+    place: usize,
+    service: &Service,
+) -> Result<Planned<'static>, Status> {
+    let limit = descriptor.limit.unwrap_or_default();
+    let Some(unit) = Unit::from_number(limit.unit) else {
+        return Err(Status::invalid_argument(format!(
+            "descriptors[{place}].limit.unit: {} is no unit: give SECOND (1) to YEAR (6), or WEEK \
+             (7)",
+            limit.unit
+        )));
+    };
+    let how = if limit.requests_per_unit == 0 {
+        How::Ban
+    } else {
+        let text = format!("{}/{}s via fixed_window", limit.requests_per_unit, unit.seconds());
+        let limits = service.limits(&text).map_err(|refusal| Status::internal(refusal.detail))?;
+        let subject = subject(name, entries(descriptor));
+        let subject = subject.map_err(|error| Status::internal(error.what()))?;
+        let parts = vec![(subject.clone(), limits.clone())];
+        service.takes(&parts).map_err(|refusal| Status::permission_denied(refusal.detail))?;
+        How::Count(subject, limits)
+    };
+    let requests_per_unit = limit.requests_per_unit;
+    let reported = Some(RateLimit { requests_per_unit, unit: unit.number(), name: String::new() });
+    Ok(Planned { rule: None, how, hits, reported, window: Some(unit) })
+}

@@ -1,0 +1,177 @@
+//! Envoy's rate limit service without a protocol: it answers the messages, over gRPC and as JSON.
+
+use core::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use tollgate_envoy::OnFailure;
+use tollgate_envoy_proto::service::RateLimitRequest;
+use tollgate_envoy_proto::service::RateLimitResponse;
+use tollgate_envoy_proto::service::rate_limit_response::{Code, DescriptorStatus};
+use tollgate_tower::answer::HeaderTemplate;
+use tonic::Status;
+
+use super::answer::{self, Judged};
+use super::decide::{Asked, Decider};
+use super::json::Messages;
+use super::plan::{How, Planned, plan};
+use super::question::Hits;
+use super::rules::{Live, Rules};
+use super::{metadata, policies, question};
+use crate::envoy::EnvoyOptions;
+use crate::metrics::Metrics;
+use crate::server::StartError;
+use crate::service::Service;
+
+/// Answers questions about descriptors.
+#[derive(Debug)]
+pub(crate) struct Rls {
+    rules: Rules,
+    denies_unknown: bool,
+    headers: bool,
+    /// Whether policies answer for domains without rules.
+    has_policies: bool,
+    messages: Option<Messages>,
+}
+
+impl Rls {
+    /// # Errors
+    /// Rules that cannot be read.
+    pub(crate) fn new(
+        options: &EnvoyOptions,
+        policies: Option<&PathBuf>,
+        metrics: &Metrics,
+    ) -> Result<Self, StartError> {
+        Ok(Self {
+            rules: Rules::load(options.rules.clone(), metrics.clone())?,
+            denies_unknown: options.denies_unknown,
+            headers: options.headers,
+            has_policies: policies.is_some(),
+            messages: Messages::new(),
+        })
+    }
+
+    /// The descriptions of the messages, for JSON.
+    pub(super) fn messages(&self) -> Option<&Messages> {
+        self.messages.as_ref()
+    }
+
+    /// Reads the rules again whenever they change, until it is dropped.
+    pub(crate) async fn follow(self: Arc<Self>) {
+        self.rules.follow().await;
+    }
+
+    /// Reads the rules again.
+    pub(crate) async fn reread(self: Arc<Self>) {
+        self.rules.reread().await;
+    }
+
+    /// Answers a request. `timeout` is the time that its caller waits.
+    ///
+    /// # Errors
+    /// What is wrong with the request; or the store cannot answer, and that is no answer here.
+    pub(crate) async fn answer(
+        &self,
+        service: &Service,
+        request: &RateLimitRequest,
+        timeout: Option<Duration>,
+    ) -> Result<RateLimitResponse, Status> {
+        let hits = question::read(request)?;
+        let usual = service.gate.usual_deadline();
+        // A tenth is kept for the way back.
+        let deadline = timeout.map_or(usual, |timeout| usual.min(timeout * 9 / 10));
+        let live = self.rules.live();
+        match live.config().domain(&request.domain) {
+            Some(domain) => {
+                let planned = plan(request, &hits, &live, domain, service)?;
+                let on_failure = match domain.on_failure() {
+                    OnFailure::Allow => tollgate_policy::OnFailure::Allow,
+                    OnFailure::Deny | OnFailure::Error => tollgate_policy::OnFailure::Deny,
+                };
+                let gate = &service.gate;
+                let decider = Decider { gate, planned: &planned, deadline, on_failure };
+                let asked = Box::pin(decider.ask(domain.meaning())).await?;
+                let judged = answer::judge(&planned, &asked, domain.on_failure())?;
+                let metadata =
+                    domain.has_metadata().then(|| metadata::of(request, &planned, &judged));
+                let told = answer::told_about(&judged);
+                let told = told.and_then(|place| asked.get(judged.get(place)?.asked?));
+                let mut response = answer::response(judged);
+                response.dynamic_metadata = metadata;
+                if let Some(told) = told.filter(|_| self.headers) {
+                    tell(&mut response, &request.domain, &live, &planned, told);
+                }
+                Ok(response)
+            }
+            None if self.has_policies => self.by_policies(service, request, &hits, deadline).await,
+            None => Ok(self.unknown(hits.len())),
+        }
+    }
+
+    /// The answer for a domain that nobody knows.
+    fn unknown(&self, descriptors: usize) -> RateLimitResponse {
+        let code = if self.denies_unknown { Code::OverLimit } else { Code::Ok };
+        let status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
+        RateLimitResponse {
+            overall_code: code.into(),
+            statuses: vec![status; descriptors],
+            ..RateLimitResponse::default()
+        }
+    }
+
+    async fn by_policies(
+        &self,
+        service: &Service,
+        request: &RateLimitRequest,
+        hits: &[Hits],
+        deadline: Duration,
+    ) -> Result<RateLimitResponse, Status> {
+        let descriptors = request.descriptors.iter().enumerate();
+        let asked = descriptors.zip(hits).map(|(descriptor, hits)| {
+            policies::ask(service, &request.domain, descriptor, *hits, deadline)
+        });
+        let answers = futures_util::future::try_join_all(asked).await?;
+        let mut judged = Vec::with_capacity(answers.len());
+        for (place, answer) in answers.iter().enumerate() {
+            judged.push(Judged {
+                status: answer::by_policies(answer, policies::reported(answer)),
+                is_quota: false,
+                asked: answer.decision().map(|_| place),
+            });
+        }
+        let told = answer::told_about(&judged).and_then(|place| answers.get(place));
+        let mut response = answer::response(judged);
+        if let Some(told) = told.filter(|_| self.headers) {
+            let templates = tollgate_tower::header_templates(told);
+            answer::tell(&mut response, &templates, told);
+        }
+        Ok(response)
+    }
+}
+
+/// Adds the headers of an answer under rules.
+fn tell(
+    response: &mut RateLimitResponse,
+    domain: &str,
+    live: &Live,
+    planned: &[Planned<'_>],
+    told: &Asked,
+) {
+    // A descriptor that brought its limit has no template yet.
+    let made: Vec<Option<HeaderTemplate>> = told
+        .places
+        .iter()
+        .map(|place| match planned.get(*place) {
+            Some(Planned { rule: None, how: How::Count(_, limits), .. }) => {
+                HeaderTemplate::new(domain, limits).ok()
+            }
+            _ => None,
+        })
+        .collect();
+    let templates = told.places.iter().zip(&made).filter_map(|(place, made)| {
+        let rule = planned.get(*place)?.rule;
+        made.as_ref().or_else(|| live.template(rule?))
+    });
+    let templates: Vec<_> = templates.collect();
+    answer::tell(response, &templates, &told.answer);
+}

@@ -1,0 +1,87 @@
+//! gRPC in a build without it: asking for it is an error that says what to do.
+
+use core::convert::Infallible;
+use core::iter;
+use core::time::Duration;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::StatusCode;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+use crate::api::Api;
+use crate::envoy::EnvoyOptions;
+use crate::listen::{Bounds, Connection, Protocol};
+use crate::metrics::Metrics;
+use crate::server::StartError;
+use crate::service::Service;
+use crate::tls::HTTP2;
+
+fn absent() -> StartError {
+    let why = "this program was built without gRPC: leave out --grpc and --envoy-config, or have \
+               it built with the feature `grpc` of the crate `tollgate-server`";
+    StartError::Options(why.to_owned())
+}
+
+/// Envoy's rate limit service, which answers nothing.
+#[derive(Debug)]
+pub(crate) struct Rls;
+
+impl Rls {
+    pub(crate) fn new(
+        options: &EnvoyOptions,
+        _: Option<&PathBuf>,
+        _: &Metrics,
+    ) -> Result<Self, StartError> {
+        if options.rules.is_some() { Err(absent()) } else { Ok(Self) }
+    }
+
+    pub(crate) async fn follow(self: Arc<Self>) {}
+
+    pub(crate) async fn reread(self: Arc<Self>) {}
+
+    pub(crate) async fn json(&self, _: &Service, _: &[u8]) -> Option<(StatusCode, Bytes)> {
+        None
+    }
+}
+
+/// The protocol, which is never spoken.
+#[derive(Clone, Debug)]
+pub(crate) struct Grpc(Infallible);
+
+impl Grpc {
+    pub(crate) async fn new(
+        _: Arc<Api>,
+        _: Bounds,
+        _: Duration,
+        _: Duration,
+    ) -> Result<Self, StartError> {
+        Err(absent())
+    }
+
+    pub(crate) async fn closes(&self) {
+        match self.0 {}
+    }
+}
+
+impl Protocol for Grpc {
+    const ALPN: &'static [u8] = HTTP2;
+
+    async fn serve<T>(self, _: Connection<T>)
+    where
+        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        match self.0 {}
+    }
+}
+
+/// The counters of calls, of which there are none.
+#[derive(Debug, Default)]
+pub(crate) struct CallCounts(());
+
+impl CallCounts {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        iter::empty()
+    }
+}
