@@ -23,6 +23,7 @@ use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
+#[cfg(feature = "resp")]
 use crate::resp::{Resp, RespUser, Shared, Users};
 use crate::service::{CallerLimits, InlineLimits, Receipts, Service};
 use crate::settings;
@@ -39,9 +40,11 @@ pub struct Options {
     /// The addresses on which the service listens for clients; at least one.
     pub listen: Vec<Address>,
     /// The addresses on which the service speaks the Redis protocol; none by default.
+    #[cfg(feature = "resp")]
     pub resp: Vec<Address>,
     /// The users of the Redis protocol. Without any, every client may ask and nobody may
     /// administer. Required when an address of theirs is reachable from beyond loopback.
+    #[cfg(feature = "resp")]
     pub resp_users: Vec<RespUser>,
     /// The address of the admin API; `None` disables it.
     pub admin: Option<Address>,
@@ -93,11 +96,12 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Secrets are shown only as set or unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { listen, resp, admin, config, auth, paths, tls, bounds, linger, .. } = self;
-        f.debug_struct("Options")
+        let Self { listen, admin, config, auth, paths, tls, bounds, linger, .. } = self;
+        let mut shown = f.debug_struct("Options");
+        #[cfg(feature = "resp")]
+        shown.field("resp", &self.resp).field("resp_users", &self.resp_users);
+        shown
             .field("listen", listen)
-            .field("resp", resp)
-            .field("resp_users", &self.resp_users)
             .field("admin", admin)
             .field("admin_token", &self.admin_token.is_some())
             .field("admin_hosts", &self.admin_hosts)
@@ -126,7 +130,9 @@ impl Options {
     pub fn new(listen: Vec<Address>) -> Self {
         Self {
             listen,
+            #[cfg(feature = "resp")]
             resp: Vec::new(),
+            #[cfg(feature = "resp")]
             resp_users: Vec::new(),
             admin: None,
             admin_token: None,
@@ -200,6 +206,7 @@ pub struct Server {
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
+    #[cfg(feature = "resp")]
     resp: Vec<Address>,
     admin: Option<Address>,
     certificate: Option<Arc<Certificate>>,
@@ -249,6 +256,7 @@ impl Server {
             Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
             _ => guard,
         };
+        #[cfg(feature = "resp")]
         let users = Users::new(options.resp_users)?;
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let limits = Arc::new(InlineLimits::default());
@@ -280,6 +288,7 @@ impl Server {
         // none.
         let everybody = |address| bind(address, Access::Everybody);
         let bound: Vec<_> = options.listen.iter().map(everybody).collect::<Result<_, _>>()?;
+        #[cfg(feature = "resp")]
         let for_resp: Vec<_> = options.resp.iter().map(everybody).collect::<Result<_, _>>()?;
         let admin = match &options.admin {
             Some(address) => Some(bind(address, Access::Owner)?),
@@ -290,6 +299,7 @@ impl Server {
             bound.iter().zip(asked).map(|(bound, asked)| said(bound, asked)).collect()
         };
         let addresses = all_said(&bound, &options.listen);
+        #[cfg(feature = "resp")]
         let resp = all_said(&for_resp, &options.resp);
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
 
@@ -313,7 +323,9 @@ impl Server {
             };
             tasks.spawn(listener.accept_all(bound));
         }
+        #[cfg(feature = "resp")]
         let shared = Arc::new(Shared::new(Arc::clone(&api), users));
+        #[cfg(feature = "resp")]
         for bound in for_resp {
             let listener = Listener {
                 protocol: Resp(Arc::clone(&shared)),
@@ -347,6 +359,7 @@ impl Server {
             ending,
             tasks,
             addresses,
+            #[cfg(feature = "resp")]
             resp,
             admin,
             certificate: tls,
@@ -362,6 +375,7 @@ impl Server {
     }
 
     /// The addresses of the Redis protocol, with the ports that the system chose.
+    #[cfg(feature = "resp")]
     #[must_use]
     pub fn resp(&self) -> &[Address] {
         &self.resp

@@ -5,6 +5,7 @@
 //! reloads, and requests by endpoint.
 
 mod by_limit;
+#[cfg(feature = "resp")]
 mod commands;
 mod endpoint;
 mod latency;
@@ -22,6 +23,7 @@ use tollgate_stores::AnyStore;
 use crate::denials::Denials;
 use crate::traces::Traces;
 use by_limit::ByLimit;
+#[cfg(feature = "resp")]
 use commands::Commands;
 use latency::Latency;
 
@@ -49,6 +51,7 @@ struct Inner {
     failure_rule: Latency,
     reloads: Reloads,
     requests: Requests,
+    #[cfg(feature = "resp")]
     commands: Commands,
     denials: Option<Denials>,
     traces: Option<Traces>,
@@ -63,6 +66,7 @@ impl Default for Inner {
             failure_rule: Latency::default(),
             reloads: Reloads::default(),
             requests: Requests::default(),
+            #[cfg(feature = "resp")]
             commands: Commands::default(),
             denials: None,
             traces: None,
@@ -118,6 +122,7 @@ impl Metrics {
     }
 
     /// The commands of the Redis protocol.
+    #[cfg(feature = "resp")]
     pub(crate) fn commands(&self) -> &Commands {
         &self.0.commands
     }
