@@ -42,6 +42,7 @@ pub const TARGETS: &[Target] = &[
     target("redis_reply", targets::reply::replies, 2_000),
     target("redis_state", targets::redis::state, 4_000),
     target("redis_url", targets::redis::url, 2_000),
+    target("resp", targets::resp::commands, 500),
     target("snapshot", targets::snapshot::file, 500),
     target("subject", targets::notation::subject, 4_000),
 ];

@@ -64,6 +64,7 @@ short_turns! {
     redis_reply
     redis_state
     redis_url
+    resp
     snapshot
     subject
 }

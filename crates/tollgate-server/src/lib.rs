@@ -52,6 +52,7 @@ mod metrics;
 mod queues;
 mod recorder;
 mod reload;
+#[cfg(feature = "resp")]
 mod resp;
 mod server;
 mod service;
@@ -69,6 +70,7 @@ pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
 pub use queues::Queues;
 pub use reload::ReloadError;
+#[cfg(feature = "resp")]
 pub use resp::{RespUser, Role};
 pub use server::{Options, Server, StartError, Stopping};
 pub use service::CallerLimits;

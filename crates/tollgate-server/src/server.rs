@@ -25,6 +25,7 @@ use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
+#[cfg(feature = "resp")]
 use crate::resp::{Resp, RespUser, Shared, Users};
 use crate::service::{CallerLimits, InlineLimits, Receipts, Service};
 use crate::settings;
@@ -41,9 +42,11 @@ pub struct Options {
     /// The addresses on which the service listens for clients; at least one.
     pub listen: Vec<Address>,
     /// The addresses on which the service speaks the Redis protocol; none by default.
+    #[cfg(feature = "resp")]
     pub resp: Vec<Address>,
     /// The users of the Redis protocol. Without any, every client may ask and nobody may
     /// administer. Required when an address of theirs is reachable from beyond loopback.
+    #[cfg(feature = "resp")]
     pub resp_users: Vec<RespUser>,
     /// The addresses of gRPC, for Envoy's rate limit service; none by default.
     pub grpc: Vec<Address>,
@@ -99,13 +102,13 @@ pub struct Options {
 impl fmt::Debug for Options {
     /// Secrets are shown only as set or unset.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self {
-            listen, resp, grpc, envoy, admin, config, auth, paths, tls, bounds, linger, ..
-        } = self;
-        f.debug_struct("Options")
+        let Self { listen, grpc, envoy, admin, config, auth, paths, tls, bounds, linger, .. } =
+            self;
+        let mut shown = f.debug_struct("Options");
+        #[cfg(feature = "resp")]
+        shown.field("resp", &self.resp).field("resp_users", &self.resp_users);
+        shown
             .field("listen", listen)
-            .field("resp", resp)
-            .field("resp_users", &self.resp_users)
             .field("grpc", grpc)
             .field("envoy", envoy)
             .field("admin", admin)
@@ -136,7 +139,9 @@ impl Options {
     pub fn new(listen: Vec<Address>) -> Self {
         Self {
             listen,
+            #[cfg(feature = "resp")]
             resp: Vec::new(),
+            #[cfg(feature = "resp")]
             resp_users: Vec::new(),
             grpc: Vec::new(),
             envoy: EnvoyOptions::default(),
@@ -212,6 +217,7 @@ pub struct Server {
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
     addresses: Vec<Address>,
+    #[cfg(feature = "resp")]
     resp: Vec<Address>,
     grpc: Option<Grpc>,
     grpc_addresses: Vec<Address>,
@@ -263,6 +269,7 @@ impl Server {
             Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
             _ => guard,
         };
+        #[cfg(feature = "resp")]
         let users = Users::new(options.resp_users)?;
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let limits = Arc::new(InlineLimits::default());
@@ -297,6 +304,7 @@ impl Server {
         // none.
         let everybody = |address| bind(address, Access::Everybody);
         let bound: Vec<_> = options.listen.iter().map(everybody).collect::<Result<_, _>>()?;
+        #[cfg(feature = "resp")]
         let for_resp: Vec<_> = options.resp.iter().map(everybody).collect::<Result<_, _>>()?;
         let for_grpc: Vec<_> = options.grpc.iter().map(everybody).collect::<Result<_, _>>()?;
         let admin = match &options.admin {
@@ -308,6 +316,7 @@ impl Server {
             bound.iter().zip(asked).map(|(bound, asked)| said(bound, asked)).collect()
         };
         let addresses = all_said(&bound, &options.listen);
+        #[cfg(feature = "resp")]
         let resp = all_said(&for_resp, &options.resp);
         let grpc_addresses = all_said(&for_grpc, &options.grpc);
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
@@ -332,7 +341,9 @@ impl Server {
             };
             tasks.spawn(listener.accept_all(bound));
         }
+        #[cfg(feature = "resp")]
         let shared = Arc::new(Shared::new(Arc::clone(&api), users));
+        #[cfg(feature = "resp")]
         for bound in for_resp {
             let listener = Listener {
                 protocol: Resp(Arc::clone(&shared)),
@@ -383,6 +394,7 @@ impl Server {
             ending,
             tasks,
             addresses,
+            #[cfg(feature = "resp")]
             resp,
             grpc,
             grpc_addresses,
@@ -400,6 +412,7 @@ impl Server {
     }
 
     /// The addresses of the Redis protocol, with the ports that the system chose.
+    #[cfg(feature = "resp")]
     #[must_use]
     pub fn resp(&self) -> &[Address] {
         &self.resp

@@ -1,7 +1,6 @@
 //! The check of a service's settings before it starts.
 
 use crate::api::MIN_TOKEN_BYTES;
-use crate::resp::RespUser;
 use crate::server::{Options, StartError};
 use crate::service::MIN_KEY_BYTES;
 
@@ -33,9 +32,11 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
              TOLLGATE_WORKER_TOKEN, or listen on 127.0.0.1"
         ));
     }
-    if let Some(fault) = RespUser::fault(&options.resp_users) {
+    #[cfg(feature = "resp")]
+    if let Some(fault) = crate::resp::RespUser::fault(&options.resp_users) {
         return refuse(fault);
     }
+    #[cfg(feature = "resp")]
     if options.resp_users.is_empty()
         && let Some(address) = options.resp.iter().find(|address| !address.is_local())
     {

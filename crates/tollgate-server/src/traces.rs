@@ -80,6 +80,7 @@ impl Traces {
     }
 
     /// Begins the span of a command of the Redis protocol. Clients send no parent with it.
+    #[cfg(feature = "resp")]
     pub(crate) fn begin_command(&self, name: &str) -> Context {
         let span = self.0.tracer.span_builder(name.to_ascii_uppercase());
         let protocol = KeyValue::new("network.protocol.name", "resp");
@@ -89,6 +90,7 @@ impl Traces {
     }
 
     /// Ends the span of a command, which was answered or is an error.
+    #[cfg(feature = "resp")]
     pub(crate) fn end_command(context: &Context, is_error: bool) {
         let span = context.span();
         let result = if is_error { "error" } else { "answer" };

@@ -53,6 +53,7 @@ pub(crate) struct Serve {
 
     /// An address for clients of the Redis protocol, written as for `--listen`; repeat it. Beyond
     /// loopback, TOLLGATE_RESP_PASSWORD or TOLLGATE_RESP_USERS must be set
+    #[cfg(feature = "resp")]
     #[arg(long, value_name = "ADDR")]
     pub(crate) resp: Vec<String>,
 

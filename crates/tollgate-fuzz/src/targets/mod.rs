@@ -7,6 +7,7 @@ pub(crate) mod question;
 pub(crate) mod receipt;
 pub(crate) mod redis;
 pub(crate) mod reply;
+pub(crate) mod resp;
 pub(crate) mod snapshot;
 
 /// One line of an access log: what is an event has a client and a time that a store takes.

@@ -37,7 +37,10 @@ use query::Query;
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
-pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins, REFUSALS, REFUSALS_BYTES, is_same};
+pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
+#[cfg(feature = "resp")]
+pub(crate) use bearer::{REFUSALS, REFUSALS_BYTES, is_same};
+#[cfg(feature = "resp")]
 pub(crate) use question::MAX_TEXT_BYTES;
 pub(crate) use queues::parts as queue_parts;
 pub(crate) use workers::Workers;

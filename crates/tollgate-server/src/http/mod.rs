@@ -9,4 +9,6 @@ mod pieces;
 pub(crate) use body::{BodyError, MAX_BODY_BYTES, Whole};
 pub(crate) use connection::{Answering, Http, MAX_HEAD_BYTES};
 pub(crate) use framing::Misframed;
-pub(crate) use paced::{Explain, MAX_DRAINED_BYTES, MIN_TAKEN_BYTES};
+pub(crate) use paced::Explain;
+#[cfg(feature = "resp")]
+pub(crate) use paced::{MAX_DRAINED_BYTES, MIN_TAKEN_BYTES};

@@ -5,6 +5,7 @@
 //! reloads, and requests by endpoint.
 
 mod by_limit;
+#[cfg(feature = "resp")]
 mod commands;
 mod endpoint;
 mod latency;
@@ -23,6 +24,7 @@ use crate::denials::Denials;
 use crate::grpc::CallCounts;
 use crate::traces::Traces;
 use by_limit::ByLimit;
+#[cfg(feature = "resp")]
 use commands::Commands;
 use latency::Latency;
 
@@ -50,6 +52,7 @@ struct Inner {
     failure_rule: Latency,
     reloads: Reloads,
     requests: Requests,
+    #[cfg(feature = "resp")]
     commands: Commands,
     calls: CallCounts,
     envoy_reloads: Reloads,
@@ -66,6 +69,7 @@ impl Default for Inner {
             failure_rule: Latency::default(),
             reloads: Reloads::default(),
             requests: Requests::default(),
+            #[cfg(feature = "resp")]
             commands: Commands::default(),
             calls: CallCounts::default(),
             envoy_reloads: Reloads::default(),
@@ -133,6 +137,7 @@ impl Metrics {
     }
 
     /// The commands of the Redis protocol.
+    #[cfg(feature = "resp")]
     pub(crate) fn commands(&self) -> &Commands {
         &self.0.commands
     }

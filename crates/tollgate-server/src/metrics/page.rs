@@ -384,6 +384,13 @@ impl Numbers {
         for (endpoint, status, count) in self.metrics.requests().iter() {
             requests.count([("endpoint", endpoint), ("status", status)], count)?;
         }
+        #[cfg(feature = "resp")]
+        self.commands(encoder)?;
+        Ok(())
+    }
+
+    #[cfg(feature = "resp")]
+    fn commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut counted = self.metrics.commands().iter().peekable();
         if counted.peek().is_some() {
             let help = "Answered commands of the Redis protocol, by command and result.";

@@ -57,6 +57,7 @@ impl Gatekeeper {
     }
 
     /// Whether callers may send one limit for one subject.
+    #[cfg(feature = "resp")]
     #[inline]
     pub(super) fn admits_single(&self) -> bool {
         self.allowed != CallerLimits::Off

@@ -11,8 +11,8 @@ mod refusal;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Ask, Counted, Decision, LimitSet, MAX_COST, Refund, Subject};
-use tollgate_policy::{Answer, Gate, Terms, Together};
+use tollgate::{Ask, Decision, LimitSet, MAX_COST, Refund, Subject};
+use tollgate_policy::{Answer, Gate, Terms};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::PathReading;
 
@@ -135,11 +135,12 @@ impl Service {
 
     /// Checks one limit of a caller for one subject, as [`Service::answer`] does, without async.
     /// `None` where that is refused, or the store fails: then nothing was charged.
+    #[cfg(feature = "resp")]
     #[inline]
     pub(crate) fn check_at_once<T>(
         &self,
-        together: &mut Together,
-        counted: Counted<'_>,
+        together: &mut tollgate_policy::Together,
+        counted: tollgate::Counted<'_>,
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
     ) -> Option<T> {

@@ -1,5 +1,7 @@
 //! `serve`: runs the service.
 
+#[cfg(feature = "resp")]
+mod resp;
 mod traces;
 
 use std::time::Duration;
@@ -11,7 +13,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
     Address, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Fullness, Metrics, Options,
-    ReloadError, RespUser, Server, Subjects, TimeSeriesOptions, Tls,
+    ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
@@ -175,9 +177,8 @@ fn tell_systemd(states: &[NotifyState<'_>]) {
 fn options(args: &Serve) -> Result<Options> {
     let listen: Result<Vec<Address>, _> = args.listen.iter().map(|text| text.parse()).collect();
     let mut options = Options::new(listen?);
-    let resp: Result<Vec<Address>, _> = args.resp.iter().map(|text| text.parse()).collect();
-    options.resp = resp?;
-    options.resp_users = resp_users()?;
+    #[cfg(feature = "resp")]
+    resp::set(args, &mut options)?;
     let grpc: Result<Vec<Address>, _> = args.grpc.iter().map(|text| text.parse()).collect();
     options.grpc = grpc?;
     options.envoy.rules.clone_from(&args.envoy_config);
@@ -214,14 +215,6 @@ fn options(args: &Serve) -> Result<Options> {
     options.grace = wait(&args.grace)?;
     options.timeseries = timeseries(args)?;
     Ok(options)
-}
-
-/// The users of the Redis protocol, from the environment.
-fn resp_users() -> Result<Vec<RespUser>> {
-    let default = secret("TOLLGATE_RESP_PASSWORD")?.map(RespUser::default_user);
-    let users = secret("TOLLGATE_RESP_USERS")?.map(|users| RespUser::parse_all(&users));
-    let users = users.transpose().map_err(|why| anyhow!("TOLLGATE_RESP_USERS: {why}"))?;
-    Ok(default.into_iter().chain(users.into_iter().flatten()).collect())
 }
 
 /// Origins in the form of browsers: a scheme, a host, and a port other than the default.
@@ -377,10 +370,8 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
         url_of(if address.is_local() { "http" } else { scheme }, address)
     });
     out.line(format!("listening  {}", listening.join(", ")))?;
-    if !server.resp().is_empty() {
-        let resp: Vec<String> = server.resp().iter().map(ToString::to_string).collect();
-        out.line(format!("redis      {}", resp.join(", ")))?;
-    }
+    #[cfg(feature = "resp")]
+    resp::introduce(server, out)?;
     if !server.grpc().is_empty() {
         let grpc: Vec<String> = server.grpc().iter().map(ToString::to_string).collect();
         out.line(format!("grpc       {}", grpc.join(", ")))?;
@@ -391,7 +382,9 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     if let Some(path) = &args.envoy_config {
         out.line(format!("envoy      {}", path.display()))?;
     }
-    let mut tries: Vec<String> = server.resp().first().map(redis_cli(args)).into_iter().collect();
+    let mut tries: Vec<String> = Vec::new();
+    #[cfg(feature = "resp")]
+    tries.extend(server.resp().first().map(resp::redis_cli(args)));
     if let Some(Address::Tcp(_)) = server.addresses().first() {
         let first = &listening[0];
         let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
@@ -409,29 +402,6 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     }
     out.line("\ntry")?;
     tries.iter().try_for_each(|line| out.line(format!("  {line}")))
-}
-
-/// A line to try at an address of the Redis protocol.
-fn redis_cli(args: &Serve) -> impl Fn(&Address) -> String {
-    let tls = if args.tls_cert.is_some() { " --tls --insecure" } else { "" };
-    let is_set = |name: &str| std::env::var_os(name).is_some();
-    let (auth, user) = match ["TOLLGATE_RESP_PASSWORD", "TOLLGATE_RESP_USERS"].map(is_set) {
-        [true, _] => ("REDISCLI_AUTH=\"$TOLLGATE_RESP_PASSWORD\" ", ""),
-        [false, true] => ("", " --user NAME --askpass"),
-        [false, false] => ("", ""),
-    };
-    move |address| {
-        let place = match address {
-            Address::Tcp(found) => {
-                let found = found.first().copied();
-                let host = found.map(|it| it.ip()).filter(|ip| !ip.is_unspecified());
-                let host = host.map_or(String::new(), |ip| format!(" -h {ip}"));
-                format!("{host} -p {}", found.map_or(0, |it| it.port()))
-            }
-            other => format!(" -s {}", other.to_string().trim_start_matches("unix:")),
-        };
-        format!("{auth}redis-cli{place}{user}{tls} CL.THROTTLE user:42 2 3 10")
-    }
 }
 
 /// The signals that a service handles.
