@@ -386,7 +386,7 @@ impl Numbers {
         }
         #[cfg(feature = "resp")]
         self.commands(encoder)?;
-        Ok(())
+        self.calls(encoder)
     }
 
     #[cfg(feature = "resp")]
@@ -399,6 +399,11 @@ impl Numbers {
                 commands.count([("command", command), ("result", result)], count)?;
             }
         }
+        Ok(())
+    }
+
+    /// The calls over gRPC, and the reloads of Envoy's rules.
+    fn calls(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let mut counted = self.metrics.calls().iter().peekable();
         if counted.peek().is_some() {
             let help = "Answered calls over gRPC, by method and result.";
