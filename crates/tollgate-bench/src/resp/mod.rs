@@ -134,7 +134,7 @@ fn measure(args: &BenchServer) -> Result<RespJson> {
         let (ours, address) = tollgate.serve_resp(&["--threads", &threads.to_string()])?;
         for Pipelined { commands, over_cell, over_set, over_crab } in PIPELINED {
             let ours = Measured {
-                what: "tollgate, CL.THROTTLE",
+                what: "tollgate",
                 address: address.clone(),
                 process: ours.id(),
                 words: &THROTTLE,
@@ -142,12 +142,12 @@ fn measure(args: &BenchServer) -> Result<RespJson> {
             let mut measured = vec![(ours, None)];
             measured.push((Measured::redis("Redis, SET", &plain, &SET), over_set));
             if let Some(cell) = &cell {
-                let cell = Measured::redis("redis-cell, CL.THROTTLE", cell, &THROTTLE);
+                let cell = Measured::redis("redis-cell", cell, &THROTTLE);
                 measured.push((cell, over_cell));
             }
             if let Some(crab) = &crab {
                 let crab = Measured {
-                    what: "throttlecrab, THROTTLE",
+                    what: "throttlecrab",
                     address: crab.address.clone(),
                     process: crab.id(),
                     words: &CRABS,
@@ -174,20 +174,16 @@ fn measure(args: &BenchServer) -> Result<RespJson> {
 }
 
 fn text(json: &RespJson) -> String {
-    let header = ["", "per second", "p50 ms", "p99 ms", "CPU us", "ratio", "middle half", "bar"];
+    let header =
+        ["", "-P", "threads", "per second", "p50 ms", "p99 ms", "CPU us", "ratio", "half", "bar"];
     let mut rows = show::table(header);
     for GroupJson { pipeline, threads, rows: group } in &json.groups {
         for row in group {
-            let [ratio, half, bar] = row.beside.as_ref().map_or_else(Default::default, |beside| {
-                let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
-                [
-                    format!("{:.2}", beside.ratio),
-                    format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
-                    format!(">= {}{missed}", beside.at_least),
-                ]
-            });
+            let [ratio, half, bar] = row.beside_cells();
             rows.add_row([
-                format!("-P {pipeline}, {threads} threads: {}", row.what),
+                row.what.clone(),
+                pipeline.to_string(),
+                threads.to_string(),
                 format!("{:.0}", row.per_second),
                 format!("{:.3}", row.p50_ms),
                 format!("{:.3}", row.p99_ms),
@@ -202,7 +198,7 @@ fn text(json: &RespJson) -> String {
     format!(
         "{rows}\n\n{connections} connections, {subjects} subjects, 1000/s; medians of {runs} runs \
          of {seconds} s, in turns; threads: of tollgate; CPU: of the server for a command; ratio: \
-         of tollgate over the row in the same turn\n"
+         of tollgate over the row in the same turn, and the middle half of those\n"
     )
 }
 

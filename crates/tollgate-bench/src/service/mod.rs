@@ -134,14 +134,7 @@ fn text(json: &ServerJson) -> String {
     let mut rows =
         show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "middle half", "bar"]);
     for row in &json.rows {
-        let [ratio, half, bar] = row.beside.as_ref().map_or_else(Default::default, |beside| {
-            let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
-            [
-                format!("{:.2}", beside.ratio),
-                format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
-                format!(">= {}{missed}", beside.at_least),
-            ]
-        });
+        let [ratio, half, bar] = row.beside_cells();
         rows.add_row([
             row.what.clone(),
             format!("{:.0}", row.per_second),

@@ -145,6 +145,18 @@ fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
 }
 
 impl RowJson {
+    /// The ratio, the middle half of the ratios, and the bar, as cells of a table.
+    pub(crate) fn beside_cells(&self) -> [String; 3] {
+        self.beside.as_ref().map_or_else(Default::default, |beside| {
+            let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
+            [
+                format!("{:.2}", beside.ratio),
+                format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
+                format!(">= {}{missed}", beside.at_least),
+            ]
+        })
+    }
+
     fn from_side(side: &Side<'_>) -> Self {
         let median = |of: fn(&Run) -> f64| {
             let [_, median, _] = quartiles(side.runs.iter().map(|taken| of(&taken.run)).collect());

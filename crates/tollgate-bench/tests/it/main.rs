@@ -5,6 +5,7 @@
 mod args;
 mod memory;
 mod redis;
+mod resp;
 mod server;
 mod sqlite;
 
