@@ -4,6 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use http::Request;
+use hyper::client::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tollgate::MemoryStore;
@@ -11,6 +14,7 @@ use tollgate_proof::redis::{RedisServer, SKIPPED};
 use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Options, Queues, TimeSeriesOptions};
+use tonic::body::Body;
 
 use crate::common::{Page, Service, policies, promtool};
 use crate::counting::{EVERY, ask_everything};
@@ -76,16 +80,27 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let timeseries = TimeSeriesOptions::new(timeseries, Duration::ZERO).unwrap();
     let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();
     let queues = Queues::open([(queue, Some(ProducerSettings::new(9)))]).await.unwrap();
+    let rules = tempfile::Builder::new().suffix(".yaml").tempfile().unwrap();
+    std::fs::write(rules.path(), "domain: shop\n").unwrap();
     let set = |options: &mut Options| {
         options.timeseries = Some(timeseries);
         options.queues = queues;
         options.resp = vec!["127.0.0.1:0".parse().unwrap()];
+        options.grpc = vec!["127.0.0.1:0".parse().unwrap()];
+        options.envoy.rules = Some(rules.path().to_owned());
     };
     let service = Service::start_with(policies(EVERY), AnyStore::Redis(store), set).await;
     ask_everything(&service).await;
     let mut stream = TcpStream::connect(service.server.resp()[0].to_string()).await.unwrap();
     stream.write_all(b"PING\r\nQUIT\r\n").await.unwrap();
     stream.read_to_string(&mut String::new()).await.unwrap();
+    let stream = TcpStream::connect(service.server.grpc()[0].to_string()).await.unwrap();
+    let (mut client, connection) =
+        http2::handshake(TokioExecutor::new(), TokioIo::new(stream)).await.unwrap();
+    tokio::spawn(connection);
+    let call = Request::post("http://localhost/any/Call").body(Body::empty()).unwrap();
+    client.send_request(call).await.unwrap();
+    service.server.reread_rules().await;
     // What is in a queue is there when it was prepared at first.
     let begin = Instant::now();
     let page = loop {
