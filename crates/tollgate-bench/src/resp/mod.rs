@@ -17,9 +17,9 @@ const CELL: &str = "TOLLGATE_PEER_REDIS_CELL";
 const FIRST_RATE: f64 = 80_000.0;
 
 /// 1,000 at once for each subject, and 1,000 a second, so that nearly all is admitted.
-const THROTTLE: [&str; 5] = ["CL.THROTTLE", "user:__rand_int__", "999", "1000", "1"];
-const CRABS: [&str; 5] = ["THROTTLE", "user:__rand_int__", "1000", "1000", "1"];
-const SET: [&str; 3] = ["SET", "user:__rand_int__", "1"];
+const THROTTLE: [&str; 5] = ["CL.THROTTLE", "key:__rand_int__", "999", "1000", "1"];
+const CRABS: [&str; 5] = ["THROTTLE", "key:__rand_int__", "1000", "1000", "1"];
+const SET: [&str; 3] = ["SET", "key:__rand_int__", "1"];
 
 /// How many commands are sent at once, and what the service has to reach there over each peer.
 struct Pipelined {
