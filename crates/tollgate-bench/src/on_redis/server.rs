@@ -229,6 +229,9 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         for keys in self.written.chunks(BATCH) {
+            // A count whose numbers changed may have left a mark beside it.
+            let keys: Vec<String> =
+                keys.iter().flat_map(|key| [key.clone(), Keys::reset(key)]).collect();
             // Nobody can be told, and all of them expire by themselves.
             let _ = self.connection.req_command(redis::cmd("UNLINK").arg(keys));
         }
