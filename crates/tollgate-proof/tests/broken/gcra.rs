@@ -10,7 +10,7 @@ pub(crate) enum Mistake {
     Nothing,
     /// The tolerance is `B*T` in place of `(B-1)*T`.
     Tolerance,
-    /// An idle subject saves credit below zero debt.
+    /// An idle subject saves credit below an empty backlog.
     Credit,
     /// The wait is rounded down.
     FloorWait,

@@ -113,7 +113,7 @@ macro_rules! clients {
 /// Limiters of which a history is recorded.
 pub(crate) const LIMITERS: &[Row] = &[
     gcra!("has a tolerance of one unit too much", Bound, GCRA, Tolerance),
-    gcra!("saves credit below zero debt", Bound, GCRA, Credit),
+    gcra!("saves credit below an empty backlog", Bound, GCRA, Credit),
     gcra!(
         "rounds waits down",
         Exact,
@@ -152,7 +152,7 @@ pub(crate) const LIMITERS: &[Row] = &[
     ),
     gcra!("tells what remained before the charge", Exact, GCRA, RemainingBefore),
     gcra!(
-        "adds denied calls to the debt",
+        "adds denied calls to the backlog",
         DenialsFree,
         Load { limits: &["5/1h via gcra"], ..GCRA },
         DenialCharges,
