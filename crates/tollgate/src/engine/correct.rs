@@ -122,7 +122,7 @@ pub fn receipt_until_us(receipt: &Receipt) -> u64 {
 pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
     let at_us = now.as_micros() + SKEW_US;
     let each = limits.limits().iter();
-    each.map(|limit| limit.step().spent_until_us(at_us, limit.most())).max().unwrap_or(0)
+    each.map(|limit| limit.step().spent_until_us(at_us, limit.capacity())).max().unwrap_or(0)
 }
 
 /// Returns `delta` units to every limit, the oldest first. A negative `delta` takes units, at most
