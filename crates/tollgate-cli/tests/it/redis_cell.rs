@@ -51,7 +51,7 @@ impl<T: Read + Write> Asker<T> {
 /// redis-cell in a Redis; none where it is not named.
 fn peer(place: &Place) -> Option<(Redis, Asker<UnixStream>)> {
     let Ok(module) = std::env::var(PEER) else {
-        println!("SKIPPED: {PEER} names no module of redis-cell, so only one side is asked");
+        println!("WANTED: {PEER} names no module of redis-cell, so only one side is asked");
         return None;
     };
     let (redis, url) = Redis::start(place.path(), &["--loadmodule", &module])?;
