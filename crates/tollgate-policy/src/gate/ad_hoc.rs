@@ -211,20 +211,6 @@ impl<S: Store> Gate<S> {
         self.0.limiter.charge(ask).await
     }
 
-    /// Charges a request to all its policies without a check, also beyond their limits. Shadow
-    /// policies are not charged. Empty for a request that no policy counts.
-    ///
-    /// # Errors
-    /// As `Limiter::charge`.
-    pub async fn charge(&self, prepared: Prepared) -> Result<Vec<Charged>, Error> {
-        let Prepared { live, plan, .. } = prepared;
-        let live = Guard::into_inner(live);
-        match plan.question(&live) {
-            Some(ask) => self.0.limiter.charge(ask).await,
-            None => Ok(Vec::new()),
-        }
-    }
-
     /// The stored state of a count; `None` if there is none.
     ///
     /// # Errors

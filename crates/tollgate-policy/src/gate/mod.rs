@@ -355,16 +355,16 @@ impl<S: Store> Gate<S> {
             return Ok(None);
         }
         let decision = match answer.decision().and_then(Decision::receipt) {
-            Some(receipt) => Some(self.charge_partial(&receipt, units, answer).await?),
+            Some(receipt) => Some(self.charge(&receipt, units, answer).await?),
             None => None,
         };
         for receipt in answer.shadow_receipts() {
-            let _ = self.charge_partial(&receipt, units, answer).await;
+            let _ = self.charge(&receipt, units, answer).await;
         }
         Ok(decision)
     }
 
-    async fn charge_partial(
+    async fn charge(
         &self,
         receipt: &Receipt,
         units: u64,

@@ -124,7 +124,8 @@ end
 -- A state under the old numbers, as these numbers count it; nothing owed is a fresh state.
 local function greedy_migrate(tat, num, now, was, n, d, burst, most, whole, part)
   if was[1] ~= n or was[2] ~= d then
-    -- Judged under a full backlog as large as the backlog itself, what is free is the whole units owed.
+    -- Judged under a full backlog as large as the backlog itself, what is free is the whole units
+    -- owed.
     local old_n, old_d, old_burst, old_most, old_whole, old_part = greedy_numbers(unpack(was))
     local units = greedy_judge(now, 0, now, now, 0, old_n, old_d, old_burst, old_most, old_whole,
       old_part, tat - now, num)
