@@ -66,6 +66,25 @@ pub(crate) enum Bench {
     /// service's over that row. The time of the processors is from /proc.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- resp --runs 9")]
     Resp(BenchServer),
+    /// Measure Envoy's rate limit service beside limitador, beside a bare one, and behind Envoy
+    ///
+    /// h2load keeps 50 calls on their way, over one connection and over 50, to services of one and
+    /// of two threads. Each call has one descriptor, of one subject, and is admitted. The peer is
+    /// limitador-server with counters in memory (TOLLGATE_PEER_LIMITADOR names it); the bare one is
+    /// tonic's, which reads each call and says OK. With TOLLGATE_PEER_ENVOY, wrk asks Envoy for a
+    /// page over one connection: Envoy alone, with its local rate limit, and with the service. It
+    /// reports peers that are not there, and leaves them out. Figures and ratios are as for `resp`.
+    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- grpc --runs 9")]
+    Grpc(BenchGrpc),
+    /// Serve the bare service that `grpc` measures
+    #[command(hide = true)]
+    BareGrpc {
+        /// Where, at 127.0.0.1
+        port: u16,
+        /// Threads that serve
+        #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
+        threads: u16,
+    },
     /// Measure the bytes of one side in a process of its own
     #[command(hide = true)]
     MemoryBytes {
@@ -132,6 +151,25 @@ pub(crate) struct BenchServer {
 
     /// Runs of each kind, of which the median counts
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// The program that serves [default: the `tollgate` beside this program]
+    #[arg(long, value_name = "PATH", env = "TOLLGATE_PROGRAM")]
+    pub(crate) program: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchGrpc {
+    /// How long a run takes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
     /// The program that serves [default: the `tollgate` beside this program]

@@ -12,8 +12,10 @@ use clap::Parser as _;
 #[cfg(not(feature = "count-allocations"))]
 mod allocator;
 mod args;
+mod grpc;
 mod memory;
 mod on_redis;
+mod processor;
 mod redis_benchmark;
 mod redis_server;
 mod resp;
@@ -46,5 +48,7 @@ fn measure(bench: Bench) -> Result<u8> {
         Bench::Redis(args) => on_redis::redis(&args),
         Bench::Server(args) => service::server(&args),
         Bench::Resp(args) => resp::resp(&args),
+        Bench::Grpc(args) => grpc::grpc(&args),
+        Bench::BareGrpc { port, threads } => grpc::serve_bare(port, threads),
     }
 }

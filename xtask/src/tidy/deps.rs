@@ -51,7 +51,14 @@ const MAY_USE: [(&str, &[&str]); 17] = [
     // It measures; what is shipped does not know its peers.
     (
         "tollgate-bench",
-        &["tollgate", "tollgate-queue", "tollgate-redis", "tollgate-sqlite", "tollgate-stores"],
+        &[
+            "tollgate",
+            "tollgate-envoy-proto",
+            "tollgate-queue",
+            "tollgate-redis",
+            "tollgate-sqlite",
+            "tollgate-stores",
+        ],
     ),
     // It looks at whatever reads what others wrote; nobody builds on it.
     (

@@ -5,9 +5,12 @@ use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::BenchServer;
+use crate::processor::with_cpu;
 use crate::redis_benchmark::{self, Commands};
 use crate::redis_server::Server;
-use crate::service::{CONNECTIONS, PEER as CRAB, Program, RowJson, Run, Side, Tollgate, Turns};
+use crate::service::{
+    Bar, CONNECTIONS, Door, PEER as CRAB, Program, RowJson, Run, Side, Tollgate, Turns,
+};
 use crate::show::{self, note};
 
 /// The module of redis-cell.
@@ -88,26 +91,9 @@ impl Measured {
             subjects: args.subjects,
             words: self.words,
         };
-        let begin = processor_us(self.process)?;
-        let run = redis_benchmark::send(host, port.parse()?, commands)?;
-        let cpu_us = (processor_us(self.process)? - begin) / calls;
-        Ok(Run { cpu_us: Some(cpu_us), ..run })
+        let port = port.parse()?;
+        with_cpu(self.process, || Ok((redis_benchmark::send(host, port, commands)?, calls)))
     }
-}
-
-/// The time that a process took of the processors, in microseconds.
-fn processor_us(process: u32) -> Result<f64> {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
-    let ticks = ticks(&stat).with_context(|| format!("/proc/{process}/stat says: {stat}"))?;
-    Ok(ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64)
-}
-
-/// User and system time are the 14th and 15th field of proc_pid_stat(5); the second one is a name
-/// in parentheses, which may have blanks.
-fn ticks(stat: &str) -> Option<u64> {
-    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
-    let [user, system] = [fields.next()?, fields.next()?].map(str::parse::<u64>);
-    Some(user.ok()? + system.ok()?)
 }
 
 fn measure(args: &BenchServer) -> Result<RespJson> {
@@ -131,7 +117,8 @@ fn measure(args: &BenchServer) -> Result<RespJson> {
     }
     let mut groups = Vec::new();
     for threads in [1, 2] {
-        let (ours, address) = tollgate.serve_resp(&["--threads", &threads.to_string()])?;
+        let (ours, address) =
+            tollgate.serve_also(Door::Redis, &["--threads", &threads.to_string()])?;
         for Pipelined { commands, over_cell, over_set, over_crab } in PIPELINED {
             let ours = Measured {
                 what: "tollgate",
@@ -154,7 +141,8 @@ fn measure(args: &BenchServer) -> Result<RespJson> {
                 };
                 measured.push((crab, over_crab));
             }
-            let bars: Vec<Option<f64>> = measured.iter().skip(1).map(|(_, bar)| *bar).collect();
+            let bars = measured.iter().skip(1).map(|(_, bar)| bar.map(Bar::AtLeast));
+            let bars: Vec<Option<Bar>> = bars.collect();
             let side = |(measured, _): (Measured, Option<f64>)| Side {
                 what: measured.what.to_owned(),
                 load: Box::new(move |before| measured.load(commands, args, before)),
@@ -200,19 +188,4 @@ fn text(json: &RespJson) -> String {
          of {seconds} s, in turns; threads: of tollgate; CPU: of the server for a command; ratio: \
          of tollgate over the row in the same turn, and the middle half of those\n"
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_time_of_a_process_is_found_behind_any_name() {
-        let stat = "7 (a b) c) S 1 7 7 0 -1 4194560 100 0 0 0 250 50 3 4 20 0 1 0 5 6 7";
-        assert_eq!(ticks(stat), Some(300));
-        for stat in ["", "7 (a", "7 (a) S 1 2"] {
-            assert_eq!(ticks(stat), None, "{stat}");
-        }
-        assert!(processor_us(std::process::id()).unwrap() >= 0.0);
-    }
 }

@@ -16,18 +16,19 @@ use crate::redis_benchmark::{self, Commands};
 use crate::redis_server::Server;
 
 /// The loader of HTTP.
-pub(super) struct Wrk {
+pub(crate) struct Wrk {
+    connections: u32,
     seconds: u32,
 }
 
 impl Wrk {
-    pub(super) fn find(args: &BenchServer) -> Result<Self> {
+    pub(crate) fn find(connections: u32, seconds: u32) -> Result<Self> {
         let found = Command::new("wrk").arg("-v").output();
         found.context("wrk sends the requests: install it (apt-get install wrk)")?;
-        Ok(Self { seconds: args.seconds })
+        Ok(Self { connections, seconds })
     }
 
-    pub(super) fn side<'s>(&'s self, what: &str, url: &str, script: Option<&'s Path>) -> Side<'s> {
+    pub(crate) fn side<'s>(&'s self, what: &str, url: &str, script: Option<&'s Path>) -> Side<'s> {
         let url = url.to_owned();
         let load = Box::new(move |_: Option<&Run>| self.load(&url, script));
         Side { what: what.to_owned(), load, runs: Vec::new() }
@@ -44,7 +45,12 @@ impl Wrk {
             }
         };
         let output = Command::new("wrk")
-            .args(["-t1", &format!("-c{CONNECTIONS}"), &format!("-d{}s", self.seconds), "-s"])
+            .args([
+                "-t1",
+                &format!("-c{}", self.connections),
+                &format!("-d{}s", self.seconds),
+                "-s",
+            ])
             .arg(&script)
             .arg(url)
             .output()

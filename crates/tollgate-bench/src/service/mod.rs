@@ -15,16 +15,17 @@ mod nginx;
 mod program;
 mod turns;
 
-use loaders::{Wrk, bare_script, check_script, throttle_script};
+pub(crate) use loaders::Wrk;
+use loaders::{bare_script, check_script, throttle_script};
 use nginx::behind_nginx;
-pub(crate) use program::{PEER, Program, Tollgate};
-pub(crate) use turns::{RowJson, Run, Side, Turns};
+pub(crate) use program::{Door, PEER, Program, Tollgate, free_port};
+pub(crate) use turns::{Bar, RowJson, Run, Side, Turns};
 
 /// The service over the peer, at least.
-const PEER_AT_LEAST: f64 = 1.0;
+const OVER_PEER: Bar = Bar::AtLeast(1.0);
 
 /// The service over a loader of bare scripts, at least.
-const SCRIPT_AT_LEAST: f64 = 0.8;
+const OVER_SCRIPT: Bar = Bar::AtLeast(0.8);
 
 /// A limit under which nearly all is admitted, for every side the same: 1,000 units at once for
 /// each subject, and 1,000 a second.
@@ -61,7 +62,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
     let tollgate = Tollgate::find(args.program.as_deref())?;
     let dir = tempfile::tempdir().context("no temporary directory")?;
     let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
-    let wrk = Wrk::find(args)?;
+    let wrk = Wrk::find(CONNECTIONS, args.seconds)?;
     let turns = Turns { runs: args.runs, progress: &progress };
     let mut rows = Vec::new();
 
@@ -81,7 +82,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
              --version 0.4.40), so there is nothing to compare with"
         ));
     }
-    rows.extend(turns.take(sides, Some(PEER_AT_LEAST))?);
+    rows.extend(turns.take(sides, Some(OVER_PEER))?);
     drop((ours, peer));
 
     // On Redis, beside the bare script.
@@ -109,7 +110,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
                     runs: Vec::new(),
                 },
             ];
-            rows.extend(turns.take(sides, Some(SCRIPT_AT_LEAST))?);
+            rows.extend(turns.take(sides, Some(OVER_SCRIPT))?);
         }
         Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
     }

@@ -17,6 +17,13 @@ pub(crate) const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
 /// How long a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
+/// What a service may speak beside HTTP.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Door {
+    Redis,
+    Grpc,
+}
+
 /// The program `tollgate`, as users have it.
 pub(crate) struct Tollgate(PathBuf);
 
@@ -47,11 +54,15 @@ impl Tollgate {
         self.start(args).map(|(program, _)| program)
     }
 
-    /// The same, which also speaks the Redis protocol, and where it does.
-    pub(crate) fn serve_resp(&self, args: &[&str]) -> Result<(Program, String)> {
-        let (program, lines) = self.start(&[&["--resp", "127.0.0.1:0"], args].concat())?;
-        let address = lines.iter().find_map(|line| line.strip_prefix("redis      "));
-        let address = address.context("the service speaks no Redis protocol")?.to_owned();
+    /// The same, with another door open, and the address of that.
+    pub(crate) fn serve_also(&self, door: Door, args: &[&str]) -> Result<(Program, String)> {
+        let (option, name) = match door {
+            Door::Redis => ("--resp", "redis      "),
+            Door::Grpc => ("--grpc", "grpc       "),
+        };
+        let (program, lines) = self.start(&[&[option, "127.0.0.1:0"], args].concat())?;
+        let address = lines.iter().find_map(|line| line.strip_prefix(name));
+        let address = address.with_context(|| format!("the service has no {option}"))?.to_owned();
         Ok((program, address))
     }
 
@@ -121,8 +132,19 @@ impl Program {
     }
 
     pub(crate) fn start(program: OsString, args: &[&str], port: u16) -> Result<Self> {
+        Self::start_with(program, args, &[], port)
+    }
+
+    /// The same with more of an environment.
+    pub(crate) fn start_with(
+        program: OsString,
+        args: &[&str],
+        environment: &[(&str, &str)],
+        port: u16,
+    ) -> Result<Self> {
         let child = Command::new(&program)
             .args(args)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())

@@ -1,5 +1,7 @@
 //! Runs of several sides in turns, and what is said of them.
 
+use core::fmt;
+
 use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
@@ -35,7 +37,43 @@ pub(crate) struct BesideJson {
     pub(crate) ratio_low: f64,
     /// A quarter of the turns are above.
     pub(crate) ratio_high: f64,
-    pub(crate) at_least: f64,
+    #[serde(flatten)]
+    pub(crate) bar: Bar,
+}
+
+/// What is compared, and what it has to reach.
+#[derive(Clone, Copy, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Bar {
+    /// The answers a second, at least this much of the other's.
+    AtLeast(f64),
+    /// The time of the processors for an answer, at most this much of the other's.
+    CpuAtMost(f64),
+}
+
+impl Bar {
+    fn of(self, run: &Run) -> f64 {
+        match self {
+            Self::AtLeast(_) => run.per_second,
+            Self::CpuAtMost(_) => run.cpu_us.unwrap_or(f64::NAN),
+        }
+    }
+
+    fn is_missed_by(self, ratio: f64) -> bool {
+        match self {
+            Self::AtLeast(least) => ratio < least,
+            Self::CpuAtMost(most) => ratio > most,
+        }
+    }
+}
+
+impl fmt::Display for Bar {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AtLeast(least) => write!(f, ">= {least}"),
+            Self::CpuAtMost(most) => write!(f, "CPU <= {most}"),
+        }
+    }
 }
 
 /// What a loader says of one run.
@@ -69,17 +107,11 @@ pub(crate) struct Turns<'t> {
 
 impl Turns<'_> {
     /// The medians of each side; with a bar, the first is compared with the second.
-    pub(crate) fn take(
-        &self,
-        mut sides: Vec<Side<'_>>,
-        at_least: Option<f64>,
-    ) -> Result<Vec<RowJson>> {
+    pub(crate) fn take(&self, mut sides: Vec<Side<'_>>, bar: Option<Bar>) -> Result<Vec<RowJson>> {
         self.load(&mut sides)?;
         let mut rows: Vec<RowJson> = sides.iter().map(RowJson::from_side).collect();
-        if let (Some(at_least), [row, ..], [first, second, ..]) =
-            (at_least, &mut rows[..], &sides[..])
-        {
-            row.beside = Some(BesideJson::from_turns(&first.runs, &second.runs, at_least));
+        if let (Some(bar), [row, ..], [first, second, ..]) = (bar, &mut rows[..], &sides[..]) {
+            row.beside = Some(BesideJson::from_turns(&first.runs, &second.runs, bar));
         }
         Ok(rows)
     }
@@ -89,14 +121,13 @@ impl Turns<'_> {
     pub(crate) fn take_first_over_others(
         &self,
         mut sides: Vec<Side<'_>>,
-        at_least: &[Option<f64>],
+        bars: &[Option<Bar>],
     ) -> Result<Vec<RowJson>> {
         self.load(&mut sides)?;
         let mut rows: Vec<RowJson> = sides.iter().map(RowJson::from_side).collect();
         if let Some((first, others)) = sides.split_first() {
-            for ((row, other), at_least) in rows.iter_mut().skip(1).zip(others).zip(at_least) {
-                let beside = |bar| BesideJson::from_turns(&first.runs, &other.runs, bar);
-                row.beside = at_least.map(beside);
+            for ((row, other), bar) in rows.iter_mut().skip(1).zip(others).zip(bars) {
+                row.beside = bar.map(|bar| BesideJson::from_turns(&first.runs, &other.runs, bar));
             }
         }
         Ok(rows)
@@ -130,11 +161,11 @@ impl Turns<'_> {
 }
 
 impl BesideJson {
-    fn from_turns(ours: &[Taken<Run>], others: &[Taken<Run>], at_least: f64) -> Self {
+    fn from_turns(ours: &[Taken<Run>], others: &[Taken<Run>], bar: Bar) -> Self {
         let turns = ours.iter().zip(others);
-        let ratios = turns.map(|(ours, other)| ours.run.per_second / other.run.per_second);
+        let ratios = turns.map(|(ours, other)| bar.of(&ours.run) / bar.of(&other.run));
         let [ratio_low, ratio, ratio_high] = quartiles(ratios.collect());
-        Self { ratio, ratio_low, ratio_high, at_least }
+        Self { ratio, ratio_low, ratio_high, bar }
     }
 }
 
@@ -148,11 +179,11 @@ impl RowJson {
     /// The ratio, the middle half of the ratios, and the bar, as cells of a table.
     pub(crate) fn beside_cells(&self) -> [String; 3] {
         self.beside.as_ref().map_or_else(Default::default, |beside| {
-            let missed = if beside.ratio < beside.at_least { ": missed" } else { "" };
+            let missed = if beside.bar.is_missed_by(beside.ratio) { ": missed" } else { "" };
             [
                 format!("{:.2}", beside.ratio),
                 format!("{:.2}-{:.2}", beside.ratio_low, beside.ratio_high),
-                format!(">= {}{missed}", beside.at_least),
+                format!("{}{missed}", beside.bar),
             ]
         })
     }
@@ -197,7 +228,7 @@ mod tests {
         // A machine that is half as fast for two turns. The medians, 90 and 110, say 0.82.
         let ours = runs([100.0, 50.0, 60.0, 90.0, 120.0]);
         let other = runs([110.0, 40.0, 60.0, 120.0, 120.0]);
-        let beside = BesideJson::from_turns(&ours, &other, 0.8);
+        let beside = BesideJson::from_turns(&ours, &other, Bar::AtLeast(0.8));
         assert!((beside.ratio - 1.0).abs() < 1e-9, "{beside:?}");
         assert!((beside.ratio_low - 100.0 / 110.0).abs() < 1e-9, "{beside:?}");
         assert!((beside.ratio_high - 1.0).abs() < 1e-9, "{beside:?}");

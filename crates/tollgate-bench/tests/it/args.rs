@@ -4,7 +4,7 @@ use crate::run;
 
 #[test]
 fn every_command_has_help_with_an_example() {
-    for command in ["memory", "sqlite", "redis", "server"] {
+    for command in ["memory", "sqlite", "redis", "server", "resp", "grpc"] {
         for flag in ["-h", "--help"] {
             let (code, out, err) = run(&[command, flag]);
             assert_eq!((code, err.as_str()), (0, ""), "{command}");

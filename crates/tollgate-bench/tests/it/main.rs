@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 mod args;
+mod grpc;
 mod memory;
 mod redis;
 mod resp;
