@@ -43,6 +43,20 @@ macro_rules! each {
     };
 }
 
+/// The same for a future. That of memory is small. The others wait for a disk or a network; they are
+/// kilobytes, which every future around them would hold and move, also where the store is memory.
+macro_rules! each_future {
+    ($store:expr, $inner:ident => $what:expr) => {
+        match $store {
+            AnyStore::Memory($inner) => $what.await,
+            #[cfg(feature = "sqlite")]
+            AnyStore::Sqlite($inner) => Box::pin($what).await,
+            #[cfg(feature = "redis")]
+            AnyStore::Redis($inner) => Box::pin($what).await,
+        }
+    };
+}
+
 impl AnyStore {
     /// `memory`, `sqlite` or `redis`.
     #[must_use]
@@ -82,7 +96,7 @@ impl Store for AnyStore {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        each!(self, store => store.check(question).await)
+        each_future!(self, store => store.check(question))
     }
 
     #[inline]
@@ -91,34 +105,34 @@ impl Store for AnyStore {
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        each!(self, store => store.refund(receipt, units).await)
+        each_future!(self, store => store.refund(receipt, units))
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        each!(self, store => store.adjust(counted, delta).await)
+        each_future!(self, store => store.adjust(counted, delta))
     }
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        each!(self, store => store.charge(counted, cost).await)
+        each_future!(self, store => store.charge(counted, cost))
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        each!(self, store => store.reset(counted).await)
+        each_future!(self, store => store.reset(counted))
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        each!(self, store => store.inspect(counted).await)
+        each_future!(self, store => store.inspect(counted))
     }
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        each!(self, store => store.notices(seen).await)
+        each_future!(self, store => store.notices(seen))
     }
 
     async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        each!(self, store => store.post(notice).await)
+        each_future!(self, store => store.post(notice))
     }
 
     async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        each!(self, store => store.withdraw(name).await)
+        each_future!(self, store => store.withdraw(name))
     }
 }

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
+use std::time::Duration;
+
 use tollgate::{Limiter, ManualClock, MemoryStore, Store as _};
 use tollgate_stores::AnyStore;
 
@@ -33,6 +35,19 @@ async fn counts(url: &str, kind: &str) {
     assert!(other.check("bob").await.unwrap().is_allowed());
     let left = limiter.peek("bob").await.unwrap().remaining();
     assert_eq!(left, if kind == "memory" { 2 } else { 1 });
+}
+
+/// Futures around it hold it and move it, so that each call would copy the kilobytes that a cluster
+/// needs.
+#[test]
+fn the_future_of_a_check_is_small() {
+    let limiter = Limiter::new("2/h".parse().unwrap(), AnyStore::Memory(MemoryStore::new()));
+    let [check, within] = [
+        size_of_val(&limiter.check("ann")),
+        size_of_val(&limiter.check_within(Duration::from_secs(1), "ann")),
+    ];
+    println!("{check} and {within} bytes");
+    assert!(check <= 1_024 && within <= 1_024, "{check} and {within} bytes");
 }
 
 #[tokio::test]

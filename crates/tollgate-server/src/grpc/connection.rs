@@ -267,7 +267,7 @@ impl RateLimitService for Front {
         let headers = request.metadata();
         let timeout = headers.get("grpc-timeout").and_then(|text| text.to_str().ok());
         let timeout = timeout.and_then(question::timeout);
-        let answer = api.rls.answer(&api.service, request.get_ref(), timeout);
+        let answer = pin!(api.rls.answer(&api.service, request.get_ref(), timeout));
         let answer = match api.metrics.traces() {
             None => answer.await,
             Some(traces) => traced(traces, headers.as_ref(), answer).await,

@@ -34,7 +34,7 @@ impl Decider<'_> {
     pub(super) async fn ask(&self, meaning: Meaning) -> Result<Vec<Asked>, Status> {
         match meaning {
             Meaning::Envoy => self.one_by_one(0..self.planned.len(), Meaning::Envoy, true).await,
-            Meaning::Tollgate => self.together().await,
+            Meaning::Tollgate => Box::pin(self.together()).await,
         }
     }
 
@@ -45,41 +45,44 @@ impl Decider<'_> {
         meaning: Meaning,
         charges: bool,
     ) -> Result<Vec<Asked>, Status> {
-        let counts = places.filter_map(|place| {
-            let planned = self.planned.get(place)?;
-            let How::Count(subject, limits) = &planned.how else { return None };
-            let hits = if charges { planned.hits } else { Hits::Look };
-            Some(self.one(place, (subject, limits), hits, meaning))
-        });
-        let mut counts: Vec<_> = counts.collect();
-        // A single one needs no list of futures.
-        match (counts.pop(), counts.is_empty()) {
-            (Some(only), true) => Ok(vec![only.await?]),
-            (last, _) => join_all(counts.into_iter().chain(last)).await.into_iter().collect(),
+        let mut counts =
+            places.filter_map(|place| Some((place, self.planned.get(place)?.count()?)));
+        let Some(first) = counts.next() else { return Ok(Vec::new()) };
+        let one = |count| self.one(count, meaning, charges);
+        // Nearly always it is the only one, and needs no list of futures.
+        match counts.next() {
+            None => Ok(vec![one(first).await?]),
+            Some(second) => {
+                let all = [first, second].into_iter().chain(counts);
+                join_all(all.map(one)).await.into_iter().collect()
+            }
         }
     }
 
+    /// Asks for one count. What is rare is in a box: the future of what is usual stays small.
     async fn one(
         &self,
-        place: usize,
-        (subject, limits): (&Subject, &LimitSet),
-        hits: Hits,
+        (place, (subject, limits, hits)): (usize, (&Subject, &LimitSet, Hits)),
         meaning: Meaning,
+        charges: bool,
     ) -> Result<Asked, Status> {
         let ask = || Ask::new(subject).under(limits);
         let answer = match hits {
-            Hits::Charge(hits) => {
+            Hits::Charge(hits) if charges => {
                 let answer = self.charge(ask().cost(hits)).await?;
+                let is_denied = answer.decision().is_some_and(|decision| !decision.is_allowed());
                 match meaning {
-                    Meaning::Envoy => self.charge_denied(answer, || ask().cost(hits)).await?,
-                    Meaning::Tollgate => answer,
+                    Meaning::Envoy if is_denied => {
+                        Box::pin(self.charge_denied(answer, || ask().cost(hits))).await?
+                    }
+                    Meaning::Envoy | Meaning::Tollgate => answer,
                 }
             }
-            Hits::Look => self.look(ask()).await?,
-            Hits::GiveBack(hits) => {
-                self.give_back(ask(), hits).await?;
-                self.look(ask()).await?
+            Hits::GiveBack(hits) if charges => {
+                Box::pin(self.give_back(ask(), hits)).await?;
+                Box::pin(self.look(ask())).await?
             }
+            Hits::Charge(_) | Hits::GiveBack(_) | Hits::Look => Box::pin(self.look(ask())).await?,
         };
         Ok(Asked { answer, places: vec![place] })
     }
@@ -102,10 +105,6 @@ impl Decider<'_> {
         answer: Answer<'static>,
         ask: impl Fn() -> Ask<'a>,
     ) -> Result<Answer<'static>, Status> {
-        let is_denied = answer.decision().is_some_and(|decision| !decision.is_allowed());
-        if !is_denied {
-            return Ok(answer);
-        }
         let charge = self.gate.charge_limits(ask());
         // It is denied already. What a store does not charge in time is not charged.
         if !matches!(tokio::time::timeout(self.deadline, charge).await, Ok(Ok(_))) {
@@ -185,13 +184,12 @@ impl Decider<'_> {
     /// looks goes first, since it needs no giving back.
     fn groups(&self, places: impl Iterator<Item = usize>) -> Vec<(Hits, Vec<usize>)> {
         let mut groups: Vec<(Hits, Vec<usize>)> = Vec::new();
-        let count = |place: usize| match self.planned.get(place).map(|planned| &planned.how) {
-            Some(How::Count(subject, limits)) => Some((subject, limits.identity())),
-            _ => None,
+        let count = |place: usize| {
+            let (subject, limits, hits) = self.planned.get(place)?.count()?;
+            Some((subject, limits.identity(), hits))
         };
         for place in places {
-            let Some(own) = count(place) else { continue };
-            let Some(hits) = self.planned.get(place).map(|planned| planned.hits) else { continue };
+            let Some(own @ (_, _, hits)) = count(place) else { continue };
             let fits = |(other, places): &&mut (Hits, Vec<usize>)| {
                 let is_new = !places.iter().any(|place| count(*place) == Some(own));
                 *other == hits && places.len() < MAX_PARTS && is_new
@@ -211,9 +209,9 @@ impl Decider<'_> {
         hits: Hits,
         charges: bool,
     ) -> Result<Answer<'static>, Status> {
-        let counts = places.iter().filter_map(|place| match &self.planned.get(*place)?.how {
-            How::Count(subject, limits) => Some((subject, limits)),
-            _ => None,
+        let counts = places.iter().filter_map(|place| {
+            let (subject, limits, _) = self.planned.get(*place)?.count()?;
+            Some((subject, limits))
         });
         let ask = Ask::from(counts.collect::<Vec<_>>());
         let ask = match hits {

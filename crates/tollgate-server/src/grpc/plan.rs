@@ -37,6 +37,14 @@ pub(super) enum How {
 }
 
 impl Planned<'_> {
+    /// What is asked of the store, if anything is.
+    pub(super) fn count(&self) -> Option<(&Subject, &LimitSet, Hits)> {
+        match &self.how {
+            How::Count(subject, limits) => Some((subject, limits, self.hits)),
+            How::Free | How::Unlimited | How::Ban => None,
+        }
+    }
+
     /// Whether it can neither deny by itself nor keep others from being charged.
     pub(super) fn is_aside(&self) -> bool {
         self.rule.is_some_and(|rule| rule.is_shadow() || rule.is_quota())

@@ -90,7 +90,7 @@ impl Rls {
                 };
                 let gate = &service.gate;
                 let decider = Decider { gate, planned: &planned, deadline, on_failure };
-                let asked = Box::pin(decider.ask(domain.meaning())).await?;
+                let asked = decider.ask(domain.meaning()).await?;
                 let judged = answer::judge(&planned, &asked, domain.on_failure())?;
                 let metadata =
                     domain.has_metadata().then(|| metadata::of(request, &planned, &judged));
