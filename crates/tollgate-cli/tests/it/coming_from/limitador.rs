@@ -14,7 +14,7 @@ use crate::page::{block, rows};
 use crate::proxies::{Running, STARTS_WITHIN, free_port, listens};
 use crate::serving::{Client, Serving};
 
-const PAGE: &str = include_str!("../../../../../docs/coming-from-limitador.md");
+pub(super) const PAGE: &str = include_str!("../../../../../docs/coming-from-limitador.md");
 
 const PEER: &str = "TOLLGATE_PEER_LIMITADOR";
 

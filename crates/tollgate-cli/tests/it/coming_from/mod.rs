@@ -36,14 +36,22 @@ fn asked_as_envoy(client: &mut Client, domain: &str, entries: &[(&str, &str)]) -
     (status, serde_json::from_str(&said).unwrap())
 }
 
-/// Each flag in the last column of a page's tables is one of `serve`.
-fn flags_are_there(place: &Place, page: &str) {
-    let (_, help, _) = place.run(&["serve", "--help"]);
-    let cells: Vec<_> = rows(page).filter_map(|mut row| row.pop()).collect();
-    let flags = cells.iter().flat_map(|cell| cell.split([' ', '`', ',', ';', ':']));
-    let flags: Vec<_> = flags.filter(|word| word.starts_with("--") && word.len() > 3).collect();
-    assert!(flags.len() > 2, "{flags:?}");
-    for flag in flags {
-        assert!(help.contains(&format!("{flag} ")), "serve has no {flag}");
+/// The last columns of the tables name flags of ours.
+#[test]
+fn the_flags_of_the_pages_are_those_of_serve() {
+    let (_, help, _) = Place::new().run(&["serve", "--help"]);
+    for page in [
+        envoy_ratelimit::PAGE,
+        limitador::PAGE,
+        include_str!("../../../../../docs/coming-from-nginx.md"),
+    ] {
+        let cells: Vec<_> = rows(page).filter_map(|mut row| row.pop()).collect();
+        let words = cells.iter().flat_map(|cell| cell.split([' ', '`', ',', ';', ':']));
+        let is_flag = |word: &&str| word.starts_with("--") && *word != "---";
+        let flags: Vec<_> = words.filter(is_flag).collect();
+        assert!(flags.len() > 2, "{flags:?}");
+        for flag in flags {
+            assert!(help.contains(&format!("{flag} <")), "serve has no {flag}");
+        }
     }
 }
