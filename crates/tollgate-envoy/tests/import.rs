@@ -107,12 +107,17 @@ fn limits_of_limitador_become_policies() {
   max_value: 3
   seconds: 3600
   conditions: ['req.method == "GET"']
-  variables: []
+  variables:
 - namespace: shop
   max_value: 10
   seconds: 60
   conditions: ["descriptors[0].size > 5"]
   variables: []
+- namespace: shop
+  max_value: 10
+  seconds: 60
+  conditions: []
+  variables: ["descriptors[1].user_id"]
 "#;
     let made = import::limitador("limits.yaml", text).unwrap();
     let policies = Policies::parse(&made.policies, Format::Toml);
@@ -138,15 +143,19 @@ fn limits_of_limitador_become_policies() {
         assert_eq!(ask(user, method), expected, "{user} {method}\n{}", made.policies);
     }
     let notes = made.notes.join("\n");
-    assert!(
-        notes.contains("limit 3: left out: the condition `descriptors[0].size > 5`"),
-        "{notes}"
-    );
+    for left_out in [
+        "limit 3: left out: the condition `descriptors[0].size > 5`",
+        "limit 4: left out: the variable `descriptors[1].user_id`",
+    ] {
+        assert!(notes.contains(left_out), "{notes}");
+    }
     for (text, says) in [
         ("a: 1\n", "a list of limits"),
         ("- namespace: a\n  max_value: 0\n  seconds: 1\n", "`max_value` is a whole number"),
         ("- namespace: a\n  max_value: 1\n", "the limit has no `seconds`"),
         ("- namespace: a\n  max_valu: 1\n", "unknown key `max_valu`"),
+        ("- namespace:\n  max_value: 1\n  seconds: 1\n", "`namespace` is nothing"),
+        ("- namespace: a\n  max_value: 1\n  seconds: 1\n  variables: b\n", "`variables` is a text"),
         ("- 5\n", "a limit is a whole number"),
     ] {
         let told = import::limitador("limits.yaml", text).unwrap_err().to_string();

@@ -165,6 +165,10 @@ fn set<T>(field: &mut T, value: Option<T>) -> bool {
 }
 
 fn texts(node: &Node) -> Option<Vec<String>> {
+    // limitador's own example has lists that are left empty: `conditions:`.
+    if node.is_nothing() {
+        return Some(Vec::new());
+    }
     let Value::List(list) = &node.value else { return None };
     let text = |each: &Node| match &each.value {
         Value::Text(text) => Some(text.clone()),

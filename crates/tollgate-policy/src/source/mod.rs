@@ -88,7 +88,16 @@ impl Node {
             Value::Other(kind) => kind,
         }
     }
+
+    /// Whether the file gives it no value, as a key of YAML with nothing behind it.
+    #[must_use]
+    pub fn is_nothing(&self) -> bool {
+        matches!(self.value, Value::Other(NOTHING))
+    }
 }
+
+/// The phrase for no value.
+const NOTHING: &str = "nothing";
 
 /// Parses a text into a tree. A syntax error ends it for YAML; TOML continues after one.
 ///

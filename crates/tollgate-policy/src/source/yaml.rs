@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
-use super::{Key, Node, Value};
+use super::{Key, NOTHING, Node, Value};
 use crate::problem::{Problem, Span};
 
 /// The most parser events that aliases may repeat: a file of one page can expand to billions.
@@ -217,11 +217,11 @@ impl<'de> Visitor<'de> for Reader {
     }
 
     fn visit_unit<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Other("nothing"))
+        Ok(Raw::Other(NOTHING))
     }
 
     fn visit_none<E>(self) -> Result<Raw, E> {
-        Ok(Raw::Other("nothing"))
+        Ok(Raw::Other(NOTHING))
     }
 
     fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Raw, A::Error> {

@@ -6,6 +6,7 @@ mod charging;
 mod code;
 mod common;
 mod faults;
+mod governor;
 mod layer;
 mod load;
 mod mistakes;
@@ -16,3 +17,7 @@ mod reload;
 #[path = "../../examples/server.rs"]
 #[allow(unreachable_pub, missing_docs)]
 mod server;
+
+/// How pages are read.
+#[path = "../../../tollgate-cli/tests/it/page.rs"]
+mod page;

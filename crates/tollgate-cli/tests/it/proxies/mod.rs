@@ -5,6 +5,7 @@ mod backend;
 mod caddy;
 mod envoy;
 mod haproxy;
+mod limit_req;
 mod nginx;
 mod paths;
 mod promises;
@@ -25,7 +26,7 @@ use crate::Place;
 use wire::{Answer, Client, Pages, Tap};
 
 /// How long a program may take until it listens, on a machine that is busy with other tests.
-const STARTS_WITHIN: Duration = Duration::from_secs(20);
+pub(crate) const STARTS_WITHIN: Duration = Duration::from_secs(20);
 
 /// Five an hour for each address, apart for logins.
 const POLICIES: &str = include_str!("policies.toml");
@@ -70,7 +71,7 @@ impl Default for Plan<'_> {
 }
 
 /// A program that is killed with the test.
-struct Running(Child);
+pub(crate) struct Running(pub(crate) Child);
 
 impl Drop for Running {
     fn drop(&mut self) {
@@ -199,7 +200,7 @@ const PORTS: Range<u16> = 10_000..20_000;
 
 /// A port on which nobody listens right now, and which no other test of this program was given: a
 /// test must not take what listens for another for its own proxy.
-fn free_port() -> SocketAddr {
+pub(crate) fn free_port() -> SocketAddr {
     static GIVEN: AtomicU32 = AtomicU32::new(0);
     loop {
         // Each process begins somewhere else.
@@ -213,7 +214,7 @@ fn free_port() -> SocketAddr {
 }
 
 /// True when it listens, false when it has ended.
-fn listens(running: &mut Running, at: SocketAddr, deadline: Instant) -> bool {
+pub(crate) fn listens(running: &mut Running, at: SocketAddr, deadline: Instant) -> bool {
     loop {
         if running.0.try_wait().unwrap().is_some() {
             return false;

@@ -1,0 +1,168 @@
+//! nginx's own `limit_req` beside the service behind the same nginx: what the page about both says.
+
+use std::time::{Duration, Instant};
+
+use super::nginx::Nginx;
+use super::wire::Client;
+use super::{Plan, Setup, replaced};
+use crate::page::{block, rows};
+
+const PAGE: &str = include_str!("../../../../../docs/coming-from-nginx.md");
+
+/// The limit that the page's policy has.
+const LIMIT: &str = "5/m burst 5 via gcra";
+
+/// How far a clock of whole milliseconds may be off, at both ends.
+const SLACK: Duration = Duration::from_millis(2);
+
+const LOGIN: &str = "GET /login";
+
+/// nginx with these directives where the example asks the service.
+fn theirs(zones: &str, limits: &str) -> Option<Setup> {
+    let zones = format!("{zones} upstream tollgate {{");
+    Setup::changed::<Nginx>(&[
+        ("upstream tollgate {", &zones),
+        ("auth_request /_tollgate;", limits),
+    ])
+}
+
+/// The example with the service, under these policies.
+fn ours(policies: &str) -> Option<Setup> {
+    Setup::planned::<Nginx>(&Plan { policies, ..Plan::default() })
+}
+
+/// The page's policy with another limit.
+fn policy(limit: &str) -> String {
+    replaced(block(PAGE, "toml", 0).to_owned(), &[(LIMIT, limit)])
+}
+
+/// The lines of the page's configuration that begin so.
+fn directive(begin: &str) -> &'static str {
+    let mut lines = block(PAGE, "nginx", 0).lines().map(str::trim);
+    lines.find(|line| line.starts_with(begin)).unwrap()
+}
+
+/// The time of one request at a rate of nginx.
+fn interval(rate: &str) -> Duration {
+    let (number, unit) = rate.split_once("r/").unwrap();
+    let seconds = if unit == "m" { 60 } else { 1 };
+    Duration::from_secs(seconds) / number.parse::<u32>().unwrap()
+}
+
+/// Asks past what is admitted at once, and at a fast rate until three more were: each answer must
+/// be what the limit says at that moment. How many were admitted.
+fn as_the_limit_says(setup: &Setup, interval: Duration, at_once: u32) -> u32 {
+    let start = Instant::now();
+    let tolerance = interval * (at_once - 1);
+    // When the next request would find everything free again: at the earliest, at the latest.
+    let mut free_at = (Duration::ZERO, Duration::ZERO);
+    let (mut asked, mut admitted) = (0, 0);
+    let is_fast = interval < Duration::from_millis(200);
+    while asked < at_once + 5 || (is_fast && admitted < at_once + 3) {
+        let sent = start.elapsed();
+        let answer = setup.ask(Client(1), LOGIN);
+        let answered = start.elapsed();
+        asked += 1;
+        if answer.status == 200 {
+            let wait = free_at.0.saturating_sub(answered);
+            assert!(wait <= tolerance + SLACK, "{admitted} were admitted, then one too early");
+            free_at = (free_at.0.max(sent) + interval, free_at.1.max(answered) + interval);
+            admitted += 1;
+        } else {
+            assert_eq!(answer.status, 429, "{answer:?}");
+            let wait = free_at.1.saturating_sub(sent);
+            assert!(wait + SLACK > tolerance, "{admitted} were admitted, and one too few");
+        }
+    }
+    admitted
+}
+
+#[test]
+fn each_row_of_the_page_admits_the_same_on_both_sides() {
+    let rows: Vec<_> = rows(PAGE).filter(|row| row[0].contains("r/")).collect();
+    let rows: Vec<_> = rows.iter().filter(|row| row.len() == 4).collect();
+    assert_eq!(rows.len(), 4);
+    assert!(directive("limit_req_zone").contains(&format!("rate={};", rows[0][0])));
+    assert!(directive("limit_req zone").contains(&rows[0][1]));
+    assert_eq!(rows[0][2], LIMIT);
+    for row in rows {
+        let [rate, arguments, limit, at_once] = &row[..] else { panic!("{row:?}") };
+        let zone = format!("limit_req_zone $binary_remote_addr zone=login:10m rate={rate};");
+        let limits = format!("limit_req zone=login {arguments}; limit_req_status 429;");
+        let Some(theirs) = theirs(&zone, &limits) else { return };
+        let ours = ours(&policy(limit)).unwrap();
+        let (interval, at_once) = (interval(rate), at_once.parse().unwrap());
+        for setup in [theirs, ours] {
+            let admitted = as_the_limit_says(&setup, interval, at_once);
+            assert!(admitted >= at_once, "{row:?}: {admitted}");
+        }
+    }
+}
+
+#[test]
+fn a_denial_has_the_status_and_the_headers_of_the_page() {
+    let (zone, limit) = (directive("limit_req_zone"), directive("limit_req zone"));
+    let Some(default) = theirs(zone, limit) else { return };
+    let with_status = theirs(zone, &format!("{limit} limit_req_status 429;")).unwrap();
+    let ours = ours(block(PAGE, "toml", 0)).unwrap();
+    for (setup, status, is_ours) in
+        [(default, 503, false), (with_status, 429, false), (ours, 429, true)]
+    {
+        for _ in 0..5 {
+            let answer = setup.ask(Client(1), LOGIN);
+            assert_eq!(answer.status, 200, "{answer:?}");
+            assert_eq!(answer.header("ratelimit").is_some(), is_ours, "{answer:?}");
+        }
+        let answer = setup.ask(Client(1), LOGIN);
+        assert_eq!(answer.status, status, "{answer:?}");
+        assert_eq!(answer.header("ratelimit").is_some(), is_ours, "{answer:?}");
+        let wait = answer.header("retry-after").map(|text| text.parse::<u32>().unwrap());
+        assert_eq!(wait.is_some(), is_ours, "{answer:?}");
+        assert!(wait.is_none_or(|wait| (1..=12).contains(&wait)), "{answer:?}");
+    }
+}
+
+/// Five for each client and ten for all: who is denied by the one is not counted by the other.
+#[test]
+fn a_request_that_one_limit_denies_charges_none_on_both_sides() {
+    let zones = "limit_req_zone $server_name$uri zone=all:10m rate=1r/m; \
+                 limit_req_zone $binary_remote_addr zone=each:10m rate=1r/m;";
+    let (all, each) =
+        ("limit_req zone=all burst=9 nodelay;", "limit_req zone=each burst=4 nodelay;");
+    let both = "limits = [{ subject = \"host\", limit = \"1/m burst 10 via gcra\" }, \
+                { subject = \"ip\", limit = \"1/m burst 5 via gcra\" }]";
+    let policy = block(PAGE, "toml", 0);
+    let line = policy.lines().find(|line| line.starts_with("limits = ")).unwrap();
+    let Some(all_first) = theirs(zones, &format!("{all} {each}")) else { return };
+    let each_first = theirs(zones, &format!("{each} {all}")).unwrap();
+    let ours = ours(&policy.replace(line, both)).unwrap();
+    for setup in [all_first, each_first, ours] {
+        let admitted = [1, 2, 3].map(|client| {
+            let asked = (0..8).map(|_| setup.ask(Client(client), LOGIN).status);
+            asked.filter(|status| *status == 200).count()
+        });
+        assert_eq!(admitted, [5, 5, 0]);
+    }
+}
+
+#[test]
+fn without_nodelay_nginx_holds_a_request_and_the_service_answers_at_once() {
+    let zone = "limit_req_zone $binary_remote_addr zone=login:10m rate=10r/s;";
+    let Some(theirs) = theirs(zone, "limit_req zone=login burst=1;") else { return };
+    let ours = ours(&policy("1/h via uniform")).unwrap();
+    let start = Instant::now();
+    assert_eq!([1, 2].map(|_| theirs.ask(Client(1), LOGIN).status), [200, 200]);
+    assert!(start.elapsed() + SLACK >= Duration::from_millis(100));
+    assert_eq!([1, 2].map(|_| ours.ask(Client(1), LOGIN).status), [200, 429]);
+}
+
+#[test]
+fn a_dry_run_and_a_shadow_deny_nobody() {
+    let (zone, limit) = (directive("limit_req_zone"), directive("limit_req zone"));
+    let Some(theirs) = theirs(zone, &format!("{limit} limit_req_dry_run on;")) else { return };
+    let shadow = policy(LIMIT).replace("on_failure", "shadow = true\non_failure");
+    let ours = ours(&shadow).unwrap();
+    for setup in [theirs, ours] {
+        assert_eq!(setup.admitted(Client(1), &[LOGIN]), 10);
+    }
+}
