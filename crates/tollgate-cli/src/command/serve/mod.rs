@@ -183,6 +183,7 @@ fn options(args: &Serve) -> Result<Options> {
     options.grpc = grpc?;
     options.envoy.rules.clone_from(&args.envoy_config);
     options.envoy.denies_unknown = args.envoy_unknown_domain == Unknown::Deny;
+    options.envoy.metrics = args.envoy_metrics;
     options.envoy.headers = args.grpc_headers == OnOff::On;
     options.envoy.max_age = wait(&args.grpc_max_age)?;
     options.admin = match args.admin.as_str() {
