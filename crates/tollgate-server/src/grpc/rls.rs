@@ -59,6 +59,11 @@ impl Rls {
         self.messages.as_ref()
     }
 
+    /// The first by name of the domains that have rules.
+    pub(crate) fn domain(&self) -> Option<String> {
+        self.rules.live().config().domains().min().map(str::to_owned)
+    }
+
     /// Reads the rules again whenever they change, until it is dropped.
     pub(crate) async fn follow(self: Arc<Self>) {
         self.rules.follow().await;
