@@ -38,9 +38,9 @@ const ADMITS: u32 = 600;
 
 /// The block of this kind in the section.
 fn block(kind: &str) -> &'static str {
-    let section = PAGE.split(SECTION).nth(1).expect("the section");
-    let from = section.split(&format!("```{kind}\n")).nth(1).expect(kind);
-    from.split("```").next().expect("an end")
+    let section = PAGE.split(SECTION).nth(1).unwrap();
+    let from = section.split(&format!("```{kind}\n")).nth(1).unwrap();
+    from.split("```").next().unwrap()
 }
 
 /// A Redis, a service on it with every door, and a program with a layer on it.
@@ -162,7 +162,7 @@ async fn program(store: &str) -> SocketAddr {
         let user = head.headers["x-user"].to_str().unwrap().to_owned();
         let limits = limits.clone();
         async move {
-            let subject = Subject::new("envoy", &format!("shop|user={user}"))?;
+            let subject = Subject::new("envoy", format!("shop|user={user}"))?;
             Ok(Some(RequestLimits::new(subject, limits)))
         }
     });
