@@ -86,7 +86,7 @@ pub(crate) struct Node {
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(crate) number: usize,
-    pub(crate) path: Box<str>,
+    pub(crate) steps: Box<[Box<str>]>,
     pub(crate) counting: Counting,
     pub(crate) requests_per_unit: u32,
     pub(crate) unit: Option<Unit>,
@@ -189,8 +189,13 @@ impl Rule {
 
     /// Where it stands: `DOMAIN.KEY_VALUE.KEY`, as the reference names it.
     #[must_use]
-    pub fn path(&self) -> &str {
-        &self.path
+    pub fn path(&self) -> String {
+        self.steps.join(".")
+    }
+
+    /// The parts of its path: the domain, and `KEY` or `KEY_VALUE` of each descriptor down to it.
+    pub fn steps(&self) -> impl Iterator<Item = &str> {
+        self.steps.iter().map(|step| &**step)
     }
 
     /// How it counts.

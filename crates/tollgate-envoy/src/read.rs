@@ -78,7 +78,7 @@ impl Reader<'_> {
         let mut has_metadata = false;
         if let Some(list) = fields.get("descriptors") {
             let mut found = descriptor::Found { rules: config.rules, has_metadata: false };
-            self.descriptors(list, &name, &mut level, &mut found);
+            self.descriptors(list, &[name.as_str().into()], &mut level, &mut found);
             (config.rules, has_metadata) = (found.rules, found.has_metadata);
         }
         let domain = Domain { meaning, on_failure, has_metadata, level };

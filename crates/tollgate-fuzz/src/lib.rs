@@ -32,6 +32,7 @@ const fn target(name: &'static str, run: fn(&[u8]), turns: usize) -> Target {
 /// All of them, in the order of their names.
 pub const TARGETS: &[Target] = &[
     target("duration", targets::notation::duration, 4_000),
+    target("envoy", targets::envoy::rules, 1_000),
     target("identity", targets::identity::headers, 4_000),
     target("limit", targets::notation::limit, 2_000),
     target("log_line", targets::log_line, 2_000),

@@ -54,6 +54,7 @@ macro_rules! short_turns {
 
 short_turns! {
     duration
+    envoy
     identity
     limit
     log_line

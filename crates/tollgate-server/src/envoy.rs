@@ -13,6 +13,8 @@ pub struct EnvoyOptions {
     pub denies_unknown: bool,
     /// Whether answers have headers for the response, and denials a body. They do by default.
     pub headers: bool,
+    /// Whether `/metrics` has the hits by rule, too, under the names of envoyproxy/ratelimit.
+    pub metrics: bool,
     /// The age from which a connection is closed, once its calls are answered: 24 h by default.
     pub max_age: Duration,
 }
@@ -23,6 +25,7 @@ impl Default for EnvoyOptions {
             rules: None,
             denies_unknown: false,
             headers: true,
+            metrics: false,
             max_age: Duration::from_secs(24 * 3_600),
         }
     }

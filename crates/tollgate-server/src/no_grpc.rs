@@ -37,6 +37,10 @@ impl Rls {
         if options.rules.is_some() { Err(absent()) } else { Ok(Self) }
     }
 
+    pub(crate) fn domain(&self) -> Option<String> {
+        None
+    }
+
     pub(crate) async fn follow(self: Arc<Self>) {}
 
     pub(crate) async fn reread(self: Arc<Self>) {}

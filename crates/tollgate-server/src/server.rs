@@ -424,6 +424,12 @@ impl Server {
         &self.grpc_addresses
     }
 
+    /// The first by name of the domains that have rules of Envoy's service.
+    #[must_use]
+    pub fn envoy_domain(&self) -> Option<String> {
+        self.api.rls.domain()
+    }
+
     /// The address of the admin API.
     #[must_use]
     pub fn admin(&self) -> Option<&Address> {

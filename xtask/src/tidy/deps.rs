@@ -65,6 +65,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         "tollgate-fuzz",
         &[
             "tollgate",
+            "tollgate-envoy",
             "tollgate-redis",
             "tollgate-lab",
             "tollgate-policy",

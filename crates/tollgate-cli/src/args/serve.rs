@@ -70,6 +70,10 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "ANSWER", default_value_t = Unknown::Allow)]
     pub(crate) envoy_unknown_domain: Unknown,
 
+    /// Add the metrics of envoyproxy/ratelimit to `/metrics`, under its names
+    #[arg(long, requires = "envoy_config")]
+    pub(crate) envoy_metrics: bool,
+
     /// Whether answers to Envoy have headers for its client, and denials a body
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = OnOff::On)]
     pub(crate) grpc_headers: OnOff,

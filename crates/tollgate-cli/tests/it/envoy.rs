@@ -66,6 +66,32 @@ fn the_page_is_what_happens() {
     assert!(after.split_once('s').unwrap().0.parse::<u32>().unwrap() <= 60, "{said}");
 }
 
+/// A shell takes the line as it is, also with a domain that has its quotes.
+#[test]
+fn the_line_that_is_printed_answers() {
+    let place = Place::new();
+    let (serving, _) = serve(&place, &[]);
+    let paste = |serving: &Serving| {
+        let line = format!("curl -s http://{}/json ", serving.address());
+        let line = format!("{line}{}", serving.said(&format!("  {line}")));
+        let output = Command::new("sh").args(["-c", &line]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    for remaining in [4, 3] {
+        let said = paste(&serving);
+        assert!(said.starts_with(r#"{"overallCode":"OK","#), "{said}");
+        assert!(said.contains(&format!(r#""limitRemaining":{remaining},"#)), "{said}");
+    }
+    let rules = place.path().join("limits.yaml");
+    let text = "domain: it's\ndescriptors:\n  - key: remote_address\n    limit: 7/d\n";
+    std::fs::write(&rules, text).unwrap();
+    let serving = Serving::start(&place, &["--envoy-config", rules.to_str().unwrap()]);
+    assert!(paste(&serving).contains(r#""limitRemaining":6,"#), "without gRPC, too");
+    // Nobody's domain is answered, too.
+    let serving = Serving::start(&place, &["--grpc", "127.0.0.1:0"]);
+    assert_eq!(paste(&serving), r#"{"overallCode":"OK","statuses":[{"code":"OK"}]}"#);
+}
+
 #[test]
 fn what_is_wrong_with_the_rules_is_said_with_its_place() {
     let place = Place::new();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 mod admin;
+mod all_doors;
 mod bad_input;
 mod clients;
 mod cluster_examples;

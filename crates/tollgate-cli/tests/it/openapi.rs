@@ -22,7 +22,10 @@ fn schemathesis_finds_nothing() {
     let place = Place::new();
     let policies = here.join("../../examples/policies/api.toml");
     let (policies, store) = (policies.to_str().unwrap(), place.store());
+    let rules = here.join("../../examples/envoy/limits.yaml");
+    let rules = ["--envoy-config", rules.to_str().unwrap()];
     let args = ["--config", policies, "--store", &store, "--queue", "mail=100", "--queue-workers"];
+    let args = [&args[..], &rules].concat();
     let serving = Serving::start(&place, &args);
     let url = format!("http://{}", serving.address());
     let output = Command::new(program)
@@ -35,6 +38,6 @@ fn schemathesis_finds_nothing() {
         .output()
         .unwrap();
     let said = String::from_utf8_lossy(&output.stdout);
-    assert!(said.contains("Tested: 23"), "{said}");
+    assert!(said.contains("Tested: 24"), "{said}");
     assert!(output.status.success(), "{said}");
 }

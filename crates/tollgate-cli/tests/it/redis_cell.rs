@@ -223,6 +223,46 @@ fn random_histories_are_answered_alike() {
     assert!(f64::from(left_out) < 0.05 * HISTORIES as f64, "{left_out} histories ended");
 }
 
+/// How many keys whose units take a whole number of nanoseconds.
+const WHOLE: usize = 2_000;
+
+/// The time of a unit, where it is a whole number of nanoseconds. A fresh key is charged all of its
+/// burst at once, so that a unit that is off by a nanosecond moves the seconds of many.
+#[test]
+fn a_unit_takes_the_same_time() {
+    let place = Place::new();
+    let mut peer = peer(&place);
+    let (_serving, mut ours) = ours(&place);
+    let random = &mut Random(30);
+    let (mut calls, mut expected) = (Vec::new(), Vec::new());
+    for at in 0..WHOLE {
+        let period: [u32; 9] = [1, 2, 7, 10, 30, 60, 300, 3_600, 86_400];
+        let period = period[usize::try_from(random.below(9)).unwrap()];
+        // A divisor of the billion nanoseconds of a second.
+        let mut power = |base: u64| base.pow(u32::try_from(random.below(10)).unwrap());
+        let count = power(2) * power(5);
+        // What takes over 71 years to come back is refused here.
+        let quantity = 1 + random.below(20_000);
+        let burst = quantity - 1;
+        calls.push(words(&format!("CL.THROTTLE unit:{at} {burst} {count} {period} {quantity}")));
+        let unit = u128::from(period) * 1_000_000_000 / u128::from(count);
+        let reset = (unit * u128::from(quantity) / 1_000_000).div_ceil(1_000);
+        expected.push(format!("0 {quantity} 0 -1 {reset}"));
+    }
+    for (calls, expected) in calls.chunks(AT_ONCE).zip(expected.chunks(AT_ONCE)) {
+        ours.send(calls);
+        if let Some((_, cell)) = &mut peer {
+            cell.send(calls);
+        }
+        for (call, expected) in calls.iter().zip(expected) {
+            assert_eq!(ours.reply(), *expected, "{call:?}");
+            if let Some((_, cell)) = &mut peer {
+                assert_eq!(cell.reply(), *expected, "redis-cell: {call:?}");
+            }
+        }
+    }
+}
+
 /// Both replies are what is expected, and their seconds are as far apart as one at most.
 fn alike(
     call: &[String],

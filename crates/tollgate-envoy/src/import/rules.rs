@@ -126,9 +126,9 @@ fn policy(
             all.join(", ")
         }
     };
-    let name = if rule.name().is_empty() { rule.path() } else { rule.name() };
+    let name = if rule.name().is_empty() { rule.path() } else { rule.name().to_owned() };
     Ok(Made {
-        name: name_of(name, taken),
+        name: name_of(&name, taken),
         when,
         subject,
         limit,

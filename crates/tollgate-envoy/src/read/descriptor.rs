@@ -28,7 +28,7 @@ impl Reader<'_> {
     pub(super) fn descriptors(
         &mut self,
         list: &Tree,
-        parent: &str,
+        parent: &[Box<str>],
         level: &mut Level,
         found: &mut Found,
     ) {
@@ -52,7 +52,7 @@ impl Reader<'_> {
         &mut self,
         at: Span,
         fields: &Fields<'_>,
-        parent: &str,
+        parent: &[Box<str>],
         level: &mut Level,
         found: &mut Found,
     ) {
@@ -67,8 +67,8 @@ impl Reader<'_> {
             return self.error(at, "descriptor has empty key", "say which entry, as `key: user`");
         }
         let joined = if value.is_empty() { key.clone() } else { format!("{key}_{value}") };
-        let path = format!("{parent}.{joined}");
-        let mut node = Node { rule: self.rule(fields, &path, found), ..Node::default() };
+        let steps = [parent, &[joined.as_str().into()]].concat();
+        let mut node = Node { rule: self.rule(fields, &steps, found), ..Node::default() };
         let is_wild = key.contains('*') || value.contains('*');
         if self.is_so("share_threshold", fields.get("share_threshold")) {
             if !is_wild {
@@ -82,16 +82,16 @@ impl Reader<'_> {
             node.shared = Some(value.as_str().into());
         }
         if let Some(list) = fields.get("descriptors") {
-            self.descriptors(list, &path, &mut node.level, found);
+            self.descriptors(list, &steps, &mut node.level, found);
         }
         if !level.insert(key, value, is_wild, node) {
             let at = fields.at("key").unwrap_or(at);
-            let what = format!("duplicate descriptor composite key '{path}'");
+            let what = format!("duplicate descriptor composite key '{}'", steps.join("."));
             self.error(at, what, "put what belongs to it under one descriptor");
         }
     }
 
-    fn rule(&mut self, fields: &Fields<'_>, path: &str, found: &mut Found) -> Option<Rule> {
+    fn rule(&mut self, fields: &Fields<'_>, steps: &[Box<str>], found: &mut Found) -> Option<Rule> {
         for name in ["detailed_metric", "value_to_metric"] {
             self.is_so(name, fields.get(name));
         }
@@ -136,7 +136,7 @@ impl Reader<'_> {
         found.rules += 1;
         Some(Rule {
             number,
-            path: path.into(),
+            steps: steps.into(),
             counting,
             requests_per_unit: reported.0,
             unit: reported.1,

@@ -1,5 +1,6 @@
 //! The targets, each a function of the bytes that somebody sent.
 
+pub(crate) mod envoy;
 pub(crate) mod identity;
 pub(crate) mod notation;
 pub(crate) mod policy;

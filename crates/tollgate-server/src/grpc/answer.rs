@@ -19,6 +19,7 @@ use tonic::Status;
 use super::decide::Asked;
 use super::plan::{How, Planned};
 use super::question::Hits;
+use crate::metrics::Reached;
 
 /// What became of one descriptor.
 #[derive(Clone, Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Judged {
     pub(super) status: DescriptorStatus,
     /// Whether it counts among those that deny only together.
     pub(super) is_quota: bool,
+    /// How far its hits reached, if the limit of its rule decided.
+    pub(super) reached: Option<Reached>,
     /// The place of the answer that it is in.
     pub(super) asked: Option<usize>,
 }
@@ -57,7 +60,7 @@ pub(super) fn judge(
                 continue;
             };
             judged.asked = Some(number);
-            fill(&mut judged.status, planned, &asked.answer, part);
+            judged.reached = fill(&mut judged.status, planned, &asked.answer, part);
         }
     }
     Ok(judged)
@@ -77,6 +80,7 @@ fn unasked(planned: &Planned<'_>) -> Judged {
             duration_until_reset: reset.map(|unit| seconds(window_rest(unit, now().as_secs()))),
         },
         is_quota: planned.rule.is_some_and(Rule::is_quota),
+        reached: is_banned.then_some(Reached::Over),
         asked: None,
     }
 }
@@ -100,16 +104,23 @@ fn rounded_up(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// What the store said about one of its parts.
-fn fill(status: &mut DescriptorStatus, planned: &Planned<'_>, answer: &Answer<'_>, part: usize) {
+/// What the store said about one of its parts; how far its hits reached, if it said so.
+fn fill(
+    status: &mut DescriptorStatus,
+    planned: &Planned<'_>,
+    answer: &Answer<'_>,
+    part: usize,
+) -> Option<Reached> {
     let Some(decision) = answer.decision() else {
         status.code = code(!answer.is_allowed(), planned.rule);
-        return;
+        return None;
     };
     let (mut is_over, mut remaining, mut wait) = (false, u64::MAX, Duration::ZERO);
+    let mut near = 0;
     for report in decision.reports().filter(|report| report.part() == part) {
         is_over |= !report.admits();
         remaining = remaining.min(report.remaining());
+        near = near.max(beyond_four_fifths(report.limit().capacity(), report.remaining()));
         wait = wait.max(report.reset_after());
     }
     let denying = decision.reports().filter(|report| report.part() == part && !report.admits());
@@ -123,6 +134,14 @@ fn fill(status: &mut DescriptorStatus, planned: &Planned<'_>, answer: &Answer<'_
     status.code = code(is_over, planned.rule);
     status.limit_remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
     status.duration_until_reset = Some(seconds(rest));
+    Some(if is_over { Reached::Over } else { Reached::Within { near } })
+}
+
+/// How much of what is used of a limit is beyond 80 % of it: the ratio of the reference.
+fn beyond_four_fifths(capacity: u64, remaining: u64) -> u64 {
+    let used = capacity.saturating_sub(remaining);
+    // A capacity is at most 2^53.
+    used.saturating_sub(capacity.saturating_mul(4) / 5)
 }
 
 /// The status of a descriptor that the policies answered.
@@ -210,7 +229,7 @@ mod tests {
             limit_remaining: remaining,
             ..DescriptorStatus::default()
         };
-        Judged { status, is_quota, asked: Some(0) }
+        Judged { status, is_quota, reached: None, asked: Some(0) }
     }
 
     #[test]
@@ -246,6 +265,15 @@ mod tests {
         let unasked = Judged { asked: None, ..one(false, false, 0) };
         assert_eq!(told(&[unasked.clone(), one(false, false, 9)]), Some(1));
         assert_eq!(told(&[unasked]), None);
+    }
+
+    #[test]
+    fn what_is_beyond_four_fifths_is_near() {
+        for (capacity, remaining, near) in
+            [(10, 2, 0), (10, 1, 1), (10, 0, 2), (10, 11, 0), (1, 0, 1), (3, 1, 0), (3, 0, 1)]
+        {
+            assert_eq!(beyond_four_fifths(capacity, remaining), near, "{capacity} {remaining}");
+        }
     }
 
     #[test]

@@ -42,6 +42,9 @@ impl Rls {
         policies: Option<&PathBuf>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
+        if options.metrics && options.rules.is_some() {
+            metrics.count_rules();
+        }
         Ok(Self {
             rules: Rules::load(options.rules.clone(), metrics.clone())?,
             denies_unknown: options.denies_unknown,
@@ -54,6 +57,11 @@ impl Rls {
     /// The descriptions of the messages, for JSON.
     pub(super) fn messages(&self) -> Option<&Messages> {
         self.messages.as_ref()
+    }
+
+    /// The first by name of the domains that have rules.
+    pub(crate) fn domain(&self) -> Option<String> {
+        self.rules.live().config().domains().min().map(str::to_owned)
     }
 
     /// Reads the rules again whenever they change, until it is dropped.
@@ -92,6 +100,7 @@ impl Rls {
                 let decider = Decider { gate, planned: &planned, deadline, on_failure };
                 let asked = decider.ask(domain.meaning()).await?;
                 let judged = answer::judge(&planned, &asked, domain.on_failure())?;
+                count(&live, &planned, &judged);
                 let metadata =
                     domain.has_metadata().then(|| metadata::of(request, &planned, &judged));
                 let told = answer::told_about(&judged);
@@ -136,6 +145,7 @@ impl Rls {
             judged.push(Judged {
                 status: answer::by_policies(answer, policies::reported(answer)),
                 is_quota: false,
+                reached: None,
                 asked: answer.decision().map(|_| place),
             });
         }
@@ -146,6 +156,16 @@ impl Rls {
             answer::tell(&mut response, &templates, told);
         }
         Ok(response)
+    }
+}
+
+/// Counts the hits of each rule, if they are asked for.
+fn count(live: &Live, planned: &[Planned<'_>], judged: &[Judged]) {
+    for (planned, judged) in planned.iter().zip(judged) {
+        let (Some(rule), Some(reached)) = (planned.rule, judged.reached) else { continue };
+        if let (Some(counts), Hits::Charge(hits)) = (live.counts(rule), planned.hits) {
+            counts.add(hits, reached, rule.is_shadow());
+        }
     }
 }
 

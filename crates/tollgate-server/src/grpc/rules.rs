@@ -10,7 +10,7 @@ use tollgate_envoy::{Config, Counting, Rule};
 use tollgate_policy::MAX_FILE_BYTES;
 use tollgate_tower::answer::HeaderTemplate;
 
-use crate::metrics::{Metrics, Reloaded};
+use crate::metrics::{Metrics, Reloaded, RuleCounts};
 use crate::server::StartError;
 
 /// How often the files are read to see whether they have changed.
@@ -36,6 +36,8 @@ pub(super) struct Live {
     config: Config,
     templates: Vec<Option<HeaderTemplate>>,
     has_replaces: bool,
+    /// The counters of each, if they are asked for.
+    counts: Vec<Arc<RuleCounts>>,
     /// The files that they were read from.
     files: Files,
 }
@@ -44,7 +46,7 @@ pub(super) struct Live {
 type Files = Vec<(String, String)>;
 
 impl Live {
-    fn new(files: Files) -> Result<Self, String> {
+    fn new(files: Files, metrics: &Metrics) -> Result<Self, String> {
         let texts = files.iter().map(|(name, text)| (name.as_str(), text.as_str()));
         let config = Config::read(texts).map_err(|broken| {
             let broken: Vec<_> = broken.iter().map(ToString::to_string).collect();
@@ -64,7 +66,12 @@ impl Live {
             }
         }
         let has_replaces = config.rules().any(|(_, rule)| rule.replaces().next().is_some());
-        Ok(Self { config, templates, has_replaces, files })
+        let counts = metrics.rules().map_or_else(Vec::new, |counts| {
+            let mut rules: Vec<_> = config.rules().map(|(_, rule)| rule).collect();
+            rules.sort_unstable_by_key(|rule| rule.number());
+            rules.into_iter().map(|rule| counts.of(rule.steps())).collect()
+        });
+        Ok(Self { config, templates, has_replaces, counts, files })
     }
 
     pub(super) fn config(&self) -> &Config {
@@ -73,6 +80,11 @@ impl Live {
 
     pub(super) fn has_replaces(&self) -> bool {
         self.has_replaces
+    }
+
+    /// The counters of a rule, if they are asked for.
+    pub(super) fn counts(&self, rule: &Rule) -> Option<&RuleCounts> {
+        self.counts.get(rule.number()).map(|counts| &**counts)
     }
 
     pub(super) fn template(&self, rule: &Rule) -> Option<&HeaderTemplate> {
@@ -85,7 +97,10 @@ impl Rules {
     /// Files that cannot be read, or are broken.
     pub(super) fn load(path: Option<PathBuf>, metrics: Metrics) -> Result<Self, StartError> {
         let live = match &path {
-            Some(path) => read(path).and_then(Live::new).map_err(StartError::Options)?,
+            Some(path) => {
+                let live = read(path).and_then(|files| Live::new(files, &metrics));
+                live.map_err(StartError::Options)?
+            }
             None => Live::default(),
         };
         Ok(Self { path, live: ArcSwap::from_pointee(live), metrics })
@@ -138,7 +153,7 @@ impl Rules {
             reloads.add(Reloaded::Unchanged);
             return true;
         }
-        match found.and_then(Live::new) {
+        match found.and_then(|files| Live::new(files, &self.metrics)) {
             Ok(live) => {
                 let number = live.templates.len();
                 self.live.store(Arc::new(live));

@@ -5,15 +5,21 @@
 //! reloads, and requests by endpoint.
 
 mod by_limit;
+#[cfg(feature = "grpc")]
+mod by_rule;
 #[cfg(feature = "resp")]
 mod commands;
 mod endpoint;
 mod latency;
 mod page;
+#[cfg(feature = "grpc")]
+mod reference;
 mod text;
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::Arc;
+#[cfg(feature = "grpc")]
+use std::sync::OnceLock;
 use std::time::SystemTime;
 
 use tollgate::{ParseError, Subject};
@@ -24,10 +30,14 @@ use crate::denials::Denials;
 use crate::grpc::CallCounts;
 use crate::traces::Traces;
 use by_limit::ByLimit;
+#[cfg(feature = "grpc")]
+use by_rule::ByRule;
 #[cfg(feature = "resp")]
 use commands::Commands;
 use latency::Latency;
 
+#[cfg(feature = "grpc")]
+pub(crate) use by_rule::{Reached, RuleCounts};
 pub(crate) use endpoint::{Endpoint, Requests};
 pub(crate) use page::Page;
 
@@ -56,6 +66,9 @@ struct Inner {
     commands: Commands,
     calls: CallCounts,
     envoy_reloads: Reloads,
+    /// Only where they are asked for.
+    #[cfg(feature = "grpc")]
+    rules: OnceLock<ByRule>,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -73,6 +86,8 @@ impl Default for Inner {
             commands: Commands::default(),
             calls: CallCounts::default(),
             envoy_reloads: Reloads::default(),
+            #[cfg(feature = "grpc")]
+            rules: OnceLock::new(),
             denials: None,
             traces: None,
         }
@@ -134,6 +149,18 @@ impl Metrics {
     /// The reloads of Envoy's rules.
     pub(crate) fn envoy_reloads(&self) -> &Reloads {
         &self.0.envoy_reloads
+    }
+
+    /// Begins to count by the rules of Envoy's service, under the names of envoyproxy/ratelimit.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn count_rules(&self) {
+        self.0.rules.get_or_init(ByRule::default);
+    }
+
+    /// The counters by rule, if they are asked for.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn rules(&self) -> Option<&ByRule> {
+        self.0.rules.get()
     }
 
     /// The commands of the Redis protocol.

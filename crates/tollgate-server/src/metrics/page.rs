@@ -421,6 +421,8 @@ impl Numbers {
                 family.count([("result", result.name())], count)?;
             }
         }
+        #[cfg(feature = "grpc")]
+        super::reference::rules(encoder, &self.metrics)?;
         Ok(())
     }
 

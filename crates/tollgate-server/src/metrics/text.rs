@@ -25,6 +25,7 @@ pub(super) fn plain(open: &str) -> String {
             let (suffix, kind) = match kind {
                 "counter" => ("_total", "counter"),
                 "info" => ("_info", "gauge"),
+                "unknown" => ("", "untyped"),
                 other => ("", other),
             };
             // Writing to a string cannot fail.
@@ -46,10 +47,11 @@ mod tests {
         let open = "# HELP a Counts.\n# TYPE a counter\na_total{b=\"# TYPE c d\"} 1\n\
                     # HELP i Tells.\n# TYPE i info\ni_info{v=\"1\"} 1\n\
                     # HELP h_seconds Takes.\n# TYPE h_seconds histogram\n# UNIT h_seconds seconds\n\
-                    h_seconds_count 0\n# EOF\n";
+                    h_seconds_count 0\n# HELP u Is.\n# TYPE u unknown\nu 1\n# EOF\n";
         let text = "# HELP a_total Counts.\n# TYPE a_total counter\na_total{b=\"# TYPE c d\"} 1\n\
                     # HELP i_info Tells.\n# TYPE i_info gauge\ni_info{v=\"1\"} 1\n\
-                    # HELP h_seconds Takes.\n# TYPE h_seconds histogram\nh_seconds_count 0\n";
+                    # HELP h_seconds Takes.\n# TYPE h_seconds histogram\nh_seconds_count 0\n\
+                    # HELP u Is.\n# TYPE u untyped\nu 1\n";
         assert_eq!(plain(open), text);
     }
 }

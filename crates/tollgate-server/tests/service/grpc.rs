@@ -3,6 +3,7 @@
 mod abuse;
 mod answers;
 mod life;
+mod metrics;
 
 use std::path::Path;
 

@@ -183,6 +183,7 @@ fn options(args: &Serve) -> Result<Options> {
     options.grpc = grpc?;
     options.envoy.rules.clone_from(&args.envoy_config);
     options.envoy.denies_unknown = args.envoy_unknown_domain == Unknown::Deny;
+    options.envoy.metrics = args.envoy_metrics;
     options.envoy.headers = args.grpc_headers == OnOff::On;
     options.envoy.max_age = wait(&args.grpc_max_age)?;
     options.admin = match args.admin.as_str() {
@@ -388,6 +389,9 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     if let Some(Address::Tcp(_)) = server.addresses().first() {
         let first = &listening[0];
         let curl = if args.tls_cert.is_some() { "curl -k" } else { "curl" };
+        if !server.grpc().is_empty() || args.envoy_config.is_some() {
+            tries.push(format!("{curl} -s {first}/json -d '{}'", envoy_question(server)));
+        }
         tries.extend([
             format!(
                 "{curl} -s {first}/v1/check -d '{{\"subject\": \"user:42\", \"limit\": \"3/10s\"}}'"
@@ -402,6 +406,15 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     }
     out.line("\ntry")?;
     tries.iter().try_for_each(|line| out.line(format!("  {line}")))
+}
+
+/// What Envoy would ask about an address, in a domain that has rules, for the quotes of a shell.
+fn envoy_question(server: &Server) -> String {
+    let question = serde_json::json!({
+        "domain": server.envoy_domain().unwrap_or_else(|| "shop".to_owned()),
+        "descriptors": [{ "entries": [{ "key": "remote_address", "value": "192.0.2.7" }] }],
+    });
+    question.to_string().replace('\'', "\\u0027")
 }
 
 /// The signals that a service handles.

@@ -161,6 +161,29 @@ fn envoy_sends_limits_hits_and_what_is_charged_at_the_end() {
     assert_eq!(admitted, 2);
 }
 
+/// Two of three hits come back after each response, of four.
+#[test]
+fn envoy_gives_hits_back() {
+    let Some(setup) = Setup::start(&[]) else { return };
+    let question =
+        r#"{"subject": "envoy:shop|generic_key=upload", "limit": "4/d via fixed_window"}"#;
+    let mut client = setup.service.client();
+    for remaining in [3, 2] {
+        assert_eq!(setup.ask(ONE, "GET /upload").status, 200, "before {remaining} remain");
+        let began = Instant::now();
+        loop {
+            let (_, said) = client.ask("POST", "/v1/peek", question).unwrap();
+            let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+            if said["remaining"] == remaining {
+                break;
+            }
+            assert!(began.elapsed() < STARTS_WITHIN, "nothing comes back: {said}");
+            thread::yield_now();
+        }
+    }
+    assert_eq!(setup.ask(ONE, "GET /upload").status, 429);
+}
+
 #[test]
 fn envoy_meets_new_rules_and_not_broken_ones() {
     let Some(setup) = Setup::start(&[]) else { return };
@@ -179,7 +202,7 @@ fn envoy_meets_new_rules_and_not_broken_ones() {
     setup.service.signal(Signal::HUP);
     assert_eq!(setup.statuses(ONE, header, 9), [200; 9]);
     let log = setup.service.end();
-    assert!(log.contains("Envoy's rules replaced: 7 in number"), "{log}");
+    assert!(log.contains("Envoy's rules replaced: 8 in number"), "{log}");
 }
 
 /// Both of Envoy's ways, when nobody answers it in time.

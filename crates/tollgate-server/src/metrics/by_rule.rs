@@ -1,0 +1,154 @@
+//! Hits by rule of Envoy's rate limit service, as envoyproxy/ratelimit counts them.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+/// The most rules with separate counters. Files have any number of rules; those beyond this maximum
+/// share one set of counters.
+pub(crate) const MAX_RULES: usize = 1_000;
+
+/// What is counted of a rule.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Stat {
+    TotalHits,
+    WithinLimit,
+    NearLimit,
+    OverLimit,
+    ShadowMode,
+}
+
+impl Stat {
+    pub(super) const ALL: [Self; 5] =
+        [Self::TotalHits, Self::WithinLimit, Self::NearLimit, Self::OverLimit, Self::ShadowMode];
+
+    /// The metric and its help.
+    pub(super) fn name(self) -> (&'static str, &'static str) {
+        match self {
+            Self::TotalHits => ("ratelimit_service_rate_limit_total_hits", "Hits by rule."),
+            Self::WithinLimit => {
+                ("ratelimit_service_rate_limit_within_limit", "Hits within the limit, by rule.")
+            }
+            Self::NearLimit => (
+                "ratelimit_service_rate_limit_near_limit",
+                "Hits beyond 80 % of the limit and within it, by rule.",
+            ),
+            Self::OverLimit => {
+                ("ratelimit_service_rate_limit_over_limit", "Hits over the limit, by rule.")
+            }
+            Self::ShadowMode => (
+                "ratelimit_service_rate_limit_shadow_mode",
+                "Hits over the limit of a rule in shadow mode, by rule.",
+            ),
+        }
+    }
+}
+
+/// How far a hit reached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Reached {
+    /// Within the limit; of its hits so many are beyond 80 % of it.
+    Within {
+        near: u64,
+    },
+    Over,
+}
+
+/// The counters of one rule.
+#[derive(Debug, Default)]
+pub(crate) struct RuleCounts([AtomicU64; Stat::ALL.len()]);
+
+impl RuleCounts {
+    /// Counts hits of one request.
+    pub(crate) fn add(&self, hits: u64, reached: Reached, is_shadow: bool) {
+        self.increase(Stat::TotalHits, hits);
+        match reached {
+            Reached::Within { near } => {
+                self.increase(Stat::WithinLimit, hits);
+                self.increase(Stat::NearLimit, near.min(hits));
+            }
+            Reached::Over => {
+                self.increase(Stat::OverLimit, hits);
+                if is_shadow {
+                    self.increase(Stat::ShadowMode, hits);
+                }
+            }
+        }
+    }
+
+    fn increase(&self, stat: Stat, hits: u64) {
+        if let Some(count) = self.0.get(stat as usize) {
+            count.fetch_add(hits, Ordering::Relaxed);
+        }
+    }
+
+    fn get(&self, stat: Stat) -> u64 {
+        self.0.get(stat as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+}
+
+/// The counters of all rules, by their steps: the domain and the keys. A rule keeps its counters
+/// when the files lose it.
+#[derive(Debug, Default)]
+pub(crate) struct ByRule {
+    rules: Mutex<BTreeMap<Vec<String>, Arc<RuleCounts>>>,
+    other: Arc<RuleCounts>,
+}
+
+impl ByRule {
+    /// The counters of the rule at these steps, from now on.
+    pub(crate) fn of<'s>(&self, steps: impl Iterator<Item = &'s str>) -> Arc<RuleCounts> {
+        let steps: Vec<String> = steps.map(str::to_owned).collect();
+        let mut rules = self.rules.lock();
+        match rules.get(&steps) {
+            Some(counts) => Arc::clone(counts),
+            None if rules.len() >= MAX_RULES => Arc::clone(&self.other),
+            None => Arc::clone(rules.entry(steps).or_default()),
+        }
+    }
+
+    /// Calls `tell` for each rule, with its steps and its count; the last is the sum of the rules
+    /// beyond the maximum, with the step `other`, if there are any.
+    pub(super) fn each<E>(
+        &self,
+        stat: Stat,
+        mut tell: impl FnMut(&[String], u64) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let rules = self.rules.lock();
+        for (steps, counts) in rules.iter() {
+            tell(steps, counts.get(stat))?;
+        }
+        if self.other.get(Stat::TotalHits) > 0 {
+            tell(&[super::OTHER.to_owned()], self.other.get(stat))?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rules_beyond_the_bound_are_one_and_a_rule_keeps_its_counts() {
+        let all = ByRule::default();
+        for _ in 0..2 {
+            for number in 0..MAX_RULES + 500 {
+                let key = format!("k{number}");
+                all.of(["shop", &key].into_iter()).add(3, Reached::Over, number == 0);
+            }
+        }
+        let mut told = Vec::new();
+        let _ = all.each(Stat::OverLimit, |steps, count| {
+            told.push((steps.join("."), count));
+            Ok::<(), ()>(())
+        });
+        assert_eq!(told.len(), MAX_RULES + 1);
+        assert_eq!(told.first(), Some(&("shop.k0".to_owned(), 6)));
+        assert_eq!(told.last(), Some(&("other".to_owned(), 3_000)));
+        assert_eq!(all.of(["shop", "k0"].into_iter()).get(Stat::ShadowMode), 6);
+        assert_eq!(all.of(["shop", "k1"].into_iter()).get(Stat::ShadowMode), 0);
+    }
+}
