@@ -43,20 +43,6 @@ macro_rules! each {
     };
 }
 
-/// The same for a future. That of memory is small. The others wait for a disk or a network; they are
-/// kilobytes, which every future around them would hold and move, also where the store is memory.
-macro_rules! each_future {
-    ($store:expr, $inner:ident => $what:expr) => {
-        match $store {
-            AnyStore::Memory($inner) => $what.await,
-            #[cfg(feature = "sqlite")]
-            AnyStore::Sqlite($inner) => Box::pin($what).await,
-            #[cfg(feature = "redis")]
-            AnyStore::Redis($inner) => Box::pin($what).await,
-        }
-    };
-}
-
 impl AnyStore {
     /// `memory`, `sqlite` or `redis`.
     #[must_use]
@@ -96,7 +82,7 @@ impl Store for AnyStore {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        each_future!(self, store => store.check(question))
+        each!(self, store => store.check(question).await)
     }
 
     #[inline]
@@ -105,34 +91,34 @@ impl Store for AnyStore {
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        each_future!(self, store => store.refund(receipt, units))
+        each!(self, store => store.refund(receipt, units).await)
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        each_future!(self, store => store.adjust(counted, delta))
+        each!(self, store => store.adjust(counted, delta).await)
     }
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        each_future!(self, store => store.charge(counted, cost))
+        each!(self, store => store.charge(counted, cost).await)
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        each_future!(self, store => store.reset(counted))
+        each!(self, store => store.reset(counted).await)
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        each_future!(self, store => store.inspect(counted))
+        each!(self, store => store.inspect(counted).await)
     }
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        each_future!(self, store => store.notices(seen))
+        each!(self, store => store.notices(seen).await)
     }
 
     async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        each_future!(self, store => store.post(notice))
+        each!(self, store => store.post(notice).await)
     }
 
     async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        each_future!(self, store => store.withdraw(name))
+        each!(self, store => store.withdraw(name).await)
     }
 }

@@ -132,8 +132,8 @@ impl Client {
         let by = Deadline::within(deadline);
         Ok(match &*self.0 {
             Topology::Server(node) => node.call(&mut call, by).await.map_err(Fault::from)?,
-            Topology::Sentinel(primary) => primary.call(&mut call, by).await?,
-            Topology::Cluster(cluster) => cluster.call(&mut call, by).await?,
+            Topology::Sentinel(primary) => Box::pin(primary.call(&mut call, by)).await?,
+            Topology::Cluster(cluster) => Box::pin(cluster.call(&mut call, by)).await?,
         })
     }
 

@@ -342,7 +342,7 @@ impl Shared {
                 return Err(redirect.into());
             }
             Err(NotAnswered::Fault(Fault::NoScript)) => {
-                match self.loads.load(call.script, seen, wire, by).await {
+                match Box::pin(self.loads.load(call.script, seen, wire, by)).await {
                     Ok(()) => return Ok(None),
                     Err(failed) => failed,
                 }

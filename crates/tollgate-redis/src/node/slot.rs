@@ -83,6 +83,11 @@ impl ConnectionSlot {
             LinkState::Idle => self.start(),
             LinkState::First => {}
         }
+        Box::pin(self.first_attempt(by)).await
+    }
+
+    /// What the attempt that is under way comes to.
+    async fn first_attempt(&self, by: Deadline) -> Result<Arc<Wire>, Fault> {
         let mut changes = self.link.subscribe();
         let settled =
             changes.wait_for(|link| matches!(link, LinkState::Up(_) | LinkState::Retrying(_)));

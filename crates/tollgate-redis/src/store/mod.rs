@@ -207,9 +207,11 @@ impl RedisStore {
         self.0.client.call(call, deadline).await
     }
 
+    /// What is rare is in a box, here and in what this calls: the futures around a check hold its
+    /// future and move it, and most would copy kilobytes that they never use.
     async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         match self.slots_of_question(question) {
-            Some(slots) => self.check_across(question, &slots).await,
+            Some(slots) => Box::pin(self.check_across(question, &slots)).await,
             None => self.check_in_slot(question, self.next_nonce()).await,
         }
     }
@@ -226,7 +228,7 @@ impl RedisStore {
             && question.request.is_none()
             && !question.parts.iter().any(|part| part.limits.limits().iter().any(logs))
         {
-            return self.check_by_swapping(question, nonce, deadline).await;
+            return Box::pin(self.check_by_swapping(question, nonce, deadline)).await;
         }
         let plan = self.0.plans.get(question)?;
         let once = question.request.is_some();
