@@ -37,7 +37,7 @@ async fn counts(url: &str, kind: &str) {
     assert_eq!(left, if kind == "memory" { 2 } else { 1 });
 }
 
-/// Futures around it hold it and move it: each call would copy the kilobytes that are seldom needed.
+/// Futures around it hold and move it: each call would copy the kilobytes that are seldom needed.
 #[test]
 fn the_future_of_a_check_is_small() {
     let limiter = Limiter::new("2/h".parse().unwrap(), AnyStore::Memory(MemoryStore::new()));
