@@ -83,7 +83,8 @@ fn cargo_test(tree: &Tree, packages: &[String]) -> Command {
 /// Builds every test binary; `None` if that fails, which cargo has explained by then.
 fn build(tree: &Tree, packages: &[String]) -> Result<Option<VecDeque<Job>>> {
     let mut command = cargo_test(tree, packages);
-    command.args(["--no-run", "--message-format=json-render-diagnostics"]);
+    // No examples: clippy has checked them, and no test runs one.
+    command.args(["--tests", "--no-run", "--message-format=json-render-diagnostics"]);
     let mut child = command.stdout(Stdio::piped()).spawn().context("cannot start cargo test")?;
     let pipe = child.stdout.take().context("cargo test has no output")?;
     let mut jobs = VecDeque::new();
