@@ -9,6 +9,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let files = protox::compile(["envoy/service/ratelimit/v3/rls.proto"], ["proto"])?;
     let out = PathBuf::from(std::env::var("OUT_DIR")?);
     std::fs::write(out.join("descriptor_set.bin"), files.encode_to_vec())?;
-    tonic_prost_build::configure().build_transport(false).compile_fds(files)?;
+    let builder = tonic_prost_build::configure().build_transport(false);
+    builder.codec_path("crate::codec::ShortCodec").compile_fds(files)?;
     Ok(())
 }

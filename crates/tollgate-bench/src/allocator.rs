@@ -6,4 +6,4 @@ use commonware_allocator::mimalloc::{Config, MiMalloc, Purge};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc =
-    MiMalloc::new(Config { purge: Purge::After(Duration::from_millis(100)), ..Config::DEFAULT });
+    MiMalloc::new(Config { purge: Purge::After(Duration::ZERO), ..Config::DEFAULT });

@@ -9,6 +9,8 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod codec;
+
 /// Generated code, in the tree of its packages: it refers to itself by such paths.
 #[allow(missing_docs, unreachable_pub, clippy::all, clippy::pedantic, clippy::nursery)]
 #[allow(clippy::exhaustive_structs, clippy::exhaustive_enums, clippy::use_self)]

@@ -7,6 +7,7 @@ use core::task::Poll;
 use core::time::Duration;
 use std::sync::Arc;
 
+use futures_util::FutureExt as _;
 use http::{HeaderMap, Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
@@ -17,6 +18,7 @@ use opentelemetry::context::FutureExt as _;
 use opentelemetry::trace::TraceContextExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
+use tollgate::Store as _;
 use tollgate_envoy_proto::service::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
@@ -267,10 +269,20 @@ impl RateLimitService for Front {
         let headers = request.metadata();
         let timeout = headers.get("grpc-timeout").and_then(|text| text.to_str().ok());
         let timeout = timeout.and_then(question::timeout);
-        let answer = pin!(api.rls.answer(&api.service, request.get_ref(), timeout));
-        let answer = match api.metrics.traces() {
-            None => answer.await,
-            Some(traces) => traced(traces, headers.as_ref(), answer).await,
+        let answer = async {
+            let answer = api.rls.answer(&api.service, request.get_ref(), timeout);
+            match api.metrics.traces() {
+                None => answer.await,
+                Some(traces) => traced(traces, headers.as_ref(), answer).await,
+            }
+        };
+        // The future of an answer is large. Memory answers at once: the future lies on the stack
+        // then, and nothing is allocated for it.
+        let answer = match api.service.gate.store().answers_at_once() {
+            true => answer.now_or_never().unwrap_or_else(|| {
+                Err(Status::internal("the store did not answer at once, though it says it does"))
+            }),
+            false => Box::pin(answer).await,
         }?;
         let is_over = answer.overall_code() == rate_limit_response::Code::OverLimit;
         let mut response = tonic::Response::new(answer);
