@@ -19,6 +19,7 @@ pub(super) struct Calls {
     pub(super) seconds: u32,
 }
 
+#[derive(Clone, Copy)]
 pub(super) struct H2load<'d> {
     dir: &'d Path,
 }
@@ -37,37 +38,56 @@ impl<'d> H2load<'d> {
         Ok(Self { dir })
     }
 
-    /// Loads the service at `address`; with how many calls it answered.
-    pub(super) fn load(&self, address: &str, calls: Calls) -> Result<(Run, f64)> {
-        let Calls { connections, at_once, seconds } = calls;
+    /// How many calls the service at `address` answers a second, and how many it answered. The
+    /// waits are unknown: a log of them takes the loader as long as the calls.
+    pub(super) fn rate(&self, address: &str, calls: Calls) -> Result<(Run, f64)> {
+        let said = self.send(address, calls, &[])?;
+        rate(&said).with_context(|| format!("h2load says something else: {said}"))
+    }
+
+    /// The same run with the waits of calls, which are sent after those that were counted.
+    pub(super) fn waits(&self, address: &str, calls: Calls, run: Run) -> Result<Run> {
         let log = self.dir.join("log");
         // It adds to what is there.
         let _ = std::fs::remove_file(&log);
+        let calls = Calls { seconds: 1, ..calls };
+        self.send(address, calls, &[format!("--log-file={}", log.display())])?;
+        with_waits(run, &std::fs::read_to_string(&log)?)
+    }
+
+    fn send(&self, address: &str, calls: Calls, more: &[String]) -> Result<String> {
+        let Calls { connections, at_once, seconds } = calls;
         let output = Command::new("h2load")
             .args(["-t1", &format!("-c{connections}"), &format!("-m{at_once}")])
             .arg(format!("-D{seconds}"))
             .args(["-H", "content-type: application/grpc", "-H", "te: trailers", "-d"])
             .arg(self.dir.join("body"))
-            .arg(format!("--log-file={}", log.display()))
+            .args(more)
             .arg(format!("http://{address}/{SERVICE}/ShouldRateLimit"))
             .output()
             .context("h2load cannot be started")?;
-        let said = String::from_utf8_lossy(&output.stdout);
-        let rate = rate(&said).with_context(|| format!("h2load says something else: {said}"))?;
-        figures(rate, &std::fs::read_to_string(&log)?)
+        Ok(String::from_utf8_lossy(&output.stdout).into_owned())
     }
 }
 
-/// The figure in `finished in 2.00s, 48211.50 req/s, 5.01MB/s`.
-fn rate(said: &str) -> Option<f64> {
-    let line = said.lines().find_map(|line| line.strip_prefix("finished in "))?;
-    line.split(", ").find_map(|part| part.strip_suffix(" req/s"))?.parse().ok()
+/// The figures in `finished in 2.00s, 48211.50 req/s, 5.01MB/s` and in `requests: 96423 total, 96473
+/// started, 96423 done, 96423 succeeded, 0 failed, 0 errored, 0 timeout`.
+fn rate(said: &str) -> Option<(Run, f64)> {
+    let part = |line: &str, end: &str| {
+        let line = said.lines().find_map(|said| said.strip_prefix(line))?;
+        line.split(", ").find_map(|part| part.strip_suffix(end))
+    };
+    let per_second = part("finished in ", " req/s")?.parse().ok()?;
+    let [done, succeeded] = [part("requests: ", " done")?, part("requests: ", " succeeded")?];
+    let errors = done.parse::<u64>().ok()?.checked_sub(succeeded.parse().ok()?)?;
+    let run = Run { per_second, p50_ms: f64::NAN, p99_ms: f64::NAN, errors, cpu_us: None };
+    Some((run, done.parse().ok()?))
 }
 
-/// The figures of a log: in each line when a call began, its status of HTTP and the microseconds
+/// Adds the waits of a log: in each line when a call began, its status of HTTP and the microseconds
 /// that it took.
-fn figures(per_second: f64, log: &str) -> Result<(Run, f64)> {
-    let mut errors = 0;
+fn with_waits(run: Run, log: &str) -> Result<Run> {
+    let mut errors = run.errors;
     let mut waits = Vec::new();
     for line in log.lines() {
         let mut cells = line.split_whitespace().skip(1);
@@ -79,11 +99,10 @@ fn figures(per_second: f64, log: &str) -> Result<(Run, f64)> {
         waits.push(wait);
     }
     waits.sort_unstable();
-    let answers = waits.len();
-    let at = |percent: usize| waits.get(answers * percent / 100).copied();
+    let at = |percent: usize| waits.get(waits.len() * percent / 100).copied();
     let (Some(p50), Some(p99)) = (at(50), at(99)) else { bail!("h2load was not answered") };
     let [p50_ms, p99_ms] = [p50, p99].map(|wait| f64::from(wait) / 1e3);
-    Ok((Run { per_second, p50_ms, p99_ms, errors, cpu_us: None }, answers as f64))
+    Ok(Run { p50_ms, p99_ms, errors, ..run })
 }
 
 #[cfg(test)]
@@ -92,14 +111,17 @@ mod tests {
 
     #[test]
     fn figures_are_those_of_the_lines() {
-        let said = "progress: 100% done\n\nfinished in 2.00s, 48211.50 req/s, 5.01MB/s\n";
-        assert_eq!(rate(said), Some(48_211.5));
-        assert_eq!(rate("finished in 2.00s"), None);
+        let said = "progress: 100% done\n\nfinished in 2.00s, 48211.50 req/s, 5.01MB/s\n\
+                    requests: 96423 total, 96473 started, 96423 done, 96421 succeeded, 2 failed, \
+                    2 errored, 0 timeout\n";
+        let (run, answers) = rate(said).unwrap();
+        assert_eq!((run.per_second, run.errors, answers), (48_211.5, 2, 96_423.0));
+        assert!(rate("finished in 2.00s").is_none());
         let log = "1\t200\t30\n2\t200\t10\n3\t503\t2000\n";
-        let (run, answers) = figures(7.0, log).unwrap();
-        assert_eq!((run.p50_ms, run.p99_ms, run.errors, answers), (0.03, 2.0, 1, 3.0));
+        let run = with_waits(run, log).unwrap();
+        assert_eq!((run.p50_ms, run.p99_ms, run.errors), (0.03, 2.0, 3));
         for log in ["", "1\t200", "1\t200\t-1"] {
-            assert!(figures(7.0, log).is_err(), "{log}");
+            assert!(with_waits(run, log).is_err(), "{log}");
         }
     }
 }

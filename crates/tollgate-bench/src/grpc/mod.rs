@@ -114,7 +114,10 @@ fn measure(args: &BenchGrpc) -> Result<GrpcJson> {
             let calls = Calls { connections, at_once, seconds: args.seconds };
             let sides = servers.iter().map(|(what, process, address, _)| Side {
                 what: (*what).to_owned(),
-                load: Box::new(|_| with_cpu(*process, || loader.load(address, calls))),
+                load: Box::new(move |_| {
+                    let run = with_cpu(*process, || loader.rate(address, calls))?;
+                    loader.waits(address, calls, run)
+                }),
                 runs: Vec::new(),
             });
             let bars: Vec<Option<Bar>> = servers.iter().skip(1).map(|server| server.3).collect();
