@@ -70,8 +70,8 @@ impl<'d> H2load<'d> {
     }
 }
 
-/// The figures in `finished in 2.00s, 48211.50 req/s, 5.01MB/s` and in `requests: 96423 total, 96473
-/// started, 96423 done, 96423 succeeded, 0 failed, 0 errored, 0 timeout`.
+/// The figures of the lines `finished in 2.00s, 48211.50 req/s, 5.01MB/s` and `requests: 96423
+/// total, 96473 started, 96423 done, 96423 succeeded, 0 failed, 0 errored, 0 timeout`.
 fn rate(said: &str) -> Option<(Run, f64)> {
     let part = |line: &str, end: &str| {
         let line = said.lines().find_map(|said| said.strip_prefix(line))?;
