@@ -75,7 +75,7 @@ pub(crate) enum Bench {
     /// page over one connection: Envoy alone, with its local rate limit, and with the service. It
     /// reports peers that are not there, and leaves them out. Figures and ratios are as for `resp`.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- grpc --runs 9")]
-    Grpc(BenchGrpc),
+    Grpc(BenchTurns),
     /// Serve the bare service that `grpc` measures
     #[command(hide = true)]
     BareGrpc {
@@ -145,31 +145,18 @@ pub(crate) struct BenchServer {
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) subjects: u32,
 
+    #[command(flatten)]
+    pub(crate) turns: BenchTurns,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchTurns {
     /// How long a run takes
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
 
     /// Runs of each kind, of which the median counts
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
-    pub(crate) runs: u32,
-
-    /// The program that serves [default: the `tollgate` beside this program]
-    #[arg(long, value_name = "PATH", env = "TOLLGATE_PROGRAM")]
-    pub(crate) program: Option<PathBuf>,
-
-    /// Print one JSON object
-    #[arg(long)]
-    pub(crate) json: bool,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct BenchGrpc {
-    /// How long a run takes
-    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
-    pub(crate) seconds: u32,
-
-    /// Runs of each kind, of which the median counts
-    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
     /// The program that serves [default: the `tollgate` beside this program]

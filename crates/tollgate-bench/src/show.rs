@@ -24,6 +24,15 @@ pub(crate) fn json(value: &impl Serialize) -> Result<()> {
     text(&format!("{}\n", serde_json::to_string(value)?))
 }
 
+/// Writes what was measured: as one JSON object, or as text.
+pub(crate) fn figures<T: Serialize>(
+    as_json: bool,
+    figures: &T,
+    in_words: impl FnOnce(&T) -> String,
+) -> Result<()> {
+    if as_json { json(figures) } else { text(&in_words(figures)) }
+}
+
 /// A table of at most [`TABLE_COLUMNS`]: the first column is text, the others are numbers.
 pub(crate) fn table<const N: usize>(header: [&str; N]) -> Table {
     let line = LineStyle::none().fill('─').junction('─');

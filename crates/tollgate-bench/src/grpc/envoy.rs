@@ -49,7 +49,7 @@ const HTTP2: &str = r#"
 /// The rows of Envoy before a page; none where it is not named.
 pub(super) fn before_a_page(
     tollgate: &Tollgate,
-    turns: &Turns<'_>,
+    turns: &Turns,
     seconds: u32,
     rules: &str,
     dir: &Path,

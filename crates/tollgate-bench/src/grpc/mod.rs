@@ -3,7 +3,6 @@
 use std::path::Path;
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
 use serde::Serialize;
 use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy_proto::descriptor::rate_limit_descriptor::Entry;
@@ -12,7 +11,7 @@ use tollgate_envoy_proto::service::rate_limit_response::Code;
 use tollgate_envoy_proto::service::rate_limit_service_client::RateLimitServiceClient;
 use tonic::transport::Channel;
 
-use crate::args::BenchGrpc;
+use crate::args::BenchTurns;
 use crate::processor::with_cpu;
 use crate::service::{Bar, Door, Program, RowJson, Side, Tollgate, Turns, free_port};
 use crate::show::{self, note};
@@ -76,26 +75,20 @@ struct GroupJson {
     rows: Vec<RowJson>,
 }
 
-pub(crate) fn grpc(args: &BenchGrpc) -> Result<u8> {
+pub(crate) fn grpc(args: &BenchTurns) -> Result<u8> {
     show::warn_of_debug();
-    let json = measure(args)?;
-    if args.json {
-        show::json(&json)?;
-    } else {
-        show::text(&text(&json))?;
-    }
+    show::figures(args.json, &measure(args)?, text)?;
     Ok(0)
 }
 
-fn measure(args: &BenchGrpc) -> Result<GrpcJson> {
+fn measure(args: &BenchTurns) -> Result<GrpcJson> {
     let tollgate = Tollgate::find(args.program.as_deref())?;
     let dir = tempfile::tempdir().context("no temporary directory")?;
     let rules = dir.path().join("rules.yaml");
     std::fs::write(&rules, RULES)?;
     let rules = rules.display().to_string();
     let loader = H2load::new(dir.path(), &request("bench", "user"))?;
-    let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
-    let turns = Turns { runs: args.runs, progress: &progress };
+    let turns = Turns::new(args.runs);
     let mut groups = Vec::new();
     for threads in [1, 2] {
         let count = threads.to_string();
@@ -126,7 +119,7 @@ fn measure(args: &BenchGrpc) -> Result<GrpcJson> {
         }
     }
     let envoy = envoy::before_a_page(&tollgate, &turns, args.seconds, &rules, dir.path())?;
-    progress.finish_and_clear();
+    turns.end();
     Ok(GrpcJson { seconds: args.seconds, runs: args.runs, groups, envoy })
 }
 
@@ -184,38 +177,14 @@ fn denies_the_second(address: &str, domain: &str) -> Result<()> {
 }
 
 fn text(json: &GrpcJson) -> String {
-    let header = [
-        "",
-        "connections",
-        "threads",
-        "per second",
-        "p50 ms",
-        "p99 ms",
-        "CPU us",
-        "ratio",
-        "half",
-        "bar",
-    ];
-    let mut rows = show::table(header);
+    let mut rows = show::table(RowJson::header(["connections", "threads"]));
     let envoy = json.envoy.iter().map(|row| (1, 1, row));
     let groups = json
         .groups
         .iter()
         .flat_map(|group| group.rows.iter().map(|row| (group.connections, group.threads, row)));
     for (connections, threads, row) in groups.chain(envoy) {
-        let [ratio, half, bar] = row.beside_cells();
-        rows.add_row([
-            row.what.clone(),
-            connections.to_string(),
-            threads.to_string(),
-            format!("{:.0}", row.per_second),
-            format!("{:.3}", row.p50_ms),
-            format!("{:.3}", row.p99_ms),
-            row.cpu_us.map_or_else(String::new, |cpu_us| format!("{cpu_us:.2}")),
-            ratio,
-            half,
-            bar,
-        ]);
+        rows.add_row(row.cells([connections.to_string(), threads.to_string()]));
     }
     let GrpcJson { seconds, runs, .. } = json;
     format!(

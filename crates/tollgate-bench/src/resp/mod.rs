@@ -1,10 +1,9 @@
 //! `resp`: the Redis protocol of the service beside Redis, redis-cell and throttlecrab.
 
 use anyhow::{Context as _, Result, bail};
-use indicatif::ProgressBar;
 use serde::Serialize;
 
-use crate::args::BenchServer;
+use crate::args::{BenchServer, BenchTurns};
 use crate::processor::with_cpu;
 use crate::redis_benchmark::{self, Commands};
 use crate::redis_server::Server;
@@ -56,12 +55,7 @@ struct GroupJson {
 
 pub(crate) fn resp(args: &BenchServer) -> Result<u8> {
     show::warn_of_debug();
-    let json = measure(args)?;
-    if args.json {
-        show::json(&json)?;
-    } else {
-        show::text(&text(&json))?;
-    }
+    show::figures(args.turns.json, &measure(args)?, text)?;
     Ok(0)
 }
 
@@ -83,7 +77,8 @@ impl Measured {
     fn load(&self, pipeline: u32, args: &BenchServer, before: Option<&Run>) -> Result<Run> {
         let (host, port) = self.address.rsplit_once(':').context("an address has a port")?;
         let rate = before.map_or(FIRST_RATE, |run| run.per_second);
-        let calls = (f64::from(args.seconds) * rate).max(f64::from(CONNECTIONS * pipeline)).round();
+        let calls =
+            (f64::from(args.turns.seconds) * rate).max(f64::from(CONNECTIONS * pipeline)).round();
         let commands = Commands {
             connections: CONNECTIONS,
             pipeline,
@@ -97,9 +92,8 @@ impl Measured {
 }
 
 fn measure(args: &BenchServer) -> Result<RespJson> {
-    let tollgate = Tollgate::find(args.program.as_deref())?;
-    let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
-    let turns = Turns { runs: args.runs, progress: &progress };
+    let tollgate = Tollgate::find(args.turns.program.as_deref())?;
+    let turns = Turns::new(args.turns.runs);
     let plain = Server::start()?;
     let cell = match std::env::var(CELL) {
         Ok(module) => {
@@ -153,33 +147,19 @@ fn measure(args: &BenchServer) -> Result<RespJson> {
             groups.push(GroupJson { pipeline: commands, threads, rows });
         }
     }
-    progress.finish_and_clear();
+    turns.end();
     if groups.is_empty() {
         bail!("nothing was measured");
     }
-    let BenchServer { subjects, seconds, runs, .. } = *args;
+    let BenchServer { subjects, turns: BenchTurns { seconds, runs, .. } } = *args;
     Ok(RespJson { subjects, connections: CONNECTIONS, seconds, runs, groups })
 }
 
 fn text(json: &RespJson) -> String {
-    let header =
-        ["", "-P", "threads", "per second", "p50 ms", "p99 ms", "CPU us", "ratio", "half", "bar"];
-    let mut rows = show::table(header);
+    let mut rows = show::table(RowJson::header(["-P", "threads"]));
     for GroupJson { pipeline, threads, rows: group } in &json.groups {
         for row in group {
-            let [ratio, half, bar] = row.beside_cells();
-            rows.add_row([
-                row.what.clone(),
-                pipeline.to_string(),
-                threads.to_string(),
-                format!("{:.0}", row.per_second),
-                format!("{:.3}", row.p50_ms),
-                format!("{:.3}", row.p99_ms),
-                row.cpu_us.map_or_else(String::new, |cpu_us| format!("{cpu_us:.2}")),
-                ratio,
-                half,
-                bar,
-            ]);
+            rows.add_row(row.cells([pipeline.to_string(), threads.to_string()]));
         }
     }
     let RespJson { subjects, connections, seconds, runs, .. } = json;

@@ -129,7 +129,7 @@ pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Resu
     if !loaded.status.success() {
         bail!("the script cannot be loaded: {}", String::from_utf8_lossy(&loaded.stdout));
     }
-    let calls = f64::from(args.seconds) * rate;
+    let calls = f64::from(args.turns.seconds) * rate;
     let key_count = keys.len().to_string();
     let mut words = vec!["evalsha", script.sha(), &key_count];
     words.extend(keys.iter().map(String::as_str));

@@ -3,7 +3,6 @@
 use std::fmt::Write as _;
 
 use anyhow::{Context as _, Result};
-use indicatif::ProgressBar;
 use serde::Serialize;
 
 use crate::args::BenchServer;
@@ -49,21 +48,15 @@ struct ServerJson {
 
 pub(crate) fn server(args: &BenchServer) -> Result<u8> {
     show::warn_of_debug();
-    let json = measure(args)?;
-    if args.json {
-        show::json(&json)?;
-    } else {
-        show::text(&text(&json))?;
-    }
+    show::figures(args.turns.json, &measure(args)?, text)?;
     Ok(0)
 }
 
 fn measure(args: &BenchServer) -> Result<ServerJson> {
-    let tollgate = Tollgate::find(args.program.as_deref())?;
+    let tollgate = Tollgate::find(args.turns.program.as_deref())?;
     let dir = tempfile::tempdir().context("no temporary directory")?;
-    let progress = ProgressBar::new_spinner().with_style(show::bar("{spinner} {elapsed} {msg}"));
-    let wrk = Wrk::find(CONNECTIONS, args.seconds)?;
-    let turns = Turns { runs: args.runs, progress: &progress };
+    let wrk = Wrk::find(CONNECTIONS, args.turns.seconds)?;
+    let turns = Turns::new(args.turns.runs);
     let mut rows = Vec::new();
 
     // Against the peer, both in memory.
@@ -120,12 +113,12 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
         Ok(more) => rows.extend(more),
         Err(error) => note(&format!("SKIPPED: nginx: {error:#}")),
     }
-    progress.finish_and_clear();
+    turns.end();
     Ok(ServerJson {
         subjects: args.subjects,
         connections: CONNECTIONS,
-        seconds: args.seconds,
-        runs: args.runs,
+        seconds: args.turns.seconds,
+        runs: args.turns.runs,
         peer: std::env::var(PEER).ok(),
         rows,
     })

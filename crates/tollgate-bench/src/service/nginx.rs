@@ -11,7 +11,7 @@ use super::turns::{RowJson, Turns};
 /// nginx with a page: alone, with its own limits, and with the service's.
 pub(super) fn behind_nginx(
     tollgate: &Tollgate,
-    turns: &Turns<'_>,
+    turns: &Turns,
     wrk: &Wrk,
     dir: &Path,
 ) -> Result<Vec<RowJson>> {

@@ -6,6 +6,7 @@ use anyhow::{Result, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
 
+use crate::show;
 use crate::stolen::{Taken, undisturbed};
 
 /// One way to ask, with the medians of its runs.
@@ -100,12 +101,23 @@ pub(crate) struct Side<'s> {
 }
 
 /// Runs of all sides, one after the other, in turns.
-pub(crate) struct Turns<'t> {
-    pub(crate) runs: u32,
-    pub(crate) progress: &'t ProgressBar,
+pub(crate) struct Turns {
+    runs: u32,
+    progress: ProgressBar,
 }
 
-impl Turns<'_> {
+impl Turns {
+    /// This many runs of each side, with a line that shows how far they are.
+    pub(crate) fn new(runs: u32) -> Self {
+        let style = show::bar("{spinner} {elapsed} {msg}");
+        Self { runs, progress: ProgressBar::new_spinner().with_style(style) }
+    }
+
+    /// Clears the line.
+    pub(crate) fn end(&self) {
+        self.progress.finish_and_clear();
+    }
+
     /// The medians of each side; with a bar, the first is compared with the second.
     pub(crate) fn take(&self, mut sides: Vec<Side<'_>>, bar: Option<Bar>) -> Result<Vec<RowJson>> {
         self.load(&mut sides)?;
@@ -176,6 +188,28 @@ fn quartiles(mut figures: Vec<f64>) -> [f64; 3] {
 }
 
 impl RowJson {
+    /// The head of a table of rows, with what tells groups of them apart.
+    pub(crate) fn header([one, other]: [&str; 2]) -> [&str; 10] {
+        ["", one, other, "per second", "p50 ms", "p99 ms", "CPU us", "ratio", "half", "bar"]
+    }
+
+    /// The cells under such a head.
+    pub(crate) fn cells(&self, [one, other]: [String; 2]) -> [String; 10] {
+        let [ratio, half, bar] = self.beside_cells();
+        [
+            self.what.clone(),
+            one,
+            other,
+            format!("{:.0}", self.per_second),
+            format!("{:.3}", self.p50_ms),
+            format!("{:.3}", self.p99_ms),
+            self.cpu_us.map_or_else(String::new, |cpu_us| format!("{cpu_us:.2}")),
+            ratio,
+            half,
+            bar,
+        ]
+    }
+
     /// The ratio, the middle half of the ratios, and the bar, as cells of a table.
     pub(crate) fn beside_cells(&self) -> [String; 3] {
         self.beside.as_ref().map_or_else(Default::default, |beside| {
