@@ -149,30 +149,38 @@ impl<'c> Context<'c> {
 
     /// A number that is unique in this file: for receipts and logs.
     pub(crate) fn number(&self) -> Result<u64, StoreError> {
-        self.number_above(0)
+        self.numbers_above(0, 1)
     }
 
-    /// A number larger than `least`, which the file has assigned.
-    pub(crate) fn number_above(&self, least: u64) -> Result<u64, StoreError> {
-        let next = self.cache.borrow_mut().numbers.next();
-        match next {
-            Some(number) if number > least => Ok(number),
-            // This process reserved its numbers before that one was assigned, so all are too low.
-            _ => self.newest_number(),
+    /// The first of `count` numbers that follow each other and are larger than `least`, which the
+    /// file has assigned.
+    pub(crate) fn numbers_above(&self, least: u64, count: u64) -> Result<u64, StoreError> {
+        let Range { start, end } = self.cache.borrow().numbers;
+        // Where this process reserved its numbers before `least` was assigned, all are too low.
+        if start <= least || end.saturating_sub(start) < count {
+            return self.newest_numbers(count);
         }
+        self.cache.borrow_mut().numbers.start += count;
+        Ok(start)
     }
 
     /// A number larger than any that this file has assigned, to any process.
     pub(crate) fn newest_number(&self) -> Result<u64, StoreError> {
+        self.newest_numbers(1)
+    }
+
+    /// The first of `count` numbers that are larger than any that this file has assigned.
+    fn newest_numbers(&self, count: u64) -> Result<u64, StoreError> {
+        let reserved = NUMBERS.max(count);
         let sql = "UPDATE store SET next_number = next_number + ?1 RETURNING next_number";
-        let end: Option<i64> = self.first(sql, [NUMBERS.cast_signed()], |row| row.get(0))?;
+        let end: Option<i64> = self.first(sql, [reserved.cast_signed()], |row| row.get(0))?;
         let end = end.map_or(0, i64::cast_unsigned);
-        if end <= NUMBERS || end > i64::MAX.cast_unsigned() {
+        if end <= reserved || end > i64::MAX.cast_unsigned() {
             return Err(self.damaged("every subject", "it has no count of its receipts"));
         }
-        let mut cache = self.cache.borrow_mut();
-        cache.numbers = end - NUMBERS + 1..end;
-        Ok(end - NUMBERS)
+        let first = end - reserved;
+        self.cache.borrow_mut().numbers = first + count..end;
+        Ok(first)
     }
 
     /// The ids of a set, if the file knows its identity. The id of an unknown full form is 0.

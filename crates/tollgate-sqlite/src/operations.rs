@@ -31,7 +31,7 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     if charged {
         // Later than every reset of the counts that it charges.
         let reset = found.iter().map(LoadedState::reset).max().unwrap_or(0);
-        outcome.receipt = cx.number_above(reset)?;
+        outcome.receipt = cx.numbers_above(reset, question.receipts)?;
     }
     if outcome.changed {
         for found in found {

@@ -270,6 +270,7 @@ struct OwnedQuestion {
     cost: u64,
     mode: tollgate::engine::Mode,
     deadline: Option<Duration>,
+    receipts: u64,
     /// The caller's deadline includes the time in the queue.
     queued_at: Instant,
 }
@@ -277,13 +278,13 @@ struct OwnedQuestion {
 impl OwnedQuestion {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
-        let Question { cost, mode, deadline, .. } = *question;
-        Self { parts: parts.collect(), cost, mode, deadline, queued_at: Instant::now() }
+        let Question { cost, mode, deadline, receipts, .. } = *question;
+        Self { parts: parts.collect(), cost, mode, deadline, receipts, queued_at: Instant::now() }
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
-        let mut question = Question::new(parts, self.cost, self.mode);
+        let mut question = Question::new(parts, self.cost, self.mode).with_receipts(self.receipts);
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
         if question.deadline.is_some_and(|left| left.is_zero()) {
             return Err(StoreError::transient(

@@ -76,6 +76,10 @@ impl Store for AnyStore {
         each!(self, store => store.issued(receipt))
     }
 
+    fn receipt_step(&self) -> u64 {
+        each!(self, store => store.receipt_step())
+    }
+
     #[inline]
     fn answers_at_once(&self) -> bool {
         each!(self, store => store.answers_at_once())

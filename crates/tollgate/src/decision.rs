@@ -15,11 +15,16 @@ mod receipt;
 pub use receipt::{Charges, Receipt, Refund};
 
 /// What made the decision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Authority {
     /// The store that keeps the counts.
+    #[default]
     Store,
+    /// Units that this process had charged at the store before, under a [lease](crate::Lease).
+    Lease,
+    /// A denial of the store, which holds until its `retry_after`.
+    DenyCache,
 }
 
 /// The outcome of a check.
@@ -58,8 +63,9 @@ pub struct Decision<'l> {
     /// the compiler builds a decision in memory and copies it. That takes 3 ns or more, of the 35
     /// ns of a check that borrows.
     more: Option<Box<More>>,
-    /// The number of limits judged.
-    limits: u32,
+    /// The number of limits judged: at most 16 subjects of 32 limits each.
+    limits: u16,
+    authority: Authority,
     /// The numbers of the first two limits.
     numbers: [Numbers; INLINE],
     granted: u64,
@@ -144,7 +150,8 @@ impl<'l> Decision<'l> {
         outcome: &Outcome,
         store: u64,
     ) -> Self {
-        let Outcome { granted, ref fields, receipt, now, shared, isolated, .. } = *outcome;
+        let Outcome { granted, ref fields, receipt, now, shared, isolated, authority, .. } =
+            *outcome;
         let mut numbers = [Numbers::default(); INLINE];
         for (numbers, fields) in numbers.iter_mut().zip(fields) {
             *numbers = Numbers::new(fields);
@@ -163,9 +170,8 @@ impl<'l> Decision<'l> {
                 Some(more)
             }
         };
-        // Cannot overflow: a check has at most 16 subjects of 32 limits each.
-        let limits = u32::try_from(fields.len()).unwrap_or(u32::MAX);
-        Self { first, more, limits, numbers, granted, receipt, now, store }
+        let limits = u16::try_from(fields.len()).unwrap_or(u16::MAX);
+        Self { first, more, limits, authority, numbers, granted, receipt, now, store }
     }
 
     /// The decision over one limit, for a subject whose text is its own written form.
@@ -176,6 +182,7 @@ impl<'l> Decision<'l> {
             first: Some((text, limits)),
             more: if is_plain(&fields, now) { None } else { Some(keep(fields)) },
             limits: 1,
+            authority: Authority::Store,
             numbers: [Numbers::new(&fields), Numbers::default()],
             granted,
             receipt,
@@ -201,7 +208,7 @@ impl<'l> Decision<'l> {
     }
 
     fn fields(&self) -> impl Iterator<Item = Fields> {
-        (0..self.limits as usize).map(|index| self.field(index))
+        (0..usize::from(self.limits)).map(|index| self.field(index))
     }
 
     /// The outcome of the check.
@@ -295,7 +302,7 @@ impl<'l> Decision<'l> {
 
     /// The report of every limit, in the order of the subjects and of their limits.
     pub fn reports(&self) -> impl Iterator<Item = Report<'_>> {
-        (0..self.limits as usize).map(|index| self.report(index))
+        (0..usize::from(self.limits)).map(|index| self.report(index))
     }
 
     fn report(&self, index: usize) -> Report<'_> {
@@ -369,18 +376,19 @@ impl<'l> Decision<'l> {
     /// What made the decision.
     #[must_use]
     pub fn authority(&self) -> Authority {
-        Authority::Store
+        self.authority
     }
 
     /// The same decision, no longer borrowing from the limiter.
     #[inline]
     pub fn into_owned(self) -> Decision<'static> {
-        let Self { first, more, limits, numbers, granted, receipt, now, store } = self;
+        let Self { first, more, limits, authority, numbers, granted, receipt, now, store } = self;
         let mut more = more.unwrap_or_default();
         if let Some((text, set)) = first {
             more.first = Some((Subject::from_written(text), set.clone()));
         }
-        Decision { first: None, more: Some(more), limits, numbers, granted, receipt, now, store }
+        let (first, more) = (None, Some(more));
+        Decision { first, more, limits, authority, numbers, granted, receipt, now, store }
     }
 }
 

@@ -5,6 +5,7 @@
 
 use smallvec::SmallVec;
 
+use crate::decision::Authority;
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Judgement, NEVER_US, Step};
 use crate::time::Time;
@@ -160,13 +161,25 @@ pub struct Outcome {
     /// False when the subjects lie on several servers, so that others may have seen some of them
     /// charged and the rest not. The store sets it.
     pub isolated: bool,
+    /// What decided. What answers in place of a store sets it.
+    pub authority: Authority,
 }
 
 impl Outcome {
     /// The outcome for a store that does not decide by [`decide`].
     #[must_use]
     pub fn new(granted: u64, fields: SmallVec<[Fields; 2]>, receipt: u64, now: Time) -> Self {
-        Self { granted, fields, changed: false, receipt, now, shared: false, isolated: true }
+        let authority = Authority::Store;
+        Self {
+            granted,
+            fields,
+            changed: false,
+            receipt,
+            now,
+            shared: false,
+            isolated: true,
+            authority,
+        }
     }
 }
 
@@ -186,7 +199,7 @@ impl From<Single> for Outcome {
         let Single { granted, fields, changed, receipt, now } = single;
         let mut all = SmallVec::new();
         all.push(fields);
-        Self { granted, fields: all, changed, receipt, now, shared: false, isolated: true }
+        Self { changed, ..Self::new(granted, all, receipt, now) }
     }
 }
 

@@ -65,8 +65,8 @@ pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
 pub use ipv4::ipv4_text;
 pub use limit::{
-    Anchor, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS, MAX_UNITS, Place, Quota, Refill,
-    Rounding,
+    Anchor, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS,
+    MAX_UNITS, MIN_LEASE_US, Place, Quota, Refill, Rounding,
 };
 pub use limiter::{Limiter, Waiting};
 pub use memory::{

@@ -8,8 +8,11 @@ use crate::notation;
 use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy, most_used};
 use crate::time::Period;
 
+mod lease;
 mod set;
 
+pub(crate) use lease::LeasePart;
+pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
 pub use set::{LimitSet, Place};
 
 /// The largest `N` and the largest burst: 2^40 units.
@@ -250,6 +253,21 @@ impl Limit {
     #[must_use]
     pub fn debt(&self) -> u64 {
         self.most - self.step.capacity()
+    }
+
+    /// The most units that are admitted in any half-open window of this length, on one live store
+    /// and without charges beyond the limit.
+    ///
+    /// ```
+    /// use tollgate::Limit;
+    /// let limit: Limit = "10/s burst 20 via gcra".parse()?;
+    /// assert_eq!((limit.most_in("1s".parse()?), limit.most_in("3s".parse()?)), (29, 49));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn most_in(&self, window: Period) -> u64 {
+        let most = self.strategy.most_in(&self.quota, window.as_micros());
+        u64::try_from(most).unwrap_or(u64::MAX)
     }
 
     /// The layout of its state, for stores.

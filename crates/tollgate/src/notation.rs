@@ -1,12 +1,13 @@
 //! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
-//! [debt M] [via STRATEGY]`, joined by `,` or `;`.
+//! [debt M] [via STRATEGY] [lease L]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;
 
 use crate::error::ParseError;
 use crate::limit::{
-    Anchor, Element, Limit, LimitSet, MAX_BARE_UNITS, MAX_UNITS, Quota, Refill, Rounding,
+    Anchor, Element, LeasePart, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_UNITS,
+    Quota, Refill, Rounding,
 };
 use crate::strategy::Strategy;
 use crate::time::{Period, parse_duration_us};
@@ -26,7 +27,7 @@ const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via STRATEGY]`, 
                      `100/s burst 200 via token_bucket`";
 
 /// The options of the notation, and the values that they take.
-const OPTIONS: [(&str, &str); 7] = [
+const OPTIONS: [(&str, &str); 8] = [
     ("burst", "a whole number, as in `burst 200`"),
     ("precision", "a duration, as in `precision 60s`"),
     ("rounding", "conservative, interpolate or truncate"),
@@ -34,7 +35,11 @@ const OPTIONS: [(&str, &str); 7] = [
     ("anchor", "epoch or first-hit"),
     ("debt", "a whole number from 0 up, as in `debt 200`"),
     ("via", "a strategy, as in `via gcra`"),
+    (LEASE, "a size and a time, as in `lease 50 for 200ms`, or `lease auto`"),
 ];
+
+/// The option of a whole set.
+const LEASE: &str = "lease";
 
 pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseError> {
     if text.len() > MAX_TEXT_BYTES {
@@ -49,8 +54,20 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
     }
     let mut limits: Vec<Limit> = Vec::new();
     let mut start = 0;
+    let mut lease: Option<WrittenLease> = None;
     for part in text.split([',', ';']) {
-        let limit = parse_limit(text, start..start + part.len(), strategy)?;
+        let range = start..start + part.len();
+        let (limit, written) = Reader { text, range }.limit(strategy)?;
+        if let Some((written, earlier)) = written.as_ref().zip(lease.as_ref()) {
+            let first = &text[earlier.word.start..earlier.end()];
+            return Err(ParseError::at(
+                text,
+                written.word.clone(),
+                "a lease is given twice",
+                format!("one lease is for all limits of a set: keep `{first}`, or this one"),
+            ));
+        }
+        lease = lease.or(written);
         if limits.iter().any(|earlier| earlier.identity() == limit.identity()) {
             let blanks = part.len() - part.trim_start().len();
             return Err(ParseError::at(
@@ -63,7 +80,29 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
         limits.push(limit);
         start += part.len() + 1;
     }
-    LimitSet::new(limits).map_err(|error| ParseError::whole(text, error.what(), error.remedy()))
+    let set = LimitSet::new(limits)
+        .map_err(|error| ParseError::whole(text, error.what(), error.remedy()))?;
+    let Some(WrittenLease { size, ttl, .. }) = &lease else { return Ok(set) };
+    set.leasing(size.0, ttl.as_ref().map(|ttl| ttl.0)).map_err(|refusal| {
+        let span = match (refusal.part, ttl) {
+            (LeasePart::Ttl, Some((_, span))) => span.clone(),
+            _ => size.1.clone(),
+        };
+        ParseError::at(text, span, refusal.what, refusal.remedy)
+    })
+}
+
+/// A lease as it is written, with the places of its parts.
+struct WrittenLease {
+    word: Range<usize>,
+    size: (LeaseSize, Range<usize>),
+    ttl: Option<(Period, Range<usize>)>,
+}
+
+impl WrittenLease {
+    fn end(&self) -> usize {
+        self.ttl.as_ref().map_or(self.size.1.end, |ttl| ttl.1.end)
+    }
 }
 
 /// A word of the text and its position.
@@ -92,7 +131,15 @@ pub(crate) fn parse_limit(
     range: Range<usize>,
     strategy: Option<Strategy>,
 ) -> Result<Limit, ParseError> {
-    Reader { text, range }.limit(strategy)
+    match (Reader { text, range }).limit(strategy)? {
+        (limit, None) => Ok(limit),
+        (_, Some(lease)) => Err(ParseError::at(
+            text,
+            lease.word,
+            "a lease is for a set of limits, not for one alone",
+            "leave it out here, or read the text as a set of limits",
+        )),
+    }
 }
 
 /// Parses a quota alone: `10/s`, `10 per 15 minutes`.
@@ -148,7 +195,10 @@ impl<'a> Reader<'a> {
             .collect()
     }
 
-    fn limit(&self, strategy: Option<Strategy>) -> Result<Limit, ParseError> {
+    fn limit(
+        &self,
+        strategy: Option<Strategy>,
+    ) -> Result<(Limit, Option<WrittenLease>), ParseError> {
         let mut tokens = self.tokens().into_iter().peekable();
         let Some(mut first) = tokens.next() else {
             let at = self.range.start..self.range.end.max(self.range.start + 1);
@@ -172,20 +222,21 @@ impl<'a> Reader<'a> {
         let (mut quota, mut spans) = self.quota(first, &mut tokens)?;
         let mut via = None;
         let mut given: Vec<Token<'a>> = Vec::new();
+        let mut lease: Option<WrittenLease> = None;
         while let Some(word) = tokens.next() {
             let (word, joined) =
                 word.cut('=').map_or((word, None), |(word, value)| (word, Some(value)));
             let Some((option, takes)) = OPTIONS.iter().find(|(name, _)| *name == word.text) else {
                 return self.unknown_word(word);
             };
-            if given.iter().any(|earlier| earlier.text == word.text) {
+            let is_again = lease.is_some() && word.text == LEASE;
+            if is_again || given.iter().any(|earlier| earlier.text == word.text) {
                 return self.fail(
                     word.span(),
                     format!("`{option}` is given twice"),
                     "once is enough",
                 );
             }
-            given.push(word);
             let value = joined.filter(|value| !value.text.is_empty());
             let Some(value) = value.or_else(|| joined.is_none().then(|| tokens.next()).flatten())
             else {
@@ -195,9 +246,66 @@ impl<'a> Reader<'a> {
                     format!("it takes {takes}"),
                 );
             };
+            if word.text == LEASE {
+                lease = Some(self.lease(word, takes, value, &mut tokens)?);
+                continue;
+            }
+            given.push(word);
             self.option(word.text, takes, value, &mut quota, &mut spans, &mut via)?;
         }
-        self.build(name, quota, via, strategy, &given, &spans)
+        Ok((self.build(name, quota, via, strategy, &given, &spans)?, lease))
+    }
+
+    /// Parses a lease from its size on: `50 for 200ms`, `auto`, `auto 0.25% for 100ms`.
+    fn lease(
+        &self,
+        word: Token<'a>,
+        takes: &str,
+        size: Token<'a>,
+        tokens: &mut Peekable<impl Iterator<Item = Token<'a>>>,
+    ) -> Result<WrittenLease, ParseError> {
+        let mut span = size.span();
+        let starts_with_digit =
+            |token: &Token<'_>| token.text.starts_with(|c: char| c.is_ascii_digit());
+        let size = if size.text == "auto" {
+            match tokens.next_if(starts_with_digit) {
+                None => LeaseSize::AUTO,
+                Some(share) => {
+                    span.end = share.span().end;
+                    let Some(share) = LeaseShare::parse(share.text) else {
+                        return self.fail(
+                            share.span(),
+                            format!("`{}` is no share", share.text.escape_default()),
+                            "a share is 0.01% to 50%, as in `lease auto 0.25%`",
+                        );
+                    };
+                    LeaseSize::Share(share)
+                }
+            }
+        } else if starts_with_digit(&size) || size.text.starts_with('-') {
+            match size.text {
+                "0" => LeaseSize::Units(0),
+                units => LeaseSize::Units(self.number(units, span.clone(), "a lease")?),
+            }
+        } else {
+            return self.fail(
+                span,
+                format!("`{}` is nothing that `{LEASE}` takes", size.text.escape_default()),
+                format!("it takes {takes}"),
+            );
+        };
+        let mut ttl = None;
+        if let Some(before) = tokens.next_if(|token| token.text == "for") {
+            let Some(time) = tokens.next() else {
+                return self.fail(before.span(), "`for` needs a time", "as in `for 200ms`");
+            };
+            let us = self.duration(time.text, time.span(), false)?;
+            let Some(period) = Period::from_micros(us) else {
+                return self.fail(time.span(), "this is no time", "a lease lasts 1ms or longer");
+            };
+            ttl = Some((period, time.span()));
+        }
+        Ok(WrittenLease { word: word.span(), size: (size, span), ttl })
     }
 
     fn unknown_word<T>(&self, word: Token<'_>) -> Result<T, ParseError> {

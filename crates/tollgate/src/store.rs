@@ -57,13 +57,16 @@ pub struct Question<'a> {
     /// The longest time to wait for an answer; `None` for the store's own deadline. A store that
     /// never waits ignores it.
     pub deadline: Option<Duration>,
+    /// How many receipts are made of the charge, at least 1: the store sets numbers aside for as
+    /// many ([`Store::receipt_step`]).
+    pub receipts: u64,
 }
 
 impl<'a> Question<'a> {
     /// Creates a question without a request id and a deadline.
     #[must_use]
     pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
-        Self { parts, cost, mode, request: None, deadline: None }
+        Self { parts, cost, mode, request: None, deadline: None, receipts: 1 }
     }
 
     /// The same question with a request id.
@@ -76,6 +79,12 @@ impl<'a> Question<'a> {
     #[must_use]
     pub fn within(self, deadline: Duration) -> Self {
         Self { deadline: Some(deadline), ..self }
+    }
+
+    /// The same question, of whose charge this many receipts are made.
+    #[must_use]
+    pub fn with_receipts(self, receipts: u64) -> Self {
+        Self { receipts, ..self }
     }
 
     /// The shard of all parts, if they have one.
@@ -143,6 +152,12 @@ pub trait Store: Send + Sync {
     /// the call.
     fn issued(&self, receipt: &Receipt) -> bool {
         receipt.store == self.identity()
+    }
+
+    /// The step from one number to the next, where a question asked for the numbers of several
+    /// receipts ([`Question::with_receipts`]). A store that wraps another forwards the call.
+    fn receipt_step(&self) -> u64 {
+        1
     }
 
     /// The default deadline of a question, set when the store was opened, for example in its URL.

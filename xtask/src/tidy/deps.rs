@@ -8,10 +8,11 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 17] = [
+const MAY_USE: [(&str, &[&str]); 18] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
+    ("tollgate-lease", &["tollgate"]),
     ("tollgate-stores", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
@@ -26,6 +27,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
             "tollgate",
             "tollgate-envoy",
             "tollgate-envoy-proto",
+            "tollgate-lease",
             "tollgate-redis",
             "tollgate-stores",
             "tollgate-policy",
@@ -38,6 +40,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         &[
             "tollgate",
             "tollgate-envoy",
+            "tollgate-lease",
             "tollgate-sqlite",
             "tollgate-redis",
             "tollgate-stores",
@@ -54,6 +57,7 @@ const MAY_USE: [(&str, &[&str]); 17] = [
         &[
             "tollgate",
             "tollgate-envoy-proto",
+            "tollgate-lease",
             "tollgate-queue",
             "tollgate-redis",
             "tollgate-sqlite",

@@ -335,6 +335,11 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
+    /// For how many nodes the bound of a lease is computed
+    #[arg(long, value_name = "N", default_value = "1")]
+    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    pub(crate) nodes: u64,
+
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,

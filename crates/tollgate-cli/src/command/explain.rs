@@ -7,8 +7,8 @@ use anyhow::Result;
 use serde::Serialize;
 use tollgate::strategy::Shape;
 use tollgate::{
-    Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Quota, Refill, Rounding, SKEW_US,
-    Traits,
+    Ask, Lease, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Quota, Refill, Rounding,
+    SKEW_US, Traits,
 };
 
 use crate::args::Explain;
@@ -31,7 +31,18 @@ struct Meaning {
     bytes_sqlite: String,
     retry: &'static str,
     clock_step: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    lease: Option<Leasing>,
     failure: Failures,
+}
+
+/// What a node may hold of a limit, and what that may admit.
+#[derive(Debug, Serialize)]
+struct Leasing {
+    lease: String,
+    units: u64,
+    nodes: u64,
+    worst_window: u64,
 }
 
 /// What may be lost or wrongly admitted when a store fails.
@@ -70,7 +81,8 @@ pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
     let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
     let set = input::limits(&args.limits, strategy)?;
     let binding = (set.limits().len() > 1).then(|| binding(&set));
-    let limits: Vec<_> = set.limits().iter().map(meaning).collect();
+    let lease = set.lease().map(|lease| (lease, args.nodes));
+    let limits: Vec<_> = set.limits().iter().map(|limit| meaning(limit, lease)).collect();
     if args.json {
         out.json(&ExplainJson { limits, binding })?;
         return Ok(0);
@@ -91,7 +103,7 @@ pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-fn meaning(limit: &Limit) -> Meaning {
+fn meaning(limit: &Limit, lease: Option<(&Lease, u64)>) -> Meaning {
     let quota = limit.quota();
     let strategy = limit.strategy();
     let Traits { worst_window, sustained, bytes, burst, retry, .. } = strategy.traits(quota);
@@ -109,6 +121,12 @@ fn meaning(limit: &Limit) -> Meaning {
         bytes_memory: bytes,
         retry,
         clock_step: clock_step(limit),
+        lease: lease.map(|(lease, nodes)| Leasing {
+            lease: lease.to_string(),
+            units: lease.units(),
+            nodes,
+            worst_window: lease.most_in(limit, quota.period, nodes),
+        }),
         failure: FAILURES,
     }
 }
@@ -116,7 +134,7 @@ fn meaning(limit: &Limit) -> Meaning {
 fn text(meaning: &Meaning) -> String {
     let bold = Style::new().bold();
     let never = "a cost above the capacity is always denied";
-    let rows = [
+    let mut rows = vec![
         ("means", meaning.meaning.to_owned()),
         ("identity", meaning.identity.clone()),
         ("worst window", format!("at most {} in any {}", meaning.worst_window, meaning.window)),
@@ -132,6 +150,15 @@ fn text(meaning: &Meaning) -> String {
         ("fault, sqlite", meaning.failure.sqlite.to_owned()),
         ("", meaning.failure.sqlite_sync_full.to_owned()),
     ];
+    if let Some(Leasing { lease, units, nodes, worst_window }) = &meaning.lease {
+        let nodes = if *nodes == 1 { "one node".to_owned() } else { format!("{nodes} nodes") };
+        let text = format!(
+            "{lease}: a node holds at most {units} units; {nodes} admit at most {worst_window} in \
+             any {}",
+            meaning.window
+        );
+        rows.push(("lease", text));
+    }
     let mut text = format!("{bold}{}{bold:#}\n", meaning.limit);
     for (name, value) in rows {
         text.push_str(&row(name, &value));

@@ -19,6 +19,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "benchmarks": "how fast it is, and the commands that measure it",
     "clients": "a Redis Cluster from redis-cli, Python, Node",
     "cluster": "Redis Cluster and Sentinel",
+    "leases": "Fewer questions to the store: leases, the deny cache",
     "code": "limits in code: per route, several subjects, proxies",
     "coming-from-envoy-ratelimit": "the same rules as in envoyproxy/ratelimit, and what differs",
     "coming-from-limitador": "the same limits as in limitador, and what differs",

@@ -64,6 +64,16 @@ fn explain_says_what_a_limit_means() {
     assert_eq!(json["limits"][0]["capacity"], 7);
     assert_eq!(json["limits"][0]["debt"], 7);
     assert!(json.get("binding").is_none());
+    assert!(json["limits"][0].get("lease").is_none());
+    // Leases: what a node holds, and the bound for so many nodes.
+    let leased = "100000/s via gcra lease auto 0.25%";
+    let (_, out, _) = place.run(&["explain", leased, "--nodes", "4"]);
+    let says =
+        "auto 0.25% for 100ms: a node holds at most 250 units; 4 nodes admit at most 200999 in any";
+    assert!(out.split_whitespace().collect::<Vec<_>>().join(" ").contains(says), "{out}");
+    let json = place.json(&["explain", leased, "--json"]);
+    let lease = &json["limits"][0]["lease"];
+    assert_eq!((&lease["units"], &lease["worst_window"]), (&250.into(), &200_249.into()));
 }
 
 #[test]

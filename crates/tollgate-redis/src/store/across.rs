@@ -108,7 +108,7 @@ impl RedisStore {
             })
             .collect();
         // One number for all, so that the receipt of the check has one.
-        let number = self.next_nonce();
+        let number = self.next_nonces(question.receipts);
         let all = 0..groups.len();
         let mut answers: Vec<Option<Answer>> = all.clone().map(|_| None).collect();
         let denied: Vec<bool> = groups.iter().map(|group| self.is_denied(group)).collect();

@@ -171,7 +171,12 @@ impl RedisStore {
     }
 
     fn next_nonce(&self) -> u64 {
-        self.0.nonce.fetch_add(1, Ordering::Relaxed)
+        self.next_nonces(1)
+    }
+
+    /// The first of `count` nonces that follow each other.
+    fn next_nonces(&self, count: u64) -> u64 {
+        self.0.nonce.fetch_add(count, Ordering::Relaxed)
     }
 
     async fn call(
@@ -212,7 +217,7 @@ impl RedisStore {
     async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         match self.slots_of_question(question) {
             Some(slots) => Box::pin(self.check_across(question, &slots)).await,
-            None => self.check_in_slot(question, self.next_nonce()).await,
+            None => self.check_in_slot(question, self.next_nonces(question.receipts)).await,
         }
     }
 

@@ -7,10 +7,12 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
+use super::lease::{Lease, LeaseRefusal, LeaseSize};
 use super::{Limit, MAX_LIMITS};
 use crate::error::ParseError;
 use crate::notation;
 use crate::strategy::{Compiled, Shape, Strategy};
+use crate::time::Period;
 
 mod weight;
 
@@ -30,8 +32,11 @@ mod weight;
 #[derive(Clone)]
 pub struct LimitSet(Arc<Inner>);
 
+#[derive(Clone)]
 struct Inner {
     limits: Vec<Limit>,
+    /// What a node may charge ahead. It is no part of what is counted, nor of a state.
+    lease: Option<Lease>,
     /// Each limit's place in the state, in declared order; states are sorted by identity.
     places: Vec<Place>,
     words: usize,
@@ -122,6 +127,7 @@ impl LimitSet {
         };
         Ok(Self(Arc::new(Inner {
             limits,
+            lease: None,
             only,
             places,
             words,
@@ -151,22 +157,46 @@ impl LimitSet {
     /// A name other than 1 to 64 letters, digits, `_`, `-` or `.`.
     pub fn in_policy(self, name: &str) -> Result<Self, ParseError> {
         notation::check_policy(name)?;
-        let Inner { limits, places, words, logs, identity, full_text, only, .. } = &*self.0;
+        let identity = &self.0.identity;
         // No identity of a limit contains `>`, so the policy ends at the first one.
         let bare = identity.split_once('>').map_or(identity.as_str(), |(_, bare)| bare);
         let mut identity = format!("{name}>{bare}");
         identity.shrink_to_fit();
         Ok(Self(Arc::new(Inner {
-            limits: limits.clone(),
-            only: only.clone(),
-            places: places.clone(),
-            words: *words,
-            logs: *logs,
             identity_hash: hash_of(&identity),
             identity,
-            full_text: full_text.clone(),
             serial: NEXT_SERIAL.fetch_add(1, Ordering::Relaxed),
+            ..Inner::clone(&self.0)
         })))
+    }
+
+    /// The same limits with a lease of this size. Without a time, a lease by share lasts a tenth of
+    /// the shortest window, and at most 200 ms. The counts are those of the set without a lease.
+    ///
+    /// # Errors
+    /// A limit that admits less than 4 units at once; a size of less than 2 units or of more than
+    /// half of a limit; a size in units without a time; a time below 1 ms or longer than a window.
+    pub fn with_lease(self, size: LeaseSize, ttl: Option<Period>) -> Result<Self, ParseError> {
+        let text = self.to_string();
+        self.leasing(size, ttl)
+            .map_err(|refusal| ParseError::whole(&text, refusal.what, refusal.remedy))
+    }
+
+    pub(crate) fn leasing(
+        self,
+        size: LeaseSize,
+        ttl: Option<Period>,
+    ) -> Result<Self, LeaseRefusal> {
+        let lease = Some(Lease::of(&self.0.limits, size, ttl)?);
+        let serial = NEXT_SERIAL.fetch_add(1, Ordering::Relaxed);
+        Ok(Self(Arc::new(Inner { lease, serial, ..Inner::clone(&self.0) })))
+    }
+
+    /// What a node may charge ahead, if the set has a lease.
+    #[must_use]
+    #[inline]
+    pub fn lease(&self) -> Option<&Lease> {
+        self.0.lease.as_ref()
     }
 
     /// The name of the policy, if the set is in one.
@@ -283,7 +313,9 @@ impl From<Limit> for LimitSet {
 impl PartialEq for LimitSet {
     fn eq(&self, other: &Self) -> bool {
         self.0.serial == other.0.serial
-            || (self.0.limits == other.0.limits && self.0.identity == other.0.identity)
+            || (self.0.limits == other.0.limits
+                && self.0.identity == other.0.identity
+                && self.0.lease == other.0.lease)
     }
 }
 
@@ -297,7 +329,10 @@ impl fmt::Display for LimitSet {
             }
             write!(f, "{limit}")?;
         }
-        Ok(())
+        match &self.0.lease {
+            Some(lease) => write!(f, " lease {lease}"),
+            None => Ok(()),
+        }
     }
 }
 

@@ -17,7 +17,9 @@ impl MemoryStore {
     /// Answers a question without waiting.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
         let known = match question.parts[..] {
-            [part] => self.answer_written(part, question.cost, question.mode),
+            [part] if question.receipts == 1 => {
+                self.answer_written(part, question.cost, question.mode)
+            }
             _ => None,
         };
         known.unwrap_or_else(|| self.answer_general(question))
@@ -104,7 +106,7 @@ impl MemoryStore {
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
         if charged && let Some((index, shard)) = shards.first_mut() {
-            outcome.receipt = Self::number(shard.next_charge(), *index);
+            outcome.receipt = Self::number(shard.next_charges(question.receipts), *index);
         }
         outcome
     }

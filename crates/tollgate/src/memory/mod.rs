@@ -333,6 +333,10 @@ impl Store for MemoryStore {
         receipt.store == self.0.identity || self.0.ancestors.iter().any(inherited)
     }
 
+    fn receipt_step(&self) -> u64 {
+        SHARDS as u64
+    }
+
     fn answers_at_once(&self) -> bool {
         true
     }

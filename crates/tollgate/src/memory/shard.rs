@@ -112,9 +112,10 @@ impl Shard {
 
     /// The next charge number, unique in this shard.
     #[inline]
-    pub(super) fn next_charge(&mut self) -> u64 {
-        self.charges += 1;
-        self.charges
+    pub(super) fn next_charges(&mut self, receipts: u64) -> u64 {
+        let first = self.charges + 1;
+        self.charges += receipts;
+        first
     }
 
     /// Whether a slot is the count of `key` under `limits`.

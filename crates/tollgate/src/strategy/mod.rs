@@ -289,6 +289,8 @@ pub(crate) struct Descriptor {
     pub(crate) steps: &'static [&'static LuaStep],
     /// Worst window, sustained rate, bytes per subject and burst behaviour of a quota.
     pub(crate) traits: fn(&Quota) -> Traits,
+    /// The most units admitted in any half-open window of this many microseconds, at least 1.
+    pub(crate) most_in: fn(&Quota, u64) -> u128,
 }
 
 /// The properties of a quota under a strategy: one row of the "which one?" table.
@@ -305,6 +307,19 @@ pub struct Traits {
     pub burst: String,
     /// When a denied caller may retry, as text.
     pub retry: &'static str,
+}
+
+/// The most units of a greedy quota in a window of `span_us`: a full burst at its start, and what
+/// comes back until its last microsecond.
+pub(crate) fn most_of_rate(quota: &Quota, burst: u64, span_us: u64) -> u128 {
+    let back = u128::from(quota.units) * u128::from(span_us - 1);
+    u128::from(burst) + back / u128::from(quota.period.as_micros())
+}
+
+/// The most units of a quota in any window as long as its period: at most twice its burst and its
+/// units.
+pub(crate) fn worst_window(quota: &Quota, most_in: fn(&Quota, u64) -> u128) -> u64 {
+    u64::try_from(most_in(quota, quota.period.as_micros())).unwrap_or(u64::MAX)
 }
 
 /// Generates the registry: the public name of each strategy, and an enum of compiled steps.
@@ -464,6 +479,11 @@ impl Strategy {
     #[must_use]
     pub const fn options(self) -> &'static [&'static str] {
         self.descriptor().options
+    }
+
+    /// The most units admitted in any half-open window of `span_us`, which is at least 1.
+    pub(crate) fn most_in(self, quota: &Quota, span_us: u64) -> u128 {
+        (self.descriptor().most_in)(quota, span_us)
     }
 
     /// The properties of `quota` under this strategy: one row of the "which one?" table.

@@ -6,7 +6,7 @@
 use crate::limit::{Anchor, MAX_UNITS, Quota, Refusal};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
-    Traits,
+    Traits, worst_window,
 };
 use crate::time::{SKEW_US, Time};
 
@@ -18,6 +18,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     options: &["anchor", "debt"],
     steps: &[&LUA],
     traits,
+    most_in,
 };
 
 /// The step in Lua.
@@ -170,14 +171,22 @@ impl super::Step for Step {
     }
 }
 
+fn most_in(quota: &Quota, span_us: u64) -> u128 {
+    let (units, period_us) = (u128::from(quota.units), quota.period.as_micros());
+    // The window that holds the first microsecond, and those that begin after it.
+    let later = units * u128::from((span_us - 1).div_ceil(period_us));
+    match quota.anchor.unwrap_or_default() {
+        Anchor::Epoch => units + later,
+        // A window that opened before the span had its first hit there; else all open within it.
+        Anchor::FirstHit => {
+            (units - 1 + later).max(units * u128::from(span_us.div_ceil(period_us)))
+        }
+    }
+}
+
 fn traits(quota: &Quota) -> Traits {
-    let worst_window = match quota.anchor.unwrap_or_default() {
-        Anchor::Epoch => quota.units * 2,
-        // A window that opens at its first hit contains that hit at its start.
-        Anchor::FirstHit => quota.units * 2 - 1,
-    };
     Traits {
-        worst_window,
+        worst_window: worst_window(quota, most_in),
         sustained: quota.rate(),
         bytes: "16".to_owned(),
         burst: format!("{} at once, and as many again across a window's edge", quota.units),

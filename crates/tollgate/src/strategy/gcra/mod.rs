@@ -7,7 +7,7 @@ use crate::limit::{Quota, Refusal, Element};
 use crate::strategy::period::{Emission, Exact, mul_div};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LONGEST_WAIT_US, LuaSpec, LuaStep, MAX_EXACT,
-    NEVER_US, Shape, Traits, most_used,
+    NEVER_US, Shape, Traits, most_of_rate, most_used, worst_window,
 };
 use crate::time::{SKEW_US, Time};
 
@@ -19,6 +19,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     options: &["burst", "debt"],
     steps: &[&LUA],
     traits,
+    most_in,
 };
 
 /// The greedy step in Lua.
@@ -212,10 +213,14 @@ impl super::Step for Step {
     }
 }
 
+fn most_in(quota: &Quota, span_us: u64) -> u128 {
+    most_of_rate(quota, quota.burst.unwrap_or(quota.units), span_us)
+}
+
 fn traits(quota: &Quota) -> Traits {
     let burst = quota.burst.unwrap_or(quota.units);
     Traits {
-        worst_window: burst + quota.units - 1,
+        worst_window: worst_window(quota, most_in),
         sustained: quota.rate(),
         bytes: "16".to_owned(),
         burst: format!("{burst} at once, then one each {}", quota.gap()),

@@ -8,7 +8,7 @@
 use crate::limit::{Quota, Refusal};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Entry, Judgement, Log, LuaSpec, LuaStep, NEVER_US, Shape,
-    Traits, copy_log,
+    Traits, copy_log, worst_window,
 };
 use crate::time::{SKEW_US, Time};
 
@@ -20,6 +20,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     options: &["debt"],
     steps: &[&LUA],
     traits,
+    most_in,
 };
 
 /// The step in Lua.
@@ -270,9 +271,13 @@ impl super::Step for Step {
     }
 }
 
+fn most_in(quota: &Quota, span_us: u64) -> u128 {
+    u128::from(quota.units) * u128::from(span_us.div_ceil(quota.period.as_micros()))
+}
+
 fn traits(quota: &Quota) -> Traits {
     Traits {
-        worst_window: quota.units,
+        worst_window: worst_window(quota, most_in),
         sustained: quota.rate(),
         bytes: format!("16 per remembered event, at most {} of them", quota.units),
         burst: format!("{} at once, then none until they leave the window", quota.units),

@@ -8,7 +8,7 @@ use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Element};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
-    Traits,
+    Traits, worst_window,
 };
 use crate::time::{Period, SKEW_US, Time};
 
@@ -23,6 +23,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     options: &["precision", "rounding", "debt"],
     steps: &[&LUA],
     traits,
+    most_in,
 };
 
 /// The step in Lua.
@@ -388,6 +389,16 @@ impl super::Step for Step {
     }
 }
 
+fn most_in(quota: &Quota, span_us: u64) -> u128 {
+    let units = u128::from(quota.units);
+    let in_period = match quota.rounding.unwrap_or_default() {
+        Rounding::Conservative => units,
+        Rounding::Interpolate => 2 * units - 1,
+        Rounding::Truncate => 2 * units,
+    };
+    in_period * u128::from(span_us.div_ceil(quota.period.as_micros()))
+}
+
 fn traits(quota: &Quota) -> Traits {
     let period_us = quota.period.as_micros();
     let precision_us = quota
@@ -397,15 +408,12 @@ fn traits(quota: &Quota) -> Traits {
         .unwrap_or(period_us);
     let buckets = period_us / precision_us;
     let rounding = quota.rounding.unwrap_or_default();
-    let (worst_window, sustained) = match rounding {
-        Rounding::Conservative => {
-            (quota.units, format!("{buckets}/{} of {}", buckets + 1, quota.rate()))
-        }
-        Rounding::Interpolate => (quota.units * 2 - 1, quota.rate()),
-        Rounding::Truncate => (quota.units * 2, quota.rate()),
+    let sustained = match rounding {
+        Rounding::Conservative => format!("{buckets}/{} of {}", buckets + 1, quota.rate()),
+        Rounding::Interpolate | Rounding::Truncate => quota.rate(),
     };
     Traits {
-        worst_window,
+        worst_window: worst_window(quota, most_in),
         sustained,
         bytes: format!("8 x ({buckets} + 2) = {}", 8 * (buckets + 2)),
         burst: format!("{} at once, then as the sub-buckets leave the window", quota.units),

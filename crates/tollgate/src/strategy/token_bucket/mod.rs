@@ -1,7 +1,10 @@
 //! The token bucket: a burst that refills continuously (the step of `gcra`) or at intervals.
 
 use crate::limit::{Quota, Refill, Refusal};
-use crate::strategy::{Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, Shape, Traits};
+use crate::strategy::{
+    Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, Shape, Traits, most_of_rate,
+    worst_window,
+};
 use crate::time::Time;
 
 use super::gcra;
@@ -17,6 +20,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     options: &["burst", "refill", "debt"],
     steps: &[&gcra::LUA, &interval::LUA],
     traits,
+    most_in,
 };
 
 /// The two ways to refill.
@@ -141,19 +145,30 @@ impl super::Step for Step {
     }
 }
 
+fn most_in(quota: &Quota, span_us: u64) -> u128 {
+    let burst = quota.burst.unwrap_or(quota.units);
+    match quota.refill.unwrap_or_default() {
+        Refill::Greedy => most_of_rate(quota, burst, span_us),
+        // A full bucket just before a refill, and each refill in the window.
+        Refill::Interval => {
+            let refills = (span_us - 1).div_ceil(quota.period.as_micros());
+            u128::from(burst) + u128::from(burst.min(quota.units)) * u128::from(refills)
+        }
+    }
+}
+
 fn traits(quota: &Quota) -> Traits {
     let burst = quota.burst.unwrap_or(quota.units);
     match quota.refill.unwrap_or_default() {
         Refill::Greedy => Traits {
-            worst_window: burst + quota.units - 1,
+            worst_window: worst_window(quota, most_in),
             sustained: quota.rate(),
             bytes: "16".to_owned(),
             burst: format!("{burst} at once, then one each {}", quota.gap()),
             retry: "the exact time at which the missing tokens are back",
         },
         Refill::Interval => Traits {
-            // A full bucket just before a refill, plus that refill.
-            worst_window: burst + burst.min(quota.units),
+            worst_window: worst_window(quota, most_in),
             sustained: if burst < quota.units {
                 format!("{burst} per {}", quota.period)
             } else {

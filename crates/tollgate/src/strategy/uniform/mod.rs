@@ -2,7 +2,7 @@
 //! 1.
 
 use crate::limit::{Quota, Refusal};
-use crate::strategy::{Descriptor, Traits};
+use crate::strategy::{Descriptor, Traits, most_of_rate, worst_window};
 
 use super::gcra;
 pub(crate) use super::gcra::Step;
@@ -15,15 +15,20 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     options: &["debt"],
     steps: &[&gcra::LUA],
     traits,
+    most_in,
 };
 
 pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     Step::new(quota, 1)
 }
 
+fn most_in(quota: &Quota, span_us: u64) -> u128 {
+    most_of_rate(quota, 1, span_us)
+}
+
 fn traits(quota: &Quota) -> Traits {
     Traits {
-        worst_window: quota.units,
+        worst_window: worst_window(quota, most_in),
         sustained: quota.rate(),
         bytes: "16".to_owned(),
         burst: format!("none: one each {}", quota.gap()),

@@ -1,0 +1,300 @@
+//! Checks: from what a node holds, or by the store.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+use tollgate::engine::{Mode, Outcome};
+use tollgate::{Authority, Counted, Lease, Question, Store, StoreError};
+
+use crate::denial::{Asked, Denial};
+use crate::deny_cache::denied_cost;
+use crate::holding::{Flight, Renewal, Step, Turn};
+use crate::leased::{Counts, Leased, add};
+use crate::lot::{Lot, receipts_of};
+
+/// What a lease has for a check.
+enum Got {
+    Answer(Outcome),
+    /// The store has to be asked.
+    Ask,
+}
+
+/// Ends a renewal, also where its check was dropped.
+struct Renewing<'r, S: Store> {
+    leased: &'r Leased<S>,
+    part: Counted<'r>,
+    hash: u64,
+    is_answered: bool,
+}
+
+impl<S: Store> Drop for Renewing<'_, S> {
+    fn drop(&mut self) {
+        let mut shard = self.leased.0.held.lock(self.hash);
+        if let Some(held) = shard.find(self.hash, |held| held.is(&self.part)) {
+            held.holding.end_renewal(self.is_answered);
+        }
+    }
+}
+
+impl<S: Store> Leased<S> {
+    /// What a lease has for `cost` units of one count: units, a denial, or nothing.
+    async fn lease(
+        &self,
+        part: Counted<'_>,
+        lease: &Lease,
+        cost: u64,
+        deadline: Option<Duration>,
+    ) -> Result<Got, StoreError> {
+        let hash = self.hash(part.subject);
+        let started_us = self.now_us();
+        let mut turn = Turn::First;
+        loop {
+            let now_us = self.now_us();
+            let left = left_of(deadline, started_us, now_us);
+            let step = self.with_holding(hash, &part, now_us, |holding| {
+                holding.step(lease, cost, turn, now_us)
+            });
+            match step {
+                Some(Step::Answer(outcome)) => return Ok(Got::Answer(outcome)),
+                Some(Step::Renew(renewal)) => {
+                    return self.renew((part, hash), lease, renewal, left).await;
+                }
+                Some(Step::Wait(flight)) => {
+                    self.wait(hash, &part, &flight, left).await?;
+                    turn = match flight.is_answered() {
+                        true => Turn::AfterRenewal,
+                        false => Turn::AfterFailure,
+                    };
+                }
+                Some(Step::Ask) | None => return Ok(Got::Ask),
+            }
+        }
+    }
+
+    /// Waits for the end of a renewal, unless it has ended.
+    async fn wait(
+        &self,
+        hash: u64,
+        part: &Counted<'_>,
+        flight: &Arc<Flight>,
+        deadline: Option<Duration>,
+    ) -> Result<(), StoreError> {
+        let mut ended = core::pin::pin!(flight.ended.notified());
+        ended.as_mut().enable();
+        let is_under_way = {
+            let mut shard = self.0.held.lock(hash);
+            let held = shard.find(hash, |held| held.is(part));
+            held.is_some_and(|held| held.holding.is_renewed_by(flight))
+        };
+        if !is_under_way {
+            return Ok(());
+        }
+        // A question without a deadline ends by the store's own, and the renewal with it.
+        let deadline = deadline.or_else(|| self.0.store.deadline());
+        let Some(deadline) = deadline.filter(|_| tokio::runtime::Handle::try_current().is_ok())
+        else {
+            ended.await;
+            return Ok(());
+        };
+        tokio::time::timeout(deadline, ended).await.map_err(|_| {
+            StoreError::transient(
+                "the deadline was over before a charge ahead was answered: nothing was charged for \
+                 this check",
+            )
+        })
+    }
+
+    /// Charges units ahead, and answers the check that does so.
+    async fn renew(
+        &self,
+        (part, hash): (Counted<'_>, u64),
+        lease: &Lease,
+        mut renewal: Renewal,
+        deadline: Option<Duration>,
+    ) -> Result<Got, StoreError> {
+        let mut renewing = Renewing { leased: self, part, hash, is_answered: false };
+        let units = renewal.asked();
+        let receipts = receipts_of(units);
+        // As many as there are will do, where this check needs no more than one.
+        let mode = if renewal.need <= 1 { Mode::Partial } else { Mode::Whole };
+        let mut question = Question::new(SmallVec::from_elem(part, 1), units, mode);
+        question.deadline = deadline;
+        let sent_us = self.now_us();
+        let answer = self.0.store.check(&question.with_receipts(receipts)).await;
+        let now_us = self.now_us();
+        let asked = Asked { sent_us, answered_us: now_us };
+        let outcome = match (answer, renewal.spent.take()) {
+            // This check has its units: the next one learns of the failure.
+            (Err(_), Some(spent)) => return Ok(Got::Answer(spent)),
+            (Err(error), None) => return Err(error),
+            (Ok(outcome), spent) => {
+                renewal.spent = spent;
+                outcome
+            }
+        };
+        renewing.is_answered = true;
+        let is_denied = outcome.granted == 0;
+        let got = self.with_holding(hash, &part, now_us, |holding| {
+            if is_denied {
+                let cost = denied_cost(units, mode);
+                if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
+                    holding.denied(denial, lease);
+                }
+                return None;
+            }
+            let numbers = (receipts, self.0.store.receipt_step());
+            let lot = Lot::new(&outcome, (part.limits, lease), asked, numbers);
+            holding.renewed((&outcome, lot), &renewal, asked, lease)
+        });
+        drop(renewing);
+        add(&self.0.counts.renewals, 1);
+        add(&self.0.counts.charged, outcome.granted);
+        if let Some(spent) = renewal.spent {
+            return Ok(Got::Answer(spent));
+        }
+        Ok(match got.flatten() {
+            Some(answer) => Got::Answer(answer),
+            // The one unit that this check needs was denied.
+            None if is_denied && mode == Mode::Partial => Got::Answer(outcome),
+            None => Got::Ask,
+        })
+    }
+
+    /// Counts an answer that needed no question.
+    pub(crate) fn counted(&self, outcome: Outcome) -> Outcome {
+        let Counts { admitted, denied, .. } = &self.0.counts;
+        match outcome.authority {
+            Authority::Lease => add(admitted, 1),
+            Authority::DenyCache => add(denied, 1),
+            _ => {}
+        }
+        outcome
+    }
+
+    /// Answers a question about one count under a lease.
+    pub(crate) async fn check_one(
+        &self,
+        question: &Question<'_>,
+        part: Counted<'_>,
+    ) -> Result<Outcome, StoreError> {
+        let Question { cost, mode, deadline, .. } = *question;
+        let Some(lease) = part.limits.lease() else { return self.ask(question).await };
+        // A part of a larger cost is granted by the store, which knows all that remains.
+        if mode.is_partial() && cost > 1 {
+            return self.0.store.check(question).await;
+        }
+        let started_us = self.now_us();
+        if let Got::Answer(outcome) = self.lease(part, lease, cost, deadline).await? {
+            return Ok(self.counted(outcome));
+        }
+        let sent_us = self.now_us();
+        let mut question = question.clone();
+        question.deadline = left_of(deadline, started_us, sent_us);
+        let outcome = self.0.store.check(&question).await?;
+        let now_us = self.now_us();
+        let asked = Asked { sent_us, answered_us: now_us };
+        let denial = Denial::new(&outcome, denied_cost(cost, mode), asked, self.0.longest_us);
+        self.with_holding(self.hash(part.subject), &part, now_us, |holding| {
+            holding.learn(&outcome, asked);
+            if let Some(denial) = denial {
+                holding.denied(denial, lease);
+            }
+        });
+        Ok(outcome)
+    }
+
+    /// Answers a question about several counts, of which some are leased: their units are set
+    /// aside, the store is asked about the rest, and a denial puts them back.
+    pub(crate) async fn check_several(
+        &self,
+        question: &Question<'_>,
+    ) -> Result<Outcome, StoreError> {
+        let Question { cost, deadline, .. } = *question;
+        let mut aside = Aside { leased: self, cost, spent: SmallVec::new() };
+        let mut rest: SmallVec<[Counted<'_>; 1]> = SmallVec::new();
+        for (place, part) in question.parts.iter().enumerate() {
+            let got = match part.limits.lease() {
+                Some(lease) => self.lease(*part, lease, cost, deadline).await?,
+                None => Got::Ask,
+            };
+            match got {
+                Got::Answer(outcome) if outcome.granted > 0 => {
+                    aside.spent.push((place, *part, outcome));
+                }
+                _ => rest.push(*part),
+            }
+        }
+        if aside.spent.is_empty() {
+            return self.ask(question).await;
+        }
+        let mut outcome = match rest.is_empty() {
+            true => aside.outcome(),
+            false => {
+                let mut rest_of = question.clone();
+                rest_of.parts = rest;
+                self.ask(&rest_of).await?
+            }
+        };
+        aside.complete(&mut outcome, question);
+        Ok(self.counted(outcome))
+    }
+}
+
+/// What is left of a deadline.
+fn left_of(deadline: Option<Duration>, started_us: u64, now_us: u64) -> Option<Duration> {
+    let passed = Duration::from_micros(now_us.saturating_sub(started_us));
+    deadline.map(|deadline| deadline.saturating_sub(passed))
+}
+
+/// Units that are set aside until the store has answered about the rest. They are put back when
+/// this is dropped, unless the check was admitted.
+struct Aside<'a, S: Store> {
+    leased: &'a Leased<S>,
+    cost: u64,
+    /// With the places of the counts in the question.
+    spent: SmallVec<[(usize, Counted<'a>, Outcome); 1]>,
+}
+
+impl<S: Store> Aside<'_, S> {
+    /// The answer where nothing else is asked about.
+    fn outcome(&self) -> Outcome {
+        let first = self.spent.first().map(|(_, _, outcome)| (outcome.receipt, outcome.now));
+        let (receipt, now) = first.unwrap_or_default();
+        Outcome::new(self.cost, SmallVec::new(), receipt, now)
+    }
+
+    /// Adds the fields of what was set aside to the answer about the rest, in the order of the
+    /// question.
+    fn complete(mut self, outcome: &mut Outcome, question: &Question<'_>) {
+        let mut rest = core::mem::take(&mut outcome.fields).into_iter();
+        for (place, part) in question.parts.iter().enumerate() {
+            match self.spent.iter().find(|(aside, ..)| *aside == place) {
+                None => outcome.fields.extend(rest.by_ref().take(part.limits.limits().len())),
+                Some((_, _, spent)) => outcome.fields.extend(spent.fields.iter().map(|fields| {
+                    let mut fields = *fields;
+                    if outcome.granted == 0 {
+                        // It is put back.
+                        fields.remaining = fields.remaining.saturating_add(self.cost);
+                    }
+                    fields
+                })),
+            }
+        }
+        if outcome.granted > 0 {
+            outcome.authority = Authority::Lease;
+            self.spent.clear();
+        }
+    }
+}
+
+impl<S: Store> Drop for Aside<'_, S> {
+    fn drop(&mut self) {
+        for (_, part, outcome) in self.spent.drain(..) {
+            let (hash, now_us) = (self.leased.hash(part.subject), self.leased.now_us());
+            self.leased.with_holding(hash, &part, now_us, |holding| {
+                holding.put_back(outcome.receipt, self.cost, now_us);
+            });
+        }
+    }
+}

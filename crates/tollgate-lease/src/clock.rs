@@ -1,0 +1,50 @@
+//! The clock of a node.
+
+use tollgate::{Clock, Time};
+
+/// The time since this machine started, with the time that it slept. No step of the wall clock
+/// moves it, and a process that was stopped finds that time has passed.
+#[derive(Clone, Copy, Debug, Default)]
+#[non_exhaustive]
+pub struct BootClock;
+
+impl Clock for BootClock {
+    #[inline]
+    fn now(&self) -> Time {
+        // The clock that counts sleep: Linux has it apart from the monotonic one.
+        #[cfg(any(target_os = "linux", target_os = "android"))]
+        let clock = rustix::time::ClockId::Boottime;
+        #[cfg(not(any(target_os = "linux", target_os = "android")))]
+        let clock = rustix::time::ClockId::Monotonic;
+        let since = rustix::time::clock_gettime(clock);
+        // Neither is ever negative.
+        let (seconds, nanos) = (since.tv_sec.unsigned_abs(), since.tv_nsec.unsigned_abs());
+        Time::from_micros(seconds * 1_000_000 + nanos / 1_000)
+    }
+}
+
+/// How long a wait by the store's clock is, at least, by a node's that may be wrong by one part in
+/// a thousand.
+pub(crate) fn surely_within(us: u64) -> u64 {
+    us - us.div_ceil(1_000)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_passes_as_on_the_monotonic_clock() {
+        let (before, started) = (BootClock.now(), std::time::Instant::now());
+        while started.elapsed().as_millis() < 20 {
+            std::hint::spin_loop();
+        }
+        let passed = BootClock.now().as_micros() - before.as_micros();
+        assert!(passed >= 20_000, "{passed}");
+    }
+
+    #[test]
+    fn drift_is_allowed_for() {
+        assert_eq!((surely_within(0), surely_within(1), surely_within(200_000)), (0, 0, 199_800));
+    }
+}
