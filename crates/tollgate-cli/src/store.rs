@@ -44,7 +44,7 @@ impl BlockingLimiter {
                 if let Some(shard) = &which.shard {
                     builder = builder.shard(shard);
                 }
-                (AnyStore::Redis(runtime.block_on(builder.connect())?), Some(runtime))
+                (AnyStore::from(runtime.block_on(builder.connect())?), Some(runtime))
             }
             file => (pollster::block_on(file.open())?, None),
         };

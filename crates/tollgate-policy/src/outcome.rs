@@ -106,12 +106,34 @@ pub enum Authority {
     FailureRule,
     /// A ban or an exemption of an administrator.
     Ruling,
+    /// Units that this process had charged at the store before.
+    Lease,
+    /// A denial of the store, which still holds.
+    DenyCache,
+}
+
+impl From<tollgate::Authority> for Authority {
+    #[inline]
+    fn from(authority: tollgate::Authority) -> Self {
+        match authority {
+            tollgate::Authority::Lease => Self::Lease,
+            tollgate::Authority::DenyCache => Self::DenyCache,
+            _ => Self::Store,
+        }
+    }
 }
 
 impl Authority {
     /// Every authority.
-    pub const ALL: [Self; 5] =
-        [Self::Policy, Self::Store, Self::Shadow, Self::FailureRule, Self::Ruling];
+    pub const ALL: [Self; 7] = [
+        Self::Policy,
+        Self::Store,
+        Self::Shadow,
+        Self::FailureRule,
+        Self::Ruling,
+        Self::Lease,
+        Self::DenyCache,
+    ];
 
     /// The lower-case name, for labels.
     #[must_use]
@@ -122,6 +144,8 @@ impl Authority {
             Self::Shadow => "shadow",
             Self::FailureRule => "failure_rule",
             Self::Ruling => "ruling",
+            Self::Lease => "lease",
+            Self::DenyCache => "deny_cache",
         }
     }
 }

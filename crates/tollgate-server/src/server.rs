@@ -326,6 +326,7 @@ impl Server {
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
+        tasks.spawn(give_back_leases(gate.store().clone()));
         tasks.spawn(async move { gate.follow_rulings(tokio::time::sleep).await });
         if let Some(certificate) = &tls {
             tasks.spawn(Arc::clone(certificate).follow());
@@ -492,11 +493,28 @@ impl Server {
             Err(_) => clients.end_all() + administrators.end_all(),
         };
         self.tasks.shutdown().await;
+        // As long as one question may take: what is not given back is only wasted.
+        let all = self.reader.gate.store().give_back(true);
+        let _ = tokio::time::timeout(GIVE_BACK_TIME, all).await;
         self.recorder.end();
         if let Some(writing) = self.writing {
             writing.end((self.linger + self.grace).saturating_sub(began.elapsed())).await;
         }
         Stopping { took: began.elapsed(), cut }
+    }
+}
+
+/// How often units are given back that leases did not spend.
+const GIVE_BACK_PAUSE: Duration = Duration::from_secs(1);
+
+/// How long the end of a service waits for units to be given back.
+const GIVE_BACK_TIME: Duration = Duration::from_secs(1);
+
+/// Gives back what leases did not spend, now and then.
+async fn give_back_leases(store: AnyStore) {
+    loop {
+        tokio::time::sleep(GIVE_BACK_PAUSE).await;
+        store.give_back(false).await;
     }
 }
 

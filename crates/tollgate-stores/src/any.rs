@@ -8,13 +8,18 @@ use tollgate::{
     StoreError,
 };
 
+use tollgate_lease::{Leased, LeasedCounters};
+
 use crate::kind::Kind;
 
 /// Where counts live: a store of one of the kinds there are.
 ///
 /// It does what the store in it does: it counts the same, answers at once where that one does, and
 /// takes the receipts of that one. A store that a program opened by itself is put into it as it is,
-/// as in `AnyStore::Memory(MemoryStore::builder().max_bytes(64 << 20).build())`.
+/// as in `AnyStore::from(MemoryStore::builder().max_bytes(64 << 20).build())`.
+///
+/// A store in a file or on Redis is leased: limits that have a lease are charged ahead
+/// ([`tollgate_lease`]), all others are asked about as ever.
 ///
 /// A clone is the same store.
 #[derive(Clone, Debug)]
@@ -24,10 +29,30 @@ pub enum AnyStore {
     Memory(MemoryStore),
     /// In a file.
     #[cfg(feature = "sqlite")]
-    Sqlite(tollgate_sqlite::SqliteStore),
+    Sqlite(Leased<tollgate_sqlite::SqliteStore>),
     /// On Redis or Valkey.
     #[cfg(feature = "redis")]
-    Redis(tollgate_redis::RedisStore),
+    Redis(Leased<tollgate_redis::RedisStore>),
+}
+
+impl From<MemoryStore> for AnyStore {
+    fn from(store: MemoryStore) -> Self {
+        Self::Memory(store)
+    }
+}
+
+#[cfg(feature = "sqlite")]
+impl From<tollgate_sqlite::SqliteStore> for AnyStore {
+    fn from(store: tollgate_sqlite::SqliteStore) -> Self {
+        Self::Sqlite(Leased::new(store))
+    }
+}
+
+#[cfg(feature = "redis")]
+impl From<tollgate_redis::RedisStore> for AnyStore {
+    fn from(store: tollgate_redis::RedisStore) -> Self {
+        Self::Redis(Leased::new(store))
+    }
 }
 
 /// The same for whichever it is.
@@ -55,6 +80,54 @@ impl AnyStore {
             Self::Redis(_) => Kind::Redis,
         };
         kind.name()
+    }
+
+    /// The same store, which remembers about this many denials, each for at most `longest`
+    /// ([`tollgate_lease::LeasedBuilder::deny_cache`]). A store in memory needs none. What this
+    /// node holds of leases begins anew, so this is for the start of a program.
+    #[must_use]
+    pub fn caching_denials(self, entries: usize, longest: Duration) -> Self {
+        match self {
+            Self::Memory(store) => Self::Memory(store),
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => {
+                let builder = Leased::builder(store.store().clone());
+                Self::Sqlite(builder.deny_cache(entries).longest_denial(longest).build())
+            }
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => {
+                let builder = Leased::builder(store.store().clone());
+                Self::Redis(builder.deny_cache(entries).longest_denial(longest).build())
+            }
+        }
+    }
+
+    /// What leases and remembered denials did in place of the store; `None` for a store in memory.
+    #[must_use]
+    pub fn leases(&self) -> Option<LeasedCounters> {
+        match self {
+            Self::Memory(_) => None,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => Some(store.counters()),
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => Some(store.counters()),
+        }
+    }
+
+    /// Returns to the store what leases that have ended did not spend; with `all`, whatever this
+    /// node holds, as at the end of a program. Returns the number of units that were given back.
+    pub async fn give_back(&self, all: bool) -> u64 {
+        match self {
+            Self::Memory(_) => 0,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) if all => store.give_back().await,
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(store) => store.give_back_ended().await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) if all => store.give_back().await,
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.give_back_ended().await,
+        }
     }
 }
 

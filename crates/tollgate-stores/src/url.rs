@@ -101,13 +101,11 @@ impl StoreUrl {
         match self {
             Self::Memory => Ok(AnyStore::Memory(MemoryStore::new())),
             #[cfg(feature = "sqlite")]
-            Self::Sqlite(options) => {
-                Ok(AnyStore::Sqlite(tollgate_sqlite::SqliteStore::open_with(options)?))
-            }
+            Self::Sqlite(options) => Ok(tollgate_sqlite::SqliteStore::open_with(options)?.into()),
             #[cfg(feature = "redis")]
             Self::Redis(options) => {
                 let builder = tollgate_redis::RedisStore::builder(options);
-                Ok(AnyStore::Redis(builder.connect().await?))
+                Ok(builder.connect().await?.into())
             }
         }
     }

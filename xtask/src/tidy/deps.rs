@@ -13,7 +13,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
     ("tollgate-lease", &["tollgate"]),
-    ("tollgate-stores", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
+    ("tollgate-stores", &["tollgate", "tollgate-lease", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-lab", &["tollgate", "tollgate-queue"]),

@@ -29,6 +29,12 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
+    /// Deny a subject that a Redis or a file has denied without a question, until its
+    /// `retry_after`, and for at most this time, as `1s`: as long a refund, a reset or a raised
+    /// limit on another node may go unnoticed
+    #[arg(long, value_name = "TIME")]
+    pub(crate) deny_cache: Option<String>,
+
     /// A queue that accepts jobs from clients at /v1/queues/NAME; repeat it. At most BOUND jobs
     /// wait, and at most N of one `?client=`; without BOUND, the settings of the queue apply. The
     /// queue is in the store of the counts, which must not be memory. `tollgate queue work NAME`

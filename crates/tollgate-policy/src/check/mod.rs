@@ -254,8 +254,7 @@ fn join(policy: &mut Policy, place: &mut PolicySpans, problems: &mut Vec<Problem
                  overrides in one of them",
             ));
         }
-        let both = first.limits.limits().iter().chain(entry.limits.limits()).cloned().collect();
-        match LimitSet::new(both) {
+        match LimitSet::of_all(&[first.limits.clone(), entry.limits.clone()]) {
             Ok(set) => {
                 first.limits = set;
                 first_at.limits.extend(at.limits);

@@ -101,11 +101,12 @@ impl<'a> Answer<'a> {
         let (outcome, authority, policy, decision, cause) = match result {
             Ok(decision) => {
                 let outcome = Outcome::from(decision.verdict());
+                let authority = decision.authority().into();
                 let policy = match parts {
                     [_] => first,
                     parts => parts.get(decision.binding().part()).map(|part| part.policy),
                 };
-                (outcome, Authority::Store, policy, Some(Kept::Owned(decision)), None)
+                (outcome, authority, policy, Some(Kept::Owned(decision)), None)
             }
             Err(error) => {
                 let outcome = Outcome::from(plan.on_failure);

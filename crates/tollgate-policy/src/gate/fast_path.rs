@@ -11,7 +11,7 @@ use super::answer::Kept;
 use super::ask::{at_once, no_answer};
 use super::{Answer, DecisionMark, Gate, Inner, Live};
 use crate::field::{Field, Fields};
-use crate::outcome::{Authority, Outcome};
+use crate::outcome::Outcome;
 use crate::policies::SingleCheck;
 use crate::resolve::Plan;
 
@@ -51,7 +51,8 @@ impl<S: Store> Gate<S> {
                 let answer = self.0.ask_single(live, single, subject, failed, started, view);
                 return Some((live.mark, answer));
             };
-            let (outcome, authority) = (Outcome::from(decision.verdict()), Authority::Store);
+            let (outcome, authority) =
+                (Outcome::from(decision.verdict()), decision.authority().into());
             live.count(part.policy, outcome, authority);
             self.0.loss.see(outcome, authority, None);
             if let Some(started) = started {

@@ -104,7 +104,7 @@ fn limits(
     word: &str,
 ) -> Option<(LimitSet, Vec<Option<Span>>)> {
     let nodes = reader.one_or_more(node, "limit");
-    let mut all = Vec::new();
+    let mut all: Vec<LimitSet> = Vec::new();
     let mut places = Vec::new();
     let mut sound = !nodes.is_empty();
     for node in nodes {
@@ -115,8 +115,8 @@ fn limits(
         };
         match text.parse::<LimitSet>() {
             Ok(set) => {
-                all.extend(set.limits().iter().cloned());
-                places.resize(all.len(), Some(node.at));
+                places.resize(places.len() + set.limits().len(), Some(node.at));
+                all.push(set);
             }
             Err(_) if ["unlimited", "banned"].contains(&text.to_ascii_lowercase().as_str()) => {
                 reader.error(node.at, format!("`{text}` is no limit here"), word);
@@ -131,7 +131,7 @@ fn limits(
     if !sound {
         return None;
     }
-    match LimitSet::new(all) {
+    match LimitSet::of_all(&all) {
         Ok(set) => Some((set, places)),
         Err(error) => {
             reader.error(node.at, error.what(), error.remedy());

@@ -97,6 +97,13 @@ impl ConsumerSettings {
         if u64::from(*keep_done) > MAX_BOUND {
             return Err(Error::invalid(format!("{keep_done} done jobs kept: at most {MAX_BOUND}")));
         }
+        if let Some(lease) = self.rate.as_ref().and_then(LimitSet::lease) {
+            let what = format!(
+                "`lease {lease}` for the rate of a queue: it is checked where the jobs are, so leave \
+                 the lease out"
+            );
+            return Err(Error::invalid(what));
+        }
         Ok(())
     }
 

@@ -41,6 +41,13 @@ fn settings_are_read_as_they_are_written() {
 }
 
 #[test]
+fn a_rate_has_no_lease() {
+    let rate: LimitSet = "100/s via gcra lease 5 for 10ms".parse().unwrap();
+    let error = ConsumerSettings::new().rate(rate).check().unwrap_err().to_string();
+    assert!(error.contains("`lease 5 for 10ms`"), "{error}");
+}
+
+#[test]
 fn what_nobody_here_has_written_is_not_read() {
     for text in [
         "",

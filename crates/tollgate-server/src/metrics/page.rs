@@ -277,6 +277,15 @@ impl Numbers {
         let help = "Memory used by the cache of inline limits.";
         let (name, bytes) = ("tollgate_limits_cache", Some(&Unit::Bytes));
         gauge(encoder, (name, help), bytes, self.limits.bytes())?;
+        if let Some(leases) = store.leases() {
+            let help = "Charges made ahead, for leases.";
+            counter(encoder, "tollgate_lease_renewals", help)?.count([], leases.renewals)?;
+            let help = "Units of leases: charged ahead, given back unspent, and wasted.";
+            let mut units = counter(encoder, "tollgate_lease_units", help)?;
+            units.count([("state", "charged")], leases.charged)?;
+            units.count([("state", "returned")], leases.returned)?;
+            units.count([("state", "wasted")], leases.wasted)?;
+        }
         match store {
             AnyStore::Memory(store) => {
                 let help = "Subjects with their own entry in the memory store.";
@@ -295,6 +304,7 @@ impl Numbers {
                 full.count([("state", "none")], store.refused())
             }
             AnyStore::Redis(store) => {
+                let store = store.store();
                 let help = "The circuit breaker: 0 closed, 1 open, 2 half-open.";
                 let state = match store.breaker() {
                     BreakerState::Closed => 0,

@@ -273,7 +273,7 @@ async fn a_store_that_fails_is_seen() {
         )
     };
     let text = format!("match = \"first\"\n{}{}", rule("allow"), rule("deny"));
-    let service = Service::start(&text, AnyStore::Redis(store)).await;
+    let service = Service::start(&text, AnyStore::from(store)).await;
     assert_eq!(service.check(&described("/allow", "192.0.2.7")).await, "allowed");
     let page = service.page().await;
     assert_eq!(page.sum("tollgate_redis_breaker_state", &[]), Some(0.0));

@@ -89,7 +89,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
         options.grpc = vec!["127.0.0.1:0".parse().unwrap()];
         options.envoy.rules = Some(rules.path().to_owned());
     };
-    let service = Service::start_with(policies(EVERY), AnyStore::Redis(store), set).await;
+    let service = Service::start_with(policies(EVERY), AnyStore::from(store), set).await;
     ask_everything(&service).await;
     let mut stream = TcpStream::connect(service.server.resp()[0].to_string()).await.unwrap();
     stream.write_all(b"PING\r\nQUIT\r\n").await.unwrap();

@@ -49,7 +49,7 @@ const QUESTIONS: [(&str, &str); 3] = [
 
 async fn service_on(server: &RedisServer) -> Service {
     let store = RedisStore::connect(&server.url()).await.unwrap();
-    Service::start_with(gate_of(FILE, AnyStore::Redis(store)), |_| {}).await
+    Service::start_with(gate_of(FILE, AnyStore::from(store)), |_| {}).await
 }
 
 /// Asks for so long: every answer is the rule's, says so, and comes within the deadline.
@@ -151,7 +151,7 @@ async fn one_policys_deadline_is_not_anothers_breaker() {
     let way = Duration::from_millis(10);
     proxy.set(Mode::Delay { least: way, most: way });
     let store = RedisStore::connect(&proxy.url()).await.unwrap();
-    let service = Service::start_with(gate_of(IMPATIENT, AnyStore::Redis(store)), |_| {}).await;
+    let service = Service::start_with(gate_of(IMPATIENT, AnyStore::from(store)), |_| {}).await;
     let mut client = service.client().await;
     let mut seen = BTreeMap::<(&str, String), u32>::new();
     for round in 0..200 {
@@ -206,7 +206,7 @@ async fn a_locked_file_is_not_ready_where_the_store_is_asked() {
     let file = folder.path().join("counts.db");
     let file = file.to_str().unwrap();
     let store = SqliteStore::open(file).unwrap();
-    let service = Service::start_with(gate_of(FILE, AnyStore::Sqlite(store)), |_| {}).await;
+    let service = Service::start_with(gate_of(FILE, AnyStore::from(store)), |_| {}).await;
     let mut client = service.client().await;
     assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 200);
 
@@ -251,7 +251,7 @@ async fn a_look_at_the_store_is_counted_nowhere() {
 async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
     let server = redis_or_skip!();
     let store = RedisStore::connect(&format!("{}?deadline=2s", server.url())).await.unwrap();
-    let service = Service::start_with(gate_of(FILE, AnyStore::Redis(store)), |_| {}).await;
+    let service = Service::start_with(gate_of(FILE, AnyStore::from(store)), |_| {}).await;
     let mut client = service.client().await;
     comes_back(&mut client, "at first").await;
     let long = Duration::from_millis(300);
@@ -288,8 +288,7 @@ async fn the_deadline_of_a_files_url_holds() {
     };
     let other = open("");
     for (query, waits) in [("?deadline=10s", true), ("", false)] {
-        let service =
-            Service::start_with(gate_of(FILE, AnyStore::Sqlite(open(query))), |_| {}).await;
+        let service = Service::start_with(gate_of(FILE, AnyStore::from(open(query))), |_| {}).await;
         let mut client = service.client().await;
         for question in [
             r#"{"subject": "user:1", "limit": "99/h"}"#,

@@ -228,7 +228,7 @@ async fn service_on(server: &RedisServer) -> Service {
     }
     let url = format!("{}?deadline={}ms", server.url(), DEADLINE.as_millis());
     let store = RedisStore::connect(&url).await.unwrap();
-    Service::start_with(gate_of(FILE, AnyStore::Redis(store)), |options| {
+    Service::start_with(gate_of(FILE, AnyStore::from(store)), |options| {
         options.resp = vec![here()];
         options.grpc = vec![here()];
         options.envoy.rules = Some(folder.path().to_owned());

@@ -130,7 +130,7 @@ async fn is_seen_within_a_second(first: AnyStore, second: AnyStore) {
 #[tokio::test]
 async fn every_service_on_one_redis_sees_it() {
     let server = RedisServer::start();
-    let store = async || AnyStore::Redis(RedisStore::connect(&server.url()).await.unwrap());
+    let store = async || AnyStore::from(RedisStore::connect(&server.url()).await.unwrap());
     is_seen_within_a_second(store().await, store().await).await;
 }
 
@@ -138,7 +138,7 @@ async fn every_service_on_one_redis_sees_it() {
 async fn every_service_on_one_file_sees_it() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("counts.db");
-    let store = || AnyStore::Sqlite(SqliteStore::open(path.to_str().unwrap()).unwrap());
+    let store = || AnyStore::from(SqliteStore::open(path.to_str().unwrap()).unwrap());
     is_seen_within_a_second(store(), store()).await;
 }
 

@@ -139,6 +139,32 @@ impl LimitSet {
         })))
     }
 
+    /// The limits of all these sets as one set, outside of any policy, in this order. It has the
+    /// lease of the one set that has one.
+    ///
+    /// ```
+    /// use tollgate::LimitSet;
+    /// let sets: Vec<LimitSet> = vec!["10/s".parse()?, "240/h lease 5 for 1s".parse()?];
+    /// assert_eq!(LimitSet::of_all(&sets)?, "10/s, 240/h lease 5 for 1s".parse()?);
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`LimitSet::new`]; two leases; a lease that not all of the limits can have.
+    pub fn of_all(sets: &[Self]) -> Result<Self, ParseError> {
+        let all = Self::new(sets.iter().flat_map(Self::limits).cloned().collect())?;
+        let mut leases = sets.iter().filter_map(Self::lease);
+        let Some(lease) = leases.next() else { return Ok(all) };
+        if let Some(other) = leases.next() {
+            return Err(ParseError::whole(
+                &all.to_string(),
+                format!("a lease is given twice: `lease {lease}` and `lease {other}`"),
+                "one lease is for all limits of a set: leave one of them out",
+            ));
+        }
+        all.with_lease(lease.size(), Some(lease.ttl()))
+    }
+
     /// The same limits within a policy. They count separately from those of every other policy, and
     /// from those without a policy. The identity begins with `NAME>`; the full text does not
     /// change. A set that already is in a policy moves to this one.

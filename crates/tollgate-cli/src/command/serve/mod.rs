@@ -30,6 +30,9 @@ use crate::store::{service_queues, service_store, time_series_options};
 /// The policies if no file is given.
 const DEMO: &str = include_str!("../../../demo.toml");
 
+/// The most denials that `--deny-cache` remembers, of about 300 bytes each.
+const DENIALS: usize = 65_536;
+
 /// How often a part of the memory store is swept for expired entries.
 const SWEEP: Duration = Duration::from_millis(100);
 
@@ -104,6 +107,10 @@ async fn run(
     let store =
         service_store(args.store.as_deref(), args.memory.as_deref(), args.snapshot.as_deref())
             .await?;
+    let store = match args.deny_cache.as_deref() {
+        Some(longest) => cache_denials(store, longest)?,
+        None => store,
+    };
     if let AnyStore::Memory(store) = &store {
         let store = store.clone();
         tokio::spawn(async move {
@@ -452,4 +459,19 @@ impl Signals {
     async fn end(&mut self) {
         while let ServiceSignal::Reload = self.next().await {}
     }
+}
+
+/// The store of `--deny-cache`.
+fn cache_denials(store: AnyStore, longest: &str) -> Result<AnyStore> {
+    if matches!(store, AnyStore::Memory(_)) {
+        bail!(
+            "`--deny-cache` is for a store that has to be asked: one in memory answers at once, so \
+             leave it out"
+        );
+    }
+    let longest = wait(longest).map_err(|error| anyhow!("`--deny-cache`: {error}"))?;
+    if longest.is_zero() {
+        bail!("`--deny-cache` of no time remembers nothing: give a time, as `1s`, or leave it out");
+    }
+    Ok(store.caching_denials(DENIALS, longest))
 }

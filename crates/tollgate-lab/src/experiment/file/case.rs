@@ -65,9 +65,7 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
                 None => text.parse(),
             };
             let sets: Result<Vec<LimitSet>, _> = texts.iter().map(read).collect();
-            let limits = sets.and_then(|sets| {
-                LimitSet::new(sets.iter().flat_map(LimitSet::limits).cloned().collect())
-            });
+            let limits = sets.and_then(|sets| LimitSet::of_all(&sets));
             Ok(Part { per: *per, limits: limits.map_err(|error| error.to_string())? })
         };
         texts.iter().map(part).collect()

@@ -37,7 +37,7 @@ async fn callers_give_the_limits_that_they_may() {
 async fn callers_give_no_shapes_without_number() {
     let server = redis_or_skip!();
     let url = format!("{}?deadline=30s&scripts=10", server.url());
-    let store = AnyStore::Redis(RedisStore::connect(&url).await.unwrap());
+    let store = AnyStore::from(RedisStore::connect(&url).await.unwrap());
     let allowed = CallerLimits::Several { shapes: 3 };
     let service = Service::start_with(gate_of(FILE, store), |it| it.caller_limits = allowed).await;
     let mut client = service.client().await;

@@ -159,7 +159,7 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
                 .unwrap();
         }
     }
-    let gate = gate_of(FILE, AnyStore::Redis(store));
+    let gate = gate_of(FILE, AnyStore::from(store));
     let service = Service::start_with(gate, |options| {
         options.grpc = vec![here()];
         options.envoy.rules = Some(folder.path().to_owned());

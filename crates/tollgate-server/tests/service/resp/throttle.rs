@@ -209,7 +209,7 @@ async fn a_service_without_limits_of_callers_says_so() {
 async fn a_redis_that_freezes_is_answered_for_within_the_deadline() {
     let server = redis_or_skip!();
     let store = RedisStore::connect(&server.url()).await.unwrap();
-    let gate = gate_of(FILE, AnyStore::Redis(store));
+    let gate = gate_of(FILE, AnyStore::from(store));
     let service = Service::start_with(gate, |options| options.resp = vec![here()]).await;
     let mut redis = service.redis().await;
     // The first script may take longer than a deadline on a busy machine.
