@@ -76,6 +76,17 @@ pub(crate) enum Bench {
     /// reports peers that are not there, and leaves them out. Figures and ratios are as for `resp`.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- grpc --runs 9")]
     Grpc(BenchTurns),
+    /// Measure leases and the deny cache on one Redis
+    ///
+    /// Four processes of 64 tasks each ask about one hot key at 100000/s, with and without a lease,
+    /// and about 100,000 keys that are equally busy. At a given pace, they ask about 1,000 subjects
+    /// that are denied 19 times out of 20. Sides alternate, and each figure is the median. It starts
+    /// its own redis-server and stops it again.
+    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- lease --runs 9")]
+    Lease(BenchLease),
+    /// Ask as one process of `lease`
+    #[command(hide = true)]
+    LeaseNode(LeaseNode),
     /// Serve the bare service that `grpc` measures
     #[command(hide = true)]
     BareGrpc {
@@ -94,6 +105,57 @@ pub(crate) enum Bench {
         #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
         keys: u32,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchLease {
+    /// How long a run takes
+    #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
+    pub(crate) seconds: u32,
+
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// One process of `lease`. It prints what it did as one JSON object.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LeaseNode {
+    /// The Redis
+    #[arg(long)]
+    pub(crate) url: String,
+
+    /// The limits of every subject
+    #[arg(long)]
+    pub(crate) limits: String,
+
+    /// How many subjects
+    #[arg(long)]
+    pub(crate) subjects: u32,
+
+    /// How many tasks
+    #[arg(long)]
+    pub(crate) tasks: u32,
+
+    /// Checks a second; 0 for as many as there can be
+    #[arg(long)]
+    pub(crate) rate: u32,
+
+    /// How long
+    #[arg(long)]
+    pub(crate) seconds: u32,
+
+    /// Denials to remember
+    #[arg(long)]
+    pub(crate) deny_cache: usize,
+
+    /// Count in the memory of this process: what the others are compared with
+    #[arg(long)]
+    pub(crate) in_memory: bool,
 }
 
 #[derive(Debug, Args)]

@@ -16,7 +16,7 @@ pub(crate) fn with_cpu(process: u32, load: impl FnOnce() -> Result<(Run, f64)>) 
 }
 
 /// The time that a process took of the processors, in microseconds.
-fn processor_us(process: u32) -> Result<f64> {
+pub(crate) fn processor_us(process: u32) -> Result<f64> {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat"))?;
     let ticks = ticks(&stat).with_context(|| format!("/proc/{process}/stat says: {stat}"))?;
     Ok(ticks as f64 * 1e6 / rustix::param::clock_ticks_per_second() as f64)

@@ -166,7 +166,7 @@ fn per_second(count: usize, start: Instant) -> f64 {
     count as f64 / start.elapsed().as_secs_f64()
 }
 
-fn median(mut figures: Vec<f64>) -> f64 {
+pub(crate) fn median(mut figures: Vec<f64>) -> f64 {
     figures.sort_by(f64::total_cmp);
     figures.get(figures.len() / 2).copied().unwrap_or(0.0)
 }

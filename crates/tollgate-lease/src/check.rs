@@ -16,8 +16,8 @@ use crate::lot::{Lot, receipts_of};
 /// What a lease has for a check.
 enum Got {
     Answer(Outcome),
-    /// The store has to be asked.
-    Ask,
+    /// The store has to be asked. True if time has passed in a wait.
+    Ask(bool),
 }
 
 /// Ends a renewal, also where its check was dropped.
@@ -48,13 +48,15 @@ impl<S: Store> Leased<S> {
     ) -> Result<Got, StoreError> {
         let hash = self.hash(part.subject);
         let started_us = self.now_us();
+        if !self.know(hash, &part, started_us) {
+            return Ok(Got::Ask(false));
+        }
         let mut turn = Turn::First;
         loop {
             let now_us = self.now_us();
             let left = left_of(deadline, started_us, now_us);
-            let step = self.with_holding(hash, &part, now_us, |holding| {
-                holding.step(lease, cost, turn, now_us)
-            });
+            let step =
+                self.with_holding(hash, &part, |holding| holding.step(lease, cost, turn, now_us));
             match step {
                 Some(Step::Answer(outcome)) => return Ok(Got::Answer(outcome)),
                 Some(Step::Renew(renewal)) => {
@@ -67,7 +69,7 @@ impl<S: Store> Leased<S> {
                         false => Turn::AfterFailure,
                     };
                 }
-                Some(Step::Ask) | None => return Ok(Got::Ask),
+                Some(Step::Ask) | None => return Ok(Got::Ask(turn != Turn::First)),
             }
         }
     }
@@ -121,6 +123,7 @@ impl<S: Store> Leased<S> {
         let mut question = Question::new(SmallVec::from_elem(part, 1), units, mode);
         question.deadline = deadline;
         let sent_us = self.now_us();
+        add(&self.0.counts.asked, 1);
         let answer = self.0.store.check(&question.with_receipts(receipts)).await;
         let now_us = self.now_us();
         let asked = Asked { sent_us, answered_us: now_us };
@@ -135,7 +138,7 @@ impl<S: Store> Leased<S> {
         };
         renewing.is_answered = true;
         let is_denied = outcome.granted == 0;
-        let got = self.with_holding(hash, &part, now_us, |holding| {
+        let got = self.with_holding(hash, &part, |holding| {
             if is_denied {
                 let cost = denied_cost(units, mode);
                 if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
@@ -157,7 +160,7 @@ impl<S: Store> Leased<S> {
             Some(answer) => Got::Answer(answer),
             // The one unit that this check needs was denied.
             None if is_denied && mode == Mode::Partial => Got::Answer(outcome),
-            None => Got::Ask,
+            None => Got::Ask(true),
         })
     }
 
@@ -182,22 +185,28 @@ impl<S: Store> Leased<S> {
         let Some(lease) = part.limits.lease() else { return self.ask(question).await };
         // A part of a larger cost is granted by the store, which knows all that remains.
         if mode.is_partial() && cost > 1 {
+            add(&self.0.counts.asked, 1);
             return self.0.store.check(question).await;
         }
         let started_us = self.now_us();
-        if let Got::Answer(outcome) = self.lease(part, lease, cost, deadline).await? {
-            return Ok(self.counted(outcome));
-        }
+        let has_waited = match self.lease(part, lease, cost, deadline).await? {
+            Got::Answer(outcome) => return Ok(self.counted(outcome)),
+            Got::Ask(has_waited) => has_waited,
+        };
+        add(&self.0.counts.asked, 1);
         let sent_us = self.now_us();
-        let mut question = question.clone();
-        question.deadline = left_of(deadline, started_us, sent_us);
-        let outcome = self.0.store.check(&question).await?;
-        let now_us = self.now_us();
-        let asked = Asked { sent_us, answered_us: now_us };
-        let denial = Denial::new(&outcome, denied_cost(cost, mode), asked, self.0.longest_us);
-        self.with_holding(self.hash(part.subject), &part, now_us, |holding| {
+        let outcome = if has_waited {
+            let mut question = question.clone();
+            question.deadline = left_of(deadline, started_us, sent_us);
+            self.0.store.check(&question).await?
+        } else {
+            self.0.store.check(question).await?
+        };
+        let asked = Asked { sent_us, answered_us: self.now_us() };
+        self.with_holding(self.hash(part.subject), &part, |holding| {
             holding.learn(&outcome, asked);
-            if let Some(denial) = denial {
+            let cost = denied_cost(cost, mode);
+            if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
                 holding.denied(denial, lease);
             }
         });
@@ -216,7 +225,7 @@ impl<S: Store> Leased<S> {
         for (place, part) in question.parts.iter().enumerate() {
             let got = match part.limits.lease() {
                 Some(lease) => self.lease(*part, lease, cost, deadline).await?,
-                None => Got::Ask,
+                None => Got::Ask(false),
             };
             match got {
                 Got::Answer(outcome) if outcome.granted > 0 => {
@@ -292,7 +301,7 @@ impl<S: Store> Drop for Aside<'_, S> {
     fn drop(&mut self) {
         for (_, part, outcome) in self.spent.drain(..) {
             let (hash, now_us) = (self.leased.hash(part.subject), self.leased.now_us());
-            self.leased.with_holding(hash, &part, now_us, |holding| {
+            self.leased.with_holding(hash, &part, |holding| {
                 holding.put_back(outcome.receipt, self.cost, now_us);
             });
         }

@@ -14,6 +14,7 @@ use crate::denial::Asked;
 use crate::deny_cache::{DenyCache, denied_cost};
 use crate::holding::Holding;
 use crate::marks::Marks;
+use crate::recent::Recent;
 use crate::table::Table;
 
 /// The most subjects that a node holds units of, unless it is set.
@@ -38,6 +39,7 @@ pub(crate) struct Inner<S> {
     /// True for a store that answers at once.
     pub(crate) passes: bool,
     pub(crate) held: Table<Held>,
+    pub(crate) recent: Recent,
     pub(crate) denied: Option<DenyCache>,
     pub(crate) longest_us: u64,
     pub(crate) marks: Marks,
@@ -70,6 +72,8 @@ impl Held {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct LeasedCounters {
+    /// Questions about checks that the store was asked, charges ahead among them.
+    pub asked: u64,
     /// Charges made ahead.
     pub renewals: u64,
     /// Units of these charges.
@@ -86,6 +90,7 @@ pub struct LeasedCounters {
 
 #[derive(Debug, Default)]
 pub(crate) struct Counts {
+    pub(crate) asked: AtomicU64,
     pub(crate) renewals: AtomicU64,
     pub(crate) charged: AtomicU64,
     pub(crate) admitted: AtomicU64,
@@ -141,6 +146,7 @@ impl<S: Store> LeasedBuilder<S> {
             clock,
             hash: foldhash::fast::RandomState::default(),
             held: Table::new(subjects),
+            recent: Recent::new(),
             denied: (deny_cache > 0).then(|| DenyCache::new(deny_cache, longest_us)),
             longest_us,
             marks: Marks::default(),
@@ -189,9 +195,11 @@ impl<S: Store> Leased<S> {
     /// What was done in place of the store.
     #[must_use]
     pub fn counters(&self) -> LeasedCounters {
-        let Counts { renewals, charged, admitted, denied, returned, wasted } = &self.0.counts;
+        let Counts { asked, renewals, charged, admitted, denied, returned, wasted } =
+            &self.0.counts;
         let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         LeasedCounters {
+            asked: of(asked),
             renewals: of(renewals),
             charged: of(charged),
             admitted: of(admitted),
@@ -251,6 +259,7 @@ impl<S: Store> Leased<S> {
         if let Some(denied) = self.denial(&question.parts, cost, mode) {
             return Ok(denied);
         }
+        add(&self.0.counts.asked, 1);
         let Some(cache) = self.0.denied.as_ref().filter(|_| !mode.is_peek()) else {
             return self.0.store.check(question).await;
         };
@@ -286,18 +295,27 @@ impl<S: Store> Leased<S> {
         }
     }
 
-    /// Runs `work` on what is held of a count; it is added to those that are known, if there is
-    /// room.
+    /// Runs `work` on what is held of a count, if it is known.
     pub(crate) fn with_holding<T>(
         &self,
         hash: u64,
         part: &Counted<'_>,
-        now_us: u64,
         work: impl FnOnce(&mut Holding) -> T,
     ) -> Option<T> {
         let mut shard = self.0.held.lock(hash);
-        if let Some(held) = shard.find(hash, |held| held.is(part)) {
-            return Some(work(&mut held.holding));
+        shard.find(hash, |held| held.is(part)).map(|held| work(&mut held.holding))
+    }
+
+    /// Adds a count to those that are known, if it was asked about just now and there is room.
+    /// False if it is not known then.
+    pub(crate) fn know(&self, hash: u64, part: &Counted<'_>, now_us: u64) -> bool {
+        let Some(lease) = part.limits.lease() else { return false };
+        let mut shard = self.0.held.lock(hash);
+        if shard.find(hash, |held| held.is(part)).is_some() {
+            return true;
+        }
+        if !self.0.recent.note(hash, now_us, lease.ttl().as_micros()) {
+            return false;
         }
         let held = Held {
             subject: part.subject.clone(),
@@ -306,7 +324,7 @@ impl<S: Store> Leased<S> {
             holding: Holding::default(),
         };
         let worth = |held: &Held| held.holding.worth(&held.limits, now_us);
-        shard.add(hash, held, worth).map(|held| work(&mut held.holding))
+        shard.add(hash, held, worth).is_some()
     }
 }
 

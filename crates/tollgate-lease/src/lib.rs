@@ -37,6 +37,7 @@ mod known;
 mod leased;
 mod lot;
 mod marks;
+mod recent;
 mod refund;
 mod store;
 mod table;

@@ -8,7 +8,7 @@ use tollgate::{
 };
 
 use crate::holding::Holding;
-use crate::leased::Leased;
+use crate::leased::{Leased, add};
 
 impl<S: Store> Leased<S> {
     /// The answer of a question about one leased count, if nothing needs to be asked.
@@ -69,7 +69,11 @@ impl<S: Store> Store for Leased<S> {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let Question { ref parts, cost, mode, request, .. } = *question;
         // A retry under a request id has to meet the store's memory of it.
-        if self.0.passes || request.is_some() {
+        if self.0.passes {
+            return self.0.store.check(question).await;
+        }
+        if request.is_some() {
+            add(&self.0.counts.asked, 1);
             return self.0.store.check(question).await;
         }
         let is_leased = parts.iter().any(|part| part.limits.lease().is_some());
@@ -79,7 +83,10 @@ impl<S: Store> Store for Leased<S> {
         match parts[..] {
             [part] if mode.is_peek() => match self.leased_answer(&part, cost, mode) {
                 Some(outcome) => Ok(outcome),
-                None => self.0.store.check(question).await,
+                None => {
+                    add(&self.0.counts.asked, 1);
+                    self.0.store.check(question).await
+                }
             },
             [part] => self.check_one(question, part).await,
             [..] if mode == Mode::Whole => self.check_several(question).await,

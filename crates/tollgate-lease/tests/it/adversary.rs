@@ -22,7 +22,7 @@ fn attack(limits: &str, nodes: u64, window: Period, full_us: u64) -> (u64, u64) 
     // Denied checks are demand as well, and charge nothing.
     while take(&all[0]) {}
     for node in &all {
-        for _ in 0..lease.units() {
+        for _ in 0..lease.units() + 2 {
             take(node);
         }
     }
