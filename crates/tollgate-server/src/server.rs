@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Instant;
 
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tollgate::ParseError;
@@ -20,7 +21,7 @@ use crate::api::{Admin, Api, Auth, AuthOptions, Guard, Origins, Workers};
 use crate::envoy::EnvoyOptions;
 use crate::grpc::{Grpc, Rls};
 use crate::http::Http;
-use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry};
+use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry, Runtimes};
 use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
@@ -80,6 +81,9 @@ pub struct Options {
     pub tls: Option<Tls>,
     /// The limits on connections.
     pub bounds: Bounds,
+    /// The runtimes that serve connections. Each new connection stays on the one that has the
+    /// fewest. Empty by default: the runtime that the service was started on serves all of them.
+    pub runtimes: Vec<Handle>,
     /// How long the service still takes requests after `/readyz` reports that it is not ready.
     pub linger: Duration,
     /// How long started requests may take after shutdown begins.
@@ -157,6 +161,7 @@ impl Options {
             receipt_key: None,
             tls: None,
             bounds: Bounds::default(),
+            runtimes: Vec::new(),
             linger: Duration::ZERO,
             grace: Duration::from_secs(10),
             metrics: Metrics::new(),
@@ -257,7 +262,9 @@ impl Server {
         let receipts = receipts(options.receipt_key.as_deref())?;
         // A separate bound: administrators can connect even when clients use all their connections.
         let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
-        let registries = [Registry::new(options.bounds), Registry::new(bounds)];
+        let runtimes = Runtimes::new(options.runtimes);
+        let registries =
+            [Registry::new(options.bounds, runtimes.clone()), Registry::new(bounds, runtimes)];
         let [registry, admin_registry] = &registries;
         let (outbox, writing) = options.timeseries.as_ref().map(TimeSeriesOptions::start).unzip();
         let recorder = Recorder::new(options.metrics.clone(), outbox);

@@ -86,8 +86,18 @@ fn idle_connections() -> usize {
 /// What a crowd took does not stay with the process when the crowd leaves.
 #[test]
 fn what_a_crowd_took_goes_back_to_the_system() {
+    goes_back_from("1");
+}
+
+/// Nor does it stay with a thread that has nothing more to do.
+#[test]
+fn what_a_crowd_took_goes_back_from_each_thread() {
+    goes_back_from("2");
+}
+
+fn goes_back_from(threads: &str) {
     let place = Place::new();
-    let serving = Serving::start(&place, &[]);
+    let serving = Serving::start(&place, &["--threads", threads]);
     let mut client = serving.client();
     let question = r#"{"subject": "healthy", "limit": "1000000/s via gcra"}"#;
     assert_eq!(client.check(question).unwrap()["allowed"], true);
@@ -119,4 +129,24 @@ fn what_a_crowd_took_goes_back_to_the_system() {
         }
         assert!(start.elapsed() < LONG, "of {grown} bytes {left} are held");
     }
+}
+
+/// Each thread serves connections of its own. They count together, and end together.
+#[test]
+fn several_threads_have_one_count() {
+    let place = Place::new();
+    let serving = Serving::start(&place, &["--threads", "3"]);
+    let threads = std::fs::read_dir(format!("/proc/{}/task", serving.child.id())).unwrap().count();
+    assert!(threads >= 3, "{threads}");
+    let question = r#"{"subject": "user:1", "limit": "30/d via fixed_window"}"#;
+    let asks = || {
+        let mut client = serving.client();
+        (0..10).filter(|_| client.check(question).unwrap()["allowed"] == true).count()
+    };
+    let admitted: usize = thread::scope(|scope| {
+        let clients: Vec<_> = (0..6).map(|_| scope.spawn(asks)).collect();
+        clients.into_iter().map(|client| client.join().unwrap()).sum()
+    });
+    assert_eq!(admitted, 30);
+    serving.end();
 }

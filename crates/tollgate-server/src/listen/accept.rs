@@ -8,6 +8,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 
 use super::address::Bound;
@@ -66,7 +67,7 @@ impl<P: Protocol> Listener<P> {
                 // This error concerns a single connection, which has closed already.
                 Err(error) if is_of_one(&error) => {}
                 Err(error) => {
-                    tracing::warn!(target: "tollgate", "no connection can be taken: {error}");
+                    no_connection(&error);
                     tokio::time::sleep(NO_FILES).await;
                 }
             }
@@ -79,18 +80,20 @@ impl<P: Protocol> Listener<P> {
                 let (stream, peer) = listener.accept().await?;
                 // A response is one small write, so Nagle's algorithm would only delay it.
                 stream.set_nodelay(true)?;
-                self.begin(stream, peer.ip().to_canonical());
+                let stream = stream.into_std()?;
+                self.begin(|| TcpStream::from_std(stream), peer.ip().to_canonical());
             }
             Bound::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
-                self.begin(stream, IpAddr::V4(Ipv4Addr::LOCALHOST));
+                let stream = stream.into_std()?;
+                self.begin(|| UnixStream::from_std(stream), IpAddr::V4(Ipv4Addr::LOCALHOST));
             }
         }
         Ok(())
     }
 
-    /// Serves a connection in a new task.
-    fn begin<T>(&self, stream: T, peer: IpAddr)
+    /// Serves a connection in a new task, on the runtime with the fewest. `stream` is called there.
+    fn begin<T>(&self, stream: impl FnOnce() -> io::Result<T> + Send + 'static, peer: IpAddr)
     where
         T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     {
@@ -99,10 +102,15 @@ impl<P: Protocol> Listener<P> {
         let (protocol, tls, ending) =
             (self.protocol.clone(), self.tls.clone(), self.ending.clone());
         let budget = Arc::clone(self.registry.budget());
-        let task = tokio::spawn(async move {
+        let runtime = Arc::clone(&registration.runtime);
+        let task = runtime.spawn(async move {
             // Moved into the task, so the connection leaves the registry however the task ends.
             let registration = registration;
             let pace = Arc::clone(&registration.pace);
+            let stream = match stream() {
+                Ok(stream) => stream,
+                Err(error) => return no_connection(&error),
+            };
             let Some(tls) = tls else {
                 return protocol.serve(Connection { stream, peer, pace, budget, ending }).await;
             };
@@ -118,6 +126,10 @@ impl<P: Protocol> Listener<P> {
         });
         self.registry.ended_by(key, &pace, task.abort_handle());
     }
+}
+
+fn no_connection(error: &io::Error) {
+    tracing::warn!(target: "tollgate", "no connection can be taken: {error}");
 }
 
 fn is_of_one(error: &io::Error) -> bool {

@@ -7,6 +7,7 @@ mod bounds;
 mod budget;
 mod pace;
 mod registry;
+mod runtimes;
 
 pub(crate) use accept::{Connection, Listener, Protocol, something_comes};
 pub(crate) use address::{Access, Bound};
@@ -15,3 +16,4 @@ pub use bounds::{Bounds, Closed};
 pub(crate) use budget::{Budget, Share};
 pub(crate) use pace::{Pace, Phase};
 pub(crate) use registry::Registry;
+pub(crate) use runtimes::Runtimes;

@@ -5,6 +5,7 @@ use std::time::Duration;
 use http::StatusCode;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::{Builder, Handle};
 use tokio::time::timeout;
 use tollgate_server::Address;
 
@@ -136,4 +137,42 @@ async fn an_address_has_as_many_connections_as_it_may() {
         }
     };
     timeout(LONG, again).await.expect("a place that was left is not given again");
+}
+
+/// A runtime serves its connections until they end, and the next one that comes is served by the
+/// runtime with the fewest.
+#[test]
+fn connections_are_spread_over_the_runtimes() {
+    let one_thread = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let [first, second, of_test] = [(); 3].map(|()| one_thread());
+    let handles = [&first, &second].map(|runtime| runtime.handle().clone());
+    // A connection of HTTP/1.1 is one task, and nothing else runs there.
+    let served = || handles.each_ref().map(|handle: &Handle| handle.metrics().num_alive_tasks());
+    of_test.block_on(async {
+        let service = Service::with(|options| options.runtimes = handles.to_vec()).await;
+        let mut clients = Vec::new();
+        for expected in [[1, 0], [1, 1], [2, 1], [2, 2], [3, 2], [3, 3]] {
+            let mut client = service.client().await;
+            assert_eq!(client.get("/healthz").await.status, StatusCode::OK);
+            assert_eq!(served(), expected);
+            clients.push(client);
+        }
+        // Those of the first go.
+        let mut is_of_first = [true, false].into_iter().cycle();
+        clients.retain(|_| is_of_first.next() == Some(false));
+        let gone = async {
+            while served() != [0, 3] {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        timeout(LONG, gone).await.expect("connections do not end");
+        for expected in [[1, 3], [2, 3], [3, 3], [4, 3]] {
+            let mut client = service.client().await;
+            assert_eq!(client.get("/healthz").await.status, StatusCode::OK);
+            assert_eq!(served(), expected);
+            clients.push(client);
+        }
+        let stopping = service.server.end().await;
+        assert_eq!(stopping.cut, 0);
+    });
 }

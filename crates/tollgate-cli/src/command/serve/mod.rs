@@ -4,11 +4,12 @@
 mod resp;
 mod traces;
 
+use core::future::pending;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use sd_notify::NotifyState;
-use tokio::runtime::Builder;
+use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
@@ -44,8 +45,9 @@ const EVENTS: usize = 16;
 /// The exit code after a second signal.
 const AT_ONCE: u8 = 130;
 
-/// The files that the service needs besides those of connections.
+/// The files that the service needs besides those of connections, and those of a thread.
 const OWN_FILES: u64 = 64;
+const THREAD_FILES: u64 = 4;
 
 pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
     let mut options = options(args)?;
@@ -57,12 +59,10 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
         None => Policies::parse_named("demo.toml", DEMO, Format::Toml)
             .map_err(|problems| anyhow!("{problems}"))?,
     };
-    let runtime = builder(threads(args.threads))
-        .max_io_events_per_tick(EVENTS)
-        .enable_all()
-        .thread_name("tollgate")
-        .build()
-        .context("no runtime can be started")?;
+    let runtime = runtime()?;
+    let others = (1..threads(args.threads)).map(|_| serving_thread());
+    options.runtimes = others.collect::<Result<_>>()?;
+    options.runtimes.push(runtime.handle().clone());
     runtime.block_on(async {
         let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
         options.metrics = Metrics::with(denials, traces);
@@ -85,15 +85,21 @@ fn threads(said: Option<u16>) -> usize {
     said.map_or(processors.div_ceil(2), usize::from)
 }
 
-/// A runtime with this many threads. A single thread needs no work stealing: on Redis it answers 3%
-/// more requests.
-fn builder(threads: usize) -> Builder {
-    if threads == 1 {
-        return Builder::new_current_thread();
-    }
-    let mut builder = Builder::new_multi_thread();
-    builder.worker_threads(threads);
-    builder
+/// The runtime of one thread.
+fn runtime() -> Result<Runtime> {
+    let mut builder = Builder::new_current_thread();
+    builder.max_io_events_per_tick(EVENTS).enable_all().thread_name("tollgate");
+    builder.build().context("no runtime can be started")
+}
+
+/// Starts a thread that serves connections until the process ends.
+fn serving_thread() -> Result<Handle> {
+    let runtime = runtime()?;
+    let handle = runtime.handle().clone();
+    let serves = move || runtime.block_on(pending::<()>());
+    let thread = std::thread::Builder::new().name("tollgate".to_owned()).spawn(serves);
+    thread.context("no thread can be started")?;
+    Ok(handle)
 }
 
 async fn run(
@@ -215,7 +221,8 @@ fn options(args: &Serve) -> Result<Options> {
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;
-    bounds.connections = connections(args.max_connections)?;
+    let own_files = OWN_FILES + THREAD_FILES * u64::try_from(threads(args.threads))?;
+    bounds.connections = connections(args.max_connections, own_files)?;
     let per_address = args.max_connections_per_address.map(usize::try_from);
     bounds.per_address = per_address.transpose()?;
     options.bounds = bounds;
@@ -297,15 +304,15 @@ fn paths(args: &Serve) -> PathReading {
 }
 
 /// The most connections: it raises the process's limit on open files as far as possible.
-fn connections(wanted: u32) -> Result<usize> {
+fn connections(wanted: u32, own_files: u64) -> Result<usize> {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let files = getrlimit(Resource::Nofile);
-    let enough = u64::from(wanted) + OWN_FILES;
+    let enough = u64::from(wanted) + own_files;
     if files.current.is_some_and(|current| current < enough) {
         let most = files.maximum.map_or(enough, |maximum| maximum.min(enough));
         setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: files.maximum })
             .context("the number of files that this process may open cannot be raised")?;
-        let left = most.saturating_sub(OWN_FILES).clamp(1, u64::from(wanted));
+        let left = most.saturating_sub(own_files).clamp(1, u64::from(wanted));
         if left < u64::from(wanted) {
             tracing::warn!(
                 target: "tollgate",
