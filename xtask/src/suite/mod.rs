@@ -23,12 +23,10 @@ pub(crate) use counts::Counts;
 use counts::Reader;
 
 /// The longest binaries, which begin first: at the end no processor waits for another.
-const LONGEST: [&str; 5] = [
+const LONGEST: [&str; 3] = [
     "tollgate-proof: tests/lua_twins.rs",
+    "tollgate-redis: tests/servers/main.rs",
     "tollgate-cli: tests/it/main.rs",
-    "tollgate-proof: tests/redis_store.rs",
-    "tollgate-proof: tests/redis_cluster.rs",
-    "tollgate-proof: tests/redis_sentinel.rs",
 ];
 
 /// Something that prints as libtest does: a test binary, or cargo with the doc tests.

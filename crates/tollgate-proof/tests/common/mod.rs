@@ -1,8 +1,6 @@
 //! The engine and the oracle side by side: one limit, one subject, every operation on both.
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part; tests may unwrap
 
-pub(crate) mod redis;
-
 use tollgate::engine::{self, Held, Mode, Part};
 use tollgate::{LimitSet, Time};
 use tollgate_proof::conformance::rule_of;

@@ -1,18 +1,16 @@
 //! The store on the primary that real sentinels name: the kit, failovers, and what is away.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::error::Error as _;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use common::redis::{Blocking, pause, runtime};
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError};
 use tollgate_proof::redis::{Proxy, RedisSentinels, RedisServer, SentinelOptions};
 use tollgate_proof::sentinels_or_skip;
 use tollgate_redis::{Fault, Options, RedisStore};
+
+use crate::common::{Blocking, pause, runtime};
 
 /// Far away: the machine may be busy.
 const LONG: Duration = Duration::from_secs(30);

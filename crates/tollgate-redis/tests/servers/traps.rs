@@ -1,15 +1,13 @@
 //! What other limiters on Redis have shipped wrong, each as a test of ours.
-#![allow(clippy::unwrap_used)] // tests may
-
-mod common;
 
 use std::time::Duration;
 
-use common::redis::runtime;
 use tollgate::{Ask, LimitSet, Limiter, Subject};
 use tollgate_proof::redis::RedisServer;
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Keys, Options, RedisStore};
+
+use crate::common::runtime;
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -1,20 +1,18 @@
 //! Checks over subjects in several slots of a real cluster: what one server answers, and what is
 //! charged and given back meanwhile.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use common::redis::{pause, runtime};
 use futures_util::future::join_all;
 use tollgate::{Ask, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
 use tollgate_proof::cluster_or_skip;
 use tollgate_proof::redis::{ClusterOptions, Mode, Proxy, RedisCluster, RedisServer, SKIPPED};
 use tollgate_redis::{Keys, Options, RedisStore};
+
+use crate::common::{pause, runtime};
 
 /// Far away: the machine may be busy.
 const LONG: Duration = Duration::from_secs(30);

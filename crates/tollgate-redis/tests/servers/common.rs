@@ -1,5 +1,4 @@
 //! One Redis server for all tests of a binary, and stores that need no runtime.
-#![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part; tests may unwrap
 
 use std::future::Future;
 use std::sync::OnceLock;

@@ -1,7 +1,5 @@
 //! The doctor before real servers: what is wrong with each is what it says.
 
-#![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
-
 use futures_executor::block_on;
 use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
 use tollgate_proof::{cluster_or_skip, redis_or_skip};

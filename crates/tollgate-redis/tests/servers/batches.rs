@@ -1,18 +1,16 @@
 //! Questions that wait for one connection at the same time go in one call, and each is answered as
 //! if it had come alone.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::error::Error as _;
 use std::time::Duration;
 
-use common::redis::cluster;
 use futures_util::future::join_all;
 use tollgate::{Decision, Error, LimitSet, Limiter, Subject};
 use tollgate_proof::redis::RedisServer;
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Fault, Keys, Options, RedisStore};
+
+use crate::common::cluster;
 
 fn limits(text: &str) -> LimitSet {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))

@@ -1,12 +1,8 @@
 //! What happens when Redis, or the way to it, fails: nothing is charged twice, nothing wrong is
 //! answered, everything comes back by itself.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::redis::{pause, runtime};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use proptest::prelude::{any, prop_assert, prop_assert_eq};
@@ -15,6 +11,8 @@ use tollgate::{Error, LimitSet, Limiter, Store as _};
 use tollgate_proof::redis::{Mode, Proxy, RedisServer, Trick};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{BreakerState, Fault, Options, RedisStore};
+
+use crate::common::{pause, runtime};
 
 const SECOND: Duration = Duration::from_secs(1);
 

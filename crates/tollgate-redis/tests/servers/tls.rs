@@ -1,15 +1,13 @@
 //! The store over TLS, on a real cluster and under real sentinels.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::time::{Duration, Instant};
 
-use common::redis::{pause, runtime};
 use tollgate::{LimitSet, Limiter, StoreError, Subject};
 use tollgate_proof::redis::{AUTHORITY, ClusterOptions, SentinelOptions, SlotMove, key_slot};
 use tollgate_proof::{cluster_or_skip, sentinels_or_skip, skip_without_tls};
 use tollgate_redis::{Keys, Options, RedisStore};
+
+use crate::common::{pause, runtime};
 
 /// Far away: the machine may be busy.
 const LONG: Duration = Duration::from_secs(30);
@@ -34,7 +32,7 @@ async fn refusal(options: Options) -> String {
 
 /// Somebody else's authority, and what is said of it at the start.
 async fn strangers_are_refused(url: &str) {
-    let stranger = include_str!("../src/redis/tls/stranger.pem");
+    let stranger = include_str!("../../../tollgate-proof/src/redis/tls/stranger.pem");
     let said = refusal(options(url).authorities(stranger)).await;
     assert!(said.contains("no TLS connection to Redis at 127.0.0.1:"), "{said}");
     assert!(said.contains("SSL_CERT_FILE can name another"), "{said}");

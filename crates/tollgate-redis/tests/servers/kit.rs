@@ -1,18 +1,16 @@
 //! The Redis store keeps every promise of the kit, on a real server.
-#![allow(clippy::unwrap_used)] // tests may
-
-mod common;
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use common::redis::{Blocking, server};
 use tollgate::{Clock as _, ManualClock, Store as _};
 use tollgate_proof::conformance::sweeping;
 use tollgate_proof::redis::Reply;
 use tollgate_redis::compose::encoded_expiry_ms;
 use tollgate_redis::{Builder, Keys, Options, RedisStore};
+
+use crate::common::{Blocking, server};
 
 /// Tells the stores of one test run apart.
 static RUNS: AtomicU64 = AtomicU64::new(0);

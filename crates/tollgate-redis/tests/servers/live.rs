@@ -1,19 +1,13 @@
 //! The scripts on a real server: mixed with other ways to count, by several processes, in real
 //! time, and with what nobody should ask.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
-mod lua;
 
 use std::collections::BTreeSet;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use common::redis::{pause, runtime};
-use lua::histories::seeded;
-use lua::model::Model;
-use rand::RngExt;
 use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
 use tollgate::engine::Mode;
 use tollgate::{
     Ask, Clock as _, LimitSet, Limiter, ManualClock, Question, Store as _, Subject, Time,
@@ -22,6 +16,9 @@ use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
 use tollgate_proof::{cluster_or_skip, redis_or_skip, sentinels_or_skip};
 use tollgate_redis::compose::{Check, Parts};
 use tollgate_redis::{Keys, Options, RedisStore};
+
+use crate::common::{pause, runtime};
+use crate::model::Model;
 
 const SECOND: Duration = Duration::from_secs(1);
 
@@ -93,7 +90,7 @@ fn scripts_and_swaps_mix(url: &str, servers: &[RedisServer], seeds: u64) {
         let by_given = builder(options_of(url).scripts(0)).connect().await.unwrap();
         let mut operations = 0;
         for seed in 0..seeds {
-            let mut rng = seeded(seed);
+            let mut rng = ChaCha8Rng::seed_from_u64(seed);
             let mut model = Model::default();
             let sets: Vec<LimitSet> =
                 MIXED.choose(&mut rng).unwrap().iter().map(|text| limits(text)).collect();
@@ -209,7 +206,7 @@ fn four_processes(url: &str) {
     let children: Vec<_> = (0..4)
         .map(|_| {
             Command::new(&program)
-                .args(["--exact", "asks_as_one_of_several_processes", "--nocapture"])
+                .args(["--exact", "live::asks_as_one_of_several_processes", "--nocapture"])
                 .env(CHILD, url)
                 .stdout(Stdio::piped())
                 .spawn()

@@ -1,7 +1,5 @@
 //! The doctor before real clusters and sentinels: what is wrong with each, and of which node.
 
-#![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
-
 use std::time::Duration;
 
 use tollgate::Limiter;

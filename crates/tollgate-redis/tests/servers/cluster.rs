@@ -1,20 +1,18 @@
 //! The store on a real Redis Cluster: the kit, and what happens to calls while slots and primaries
 //! move.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::error::Error as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use common::redis::{Blocking, pause, runtime};
 use futures_util::future::join_all;
 use tollgate::{Ask, Error, LimitSet, Limiter, ManualClock, StoreError, Subject};
 use tollgate_proof::cluster_or_skip;
 use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer, SlotMove, key_slot};
 use tollgate_redis::{Fault, Keys, Options, RedisStore};
+
+use crate::common::{Blocking, pause, runtime};
 
 /// Far away: the machine may be busy.
 const LONG: Duration = Duration::from_secs(30);

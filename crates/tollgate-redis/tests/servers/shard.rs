@@ -1,17 +1,15 @@
 //! Asks with a shard on a server that enforces it: a cluster of one node refuses a call whose keys
 //! lie in more than one slot.
-#![allow(clippy::unwrap_used, clippy::print_stdout)] // tests may
-
-mod common;
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::redis::{cluster, runtime};
 use tollgate::{Ask, Decision, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
+
+use crate::common::{cluster, runtime};
 
 const NOON: u64 = 1_763_640_000_000_000;
 

@@ -1,0 +1,21 @@
+//! The store and the doctor on real servers, clusters and sentinels. They are one program: what a
+//! client of Redis is compiled to is most of it, and would be compiled for each anew.
+#![allow(clippy::unwrap_used, clippy::print_stdout)] // a test may unwrap: its panic is its verdict
+
+mod across;
+mod batches;
+mod cluster;
+mod common;
+mod doctor;
+mod doctor_topologies;
+mod faults;
+mod kit;
+mod live;
+/// The engine over states that are kept as a store does: the scripts' comparison has it too.
+#[allow(dead_code)] // it uses the rest
+#[path = "../../../tollgate-proof/tests/lua/model.rs"]
+mod model;
+mod sentinel;
+mod shard;
+mod tls;
+mod traps;
