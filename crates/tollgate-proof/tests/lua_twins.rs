@@ -3,9 +3,15 @@
 
 mod lua;
 
+use commonware_allocator::mimalloc::{Config, MiMalloc};
 use lua::histories::{Pair, Plan, Texts, seeded};
 use rand_chacha::ChaCha8Rng;
 use tollgate::Strategy;
+
+/// A third of the time is the allocator's with the one of the C library: the parser of Lua and the
+/// texts of scripts take and return small pieces.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc::new(Config::DEFAULT);
 
 /// Cases of each strategy; fewer while the tests are not optimised for it.
 const CASES: u64 = 1_000_000;

@@ -73,6 +73,8 @@ pub(crate) struct Fake {
 impl Fake {
     pub(crate) fn new() -> Self {
         let lua = Lua::new();
+        // What is live is some megabytes: it may grow fivefold before it is collected.
+        lua.gc_set_pause(500);
         let data = Rc::new(RefCell::new(Data::default()));
         commands::install(&lua, &data).unwrap();
         packing::install(&lua).unwrap();
