@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use anyhow::Result;
 
+use crate::docs;
 use crate::report::Steps;
 use crate::suite::{self, Counts};
 use crate::test::looks;
@@ -30,6 +31,8 @@ pub(crate) fn run(tree: &Tree, since: &str) -> Result<bool> {
     let mut steps = Steps::default();
     let mut counts = Counts::default();
     looks(tree, &mut steps);
+    // `cargo xtask test` has it among the tests of `xtask`.
+    steps.step("generated", || docs::run(tree, true));
     if changed.is_empty() {
         eprintln!("no package differs from {since}: no test runs");
     } else {
@@ -46,6 +49,7 @@ pub(crate) fn run(tree: &Tree, since: &str) -> Result<bool> {
     if !left.is_empty() {
         println!("left to `cargo xtask test`: {}, which use what changed", left.join(", "));
     }
+    println!("{}", steps.times());
     println!("{}", counts.last_line(false));
     Ok(steps.failed().is_empty())
 }

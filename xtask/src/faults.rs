@@ -4,9 +4,10 @@ use std::process::{Command, Stdio};
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::part::with_part;
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{docs, process, programs, python};
+use crate::{process, programs, python};
 
 /// The page that has the table, and the line that opens it there.
 const PAGE: &str = "docs/faults.md";
@@ -44,7 +45,7 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     let table = output_of(command.arg("--markdown"))?;
     let path = tree.root.join(PAGE);
     let page = std::fs::read_to_string(&path).with_context(|| format!("cannot read {PAGE}"))?;
-    std::fs::write(&path, docs::with_part(PAGE, &page, BEGIN, &table)?)?;
+    std::fs::write(&path, with_part(PAGE, &page, BEGIN, &table)?)?;
     eprintln!("{PAGE}: written");
     Ok(true)
 }

@@ -6,6 +6,7 @@ mod faults;
 mod fuzz;
 mod mutate;
 mod node;
+mod part;
 mod process;
 mod programs;
 mod publish;
@@ -33,8 +34,8 @@ The project's own tasks.
 Usage: cargo xtask <TASK> [OPTIONS]
 
 Tasks:
-  test [--quick] [--no-install]   format, clippy, tidy, generated parts, tests, docs, packages,
-                                  deny; ends `N passed, N failed`
+  test [--quick] [--no-install]   format, clippy, tidy, tests (generated parts too), docs,
+                                  packages, deny; ends `N passed, N failed`
                                   --quick ends with the tests
                                   --no-install never installs cargo-deny or redis-server, only says
                                   how

@@ -8,6 +8,7 @@ use anyhow::Result;
 #[derive(Debug, Default)]
 pub(crate) struct Steps {
     failed: Vec<&'static str>,
+    times: Vec<(&'static str, Duration)>,
 }
 
 impl Steps {
@@ -28,7 +29,20 @@ impl Steps {
         if verdict != "ok" {
             self.failed.push(name);
         }
-        eprintln!("== {name}: {verdict} in {}", seconds(started.elapsed()));
+        let time = started.elapsed();
+        eprintln!("== {name}: {verdict} in {}", seconds(time));
+        self.times.push((name, time));
+    }
+
+    /// What each step took, in one line: the longest is what to look at.
+    pub(crate) fn times(&self) -> String {
+        let total = self.times.iter().map(|(_, time)| *time).sum();
+        let mut line = format!("took {}", seconds(total));
+        for (index, (name, time)) in self.times.iter().enumerate() {
+            let before = if index == 0 { ": " } else { ", " };
+            line.push_str(&format!("{before}{name} {}", seconds(*time)));
+        }
+        line
     }
 
     /// The names of the steps that failed.
@@ -58,6 +72,7 @@ mod tests {
         });
         assert!(reached);
         assert_eq!(steps.failed(), ["first", "second"]);
+        assert_eq!(steps.times(), "took 0.0 s: first 0.0 s, second 0.0 s, third 0.0 s");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use crate::report::Steps;
 use crate::suite::{self, Counts};
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{docs, fuzz, node, process, programs, publish, python, tidy, tools};
+use crate::{fuzz, node, process, programs, publish, python, tidy, tools};
 
 /// Runs the steps; `quick` leaves out the slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
@@ -35,6 +35,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     for name in steps.failed() {
         println!("step failed: {name}");
     }
+    println!("{}", steps.times());
     println!("{}", counts.last_line(in_ci));
     Ok(steps.failed().is_empty())
 }
@@ -48,5 +49,4 @@ pub(crate) fn looks(tree: &Tree, steps: &mut Steps) {
     });
     steps.step("tidy", || tidy::run(tree));
     steps.step("fuzz lock", || fuzz::is_locked(tree));
-    steps.step("generated", || docs::run(tree, true));
 }

@@ -1,0 +1,217 @@
+//! Writes the parts of the documents that come from the engine, so that no table and no picture can
+//! say something else than the code does. `cargo xtask docs [--check]` runs it. It is an example,
+//! since every task of a program with the engine and the charts in it would wait for their build.
+
+#[path = "../src/part.rs"]
+mod part;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use tollgate::{LimitSet, Strategy};
+use tollgate_lab::InMemory;
+use tollgate_lab::chart::{Chart, Look, Theme, Width, depth, offers, over_time};
+use tollgate_lab::experiment::{self, Experiment, Queueing, Results};
+
+use part::with_part;
+
+/// The folder of the strategies, where each has its page.
+const STRATEGIES: &str = "crates/tollgate/src/strategy/";
+
+/// The line that opens a generated part.
+const BEGIN: &str = "<!-- generated: which-one -->";
+
+/// Pages that show programs as they stand, each with the language of its block. The line that opens
+/// the part names the file.
+const EXAMPLES: [(&str, &[(&str, &str)]); 2] = [
+    (
+        "docs/redis.md",
+        &[
+            ("examples/redis/limit.sh", "sh"),
+            ("examples/redis/limit.py", "python"),
+            ("examples/redis/limit.mjs", "js"),
+        ],
+    ),
+    (
+        "docs/clients.md",
+        &[
+            ("examples/redis/cluster.sh", "sh"),
+            ("examples/redis/cluster.py", "python"),
+            ("examples/redis/cluster.mjs", "js"),
+            ("examples/redis/cluster-ioredis.mjs", "js"),
+        ],
+    ),
+];
+
+/// The quota of every row of the table.
+const QUOTA: &str = "60/m";
+
+/// The experiment whose picture is the README's.
+const PICTURE: &str = "examples/lab/strategies.toml";
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    let outcome = match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        [] => write(&root()),
+        ["--check"] => check(&root()),
+        _ => Err(anyhow::anyhow!("this takes --check or nothing, not {}", words.join(" "))),
+    };
+    match outcome {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// The project's folder.
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+}
+
+/// Writes every part that is stale.
+fn write(root: &Path) -> Result<bool> {
+    for Part { path, text } in stale(root)? {
+        std::fs::write(root.join(&path), text).with_context(|| format!("cannot write {path}"))?;
+        eprintln!("{path}: written");
+    }
+    Ok(true)
+}
+
+/// Names every part that is stale; whether there is none.
+fn check(root: &Path) -> Result<bool> {
+    let stale = stale(root)?;
+    for Part { path, .. } in &stale {
+        eprintln!("{path}: stale; run `cargo xtask docs`");
+    }
+    Ok(stale.is_empty())
+}
+
+/// The parts that are not on disk as they should be. A file that is not there yet is stale.
+fn stale(root: &Path) -> Result<Vec<Part>> {
+    let mut parts = parts(root)?;
+    parts.retain(|part| {
+        !std::fs::read_to_string(root.join(&part.path)).is_ok_and(|found| found == part.text)
+    });
+    Ok(parts)
+}
+
+/// A file, as it should be.
+struct Part {
+    path: String,
+    text: String,
+}
+
+fn parts(root: &Path) -> Result<Vec<Part>> {
+    let read = |path: &str| {
+        std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))
+    };
+    let mut parts = Vec::new();
+    let rows: Vec<String> = Strategy::ALL
+        .iter()
+        .map(|strategy| row(*strategy, &format!("[`{strategy}`]({})", page(*strategy))))
+        .collect::<Result<_>>()?;
+    let path = "README.md".to_owned();
+    let text = with_part(&path, &read(&path)?, BEGIN, &table(&rows.concat()))?;
+    parts.push(Part { path, text });
+    for strategy in Strategy::ALL {
+        let path = page(*strategy);
+        let row = row(*strategy, &format!("`{strategy}`"))?;
+        let text = with_part(&path, &read(&path)?, BEGIN, &table(&row))?;
+        parts.push(Part { path, text });
+    }
+    for (page, programs) in EXAMPLES {
+        let mut text = read(page)?;
+        for (file, language) in programs {
+            let shown = format!("```{language}\n{}```\n", read(file)?);
+            text = with_part(page, &text, &format!("<!-- generated: {file} -->"), &shown)?;
+        }
+        parts.push(Part { path: page.to_owned(), text });
+    }
+    for (name, chart) in [("picture", over_time(&shown(root)?)), ("queue", queue(&queues()?)?)] {
+        for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
+            let text = chart.svg(Look::new(theme, Width::Wide));
+            parts.push(Part { path: format!("docs/{name}{suffix}.svg"), text });
+        }
+    }
+    Ok(parts)
+}
+
+/// The page of a strategy, from the root of the project.
+fn page(strategy: Strategy) -> String {
+    let name = strategy.name();
+    format!("{STRATEGIES}{name}/{name}.md")
+}
+
+fn table(rows: &str) -> String {
+    format!(
+        "| `{QUOTA}` via | most in any 1m | demand never ends | bytes of state per subject | bursts |\n\
+         | --- | --- | --- | --- | --- |\n{rows}"
+    )
+}
+
+/// One row of the table: what the sample quota means under a strategy.
+fn row(strategy: Strategy, name: &str) -> Result<String> {
+    let set = LimitSet::parse_with(QUOTA, strategy)?;
+    let [limit] = set.limits() else { bail!("`{QUOTA}` is not one limit") };
+    let traits = strategy.traits(limit.quota());
+    let (window, rate) = (traits.worst_window, traits.sustained);
+    Ok(format!("| {name} | {window} | {rate} | {} | {} |\n", traits.bytes, traits.burst))
+}
+
+/// What the experiment of the picture showed: the decisions of the engine itself.
+fn shown(root: &Path) -> Result<Results> {
+    let experiment = Experiment::load(&root.join(PICTURE))?;
+    Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
+}
+
+/// What `tollgate lab queue` shows: the answers of the queue itself.
+fn queues() -> Result<Results> {
+    let experiment = Queueing::default().experiment(1)?;
+    Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
+}
+
+/// The picture of queues: what they accepted and refused, and below it how many jobs waited.
+fn queue(results: &Results) -> Result<Chart> {
+    let (Some(offers), Some(depth)) = (offers(results), depth(results)) else {
+        bail!("the lab's queues are none")
+    };
+    Ok(offers.above(depth))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documents_say_what_the_engine_does() {
+        assert!(check(&root()).unwrap(), "stale: run `cargo xtask docs`");
+    }
+
+    #[test]
+    fn the_picture_of_queues_shows_that_workers_set_the_pace() {
+        let results = queues().unwrap();
+        let queues: Vec<_> = results.cases.iter().filter_map(|it| it.queue.as_ref()).collect();
+        let [one, two] = &queues[..] else { panic!("{results:?}") };
+        assert_eq!((one.workers, two.workers), (1, 2));
+        // Producers twice as fast as a worker: half is accepted; with two workers all of it.
+        assert_eq!((one.accepted_per_s, one.refused_per_s), (Some(10.0), Some(10.0)));
+        assert_eq!((two.accepted_per_s, two.refused_per_s), (Some(20.0), Some(0.0)));
+        assert_eq!((one.depth_max, one.bound), (10, 10));
+    }
+
+    #[test]
+    fn the_picture_shows_the_worst_window_of_every_strategy() {
+        let results = shown(&root()).unwrap();
+        for strategy in Strategy::ALL {
+            let limits = results.cases.iter().flat_map(|case| &case.limits);
+            let limit = limits.clone().find(|limit| limit.strategy == strategy.name());
+            let limit = limit.unwrap_or_else(|| panic!("`{strategy}` is not in {PICTURE}"));
+            // The client is greedy enough to reach the worst window, and no more gets through.
+            assert_eq!(limit.peak, limit.promise, "{limit:?}");
+        }
+    }
+}
