@@ -80,8 +80,8 @@ pub(crate) enum Bench {
     ///
     /// Four processes of 64 tasks each ask about one hot key at 100000/s, with and without a lease,
     /// and about 100,000 keys that are equally busy. At a given pace, they ask about 1,000 subjects
-    /// that are denied 19 times out of 20. Sides alternate, and each figure is the median. It starts
-    /// its own redis-server and stops it again.
+    /// that are denied 19 times out of 20. Sides alternate, and each figure is the median. It
+    /// starts its own redis-server and stops it again.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- lease --runs 9")]
     Lease(BenchLease),
     /// Ask as one process of `lease`
