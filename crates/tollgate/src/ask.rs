@@ -242,6 +242,24 @@ impl<'a> Ask<'a> {
         Self { shard: Some(shard.into()), ..self }
     }
 
+    /// The subjects, each with the limits that this ask sets for it.
+    pub fn parts(&self) -> impl Iterator<Item = (&SubjectText<'a>, Option<&'a LimitSet>)> {
+        let all = self.first.iter().chain(&self.more);
+        all.map(|part| (&part.subject, part.limits))
+    }
+
+    /// The cost in units.
+    #[must_use]
+    pub fn units(&self) -> u64 {
+        self.cost
+    }
+
+    /// True when as much of the cost is charged as remains.
+    #[must_use]
+    pub fn is_partial(&self) -> bool {
+        self.partial
+    }
+
     /// The question for the store, borrowed from this ask. `usual` are the limits of the subjects
     /// that have none of their own.
     ///

@@ -66,7 +66,7 @@ pub use error::{Error, ParseError, StoreError};
 pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS,
-    MAX_UNITS, MIN_LEASE_US, Place, Quota, Refill, Rounding,
+    MAX_UNITS, MIN_LEASE_US, Place, Quota, Refill, Rounding, Share,
 };
 pub use limiter::{Limiter, Waiting};
 pub use memory::{

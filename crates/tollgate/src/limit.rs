@@ -10,10 +10,12 @@ use crate::time::Period;
 
 mod lease;
 mod set;
+mod share;
 
 pub(crate) use lease::LeasePart;
 pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
 pub use set::{LimitSet, Place};
+pub use share::Share;
 
 /// The largest `N` and the largest burst: 2^40 units.
 pub const MAX_UNITS: u64 = 1 << 40;
