@@ -62,11 +62,13 @@ mod list;
 mod load;
 mod model;
 mod network;
+mod on_failure;
 mod outcome;
 mod pattern;
 mod policies;
 mod problem;
 mod read;
+mod ready;
 mod resolve;
 mod ruling;
 #[cfg(feature = "schema")]
@@ -84,9 +86,10 @@ pub use gate::{
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{
     Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
-    OnFailure, Override, Policy, Rule, Shard,
+    Override, Policy, Rule, Shard,
 };
 pub use network::parse_network;
+pub use on_failure::OnFailure;
 pub use outcome::{Authority, Outcome};
 pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
 pub use policies::Policies;

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use tollgate::{LimitSet, ParseError};
 
 use crate::field::{Field, advice};
+use crate::on_failure::OnFailure;
 use crate::pattern::{Condition, Pattern};
 
 /// The default deadline of a store call: 50 ms.
@@ -36,28 +37,6 @@ impl Combine {
         match self {
             Self::First => "first",
             Self::All => "all",
-        }
-    }
-}
-
-/// The answer when the store does not answer in time.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(rename_all = "snake_case"))]
-#[non_exhaustive]
-pub enum OnFailure {
-    /// The request is admitted, and not counted.
-    Allow,
-    /// The request is denied.
-    Deny,
-}
-
-impl OnFailure {
-    /// `allow` or `deny`.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Allow => "allow",
-            Self::Deny => "deny",
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use tollgate::Verdict;
 
-use crate::model::OnFailure;
+use crate::on_failure::OnFailure;
 
 /// The outcome of a request, or of one policy for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -28,7 +28,8 @@ pub enum Outcome {
     Missing,
     /// The store failed, and the failure rule admitted; nothing was counted.
     FailedOpen,
-    /// The store failed, and the failure rule denied.
+    /// The store failed, and the failure rule denied; or the cost is above the share of the limit
+    /// that this process may admit by itself.
     FailedClosed,
 }
 
@@ -83,11 +84,11 @@ impl From<Verdict> for Outcome {
 }
 
 impl From<OnFailure> for Outcome {
-    /// The outcome of the failure rule.
+    /// The outcome of the failure rule alone. A local share denies what it cannot count.
     fn from(rule: OnFailure) -> Self {
         match rule {
             OnFailure::Allow => Self::FailedOpen,
-            OnFailure::Deny => Self::FailedClosed,
+            OnFailure::Deny | OnFailure::Local(_) => Self::FailedClosed,
         }
     }
 }
@@ -110,6 +111,8 @@ pub enum Authority {
     Lease,
     /// A denial of the store, which still holds.
     DenyCache,
+    /// The share of the limits that this process may admit by itself, because the store failed.
+    LocalShare,
 }
 
 impl From<tollgate::Authority> for Authority {
@@ -125,7 +128,7 @@ impl From<tollgate::Authority> for Authority {
 
 impl Authority {
     /// Every authority.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Policy,
         Self::Store,
         Self::Shadow,
@@ -133,6 +136,7 @@ impl Authority {
         Self::Ruling,
         Self::Lease,
         Self::DenyCache,
+        Self::LocalShare,
     ];
 
     /// The lower-case name, for labels.
@@ -146,6 +150,14 @@ impl Authority {
             Self::Ruling => "ruling",
             Self::Lease => "lease",
             Self::DenyCache => "deny_cache",
+            Self::LocalShare => "local_share",
         }
+    }
+
+    /// True where the store was to decide, and something else did because it failed.
+    #[must_use]
+    #[inline]
+    pub fn is_in_place_of_store(self) -> bool {
+        matches!(self, Self::FailureRule | Self::LocalShare)
     }
 }

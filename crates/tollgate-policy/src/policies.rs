@@ -5,17 +5,18 @@ use std::sync::Arc;
 
 use hashbrown::HashMap;
 use smallvec::SmallVec;
-use tollgate::{LimitSet, ParseError, SubjectPrefix};
+use tollgate::ParseError;
 
 use crate::check::check;
 use crate::field::{Field, Fields, value};
 use crate::index::{Found, Index};
-use crate::model::{Absent, Combine, Cost, Dimension, Entry, Policy, Rule, Shard};
+use crate::model::{Absent, Combine, Cost, Dimension, Policy};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::{Problem, Problems};
 use crate::read::keys::{Lists, Unlisted};
 use crate::read::read;
-use crate::resolve::{Part, Ready, ReadyDimension, ReadyEntry, ReadyRule, Without};
+use crate::ready::{SingleCheck, ready, single_check};
+use crate::resolve::Ready;
 use crate::source::Format;
 use crate::spans::FileSpans;
 
@@ -41,6 +42,7 @@ pub struct Policies(Arc<Inner>);
 
 struct Inner {
     combine: Combine,
+    nodes: Option<u32>,
     policies: Vec<Policy>,
     ready: Vec<Ready>,
     index: Index,
@@ -54,15 +56,6 @@ struct Inner {
     fields: BTreeSet<Field>,
     /// The fields in conditions of policies that are not in shadow.
     conditions: BTreeSet<Field>,
-}
-
-/// The check of a policy of which only the value of one field varies.
-pub(crate) struct SingleCheck {
-    pub(crate) part: Part,
-    pub(crate) field: Field,
-    pub(crate) prefix: SubjectPrefix,
-    pub(crate) limits: LimitSet,
-    pub(crate) cost: u64,
 }
 
 /// The policies that match a request, by their positions in [`Policies::policies`].
@@ -105,12 +98,12 @@ impl Policies {
         let read = read(text, format, lists);
         let (mut policies, mut places, mut problems) = (read.policies, read.places, read.problems);
         if !policies.is_empty() {
-            problems.extend(check(read.combine, &mut policies, &mut places));
+            problems.extend(check((read.combine, read.nodes), &mut policies, &mut places));
         }
         let problems = Problems::new(file, text, problems);
         let mut content = text.as_bytes().to_vec();
         conditions(&policies).for_each(|condition| add_lists(condition, &mut content));
-        Self::build(read.combine, policies, problems, &content)
+        Self::build((read.combine, read.nodes), policies, problems, &content)
     }
 
     /// Checks policies built by a program. Their content hash is that of their debug output.
@@ -119,14 +112,14 @@ impl Policies {
     /// All problems in them; they have no positions.
     pub fn new(combine: Combine, mut policies: Vec<Policy>) -> Result<Self, Problems> {
         let mut places = FileSpans::nowhere(&policies);
-        let problems = check(combine, &mut policies, &mut places);
+        let problems = check((combine, None), &mut policies, &mut places);
         let problems = Problems::new("policies", "", problems);
         let text = format!("{combine:?} {policies:?}");
-        Self::build(combine, policies, problems, text.as_bytes())
+        Self::build((combine, None), policies, problems, text.as_bytes())
     }
 
     fn build(
-        combine: Combine,
+        (combine, nodes): (Combine, Option<u32>),
         policies: Vec<Policy>,
         problems: Problems,
         content: &[u8],
@@ -158,6 +151,7 @@ impl Policies {
         let (warnings, cluster_warnings) = problems.by_store();
         Ok(Self(Arc::new(Inner {
             combine,
+            nodes,
             policies,
             ready,
             index,
@@ -176,6 +170,12 @@ impl Policies {
     #[must_use]
     pub fn combine(&self) -> Combine {
         self.0.combine
+    }
+
+    /// The number of nodes, if the file has it: what `local` without a share is a part of.
+    #[must_use]
+    pub fn nodes(&self) -> Option<u32> {
+        self.0.nodes
     }
 
     /// The policies in order. Entries with the same subject are joined.
@@ -359,23 +359,6 @@ fn short_hash(content: &[u8]) -> u64 {
     digest.iter().take(6).fold(0, |number, byte| number << 8 | u64::from(*byte))
 }
 
-/// The check of a policy that is not in shadow, with one entry without overrides, one subject of
-/// one field, one fixed cost, and no shard.
-fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleCheck> {
-    let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, .. } = ready else {
-        return None;
-    };
-    let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
-    let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
-    Some(SingleCheck {
-        part: Part { policy, entry: 0, rule: None },
-        field: field.clone(),
-        prefix: prefix.clone(),
-        limits: limits.clone(),
-        cost: *cost,
-    })
-}
-
 /// True when all policies have the same shard. If each check is over all policies that apply, the
 /// name of a count must not depend on which those are.
 fn one_shard(policies: &[Policy]) -> bool {
@@ -404,63 +387,6 @@ fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
             add(&other.when, fields);
         }
     }
-}
-
-fn ready(policy: &Policy, sharded: bool) -> Result<Ready, ParseError> {
-    let entries: Result<_, _> =
-        policy.entries.iter().map(|entry| ready_entry(&policy.name, entry)).collect();
-    Ok(Ready {
-        entries: entries?,
-        cost: policy.cost.clone(),
-        on_failure: policy.on_failure,
-        deadline: policy.deadline,
-        shadow: policy.shadow,
-        shard: match &policy.shard {
-            Shard::By(field) if sharded => Some(field.clone()),
-            _ => None,
-        },
-    })
-}
-
-fn ready_entry(policy: &str, entry: &Entry) -> Result<ReadyEntry, ParseError> {
-    let dimension = |dimension: &Dimension| ready_dimension(entry, dimension);
-    let mut lists = Vec::new();
-    let mut rules = Vec::new();
-    for other in &entry.overrides {
-        lists.push(other.when.clone());
-        rules.push(match &other.rule {
-            Rule::Limits(set) => ReadyRule::Limits(set.clone().in_policy(policy)?),
-            Rule::Unlimited => ReadyRule::Unlimited,
-            Rule::Banned => ReadyRule::Banned,
-        });
-    }
-    let limits: LimitSet = entry.limits.clone().in_policy(policy)?;
-    Ok(ReadyEntry {
-        dimensions: entry.subject.iter().map(dimension).collect::<Result<_, _>>()?,
-        limits,
-        others: (!lists.is_empty()).then(|| Index::new(lists)),
-        rules,
-    })
-}
-
-/// A dimension with all its substitutes in order. It terminates: cycles were rejected before.
-fn ready_dimension(entry: &Entry, dimension: &Dimension) -> Result<ReadyDimension, ParseError> {
-    let field = match dimension {
-        Dimension::Constant { name, value } => {
-            let prefix = SubjectPrefix::new(name)?;
-            return Ok(ReadyDimension::Constant { prefix, value: value.clone() });
-        }
-        Dimension::Field(field) => field.clone(),
-    };
-    let absent = match entry.absent.get(&field) {
-        Some(Absent::Skip) => Without::Skip,
-        Some(Absent::Instead(other)) => Without::Instead(Box::new(ready_dimension(entry, other)?)),
-        // The front guarantees that this field is always present; if it is not, it counts as
-        // missing.
-        Some(Absent::Deny) | None => Without::Deny,
-    };
-    let prefix = SubjectPrefix::new(&field.to_string())?;
-    Ok(ReadyDimension::Field { field, prefix, absent })
 }
 
 /// The cost of a request, or why it has none.

@@ -5,11 +5,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Error, LimitSet, MAX_PARTS, Subject, SubjectPrefix};
+use tollgate::{Error, LimitSet, MAX_PARTS, Share, Subject, SubjectPrefix};
 
 use crate::field::{Field, Fields, value};
 use crate::index::Index;
-use crate::model::{Cost, OnFailure};
+use crate::model::Cost;
+use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
 use crate::policies::{Costs, Policies};
 
@@ -29,15 +30,30 @@ pub(crate) struct Ready {
 #[derive(Debug)]
 pub(crate) struct ReadyEntry {
     pub(crate) dimensions: Vec<ReadyDimension>,
-    pub(crate) limits: LimitSet,
+    pub(crate) limits: ReadyLimits,
     /// The index of the overrides' conditions, if there are any, and the rule of each.
     pub(crate) others: Option<Index>,
     pub(crate) rules: Vec<ReadyRule>,
 }
 
+/// Limits of a policy.
+#[derive(Debug)]
+pub(crate) struct ReadyLimits {
+    pub(crate) whole: LimitSet,
+    /// What this process may admit of them by itself, where the policy says so.
+    pub(crate) local: Option<Box<Local>>,
+}
+
+/// A share of limits, counted in this process while the store is away.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    pub(crate) share: Share,
+    pub(crate) limits: LimitSet,
+}
+
 #[derive(Debug)]
 pub(crate) enum ReadyRule {
-    Limits(LimitSet),
+    Limits(ReadyLimits),
     Unlimited,
     Banned,
 }
@@ -82,6 +98,8 @@ pub(crate) struct Plan {
     pub(crate) on_failure: OnFailure,
     /// The first policy with the failure rule `deny`.
     pub(crate) denier: Option<usize>,
+    /// True when a limit here has a local share: what the store answers is noted for that.
+    pub(crate) has_shares: bool,
     /// The answer if the store need not be called. Boxed, since few requests have one.
     pub(crate) early: Option<Box<Early>>,
 }
@@ -97,6 +115,7 @@ impl Plan {
             deadline: Duration::MAX,
             on_failure: OnFailure::Allow,
             denier: None,
+            has_shares: false,
             early: None,
         }
     }
@@ -177,6 +196,12 @@ pub(crate) enum Cause {
 impl Policies {
     #[inline]
     pub(crate) fn limits_of(&self, part: Part) -> Option<&LimitSet> {
+        self.ready_limits_of(part).map(|limits| &limits.whole)
+    }
+
+    /// The limits of a part, with what this process may admit of them by itself.
+    #[inline]
+    pub(crate) fn ready_limits_of(&self, part: Part) -> Option<&ReadyLimits> {
         let entry = self.ready(part.policy)?.entries.get(part.entry)?;
         match part.rule {
             None => Some(&entry.limits),
@@ -222,6 +247,12 @@ impl Policies {
                     Err(field) => {
                         refused.get_or_insert(Refused::Missing { policy, field: *field });
                     }
+                }
+            }
+            if ready.on_failure.share().is_some() && plan.parts.len() > before {
+                plan.has_shares = true;
+                if plan.on_failure == OnFailure::Allow {
+                    plan.on_failure = ready.on_failure;
                 }
             }
             // Policies that can apply together have one cost: the first that counts charges all of

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use schemars::transform::transform_subschemas;
 use schemars::{JsonSchema, Schema, schema_for};
 
-use crate::model::{Combine, OnFailure};
+use crate::model::Combine;
 
 /// The schema, as JSON.
 #[must_use]
@@ -48,6 +48,9 @@ struct File {
     /// Which of the policies that apply count; required with two or more.
     #[serde(rename = "match")]
     combine: Option<Combine>,
+    /// The number of nodes that admit a share each while the store is away.
+    #[schemars(range(min = 1, max = 1_000_000))]
+    nodes: Option<u32>,
     /// The policies, in order.
     #[schemars(length(min = 1, max = 20_000))]
     policies: Vec<Policy>,
@@ -77,6 +80,32 @@ struct Policy {
     shard: Option<String>,
     /// True: counts, and never denies.
     shadow: Option<bool>,
+}
+
+/// The answer when the store cannot answer in time.
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum OnFailure {
+    Word(FailureWord),
+    Local(LocalShare),
+}
+
+/// One answer for every request, or, with `nodes`, a share of each limit for each node.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+enum FailureWord {
+    Allow,
+    Deny,
+    Local,
+}
+
+/// The share of each limit that this node admits by itself.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct LocalShare {
+    /// A percentage or a fraction, as `25 %` or `1/4`.
+    #[schemars(regex(pattern = r"^ *([0-9]+(\.[0-9]{1,4})? *%|[0-9]+ */ *[0-9]+) *$"))]
+    local: String,
 }
 
 /// What a field may be: `abc`, `abc*`, `*`, a host as `*.example.com`, an address in a network as
@@ -201,6 +230,7 @@ mod tests {
             ("Entry", &read::ENTRY_KEYS[..]),
             ("Override", &read::OVERRIDE_KEYS[..]),
             ("FromField", &read::COST_KEYS[..]),
+            ("LocalShare", &read::LOCAL_KEYS[..]),
         ] {
             assert_eq!(keys(&format!("/$defs/{name}/properties")), sorted(known), "{name}");
         }

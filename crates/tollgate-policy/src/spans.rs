@@ -18,6 +18,7 @@ pub(crate) struct PolicySpans {
     pub(crate) when: Option<Span>,
     pub(crate) cost: Option<Span>,
     pub(crate) shard: Option<Span>,
+    pub(crate) on_failure: Option<Span>,
     pub(crate) entries: Vec<EntrySpans>,
 }
 

@@ -14,6 +14,7 @@ use crate::read::MAX_POLICIES;
 use crate::spans::{EntrySpans, FileSpans, PolicySpans};
 
 mod lint;
+mod local;
 mod subjects;
 
 /// The most steps to compare policies with each other. 10,000 policies are 50 million pairs, each
@@ -36,7 +37,7 @@ impl Work {
 
 /// Reports what is wrong, and joins the entries of a policy that have the same subject.
 pub(crate) fn check(
-    combine: Combine,
+    (combine, nodes): (Combine, Option<u32>),
     policies: &mut [Policy],
     places: &mut FileSpans,
 ) -> Vec<Problem> {
@@ -61,6 +62,7 @@ pub(crate) fn check(
         overrides(policy, place, &mut work, &mut problems);
         shard(policy, place, &mut problems);
         lint::limits(policy, place, &mut work, &mut problems);
+        local::check(policy, place, nodes, &mut problems);
     }
     if places.combine_is_unknown {
         return problems;

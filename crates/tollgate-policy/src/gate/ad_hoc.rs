@@ -7,11 +7,12 @@ use std::time::Instant;
 use arc_swap::Guard;
 use tollgate::{Ask, Charged, Decision, Error, Inspection, LimitSet, Receipt, Refund, Store};
 
+use super::local::InlineShares;
 use super::observe::Counters;
 use super::{Answer, Gate, Prepared};
 use crate::field::Fields;
-use crate::model::{Cost, DEFAULT_DEADLINE, OnFailure, Policy};
-use crate::resolve::Plan;
+use crate::model::{Cost, DEFAULT_DEADLINE, Policy};
+use crate::on_failure::OnFailure;
 
 /// The subject that [`Gate::probe`] charges.
 const PROBE: &str = "tollgate:ready";
@@ -66,7 +67,7 @@ impl<S: Store> Gate<S> {
         let answer = match plan.question(&live) {
             Some(ask) => {
                 let result = self.0.limiter.peek_within(plan.deadline, ask).await;
-                Answer::new(&live, &plan, result)
+                self.0.conclude(&live, &plan, result, true)
             }
             None => plan.answered_early(&live),
         };
@@ -77,12 +78,13 @@ impl<S: Store> Gate<S> {
     /// are the same as those of the same limits on the command line and in programs.
     ///
     /// # Errors
-    /// An invalid ask, such as a cost of 0. A store failure is not an error: the failure rule of
-    /// `terms` decides.
+    /// An invalid ask, such as a cost of 0; a limit of which the share of a local rule cannot be
+    /// counted. A store failure is not an error: the failure rule of `terms` decides.
     pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
         let started = self.started();
+        let shares = InlineShares::new(&ask, terms.on_failure, false)?;
         let result = self.0.limiter.check_within(terms.deadline, ask).await;
-        self.charged_limits(result, terms, started)
+        self.charged_limits(result, shares, terms, started)
     }
 
     /// As [`Gate::check_limits`], with a request id. A retry with the same id returns the first
@@ -98,17 +100,19 @@ impl<S: Store> Gate<S> {
         terms: Terms,
     ) -> Result<Answer<'static>, Error> {
         let started = self.started();
+        let shares = InlineShares::new(&ask, terms.on_failure, false)?;
         let result = self.0.limiter.check_idempotent_within(terms.deadline, request, ask).await;
-        self.charged_limits(result, terms, started)
+        self.charged_limits(result, shares, terms, started)
     }
 
     fn charged_limits(
         &self,
         result: Result<Decision<'_>, Error>,
+        shares: Option<Box<InlineShares>>,
         terms: Terms,
         started: Option<Instant>,
     ) -> Result<Answer<'static>, Error> {
-        let answer = self.conclude_limits(result, terms)?;
+        let answer = self.conclude_limits(result, shares.as_deref(), terms)?;
         let (outcome, authority) = (answer.outcome(), answer.authority());
         let (live, error) = (&answer.live, answer.error());
         self.0.inline.add(outcome, authority);
@@ -127,21 +131,22 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// As [`Gate::check_limits`].
     pub async fn peek_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
+        let shares = InlineShares::new(&ask, terms.on_failure, true)?;
         let result = self.0.limiter.peek_within(terms.deadline, ask).await;
-        self.conclude_limits(result, terms)
+        self.conclude_limits(result, shares.as_deref(), terms)
     }
 
     fn conclude_limits(
         &self,
         result: Result<Decision<'_>, Error>,
+        shares: Option<&InlineShares>,
         terms: Terms,
     ) -> Result<Answer<'static>, Error> {
         // An invalid ask is the caller's error; the failure rule does not apply.
         if let Err(error @ (Error::Ask(_) | Error::Parse(_))) = result {
             return Err(error);
         }
-        let plan = Plan { on_failure: terms.on_failure, ..Plan::new() };
-        Ok(Answer::new(&self.0.live.load(), &plan, result).into_owned())
+        Ok(self.0.conclude_inline(&self.0.live.load(), terms.on_failure, shares, result))
     }
 
     /// The number of each outcome under inline limits.
@@ -170,12 +175,13 @@ impl<S: Store> Gate<S> {
         self.0.limiter.check_within(deadline, ask).await.map(drop)
     }
 
-    /// Refunds the charge of a receipt, once.
+    /// Refunds the charge of a receipt, once. What this process admitted by its share is given back
+    /// there, if it still counts.
     ///
     /// # Errors
-    /// A receipt of another store; or a store failure.
+    /// A receipt of another store, or of the share of another process; or a store failure.
     pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<Refund, Error> {
-        self.0.limiter.refund(receipt).await
+        self.refund_part(receipt, receipt.cost).await
     }
 
     /// Refunds `units` of the charge of a receipt, as [`tollgate::Limiter::refund_part`] does.
@@ -183,7 +189,10 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// Zero units, or more than were charged; as [`Gate::refund_receipt`].
     pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
-        self.0.limiter.refund_part(receipt, units).await
+        match self.0.local_limiter(receipt) {
+            Some(local) => local.refund_part(receipt, units).await,
+            None => self.0.limiter.refund_part(receipt, units).await,
+        }
     }
 
     /// Deletes a count. True when there was one.

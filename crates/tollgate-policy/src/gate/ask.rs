@@ -24,7 +24,7 @@ impl<S: Store> Inner<S> {
     ) -> Answer<'l> {
         let Some(ask) = plan.question(live) else { return plan.answered_early(live) };
         let result = self.limiter.check_within(plan.deadline.min(most), ask).await;
-        Answer::new(live, plan, result)
+        self.conclude(live, plan, result, false)
     }
 
     /// Checks the shadow policies after the others have admitted, and records their results.
@@ -38,7 +38,7 @@ impl<S: Store> Inner<S> {
         started: Option<Instant>,
     ) -> Vec<Shadowed> {
         let mut all = Vec::new();
-        if answer.outcome.admits() && answer.authority != Authority::FailureRule {
+        if answer.outcome.admits() && !answer.authority.is_in_place_of_store() {
             let whole = if deadline == Duration::MAX { live.usual } else { deadline };
             let began = Instant::now();
             for (policy, plan) in shadows {
@@ -47,7 +47,7 @@ impl<S: Store> Inner<S> {
                     break;
                 }
                 let answer = self.ask(live, plan, left).await;
-                let failed = answer.authority == Authority::FailureRule && plan.early.is_none();
+                let failed = answer.authority.is_in_place_of_store() && plan.early.is_none();
                 let outcome = answer.outcome;
                 let decision = answer.into_decision().map(Decision::into_owned);
                 all.push(Shadowed { policy: *policy, outcome, decision });
@@ -140,7 +140,11 @@ impl Answer<'_> {
         }
         match self.outcome {
             Outcome::Allowed if !self.parts.iter().any(|part| part.policy == policy) => {
-                Outcome::Unlimited
+                match self.authority {
+                    // The failure rule of this policy admits without a count.
+                    Authority::LocalShare => Outcome::FailedOpen,
+                    _ => Outcome::Unlimited,
+                }
             }
             Outcome::Denied | Outcome::Never => {
                 let mut reports = reports(self.decision(), &self.parts);

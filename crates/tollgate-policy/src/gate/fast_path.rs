@@ -12,7 +12,7 @@ use super::ask::{at_once, no_answer};
 use super::{Answer, DecisionMark, Gate, Inner, Live};
 use crate::field::{Field, Fields};
 use crate::outcome::Outcome;
-use crate::policies::SingleCheck;
+use crate::ready::SingleCheck;
 use crate::resolve::Plan;
 
 impl<S: Store> Gate<S> {
@@ -116,7 +116,7 @@ impl<S: Store> Inner<S> {
                 result.unwrap_or_else(|| Err(no_answer()))
             }
         };
-        Answer::new(live, plan, result)
+        self.conclude(live, plan, result, false)
     }
 
     /// The answer if the direct check was not possible, as for a new subject, or if the store

@@ -30,6 +30,13 @@ pub struct Loss {
 struct Lost {
     since: Instant,
     last: Instant,
+    by_rules: Decided,
+    by_shares: Decided,
+}
+
+/// How many requests were decided in place of the dependency.
+#[derive(Debug, Default)]
+struct Decided {
     allowed: u64,
     denied: u64,
 }
@@ -42,8 +49,12 @@ impl Loss {
     }
 
     /// Records a failure that the failure rule decided.
-    #[cold]
     pub fn failed(&self, allowed: bool, why: &dyn fmt::Display) {
+        self.decided(Authority::FailureRule, allowed, why);
+    }
+
+    #[cold]
+    fn decided(&self, by: Authority, allowed: bool, why: &dyn fmt::Display) {
         let now = Instant::now();
         let mut lost = self.lost.lock();
         let lost = lost.get_or_insert_with(|| {
@@ -53,11 +64,16 @@ impl Loss {
                 "{} does not answer, and failure rules do in its place: {why}",
                 self.what
             );
-            Lost { since: now, last: now, allowed: 0, denied: 0 }
+            let (by_rules, by_shares) = (Decided::default(), Decided::default());
+            Lost { since: now, last: now, by_rules, by_shares }
         });
         lost.last = now;
-        let counted = if allowed { &mut lost.allowed } else { &mut lost.denied };
-        *counted += 1;
+        let decided = match by {
+            Authority::LocalShare => &mut lost.by_shares,
+            _ => &mut lost.by_rules,
+        };
+        decided.allowed += u64::from(allowed);
+        decided.denied += u64::from(!allowed);
     }
 
     /// Records an answer.
@@ -71,17 +87,27 @@ impl Loss {
     #[cold]
     fn answered_again(&self) {
         let mut lost = self.lost.lock();
-        let Some(Lost { since, allowed, denied, .. }) =
+        let Some(Lost { since, by_rules, by_shares, .. }) =
             lost.take_if(|lost| lost.last.elapsed() >= CALM)
         else {
             return;
         };
         self.is_lost.store(false, Ordering::Relaxed);
+        let Decided { allowed, denied } = by_rules;
+        let (allowed_by_shares, denied_by_shares) = (by_shares.allowed, by_shares.denied);
+        let shares = match allowed_by_shares + denied_by_shares {
+            0 => String::new(),
+            _ => {
+                format!(", local shares let {allowed_by_shares} pass and denied {denied_by_shares}")
+            }
+        };
         tracing::warn!(
             target: "tollgate",
             allowed,
             denied,
-            "{} answers again, after {:?}: failure rules let {allowed} pass and denied {denied}",
+            allowed_by_shares,
+            denied_by_shares,
+            "{} answers again, after {:?}: failure rules let {allowed} pass and denied {denied}{shares}",
             self.what,
             Duration::from_secs(since.elapsed().as_secs())
         );
@@ -93,8 +119,8 @@ impl Loss {
         match (authority, error) {
             (Authority::Store, _) => self.answered(),
             // An invalid question and a damaged state do not affect other questions.
-            (Authority::FailureRule, Some(Error::Store(error))) if !error.is_alone() => {
-                self.failed(outcome.admits(), error);
+            (by, Some(Error::Store(error))) if by.is_in_place_of_store() && !error.is_alone() => {
+                self.decided(by, outcome.admits(), error);
             }
             _ => {}
         }

@@ -5,7 +5,7 @@ use core::any::Any;
 use core::fmt;
 use core::future::Future;
 use core::time::Duration;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Instant;
 
 use arc_swap::Guard;
@@ -21,6 +21,8 @@ mod ask;
 mod decision_mark;
 mod extensions;
 mod fast_path;
+mod known;
+mod local;
 mod loss;
 mod observe;
 mod replace;
@@ -39,6 +41,7 @@ pub use standing::{Standing, SubjectCounts};
 pub use together::Together;
 
 use extensions::Extensions;
+use local::LocalCounts;
 use observe::Registry;
 use rulings::{Following, Rulings};
 use snapshot_cache::SnapshotCache;
@@ -87,6 +90,8 @@ struct Inner<S> {
     /// The counters of inline limits.
     inline: Counters,
     loss: Loss,
+    /// What this process admits by itself while the store is away.
+    local: OnceLock<Box<LocalCounts>>,
     following: Following,
     observer: Option<Box<dyn Observer>>,
 }
@@ -180,6 +185,7 @@ impl<S: Store> Gate<S> {
             unmatched: Counters::default(),
             inline: Counters::default(),
             loss: Loss::new("the store"),
+            local: OnceLock::new(),
             following: Following::default(),
             observer,
         })))
@@ -331,11 +337,11 @@ impl<S: Store> Gate<S> {
     /// A store failure. Failures of shadow refunds are ignored: shadow charges have no effect.
     pub async fn refund(&self, answer: &Answer<'_>) -> Result<Option<Refund>, Error> {
         let refund = match answer.decision().and_then(Decision::receipt) {
-            Some(receipt) => Some(self.0.limiter.refund(&receipt).await?),
+            Some(receipt) => Some(self.refund_receipt(&receipt).await?),
             None => None,
         };
         for receipt in answer.shadow_receipts() {
-            let _ = self.0.limiter.refund(&receipt).await;
+            let _ = self.refund_receipt(&receipt).await;
         }
         Ok(refund)
     }
@@ -375,6 +381,9 @@ impl<S: Store> Gate<S> {
         let mut ask = Ask::from(parts).cost(units).partial();
         if let Some(shard) = &receipt.shard {
             ask = ask.shard(shard.as_str());
+        }
+        if let Some(local) = self.0.local_limiter(receipt) {
+            return Ok(local.check_now(ask)?.into_owned());
         }
         let own = answer.policy().and_then(|policy| policy.deadline);
         let deadline = own.unwrap_or_else(|| self.usual_deadline());

@@ -5,25 +5,29 @@ use std::time::Duration;
 use tollgate::{MAX_COST, MAX_PARTS, Period};
 
 use crate::field::{Field, closest};
-use crate::model::{Combine, Cost, MAX_DEADLINE, MIN_DEADLINE, OnFailure, Policy, Shard};
+use crate::model::{Combine, Cost, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
 use crate::problem::{Problem, Span};
 use crate::source::{Format, Node, Value, tree};
 use crate::spans::{FileSpans, PolicySpans};
 
 mod entry;
 pub(crate) mod keys;
+mod on_failure;
 
 pub(crate) use entry::MAX_ABSENT;
 
 #[cfg(test)]
 pub(crate) use entry::{ENTRY_KEYS, OVERRIDE_KEYS};
 use keys::{Keys, Lists, Reader, shown};
+#[cfg(test)]
+pub(crate) use on_failure::LOCAL_KEYS;
+use on_failure::Nodes;
 
 /// The most policies of one file.
 pub const MAX_POLICIES: usize = 20_000;
 
 /// The keys of the file.
-pub(crate) const FILE_KEYS: [&str; 3] = ["version", "match", "policies"];
+pub(crate) const FILE_KEYS: [&str; 4] = ["version", "match", "nodes", "policies"];
 
 /// The keys of a policy.
 pub(crate) const POLICY_KEYS: [&str; 8] =
@@ -35,6 +39,8 @@ pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
 /// The result of reading: as much as is valid, and the problems with the rest.
 pub(crate) struct Read {
     pub(crate) combine: Combine,
+    /// The number of nodes, if the file has it.
+    pub(crate) nodes: Option<u32>,
     pub(crate) policies: Vec<Policy>,
     pub(crate) places: FileSpans,
     pub(crate) problems: Vec<Problem>,
@@ -45,6 +51,7 @@ pub(crate) fn read<'l>(text: &'l str, format: Format, lists: &'l mut Lists<'l>) 
     let mut reader = Reader::new(text, lists);
     let mut read = Read {
         combine: Combine::First,
+        nodes: None,
         policies: Vec::new(),
         places: FileSpans::default(),
         problems: Vec::new(),
@@ -81,24 +88,26 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
             None
         }
     });
+    let nodes = on_failure::nodes(reader, &keys);
+    read.nodes = nodes.number();
     let remedy = "write at least one: `[[policies]]` with a `name`, `limits` and `on_failure`";
-    let Some(list) = reader.required(&keys, start, "policies", remedy) else { return };
-    let Value::List(nodes) = &list.value else {
+    let Some(policies) = reader.required(&keys, start, "policies", remedy) else { return };
+    let Value::List(list) = &policies.value else {
         let right = "a list: in TOML `[[policies]]` before each, in YAML `- name: ...`";
-        return reader.wrong(list, "policies", right);
+        return reader.wrong(policies, "policies", right);
     };
-    if nodes.is_empty() {
-        reader.error(list.at, "there is no policy", remedy);
+    if list.is_empty() {
+        reader.error(policies.at, "there is no policy", remedy);
     }
-    if nodes.len() > MAX_POLICIES {
+    if list.len() > MAX_POLICIES {
         reader.error(
-            list.at,
-            format!("there are {} policies", nodes.len()),
+            policies.at,
+            format!("there are {} policies", list.len()),
             format!("at most {MAX_POLICIES}: use overrides, or fields in subjects"),
         );
         return;
     }
-    if let [_, second, ..] = &nodes[..]
+    if let [_, second, ..] = &list[..]
         && keys.get("match").is_none()
     {
         reader.error(
@@ -109,16 +118,16 @@ fn file(reader: &mut Reader<'_>, tree: &Node, read: &mut Read) {
         );
     }
     read.combine = combine.unwrap_or(Combine::First);
-    read.places.combine_is_unknown = combine.is_none() && nodes.len() > 1;
-    for node in nodes {
-        if let Some((policy, place)) = policy(reader, node) {
+    read.places.combine_is_unknown = combine.is_none() && list.len() > 1;
+    for node in list {
+        if let Some((policy, place)) = policy(reader, node, nodes) {
             read.policies.push(policy);
             read.places.policies.push(place);
         }
     }
 }
 
-fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, PolicySpans)> {
+fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy, PolicySpans)> {
     let keys = reader.keys(node, "a policy", &POLICY_KEYS)?;
     let mut place = PolicySpans { whole: Some(keys.at), ..PolicySpans::default() };
     let name = reader.required(&keys, keys.at, "name", "every policy has one, as `name = \"api\"`");
@@ -140,15 +149,10 @@ fn policy(reader: &mut Reader<'_>, node: &Node) -> Option<(Policy, PolicySpans)>
         }
         None => Some(Vec::new()),
     };
-    let remedy = "say what to answer when the store cannot: `on_failure = \"allow\"` or `\"deny\"`";
-    let on_failure = reader.required(&keys, keys.at, "on_failure", remedy);
-    let on_failure = on_failure.and_then(|node| match &node.value {
-        Value::Text(word) if word == "allow" => Some(OnFailure::Allow),
-        Value::Text(word) if word == "deny" => Some(OnFailure::Deny),
-        _ => {
-            reader.error(node.at, "`on_failure` is neither `allow` nor `deny`", remedy);
-            None
-        }
+    let on_failure = reader.required(&keys, keys.at, "on_failure", on_failure::REMEDY);
+    let on_failure = on_failure.and_then(|node| {
+        place.on_failure = Some(node.at);
+        on_failure::rule(reader, node, nodes)
     });
     let shadow = keys.get("shadow").map_or(Some(false), |node| match node.value {
         Value::Bool(yes) => Some(yes),

@@ -186,7 +186,7 @@ limits = [{ subject = "ip", limit = "1/s" }]
         [
             "7:1 error `match` is missing: there are several policies",
             "7:1 error `limits` is missing",
-            "9:14 error `on_failure` is neither `allow` nor `deny`",
+            "9:14 error `on_failure` is neither `allow`, `deny` nor `local`",
             "10:1 error unknown key `limit`",
             "12:8 error a policy above is named `a` too",
         ]

@@ -14,6 +14,12 @@ use super::*;
 #[derive(Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
+impl Log {
+    pub(crate) fn lines(&self) -> Vec<String> {
+        self.0.lock().unwrap().clone()
+    }
+}
+
 impl tracing::Subscriber for Log {
     fn enabled(&self, _: &tracing::Metadata<'_>) -> bool {
         true

@@ -13,6 +13,7 @@ mod bounds;
 mod failing;
 mod failures;
 mod limits;
+mod local;
 mod replacing;
 mod together;
 

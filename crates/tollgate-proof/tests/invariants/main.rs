@@ -6,6 +6,7 @@ mod bounds;
 mod changes;
 mod decisions;
 mod refunds;
+mod shares;
 
 use proptest::prelude::*;
 use tollgate::engine::{self, Held, Mode, Outcome, Part};

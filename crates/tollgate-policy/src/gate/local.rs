@@ -1,0 +1,365 @@
+//! What this process admits by itself while the store is away: its share of each limit, by the same
+//! strategies, in memory.
+
+use std::borrow::Cow;
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+use tollgate::{Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt};
+use tollgate::{Store, Subject};
+
+use super::answer::Kept;
+use super::ask::at_once;
+use super::known::{Known, Note, Notes};
+use super::{Answer, Inner, Live};
+use crate::on_failure::OnFailure;
+use crate::outcome::{Authority, Outcome};
+use crate::resolve::{Cause, Local, Parts, Plan};
+
+/// The bound of the local states of one gate. Beyond it new subjects share states.
+const MAX_BYTES: usize = 64 << 20;
+
+/// The counts of this process, and what the store last said. The counts stay when the store is
+/// back, so that a further outage is no new burst.
+#[derive(Debug)]
+pub(super) struct LocalCounts {
+    limiter: Limiter<MemoryStore>,
+    known: Known,
+    hash: foldhash::fast::RandomState,
+}
+
+/// What is asked of a request, without its limits.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Demand {
+    pub(super) cost: u64,
+    pub(super) is_partial: bool,
+    pub(super) is_peek: bool,
+}
+
+/// A count with its limits, and the share of them that this process may admit.
+#[derive(Clone, Copy, Debug)]
+struct SharedCount<'a> {
+    subject: &'a Subject,
+    whole: &'a LimitSet,
+    local: &'a Local,
+}
+
+/// Inline limits with their shares, for when the store fails.
+#[derive(Debug)]
+pub(super) struct InlineShares {
+    counts: Vec<(Subject, LimitSet, Local)>,
+    demand: Demand,
+}
+
+impl InlineShares {
+    /// The shares of an ask, where its failure rule is local.
+    ///
+    /// # Errors
+    /// An invalid subject; a limit that no such share can be counted of.
+    pub(super) fn new(
+        ask: &Ask<'_>,
+        rule: OnFailure,
+        is_peek: bool,
+    ) -> Result<Option<Box<Self>>, ParseError> {
+        let Some(share) = rule.share() else { return Ok(None) };
+        let counts = ask.parts().filter_map(|(subject, limits)| Some((subject, limits?)));
+        let counts: Result<_, ParseError> = counts
+            .map(|(subject, whole)| {
+                let limits = whole.share(share)?;
+                Ok((subject.clone().resolve()?, whole.clone(), Local { share, limits }))
+            })
+            .collect();
+        let demand = Demand { cost: ask.units(), is_partial: ask.is_partial(), is_peek };
+        Ok(Some(Box::new(Self { counts: counts?, demand })))
+    }
+
+    fn counts(&self) -> impl Iterator<Item = SharedCount<'_>> + Clone {
+        let each = self.counts.iter();
+        each.map(|(subject, whole, local)| SharedCount { subject, whole, local })
+    }
+}
+
+impl LocalCounts {
+    fn new(unused: LimitSet, store: MemoryStore) -> Self {
+        let limiter = Limiter::new(unused, store);
+        Self { limiter, known: Known::new(), hash: foldhash::fast::RandomState::default() }
+    }
+
+    fn key(&self, subject: &str, limits: &LimitSet) -> u64 {
+        self.hash.hash_one((subject, limits.identity()))
+    }
+
+    /// Notes what remains of these counts by the store's answer. Counts without a share have no
+    /// limits here.
+    fn note<'s>(&self, decision: &Decision<'_>, whole: impl Fn(usize) -> Option<&'s LimitSet>) {
+        // A full store answered by a count that others share.
+        if decision.is_shared() {
+            return;
+        }
+        let now = self.limiter.store().now();
+        let mut current: Option<(usize, u64, MutexGuard<'_, Notes>)> = None;
+        for report in decision.reports() {
+            let part = report.part();
+            if current.as_ref().is_none_or(|(last, ..)| *last != part) {
+                // The lock of the last part ends before the next begins.
+                drop(current.take());
+                let Some(limits) = whole(part) else { continue };
+                let key = self.key(report.subject(), limits);
+                current = Some((part, key, self.known.lock(key)));
+            }
+            if let Some((_, key, notes)) = &mut current {
+                let key = self.hash.hash_one((*key, report.limit().identity()));
+                let until = now.plus(report.reset_after());
+                notes.put(key, Note { remaining: report.remaining(), until });
+            }
+        }
+    }
+
+    /// Begins a count from what the store last said: at most the share of what remained then does
+    /// remain. Other decisions about it wait until this is done.
+    fn begin(&self, count: SharedCount<'_>) -> Result<(), Error> {
+        let SharedCount { subject, whole, local } = count;
+        let key = self.key(subject.as_str(), whole);
+        let mut notes = self.known.lock(key);
+        let now = self.limiter.store().now();
+        let each = whole.limits().iter();
+        let known: SmallVec<[Option<Note>; 4]> = each
+            .map(|limit| notes.take(self.hash.hash_one((key, limit.identity())), now))
+            .collect();
+        if known.iter().all(Option::is_none) {
+            return Ok(());
+        }
+        let ask = || Ask::new(subject).under(&local.limits);
+        let fresh = self.limiter.peek_now(ask())?;
+        // A full memory counts newcomers together: they must not begin with what each has used.
+        if fresh.is_shared() {
+            return Ok(());
+        }
+        let beyond = |(report, note): (tollgate::Report<'_>, Option<Note>)| {
+            note.map_or(0, |note| report.remaining().saturating_sub(local.share.of(note.remaining)))
+        };
+        // One correction takes as much from every limit of the set.
+        let beyond = fresh.reports().zip(known).map(beyond).max().unwrap_or(0);
+        match i64::try_from(beyond) {
+            Ok(beyond @ 1..) => {
+                let taken = at_once(self.limiter.adjust(ask(), -beyond));
+                taken.map_or(Ok(()), |taken| taken.map(drop))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Decides by the shares of these counts.
+    fn decide<'a>(
+        &'a self,
+        counts: impl Iterator<Item = SharedCount<'a>>,
+        demand: Demand,
+    ) -> Result<Decision<'a>, Error> {
+        let mut parts = Vec::new();
+        for count in counts {
+            self.begin(count)?;
+            parts.push((count.subject, &count.local.limits));
+        }
+        let mut ask = Ask::from(parts).cost(demand.cost);
+        if demand.is_partial {
+            ask = ask.partial();
+        }
+        match demand.is_peek {
+            true => self.limiter.peek_now(ask),
+            false => self.limiter.check_now(ask),
+        }
+    }
+
+    /// True for the receipt of a charge that was made here.
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.limiter.store().issued(receipt)
+    }
+}
+
+/// The outcome of a decision by shares. A cost above a share, and not above the limit, is denied
+/// for now, and not for ever.
+fn outcome_of<'a>(
+    decision: &Decision<'_>,
+    cost: u64,
+    mut counts: impl Iterator<Item = SharedCount<'a>>,
+) -> Outcome {
+    let fits =
+        |count: SharedCount<'_>| count.whole.limits().iter().all(|limit| limit.capacity() >= cost);
+    match Outcome::from(decision.verdict()) {
+        Outcome::Never if counts.all(fits) => Outcome::FailedClosed,
+        outcome => outcome,
+    }
+}
+
+impl<S: Store> Inner<S> {
+    /// The counts of this process; made when a limit with a share is checked first.
+    pub(super) fn local(&self) -> &LocalCounts {
+        self.local.get_or_init(|| {
+            let store = MemoryStore::builder().max_bytes(MAX_BYTES).build();
+            Box::new(LocalCounts::new(self.limiter.limits().clone(), store))
+        })
+    }
+
+    /// The limiter that charged this receipt.
+    pub(super) fn local_limiter(&self, receipt: &Receipt) -> Option<&Limiter<MemoryStore>> {
+        let local = self.local.get().filter(|local| local.issued(receipt))?;
+        Some(&local.limiter)
+    }
+
+    /// The answer to a plan from the store's result; where the store failed and the policies say
+    /// so, by the share of this process.
+    #[inline(always)]
+    pub(super) fn conclude<'l>(
+        &'l self,
+        live: &'l Arc<Live>,
+        plan: &'l Plan,
+        result: Result<Decision<'l>, Error>,
+        is_peek: bool,
+    ) -> Answer<'l> {
+        match plan.has_shares {
+            false => Answer::new(live, plan, result),
+            true => self.conclude_with_shares(live, plan, result, is_peek),
+        }
+    }
+
+    #[inline(never)]
+    fn conclude_with_shares<'l>(
+        &'l self,
+        live: &'l Arc<Live>,
+        plan: &'l Plan,
+        result: Result<Decision<'l>, Error>,
+        is_peek: bool,
+    ) -> Answer<'l> {
+        let limits = |part| live.policies.ready_limits_of(part);
+        let error = match result {
+            Ok(decision) => {
+                let whole = |part: usize| {
+                    let limits = limits(*plan.parts.get(part)?)?;
+                    limits.local.is_some().then_some(&limits.whole)
+                };
+                self.local().note(&decision, whole);
+                return Answer::new(live, plan, Ok(decision));
+            }
+            Err(error) if plan.on_failure.share().is_none() => {
+                return Answer::new(live, plan, Err(error));
+            }
+            Err(error) => error,
+        };
+        let shared = plan.subjects.iter().zip(&plan.parts).filter_map(|(subject, part)| {
+            let ready = limits(*part)?;
+            let local = ready.local.as_deref()?;
+            Some((*part, SharedCount { subject, whole: &ready.whole, local }))
+        });
+        let counts = shared.clone().map(|(_, count)| count);
+        let demand = Demand { cost: plan.cost, is_partial: false, is_peek };
+        let Ok(decision) = self.local().decide(counts.clone(), demand) else {
+            return Answer::new(live, plan, Err(error));
+        };
+        let outcome = outcome_of(&decision, plan.cost, counts);
+        let parts: Parts = shared.map(|(part, _)| part).collect();
+        Answer::by_share(live, parts, outcome, decision, error)
+    }
+
+    /// As `conclude`, for inline limits.
+    pub(super) fn conclude_inline<'l>(
+        &'l self,
+        live: &'l Arc<Live>,
+        rule: OnFailure,
+        shares: Option<&'l InlineShares>,
+        result: Result<Decision<'l>, Error>,
+    ) -> Answer<'static> {
+        let plan = Plan { on_failure: rule, ..Plan::new() };
+        let Some(shares) = shares else { return Answer::new(live, &plan, result).into_owned() };
+        match result {
+            Ok(decision) => {
+                let whole = |part: usize| shares.counts.get(part).map(|(_, whole, _)| whole);
+                self.local().note(&decision, whole);
+                Answer::new(live, &plan, Ok(decision)).into_owned()
+            }
+            Err(error) => match self.local().decide(shares.counts(), shares.demand) {
+                Ok(decision) => {
+                    let outcome = outcome_of(&decision, shares.demand.cost, shares.counts());
+                    Answer::by_share(live, Parts::new(), outcome, decision, error).into_owned()
+                }
+                Err(_) => Answer::new(live, &plan, Err(error)).into_owned(),
+            },
+        }
+    }
+}
+
+impl<'a> Answer<'a> {
+    /// The answer by the share of this process, because of this failure of the store.
+    fn by_share(
+        live: &'a Arc<Live>,
+        parts: Parts,
+        outcome: Outcome,
+        decision: Decision<'a>,
+        error: Error,
+    ) -> Self {
+        let policy = match outcome {
+            Outcome::FailedClosed => parts.first(),
+            _ => parts.get(decision.binding().part()),
+        };
+        Self {
+            live: Kept::Lent(live),
+            policy: policy.map(|part| part.policy),
+            parts: Cow::Owned(parts.into_vec()),
+            outcome,
+            authority: Authority::LocalShare,
+            // Its words are about the share, of which waiting makes no more.
+            decision: (outcome != Outcome::FailedClosed).then_some(Kept::Owned(decision)),
+            cause: Some(Arc::new(Cause::Error(error))),
+            shadows: Vec::new(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tollgate::ManualClock;
+
+    /// Five outages of a second, a second apart, under as much demand as there can be: one burst of
+    /// the share, and what the share gives in the whole time.
+    #[test]
+    fn outages_that_come_and_go_admit_one_burst_and_the_rate_of_the_share() {
+        let share: tollgate::Share = "1/4".parse().unwrap();
+        for (text, burst, rate) in [
+            ("100/s via gcra", 25, 25),
+            ("100/s via token_bucket", 25, 25),
+            ("100/s burst 8 via gcra", 2, 25),
+            ("2/s via gcra", 1, 0),
+            ("4/s via uniform", 1, 1),
+            ("40/4s via sliding_log", 10, 2),
+            ("40/4s via fixed_window", 20, 2),
+            ("40/4s via sliding_window", 10, 2),
+        ] {
+            let clock = ManualClock::at_micros(1_700_000_000_000_000);
+            let store = MemoryStore::builder().clock(clock.clone()).build();
+            let whole: LimitSet = text.parse().unwrap();
+            let counts = LocalCounts::new(whole.clone(), store);
+            let server =
+                Limiter::new(whole.clone(), MemoryStore::builder().clock(clock.clone()).build());
+            let local = Local { share, limits: whole.share(share).unwrap() };
+            let subject = Subject::literal("user:1").unwrap();
+            let count = SharedCount { subject: &subject, whole: &whole, local: &local };
+            let demand = Demand { cost: 1, is_partial: false, is_peek: false };
+            let mut admitted = 0;
+            for step in 0..10_000_u64 {
+                if step / 1_000 % 2 == 0 {
+                    let decision = counts.decide([count].into_iter(), demand).unwrap();
+                    admitted += decision.granted();
+                } else if step % 100 == 0 {
+                    let decision = server.check_now(&subject).unwrap();
+                    counts.note(&decision, |_| Some(&whole));
+                }
+                clock.advance(core::time::Duration::from_millis(1));
+            }
+            let most = burst + 10 * rate + u64::from(rate == 0) * 5;
+            assert!(admitted <= most, "{text}: {admitted} of {most}");
+            assert!(admitted > 0, "{text}");
+        }
+    }
+}

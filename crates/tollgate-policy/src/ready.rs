@@ -1,0 +1,105 @@
+//! Prepares policies for requests, once they are checked.
+
+use tollgate::{LimitSet, ParseError, SubjectPrefix};
+
+use crate::field::Field;
+use crate::index::Index;
+use crate::model::{Absent, Cost, Dimension, Entry, Policy, Rule, Shard};
+use crate::resolve::{
+    Local, Part, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
+};
+
+/// The check of a policy of which only the value of one field varies.
+pub(crate) struct SingleCheck {
+    pub(crate) part: Part,
+    pub(crate) field: Field,
+    pub(crate) prefix: SubjectPrefix,
+    pub(crate) limits: LimitSet,
+    pub(crate) cost: u64,
+}
+
+/// The check of a policy that is not in shadow, with one entry without overrides, one subject of
+/// one field, one fixed cost, no shard, and no local share.
+pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleCheck> {
+    let Ready { entries, cost: Cost::Fixed(cost), shadow: false, shard: None, on_failure, .. } =
+        ready
+    else {
+        return None;
+    };
+    // What the store answers is noted there, which the fast path does not do.
+    if on_failure.share().is_some() {
+        return None;
+    }
+    let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
+    let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
+    Some(SingleCheck {
+        part: Part { policy, entry: 0, rule: None },
+        field: field.clone(),
+        prefix: prefix.clone(),
+        limits: limits.whole.clone(),
+        cost: *cost,
+    })
+}
+
+pub(crate) fn ready(policy: &Policy, sharded: bool) -> Result<Ready, ParseError> {
+    let entries: Result<_, _> =
+        policy.entries.iter().map(|entry| ready_entry(policy, entry)).collect();
+    Ok(Ready {
+        entries: entries?,
+        cost: policy.cost.clone(),
+        on_failure: policy.on_failure,
+        deadline: policy.deadline,
+        shadow: policy.shadow,
+        shard: match &policy.shard {
+            Shard::By(field) if sharded => Some(field.clone()),
+            _ => None,
+        },
+    })
+}
+
+fn ready_entry(policy: &Policy, entry: &Entry) -> Result<ReadyEntry, ParseError> {
+    let dimension = |dimension: &Dimension| ready_dimension(entry, dimension);
+    let mut lists = Vec::new();
+    let mut rules = Vec::new();
+    for other in &entry.overrides {
+        lists.push(other.when.clone());
+        rules.push(match &other.rule {
+            Rule::Limits(set) => ReadyRule::Limits(ready_limits(policy, set)?),
+            Rule::Unlimited => ReadyRule::Unlimited,
+            Rule::Banned => ReadyRule::Banned,
+        });
+    }
+    Ok(ReadyEntry {
+        dimensions: entry.subject.iter().map(dimension).collect::<Result<_, _>>()?,
+        limits: ready_limits(policy, &entry.limits)?,
+        others: (!lists.is_empty()).then(|| Index::new(lists)),
+        rules,
+    })
+}
+
+fn ready_limits(policy: &Policy, limits: &LimitSet) -> Result<ReadyLimits, ParseError> {
+    let whole = limits.clone().in_policy(&policy.name)?;
+    let share = policy.on_failure.share();
+    let local = share.map(|share| Ok(Local { share, limits: whole.share(share)? })).transpose()?;
+    Ok(ReadyLimits { whole, local: local.map(Box::new) })
+}
+
+/// A dimension with all its substitutes in order. It terminates: cycles were rejected before.
+fn ready_dimension(entry: &Entry, dimension: &Dimension) -> Result<ReadyDimension, ParseError> {
+    let field = match dimension {
+        Dimension::Constant { name, value } => {
+            let prefix = SubjectPrefix::new(name)?;
+            return Ok(ReadyDimension::Constant { prefix, value: value.clone() });
+        }
+        Dimension::Field(field) => field.clone(),
+    };
+    let absent = match entry.absent.get(&field) {
+        Some(Absent::Skip) => Without::Skip,
+        Some(Absent::Instead(other)) => Without::Instead(Box::new(ready_dimension(entry, other)?)),
+        // The front guarantees that this field is always present; if it is not, it counts as
+        // missing.
+        Some(Absent::Deny) | None => Without::Deny,
+    };
+    let prefix = SubjectPrefix::new(&field.to_string())?;
+    Ok(ReadyDimension::Field { field, prefix, absent })
+}
