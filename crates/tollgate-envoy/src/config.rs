@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use serde_json::{Map, Value};
-use tollgate::LimitSet;
+use tollgate::{LimitSet, Share};
 use tollgate_policy::Problems;
 
 use crate::pattern::Pattern;
@@ -43,6 +43,8 @@ pub enum OnFailure {
     Allow,
     /// OVER_LIMIT.
     Deny,
+    /// By this share of each limit, which the process that answers counts by itself.
+    Local(Share),
 }
 
 /// The rules of one domain.
@@ -150,7 +152,7 @@ impl Config {
 }
 
 impl Level {
-    fn list<'l>(&'l self, all: &mut Vec<&'l Rule>) {
+    pub(crate) fn list<'l>(&'l self, all: &mut Vec<&'l Rule>) {
         let exact = self.exact.values().flat_map(HashMap::values);
         let wild = self.wild.iter().map(|wild| &wild.node);
         for node in exact.chain(wild).chain(self.bare.values()) {

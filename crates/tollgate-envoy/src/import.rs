@@ -28,7 +28,7 @@ struct Made {
     subject: Vec<String>,
     limit: String,
     is_ban: bool,
-    on_failure: &'static str,
+    on_failure: tollgate_policy::OnFailure,
     shadow: bool,
 }
 
@@ -54,12 +54,13 @@ fn written(combine: &str, from: &str, all: &[Made]) -> String {
         let Made { name, when, subject, limit, is_ban, on_failure, shadow } = made;
         let conditions: Vec<_> =
             when.iter().map(|(field, value)| format!("{field} = {}", quoted(value))).collect();
+        let on_failure = match on_failure.share() {
+            Some(share) => format!("{{ local = \"{share}\" }}"),
+            None => format!("\"{on_failure}\""),
+        };
         let subjects: Vec<_> = subject.iter().map(|field| quoted(field)).collect();
-        let _ = write!(
-            text,
-            "\n[[policies]]\nname = {}\non_failure = \"{on_failure}\"\n",
-            quoted(name)
-        );
+        let _ =
+            write!(text, "\n[[policies]]\nname = {}\non_failure = {on_failure}\n", quoted(name));
         if *shadow {
             text.push_str("shadow = true\n");
         }

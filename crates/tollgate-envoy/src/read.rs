@@ -5,10 +5,11 @@
 mod descriptor;
 mod scalar;
 
+use tollgate::Share;
 use tollgate_policy::tree::{Key, Node, Span, Value, parse};
 use tollgate_policy::{Format, Problem, Problems};
 
-use crate::config::{Config, Domain, Level, Meaning, OnFailure};
+use crate::config::{Config, Counting, Domain, Level, Meaning, OnFailure};
 use scalar::Reader;
 
 /// The keys of each place. A key of another place has no effect for the reference, and is a
@@ -27,6 +28,7 @@ const DESCRIPTOR: &[&str] = &[
     "share_threshold",
     "metadata",
 ];
+const LOCAL: &[&str] = &["local"];
 const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
 const REPLACES: &[&str] = &["name"];
 
@@ -73,7 +75,7 @@ impl Reader<'_> {
             self.error(at, what, "put all rules of a domain into one file, under one `domain`");
         }
         let meaning = self.word(&fields, "meaning", &MEANINGS);
-        let on_failure = self.word(&fields, "on_failure", &ON_FAILURES);
+        let on_failure = self.on_failure(&fields);
         let mut level = Level::default();
         let mut has_metadata = false;
         if let Some(list) = fields.get("descriptors") {
@@ -81,8 +83,54 @@ impl Reader<'_> {
             self.descriptors(list, &[name.as_str().into()], &mut level, &mut found);
             (config.rules, has_metadata) = (found.rules, found.has_metadata);
         }
+        if let (OnFailure::Local(share), Some(node)) = (on_failure, fields.get("on_failure")) {
+            self.shares(share, node, &level);
+        }
         let domain = Domain { meaning, on_failure, has_metadata, level };
         config.domains.insert(name.into(), domain);
+    }
+
+    /// One of its words, or a share of each limit.
+    fn on_failure(&mut self, fields: &Fields<'_>) -> OnFailure {
+        let right = "write the share of this node, as `on_failure: {local: 25 %}`";
+        let Some(node) = fields.get("on_failure") else { return OnFailure::default() };
+        match &node.value {
+            Value::Table(_) => {
+                let Some(fields) = self.fields(node, "an on_failure", LOCAL) else {
+                    return OnFailure::default();
+                };
+                let Some(share) = fields.get("local") else {
+                    self.error(node.at, "`local` is missing", right);
+                    return OnFailure::default();
+                };
+                match self.text_of("local", share).parse() {
+                    Ok(share) => OnFailure::Local(share),
+                    Err(error) => {
+                        let error: tollgate::ParseError = error;
+                        self.error(share.at, error.what(), error.remedy());
+                        OnFailure::default()
+                    }
+                }
+            }
+            Value::Text(word) if word == "local" => {
+                self.error(node.at, "`local` needs a share", right);
+                OnFailure::default()
+            }
+            _ => self.word(fields, "on_failure", &ON_FAILURES),
+        }
+    }
+
+    /// Whether this share of every limit can be counted.
+    fn shares(&mut self, share: Share, node: &Node, level: &Level) {
+        let mut rules = Vec::new();
+        level.list(&mut rules);
+        for rule in rules {
+            let Counting::Limits(limits) = rule.counting() else { continue };
+            if let Err(error) = limits.share(share) {
+                let what = format!("{}: {}", rule.path(), error.what());
+                self.error(node.at, what, error.remedy());
+            }
+        }
     }
 
     /// One of some words; the first is the default.
@@ -124,7 +172,7 @@ impl Reader<'_> {
     }
 
     fn no_key(&mut self, key: &Key, place: &str, known: &[&str]) {
-        let elsewhere = [ROOT, DESCRIPTOR, RATE_LIMIT, REPLACES].concat();
+        let elsewhere = [ROOT, LOCAL, DESCRIPTOR, RATE_LIMIT, REPLACES].concat();
         let here = format!("{place} has the keys {}", known.join(", "));
         if self.is_not_text(key.at) {
             let shown = self.written(key.at);

@@ -161,6 +161,16 @@ fn wrong_types_and_numbers_are_refused() {
         ("domain: a\ndescriptors: { key: a }\n", "`descriptors` is a table"),
         ("domain: a\nmeaning: ours\n", "`ours` is no `meaning`"),
         ("domain: a\non_failure: open\n", "write `error` or `allow` or `deny`"),
+        ("domain: a\non_failure: local\n", "`local` needs a share"),
+        ("domain: a\non_failure: { local: 0 % }\n", "a share of nothing"),
+        ("domain: a\non_failure: { local: 5/4 }\n", "more than the whole"),
+        ("domain: a\non_failure: { local: 25 }\n", "`25` is no share"),
+        ("domain: a\non_failure: {}\n", "`local` is missing"),
+        ("domain: a\non_failure: { locl: 25 % }\n", "unknown key 'locl'"),
+        (
+            "domain: a\non_failure: { local: 1/4 }\ndescriptors:\n  - key: b\n    limit: 1/366d\n",
+            "a.b: the share 1/4 of `1/366d via sliding_log` cannot be counted",
+        ),
     ] {
         let told = Config::read([("rules.yaml", text)]).unwrap_err()[0].to_string();
         assert!(told.contains(says), "{told}");

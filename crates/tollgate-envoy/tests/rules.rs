@@ -123,6 +123,16 @@ fn a_rule_counts_in_fixed_windows() {
 }
 
 #[test]
+fn a_share_stands_for_the_store_and_is_imported_as_one() {
+    let text = "domain: a\non_failure: { local: 25 % }\ndescriptors:\n  - key: b\n    limit: 8/h\n";
+    let config = Config::read([("rules.yaml", text)]).unwrap();
+    let share = "1/4".parse().unwrap();
+    assert_eq!(config.domain("a").unwrap().on_failure(), OnFailure::Local(share));
+    let made = tollgate_envoy::import::rules(&config, "rules.yaml");
+    assert!(made.policies.contains("on_failure = { local = \"1/4\" }"), "{}", made.policies);
+}
+
+#[test]
 fn our_words_stand_beside_theirs() {
     let text = "
 domain: shop

@@ -150,7 +150,7 @@ impl Limit {
             subject,
             limit: limits.to_string(),
             is_ban: false,
-            on_failure: "deny",
+            on_failure: tollgate_policy::OnFailure::Deny,
             shadow: false,
         })
     }

@@ -1,5 +1,7 @@
 //! From the rules of envoyproxy/ratelimit.
 
+use tollgate_policy::OnFailure as Failure;
+
 use super::{Imported, Made, field_of, name_of, plain, sound, written};
 use crate::config::{Config, Counting, Level, Meaning, Node, OnFailure, Rule};
 
@@ -33,13 +35,14 @@ pub fn rules(config: &Config, from: &str) -> Imported {
             ));
         }
         let on_failure = match domain.on_failure() {
-            OnFailure::Deny => "deny",
-            OnFailure::Allow => "allow",
+            OnFailure::Deny => Failure::Deny,
+            OnFailure::Allow => Failure::Allow,
+            OnFailure::Local(share) => Failure::Local(share),
             OnFailure::Error => {
                 notes.push(format!(
                     "{name}: on_failure is \"allow\", since a policy does not leave it to Envoy"
                 ));
-                "allow"
+                Failure::Allow
             }
         };
         let mut found = Vec::new();
@@ -89,7 +92,7 @@ fn policy(
     domain: &str,
     steps: &[Step<'_>],
     rule: &Rule,
-    on_failure: &'static str,
+    on_failure: Failure,
     taken: &[Made],
 ) -> Result<Made, String> {
     let mut when = vec![("field.domain".to_owned(), domain.to_owned())];

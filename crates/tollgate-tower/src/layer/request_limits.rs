@@ -104,7 +104,8 @@ impl<S: Store> RequestLimitsLayer<S> {
     /// headers contain the limits under `name`.
     ///
     /// # Errors
-    /// A name that is not possible in a header: empty, or too long.
+    /// A name that is not possible in a header: empty, or too long. A local share as the failure
+    /// rule: only a gate has one.
     pub fn new<F, R>(name: &str, store: S, on_failure: OnFailure, of: F) -> Result<Self, ParseError>
     where
         F: Fn(RequestHead<'_>) -> R + Send + Sync + 'static,
@@ -113,6 +114,13 @@ impl<S: Store> RequestLimitsLayer<S> {
         // Never used: each question has its own limits.
         let unused: LimitSet = "1/s".parse()?;
         HeaderTemplate::new(name, &unused)?;
+        if on_failure.share().is_some() {
+            return Err(ParseError::whole(
+                &on_failure.to_string(),
+                "limits by request have no local share",
+                "say `OnFailure::Deny` or `OnFailure::Allow`, or make a gate with policies",
+            ));
+        }
         Ok(Self(Arc::new(Shared {
             name: name.to_owned(),
             limiter: Limiter::new(unused, store),

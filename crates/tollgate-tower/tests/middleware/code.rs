@@ -85,6 +85,10 @@ async fn a_function_gives_the_limits_of_a_request() {
     let nameless =
         RequestLimitsLayer::new("", MemoryStore::new(), OnFailure::Deny, |_| async { Ok(None) });
     assert!(nameless.is_err());
+    let share = OnFailure::Local("1/4".parse().unwrap());
+    let none = RequestLimitsLayer::new("p", MemoryStore::new(), share, |_| async { Ok(None) });
+    let told = none.err().unwrap().to_string();
+    assert!(told.contains("limits by request have no local share"), "{told}");
 }
 
 /// Keeps the messages that are logged.
