@@ -8,7 +8,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use tollgate::{Limit, LimitSet, Limiter, MemoryStore, ParseError};
-use tollgate_policy::{Authority, Event, Outcome};
+use tollgate_policy::{Event, Outcome};
 
 /// The most lines that are logged: a flood of denials must not become a flood of lines.
 const LINES: &str = "10/s via token_bucket";
@@ -64,12 +64,12 @@ impl Denials {
         Ok(Self { subjects, key, lines: Limiter::memory(lines), unlogged: AtomicU64::new(0) })
     }
 
-    /// Logs a denial, or a request that the failure rule let through, while the rate of lines
+    /// Logs a denial, or a request that was let through without the store, while the rate of lines
     /// allows it.
     #[inline]
     pub(crate) fn observe(&self, event: &Event<'_>) {
-        let failed_open = event.authority == Authority::FailureRule;
-        if event.outcome == Outcome::Withheld || event.outcome.admits() && !failed_open {
+        let without_store = event.authority.is_in_place_of_store();
+        if event.outcome == Outcome::Withheld || event.outcome.admits() && !without_store {
             return;
         }
         self.write(event);

@@ -335,10 +335,15 @@ pub(crate) struct Explain {
     #[arg(long, value_name = "NAME", value_parser = strategies())]
     pub(crate) strategy: Option<String>,
 
-    /// For how many nodes the bound of a lease is computed
-    #[arg(long, value_name = "N", default_value = "1")]
-    #[arg(value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    pub(crate) nodes: u64,
+    /// Also what a node admits while the store is away, by this share: `25 %`, `1/4`
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) local: Option<String>,
+
+    /// The number of nodes that do so; without `--local` each has an equal share. Also for the
+    /// bound of a lease, which is that of one node without it
+    #[arg(long, value_name = "NUMBER")]
+    #[arg(value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) nodes: Option<u32>,
 
     /// Print one JSON object
     #[arg(long)]

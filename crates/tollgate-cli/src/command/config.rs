@@ -4,12 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 use serde::Serialize;
-use tollgate::Period;
+use tollgate::{Limit, Period};
 use tollgate_policy::{
     Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, Level, Policies, Policy, Problem,
-    Problems, Shard, schema,
+    Problems, Rule, Shard, schema,
 };
 
+use super::local_share::LocalShare;
 use crate::args::ConfigCheck;
 use crate::show::{Output, count, wrapped};
 use crate::store::is_cluster;
@@ -50,7 +51,7 @@ struct PolicyJson {
     name: String,
     when: Vec<String>,
     limits: Vec<EntryJson>,
-    on_failure: &'static str,
+    on_failure: String,
     deadline: String,
     cost: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,6 +72,8 @@ struct LimitJson {
     limit: String,
     worst_window: u64,
     window: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<LocalShare>,
 }
 
 #[derive(Debug, Serialize)]
@@ -165,12 +168,18 @@ fn text(
     }
     text.push('\n');
     for policy in list {
-        policy_text(policy, &mut text);
+        policy_text(policy, policies.nodes(), &mut text);
     }
     Ok(text)
 }
 
-fn policy_text(policy: &Policy, text: &mut String) {
+/// What this process admits of a limit while the store is away, where the policy says a share.
+fn local_share(policy: &Policy, limit: &Limit, nodes: Option<u32>) -> Option<LocalShare> {
+    // Limits without such a share are errors of the file.
+    LocalShare::new(limit, policy.on_failure.share()?, nodes).ok()
+}
+
+fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
     const INDENT: usize = 16;
     let shadow = if policy.shadow { " (shadow: counts, but denies nobody)" } else { "" };
     let (bold, name) = (anstyle::Style::new().bold(), &policy.name);
@@ -185,6 +194,9 @@ fn policy_text(policy: &Policy, text: &mut String) {
             let worst = limit.strategy().traits(limit.quota()).worst_window;
             let (window, burst) = (limit.quota().period, limit.capacity());
             row("", &format!("{limit}: {burst} at once, at most {worst} in any {window}"));
+            if let Some(local) = local_share(policy, limit, nodes) {
+                row("", &format!("  store away: {}", local.text()));
+            }
         }
         for (field, what) in &entry.absent {
             row("", &format!("without {field}: {}", without(what)));
@@ -192,10 +204,14 @@ fn policy_text(policy: &Policy, text: &mut String) {
         for other in &entry.overrides {
             let when = joined(&other.when, " and ").unwrap_or_default();
             row("", &format!("where {when}: {}", other.rule));
+            let Rule::Limits(set) = &other.rule else { continue };
+            for local in set.limits().iter().filter_map(|limit| local_share(policy, limit, nodes)) {
+                row("", &format!("  store away: {}", local.text()));
+            }
         }
     }
     row("cost", &policy.cost.to_string());
-    let failure = policy.on_failure.name();
+    let failure = &policy.on_failure;
     // A policy file does not name the store, whose URL may set another deadline.
     let or_said = if policy.deadline.is_none() { ", or the deadline of its URL" } else { "" };
     let deadline = deadline(policy);
@@ -262,6 +278,7 @@ impl FileJson {
             problems.iter().flat_map(|list| list.iter().map(|one| ProblemJson::new(one, list)));
         let more: usize = problems.iter().map(|list| list.more()).sum();
         let list = policies.map_or(&[][..], Policies::policies);
+        let nodes = policies.and_then(Policies::nodes);
         Self {
             file: path.display().to_string(),
             fine: policies.is_some(),
@@ -269,7 +286,7 @@ impl FileJson {
             combine: policies.filter(|_| list.len() > 1).map(|p| p.combine().name()),
             problems: each.collect(),
             problems_not_shown: Some(more).filter(|more| *more > 0),
-            policies: list.iter().map(PolicyJson::from_policy).collect(),
+            policies: list.iter().map(|policy| PolicyJson::from_policy(policy, nodes)).collect(),
         }
     }
 }
@@ -283,7 +300,7 @@ impl ProblemJson {
 }
 
 impl PolicyJson {
-    fn from_policy(policy: &Policy) -> Self {
+    fn from_policy(policy: &Policy, nodes: Option<u32>) -> Self {
         let texts =
             |all: &[tollgate_policy::Condition]| all.iter().map(ToString::to_string).collect();
         let entry = |entry: &Entry| EntryJson {
@@ -296,6 +313,7 @@ impl PolicyJson {
                     limit: limit.to_string(),
                     worst_window: limit.strategy().traits(limit.quota()).worst_window,
                     window: limit.quota().period.to_string(),
+                    local: local_share(policy, limit, nodes),
                 })
                 .collect(),
             absent: entry.absent.iter().map(|(f, w)| (f.to_string(), w.to_string())).collect(),
@@ -312,7 +330,7 @@ impl PolicyJson {
             name: policy.name.clone(),
             when: texts(&policy.when),
             limits: policy.entries.iter().map(entry).collect(),
-            on_failure: policy.on_failure.name(),
+            on_failure: policy.on_failure.to_string(),
             deadline: deadline(policy),
             cost: policy.cost.to_string(),
             shard: match &policy.shard {

@@ -8,9 +8,10 @@ use serde::Serialize;
 use tollgate::strategy::Shape;
 use tollgate::{
     Ask, Lease, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Quota, Refill, Rounding,
-    SKEW_US, Traits,
+    SKEW_US, Share, Traits,
 };
 
+use super::local_share::LocalShare;
 use crate::args::Explain;
 use crate::input;
 use crate::show::{Output, duration, wrapped};
@@ -34,6 +35,8 @@ struct Meaning {
     #[serde(skip_serializing_if = "Option::is_none")]
     lease: Option<Leasing>,
     failure: Failures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    local: Option<LocalShare>,
 }
 
 /// What a node may hold of a limit, and what that may admit.
@@ -81,8 +84,10 @@ pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
     let strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
     let set = input::limits(&args.limits, strategy)?;
     let binding = (set.limits().len() > 1).then(|| binding(&set));
-    let lease = set.lease().map(|lease| (lease, args.nodes));
-    let limits: Vec<_> = set.limits().iter().map(|limit| meaning(limit, lease)).collect();
+    let share = share(args)?;
+    let lease = set.lease();
+    let each = set.limits().iter().map(|limit| meaning(limit, lease, share, args.nodes));
+    let limits = each.collect::<Result<Vec<_>>>()?;
     if args.json {
         out.json(&ExplainJson { limits, binding })?;
         return Ok(0);
@@ -103,11 +108,25 @@ pub(crate) fn explain(args: &Explain, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-fn meaning(limit: &Limit, lease: Option<(&Lease, u64)>) -> Meaning {
+/// The share of the options: the given one, else that of one of the nodes.
+fn share(args: &Explain) -> Result<Option<Share>> {
+    match (&args.local, args.nodes) {
+        (Some(text), _) => Ok(Some(text.parse()?)),
+        (None, nodes) => Ok(nodes.and_then(Share::of_nodes)),
+    }
+}
+
+fn meaning(
+    limit: &Limit,
+    lease: Option<&Lease>,
+    share: Option<Share>,
+    nodes: Option<u32>,
+) -> Result<Meaning> {
     let quota = limit.quota();
     let strategy = limit.strategy();
     let Traits { worst_window, sustained, bytes, burst, retry, .. } = strategy.traits(quota);
-    Meaning {
+    let local = share.map(|share| LocalShare::new(limit, share, nodes)).transpose()?;
+    Ok(Meaning {
         limit: limit.to_string(),
         identity: limit.identity().to_owned(),
         meaning: strategy.summary(),
@@ -121,19 +140,24 @@ fn meaning(limit: &Limit, lease: Option<(&Lease, u64)>) -> Meaning {
         bytes_memory: bytes,
         retry,
         clock_step: clock_step(limit),
-        lease: lease.map(|(lease, nodes)| Leasing {
-            lease: lease.to_string(),
-            units: lease.units(),
-            nodes,
-            worst_window: lease.most_in(limit, quota.period, nodes),
+        lease: lease.map(|lease| {
+            let nodes = nodes.map_or(1, u64::from);
+            Leasing {
+                lease: lease.to_string(),
+                units: lease.units(),
+                nodes,
+                worst_window: lease.most_in(limit, quota.period, nodes),
+            }
         }),
         failure: FAILURES,
-    }
+        local,
+    })
 }
 
 fn text(meaning: &Meaning) -> String {
     let bold = Style::new().bold();
     let never = "a cost above the capacity is always denied";
+    let local = meaning.local.as_ref().map(LocalShare::text);
     let mut rows = vec![
         ("means", meaning.meaning.to_owned()),
         ("identity", meaning.identity.clone()),
@@ -160,7 +184,8 @@ fn text(meaning: &Meaning) -> String {
         rows.push(("lease", text));
     }
     let mut text = format!("{bold}{}{bold:#}\n", meaning.limit);
-    for (name, value) in rows {
+    let local = local.map(|local| ("store away", local));
+    for (name, value) in rows.into_iter().chain(local) {
         text.push_str(&row(name, &value));
         text.push('\n');
     }

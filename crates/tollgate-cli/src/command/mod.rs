@@ -16,6 +16,7 @@ mod health;
 mod help;
 mod import;
 mod lab;
+mod local_share;
 mod queue;
 mod replay;
 pub(crate) mod run;

@@ -71,7 +71,7 @@ fn exit_codes_tell_errors_from_warnings() {
     assert_eq!(code, 2);
     for says in [
         "broken.toml:4:14",
-        "`on_failure` is neither `allow` nor `deny`",
+        "`on_failure` is neither `allow`, `deny` nor `local`",
         "unknown key `subjct`",
         "did you mean `subject`?",
         "unknown strategy `gcr`",
@@ -199,5 +199,65 @@ fn the_schema_takes_the_examples_and_no_broken_file() {
         format!("{WARNED}{}", WARNED.replace("version = 1", "")),
     ] {
         assert!(!validator.is_valid(&json(&broken)), "{broken}");
+    }
+}
+
+/// What a share comes to is told where it is checked, and where a limit is explained.
+#[test]
+fn shares_are_explained_with_their_bound_for_all_nodes() {
+    let place = Place::new();
+    let file = place.path().join("shares.toml");
+    let text = "version = 1\nnodes = 4\n[[policies]]\nname = \"a\"\non_failure = \"local\"\n\
+                limits = [{ subject = \"ip\", limit = \"100/s via gcra, 2/h\", overrides = \
+                [{ when = { user = \"ann\" }, limit = \"8/s\" }] }]\n";
+    std::fs::write(&file, text).unwrap();
+    let file = file.to_str().unwrap();
+    let (code, out, _) = place.run(&["config", "check", file]);
+    let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(code, 0, "{out}");
+    for says in [
+        "a share of 1/4 is 25/s burst 25 via gcra: at most 49 in any 1s, and 196 by 4 nodes together",
+        "a share of 1/4 is 1/2h via sliding_log: at most 1 in any 2h, and 4 by 4 nodes together",
+        "a share of 1/4 is 2/s via sliding_log: at most 2 in any 1s, and 8 by 4 nodes together",
+        "local 1/4, also when the store takes over 50ms",
+    ] {
+        assert!(out.contains(says), "{says}: {out}");
+    }
+    let (_, json, _) = place.run(&["config", "check", file, "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    let policy = &json[0]["policies"][0];
+    assert_eq!(policy["on_failure"], "local 1/4");
+    let local = &policy["limits"][0]["limits"][0]["local"];
+    assert_eq!((&local["limit"], &local["nodes"]), (&"25/s burst 25 via gcra".into(), &4.into()));
+    assert_eq!(local["worst_window_of_nodes"], 196);
+
+    let explained = |args: &[&str]| {
+        let (code, out, err) = place.run(&[&["explain", "100/s via gcra"][..], args].concat());
+        (code, out.split_whitespace().collect::<Vec<_>>().join(" "), err)
+    };
+    for (args, says) in [
+        (
+            &["--local", "12.5 %"][..],
+            "store away a share of 1/8 is 12/s burst 12 via gcra: at most \
+         23 in any 1s, and as many by each other node",
+        ),
+        (
+            &["--nodes", "200"],
+            "a share of 1/200 is 1/2s burst 1 via gcra: at most 1 in any 2s, and \
+         200 by 200 nodes together",
+        ),
+        (&["--local", "1/2", "--nodes", "3"], "at most 99 in any 1s, and 297 by 3 nodes together"),
+    ] {
+        let (code, out, _) = explained(args);
+        assert!(code == 0 && out.contains(says), "{args:?}: {out}");
+    }
+    assert!(!explained(&[]).1.contains("store away"));
+    for (args, says) in [
+        (["--local", "0"], "`0` is no share"),
+        (["--local", "101%"], "more than the whole"),
+        (["--nodes", "0"], "0 is not in 1..=1000000"),
+    ] {
+        let (code, _, err) = explained(&args);
+        assert!(code == 2 && err.contains(says), "{args:?}: {err}");
     }
 }

@@ -25,6 +25,7 @@ mod memory;
 mod on_cluster;
 mod on_redis;
 mod openapi;
+mod outage;
 mod page;
 mod proxies;
 mod queue;

@@ -4,6 +4,7 @@ mod admin;
 mod auth;
 mod bearer;
 mod check;
+mod on_failure;
 mod policies;
 mod problem;
 mod query;

@@ -38,7 +38,7 @@ struct PolicyJson {
     when: Vec<ConditionJson>,
     limits: Vec<EntryJson>,
     cost: String,
-    on_failure: &'static str,
+    on_failure: String,
     deadline: Wait,
     shadow: bool,
 }
@@ -89,7 +89,7 @@ fn policy_json(policy: &Policy, usual: Duration) -> PolicyJson {
             })
             .collect(),
         cost: policy.cost.to_string(),
-        on_failure: policy.on_failure.name(),
+        on_failure: policy.on_failure.to_string(),
         deadline: Wait(policy.deadline.unwrap_or(usual)),
         shadow: policy.shadow,
     }

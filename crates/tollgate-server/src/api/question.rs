@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tollgate::Subject;
 use tollgate_policy::{OnFailure, Terms};
 
+use super::on_failure::OnFailureJson;
 use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
 use crate::service::{By, Description, Parts, Question, Service};
@@ -47,7 +48,7 @@ pub(crate) struct QuestionJson<'a> {
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) shard: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
-    pub(crate) on_failure: Option<Text<'a>>,
+    pub(crate) on_failure: Option<OnFailureJson<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) deadline: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
@@ -104,7 +105,8 @@ impl<'a> QuestionJson<'a> {
                     Some(Text(text)) => deadline_of(&text)?,
                     None => service.gate.usual_deadline(),
                 };
-                let terms = Terms::new(failure_rule(on_failure.as_ref())?).deadline(deadline);
+                let rule = on_failure.map_or(Ok(OnFailure::Deny), |rule| rule.read(service))?;
+                let terms = Terms::new(rule).deadline(deadline);
                 let parts = parts(service, subject, limit, on)?;
                 By::Limits { parts, shard: shard.map(|Text(shard)| shard), terms }
             }
@@ -160,17 +162,6 @@ fn deadline_of(text: &str) -> Result<Duration, Problem> {
     })
 }
 
-fn failure_rule(word: Option<&Text<'_>>) -> Result<OnFailure, Problem> {
-    match word.map(|Text(word)| &**word) {
-        None | Some("deny") => Ok(OnFailure::Deny),
-        Some("allow") => Ok(OnFailure::Allow),
-        Some(other) => {
-            Err(Problem::bad(format!("`{other}` is no failure rule: say \"deny\" or \"allow\""))
-                .at("on_failure"))
-        }
-    }
-}
-
 /// A subject with its own limits.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -186,6 +177,13 @@ pub(crate) struct On<'a> {
 /// A text of bounded length.
 #[derive(Debug)]
 pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
+
+impl<'a> Text<'a> {
+    pub(crate) fn of<E: de::Error>(text: Cow<'a, str>) -> Result<Self, E> {
+        bounded(&text)?;
+        Ok(Self(text))
+    }
+}
 
 /// One text, or a list of texts, joined as in the notation of limits.
 #[derive(Debug)]
@@ -289,13 +287,11 @@ impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
             }
 
             fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                bounded(text)?;
-                Ok(Text(Cow::Borrowed(text)))
+                Text::of(Cow::Borrowed(text))
             }
 
             fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
-                bounded(text)?;
-                Ok(Text(Cow::Owned(text.to_owned())))
+                Text::of(Cow::Owned(text.to_owned()))
             }
         }
         deserializer.deserialize_str(Whole)

@@ -5,7 +5,7 @@ use core::time::Duration;
 use futures_util::future::join_all;
 use tollgate::{Ask, Decision, LimitSet, MAX_PARTS, Subject};
 use tollgate_envoy::Meaning;
-use tollgate_policy::{Answer, Gate, OnFailure, Terms};
+use tollgate_policy::{Answer, Authority, Gate, OnFailure, Terms};
 use tollgate_stores::AnyStore;
 use tonic::Status;
 
@@ -72,7 +72,8 @@ impl Decider<'_> {
                 let answer = self.charge(ask().cost(hits)).await?;
                 let is_denied = answer.decision().is_some_and(|decision| !decision.is_allowed());
                 match meaning {
-                    Meaning::Envoy if is_denied => {
+                    // While the store is away there is nothing to charge more to.
+                    Meaning::Envoy if is_denied && answer.authority() == Authority::Store => {
                         Box::pin(self.charge_denied(answer, || ask().cost(hits))).await?
                     }
                     Meaning::Envoy | Meaning::Tollgate => answer,

@@ -95,6 +95,7 @@ impl Rls {
                 let on_failure = match domain.on_failure() {
                     OnFailure::Allow => tollgate_policy::OnFailure::Allow,
                     OnFailure::Deny | OnFailure::Error => tollgate_policy::OnFailure::Deny,
+                    OnFailure::Local(share) => tollgate_policy::OnFailure::Local(share),
                 };
                 let gate = &service.gate;
                 let decider = Decider { gate, planned: &planned, deadline, on_failure };

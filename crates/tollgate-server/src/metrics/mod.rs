@@ -60,6 +60,8 @@ struct Inner {
     store: Latency,
     /// The durations of answers by the failure rule.
     failure_rule: Latency,
+    /// The durations of answers by the share of this process.
+    local_share: Latency,
     reloads: Reloads,
     requests: Requests,
     #[cfg(feature = "resp")]
@@ -80,6 +82,7 @@ impl Default for Inner {
             limits: ByLimit::default(),
             store: Latency::default(),
             failure_rule: Latency::default(),
+            local_share: Latency::default(),
             reloads: Reloads::default(),
             requests: Requests::default(),
             #[cfg(feature = "resp")]
@@ -178,6 +181,7 @@ impl Observer for Metrics {
             match event.authority {
                 Authority::Store => self.0.store.add(event.duration, event.answers),
                 Authority::FailureRule => self.0.failure_rule.add(event.duration, event.answers),
+                Authority::LocalShare => self.0.local_share.add(event.duration, event.answers),
                 _ => {}
             }
         }

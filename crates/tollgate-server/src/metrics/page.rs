@@ -234,7 +234,7 @@ impl Numbers {
         let mut inline = counter(encoder, "tollgate_inline_decisions", help)?;
         inline.counters([], self.gate.counters_of_inline_limits(), &USUAL)?;
 
-        let help = "Decisions of the store by the limit that binds.";
+        let help = "Decisions by the limit that binds.";
         let mut limits = counter(encoder, "tollgate_limit_decisions", help)?;
         self.metrics.0.limits.each(|policy, limit, counters| {
             limits.counters([("policy", policy), ("limit", limit)], counters, &[])
@@ -248,7 +248,8 @@ impl Numbers {
         let mut durations = family(encoder, (name, help), unit, kind)?;
         let authority = |authority: Authority| [("authority", authority.name())];
         durations.histogram(authority(Authority::Store), &self.metrics.0.store)?;
-        durations.histogram(authority(Authority::FailureRule), &self.metrics.0.failure_rule)
+        durations.histogram(authority(Authority::FailureRule), &self.metrics.0.failure_rule)?;
+        durations.histogram(authority(Authority::LocalShare), &self.metrics.0.local_share)
     }
 
     fn policies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -127,11 +127,7 @@ fn part(subject: &str, limits: &[&str], service: &Service) -> Result<(Subject, L
 fn terms(options: &Options<'_>, service: &Service) -> Result<Terms, Why> {
     let on_failure = match options.get("ONFAILURE") {
         None => OnFailure::Deny,
-        Some(word) if word.eq_ignore_ascii_case("deny") => OnFailure::Deny,
-        Some(word) if word.eq_ignore_ascii_case("allow") => OnFailure::Allow,
-        Some(other) => {
-            return Err(format!("`{other}` is no failure rule: say allow or deny").into());
-        }
+        Some(rule) => service.failure_rule(&rule.to_ascii_lowercase())?,
     };
     let deadline = match options.number("DEADLINE")? {
         None => service.gate.usual_deadline(),

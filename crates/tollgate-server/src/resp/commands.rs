@@ -147,7 +147,7 @@ const ON_FAILURE: Argument = Argument {
     kind: "oneof",
     token: Some("ONFAILURE"),
     flags: &["optional"],
-    arguments: &[word("ALLOW", "allow"), word("DENY", "deny")],
+    arguments: &[word("ALLOW", "allow"), word("DENY", "deny"), word("LOCAL", "local")],
 };
 const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
 

@@ -11,8 +11,8 @@ mod refusal;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Ask, Decision, LimitSet, MAX_COST, Refund, Subject};
-use tollgate_policy::{Answer, Gate, Terms};
+use tollgate::{Ask, Decision, LimitSet, MAX_COST, Refund, Share, Subject};
+use tollgate_policy::{Answer, Gate, OnFailure, Terms};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::PathReading;
 
@@ -87,6 +87,21 @@ impl Service {
     pub(crate) fn limits(&self, text: &str) -> Result<LimitSet, Refusal> {
         let read = self.inline_limits.read(text);
         read.map_err(|error| Refusal::invalid(error.to_string()).at("limit"))
+    }
+
+    /// The failure rule of inline limits from a text: `allow`, `deny`, or `local` with a share.
+    /// `local` alone is the share of one of the policies' nodes.
+    ///
+    /// # Errors
+    /// Why it is none.
+    pub(crate) fn failure_rule(&self, text: &str) -> Result<OnFailure, String> {
+        if text == "local" {
+            let share = self.gate.policies().nodes().and_then(Share::of_nodes);
+            let why = "`local` needs a share, as 25 %: the policies say no number of `nodes`";
+            return share.map(OnFailure::Local).ok_or_else(|| why.to_owned());
+        }
+        let read = text.parse::<OnFailure>();
+        read.map_err(|error| format!("{}: {}", error.what(), error.remedy()))
     }
 
     /// Whether callers may send these limits.

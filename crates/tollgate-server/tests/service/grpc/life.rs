@@ -149,10 +149,11 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
     let server = redis_or_skip!();
     let store = RedisStore::connect(&server.url()).await.unwrap();
     let folder = tempfile::tempdir().unwrap();
-    for on_failure in ["error", "allow", "deny"] {
+    for on_failure in ["error", "allow", "deny", "local"] {
+        let rule = if on_failure == "local" { "{ local: 34 % }" } else { on_failure };
         for meaning in ["envoy", "tollgate"] {
             let text = format!(
-                "domain: {on_failure}-{meaning}\non_failure: {on_failure}\nmeaning: {meaning}\n\
+                "domain: {on_failure}-{meaning}\non_failure: {rule}\nmeaning: {meaning}\n\
                  descriptors:\n  - key: a\n    rate_limit: {{ unit: year, requests_per_unit: 9 }}\n"
             );
             std::fs::write(folder.path().join(format!("{on_failure}-{meaning}.yaml")), text)
@@ -169,7 +170,15 @@ async fn a_late_store_is_answered_for_within_the_deadline() {
     assert_eq!(wire.told("error-envoy", &["a=1", "a=2"]).await, "OK: OK 8, OK 8");
     assert_eq!(wire.told("error-tollgate", &["a=1", "a=2"]).await, "OK: OK 8, OK 8");
     server.freeze();
-    for (on_failure, expected) in [("allow", "OK: OK 0, OK 0"), ("deny", "OVER: OVER 0, OVER 0")] {
+    for (on_failure, expected) in [
+        ("allow", "OK: OK 0, OK 0"),
+        ("deny", "OVER: OVER 0, OVER 0"),
+        // A third of nine, counted here.
+        ("local", "OK: OK 2, OK 2"),
+        ("local", "OK: OK 1, OK 1"),
+        ("local", "OK: OK 0, OK 0"),
+        ("local", "OVER: OVER 0, OVER 0"),
+    ] {
         for meaning in ["envoy", "tollgate"] {
             let mut asked =
                 tonic::Request::new(request(&format!("{on_failure}-{meaning}"), &["a=1", "a=2"]));

@@ -171,7 +171,7 @@ async fn what_is_wrong_is_said_in_a_line() {
             ("TOLLGATE.CHECK a 1/s ONFAILURE", "(ERR syntax error)"),
             (
                 "TOLLGATE.CHECK a 1/s ONFAILURE open",
-                "(ERR `open` is no failure rule: say allow or deny)",
+                "(ERR `open` is no failure rule: say `allow`, `deny`, or a share for this node, as `local 25 %`)",
             ),
             ("TOLLGATE.CHECK a 1/s COST -1", "(ERR value is not an integer or out of range)"),
             ("TOLLGATE.CHECK a 1/s COST 1.5", "(ERR value is not an integer or out of range)"),

@@ -233,6 +233,16 @@ async fn a_redis_that_freezes_is_answered_for_within_the_deadline() {
     let said = redis.ask("TOLLGATE.CHECK a 99/h DEADLINE 20 ONFAILURE allow").await;
     assert!(said.starts_with(r#"["allowed", 1, "authority", "failure_rule""#), "{said}");
     assert!(start.elapsed() < Duration::from_millis(150), "{:?}", start.elapsed());
+    for (allowed, rule) in [(1, "local 25%"), (1, "LOCAL 1/4"), (0, "local 25 %")] {
+        redis
+            .send(&command(&[b"TOLLGATE.CHECK", b"b", b"8/h", b"ONFAILURE", rule.as_bytes()]))
+            .await;
+        let said = redis.reply().await;
+        let begin = format!(r#"["allowed", {allowed}, "authority", "local_share""#);
+        assert!(said.starts_with(&begin), "{said}");
+    }
+    let said = redis.ask("TOLLGATE.CHECK b 8/h ONFAILURE local").await;
+    assert!(said.contains("no number of `nodes`"), "{said}");
     assert_eq!(redis.ask("PING").await, "PONG");
     server.thaw();
     let start = Instant::now();
