@@ -141,6 +141,11 @@ version = 1
 match = "all"
 nodes = 4
 [[policies]]
+name = "guard"
+on_failure = "deny"
+when = { path = "/sx*" }
+limits = [{ subject = "ip", limit = "7/h" }]
+[[policies]]
 name = "open"
 on_failure = "allow"
 limits = [{ subject = "ip", limit = "1/h" }]
@@ -174,6 +179,10 @@ fn deny_stands_over_local_over_allow() {
     let closed = at("/sd");
     assert_eq!(closed.outcome(), Outcome::FailedClosed);
     assert_eq!(closed.policy().unwrap().name, "closed");
+    // Whichever of them comes first.
+    let guarded = at("/sx");
+    assert_eq!(guarded.outcome(), Outcome::FailedClosed);
+    assert_eq!(guarded.policy().unwrap().name, "guard");
     // The limit of 1/h is of a policy that admits, and is not counted.
     let both = at("/sh");
     assert_eq!((both.outcome(), both.authority()), (Outcome::Allowed, Authority::LocalShare));
