@@ -11,16 +11,31 @@ pub struct BootClock;
 impl Clock for BootClock {
     #[inline]
     fn now(&self) -> Time {
-        // The clock that counts sleep: Linux has it apart from the monotonic one.
-        #[cfg(any(target_os = "linux", target_os = "android"))]
-        let clock = rustix::time::ClockId::Boottime;
-        #[cfg(not(any(target_os = "linux", target_os = "android")))]
-        let clock = rustix::time::ClockId::Monotonic;
-        let since = rustix::time::clock_gettime(clock);
-        // Neither is ever negative.
-        let (seconds, nanos) = (since.tv_sec.unsigned_abs(), since.tv_nsec.unsigned_abs());
-        Time::from_micros(seconds * 1_000_000 + nanos / 1_000)
+        since_boot()
     }
+}
+
+/// By the clock that counts sleep, which Linux has beside the monotonic one.
+#[cfg(unix)]
+#[inline]
+fn since_boot() -> Time {
+    use rustix::time::{ClockId, clock_gettime};
+    #[cfg(any(target_os = "linux", target_os = "android"))]
+    let clock = ClockId::Boottime;
+    #[cfg(not(any(target_os = "linux", target_os = "android")))]
+    let clock = ClockId::Monotonic;
+    let since = clock_gettime(clock);
+    // Neither is ever negative.
+    let (seconds, nanos) = (since.tv_sec.unsigned_abs(), since.tv_nsec.unsigned_abs());
+    Time::from_micros(seconds * 1_000_000 + nanos / 1_000)
+}
+
+/// By the clock of the standard library, from the first reading on.
+#[cfg(not(unix))]
+fn since_boot() -> Time {
+    static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
+    let first = FIRST.get_or_init(std::time::Instant::now);
+    Time::default().plus(first.elapsed())
 }
 
 /// How long a wait by the store's clock is, at least, by a node's that may be wrong by one part in
