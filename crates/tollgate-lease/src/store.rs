@@ -80,6 +80,7 @@ impl<S: Store> Store for Leased<S> {
         if !is_leased {
             return self.ask(question).await;
         }
+        // What is rare is in a box: the futures around a check hold its future and move it.
         match parts[..] {
             [part] if mode.is_peek() => match self.leased_answer(&part, cost, mode) {
                 Some(outcome) => Ok(outcome),
@@ -88,8 +89,8 @@ impl<S: Store> Store for Leased<S> {
                     self.0.store.check(question).await
                 }
             },
-            [part] => self.check_one(question, part).await,
-            [..] if mode == Mode::Whole => self.check_several(question).await,
+            [part] => Box::pin(self.check_one(question, part)).await,
+            [..] if mode == Mode::Whole => Box::pin(self.check_several(question)).await,
             // Of several counts, a part of the cost is judged where all of them are.
             [..] => self.ask(question).await,
         }
