@@ -273,7 +273,7 @@ fn others_spend_while_one_renews_and_wait_when_nothing_is_left() {
         delay.store(1_000, Ordering::Relaxed);
     }
     let asked = world.asked();
-    let mut flying: Vec<_> = (0..80).map(|_| Flying::new(&world, &node, "a")).collect();
+    let mut flying: Vec<_> = (0..80).map(|_| Flying::new(&node, "a")).collect();
     let mut answered = |world: &World| {
         let before = flying.len();
         flying.retain_mut(|check| {
@@ -310,7 +310,7 @@ fn a_renewal_that_is_dropped_keeps_nobody_waiting() {
     }
     let held = node.store().held();
     remote.delays[0].store(1_000, Ordering::Relaxed);
-    let mut flying: Vec<_> = (0..held + 3).map(|_| Flying::new(&world, &node, "a")).collect();
+    let mut flying: Vec<_> = (0..held + 3).map(|_| Flying::new(&node, "a")).collect();
     flying.retain_mut(|check| check.poll(&world).is_none());
     // The first of those that are left renews; it is dropped in the middle.
     flying.remove(0);

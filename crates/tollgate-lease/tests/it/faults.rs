@@ -32,7 +32,7 @@ fn an_answer_that_comes_after_the_lease_has_ended_is_not_spent() {
     }
     world.pass(210_000);
     remote.delays[1].store(250_000, Ordering::Relaxed);
-    let mut flying: Vec<_> = (0..60).map(|_| Flying::new(&world, &node, "a")).collect();
+    let mut flying: Vec<_> = (0..60).map(|_| Flying::new(&node, "a")).collect();
     flying.retain_mut(|check| check.poll(&world).is_none());
     world.pass(250_000);
     // Only the check that asked gets its own unit; those that waited ask for themselves.
@@ -60,7 +60,7 @@ fn a_store_that_is_away_is_asked_by_each_and_what_is_held_is_spent() {
     }
     let held = node.store().held();
     remote.is_away.store(true, Ordering::Relaxed);
-    let mut flying: Vec<_> = (0..held).map(|_| Flying::new(&world, &node, "a")).collect();
+    let mut flying: Vec<_> = (0..held).map(|_| Flying::new(&node, "a")).collect();
     let mut spent = 0;
     flying.retain_mut(|check| {
         let answer = check.poll(&world);

@@ -175,18 +175,13 @@ pub(crate) fn check<'l>(node: &'l Limiter<Leased<Remote>>, subject: &'l str) -> 
 /// A check under way.
 pub(crate) struct Flying<'w> {
     future: Pin<Box<dyn Future<Output = Result<Decision<'w>, Error>> + 'w>>,
-    began_us: u64,
-    has_asked: bool,
+    /// When it last asked the store.
+    asked_us: Option<u64>,
 }
 
 impl<'w> Flying<'w> {
-    pub(crate) fn new(
-        world: &World,
-        node: &'w Limiter<Leased<Remote>>,
-        ask: impl Into<Ask<'w>> + 'w,
-    ) -> Self {
-        let future = Box::pin(node.check(ask.into()));
-        Self { future, began_us: world.now_us(), has_asked: false }
+    pub(crate) fn new(node: &'w Limiter<Leased<Remote>>, ask: impl Into<Ask<'w>> + 'w) -> Self {
+        Self { future: Box::pin(node.check(ask.into())), asked_us: None }
     }
 
     /// The decision, if there is one, and when it was made by true time: where units were spent, or
@@ -194,13 +189,14 @@ impl<'w> Flying<'w> {
     pub(crate) fn poll(&mut self, world: &World) -> Option<(u64, Result<Decision<'w>, Error>)> {
         HAS_ASKED.set(false);
         let polled = self.future.as_mut().poll(&mut Context::from_waker(Waker::noop()));
-        self.has_asked |= HAS_ASKED.get();
+        if HAS_ASKED.get() {
+            self.asked_us = Some(world.now_us());
+        }
         let Poll::Ready(answer) = polled else { return None };
         let leased = |decision: &Decision<'_>| decision.authority() == tollgate::Authority::Lease;
         let at_us = match &answer {
-            Ok(decision) if leased(decision) && !self.has_asked => world.now_us(),
-            // A check that renews has spent before it asked.
-            Ok(decision) if leased(decision) => self.began_us,
+            // A check that renews has spent before it asked, in the same moment.
+            Ok(decision) if leased(decision) => self.asked_us.unwrap_or(world.now_us()),
             Ok(decision) => decision.at().as_micros(),
             Err(_) => world.now_us(),
         };
