@@ -5,13 +5,14 @@
 #[path = "../src/part.rs"]
 mod part;
 
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use tollgate::{LimitSet, Strategy};
 use tollgate_lab::InMemory;
-use tollgate_lab::chart::{Chart, Look, Theme, Width, depth, offers, over_time};
+use tollgate_lab::chart::{Chart, Look, Theme, Width, depth, offers, over_time, questions};
 use tollgate_lab::experiment::{self, Experiment, Queueing, Results};
 
 use part::with_part;
@@ -49,6 +50,9 @@ const QUOTA: &str = "60/m";
 
 /// The experiment whose picture is the README's.
 const PICTURE: &str = "examples/lab/strategies.toml";
+
+/// The experiment of the page on leases, and the line that opens its table.
+const LEASES: (&str, &str) = ("examples/lab/leases.toml", "<!-- generated: nodes -->");
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -131,7 +135,16 @@ fn parts(root: &Path) -> Result<Vec<Part>> {
         }
         parts.push(Part { path: page.to_owned(), text });
     }
-    for (name, chart) in [("picture", over_time(&shown(root)?)), ("queue", queue(&queues()?)?)] {
+    let leases = run(root, LEASES.0)?;
+    let path = "docs/leases.md".to_owned();
+    let text = with_part(&path, &read(&path)?, LEASES.1, &nodes(&leases)?)?;
+    parts.push(Part { path, text });
+    let charts = [
+        ("picture", over_time(&run(root, PICTURE)?)),
+        ("queue", queue(&queues()?)?),
+        ("leases", questions(&leases).context("no case has nodes")?),
+    ];
+    for (name, chart) in charts {
         for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
             let text = chart.svg(Look::new(theme, Width::Wide));
             parts.push(Part { path: format!("docs/{name}{suffix}.svg"), text });
@@ -162,9 +175,35 @@ fn row(strategy: Strategy, name: &str) -> Result<String> {
     Ok(format!("| {name} | {window} | {rate} | {} | {} |\n", traits.bytes, traits.burst))
 }
 
-/// What the experiment of the picture showed: the decisions of the engine itself.
-fn shown(root: &Path) -> Result<Results> {
-    let experiment = Experiment::load(&root.join(PICTURE))?;
+/// The table of an experiment with nodes: a row for each case.
+fn nodes(results: &Results) -> Result<String> {
+    let mut table =
+        "| nodes | lease | decisions for each question | most in any 1s | without leases \
+                     | bound | admitted beside one count |\n\
+                     | --- | --- | --- | --- | --- | --- | --- |\n"
+            .to_owned();
+    for case in &results.cases {
+        let (Some(nodes), [limit]) = (&case.nodes, &case.limits[..]) else {
+            bail!("`{}` is not one limit on nodes", case.name)
+        };
+        let set: LimitSet = limit.limit.parse()?;
+        let [alone] = set.limits() else { bail!("`{}` is not one limit", limit.limit) };
+        let lease = nodes.leases.first().map_or("none", String::as_str);
+        let worst = alone.strategy().traits(alone.quota()).worst_window;
+        let each = nodes.per_question.unwrap_or_default();
+        let difference = 100.0 * nodes.difference.unwrap_or_default();
+        writeln!(
+            table,
+            "| {} | {lease} | {each:.1} | {} | {worst} | {} | {difference:+.1} % |",
+            nodes.number, limit.peak, limit.promise
+        )?;
+    }
+    Ok(table)
+}
+
+/// What an experiment showed: the decisions of the engine itself.
+fn run(root: &Path, file: &str) -> Result<Results> {
+    let experiment = Experiment::load(&root.join(file))?;
     Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
 }
 
@@ -204,8 +243,21 @@ mod tests {
     }
 
     #[test]
+    fn the_page_of_leases_shows_a_bound_that_holds() {
+        let results = run(&root(), LEASES.0).unwrap();
+        assert!(results.cases.iter().all(|case| case.limits[0].holds), "{:?}", results.findings);
+        let asked = |name: &str| {
+            let case = results.cases.iter().find(|case| case.name == name);
+            case.and_then(|case| case.nodes.as_ref()?.per_question).unwrap()
+        };
+        assert!((0.99..1.01).contains(&asked("no lease, 1000 nodes")));
+        assert!(asked("lease auto, 1 node") > 20.0 * asked("no lease, 1 node"));
+        assert!(asked("lease auto, 1000 nodes") > 1.0);
+    }
+
+    #[test]
     fn the_picture_shows_the_worst_window_of_every_strategy() {
-        let results = shown(&root()).unwrap();
+        let results = run(&root(), PICTURE).unwrap();
         for strategy in Strategy::ALL {
             let limits = results.cases.iter().flat_map(|case| &case.limits);
             let limit = limits.clone().find(|limit| limit.strategy == strategy.name());

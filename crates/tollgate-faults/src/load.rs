@@ -10,7 +10,8 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tollgate::{Decision, Error, LimitSet, Limiter, Subject};
+use tollgate::{Authority, Decision, Error, LimitSet, Limiter, Subject};
+use tollgate_lease::Leased;
 use tollgate_proof::history::{Call, Outcome, Part};
 use tollgate_proof::redis::key_slot;
 use tollgate_redis::{Keys, Options, RedisStore};
@@ -47,13 +48,26 @@ const TIGHT: [&str; 7] = [
     "30/1s via gcra, log: 60/3s via sliding_log",
 ];
 
+/// Limits of which nodes hold leases, one of each kind of bound. They are hot: a quarter of all
+/// calls is about them.
+const LEASED: [&str; 4] = [
+    "200/1s burst 40 via gcra lease 10 for 200ms",
+    "200/1s via sliding_log lease 20 for 100ms",
+    "100/500ms via fixed_window lease 10 for 200ms",
+    "100/500ms precision 100ms via sliding_window lease 10 for 200ms",
+];
+
+/// How many nodes hold leases: each caller asks one of them.
+pub(crate) const NODES: usize = 2;
+
 /// How often a call with a request id is sent at most.
 const SENT: usize = 3;
 
 /// A subject with its limits.
 #[derive(Debug)]
 struct Counted {
-    limiter: Limiter<RedisStore>,
+    /// One, or one on each node where it has a lease.
+    limiters: Vec<Limiter<Leased<RedisStore>>>,
     subject: Subject,
     /// What was charged can be read from it at the end.
     is_ledger: bool,
@@ -122,6 +136,13 @@ fn ledger_text(now_us: u128) -> &'static str {
     if left < DAY_US { LEDGER_OFF } else { LEDGER }
 }
 
+impl Counted {
+    fn limits(&self) -> &LimitSet {
+        // Each has at least one.
+        self.limiters[0].limits()
+    }
+}
+
 impl Load {
     /// Connects and begins. `seed` decides who asks for what, and when.
     ///
@@ -137,12 +158,15 @@ impl Load {
         let options = options.deadline(DEADLINE);
         let store = runtime.block_on(RedisStore::builder(options).connect())?;
         let now_us = std::time::UNIX_EPOCH.elapsed().unwrap_or_default().as_micros();
+        let nodes: Vec<_> = (0..NODES).map(|_| Leased::new(store.clone())).collect();
         let mut counted = Vec::new();
         let mut add = |text: &str, name: String, is_ledger, is_repeated| -> Result<()> {
             let limits: LimitSet = text.parse().with_context(|| text.to_owned())?;
             let subject = Subject::new("user", name)?;
-            let limiter = Limiter::new(limits, store.clone());
-            counted.push(Counted { limiter, subject, is_ledger, is_repeated });
+            let on = if limits.lease().is_some() { NODES } else { 1 };
+            let limiter = |node: &Leased<_>| Limiter::new(limits.clone(), node.clone());
+            let limiters = nodes.iter().take(on).map(limiter).collect();
+            counted.push(Counted { limiters, subject, is_ledger, is_repeated });
             Ok(())
         };
         for n in 0..LEDGERS {
@@ -152,6 +176,9 @@ impl Load {
             for n in 0..OTHERS {
                 add(text, format!("{seed}-{kind}-{n}"), false, false)?;
             }
+        }
+        for (kind, text) in LEASED.iter().enumerate() {
+            add(text, format!("{seed}-leased-{kind}"), false, false)?;
         }
         let subjects = counted.len();
         let tally =
@@ -168,7 +195,7 @@ impl Load {
         let tasks = (0..CALLERS).map(|caller| {
             let rng =
                 ChaCha8Rng::seed_from_u64(seed.wrapping_mul(1_000).wrapping_add(caller as u64));
-            runtime.spawn(Arc::clone(&shared).call(format!("caller-{caller}"), rng))
+            runtime.spawn(Arc::clone(&shared).call(caller, rng))
         });
         let tasks = tasks.collect();
         Ok(Self { runtime, shared, tasks, store })
@@ -184,8 +211,7 @@ impl Load {
     #[must_use]
     pub fn slots(&self) -> Vec<u16> {
         let ledgers = self.shared.counted.iter().filter(|it| it.is_ledger);
-        let slot =
-            |it: &Counted| key_slot(Keys::new().state(&it.subject, it.limiter.limits()).as_bytes());
+        let slot = |it: &Counted| key_slot(Keys::new().state(&it.subject, it.limits()).as_bytes());
         ledgers.map(slot).collect()
     }
 
@@ -265,7 +291,8 @@ impl Load {
 async fn used(counted: &[Counted]) -> Result<Vec<(String, u64)>> {
     let mut all = Vec::new();
     for it in counted.iter().filter(|it| it.is_ledger) {
-        let decision = it.limiter.peek(&it.subject).await?;
+        let Some(limiter) = it.limiters.first() else { continue };
+        let decision = limiter.peek(&it.subject).await?;
         all.push((it.subject.to_string(), decision.limit() - decision.remaining()));
     }
     Ok(all)
@@ -308,7 +335,8 @@ impl Shared {
     }
 
     /// Calls until the load is over.
-    async fn call(self: Arc<Self>, client: String, mut rng: ChaCha8Rng) -> Vec<Call> {
+    async fn call(self: Arc<Self>, caller: usize, mut rng: ChaCha8Rng) -> Vec<Call> {
+        let client = format!("caller-{caller}");
         let mut calls = Vec::new();
         while !self.is_over.load(Ordering::SeqCst) {
             tokio::time::sleep(Duration::from_micros(rng.random_range(0..PAUSE_US))).await;
@@ -318,11 +346,15 @@ impl Shared {
                 self.in_flight.fetch_sub(1, Ordering::SeqCst);
                 continue;
             }
-            let index = rng.random_range(0..self.counted.len());
+            // Those with leases are the last.
+            let all = self.counted.len();
+            let first = if rng.random_range(0..4) == 0 { all - LEASED.len() } else { 0 };
+            let index = rng.random_range(first..all);
             let counted = &self.counted[index];
             let request = counted.is_repeated.then(|| format!("{client}-{}", calls.len()));
             for _ in 0..SENT {
-                let call = self.once(counted, &client, request.as_deref()).await;
+                let limiter = &counted.limiters[caller % counted.limiters.len()];
+                let call = self.once((counted, limiter), &client, request.as_deref()).await;
                 let outcome = call.outcome;
                 self.note(index, &call);
                 calls.push(call);
@@ -335,8 +367,12 @@ impl Shared {
         calls
     }
 
-    async fn once(&self, counted: &Counted, client: &str, request: Option<&str>) -> Call {
-        let Counted { limiter, subject, .. } = counted;
+    async fn once(
+        &self,
+        (Counted { subject, .. }, limiter): (&Counted, &Limiter<Leased<RedisStore>>),
+        client: &str,
+        request: Option<&str>,
+    ) -> Call {
         let id = self.next_id.fetch_add(1, Ordering::SeqCst);
         let invoked_us = self.now_us();
         let answer = match request {
@@ -345,6 +381,8 @@ impl Shared {
         };
         let returned_us = self.now_us();
         let (outcome, decided_us) = match &answer {
+            // A node has no time of the store's.
+            Ok(decision) if decision.authority() != Authority::Store => (outcome(decision), None),
             Ok(decision) => (outcome(decision), Some(decision.at().as_micros())),
             Err(Error::Store(error)) if !error.is_ambiguous() => (Outcome::NotCharged, None),
             Err(_) => (Outcome::Unknown, None),

@@ -15,10 +15,15 @@ use crate::bare::{Bare, BareFound};
 use crate::clock::Clocks;
 use crate::cut::Cut;
 use crate::fault::{Cost, Fault, Impossible};
-use crate::load::{Load, Recorded};
+use crate::load::{Load, NODES, Recorded};
 use crate::noise::Noise;
 use crate::wait::{SERVERS, pause, so, until};
 use crate::world::{Ground, Topology, World};
+
+/// What the load states: on how many nodes leases are.
+fn bounds() -> Bounds {
+    Bounds { nodes: Some(NODES as u64), ..Bounds::default() }
+}
 
 /// Within this time after a fault is undone everything works again, without a restart.
 pub const RECOVERS_WITHIN: Duration = Duration::from_secs(5);
@@ -252,7 +257,7 @@ impl Leg<'_> {
         }
         let recorded = load.finish()?;
         history.calls = recorded.calls;
-        let report = check(&history, &Bounds::default());
+        let report = check(&history, &bounds());
         let of = |outcome| history.calls.iter().filter(|call| call.outcome == outcome).count();
         let is_lossy = |call: &&Call| {
             let at_us = call.returned_us.unwrap_or_default();

@@ -162,7 +162,8 @@ impl InMemory {
     }
 }
 
-fn new_store(clock: &ManualClock) -> MemoryStore {
+/// A store for measurements.
+pub(crate) fn new_store(clock: &ManualClock) -> MemoryStore {
     // Fixed seeds: the bytes in use are a measure, so they must be the same each time.
     let store = MemoryStore::builder().hash_seeds([1, 2]).max_bytes(usize::MAX);
     store.clock(clock.clone()).build()

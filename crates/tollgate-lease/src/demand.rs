@@ -26,6 +26,12 @@ impl Demand {
         self.units.max(self.before)
     }
 
+    /// Whether there was no check in the window before.
+    #[inline]
+    pub(crate) fn is_new(&self) -> bool {
+        self.before == 0
+    }
+
     /// How much it is asked for now, to compare with others: 0 after two windows without a check.
     pub(crate) fn worth(&self, now_us: u64, window_us: u64) -> u64 {
         let is_old = now_us.saturating_sub(self.began_us) >= 2 * window_us;
@@ -44,7 +50,9 @@ mod tests {
             demand.note(2, 5_000 + at, 100);
         }
         assert_eq!(demand.units(), 20);
+        assert!(demand.is_new());
         demand.note(1, 5_100, 100);
+        assert!(!demand.is_new());
         assert_eq!(demand.units(), 20, "that of the window before");
         demand.note(1, 5_200, 100);
         assert_eq!(demand.units(), 1);

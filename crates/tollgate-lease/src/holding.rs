@@ -17,9 +17,17 @@ use crate::lot::Lot;
 /// The most charges that a node spends of at a time: beside the newest, what is left of others.
 const MAX_LOTS: usize = 4;
 
+/// The units that a node needs in the time of a lease, at least, to charge them ahead; a smaller
+/// lease has to be needed in full. In the first such time nobody knows, and fewer will do.
+const WORTH: u64 = 8;
+
 /// The part of a lease's time for which a node asks no more, once the store had nothing left or
 /// less than was asked for. Otherwise a limit that is used up would be asked about for each unit.
 const PAUSES: u64 = 64;
+
+/// The part of a lease's time that this grows to, where the store has too little again and again:
+/// each time it doubles. Many nodes that ask for what has just come back would get a unit each.
+const LONGEST_PAUSES: u64 = 4;
 
 /// What a node holds of one count.
 #[derive(Debug, Default)]
@@ -31,6 +39,8 @@ pub(crate) struct Holding {
     demand: Demand,
     known: Option<Known>,
     denial: Option<Box<Denial>>,
+    /// How many answers in a row had nothing, or less than was asked for.
+    short: u32,
     /// The renewal under way.
     renewal: Option<Arc<Flight>>,
     /// How often the count was reset here: what was charged before is not spent after.
@@ -162,9 +172,11 @@ impl Holding {
         let want = self.demand.units().min(lease.units());
         let held = self.held() - if is_there { cost } else { 0 };
         let is_denied = self.denial.as_ref().is_some_and(|denial| !denial.is_over(now_us));
-        // Two or more, and at least half of what is wanted: fewer are not worth a question.
+        // Two or more, and at least half of what is wanted: fewer are not worth a question. Of a
+        // few units a large part would end unspent.
         let missing = want.saturating_sub(held);
-        let pays = missing >= 2 && held <= want / 2;
+        let is_hot = self.demand.is_new() || want >= lease.units().min(WORTH);
+        let pays = is_hot && missing >= 2 && held <= want / 2;
         let can_renew = pays
             && !is_denied
             && self.renewal.is_none()
@@ -242,7 +254,8 @@ impl Holding {
     ) -> Option<Outcome> {
         self.learn(outcome, asked);
         let is_short = outcome.granted < renewal.asked();
-        let rest = || Box::new(Denial::of_rest(outcome, asked).for_at_least(pause_us(lease)));
+        let pause_us = self.pause_us(lease, is_short);
+        let rest = || Box::new(Denial::of_rest(outcome, asked).for_at_least(pause_us));
         self.denial = is_short.then(rest);
         // The store granted these just now, so they are there even if the lot has ended.
         let spent = (renewal.need > 0).then(|| lot.spend(renewal.need)).flatten();
@@ -265,7 +278,16 @@ impl Holding {
 
     /// Takes in a denial of the store.
     pub(crate) fn denied(&mut self, denial: Denial, lease: &Lease) {
-        self.denial = Some(Box::new(denial.for_at_least(pause_us(lease))));
+        let pause_us = self.pause_us(lease, true);
+        self.denial = Some(Box::new(denial.for_at_least(pause_us)));
+    }
+
+    /// For how long this node asks no more, after an answer that had too little or not.
+    fn pause_us(&mut self, lease: &Lease, is_short: bool) -> u64 {
+        let (ttl_us, before) = (lease.ttl().as_micros(), self.short);
+        self.short = if is_short { before.saturating_add(1) } else { 0 };
+        let pause_us = (ttl_us / PAUSES).checked_shl(before).unwrap_or(u64::MAX);
+        pause_us.min(ttl_us / LONGEST_PAUSES)
     }
 
     /// Forgets a denial: something was given back.
@@ -345,9 +367,4 @@ impl Holding {
         let more = self.ended.len().saturating_sub(MAX_LOTS);
         self.ended.drain(..more);
     }
-}
-
-/// For how long a node asks no more once the store has nothing left.
-fn pause_us(lease: &Lease) -> u64 {
-    lease.ttl().as_micros() / PAUSES
 }

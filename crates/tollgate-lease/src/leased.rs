@@ -6,6 +6,8 @@ use core::time::Duration;
 use std::hash::BuildHasher;
 use std::sync::Arc;
 
+use foldhash::SharedSeed;
+use foldhash::fast::SeedableRandomState;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{Clock, Counted, LimitSet, Question, Store, StoreError, Subject};
 
@@ -35,7 +37,7 @@ pub struct Leased<S>(pub(crate) Arc<Inner<S>>);
 pub(crate) struct Inner<S> {
     pub(crate) store: S,
     pub(crate) clock: Box<dyn Clock>,
-    hash: foldhash::fast::RandomState,
+    hash: SeedableRandomState,
     /// True for a store that answers at once.
     pub(crate) passes: bool,
     pub(crate) held: Table<Held>,
@@ -106,6 +108,7 @@ pub struct LeasedBuilder<S> {
     subjects: usize,
     deny_cache: usize,
     longest: Duration,
+    hash: SeedableRandomState,
 }
 
 impl<S: Store> LeasedBuilder<S> {
@@ -135,16 +138,25 @@ impl<S: Store> LeasedBuilder<S> {
         Self { clock: Box::new(clock), ..self }
     }
 
+    /// Hashes subjects with this seed instead of a random one, for simulations that have to be
+    /// repeatable. Never use it for untrusted clients: with the seed known, they can choose
+    /// subjects that collide.
+    #[must_use]
+    pub fn hash_seed(self, seed: u64) -> Self {
+        let hash = SeedableRandomState::with_seed(seed, SharedSeed::global_fixed());
+        Self { hash, ..self }
+    }
+
     /// The store.
     #[must_use]
     pub fn build(self) -> Leased<S> {
-        let Self { store, clock, subjects, deny_cache, longest } = self;
+        let Self { store, clock, subjects, deny_cache, longest, hash } = self;
         let longest_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         Leased(Arc::new(Inner {
             passes: store.answers_at_once(),
             store,
             clock,
-            hash: foldhash::fast::RandomState::default(),
+            hash,
             held: Table::new(subjects),
             recent: Recent::new(),
             denied: (deny_cache > 0).then(|| DenyCache::new(deny_cache, longest_us)),
@@ -183,6 +195,7 @@ impl<S: Store> Leased<S> {
             subjects: USUAL_SUBJECTS,
             deny_cache: 0,
             longest: USUAL_LONGEST,
+            hash: SeedableRandomState::random(),
         }
     }
 

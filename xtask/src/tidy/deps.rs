@@ -16,7 +16,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     ("tollgate-stores", &["tollgate", "tollgate-lease", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
-    ("tollgate-lab", &["tollgate", "tollgate-queue"]),
+    ("tollgate-lab", &["tollgate", "tollgate-lease", "tollgate-policy", "tollgate-queue"]),
     ("tollgate-policy", &["tollgate"]),
     // What Envoy says, as types; and its rules, which know no protocol.
     ("tollgate-envoy-proto", &[]),
@@ -80,7 +80,7 @@ const MAY_USE: [(&str, &[&str]); 18] = [
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
     ("tollgate-proof", &["tollgate"]),
     // Faults on real servers, which the fixtures start; nobody builds on it.
-    (FAULTS, &["tollgate", "tollgate-proof", "tollgate-redis"]),
+    (FAULTS, &["tollgate", "tollgate-lease", "tollgate-proof", "tollgate-redis"]),
     // It is built before everything else: what needs the registry for the documents' tables is an
     // example.
     ("xtask", &[]),

@@ -99,6 +99,8 @@ pub(super) enum Across {
     Time { end_us: u64, calendar: Option<Calendar> },
     /// Durations on a logarithmic scale, between powers of ten.
     Durations { least_us: u64, most_us: u64 },
+    /// Numbers from 1 to a power of ten, on a logarithmic scale.
+    Numbers { name: &'static str, most: u64 },
 }
 
 /// The largest end of a logarithmic axis, itself a power of ten.
@@ -120,6 +122,15 @@ impl Across {
         Self::Durations { least_us, most_us: end_us }
     }
 
+    /// An axis for numbers up to this one.
+    pub(super) fn numbers(name: &'static str, most: u64) -> Self {
+        let mut end = 10_u64;
+        while end < most.min(MOST_US) {
+            end = end.saturating_mul(10).min(MOST_US);
+        }
+        Self::Numbers { name, most: end }
+    }
+
     /// The position of a time: 0 at the left, 1 at the right.
     pub(super) fn place(self, us: u64) -> f64 {
         match self {
@@ -127,6 +138,9 @@ impl Across {
             Self::Durations { least_us, most_us } => {
                 let decades = |us: u64| libm::log10(real(us) / real(least_us));
                 decades(us.clamp(least_us, most_us)) / decades(most_us)
+            }
+            Self::Numbers { most, .. } => {
+                libm::log10(real(us.clamp(1, most))) / libm::log10(real(most))
             }
         }
     }
@@ -139,6 +153,7 @@ impl Across {
             }
             Self::Time { end_us, .. } => Unit::for_length(end_us).name.into(),
             Self::Durations { .. } => "latency, on a logarithmic scale".into(),
+            Self::Numbers { name, .. } => format!("{name}, on a logarithmic scale"),
         }
     }
 
@@ -148,6 +163,7 @@ impl Across {
             Self::Time { calendar: Some(_), .. } => "28, 00:00".into(),
             Self::Time { end_us, .. } => (end_us / Unit::for_length(end_us).us).to_string(),
             Self::Durations { most_us, .. } => span(most_us),
+            Self::Numbers { most, .. } => most.to_string(),
         }
     }
 
@@ -161,14 +177,23 @@ impl Across {
                 let ticks = ticks(end, most).into_iter().filter(|at| *at <= end);
                 ticks.map(|at| (at * unit.us, at.to_string())).collect()
             }
-            Self::Durations { least_us, most_us } => {
-                let powers = core::iter::successors(Some(least_us), |us| us.checked_mul(10));
-                let powers: Vec<u64> = powers.take_while(|us| *us <= most_us).collect();
-                let every = powers.len().div_ceil(usize::from(most.max(1)));
-                powers.into_iter().step_by(every).map(|us| (us, span(us))).collect()
-            }
+            Self::Durations { least_us, most_us } => powers_of_ten(least_us, most_us, most, span),
+            Self::Numbers { most: end, .. } => powers_of_ten(1, end, most, |it| it.to_string()),
         }
     }
+}
+
+/// Powers of ten with labels: at most `most` of them.
+fn powers_of_ten(
+    least: u64,
+    end: u64,
+    most: u8,
+    says: impl Fn(u64) -> String,
+) -> Vec<(u64, String)> {
+    let powers = core::iter::successors(Some(least), |it| it.checked_mul(10));
+    let powers: Vec<u64> = powers.take_while(|it| *it <= end).collect();
+    let every = powers.len().div_ceil(usize::from(most.max(1)));
+    powers.into_iter().step_by(every).map(|it| (it, says(it))).collect()
 }
 
 #[cfg(test)]

@@ -2,10 +2,11 @@
 //! were admitted, and in real time the latencies of answers.
 //!
 //! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] build a chart; for queues
-//! [`offers`], [`depth`] and [`waits`]. [`all`] returns the charts that apply, and a [`Look`] sets
-//! how they are drawn. Charts over time have one panel per case, one below the other, on the same
-//! axes, so that cases can be compared vertically. They have at most 600 columns of time. For a
-//! longer series each column shows its highest bucket, so that a spike keeps its height.
+//! [`offers`], [`depth`] and [`waits`], and for nodes [`questions()`]. [`all`] returns the charts
+//! that apply, and a [`Look`] sets how they are drawn. Charts over time have one panel per case,
+//! one below the other, on the same axes, so that cases can be compared vertically. They have at
+//! most 600 columns of time. For a longer series each column shows its highest bucket, so that a
+//! spike keeps its height.
 //!
 //! Layout and axes are our own, not the plots of the drawing crate: panels must be aligned, at two
 //! widths, and ten thousand attempts should be one path instead of as many circles.
@@ -21,6 +22,7 @@ mod over_time;
 mod panel;
 mod picture;
 mod plot;
+mod questions;
 mod queue;
 mod raster;
 mod sheet;
@@ -32,6 +34,7 @@ pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
 pub use over_time::over_time;
 pub use picture::Chart;
+pub use questions::questions;
 pub use queue::{depth, offers, waits};
 pub use raster::raster;
 
@@ -56,6 +59,7 @@ pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
         ("depth", depth(results)),
         ("waits", waits(results)),
         ("raster", Some(raster(results))),
+        ("questions", questions(results)),
         ("latency", latency(results)),
     ];
     charts.into_iter().filter_map(|(name, chart)| Some((name, chart?))).collect()

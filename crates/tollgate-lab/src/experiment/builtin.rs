@@ -55,6 +55,7 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
         name: name.to_owned(),
         parts: vec![Part { per, limits: limits.clone() }],
         queue: None,
+        nodes: None,
         workloads: vec![place],
     });
     let duration_us = each_us.saturating_mul(4);
@@ -91,7 +92,8 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
     ];
     let cases = cases.into_iter().map(|(name, limits)| {
         let part = Part { per: Per::Client, limits: limits.parse()? };
-        Ok(Case { name: name.to_owned(), parts: vec![part], queue: None, workloads: vec![0] })
+        let name = name.to_owned();
+        Ok(Case { name, parts: vec![part], queue: None, nodes: None, workloads: vec![0] })
     });
     let duration_us = 4 * HOUR_US;
     Ok(Experiment {
@@ -174,7 +176,8 @@ impl Queueing {
             if cases.iter().any(|case| case.name == name) {
                 return Err(Invalid(format!("`workers` has {workers} twice")));
             }
-            cases.push(Case { name, parts: Vec::new(), queue: Some(queue), workloads: vec![0] });
+            let (parts, queue) = (Vec::new(), Some(queue));
+            cases.push(Case { name, parts, queue, nodes: None, workloads: vec![0] });
         }
         if cases.is_empty() || duration_us == 0 {
             let what = "`workers` has none, or it takes no time: there is nothing to see";

@@ -31,13 +31,14 @@
 //! the driver would hide the delay of attempts that are due meanwhile ("coordinated omission": G.
 //! Tene, "How NOT to Measure Latency", 2013).
 
-use core::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use tollgate_lease::LeasedCounters;
+use tollgate_policy::Authority;
 
-use hdrhistogram::Histogram;
-
+use super::decision_order::DecisionOrder;
+use super::latency_histogram::LatencyHistogram;
 use super::measure::{Attempt, AttemptOutcome, rounded};
-use super::results::{CaseResult, Latency, LiveResult};
+use super::nodes::tally::{self, Tally};
+use super::results::{CaseResult, LiveResult};
 use super::run::Run;
 use super::{Arrivals, Case, Experiment};
 use crate::decide::Verdict;
@@ -66,6 +67,8 @@ pub struct Live<'e> {
     in_flight: u64,
     begin_us: u64,
     missed_edges: u64,
+    /// For a case with nodes.
+    tally: Tally,
 }
 
 /// An attempt that is due.
@@ -87,6 +90,12 @@ impl Question {
     #[must_use]
     pub fn client(&self) -> u32 {
         self.attempt.client
+    }
+
+    /// The number of the question, from 0 in the order in which they are due.
+    #[must_use]
+    pub fn number(&self) -> u64 {
+        self.number
     }
 }
 
@@ -148,6 +157,7 @@ impl<'e> Live<'e> {
             in_flight: 0,
             begin_us: experiment.start_us,
             missed_edges: 0,
+            tally: Tally::new(),
         })
     }
 
@@ -184,6 +194,18 @@ impl<'e> Live<'e> {
 
     /// Records the answer to a question.
     pub fn answered(&mut self, question: Question, answer: Answer) {
+        self.decided(question, answer, true);
+    }
+
+    /// Records the answer of a node to a question, and what decided it. Nodes have no time of the
+    /// store's: `decided_us` is when the answer arrived.
+    pub fn answered_by(&mut self, question: Question, answer: Answer, authority: Authority) {
+        let took_us = answer.answered_us.saturating_sub(question.due_us());
+        self.tally.add(authority, took_us);
+        self.decided(question, answer, authority != Authority::FailureRule);
+    }
+
+    fn decided(&mut self, question: Question, answer: Answer, is_counted: bool) {
         let Question { attempt, number } = question;
         let Answer { sent_us, decided_us, answered_us, verdict } = answer;
         self.answered += 1;
@@ -193,7 +215,7 @@ impl<'e> Live<'e> {
         let is_last = !self.run.try_again(&attempt, verdict, answered_us);
         let waited_us = answered_us.saturating_sub(attempt.first_us);
         let is_admitted = verdict.is_admitted;
-        let outcome = AttemptOutcome { decided_us, waited_us, is_admitted, is_last };
+        let outcome = AttemptOutcome { decided_us, waited_us, is_admitted, is_last, is_counted };
         self.order.done(number, Some((attempt, outcome)));
         self.count();
     }
@@ -235,7 +257,7 @@ impl<'e> Live<'e> {
     /// The results. A question that is still open counts as never answered.
     #[must_use]
     pub fn finish(mut self, used: Option<ServerUsage>) -> CaseResult {
-        self.order.waiting.clear();
+        self.order.close();
         self.count();
         let latency_us = self.latency.read();
         let mean = latency_us.as_ref().map(|latency| latency.mean);
@@ -252,12 +274,36 @@ impl<'e> Live<'e> {
             failure: self.failure,
             in_flight: self.in_flight,
             missed_edges: self.missed_edges,
-            clock_steps: self.order.steps,
+            clock_steps: self.order.steps(),
             cpu_us: each(|used| used.cpu_us),
             calls: each(|used| used.calls),
             commands: each(|used| used.commands),
         };
         CaseResult { live: Some(live), ..self.run.finish(self.case) }
+    }
+
+    /// The results of a case with nodes, with the counters of each. When decisions were made is
+    /// known to within their latencies, so windows promise what they admit in so much longer.
+    #[must_use]
+    pub fn finish_nodes(
+        mut self,
+        used: Option<ServerUsage>,
+        counters: &[LeasedCounters],
+    ) -> CaseResult {
+        let (case, tally) = (self.case, core::mem::replace(&mut self.tally, Tally::new()));
+        let within_us = self.latency.read().map_or(0, |latency| latency.max);
+        let mut measured = self.finish(used);
+        let Some(nodes) = &case.nodes else { return measured };
+        let limits = case
+            .parts
+            .iter()
+            .flat_map(|part| part.limits.limits().iter().map(|limit| (limit, part.limits.lease())));
+        for ((limit, lease), result) in limits.zip(&mut measured.limits) {
+            result.promise = nodes.promise(limit, lease, within_us);
+            result.holds = result.peak <= result.promise;
+        }
+        let counters = tally::sum(counters.iter().copied());
+        tally.finish((case, nodes), &counters, (counters.asked, None), measured)
     }
 }
 
@@ -309,139 +355,9 @@ fn multiple(one: u64, other: u64) -> Option<u64> {
     one.checked_div(divisor)?.checked_mul(other)
 }
 
-/// Sorts attempts in the order in which the store decided them.
-///
-/// A question sent after an answer has arrived is decided after that answer. So the decisions are
-/// complete up to the newest answer that had arrived when the oldest open question was sent. Only
-/// times of the store's clock are compared, which must not be set back.
-#[derive(Default)]
-struct DecisionOrder {
-    /// The latest decision time of all answers.
-    newest: u64,
-    /// The number of the first of `waiting`.
-    first: u64,
-    /// For each question since the oldest open one: the latest decision time when it was sent;
-    /// `None` when it is done.
-    waiting: VecDeque<Option<u64>>,
-    /// The answers that were decided before others that had arrived when they were sent: the
-    /// store's clock was set back.
-    steps: u64,
-    /// By decision time, and by the number of the question.
-    ready: BinaryHeap<Reverse<(u64, u64, Attempt, AttemptOutcome)>>,
-}
-
-impl DecisionOrder {
-    fn send(&mut self) -> u64 {
-        self.waiting.push_back(Some(self.newest));
-        self.first + self.waiting.len() as u64 - 1
-    }
-
-    fn done(&mut self, number: u64, what: Option<(Attempt, AttemptOutcome)>) {
-        let place = usize::try_from(number - self.first).unwrap_or(usize::MAX);
-        let known = self.waiting.get_mut(place).and_then(Option::take);
-        if let (Some(known), Some((_, outcome))) = (known, &what) {
-            self.steps += u64::from(outcome.decided_us < known);
-        }
-        while let Some(None) = self.waiting.front() {
-            self.waiting.pop_front();
-            self.first += 1;
-        }
-        if let Some((attempt, outcome)) = what {
-            self.newest = self.newest.max(outcome.decided_us);
-            self.ready.push(Reverse((outcome.decided_us, number, attempt, outcome)));
-        }
-    }
-
-    /// The next attempt before which nothing can be missing.
-    fn next(&mut self) -> Option<(Attempt, AttemptOutcome)> {
-        let complete = self.waiting.front().copied().flatten();
-        let Reverse((decided_us, ..)) = self.ready.peek()?;
-        if complete.is_some_and(|complete| *decided_us > complete) {
-            return None;
-        }
-        self.ready.pop().map(|Reverse((.., attempt, outcome))| (attempt, outcome))
-    }
-}
-
-/// A histogram of durations.
-struct LatencyHistogram(Histogram<u64>);
-
-impl LatencyHistogram {
-    /// The longest duration that is recorded exactly: an hour.
-    const MAX_US: u64 = 3_600_000_000;
-
-    fn new() -> Self {
-        #[allow(clippy::expect_used)] // fixed bounds, and the test below makes one
-        Self(Histogram::new_with_bounds(1, Self::MAX_US, 3).expect("bounds that are possible"))
-    }
-
-    fn add(&mut self, us: u64) {
-        self.0.saturating_record(us);
-    }
-
-    fn read(&self) -> Option<Latency> {
-        let at = |quantile| self.0.value_at_quantile(quantile);
-        (!self.0.is_empty()).then(|| Latency {
-            mean: rounded(self.0.mean()),
-            p50: at(0.5),
-            p90: at(0.9),
-            p99: at(0.99),
-            p99_9: at(0.999),
-            max: self.0.max(),
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn outcome(decided_us: u64) -> Option<(Attempt, AttemptOutcome)> {
-        let attempt =
-            Attempt { at_us: 0, first_us: 0, client: 0, workload: 0, tries: 0, request: 0 };
-        Some((
-            attempt,
-            AttemptOutcome { decided_us, waited_us: 0, is_admitted: true, is_last: true },
-        ))
-    }
-
-    fn flush(order: &mut DecisionOrder) -> Vec<u64> {
-        core::iter::from_fn(|| order.next()).map(|(_, outcome)| outcome.decided_us).collect()
-    }
-
-    #[test]
-    fn answers_that_overtake_each_other_are_put_in_order() {
-        let mut order = DecisionOrder::default();
-        let sent: Vec<u64> = (0..4).map(|_| order.send()).collect();
-        assert_eq!(sent, [0, 1, 2, 3]);
-        order.done(1, outcome(20));
-        order.done(3, outcome(10));
-        assert!(flush(&mut order).is_empty(), "0 and 2 may have been decided before");
-        let late = order.send();
-        order.done(0, outcome(5));
-        assert!(flush(&mut order).is_empty(), "2 may have been decided before 5");
-        order.done(2, None);
-        // The open question was sent when the answer decided at 20 was known.
-        assert_eq!(flush(&mut order), [5, 10, 20]);
-        order.done(late, outcome(21));
-        assert_eq!(flush(&mut order), [21]);
-        assert_eq!((order.waiting.len(), order.first, order.steps), (0, 5, 0));
-        let back = order.send();
-        order.done(back, outcome(20));
-        assert_eq!((flush(&mut order), order.steps), (vec![20], 1));
-    }
-
-    #[test]
-    fn a_spread_is_read_to_three_digits() {
-        let mut spread = LatencyHistogram::new();
-        assert_eq!(spread.read(), None);
-        (1..=1_000).for_each(|us| spread.add(us));
-        let read = spread.read().unwrap();
-        assert_eq!((read.p50, read.p90, read.p99), (500, 900, 990));
-        assert!((read.mean - 500.5).abs() < 1.0, "{read:?}");
-        spread.add(u64::MAX);
-        assert!(spread.read().unwrap().max >= LatencyHistogram::MAX_US);
-    }
 
     #[test]
     fn cases_begin_where_windows_lie_as_in_simulated_time() {

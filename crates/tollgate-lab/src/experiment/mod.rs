@@ -34,10 +34,13 @@
 mod arrivals;
 mod builtin;
 mod case_run;
+mod decision_order;
 mod file;
 mod findings;
+mod latency_histogram;
 pub mod live;
 mod measure;
+mod nodes;
 mod queue;
 mod race;
 mod raster_builder;
@@ -49,6 +52,8 @@ mod size;
 
 use std::sync::Arc;
 
+use tollgate::Limit;
+
 use crate::decide::{Part, Per};
 use crate::read::Traffic;
 use crate::replay::Plan;
@@ -57,6 +62,7 @@ pub use self::arrivals::{Arrivals, Rate, Workload};
 pub use self::builtin::{Queueing, sides, zoo};
 pub use self::case_run::Timings;
 pub use self::file::FileError;
+pub use self::nodes::{Away, Node, NodeAnswer, NodesCase, Spread};
 pub use self::queue::QueueCase;
 pub use self::race::{Race, RaceResults};
 pub use self::results::{Capacity, Results};
@@ -105,6 +111,8 @@ pub struct Case {
     pub parts: Vec<Part>,
     /// The queue to which attempts are offered, in place of limits.
     pub queue: Option<QueueCase>,
+    /// The nodes that the attempts reach, in front of one store; `None` for the store alone.
+    pub nodes: Option<NodesCase>,
     /// The workloads whose traffic it receives: indexes into [`Experiment::workloads`].
     pub workloads: Vec<usize>,
 }
@@ -120,6 +128,7 @@ impl Experiment {
             name: case.strategy.clone(),
             parts: vec![Part::new(Per::Client, case.limits.clone())],
             queue: None,
+            nodes: None,
             workloads: vec![0],
         });
         let refused = plan.refused.iter();
@@ -147,9 +156,24 @@ impl Experiment {
         }
     }
 
+    /// A time of the experiment, in microseconds since the Unix epoch.
+    fn at(&self, us: u64) -> u64 {
+        self.start_us.saturating_add(us)
+    }
+
     /// Whether its time is that of an access log.
     pub(crate) fn is_of_a_log(&self) -> bool {
         self.workloads.iter().any(|workload| matches!(workload.arrivals, Arrivals::Log(_)))
+    }
+}
+
+impl Case {
+    /// The most that a limit of one of its parts promises to admit in any window of its period.
+    fn promise(&self, part: &Part, limit: &Limit) -> u64 {
+        match &self.nodes {
+            Some(nodes) => nodes.promise(limit, part.limits.lease(), 0),
+            None => limit.strategy().traits(limit.quota()).worst_window,
+        }
     }
 }
 

@@ -155,6 +155,9 @@ pub struct CaseResult {
     /// count jobs at their delivery, since that is the load behind the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueResult>,
+    /// What the nodes did, for a case with nodes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodes: Option<NodesResult>,
     /// Up to 10 clients with the most denied attempts, the most denied first.
     pub most_denied: Vec<Denied>,
     /// The groups, in the order of [`Results::groups`].
@@ -248,6 +251,51 @@ pub struct QueueBucket {
     pub depth: u64,
     /// The longest wait of a job delivered in this bucket, in microseconds.
     pub waited_us: u64,
+}
+
+/// What the nodes of a case did, all together.
+#[derive(Clone, PartialEq, Debug, Serialize)]
+#[non_exhaustive]
+pub struct NodesResult {
+    /// The number of nodes.
+    pub number: u32,
+    /// Mean microseconds from a node to the store and back.
+    pub round_trip_us: u64,
+    /// How fast or slow their clocks were at most, in parts in a million.
+    pub clock_error_ppm: u32,
+    /// The failure rule.
+    pub on_failure: String,
+    /// The lease of each set of limits that has one.
+    pub leases: Vec<String>,
+    /// The questions that reached the store.
+    pub questions: u64,
+    /// The attempts divided by the questions.
+    pub per_question: Option<f64>,
+    /// The attempts that the store decided.
+    pub by_store: u64,
+    /// The attempts that were admitted from units charged before.
+    pub by_lease: u64,
+    /// The attempts that were denied by a denial that still held.
+    pub by_deny_cache: u64,
+    /// The attempts that the share of a node decided, without the store.
+    pub by_local_share: u64,
+    /// The attempts that the failure rule alone decided.
+    pub by_failure_rule: u64,
+    /// The units that were charged ahead.
+    pub charged: u64,
+    /// Of these, the units that nobody spent and that were given back.
+    pub returned: u64,
+    /// Of these, the units that nobody spent and that counted no more when they were returned.
+    pub wasted: u64,
+    /// What one count, asked without delay, would have admitted of the same attempts; `None` in
+    /// real time.
+    pub admitted_alone: Option<u64>,
+    /// The admitted attempts beyond that as a share of it; negative if there were fewer.
+    pub difference: Option<f64>,
+    /// The most that a limit admitted in a window beyond what it promises without leases.
+    pub beyond: u64,
+    /// How long attempts waited for their answers.
+    pub answered_us: Option<Latency>,
 }
 
 /// A distribution of durations, in microseconds; those of answers to three digits.

@@ -83,7 +83,7 @@ impl Experiment {
                 Per::Client => sum(&super::Workload::all_clients),
             };
             part.limits.limits().iter().map(move |limit| {
-                let promise = limit.strategy().traits(limit.quota()).worst_window;
+                let promise = case.promise(part, limit);
                 (limit.quota().period.as_micros(), promise.saturating_mul(subjects))
             })
         });

@@ -3,7 +3,9 @@
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::measure::{self, Measure};
-use super::{counts, denied_in_words, queue_in_words, stopped, summary, with_denied};
+use super::{
+    counts, denied_in_words, nodes_in_words, queue_in_words, stopped, summary, with_denied,
+};
 use crate::chart::{self, Chart, Look, Width, page_colours};
 use crate::experiment::results::{CaseResult, Group, GroupResult, Results};
 use crate::figure::{length, plural, span};
@@ -53,6 +55,7 @@ pub fn html(results: &Results) -> String {
                     @for (_, chart) in &charts { (figure(chart)) }
                     (limits(results))
                     (queues(results))
+                    (nodes(results))
                     (groups(results))
                     (made(results))
                 }
@@ -206,6 +209,22 @@ fn queues(results: &Results) -> Markup {
                     @if let Some(queue) = &case.queue {
                         dt { (name(&case.name)) }
                         dd { (queue_in_words(queue)) }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn nodes(results: &Results) -> Markup {
+    html! {
+        @if results.cases.iter().any(|case| case.nodes.is_some()) {
+            h2 { "Nodes" }
+            dl {
+                @for case in &results.cases {
+                    @if let Some(nodes) = &case.nodes {
+                        dt { (name(&case.name)) }
+                        dd { (nodes_in_words(nodes)) }
                     }
                 }
             }

@@ -1,6 +1,8 @@
 //! The measures of a case, in the order in which reports show them.
 
-use crate::experiment::results::{CaseResult, Latency, LiveResult, QueueResult, Results};
+use crate::experiment::results::{
+    CaseResult, Latency, LiveResult, NodesResult, QueueResult, Results,
+};
 use crate::figure::{share, span};
 
 /// A column of the table.
@@ -75,7 +77,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-static ALL: [Measure; 34] = [
+static ALL: [Measure; 45] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -215,6 +217,72 @@ static ALL: [Measure; 34] = [
         value: |case| Value::Wait(waited(case, |it| it.max)),
     },
     Measure {
+        id: "nodes.questions",
+        title: "questions",
+        means: "Questions that the nodes put to the store.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.questions))),
+    },
+    Measure {
+        id: "nodes.per_question",
+        title: "decisions a question",
+        means: "Attempts for each question to the store.",
+        value: |case| Value::Mean(nodes(case, |nodes| nodes.per_question)),
+    },
+    Measure {
+        id: "nodes.by_lease",
+        title: "by leases",
+        means: "Attempts that were admitted from units charged before.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.by_lease))),
+    },
+    Measure {
+        id: "nodes.by_deny_cache",
+        title: "by deny cache",
+        means: "Attempts that were denied by a denial that still held.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.by_deny_cache))),
+    },
+    Measure {
+        id: "nodes.by_local_share",
+        title: "by local shares",
+        means: "Attempts that nodes decided without the store, by their shares.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.by_local_share))),
+    },
+    Measure {
+        id: "nodes.by_failure_rule",
+        title: "by failure rule",
+        means: "Attempts that the failure rule alone decided.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.by_failure_rule))),
+    },
+    Measure {
+        id: "nodes.admitted_alone",
+        title: "one count admits",
+        means: "What one count, asked without delay, would have let through of the same attempts.",
+        value: |case| Value::Count(nodes(case, |nodes| nodes.admitted_alone)),
+    },
+    Measure {
+        id: "nodes.beyond",
+        title: "beyond the limit",
+        means: "The most that a limit let through in a window beyond its promise without leases.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.beyond))),
+    },
+    Measure {
+        id: "nodes.wasted",
+        title: "wasted units",
+        means: "Units charged ahead that nobody spent, and that could not be given back.",
+        value: |case| Value::Count(nodes(case, |nodes| Some(nodes.wasted))),
+    },
+    Measure {
+        id: "nodes.answered_us.p50",
+        title: "answered p50",
+        means: "From an attempt to its answer: half took no longer.",
+        value: |case| Value::Wait(nodes(case, |nodes| nodes.answered_us.as_ref().map(|it| it.p50))),
+    },
+    Measure {
+        id: "nodes.answered_us.p99",
+        title: "answered p99",
+        means: "From an attempt to its answer: 99 of 100 took no longer.",
+        value: |case| Value::Wait(nodes(case, |nodes| nodes.answered_us.as_ref().map(|it| it.p99))),
+    },
+    Measure {
         id: "live.failed",
         title: "failed",
         means: "Attempts that got no answer: neither admitted nor denied.",
@@ -300,6 +368,10 @@ static QUEUE_TITLES: [Measure; 2] = [
 
 fn queue<T>(case: &CaseResult, of: fn(&QueueResult) -> Option<T>) -> Option<T> {
     case.queue.as_ref().and_then(of)
+}
+
+fn nodes<T>(case: &CaseResult, of: fn(&NodesResult) -> Option<T>) -> Option<T> {
+    case.nodes.as_ref().and_then(of)
 }
 
 fn waited<T>(case: &CaseResult, of: fn(&Latency) -> T) -> Option<T> {

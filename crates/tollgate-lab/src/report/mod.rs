@@ -9,7 +9,7 @@ mod text;
 pub use html::html;
 pub use text::text;
 
-use crate::experiment::results::{CaseResult, LimitResult, QueueResult, Results};
+use crate::experiment::results::{CaseResult, LimitResult, NodesResult, QueueResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
 use crate::time::show;
@@ -73,6 +73,24 @@ fn queue_in_words(queue: &QueueResult) -> String {
         plural(u64::from(queue.workers), "worker"),
         length(queue.work_us),
         rate.unwrap_or_default()
+    )
+}
+
+/// The settings of nodes, in words.
+fn nodes_in_words(nodes: &NodesResult) -> String {
+    let leases = match &nodes.leases[..] {
+        [] => "without leases".to_owned(),
+        leases => format!("each with a lease of {}", leases.join(" and of ")),
+    };
+    let clocks = match nodes.clock_error_ppm {
+        0 => String::new(),
+        ppm => format!(", with clocks up to {}% off", f64::from(ppm) / 10_000.0),
+    };
+    format!(
+        "{}, {} from the store and back, {leases}{clocks}; without the store: {}",
+        plural(u64::from(nodes.number), "node"),
+        span(nodes.round_trip_us),
+        nodes.on_failure
     )
 }
 

@@ -6,7 +6,9 @@ use comfy_table::{CellAlignment, Table, TableStyle};
 
 use super::measure::{self, Measure};
 use super::paragraph::paragraph;
-use super::{bars, counts, denied_in_words, queue_in_words, stopped, summary, with_denied};
+use super::{
+    bars, counts, denied_in_words, nodes_in_words, queue_in_words, stopped, summary, with_denied,
+};
 use crate::experiment::results::{CaseResult, Results};
 use crate::text::printable;
 
@@ -125,6 +127,10 @@ fn limits(out: &mut String, results: &Results, width: usize) {
     for case in &results.cases {
         if let Some(queue) = &case.queue {
             let line = format!("{}: a queue: {}", full(case), queue_in_words(queue));
+            paragraph(out, width, "- ", &line);
+        }
+        if let Some(nodes) = &case.nodes {
+            let line = format!("{}: {}", full(case), nodes_in_words(nodes));
             paragraph(out, width, "- ", &line);
         }
         for limit in &case.limits {

@@ -43,6 +43,29 @@ fn what_is_admitted_is_what_the_limit_admits() {
     }
 }
 
+/// Others take what comes back, so each question brings a unit or none.
+#[test]
+fn a_limit_that_others_use_up_is_asked_about_less_and_less() {
+    let world = World::new();
+    let (node, other) = (world.node(HOT), world.node("1000/s via gcra"));
+    let drain = || while check(&other, "a").is_allowed() {};
+    assert!((0..200).all(|_| check(&node, "a").is_allowed()));
+    drain();
+    let before = node.store().counters().asked;
+    for _ in 0..1_000 {
+        drain();
+        let _ = check(&node, "a");
+        world.pass(1_000);
+    }
+    // At first after a 64th of 200 ms, in the end each quarter of it.
+    let asked = node.store().counters().asked - before;
+    assert!((20..=40).contains(&asked), "{asked}");
+    // When there is enough again, it is asked as before.
+    world.pass(1_000_000);
+    let admitted = (0..300).filter(|_| check(&node, "a").is_allowed()).count();
+    assert_eq!(admitted, 300);
+}
+
 #[test]
 fn a_subject_that_is_seldom_seen_is_asked_about_as_ever() {
     let world = World::new();

@@ -82,7 +82,7 @@ impl InlineShares {
 }
 
 impl LocalCounts {
-    fn new(unused: LimitSet, store: MemoryStore) -> Self {
+    pub(super) fn new(unused: LimitSet, store: MemoryStore) -> Self {
         let limiter = Limiter::new(unused, store);
         Self { limiter, known: Known::new(), hash: foldhash::fast::RandomState::default() }
     }

@@ -11,8 +11,8 @@ use std::time::Instant;
 use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{
-    Ask, Decision, Error, Limit, LimitSet, Limiter, ParseError, Period, Quota, Receipt, Refund,
-    Store, Strategy,
+    Ask, Decision, Error, Limit, LimitSet, Limiter, MemoryStore, ParseError, Period, Quota,
+    Receipt, Refund, Store, Strategy,
 };
 
 mod ad_hoc;
@@ -189,6 +189,13 @@ impl<S: Store> Gate<S> {
             following: Following::default(),
             observer,
         })))
+    }
+
+    /// Counts local shares in `store`, in place of one by this machine's clock. For simulations.
+    /// False if a limit with a share was checked before: its counts stay where they are.
+    pub fn count_local_shares_in(&self, store: MemoryStore) -> bool {
+        let counts = LocalCounts::new(self.0.limiter.limits().clone(), store);
+        self.0.local.set(Box::new(counts)).is_ok()
     }
 
     /// The store that keeps the counts.

@@ -34,6 +34,11 @@
 //! use denies it. A denied one is illegal when even the most use admits it. Between the two
 //! nothing is decided.
 //!
+//! # Leases
+//!
+//! Of a count whose limits have a lease only the bound is checked: by the instants of the calls, in
+//! intervals of many lengths. Nodes answer from what they hold, so no answer shows what remains.
+//!
 //! # What is not decided
 //!
 //! - A trailing denial: no later answer shows that it was free. `checked of places` counts these.
@@ -45,6 +50,7 @@
 
 mod bound;
 mod interval;
+mod leased;
 mod plan;
 mod queue;
 mod record;
@@ -58,6 +64,7 @@ mod track;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bound::{Admitted, Bounded};
+use leased::LeasedLimit;
 use plan::{Plan, Planned, Role};
 use replay::Replayed;
 use search::{Mistake, Searched};
@@ -92,6 +99,10 @@ struct Group<'p, 'h> {
 
 impl<'p, 'h> Group<'p, 'h> {
     fn check(&self, report: &mut Report) {
+        let has_lease = |part: &Part| part.limits.lease().is_some();
+        if self.calls.iter().any(|planned| planned.call.parts.iter().any(has_lease)) {
+            return self.leased_bound(report);
+        }
         let decisions = || {
             let told = |planned: &&&Planned<'_>| planned.call.outcome.is_decision();
             self.calls.iter().filter(told)
@@ -228,6 +239,25 @@ impl<'p, 'h> Group<'p, 'h> {
         }
     }
 
+    /// P1 for each count with a lease.
+    fn leased_bound(&self, report: &mut Report) {
+        let allowed = self.calls.iter().filter(|planned| planned.call.outcome.is_allowed());
+        let mut tracks: BTreeMap<usize, Vec<Admitted<'p, 'h>>> = BTreeMap::new();
+        for planned in allowed.filter(|planned| planned.role != Role::Repeat) {
+            for asked in &planned.asked {
+                let Some(rule) = asked.rule else { continue };
+                tracks.entry(asked.track).or_default().push(Admitted { planned, rule });
+            }
+        }
+        for (track, admitted) in tracks {
+            let found = match LeasedLimit::of(&self.calls, track, self.bounds) {
+                Some(limit) => leased::check(&admitted, limit, self.plan),
+                None => bound::check(&admitted, self.plan, false),
+            };
+            self.bounded(report, found, admitted.len());
+        }
+    }
+
     /// P1 for each count.
     fn bound(&self, report: &mut Report, trusted: bool) {
         let mut admitted: BTreeMap<usize, Vec<Admitted<'p, 'h>>> = BTreeMap::new();
@@ -245,18 +275,22 @@ impl<'p, 'h> Group<'p, 'h> {
             }
         }
         for one in admitted.values() {
-            let places = u64::try_from(one.len()).unwrap_or(u64::MAX);
-            let found = bound::check(one, self.plan, trusted);
-            let checked = if matches!(found, Bounded::Unknown(_)) { 0 } else { places };
-            report.count(Promise::Bound, checked, places);
-            match found {
-                Bounded::Held => {}
-                Bounded::Unknown(reason) => {
-                    report.worsen(Promise::Bound, Verdict::Unknown, &reason, History::default);
-                }
-                Bounded::Broken(calls, reason) => {
-                    report.worsen(Promise::Bound, Verdict::Broken, &reason, || self.part(calls));
-                }
+            self.bounded(report, bound::check(one, self.plan, trusted), one.len());
+        }
+    }
+
+    /// Reports what was found about a count of so many allowed calls.
+    fn bounded(&self, report: &mut Report, found: Bounded, calls: usize) {
+        let places = u64::try_from(calls).unwrap_or(u64::MAX);
+        let checked = if matches!(found, Bounded::Unknown(_)) { 0 } else { places };
+        report.count(Promise::Bound, checked, places);
+        match found {
+            Bounded::Held => {}
+            Bounded::Unknown(reason) => {
+                report.worsen(Promise::Bound, Verdict::Unknown, &reason, History::default);
+            }
+            Bounded::Broken(calls, reason) => {
+                report.worsen(Promise::Bound, Verdict::Broken, &reason, || self.part(calls));
             }
         }
     }

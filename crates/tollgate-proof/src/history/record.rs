@@ -210,6 +210,8 @@ pub struct Bounds {
     pub requests_us: u64,
     /// How many jobs may wait in a queue. Without it the bound of queues is not checked.
     pub queue_bound: Option<u64>,
+    /// How many nodes spend units of leases. By default as many as there are clients.
+    pub nodes: Option<u64>,
     /// How many steps the search over orders may take for calls without the store's time.
     pub search_steps: u64,
 }
@@ -220,6 +222,7 @@ impl Default for Bounds {
             late_us: u64::MAX,
             requests_us: 600_000_000,
             queue_bound: None,
+            nodes: None,
             search_steps: 2_000_000,
         }
     }

@@ -4,10 +4,11 @@
 mod examples;
 mod exhaustive;
 mod large;
+mod leased;
 mod page;
 mod sound;
 
-use tollgate_proof::history::{Bounds, History, Promise, Report, Verdict, check};
+use tollgate_proof::history::{Bounds, Call, History, Promise, Report, Verdict, check};
 
 /// Checks lines of the text form.
 fn report(text: &str) -> Report {

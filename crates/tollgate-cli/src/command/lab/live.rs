@@ -1,6 +1,6 @@
 //! `--live`: sends the attempts of an experiment when they are due, by this machine's clock.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use anyhow::{Error, Result};
@@ -10,12 +10,14 @@ use tokio::time::{sleep_until, timeout};
 use tollgate::{LimitSet, Limiter, MemoryStore, Store, StoreError};
 use tollgate_lab::decide::ask;
 use tollgate_lab::experiment::live::{Answer, Live, Question, ServerUsage};
-use tollgate_lab::experiment::results::LiveRun;
-use tollgate_lab::experiment::{Case, Experiment, Results};
+use tollgate_lab::experiment::results::{CaseResult, LiveRun};
+use tollgate_lab::experiment::{Case, Experiment, Node, NodeAnswer, NodesCase, Results, Spread};
 use tollgate_lab::{Part, Verdict};
+use tollgate_policy::Authority;
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
+use super::cut_off::CutOff;
 use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
 use crate::stop::Stop;
@@ -80,10 +82,18 @@ impl Begin {
     }
 }
 
-/// An answer, to be measured.
+/// An answer, to be measured; of a node with what decided.
 struct CallResult {
     question: Question,
-    answer: Result<Answer, tollgate::Error>,
+    answer: Result<(Answer, Option<Authority>), tollgate::Error>,
+}
+
+/// What answers the questions of a case.
+enum Front<S> {
+    /// The store alone.
+    Store(Limiter<S>),
+    /// Nodes in front of it.
+    Nodes(Vec<Node<CutOff<S>>>, Spread),
 }
 
 /// The stores of a run on Redis, with their options.
@@ -116,8 +126,9 @@ impl Driver<'_> {
                 (store, begin)
             });
             let held = || Some((store.bytes(), store.subjects()));
-            let (live, cut) = self.case(place, case, live, begin, store.clone(), held).await?;
-            add(&mut results, live, None, cut);
+            let Some(front) = store_alone(case, store.clone()) else { continue };
+            let (live, cut) = self.case(place, case, live, begin, Arc::new(front), held).await?;
+            add(&mut results, live.finish(None), cut);
             if cut {
                 break;
             }
@@ -137,7 +148,7 @@ impl Driver<'_> {
                 Ok(true) => break,
                 // Keep the earlier results.
                 Err(error) if !results.cases.is_empty() => {
-                    add(&mut results, Live::new(self.experiment, case)?, None, true);
+                    add(&mut results, Live::new(self.experiment, case)?.finish(None), true);
                     wrong = Some(error);
                     break;
                 }
@@ -196,7 +207,14 @@ impl Driver<'_> {
         // Read just before the start: the server's idle activity does not belong to decisions.
         self.wait_until(case, begin.at.checked_sub(look).unwrap_or(begin.at)).await;
         let before = noted(Usage::read(redis.options).await);
-        let (live, cut) = self.case(place, case, live, begin, store, || None).await?;
+        let begun = Arc::new(OnceLock::new());
+        let front = match &case.nodes {
+            Some(nodes) => Some(self.nodes(redis, nodes, place, &begun).await?),
+            None => store_alone(case, store),
+        };
+        let Some(front) = front.map(Arc::new) else { return Ok(false) };
+        let _ = begun.set(begin.at);
+        let (live, cut) = self.case(place, case, live, begin, Arc::clone(&front), || None).await?;
         let used = match before {
             Some(before) => {
                 noted(Usage::read(redis.options).await).and_then(|it| it.since(&before))
@@ -208,8 +226,36 @@ impl Driver<'_> {
             calls,
             commands,
         });
-        add(results, live, used, cut);
+        let result = match &*front {
+            Front::Store(_) => live.finish(used),
+            Front::Nodes(nodes, _) => {
+                for node in nodes {
+                    node.give_back(true).await;
+                }
+                let counters: Vec<_> = nodes.iter().map(Node::counters).collect();
+                live.finish_nodes(used, &counters)
+            }
+        };
+        add(results, result, cut);
         Ok(cut)
+    }
+
+    /// The nodes of a case, each with connections of its own.
+    async fn nodes(
+        &self,
+        redis: &RedisRun<'_>,
+        nodes: &NodesCase,
+        place: usize,
+        begun: &Arc<OnceLock<Instant>>,
+    ) -> Result<Front<RedisStore>> {
+        let run = format!("{}-{place}", redis.run);
+        let mut all = Vec::new();
+        for node in 0..nodes.number {
+            let builder = RedisStore::builder(redis.options.clone()).run_now(&run);
+            let store = builder.connect().await?;
+            all.push(Node::new(nodes, CutOff::new(store, nodes, node, begun))?);
+        }
+        Ok(Front::Nodes(all, nodes.spread))
     }
 
     fn results(&self, store: String) -> Results {
@@ -251,15 +297,13 @@ impl Driver<'_> {
         case: &'c Case,
         mut live: Live<'c>,
         begin: Begin,
-        store: S,
+        front: Arc<Front<S>>,
         held: impl Fn() -> Option<(usize, usize)>,
     ) -> Result<(Live<'c>, bool)>
     where
         S: Store + Send + Sync + 'static,
     {
         let parts: Arc<[Part]> = case.parts.clone().into();
-        let Some(first) = parts.first() else { return Ok((live, false)) };
-        let limiter = Arc::new(Limiter::new(first.limits.clone(), store));
         live.begin(begin.store_us);
         self.wait_until(case, begin.at).await;
         self.bar.set_message(case.name.clone());
@@ -281,8 +325,8 @@ impl Driver<'_> {
             if open.len() < MAX_OPEN
                 && let Some(question) = live.take(now_us)?
             {
-                let (limiter, parts) = (Arc::clone(&limiter), Arc::clone(&parts));
-                open.spawn(async move { put(&limiter, &parts, begin, question).await });
+                let (front, parts) = (Arc::clone(&front), Arc::clone(&parts));
+                open.spawn(async move { put(&front, &parts, begin, question).await });
                 sent += 1;
                 if sent.is_multiple_of(HELD) {
                     live.held(held());
@@ -347,9 +391,14 @@ impl Driver<'_> {
 }
 
 /// Adds the results of a case.
-fn add(results: &mut Results, live: Live<'_>, used: Option<ServerUsage>, cut: bool) {
-    results.cases.push(live.finish(used));
+fn add(results: &mut Results, result: CaseResult, cut: bool) {
+    results.cases.push(result);
     results.complete = !cut;
+}
+
+/// The store alone, for a case with limits.
+fn store_alone<S: Store>(case: &Case, store: S) -> Option<Front<S>> {
+    Some(Front::Store(Limiter::new(case.parts.first()?.limits.clone(), store)))
 }
 
 /// Prints an error that accompanies a more serious one.
@@ -367,28 +416,43 @@ fn noted<T>(read: Result<T, StoreError>) -> Option<T> {
 
 /// Sends a question and records the times.
 async fn put<S: Store>(
-    limiter: &Limiter<S>,
+    front: &Front<S>,
     parts: &[Part],
     begin: Begin,
     question: Question,
 ) -> CallResult {
-    let client = question.client().to_string();
     let sent_us = begin.now_us();
-    let Some(ask) = ask(parts, &client) else { unreachable!("a case has parts") };
-    let answer = limiter.check(ask).await;
-    let answered_us = begin.now_us();
-    let answer = answer.map(|decision| Answer {
-        sent_us,
-        decided_us: decision.at().as_micros(),
-        answered_us,
-        verdict: Verdict::from_decision(&decision),
-    });
+    let answer = match front {
+        Front::Store(limiter) => {
+            let client = question.client().to_string();
+            let Some(ask) = ask(parts, &client) else { unreachable!("a case has parts") };
+            let answer = limiter.check(ask).await;
+            let answered_us = begin.now_us();
+            answer.map(|decision| {
+                let (decided_us, verdict) =
+                    (decision.at().as_micros(), Verdict::from_decision(&decision));
+                (Answer { sent_us, decided_us, answered_us, verdict }, None)
+            })
+        }
+        Front::Nodes(nodes, spread) => {
+            let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+            let node = spread.node(question.client(), question.number(), number);
+            let Some(node) = nodes.get(node as usize) else { unreachable!("it is one of them") };
+            let answer = node.answer(parts, question.client()).await;
+            let answered_us = begin.now_us();
+            answer.map(|NodeAnswer { verdict, authority, .. }| {
+                let decided_us = begin.store_us.saturating_add(answered_us);
+                (Answer { sent_us, decided_us, answered_us, verdict }, Some(authority))
+            })
+        }
+    };
     CallResult { question, answer }
 }
 
 fn settle(live: &mut Live<'_>, done: CallResult) {
     match done.answer {
-        Ok(answer) => live.answered(done.question, answer),
+        Ok((answer, Some(authority))) => live.answered_by(done.question, answer, authority),
+        Ok((answer, None)) => live.answered(done.question, answer),
         Err(error) => live.failed(done.question, &error.to_string()),
     }
 }

@@ -1,5 +1,6 @@
 //! `lab`: runs the same traffic under one strategy after the other.
 
+mod cut_off;
 mod live;
 mod race;
 mod timeseries;
@@ -53,8 +54,21 @@ fn queueing(args: &LabQueue) -> Result<Queueing> {
     })
 }
 
-/// Checks, before anything runs, that the options are possible for a queue.
+/// Checks, before anything runs, that the options are possible for queues and nodes.
 fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Result<()> {
+    if let Some(case) = experiment.cases.iter().find(|case| case.nodes.is_some()) {
+        ensure!(
+            is_redis || !common.live,
+            "`{}` has nodes, which in real time share a Redis: add --store redis://HOST:PORT",
+            case.name
+        );
+        ensure!(
+            common.live || !is_redis,
+            "`{}` has nodes, and their way to the store is simulated in memory: leave out --store, \
+             or add --live",
+            case.name
+        );
+    }
     let Some(case) = experiment.cases.iter().find(|case| case.queue.is_some()) else {
         return Ok(());
     };

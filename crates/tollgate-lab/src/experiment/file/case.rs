@@ -6,8 +6,9 @@ use toml::Spanned;
 use super::raw::RawCase;
 use super::reader::{FileError, FileReader, ReadResult};
 use crate::decide::{Part, Per};
-use crate::experiment::QueueCase;
 use crate::experiment::queue::RawQueue;
+use crate::experiment::{NodesCase, QueueCase};
+use crate::figure::plural;
 
 impl FileReader<'_> {
     /// A case with a queue.
@@ -16,10 +17,14 @@ impl FileReader<'_> {
         case: &Spanned<RawCase>,
         raw: &Spanned<RawQueue>,
     ) -> Result<(String, QueueCase), FileError> {
-        let RawCase { name, limits, strategies, .. } = case.get_ref();
+        let RawCase { name, limits, strategies, nodes, .. } = case.get_ref();
         let name = name.clone().unwrap_or_else(|| "queue".to_owned());
         let wrong = |span, what: String| self.at(span, format!("{name}: {what}"));
-        let beside = [("limits", limits.is_some()), ("strategies", strategies.is_some())];
+        let beside = [
+            ("limits", limits.is_some()),
+            ("strategies", strategies.is_some()),
+            ("nodes", nodes.is_some()),
+        ];
         if let Some((key, _)) = beside.iter().find(|(_, is_present)| *is_present) {
             let what = format!("a case has `limits` or a `queue`: leave `{key}` out");
             return Err(wrong(case.span(), what));
@@ -28,6 +33,33 @@ impl FileReader<'_> {
         let queue =
             queue.map_err(|(span, what)| wrong(span.unwrap_or_else(|| raw.span()), what))?;
         Ok((name, queue))
+    }
+}
+
+/// A case's name, with its nodes.
+type NamedNodes = (String, Option<NodesCase>);
+
+impl FileReader<'_> {
+    /// The cases with these parts: one for each number of nodes.
+    pub(super) fn nodes(
+        &self,
+        case: &Spanned<RawCase>,
+        name: &str,
+        parts: &[Part],
+    ) -> Result<Vec<NamedNodes>, FileError> {
+        let Some(raw) = &case.get_ref().nodes else { return Ok(vec![(name.to_owned(), None)]) };
+        let nodes = raw.get_ref().read(parts).map_err(|(span, what)| {
+            self.at(span.unwrap_or_else(|| raw.span()), format!("{name}: {what}"))
+        })?;
+        let is_one = nodes.len() == 1;
+        let named = |nodes: NodesCase| match is_one {
+            true => (name.to_owned(), Some(nodes)),
+            false => {
+                let number = plural(u64::from(nodes.number), "node");
+                (format!("{name}, {number}"), Some(nodes))
+            }
+        };
+        Ok(nodes.into_iter().map(named).collect())
     }
 }
 

@@ -133,18 +133,19 @@ impl FileReader<'_> {
             let all: Vec<usize> = (0..workloads.len()).collect();
             if let Some(queue) = &table.get_ref().queue {
                 let (name, queue) = self.queue(table, queue)?;
-                cases.push(Case { name, parts: Vec::new(), queue: Some(queue), workloads: all });
+                let (parts, queue, workloads) = (Vec::new(), Some(queue), all);
+                cases.push(Case { name, parts, queue, nodes: None, workloads });
                 continue;
             }
             let (of, more) =
                 cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
             notes.extend(more);
-            cases.extend(of.into_iter().map(|(name, parts)| Case {
-                name,
-                parts,
-                queue: None,
-                workloads: all.clone(),
-            }));
+            for (name, parts) in of {
+                for (name, nodes) in self.nodes(table, &name, &parts)? {
+                    let (parts, workloads) = (parts.clone(), all.clone());
+                    cases.push(Case { name, parts, queue: None, nodes, workloads });
+                }
+            }
         }
         let name = raw.name.unwrap_or_else(|| self.file.clone());
         let seed = raw.seed.unwrap_or(1);

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::experiment::nodes::RawNodes;
 use crate::experiment::queue::RawQueue;
 
 #[derive(Deserialize)]
@@ -56,6 +57,7 @@ pub(super) struct RawCase {
     pub(super) limits: Option<Vec<RawPart>>,
     pub(super) strategies: Option<OneOrMany>,
     pub(super) queue: Option<Spanned<RawQueue>>,
+    pub(super) nodes: Option<Spanned<RawNodes>>,
 }
 
 #[derive(Deserialize)]

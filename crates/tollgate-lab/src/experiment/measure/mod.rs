@@ -41,6 +41,8 @@ pub(super) struct AttemptOutcome {
     pub(super) is_admitted: bool,
     /// Whether its request is not tried again.
     pub(super) is_last: bool,
+    /// Whether limits decided it. A failure rule counts nothing.
+    pub(super) is_counted: bool,
 }
 
 /// The measures of one case.
@@ -103,7 +105,7 @@ impl Measures {
                     strategy: limit.strategy().name().to_owned(),
                     per: part.per.name().to_owned(),
                     peak: 0,
-                    promise: limit.strategy().traits(quota).worst_window,
+                    promise: case.promise(part, limit),
                     holds: true,
                 };
                 (PeakWindow::new(quota.period.as_micros(), part.per, clients), result)
@@ -138,14 +140,14 @@ impl Measures {
 
     /// Counts an attempt, in the order of decisions.
     pub(super) fn count(&mut self, attempt: &Attempt, outcome: AttemptOutcome) {
-        let AttemptOutcome { decided_us, waited_us, is_admitted, is_last } = outcome;
+        let AttemptOutcome { decided_us, waited_us, is_admitted, is_last, is_counted } = outcome;
         // The clocks of two machines may differ a little. Windows use the deciding clock, and
         // series over time count from the start on that clock.
         let at = decided_us.saturating_sub(self.start_us);
         self.grow(at);
         self.begin(at);
         for (window, _) in &mut self.limits {
-            window.see(decided_us, attempt.client, is_admitted);
+            window.see(decided_us, attempt.client, is_admitted && is_counted);
         }
         let mut occupancy = 0;
         // A job that a queue accepts goes through only at its delivery.
@@ -294,6 +296,7 @@ impl Measures {
             bytes_per_subject: self.bytes_per_subject.map(rounded),
             live: None,
             queue: None,
+            nodes: None,
             groups: self.groups,
             buckets: self.buckets,
             most_denied: most_denied(&self.denied, MOST_DENIED)

@@ -231,6 +231,7 @@ impl<'e> QueueRun<'e> {
             waited_us: now_us - attempt.first_us,
             is_admitted: verdict.is_admitted,
             is_last,
+            is_counted: true,
         };
         self.attempts += 1;
         self.measures.offered(now_us, verdict.is_admitted);

@@ -1,0 +1,107 @@
+//! A store that a node does not reach for a while, as an experiment says.
+
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use tollgate::engine::Outcome;
+use tollgate::{Charged, Counted, Inspection, Question, Receipt, Refund, Store, StoreError};
+use tollgate_lab::experiment::NodesCase;
+
+/// The store as one node sees it.
+#[derive(Debug)]
+pub(super) struct CutOff<S> {
+    store: S,
+    /// When the case began.
+    begun: Arc<OnceLock<Instant>>,
+    /// When the node is cut off, from the beginning of the case.
+    away: Vec<(Duration, Duration)>,
+    deadline: Duration,
+}
+
+impl<S: Store> CutOff<S> {
+    /// The store as the node with this number sees it.
+    pub(super) fn new(
+        store: S,
+        case: &NodesCase,
+        node: u32,
+        begun: &Arc<OnceLock<Instant>>,
+    ) -> Self {
+        let length = |us: u64| Duration::from_micros(us);
+        let away = case.away_of(node).map(|(from, until)| (length(from), length(until)));
+        Self {
+            store,
+            begun: Arc::clone(begun),
+            away: away.collect(),
+            deadline: length(case.deadline_us),
+        }
+    }
+
+    /// Asks the store. While the node is cut off, no question gets there and no answer back.
+    async fn ask<T>(
+        &self,
+        deadline: Option<Duration>,
+        answer: impl Future<Output = Result<T, StoreError>>,
+    ) -> Result<T, StoreError> {
+        let asked = Instant::now();
+        let answer = if self.is_away() { None } else { Some(answer.await) };
+        if let Some(answer) = answer.filter(|_| !self.is_away()) {
+            return answer;
+        }
+        let end = asked + deadline.unwrap_or(self.deadline);
+        tokio::time::sleep_until(end.into()).await;
+        Err(StoreError::ambiguous("this node was cut off from the store"))
+    }
+
+    fn is_away(&self) -> bool {
+        let since = self.begun.get().map(Instant::elapsed);
+        let within =
+            |at: Duration| self.away.iter().any(|(from, until)| (*from..*until).contains(&at));
+        since.is_some_and(within)
+    }
+}
+
+impl<S: Store> Store for CutOff<S> {
+    fn identity(&self) -> u64 {
+        self.store.identity()
+    }
+
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.store.issued(receipt)
+    }
+
+    fn receipt_step(&self) -> u64 {
+        self.store.receipt_step()
+    }
+
+    fn deadline(&self) -> Option<Duration> {
+        self.store.deadline()
+    }
+
+    fn will_wait(&self, longest: Duration) {
+        self.store.will_wait(longest);
+    }
+
+    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        self.ask(question.deadline, self.store.check(question)).await
+    }
+
+    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.ask(None, self.store.refund(receipt, units)).await
+    }
+
+    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+        self.ask(None, self.store.adjust(counted, delta)).await
+    }
+
+    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
+        self.ask(None, self.store.charge(counted, cost)).await
+    }
+
+    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+        self.ask(None, self.store.reset(counted)).await
+    }
+
+    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+        self.ask(None, self.store.inspect(counted)).await
+    }
+}
