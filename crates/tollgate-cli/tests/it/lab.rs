@@ -180,6 +180,30 @@ fn what_a_queue_cannot_do_is_told_before_anything_runs() {
 }
 
 #[test]
+fn nodes_are_simulated_in_memory_and_real_on_redis() {
+    let place = Place::new();
+    let text = "version = 1\nduration = \"2s\"\n\
+        workload = [{ arrivals = \"poisson\", rate = \"1000/s\" }]\n\
+        case = [{ name = \"n\", limits = [{ per = \"resource\", \
+        limit = \"500/s via gcra lease auto 5%\" }], nodes = { number = [2, 8] } }]\n";
+    let file = write(&place, "nodes.toml", text);
+    let json = place.json(&["lab", "run", &file, "--json"]);
+    assert_eq!(json["cases"][1]["name"], "n, 8 nodes");
+    for case in json["cases"].as_array().unwrap() {
+        assert_eq!(case["limits"][0]["holds"], true, "{case}");
+        assert!(case["nodes"]["questions"].as_u64().unwrap() > 0, "{case}");
+    }
+    for (args, says) in [
+        (&["--live"][..], "`n, 2 nodes` has nodes, which in real time share a Redis"),
+        (&["--store", "redis://127.0.0.1:1"], "leave out --store, or add --live"),
+    ] {
+        let (code, out, error) = place.run(&[&["lab", "run", &file], args].concat());
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {error}");
+        assert!(error.contains(says), "{args:?}: {error}");
+    }
+}
+
+#[test]
 fn the_race_on_a_real_server_leaves_nothing_behind() {
     let place = Place::new();
     let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };

@@ -135,6 +135,47 @@ fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
 }
 
+/// Nodes with leases in front of one server; half of them are cut off from it for a while.
+const NODES: &str = r#"
+version = 1
+duration = "1s"
+
+[[workload]]
+name = "hot"
+arrivals = "poisson"
+rate = "2000/s"
+
+[[case]]
+name = "cut off"
+limits = [{ per = "resource", limit = "1000/s burst 200 via gcra lease auto 10%" }]
+
+[case.nodes]
+number = 4
+on_failure = "local 25 %"
+deny_cache = "1s"
+away = [{ number = 2, from = "400ms", until = "700ms" }]
+"#;
+
+#[test]
+fn nodes_in_real_time_hold_leases_and_go_on_by_their_shares() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let file = write(&place, "nodes.toml", NODES);
+    let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
+    let case = &json["cases"][0];
+    let (nodes, limit) = (&case["nodes"], &case["limits"][0]);
+    assert_eq!(limit["holds"], true, "{limit}");
+    assert!(nodes["per_question"].as_f64().unwrap() > 2.0, "{nodes}");
+    let number = |name: &str| nodes[name].as_u64().unwrap();
+    assert!(number("by_lease") > 100 && number("by_local_share") > 20, "{nodes}");
+    let decided = ["by_store", "by_lease", "by_deny_cache", "by_local_share", "by_failure_rule"];
+    assert_eq!(decided.map(number).iter().sum::<u64>(), case["attempts"], "{nodes}");
+    assert_eq!(case["live"]["failed"], 0, "the rule answered for the store");
+    // What only a simulation knows.
+    assert!(nodes["round_trip_us"].is_null() && nodes["admitted_alone"].is_null(), "{nodes}");
+    assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
+}
+
 /// Several nodes decide, and what all of them took is told; under sentinels the primary does.
 #[test]
 fn on_a_cluster_and_under_sentinels_the_work_of_those_who_decide_is_told() {

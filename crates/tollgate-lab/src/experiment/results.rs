@@ -259,10 +259,10 @@ pub struct QueueBucket {
 pub struct NodesResult {
     /// The number of nodes.
     pub number: u32,
-    /// Mean microseconds from a node to the store and back.
-    pub round_trip_us: u64,
-    /// How fast or slow their clocks were at most, in parts in a million.
-    pub clock_error_ppm: u32,
+    /// Mean microseconds from a node to the store and back; `None` in real time.
+    pub round_trip_us: Option<u64>,
+    /// How fast or slow their clocks were at most, in parts in a million; `None` in real time.
+    pub clock_error_ppm: Option<u32>,
     /// The failure rule.
     pub on_failure: String,
     /// The lease of each set of limits that has one.

@@ -82,14 +82,15 @@ fn nodes_in_words(nodes: &NodesResult) -> String {
         [] => "without leases".to_owned(),
         leases => format!("each with a lease of {}", leases.join(" and of ")),
     };
-    let clocks = match nodes.clock_error_ppm {
-        0 => String::new(),
-        ppm => format!(", with clocks up to {}% off", f64::from(ppm) / 10_000.0),
-    };
+    let way = nodes.round_trip_us.map(|us| format!(", {} from the store and back", span(us)));
+    let clocks = nodes.clock_error_ppm.filter(|ppm| *ppm > 0);
+    let clocks =
+        clocks.map(|ppm| format!(", with clocks up to {}% off", f64::from(ppm) / 10_000.0));
     format!(
-        "{}, {} from the store and back, {leases}{clocks}; without the store: {}",
+        "{}{}, {leases}{}; without the store: {}",
         plural(u64::from(nodes.number), "node"),
-        span(nodes.round_trip_us),
+        way.unwrap_or_default(),
+        clocks.unwrap_or_default(),
         nodes.on_failure
     )
 }

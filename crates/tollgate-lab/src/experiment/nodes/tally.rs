@@ -53,8 +53,9 @@ impl Tally {
         let more = |alone: u64| (measured.admitted as f64 - alone as f64) / alone as f64;
         let result = NodesResult {
             number: nodes.number,
-            round_trip_us: nodes.round_trip_us,
-            clock_error_ppm: nodes.clock_error_ppm,
+            // In real time the way and the clocks are those of this machine.
+            round_trip_us: admitted_alone.map(|_| nodes.round_trip_us),
+            clock_error_ppm: admitted_alone.map(|_| nodes.clock_error_ppm),
             on_failure: nodes.on_failure.to_string(),
             leases: case
                 .parts
