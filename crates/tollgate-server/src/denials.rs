@@ -1,5 +1,5 @@
-//! The log of denials: which subject was denied by which limit, a few lines a second, with subjects
-//! hashed by default.
+//! The log of denials: which subject was denied by which limit, a few lines a second. Also the form
+//! in which administrators read subjects, which is hashed by default.
 
 use core::fmt;
 use core::fmt::Write as _;
@@ -28,28 +28,25 @@ pub enum Subjects {
     Plain,
 }
 
-/// Logs denials through `tracing`, with the target `tollgate`.
-pub struct Denials {
+/// Writes subjects for administrators: in the log of denials, and wherever else they read them.
+#[derive(Clone)]
+pub(crate) struct SubjectForm {
     subjects: Subjects,
     key: Hmac<Sha256>,
-    lines: Limiter<MemoryStore>,
-    /// The denials that were not logged since the last line.
-    unlogged: AtomicU64,
 }
 
-impl fmt::Debug for Denials {
+impl fmt::Debug for SubjectForm {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Denials").field("subjects", &self.subjects).finish_non_exhaustive()
+        f.debug_struct("SubjectForm").field("subjects", &self.subjects).finish_non_exhaustive()
     }
 }
 
-impl Denials {
-    /// A log with subjects in this form. Without a key each process uses its own random key for
-    /// hashes.
+impl SubjectForm {
+    /// Without a key each process uses its own random key for hashes.
     ///
     /// # Errors
     /// None in practice: a key of any length is accepted.
-    pub fn new(subjects: Subjects, key: Option<&[u8]>) -> Result<Self, ParseError> {
+    pub(crate) fn new(subjects: Subjects, key: Option<&[u8]>) -> Result<Self, ParseError> {
         let own: [u8; 32];
         let key = match key {
             Some(key) => key,
@@ -59,9 +56,46 @@ impl Denials {
             }
         };
         let refused = |_| ParseError::whole("", "this key hashes nothing", "give another one");
-        let key = Hmac::new_from_slice(key).map_err(refused)?;
+        Ok(Self { subjects, key: Hmac::new_from_slice(key).map_err(refused)? })
+    }
+
+    /// A subject in this form.
+    pub(crate) fn written(&self, subject: &str) -> String {
+        match self.subjects {
+            Subjects::Plain => subject.to_owned(),
+            Subjects::Hashed => {
+                let mut hash = self.key.clone();
+                hash.update(subject.as_bytes());
+                let mut text = String::with_capacity(2 * SHOWN_BYTES);
+                for byte in hash.finalize().into_bytes().iter().take(SHOWN_BYTES) {
+                    // Writing to a string cannot fail.
+                    let _ = write!(text, "{byte:02x}");
+                }
+                text
+            }
+        }
+    }
+}
+
+/// Logs denials through `tracing`, with the target `tollgate`.
+#[derive(Debug)]
+pub struct Denials {
+    form: SubjectForm,
+    lines: Limiter<MemoryStore>,
+    /// The denials that were not logged since the last line.
+    unlogged: AtomicU64,
+}
+
+impl Denials {
+    /// A log with subjects in this form. Without a key each process uses its own random key for
+    /// hashes.
+    ///
+    /// # Errors
+    /// None in practice: a key of any length is accepted.
+    pub fn new(subjects: Subjects, key: Option<&[u8]>) -> Result<Self, ParseError> {
+        let form = SubjectForm::new(subjects, key)?;
         let lines: LimitSet = LINES.parse()?;
-        Ok(Self { subjects, key, lines: Limiter::memory(lines), unlogged: AtomicU64::new(0) })
+        Ok(Self { form, lines: Limiter::memory(lines), unlogged: AtomicU64::new(0) })
     }
 
     /// Logs a denial, or a request that was let through without the store, while the rate of lines
@@ -81,7 +115,7 @@ impl Denials {
             self.unlogged.fetch_add(event.answers, Ordering::Relaxed);
             return;
         }
-        let subject = event.subject.map(|subject| self.written(subject));
+        let subject = event.subject.map(|subject| self.form.written(subject));
         tracing::info!(
             target: "tollgate",
             outcome = event.outcome.name(),
@@ -96,21 +130,9 @@ impl Denials {
         );
     }
 
-    /// A subject in the form of this log.
-    pub(crate) fn written(&self, subject: &str) -> String {
-        match self.subjects {
-            Subjects::Plain => subject.to_owned(),
-            Subjects::Hashed => {
-                let mut hash = self.key.clone();
-                hash.update(subject.as_bytes());
-                let mut text = String::with_capacity(2 * SHOWN_BYTES);
-                for byte in hash.finalize().into_bytes().iter().take(SHOWN_BYTES) {
-                    // Writing to a string cannot fail.
-                    let _ = write!(text, "{byte:02x}");
-                }
-                text
-            }
-        }
+    /// How this log writes subjects.
+    pub(crate) fn form(&self) -> &SubjectForm {
+        &self.form
     }
 }
 
@@ -123,12 +145,12 @@ mod tests {
         let log = Denials::new(Subjects::Hashed, Some(b"key")).unwrap();
         let same = Denials::new(Subjects::Hashed, Some(b"key")).unwrap();
         let other = Denials::new(Subjects::Hashed, None).unwrap();
-        let hash = log.written("user:ann");
+        let hash = log.form().written("user:ann");
         assert_eq!(hash.len(), 16);
-        assert_eq!(hash, same.written("user:ann"));
-        assert_ne!(hash, other.written("user:ann"));
-        assert_ne!(hash, log.written("user:bob"));
+        assert_eq!(hash, same.form().written("user:ann"));
+        assert_ne!(hash, other.form().written("user:ann"));
+        assert_ne!(hash, log.form().written("user:bob"));
         let plain = Denials::new(Subjects::Plain, None).unwrap();
-        assert_eq!(plain.written("user:ann"), "user:ann");
+        assert_eq!(plain.form().written("user:ann"), "user:ann");
     }
 }

@@ -60,6 +60,7 @@ mod settings;
 pub mod snapshot;
 mod timeseries;
 mod tls;
+mod top;
 mod traces;
 
 pub use api::{AuthOptions, Forwarded};

@@ -257,6 +257,9 @@ impl Server {
             Misconfiguration::Address(Remark::NoHeader) if !is_proxied => {}
             _ => tracing::warn!(target: "tollgate", "{mistake}"),
         };
+        if options.admin.is_some() {
+            options.metrics.count_subjects(options.key_secret.as_deref())?;
+        }
         let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
         let tls = options.tls.map(Certificate::read).transpose()?.map(Arc::new);
         let receipts = receipts(options.receipt_key.as_deref())?;
@@ -379,6 +382,7 @@ impl Server {
             tasks.spawn(listener.accept_all(bound));
         }
         if let Some(bound) = admin {
+            tasks.spawn(api.metrics.clone().follow_top());
             let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
             let listener = Listener {
                 protocol: Http(Arc::new(Admin { api, guard, reader, recorder })),

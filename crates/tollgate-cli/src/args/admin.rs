@@ -1,6 +1,6 @@
 //! The arguments of `admin`.
 
-use clap::{Args, Subcommand};
+use clap::{Args, Subcommand, ValueEnum};
 
 #[derive(Debug, Args)]
 pub(crate) struct Admin {
@@ -60,6 +60,30 @@ pub(crate) enum AdminAction {
         #[arg(long, value_name = "DURATION", default_value = "10m")]
         last: String,
     },
+    /// Show the subjects that asked most, or that were denied most, in the last one to two minutes
+    ///
+    /// A subject is that of the limit that decided, written as in the log of denials. `at least`
+    /// stands before a count that may be higher, by the `error` of --json at most.
+    #[command(after_help = "Example: tollgate admin top --by denied -n 20")]
+    Top {
+        /// What is counted
+        #[arg(long, value_name = "COUNT", default_value = "asked")]
+        by: TopBy,
+
+        /// How many subjects to show: 1 to 100
+        #[arg(short, value_name = "N", default_value = "10")]
+        #[arg(value_parser = clap::value_parser!(u8).range(1..=100))]
+        n: u8,
+    },
+}
+
+/// By what subjects are ordered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum TopBy {
+    /// Decided requests
+    Asked,
+    /// Denied requests
+    Denied,
 }
 
 /// Whose count.

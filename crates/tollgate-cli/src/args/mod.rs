@@ -17,7 +17,7 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use strategy::strategies;
 
-pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
+pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget, TopBy};
 pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};

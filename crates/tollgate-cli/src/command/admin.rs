@@ -11,7 +11,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate_server::Address;
 
-use crate::args::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget};
+use crate::args::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget, TopBy};
 use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
@@ -38,6 +38,13 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
         AdminAction::Series { last } => {
             let last = wait(last).context("--last")?;
             (format!("/v1/admin/series?last={}s", last.as_secs().max(1)), None)
+        }
+        AdminAction::Top { by, n } => {
+            let by = match by {
+                TopBy::Asked => "asked",
+                TopBy::Denied => "denied",
+            };
+            (format!("/v1/admin/top?by={by}&n={n}"), None)
         }
     };
     let answer = ask(args, &path, body)?;
@@ -156,6 +163,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
             format!("policies of revision {}\n", said(&answer["revision"]))
         }
         AdminAction::Series { .. } => series(answer),
+        AdminAction::Top { by, .. } => top(*by, answer),
     }
 }
 
@@ -266,7 +274,67 @@ fn series(answer: &Value) -> String {
     format!("{table}\n")
 }
 
+/// A line for each subject, and what is known of the others.
+fn top(by: TopBy, answer: &Value) -> String {
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    let (what, verb) = match by {
+        TopBy::Asked => ("decisions", "asked"),
+        TopBy::Denied => ("denials", "was denied"),
+    };
+    let (span_ms, observed) = (number(&answer["span_ms"]), number(&answer["observed"]));
+    let span = show::duration(Duration::from_secs(span_ms.div_ceil(1_000)));
+    let mut text = format!("{observed} {what} in the last {span}\n");
+    let subjects = answer["subjects"].as_array().map_or(&[][..], Vec::as_slice);
+    if subjects.is_empty() {
+        return text;
+    }
+    let mut table = show::table(["rank", "subject", "policy", "count", "share"]);
+    for (one, rank) in subjects.iter().zip(1_u32..) {
+        let error = number(&one["error"]);
+        let least = number(&one["count"]).saturating_sub(error);
+        let about = if error > 0 { "at least " } else { "" };
+        let tenths = u128::from(least) * 1_000 / u128::from(observed.max(1));
+        table.add_row([
+            rank.to_string(),
+            said(&one["subject"]),
+            one["policy"].as_str().map_or_else(|| "-".to_owned(), shown),
+            format!("{about}{least}"),
+            format!("{}.{} %", tenths / 10, tenths % 10),
+        ]);
+    }
+    text.push_str(&format!("{table}\n"));
+    let others = number(&answer["others_at_most"]);
+    if others > 0 {
+        let times = if others == 1 { "once".to_owned() } else { format!("{others} times") };
+        text.push_str(&format!("nobody else {verb} more than {times}\n"));
+    }
+    text
+}
+
 /// A JSON value as text, strings without quotes.
 fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_count_with_an_error_is_a_lower_bound() {
+        let answer = json!({
+            "by": "denied", "span_ms": 93_211, "observed": 8_000, "others_at_most": 31,
+            "subjects": [
+                {"subject": "5d1f0c6a92e7b384", "policy": "login", "count": 4_000, "error": 0},
+                {"subject": "c07e51b8a4d2963f", "policy": null, "count": 61, "error": 12},
+            ],
+        });
+        let text = top(TopBy::Denied, &answer);
+        let lines: Vec<String> =
+            text.lines().map(|it| it.split_whitespace().collect::<Vec<_>>().join(" ")).collect();
+        assert_eq!(lines[0], "8000 denials in the last 1m34s");
+        assert_eq!(lines[3], "1 5d1f0c6a92e7b384 login 4000 50.0 %");
+        assert_eq!(lines[4], "2 c07e51b8a4d2963f - at least 49 0.6 %");
+        assert_eq!(lines[5], "nobody else was denied more than 31 times");
+    }
 }

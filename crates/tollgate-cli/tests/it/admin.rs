@@ -78,6 +78,54 @@ fn clients_are_banned_and_exempted() {
 }
 
 #[test]
+fn the_busiest_and_the_most_denied_are_listed() {
+    let place = Place::new();
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    let args = ["--config", path.to_str().unwrap(), "--log-denials", "plain"];
+    let serving = Serving::start(&place, &args);
+    let at = serving.admin_address();
+    let top = |words: &[&str]| {
+        let (code, out, error) = place.run(&[&["admin", "--at", &at, "top"], words].concat());
+        assert_eq!((code, error.as_str()), (0, ""), "{words:?}");
+        out
+    };
+    /// The lines, with one blank between words.
+    fn lines(out: &str) -> Vec<String> {
+        out.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    }
+    let none = top(&[]);
+    assert!(none.starts_with("0 decisions in the last ") && none.lines().count() == 1, "{none}");
+    let mut client = serving.client();
+    for (ip, times) in [(7, 5), (8, 2), (9, 1)] {
+        let ask = format!(r#"{{"policy": "login", "fields": {{"ip": "192.0.2.{ip}"}}}}"#);
+        for _ in 0..times {
+            client.check(&ask).unwrap();
+        }
+    }
+    let asked = lines(&top(&["-n", "2"]));
+    let [sum, header, _, first, second, others] = &asked[..] else { panic!("{asked:?}") };
+    assert!(sum.starts_with("8 decisions in the last "), "{sum}");
+    assert_eq!(header, "rank subject policy count share");
+    assert_eq!(first, "1 ip:192.0.2.7 login 5 62.5 %");
+    assert_eq!(second, "2 ip:192.0.2.8 login 2 25.0 %");
+    assert_eq!(others, "nobody else asked more than once");
+    let denied = lines(&top(&["--by", "denied"]));
+    let [sum, _, _, only] = &denied[..] else { panic!("{denied:?}") };
+    assert!(sum.starts_with("2 denials in the last "), "{sum}");
+    assert_eq!(only, "1 ip:192.0.2.7 login 2 100.0 %");
+    let json: serde_json::Value =
+        serde_json::from_str(&top(&["--by", "denied", "--json"])).unwrap();
+    let row = r#"[{"subject":"ip:192.0.2.7","policy":"login","count":2,"error":0}]"#;
+    let row: serde_json::Value = serde_json::from_str(row).unwrap();
+    assert_eq!((&json["by"], &json["subjects"]), (&"denied".into(), &row));
+    for words in [["-n", "0"], ["-n", "101"], ["--by", "admitted"]] {
+        let (code, _, error) = place.run(&[&["admin", "--at", &at, "top"], &words[..]].concat());
+        assert!(code == 2 && error.contains(words[1]), "{words:?}: {error}");
+    }
+}
+
+#[test]
 fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let place = Place::new();
     let mut command = Serving::command(&place, &[]);

@@ -35,7 +35,8 @@ pub struct Event<'e> {
     pub decides: bool,
     /// The number of answers: more than one where a front decided several together
     /// ([`Gate::together`](super::Gate::together)) and these had the same outcome. The limit and
-    /// the subject are those of the first one.
+    /// the subject are those of the first one; [`Observer::observe_further`] receives the subjects
+    /// of the others.
     pub answers: u64,
 }
 
@@ -43,6 +44,17 @@ pub struct Event<'e> {
 pub trait Observer: Send + Sync {
     /// Receives the part of one policy in one answer.
     fn observe(&self, event: &Event<'_>);
+
+    /// Whether [`Observer::observe_further`] is called; false by default. It is asked once for all
+    /// answers that are given together.
+    fn wants_further(&self) -> bool {
+        false
+    }
+
+    /// Receives the subject and the outcome of an answer under inline limits that was given
+    /// together with others, when their event has the subject of an earlier one. It is called
+    /// before that event.
+    fn observe_further(&self, _subject: &str, _outcome: Outcome) {}
 }
 
 impl<F: Fn(&Event<'_>) + Send + Sync> Observer for F {

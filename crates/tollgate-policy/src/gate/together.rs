@@ -18,6 +18,8 @@ use crate::outcome::{Authority, Outcome};
 pub struct Together {
     started: Option<Instant>,
     alike: SmallVec<[Alike; 2]>,
+    /// Whether the observer receives the subjects of all answers.
+    wants_further: bool,
 }
 
 /// The answers of one outcome.
@@ -35,7 +37,11 @@ impl<S: Store> Gate<S> {
     /// does.
     #[inline]
     pub fn together(&self) -> Option<Together> {
-        let together = || Together { started: self.started(), alike: SmallVec::new() };
+        let together = || Together {
+            started: self.started(),
+            alike: SmallVec::new(),
+            wants_further: self.0.observer.as_ref().is_some_and(|it| it.wants_further()),
+        };
         self.store().answers_at_once().then(together)
     }
 
@@ -56,14 +62,25 @@ impl<S: Store> Gate<S> {
         // Read in place: the processor stalls on a move of what was written just now.
         match &self.0.limiter.check_at_once(counted, cost)? {
             Some(decision) => {
-                together.add(decision);
+                self.add(together, decision);
                 Ok(view(decision))
             }
             None => {
                 let decision = self.check_new(counted, cost)?;
-                together.add(&decision);
+                self.add(together, &decision);
                 Ok(view(&decision))
             }
+        }
+    }
+
+    #[inline]
+    fn add(&self, together: &mut Together, decision: &Decision<'_>) {
+        let outcome = Outcome::from(decision.verdict());
+        if together.add(outcome, decision)
+            && together.wants_further
+            && let Some(observer) = &self.0.observer
+        {
+            observer.observe_further(decision.binding().subject(), outcome);
         }
     }
 
@@ -78,7 +95,7 @@ impl<S: Store> Gate<S> {
     /// Counts these answers, and reports them to the observer: one event for each outcome, with the
     /// mean duration of all answers, and the subject and the limit of the first one.
     pub fn report(&self, together: Together) {
-        let Together { started, alike } = together;
+        let Together { started, alike, .. } = together;
         let answers: u64 = alike.iter().map(|alike| alike.answers).sum();
         if answers == 0 {
             return;
@@ -110,12 +127,18 @@ impl<S: Store> Gate<S> {
 }
 
 impl Together {
+    /// True if there was an answer with this outcome before.
     #[inline]
-    fn add(&mut self, decision: &Decision<'_>) {
-        let outcome = Outcome::from(decision.verdict());
+    fn add(&mut self, outcome: Outcome, decision: &Decision<'_>) -> bool {
         match self.alike.iter_mut().find(|alike| alike.outcome == outcome) {
-            Some(alike) => alike.answers += 1,
-            None => self.begin(outcome, decision),
+            Some(alike) => {
+                alike.answers += 1;
+                true
+            }
+            None => {
+                self.begin(outcome, decision);
+                false
+            }
         }
     }
 

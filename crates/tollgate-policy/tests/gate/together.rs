@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex};
 
 use tollgate::{Counted, Decision, LimitSet, MemoryStore, Subject};
-use tollgate_policy::{Authority, Event, Format, Gate, Outcome, Policies};
+use tollgate_policy::{Authority, Event, Format, Gate, Observer, Outcome, Policies};
 
 use super::failing::Failing;
 
@@ -60,6 +60,50 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
     // None at all are no event.
     gate.report(gate.together().unwrap());
     assert_eq!(seen.lock().unwrap().len(), 3);
+}
+
+/// Every subject and outcome, once for each answer.
+#[derive(Clone, Default)]
+struct Subjects {
+    wants: bool,
+    seen: Arc<Mutex<Vec<(String, Outcome)>>>,
+}
+
+impl Observer for Subjects {
+    fn observe(&self, event: &Event<'_>) {
+        self.observe_further(event.subject.unwrap(), event.outcome);
+    }
+
+    fn wants_further(&self) -> bool {
+        self.wants
+    }
+
+    fn observe_further(&self, subject: &str, outcome: Outcome) {
+        self.seen.lock().unwrap().push((subject.to_owned(), outcome));
+    }
+}
+
+#[test]
+fn who_wants_it_is_told_the_subject_of_each_answer() {
+    let (yes, no) = (Outcome::Allowed, Outcome::Denied);
+    let all = vec![("bob", yes), ("bob", no), ("bob", no), ("cat", yes), ("ann", yes), ("bob", no)];
+    let first = vec![("ann", yes), ("bob", no)];
+    for (wants, expected) in [(true, all), (false, first)] {
+        let subjects = Subjects { wants, ..Subjects::default() };
+        let policies = Policies::parse(FILE, Format::Toml).unwrap();
+        let gate = Gate::observed(policies, MemoryStore::new(), subjects.clone()).unwrap();
+        let limits: LimitSet = "1/h via gcra".parse().unwrap();
+        let mut together = gate.together().unwrap();
+        for text in ["ann", "bob", "bob", "bob", "bob", "cat"] {
+            let subject = Subject::literal(text).unwrap();
+            let counted = Counted::new(&subject, &limits);
+            gate.check_limits_at_once(&mut together, counted, 1, |_| ()).unwrap();
+        }
+        gate.report(together);
+        let seen = subjects.seen.lock().unwrap();
+        let seen: Vec<_> = seen.iter().map(|(name, outcome)| (name.as_str(), *outcome)).collect();
+        assert_eq!(seen, expected, "wants: {wants}");
+    }
 }
 
 #[test]

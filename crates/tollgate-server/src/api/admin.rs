@@ -4,6 +4,7 @@ use core::future::Future;
 use core::pin::Pin;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
@@ -23,9 +24,14 @@ use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
 use crate::service::{Refusal, ask, no_policy};
+use crate::top::By;
 
 /// The list of endpoints, as plain text.
 const ADMIN_INDEX: &str = include_str!("admin_index.txt");
+
+/// The subjects of `/v1/admin/top`: how many by default, and at most.
+const TOP_USUAL: usize = 10;
+const TOP_MOST: usize = 100;
 
 /// The API for administrators.
 pub(crate) struct Admin {
@@ -127,7 +133,12 @@ impl Admin {
                 "/v1/admin/rulings" if request.method() == Method::GET => {
                     rulings::list(&self.api.service.gate).await
                 }
-                "/v1/admin/series" | "/v1/admin/rulings" => Ok(Problem::method("GET")),
+                "/v1/admin/top" if request.method() == Method::GET => {
+                    self.top(Query::new(request.uri()))
+                }
+                "/v1/admin/series" | "/v1/admin/rulings" | "/v1/admin/top" => {
+                    Ok(Problem::method("GET"))
+                }
                 _ => Err(not_found(&path)),
             };
         };
@@ -284,6 +295,23 @@ impl Admin {
             Problem::bad(detail).at("last")
         })?;
         Ok(json(&self.recorder.last(last_s, since_epoch().as_secs())))
+    }
+
+    /// The busiest or the most denied subjects of the last one to two minutes.
+    fn top(&self, query: Query<'_>) -> Result<Reply, Problem> {
+        let query = query.only(&["by", "n"])?;
+        let by = match query.get("by") {
+            None | Some("asked") => By::Asked,
+            Some("denied") => By::Denied,
+            Some(text) => {
+                let detail = format!("`{text}` is no order of subjects: asked or denied");
+                return Err(Problem::bad(detail).at("by"));
+            }
+        };
+        let most = query.number("n", TOP_USUAL, TOP_MOST)?;
+        // It is counted wherever this listener is.
+        let top = self.api.metrics.top().ok_or_else(|| not_found("/v1/admin/top"))?;
+        Ok(json(&top.busiest(by, most, Instant::now())))
     }
 
     async fn reload(&self) -> Result<Reply, Problem> {

@@ -142,7 +142,7 @@ impl<'a> StandingJson<'a> {
 /// A page of the current policies.
 pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
     let query = query.only(&["after", "count"])?;
-    let count = query.count(PAGE, MAX_PAGE)?;
+    let count = query.number("count", PAGE, MAX_PAGE)?;
     // Read the revision first: policies newer than the reported revision do no harm.
     let (revision, usual) = (service.gate.revision().to_string(), service.gate.usual_deadline());
     let policies = service.gate.policies();

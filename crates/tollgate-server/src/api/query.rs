@@ -51,11 +51,11 @@ impl<'q> Query<'q> {
         found.copied().map(Some).ok_or_else(wrong)
     }
 
-    /// The page size: `usual` by default, at most `most`.
-    pub(crate) fn count(&self, usual: usize, most: usize) -> Result<usize, Problem> {
-        let Some(text) = self.get("count") else { return Ok(usual) };
-        let count = text.parse().ok().filter(|count| (1..=most).contains(count));
-        count.ok_or_else(|| Problem::bad(format!("`{text}` is no count: 1 to {most}")).at("count"))
+    /// How many to list: `usual` by default, at most `most`.
+    pub(crate) fn number(&self, name: &str, usual: usize, most: usize) -> Result<usize, Problem> {
+        let Some(text) = self.get(name) else { return Ok(usual) };
+        let number = text.parse().ok().filter(|number| (1..=most).contains(number));
+        number.ok_or_else(|| Problem::bad(format!("`{text}` is no count: 1 to {most}")).at(name))
     }
 
     /// Whether the readiness check includes the store.

@@ -32,6 +32,7 @@ pub(crate) enum Endpoint {
     Adjust,
     Reload,
     Series,
+    Top,
     Ban,
     Exempt,
     Lift,
@@ -40,7 +41,7 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 27] = [
+    const ALL: [Self; 28] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
@@ -63,6 +64,7 @@ impl Endpoint {
         Self::Adjust,
         Self::Reload,
         Self::Series,
+        Self::Top,
         Self::Ban,
         Self::Exempt,
         Self::Lift,
@@ -95,6 +97,7 @@ impl Endpoint {
             Self::Adjust => "/v1/admin/adjust",
             Self::Reload => "/v1/admin/reload",
             Self::Series => "/v1/admin/series",
+            Self::Top => "/v1/admin/top",
             Self::Ban => "/v1/admin/ban",
             Self::Exempt => "/v1/admin/exempt",
             Self::Lift => "/v1/admin/lift",
@@ -176,6 +179,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 28);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 29);
     }
 }

@@ -17,17 +17,16 @@ mod reference;
 mod text;
 
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::Arc;
-#[cfg(feature = "grpc")]
-use std::sync::OnceLock;
-use std::time::SystemTime;
+use std::sync::{Arc, OnceLock};
+use std::time::{Instant, SystemTime};
 
 use tollgate::{ParseError, Subject};
-use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Policies};
+use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Outcome, Policies};
 use tollgate_stores::AnyStore;
 
-use crate::denials::Denials;
+use crate::denials::{Denials, SubjectForm, Subjects};
 use crate::grpc::CallCounts;
+use crate::top::{self, Top};
 use crate::traces::Traces;
 use by_limit::ByLimit;
 #[cfg(feature = "grpc")]
@@ -71,6 +70,8 @@ struct Inner {
     /// Only where they are asked for.
     #[cfg(feature = "grpc")]
     rules: OnceLock<ByRule>,
+    /// Only where administrators can read it.
+    top: OnceLock<Top>,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -91,6 +92,7 @@ impl Default for Inner {
             envoy_reloads: Reloads::default(),
             #[cfg(feature = "grpc")]
             rules: OnceLock::new(),
+            top: OnceLock::new(),
             denials: None,
             traces: None,
         }
@@ -125,7 +127,7 @@ impl Metrics {
 
     /// A subject in the form of the log of denials; `None` without such a log.
     pub(crate) fn written(&self, subject: &Subject) -> Option<String> {
-        self.0.denials.as_ref().map(|denials| denials.written(subject.as_str()))
+        self.0.denials.as_ref().map(|denials| denials.form().written(subject.as_str()))
     }
 
     /// Calls `tell` for each limit with counters: its policy, its identity, the counters.
@@ -166,6 +168,35 @@ impl Metrics {
         self.0.rules.get()
     }
 
+    /// Begins to count by subject. Without a log of denials, subjects are hashed with this key,
+    /// else with a random one.
+    ///
+    /// # Errors
+    /// None in practice: a key of any length is accepted.
+    pub(crate) fn count_subjects(&self, key: Option<&[u8]>) -> Result<(), ParseError> {
+        let form = match &self.0.denials {
+            Some(denials) => denials.form().clone(),
+            None => SubjectForm::new(Subjects::Hashed, key)?,
+        };
+        self.0.top.get_or_init(|| Top::new(form, Instant::now()));
+        Ok(())
+    }
+
+    /// The counts by subject, if they are asked for.
+    pub(crate) fn top(&self) -> Option<&Top> {
+        self.0.top.get()
+    }
+
+    /// Begins a new minute of the counts by subject after each one, until it is dropped.
+    pub(crate) async fn follow_top(self) {
+        loop {
+            tokio::time::sleep(top::MINUTE).await;
+            if let Some(top) = self.top() {
+                top.rotate(Instant::now());
+            }
+        }
+    }
+
     /// The commands of the Redis protocol.
     #[cfg(feature = "resp")]
     pub(crate) fn commands(&self) -> &Commands {
@@ -189,11 +220,30 @@ impl Observer for Metrics {
             let what = (event.outcome, event.authority, event.answers);
             self.0.limits.add(event.policy, limit.identity(), what);
         }
+        // One answer, whatever their number: the others may be about other subjects, and are told
+        // one by one.
+        if event.decides
+            && let Some((top, subject)) = self.0.top.get().zip(event.subject)
+        {
+            top.add(event.policy, subject, !event.outcome.admits());
+        }
         if let Some(denials) = &self.0.denials {
             denials.observe(event);
         }
         if let Some(traces) = &self.0.traces {
             traces.decided(event);
+        }
+    }
+
+    #[inline]
+    fn wants_further(&self) -> bool {
+        self.0.top.get().is_some()
+    }
+
+    #[inline]
+    fn observe_further(&self, subject: &str, outcome: Outcome) {
+        if let Some(top) = self.0.top.get() {
+            top.add(None, subject, !outcome.admits());
         }
     }
 }

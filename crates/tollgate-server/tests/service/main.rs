@@ -20,6 +20,7 @@ mod redis_client;
 mod resp;
 mod rulings;
 mod secured;
+mod top;
 mod workers;
 
 use std::net::SocketAddr;
