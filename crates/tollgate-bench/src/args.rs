@@ -109,6 +109,10 @@ pub(crate) enum Bench {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchLease {
+    /// Only rows whose names have this text
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) only: Option<String>,
+
     /// How long a run takes
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,

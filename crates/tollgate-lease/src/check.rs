@@ -44,16 +44,15 @@ impl<S: Store> Leased<S> {
         part: Counted<'_>,
         lease: &Lease,
         cost: u64,
-        deadline: Option<Duration>,
+        (deadline, started_us): (Option<Duration>, u64),
     ) -> Result<Got, StoreError> {
         let hash = self.hash(part.subject);
-        let started_us = self.now_us();
         if !self.know(hash, &part, started_us) {
             return Ok(Got::Ask(false));
         }
         let mut turn = Turn::First;
+        let mut now_us = started_us;
         loop {
-            let now_us = self.now_us();
             let left = left_of(deadline, started_us, now_us);
             let step =
                 self.with_holding(hash, &part, |holding| holding.step(lease, cost, turn, now_us));
@@ -68,6 +67,7 @@ impl<S: Store> Leased<S> {
                         true => Turn::AfterRenewal,
                         false => Turn::AfterFailure,
                     };
+                    now_us = self.now_us();
                 }
                 Some(Step::Ask) | None => return Ok(Got::Ask(turn != Turn::First)),
             }
@@ -189,12 +189,12 @@ impl<S: Store> Leased<S> {
             return self.0.store.check(question).await;
         }
         let started_us = self.now_us();
-        let has_waited = match self.lease(part, lease, cost, deadline).await? {
+        let has_waited = match self.lease(part, lease, cost, (deadline, started_us)).await? {
             Got::Answer(outcome) => return Ok(self.counted(outcome)),
             Got::Ask(has_waited) => has_waited,
         };
         add(&self.0.counts.asked, 1);
-        let sent_us = self.now_us();
+        let sent_us = if has_waited { self.now_us() } else { started_us };
         let outcome = if has_waited {
             let mut question = question.clone();
             question.deadline = left_of(deadline, started_us, sent_us);
@@ -224,7 +224,7 @@ impl<S: Store> Leased<S> {
         let mut rest: SmallVec<[Counted<'_>; 1]> = SmallVec::new();
         for (place, part) in question.parts.iter().enumerate() {
             let got = match part.limits.lease() {
-                Some(lease) => self.lease(*part, lease, cost, deadline).await?,
+                Some(lease) => self.lease(*part, lease, cost, (deadline, self.now_us())).await?,
                 None => Got::Ask(false),
             };
             match got {

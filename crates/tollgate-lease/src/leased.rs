@@ -319,16 +319,22 @@ impl<S: Store> Leased<S> {
         shard.find(hash, |held| held.is(part)).map(|held| work(&mut held.holding))
     }
 
+    /// [`Leased::know`], now.
+    #[inline]
+    pub(crate) fn knows(&self, part: &Counted<'_>) -> bool {
+        self.know(self.hash(part.subject), part, self.now_us())
+    }
+
     /// Adds a count to those that are known, if it was asked about just now and there is room.
     /// False if it is not known then.
     pub(crate) fn know(&self, hash: u64, part: &Counted<'_>, now_us: u64) -> bool {
         let Some(lease) = part.limits.lease() else { return false };
+        if !self.0.recent.note(hash, now_us, lease.ttl().as_micros()) {
+            return false;
+        }
         let mut shard = self.0.held.lock(hash);
         if shard.find(hash, |held| held.is(part)).is_some() {
             return true;
-        }
-        if !self.0.recent.note(hash, now_us, lease.ttl().as_micros()) {
-            return false;
         }
         let held = Held {
             subject: part.subject.clone(),

@@ -19,6 +19,15 @@ impl Recent {
         Self((0..PLACES).map(|_| AtomicU64::new(0)).collect())
     }
 
+    /// Whether this subject was the last of its place: if not, nothing is held of it, or others of
+    /// its place were asked about meanwhile.
+    #[inline]
+    #[allow(clippy::cast_possible_truncation)] // the low bits
+    pub(crate) fn has(&self, hash: u64) -> bool {
+        let before = self.0[hash as usize % PLACES].load(Ordering::Relaxed);
+        (before ^ hash) >> TIME_BITS == 0
+    }
+
     /// Notes a check; true if there was one in this window or the one before.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // the low bits
@@ -44,11 +53,12 @@ mod tests {
     fn a_subject_is_known_for_a_window() {
         let recent = Recent::new();
         let (one, other) = (0xabcd_0000_0000_0007, 0x1234_0000_0000_0007);
-        assert!(!recent.note(one, 1_000, 100));
+        assert!(!recent.has(one) && !recent.note(one, 1_000, 100) && recent.has(one));
         assert!(recent.note(one, 1_050, 100));
         assert!(recent.note(one, 1_199, 100));
         assert!(!recent.note(one, 1_300, 100), "a window without a check lay between");
         assert!(!recent.note(other, 1_310, 100), "of the same place");
+        assert!(recent.has(other) && !recent.has(one));
         assert!(!recent.note(one, 1_320, 100));
         assert!(recent.note(one, 1_330, 100));
     }

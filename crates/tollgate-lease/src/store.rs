@@ -15,12 +15,18 @@ impl<S: Store> Leased<S> {
     #[inline]
     fn leased_answer(&self, counted: &Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         let lease = counted.limits.lease()?;
-        let (hash, now_us) = (self.hash(counted.subject), self.now_us());
+        let hash = self.hash(counted.subject);
+        // One line of memory, where the table would take several.
+        if !self.0.recent.has(hash) {
+            return None;
+        }
         let mut shard = self.0.held.lock(hash);
         let held = shard.find(hash, |held| held.is(counted))?;
+        let now_us = self.now_us();
         if mode.is_peek() {
             return held.holding.peek(cost, now_us);
         }
+        self.0.recent.note(hash, now_us, lease.ttl().as_micros());
         let outcome = held.holding.at_once(lease, cost, now_us)?;
         drop(shard);
         Some(self.counted(outcome))
@@ -89,6 +95,11 @@ impl<S: Store> Store for Leased<S> {
                     self.0.store.check(question).await
                 }
             },
+            // Most subjects are seldom asked about.
+            [part] if !self.knows(&part) => {
+                add(&self.0.counts.asked, 1);
+                self.store().check(question).await
+            }
             [part] => Box::pin(self.check_one(question, part)).await,
             [..] if mode == Mode::Whole => Box::pin(self.check_several(question)).await,
             // Of several counts, a part of the cost is judged where all of them are.

@@ -139,13 +139,22 @@ pub(crate) fn ask(args: &LeaseNode) -> Result<u8> {
 
 pub(crate) fn lease(args: &BenchLease) -> Result<u8> {
     show::warn_of_debug();
+    let only = args.only.as_deref().unwrap_or_default();
+    let sides: Vec<Side> = sides().into_iter().filter(|side| side.name.contains(only)).collect();
+    if sides.is_empty() {
+        bail!("no row has `{only}` in its name: `keys`, `hot`, `flood` and `task` are in some");
+    }
     let server = Server::start()?;
-    let sides = sides();
     let progress = ProgressBar::new(u64::from(args.runs) * sides.len() as u64)
         .with_style(show::bar("{bar} {pos}/{len} {elapsed} {msg}"));
     let mut runs: Vec<Vec<Run>> = sides.iter().map(|_| Vec::new()).collect();
-    for _ in 0..args.runs {
-        for (side, runs) in sides.iter().zip(&mut runs) {
+    for turn in 0..args.runs {
+        let mut order: Vec<_> = sides.iter().zip(&mut runs).collect();
+        // In both orders, so that none always follows the same other.
+        if turn % 2 == 1 {
+            order.reverse();
+        }
+        for (side, runs) in order {
             progress.set_message(side.name);
             runs.push(run(&server, side, args.seconds)?);
             progress.inc(1);
