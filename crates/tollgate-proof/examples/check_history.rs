@@ -1,5 +1,6 @@
-//! Checks a recorded history: `check_history FILE [--late-us N] [--queue-bound N]`. It prints the
-//! report, and exits with 1 when a promise was broken, with 2 when the file is no history.
+//! Checks a recorded history: `check_history FILE [--late-us N] [--queue-bound N] [--nodes N]`.
+//! It prints the report, and exits with 1 when a promise was broken, with 2 when the file is no
+//! history.
 
 use std::process::ExitCode;
 
@@ -27,6 +28,7 @@ fn run(mut args: impl Iterator<Item = String>) -> Result<bool, String> {
         match arg.as_str() {
             "--late-us" => bounds.late_us = number()?,
             "--queue-bound" => bounds.queue_bound = Some(number()?),
+            "--nodes" => bounds.nodes = Some(number()?),
             _ if path.is_none() && !arg.starts_with('-') => path = Some(arg),
             _ => return Err(format!("{arg} is not known")),
         }
