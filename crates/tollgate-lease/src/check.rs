@@ -142,13 +142,13 @@ impl<S: Store> Leased<S> {
             if is_denied {
                 let cost = denied_cost(units, mode);
                 if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
-                    holding.denied(denial, lease);
+                    holding.denied(denial, asked, (lease, self.0.longest_us));
                 }
                 return None;
             }
             let numbers = (receipts, self.0.store.receipt_step());
             let lot = Lot::new(&outcome, (part.limits, lease), asked, numbers);
-            holding.renewed((&outcome, lot), &renewal, asked, lease)
+            holding.renewed((&outcome, lot), &renewal, asked, (lease, self.0.longest_us))
         });
         drop(renewing);
         add(&self.0.counts.renewals, 1);
@@ -204,10 +204,10 @@ impl<S: Store> Leased<S> {
         };
         let asked = Asked { sent_us, answered_us: self.now_us() };
         self.with_holding(self.hash(part.subject), &part, |holding| {
-            holding.learn(&outcome, asked);
+            holding.answered(&outcome, asked);
             let cost = denied_cost(cost, mode);
             if let Some(denial) = Denial::new(&outcome, cost, asked, self.0.longest_us) {
-                holding.denied(denial, lease);
+                holding.denied(denial, asked, (lease, self.0.longest_us));
             }
         });
         Ok(outcome)

@@ -39,8 +39,10 @@ pub(crate) struct Holding {
     demand: Demand,
     known: Option<Known>,
     denial: Option<Box<Denial>>,
-    /// How many answers in a row had nothing, or less than was asked for.
+    /// How many questions in a row brought nothing, or less than they asked for, and when the last
+    /// of them was answered.
     short: u32,
+    short_until_us: u64,
     /// The renewal under way.
     renewal: Option<Arc<Flight>>,
     /// How often the count was reset here: what was charged before is not spent after.
@@ -250,13 +252,16 @@ impl Holding {
         (outcome, mut lot): (&Outcome, Lot),
         renewal: &Renewal,
         asked: Asked,
-        lease: &Lease,
+        (lease, longest_us): (&Lease, u64),
     ) -> Option<Outcome> {
         self.learn(outcome, asked);
-        let is_short = outcome.granted < renewal.asked();
-        let pause_us = self.pause_us(lease, is_short);
-        let rest = || Box::new(Denial::of_rest(outcome, asked).for_at_least(pause_us));
-        self.denial = is_short.then(rest);
+        if outcome.granted < renewal.asked() {
+            let pause_us = self.pause_us(lease, asked).min(longest_us);
+            let rest = Denial::of_rest(outcome, asked).for_at_least(pause_us);
+            self.denial = Some(Box::new(rest));
+        } else {
+            (self.denial, self.short) = (None, 0);
+        }
         // The store granted these just now, so they are there even if the lot has ended.
         let spent = (renewal.need > 0).then(|| lot.spend(renewal.need)).flatten();
         if lot.left() > 0 && renewal.resets == self.resets {
@@ -276,18 +281,35 @@ impl Holding {
         Some(outcome)
     }
 
-    /// Takes in a denial of the store.
-    pub(crate) fn denied(&mut self, denial: Denial, lease: &Lease) {
-        let pause_us = self.pause_us(lease, true);
+    /// Takes in an answer about one check alone.
+    pub(crate) fn answered(&mut self, outcome: &Outcome, asked: Asked) {
+        self.learn(outcome, asked);
+        if outcome.granted > 0 {
+            self.short = 0;
+        }
+    }
+
+    /// Takes in a denial of the store, which holds for `longest_us` at most.
+    pub(crate) fn denied(
+        &mut self,
+        denial: Denial,
+        asked: Asked,
+        (lease, longest_us): (&Lease, u64),
+    ) {
+        let pause_us = self.pause_us(lease, asked).min(longest_us);
         self.denial = Some(Box::new(denial.for_at_least(pause_us)));
     }
 
-    /// For how long this node asks no more, after an answer that had too little or not.
-    fn pause_us(&mut self, lease: &Lease, is_short: bool) -> u64 {
-        let (ttl_us, before) = (lease.ttl().as_micros(), self.short);
-        self.short = if is_short { before.saturating_add(1) } else { 0 };
-        let pause_us = (ttl_us / PAUSES).checked_shl(before).unwrap_or(u64::MAX);
-        pause_us.min(ttl_us / LONGEST_PAUSES)
+    /// For how long this node asks no more, after an answer that had too little. Questions that
+    /// were under way at the same time count as one.
+    fn pause_us(&mut self, lease: &Lease, asked: Asked) -> u64 {
+        if asked.sent_us >= self.short_until_us {
+            self.short = self.short.saturating_add(1);
+            self.short_until_us = asked.answered_us;
+        }
+        let ttl_us = lease.ttl().as_micros();
+        let doubled = 1 << self.short.saturating_sub(1).min(PAUSES.ilog2());
+        (ttl_us / PAUSES * doubled).min(ttl_us / LONGEST_PAUSES)
     }
 
     /// Forgets a denial: something was given back.

@@ -282,8 +282,9 @@ impl<'e> Live<'e> {
         CaseResult { live: Some(live), ..self.run.finish(self.case) }
     }
 
-    /// The results of a case with nodes, with the counters of each. When decisions were made is
-    /// known to within their latencies, so windows promise what they admit in so much longer.
+    /// The results of a case with nodes, with the counters of each. Nobody knows more closely than
+    /// to within a latency when a node decided, so a promise is that for a window that is longer by
+    /// the longest one.
     #[must_use]
     pub fn finish_nodes(
         mut self,
@@ -292,18 +293,10 @@ impl<'e> Live<'e> {
     ) -> CaseResult {
         let (case, tally) = (self.case, core::mem::replace(&mut self.tally, Tally::new()));
         let within_us = self.latency.read().map_or(0, |latency| latency.max);
-        let mut measured = self.finish(used);
+        let measured = self.finish(used);
         let Some(nodes) = &case.nodes else { return measured };
-        let limits = case
-            .parts
-            .iter()
-            .flat_map(|part| part.limits.limits().iter().map(|limit| (limit, part.limits.lease())));
-        for ((limit, lease), result) in limits.zip(&mut measured.limits) {
-            result.promise = nodes.promise(limit, lease, within_us);
-            result.holds = result.peak <= result.promise;
-        }
         let counters = tally::sum(counters.iter().copied());
-        tally.finish((case, nodes), &counters, (counters.asked, None), measured)
+        tally.finish((case, nodes), &counters, (counters.asked, None), within_us, measured)
     }
 }
 

@@ -171,7 +171,10 @@ impl Case {
     /// The most that a limit of one of its parts promises to admit in any window of its period.
     fn promise(&self, part: &Part, limit: &Limit) -> u64 {
         match &self.nodes {
-            Some(nodes) => nodes.promise(limit, part.limits.lease(), 0),
+            Some(nodes) => {
+                let known = nodes::Known { within_us: 0, has_shares: true };
+                nodes.promise(limit, part.limits.lease(), known)
+            }
             None => limit.strategy().traits(limit.quota()).worst_window,
         }
     }

@@ -267,7 +267,7 @@ pub struct NodesResult {
     pub on_failure: String,
     /// The lease of each set of limits that has one.
     pub leases: Vec<String>,
-    /// The questions that reached the store.
+    /// The checks and charges ahead that reached the store; in real time those that were sent.
     pub questions: u64,
     /// The attempts divided by the questions.
     pub per_question: Option<f64>,

@@ -66,6 +66,43 @@ fn a_limit_that_others_use_up_is_asked_about_less_and_less() {
     assert_eq!(admitted, 300);
 }
 
+/// A subject that is never hot is denied no longer than the store says, and a 64th of the lease's
+/// time: what it is admitted in between ends the doubling.
+#[test]
+fn a_denial_after_an_admission_holds_as_long_as_the_first() {
+    let world = World::new();
+    let node = world.node("100/1s burst 4 via gcra lease 2 for 1s");
+    let cost = |units| tollgate::Ask::new("a").cost(units);
+    let mut denied_for = Vec::new();
+    for _ in 0..8 {
+        // Three at once are no lease of two, so the store is asked.
+        assert!(crate::sim::now(node.check(cost(3))).unwrap().is_allowed());
+        assert!(!crate::sim::now(node.check(cost(3))).unwrap().is_allowed());
+        let denied = crate::sim::now(node.check(cost(3))).unwrap();
+        assert_eq!(denied.authority(), Authority::DenyCache);
+        denied_for.push(denied.retry_after().unwrap());
+        world.pass(1_000_000);
+    }
+    assert!(denied_for.iter().all(|wait| *wait == denied_for[0]), "{denied_for:?}");
+}
+
+#[test]
+fn a_denial_under_a_long_lease_holds_no_longer_than_is_set() {
+    let world = World::new();
+    let limits = "1000/1h via fixed_window lease 10 for 1h";
+    let longest = core::time::Duration::from_secs(1);
+    let node = world.node_with(limits, world.remote(), |it| it.longest_denial(longest));
+    let other = world.node("1000/1h via fixed_window");
+    while check(&other, "a").is_allowed() {}
+    for _ in 0..20 {
+        let _ = check(&node, "a");
+        let before = node.store().counters().asked;
+        world.pass(1_000_001);
+        let _ = check(&node, "a");
+        assert!(node.store().counters().asked > before, "asked again after a second");
+    }
+}
+
 #[test]
 fn a_subject_that_is_seldom_seen_is_asked_about_as_ever() {
     let world = World::new();

@@ -17,7 +17,7 @@ const LEAST_US: u64 = 100;
 struct Allowed {
     invoked_us: u64,
     returned_us: u64,
-    cost: u64,
+    cost: u128,
     id: u64,
 }
 
@@ -30,26 +30,32 @@ pub(super) struct LeasedLimit<'h> {
 }
 
 impl<'h> LeasedLimit<'h> {
-    /// The limit of a count whose calls have a lease, as the first of them has it.
-    pub(super) fn of(calls: &[&Planned<'h>], track: usize, bounds: &Bounds) -> Option<Self> {
-        let mut found = calls.iter().find_map(|planned| {
-            let limits = planned.call.parts.iter().flat_map(|part| {
+    /// The limit of this count for a call, if it has a lease there.
+    pub(super) fn of(planned: &Planned<'h>, track: usize, nodes: u64) -> Option<Self> {
+        let limits =
+            planned.call.parts.iter().flat_map(|part| {
                 part.limits.limits().iter().map(|limit| (limit, part.limits.lease()))
             });
-            let (_, (limit, lease)) =
-                planned.asked.iter().zip(limits).find(|(asked, _)| asked.track == track)?;
-            Some(Self { limit, lease: lease?, nodes: 0 })
-        })?;
-        // Without a number each client may be a node.
-        let clients = || calls.iter().map(|planned| planned.call.client.as_str());
-        found.nodes =
-            bounds.nodes.unwrap_or_else(|| clients().collect::<BTreeSet<_>>().len() as u64);
-        Some(found)
+        let (_, (limit, lease)) =
+            planned.asked.iter().zip(limits).find(|(asked, _)| asked.track == track)?;
+        Some(Self { limit, lease: lease?, nodes })
+    }
+
+    /// Whether both are the same numbers. Others, of a count that goes on, begin anew: what is
+    /// carried over only lessens what is admitted.
+    pub(super) fn is(&self, other: &Self) -> bool {
+        self.limit == other.limit && self.lease == other.lease
     }
 
     fn most_in(&self, length_us: u64) -> Option<u64> {
         Some(self.lease.most_in(self.limit, Period::from_micros(length_us)?, self.nodes))
     }
+}
+
+/// How many nodes there are: without a number each client may be one.
+pub(super) fn nodes(calls: &[&Planned<'_>], bounds: &Bounds) -> u64 {
+    let clients = || calls.iter().map(|planned| planned.call.client.as_str());
+    bounds.nodes.unwrap_or_else(|| clients().collect::<BTreeSet<_>>().len() as u64)
 }
 
 /// Checks one count in intervals of many lengths, each a quarter longer than the one before.
@@ -63,7 +69,7 @@ pub(super) fn check(
         .map(|Admitted { planned, .. }| Allowed {
             invoked_us: planned.call.invoked_us,
             returned_us: planned.returned_us(),
-            cost: planned.call.cost,
+            cost: planned.call.cost.into(),
             id: planned.call.id,
         })
         .collect();
@@ -95,7 +101,9 @@ fn credit(plan: &Plan<'_>, of: LeasedLimit<'_>, from_us: u64, length_us: u64) ->
     let touched = |began_us: u64, ended_us: u64| began_us <= to_us && from_us <= ended_us;
     let capacity = of.limit.capacity();
     let lost = capacity.saturating_add(of.nodes.saturating_mul(of.lease.units()));
-    let losses = plan.losses.iter().filter(|loss| touched(loss.began_us, loss.ended_us));
+    // What was charged before a loss is spent until its lease ends.
+    let held_us = |ended_us: u64| ended_us.saturating_add(of.lease.ttl().as_micros());
+    let losses = plan.losses.iter().filter(|loss| touched(loss.began_us, held_us(loss.ended_us)));
     let losses = losses.map(|loss| u64::from(loss.lost_states).saturating_mul(lost));
     let steps = plan.shifts.iter().filter(|step| touched(step.began_us, step.ended_us));
     losses.chain(steps.map(|_| capacity)).fold(0, u64::saturating_add)
@@ -116,13 +124,13 @@ fn within(calls: &[Allowed], length_us: u64, most: u64, credit: impl Fn(u64) -> 
     let mut sums =
         Sums::new(by_return.iter().map(|(_, call)| calls.get(*call).map_or(0, |c| c.cost)));
     let mut verdict = Bounded::Held;
-    let total: u64 = calls.iter().map(|call| call.cost).sum();
+    let total: u128 = calls.iter().map(|call| call.cost).sum();
     // What returned before the start, and what began after the end, in units.
     let (mut over, mut over_place) = (0, 0);
     let (mut begun, mut begun_place) = (0, 0);
     for (call, place) in calls.iter().zip(&places) {
         let (from_us, end_us) = (call.invoked_us, call.invoked_us.saturating_add(length_us));
-        let most = most.saturating_add(credit(from_us));
+        let most = u128::from(most.saturating_add(credit(from_us)));
         let ended = by_return.partition_point(|(returned_us, _)| *returned_us < end_us);
         let surely = sums.before(ended);
         if surely > most {
@@ -155,10 +163,10 @@ fn within(calls: &[Allowed], length_us: u64, most: u64, credit: impl Fn(u64) -> 
 
 /// Sums of the first values, of which some are taken out (P. Fenwick, "A New Data Structure for
 /// Cumulative Frequency Tables", 1994).
-struct Sums(Vec<u64>);
+struct Sums(Vec<u128>);
 
 impl Sums {
-    fn new(values: impl Iterator<Item = u64>) -> Self {
+    fn new(values: impl Iterator<Item = u128>) -> Self {
         let mut sums = Self(core::iter::once(0).chain(values).collect());
         for place in 1..sums.0.len() {
             let above = place + (place & place.wrapping_neg());
@@ -171,7 +179,7 @@ impl Sums {
     }
 
     /// The sum of the first `number` values.
-    fn before(&self, number: usize) -> u64 {
+    fn before(&self, number: usize) -> u128 {
         let mut sum = 0;
         let mut place = number;
         while place > 0 {
@@ -182,7 +190,7 @@ impl Sums {
     }
 
     /// Takes so much of a value, by its place from 0.
-    fn remove(&mut self, place: usize, value: u64) {
+    fn remove(&mut self, place: usize, value: u128) {
         let mut place = place + 1;
         while let Some(slot) = self.0.get_mut(place) {
             *slot -= value;

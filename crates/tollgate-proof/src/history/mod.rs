@@ -249,12 +249,28 @@ impl<'p, 'h> Group<'p, 'h> {
                 tracks.entry(asked.track).or_default().push(Admitted { planned, rule });
             }
         }
+        let nodes = leased::nodes(&self.calls, self.bounds);
         for (track, admitted) in tracks {
-            let found = match LeasedLimit::of(&self.calls, track, self.bounds) {
-                Some(limit) => leased::check(&admitted, limit, self.plan),
-                None => bound::check(&admitted, self.plan, false),
-            };
-            self.bounded(report, found, admitted.len());
+            let mut by_numbers: Vec<(Option<LeasedLimit<'_>>, Vec<Admitted<'p, 'h>>)> = Vec::new();
+            for one in admitted {
+                let limit = LeasedLimit::of(one.planned, track, nodes);
+                let is_same = |other: &Option<LeasedLimit<'_>>| match (other, &limit) {
+                    (Some(other), Some(limit)) => other.is(limit),
+                    (None, None) => true,
+                    _ => false,
+                };
+                match by_numbers.iter_mut().find(|(other, _)| is_same(other)) {
+                    Some((_, calls)) => calls.push(one),
+                    None => by_numbers.push((limit, vec![one])),
+                }
+            }
+            for (limit, calls) in by_numbers {
+                let found = match limit {
+                    Some(limit) => leased::check(&calls, limit, self.plan),
+                    None => bound::check(&calls, self.plan, false),
+                };
+                self.bounded(report, found, calls.len());
+            }
         }
     }
 

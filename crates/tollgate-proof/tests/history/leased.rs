@@ -62,6 +62,16 @@ fn a_lost_store_allows_a_capacity_and_what_nodes_held() {
     assert_eq!(verdict(&beyond, None), Verdict::Broken);
 }
 
+/// What was charged before a loss is spent until its lease ends, and what the store admits anew
+/// comes on top.
+#[test]
+fn after_a_loss_leases_are_spent_until_they_end() {
+    let lost = "fault kind=flush began=1000 ended=2000 target=store lost_states=1\n";
+    let after = |from_us| lost.to_owned() + &calls("a", 0..16, from_us, from_us + 500);
+    assert_eq!(verdict(&after(2_100), Some(2)), Verdict::Held);
+    assert_eq!(verdict(&after(200_000), Some(2)), Verdict::Broken);
+}
+
 /// A count without a lease in the same calls is judged by its own bound.
 #[test]
 fn a_count_without_a_lease_beside_one_with_is_exact() {
@@ -73,6 +83,20 @@ fn a_count_without_a_lease_beside_one_with_is_exact() {
     };
     assert_eq!(verdict(&(call(1) + &call(2)), None), Verdict::Held);
     assert_eq!(verdict(&(call(1) + &call(2) + &call(3)), None), Verdict::Broken);
+}
+
+/// Each call is judged by the numbers that its node had.
+#[test]
+fn numbers_that_change_while_leases_are_out_are_judged_apart() {
+    let named = |limits: &str| format!("limits=\"api: {limits}\"");
+    let old = calls("a", 0..11, 1_000, 2_000);
+    let old = old.replace(&format!("limits={LIMITS}"), &named("10/1s via gcra lease 3 for 100ms"));
+    let new = calls("b", 11..16, 1_500, 2_500);
+    let new = new.replace(&format!("limits={LIMITS}"), &named("5/1s via gcra lease 2 for 100ms"));
+    assert_eq!(verdict(&(old.clone() + &new), Some(2)), Verdict::Held);
+    let more = calls("b", 16..17, 1_500, 2_500);
+    let more = more.replace(&format!("limits={LIMITS}"), &named("5/1s via gcra lease 2 for 100ms"));
+    assert_eq!(verdict(&(old + &new + &more), Some(2)), Verdict::Broken);
 }
 
 /// What is broken shows an interval that exceeds the bound, and the lengths that matter are looked

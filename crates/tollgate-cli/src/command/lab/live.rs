@@ -7,17 +7,16 @@ use anyhow::{Error, Result};
 use indicatif::ProgressBar;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep_until, timeout};
-use tollgate::{LimitSet, Limiter, MemoryStore, Store, StoreError};
-use tollgate_lab::decide::ask;
-use tollgate_lab::experiment::live::{Answer, Live, Question, ServerUsage};
+use tollgate::{LimitSet, MemoryStore, Store, StoreError};
+use tollgate_lab::Part;
+use tollgate_lab::experiment::live::{Live, ServerUsage};
 use tollgate_lab::experiment::results::{CaseResult, LiveRun};
-use tollgate_lab::experiment::{Case, Experiment, Node, NodeAnswer, NodesCase, Results, Spread};
-use tollgate_lab::{Part, Verdict};
-use tollgate_policy::Authority;
+use tollgate_lab::experiment::{Case, Experiment, Node, NodesCase, Results};
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
 use super::cut_off::CutOff;
+use super::front::{CallResult, Front, Returning, put, store_alone};
 use crate::redis_decider::{clear, open_run, run_name};
 use crate::show;
 use crate::stop::Stop;
@@ -70,30 +69,16 @@ struct Driver<'e> {
 
 /// The start of a case, by this machine's monotonic clock and by the store's clock.
 #[derive(Clone, Copy)]
-struct Begin {
+pub(super) struct Begin {
     at: Instant,
-    store_us: u64,
+    pub(super) store_us: u64,
 }
 
 impl Begin {
     /// Microseconds since the start; 0 before.
-    fn now_us(self) -> u64 {
+    pub(super) fn now_us(self) -> u64 {
         micros(self.at.elapsed())
     }
-}
-
-/// An answer, to be measured; of a node with what decided.
-struct CallResult {
-    question: Question,
-    answer: Result<(Answer, Option<Authority>), tollgate::Error>,
-}
-
-/// What answers the questions of a case.
-enum Front<S> {
-    /// The store alone.
-    Store(Limiter<S>),
-    /// Nodes in front of it.
-    Nodes(Vec<Node<CutOff<S>>>, Spread),
 }
 
 /// The stores of a run on Redis, with their options.
@@ -196,6 +181,13 @@ impl Driver<'_> {
         };
         let all: Vec<&LimitSet> = case.parts.iter().map(|part| &part.limits).collect();
         store.prepare(&all).await?;
+        // Nodes connect before the start is fixed, and before the server's usage is read.
+        let begun = Arc::new(OnceLock::new());
+        let front = match &case.nodes {
+            Some(nodes) => Some(self.nodes(redis, nodes, place, &begun).await?),
+            None => store_alone(case, store.clone()),
+        };
+        let Some(front) = front.map(Arc::new) else { return Ok(false) };
         let live = Live::new(self.experiment, case)?;
         let time = ServerTime::read(redis.options).await?;
         let look = SPIN + time.took * MIN_ROUND_TRIPS;
@@ -207,12 +199,6 @@ impl Driver<'_> {
         // Read just before the start: the server's idle activity does not belong to decisions.
         self.wait_until(case, begin.at.checked_sub(look).unwrap_or(begin.at)).await;
         let before = noted(Usage::read(redis.options).await);
-        let begun = Arc::new(OnceLock::new());
-        let front = match &case.nodes {
-            Some(nodes) => Some(self.nodes(redis, nodes, place, &begun).await?),
-            None => store_alone(case, store),
-        };
-        let Some(front) = front.map(Arc::new) else { return Ok(false) };
         let _ = begun.set(begin.at);
         let (live, cut) = self.case(place, case, live, begin, Arc::clone(&front), || None).await?;
         let used = match before {
@@ -306,6 +292,7 @@ impl Driver<'_> {
         let parts: Arc<[Part]> = case.parts.clone().into();
         live.begin(begin.store_us);
         self.wait_until(case, begin.at).await;
+        let _returning = Returning::of(&front);
         self.bar.set_message(case.name.clone());
         let mut open: JoinSet<CallResult> = JoinSet::new();
         let mut sent = 0_u64;
@@ -396,11 +383,6 @@ fn add(results: &mut Results, result: CaseResult, cut: bool) {
     results.complete = !cut;
 }
 
-/// The store alone, for a case with limits.
-fn store_alone<S: Store>(case: &Case, store: S) -> Option<Front<S>> {
-    Some(Front::Store(Limiter::new(case.parts.first()?.limits.clone(), store)))
-}
-
 /// Prints an error that accompanies a more serious one.
 fn note_failure(result: Result<()>) {
     if let Err(error) = result {
@@ -412,41 +394,6 @@ fn note_failure(result: Result<()>) {
 fn noted<T>(read: Result<T, StoreError>) -> Option<T> {
     read.map_err(|error| show::note(&format!("what the server takes is not measured: {error}")))
         .ok()
-}
-
-/// Sends a question and records the times.
-async fn put<S: Store>(
-    front: &Front<S>,
-    parts: &[Part],
-    begin: Begin,
-    question: Question,
-) -> CallResult {
-    let sent_us = begin.now_us();
-    let answer = match front {
-        Front::Store(limiter) => {
-            let client = question.client().to_string();
-            let Some(ask) = ask(parts, &client) else { unreachable!("a case has parts") };
-            let answer = limiter.check(ask).await;
-            let answered_us = begin.now_us();
-            answer.map(|decision| {
-                let (decided_us, verdict) =
-                    (decision.at().as_micros(), Verdict::from_decision(&decision));
-                (Answer { sent_us, decided_us, answered_us, verdict }, None)
-            })
-        }
-        Front::Nodes(nodes, spread) => {
-            let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
-            let node = spread.node(question.client(), question.number(), number);
-            let Some(node) = nodes.get(node as usize) else { unreachable!("it is one of them") };
-            let answer = node.answer(parts, question.client()).await;
-            let answered_us = begin.now_us();
-            answer.map(|NodeAnswer { verdict, authority, .. }| {
-                let decided_us = begin.store_us.saturating_add(answered_us);
-                (Answer { sent_us, decided_us, answered_us, verdict }, Some(authority))
-            })
-        }
-    };
-    CallResult { question, answer }
 }
 
 fn settle(live: &mut Live<'_>, done: CallResult) {

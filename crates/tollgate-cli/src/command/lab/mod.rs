@@ -1,6 +1,7 @@
 //! `lab`: runs the same traffic under one strategy after the other.
 
 mod cut_off;
+mod front;
 mod live;
 mod race;
 mod timeseries;

@@ -69,31 +69,39 @@ pub struct Away {
     pub until_us: u64,
 }
 
+/// What a promise depends on beside the limit and its lease.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::experiment) struct Known {
+    /// How closely the times of decisions are known, in microseconds.
+    pub(in crate::experiment) within_us: u64,
+    /// Whether nodes decided by their shares, which they count without the store.
+    pub(in crate::experiment) has_shares: bool,
+}
+
 impl NodesCase {
-    /// The most that a limit admits in any window of its period, over all nodes. The times of
-    /// decisions are known to within `within_us`. What a failure rule admits is counted by no
-    /// limit.
+    /// The most that a limit admits in any window of its period, over all nodes. What a failure
+    /// rule admits is counted by no limit.
     pub(in crate::experiment) fn promise(
         &self,
         limit: &Limit,
         lease: Option<&Lease>,
-        within_us: u64,
+        Known { within_us, has_shares }: Known,
     ) -> u64 {
-        let (period, nodes) = (limit.quota().period, u64::from(self.number));
-        let longer = Period::from_micros(period.as_micros().saturating_add(within_us));
-        let longer = longer.unwrap_or(period);
+        let (period_us, nodes) = (limit.quota().period.as_micros(), u64::from(self.number));
+        let longer = |us: u64| Period::from_micros(us).unwrap_or(limit.quota().period);
+        let window = longer(period_us.saturating_add(within_us));
         let by_store = match lease {
-            Some(lease) => lease.most_in(limit, longer, nodes),
-            None if within_us > 0 => limit.most_in(longer),
+            Some(lease) => lease.most_in(limit, window, nodes),
+            None if within_us > 0 => limit.most_in(window),
             None => limit.strategy().traits(limit.quota()).worst_window,
         };
-        let by_share = match self.on_failure {
-            // Without the store a node counts its share alone, so this comes on top.
-            OnFailure::Local(share) if !self.away.is_empty() => limit
-                .share(share)
-                .map_or(0, |limit| limit.strategy().traits(limit.quota()).worst_window),
-            _ => 0,
-        };
+        let share = self.on_failure.share().filter(|_| has_shares);
+        let by_share = share.and_then(|share| limit.share(share).ok()).map_or(0, |share| {
+            // A node's clock may be fast.
+            let error = u64::from(self.clock_error_ppm);
+            let us = window.as_micros().saturating_add(period_us.saturating_mul(error) / 1_000_000);
+            share.most_in(longer(us.saturating_add(error.min(1))))
+        });
         by_store.saturating_add(by_share.saturating_mul(nodes))
     }
 
@@ -177,15 +185,19 @@ mod tests {
     fn a_promise_is_that_of_the_store_with_leases_and_shares() {
         let set: tollgate::LimitSet = "100/s via gcra lease 10 for 100ms".parse().unwrap();
         let (limit, lease) = (&set.limits()[0], set.lease());
-        assert_eq!(case(3).promise(limit, None, 0), 199);
+        let known = |within_us, has_shares| Known { within_us, has_shares };
+        assert_eq!(case(3).promise(limit, None, known(0, false)), 199);
         // Decisions of 10 ms more may lie in it.
-        assert_eq!(case(3).promise(limit, None, 10_000), 200);
+        assert_eq!(case(3).promise(limit, None, known(10_000, false)), 200);
         // 199 and 3 x 10, or what 1.1 s admit.
-        assert_eq!(case(3).promise(limit, lease, 0), 209);
+        assert_eq!(case(3).promise(limit, lease, known(0, false)), 209);
+        assert_eq!(case(3).promise(limit, lease, known(0, true)), 209, "this rule has no shares");
         let shared = NodesCase { on_failure: OnFailure::Local("1/4".parse().unwrap()), ..case(3) };
-        assert_eq!(shared.promise(limit, lease, 0), 209 + 3 * 49);
-        let never = NodesCase { away: Vec::new(), ..shared };
-        assert_eq!(never.promise(limit, lease, 0), 209);
+        assert_eq!(shared.promise(limit, lease, known(0, false)), 209);
+        // A share of 25 admits 49 in a second, and 50 in a second of a clock that is 0.1 % fast.
+        assert_eq!(shared.promise(limit, lease, known(0, true)), 209 + 3 * 50);
+        let exact = NodesCase { clock_error_ppm: 0, ..shared };
+        assert_eq!(exact.promise(limit, lease, known(0, true)), 209 + 3 * 49);
         assert_eq!(case(3).away_of(1).count(), 1);
         assert_eq!(case(3).away_of(2).count(), 0);
     }

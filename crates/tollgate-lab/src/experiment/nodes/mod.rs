@@ -36,6 +36,7 @@ use crate::digits::Digits;
 use crate::error::Error;
 use crate::split_mix::SplitMix64;
 
+pub(super) use case::Known;
 pub use case::{Away, NodesCase, Spread};
 pub(super) use file::RawNodes;
 pub use node::{Node, NodeAnswer};
@@ -280,7 +281,9 @@ impl<'e> NodesRun<'e> {
         let counters = tally::sum(self.nodes.iter().map(|node| node.counters()));
         let asked = (self.questions.load(Ordering::Relaxed), Some(self.admitted_alone));
         let measured = self.run.finish(case);
-        self.tally.finish((case, self.setting), &counters, asked, measured)
+        // Of several parts some may be decided on the node, and the rest a way from it.
+        let within_us = if case.parts.len() > 1 { 2 * self.setting.round_trip_us } else { 0 };
+        self.tally.finish((case, self.setting), &counters, asked, within_us, measured)
     }
 }
 

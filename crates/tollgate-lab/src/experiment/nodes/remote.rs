@@ -25,7 +25,7 @@ pub(super) struct Remote {
     /// When the node is cut off, by the time of the simulation.
     pub(super) away: Vec<(u64, u64)>,
     pub(super) chance: Mutex<SplitMix64>,
-    /// The questions that reached the store, from all nodes.
+    /// The checks that reached the store, from all nodes.
     pub(super) questions: Arc<AtomicU64>,
 }
 
@@ -74,7 +74,6 @@ impl Remote {
             return Err(StoreError::transient("the store was not reached within the deadline"));
         }
         self.time.until(asked_us).await;
-        self.questions.fetch_add(1, Ordering::Relaxed);
         let answer = answer.await;
         let answered_us = asked_us.saturating_add(self.way_us());
         if answered_us >= end_us || self.is_away(answered_us) {
@@ -96,7 +95,11 @@ impl Store for Remote {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.ask(question.deadline, self.store.check(question)).await
+        let check = async {
+            self.questions.fetch_add(1, Ordering::Relaxed);
+            self.store.check(question).await
+        };
+        self.ask(question.deadline, check).await
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

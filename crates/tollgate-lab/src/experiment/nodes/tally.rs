@@ -3,7 +3,7 @@
 use tollgate_lease::LeasedCounters;
 use tollgate_policy::Authority;
 
-use super::NodesCase;
+use super::{Known, NodesCase};
 use crate::experiment::Case;
 use crate::experiment::latency_histogram::LatencyHistogram;
 use crate::experiment::measure::rounded;
@@ -35,21 +35,29 @@ impl Tally {
         each.filter(|(of, _)| **of == authority).map(|(_, count)| count).sum()
     }
 
-    /// Adds the results of the nodes to those of the case. `questions` reached the store, and one
-    /// count would have admitted `admitted_alone`, where that is known.
+    /// Adds the results of the nodes to those of the case. The times of decisions are known to
+    /// within `within_us`. `questions` were asked, and one count would have admitted
+    /// `admitted_alone`, where that is known.
     pub(in crate::experiment) fn finish(
         &self,
         (case, nodes): (&Case, &NodesCase),
         counters: &LeasedCounters,
         (questions, admitted_alone): (u64, Option<u64>),
-        measured: CaseResult,
+        within_us: u64,
+        mut measured: CaseResult,
     ) -> CaseResult {
-        let limits = case.parts.iter().flat_map(|part| part.limits.limits());
-        let beyond = limits.zip(&measured.limits).map(|(limit, result)| {
-            let promise = limit.strategy().traits(limit.quota()).worst_window;
-            result.peak.saturating_sub(promise)
-        });
-        let beyond = beyond.max().unwrap_or(0);
+        let known = Known { within_us, has_shares: self.by(Authority::LocalShare) > 0 };
+        let limits = case
+            .parts
+            .iter()
+            .flat_map(|part| part.limits.limits().iter().map(|limit| (limit, part.limits.lease())));
+        let mut beyond = 0;
+        for ((limit, lease), result) in limits.zip(&mut measured.limits) {
+            result.promise = nodes.promise(limit, lease, known);
+            result.holds = result.peak <= result.promise;
+            let alone = limit.strategy().traits(limit.quota()).worst_window;
+            beyond = beyond.max(result.peak.saturating_sub(alone));
+        }
         let more = |alone: u64| (measured.admitted as f64 - alone as f64) / alone as f64;
         let result = NodesResult {
             number: nodes.number,

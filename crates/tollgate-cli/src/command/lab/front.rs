@@ -1,0 +1,99 @@
+//! What answers the questions of a case in real time: the store, or nodes in front of it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::task::JoinHandle;
+use tollgate::{Limiter, Store};
+use tollgate_lab::decide::ask;
+use tollgate_lab::experiment::live::{Answer, Question};
+use tollgate_lab::experiment::{Case, Node, NodeAnswer, Spread};
+use tollgate_lab::{Part, Verdict};
+use tollgate_policy::Authority;
+
+use super::cut_off::CutOff;
+use super::live::Begin;
+
+/// What answers the questions of a case.
+pub(super) enum Front<S> {
+    /// The store alone.
+    Store(Limiter<S>),
+    /// Nodes in front of it.
+    Nodes(Vec<Node<CutOff<S>>>, Spread),
+}
+
+/// An answer, to be measured; of a node with what decided.
+pub(super) struct CallResult {
+    pub(super) question: Question,
+    pub(super) answer: Result<(Answer, Option<Authority>), tollgate::Error>,
+}
+
+/// The store alone, for a case with limits.
+pub(super) fn store_alone<S: Store>(case: &Case, store: S) -> Option<Front<S>> {
+    Some(Front::Store(Limiter::new(case.parts.first()?.limits.clone(), store)))
+}
+
+/// How often nodes return units that nobody spent, as the service does.
+const RETURNS: Duration = Duration::from_secs(1);
+
+/// The task in which nodes return units, until the case has ended.
+pub(super) struct Returning(JoinHandle<()>);
+
+impl Returning {
+    /// Begins it, for a case with nodes.
+    pub(super) fn of<S: Store + 'static>(front: &Arc<Front<S>>) -> Option<Self> {
+        let Front::Nodes(..) = &**front else { return None };
+        let front = Arc::clone(front);
+        Some(Self(tokio::spawn(async move {
+            let mut seconds = tokio::time::interval(RETURNS);
+            loop {
+                seconds.tick().await;
+                let Front::Nodes(nodes, _) = &*front else { return };
+                for node in nodes {
+                    node.give_back(false).await;
+                }
+            }
+        })))
+    }
+}
+
+impl Drop for Returning {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+/// Sends a question and records the times.
+pub(super) async fn put<S: Store>(
+    front: &Front<S>,
+    parts: &[Part],
+    begin: Begin,
+    question: Question,
+) -> CallResult {
+    let sent_us = begin.now_us();
+    let answer = match front {
+        Front::Store(limiter) => {
+            let client = question.client().to_string();
+            let Some(ask) = ask(parts, &client) else { unreachable!("a case has parts") };
+            let answer = limiter.check(ask).await;
+            let answered_us = begin.now_us();
+            answer.map(|decision| {
+                let (decided_us, verdict) =
+                    (decision.at().as_micros(), Verdict::from_decision(&decision));
+                (Answer { sent_us, decided_us, answered_us, verdict }, None)
+            })
+        }
+        Front::Nodes(nodes, spread) => {
+            let number = u32::try_from(nodes.len()).unwrap_or(u32::MAX);
+            let node = spread.node(question.client(), question.number(), number);
+            let Some(node) = nodes.get(node as usize) else { unreachable!("it is one of them") };
+            let answer = node.answer(parts, question.client()).await;
+            let answered_us = begin.now_us();
+            answer.map(|NodeAnswer { verdict, authority, .. }| {
+                let decided_us = begin.store_us.saturating_add(answered_us);
+                (Answer { sent_us, decided_us, answered_us, verdict }, Some(authority))
+            })
+        }
+    };
+    CallResult { question, answer }
+}
