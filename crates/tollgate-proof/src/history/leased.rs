@@ -21,8 +21,9 @@ struct Allowed {
     id: u64,
 }
 
-/// A limit with its lease, on so many nodes.
-#[derive(Clone, Copy, Debug)]
+/// A limit with its lease, on so many nodes. Other numbers of a count that goes on begin anew: what
+/// is carried over only lessens what is admitted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeasedLimit<'h> {
     pub(super) limit: &'h Limit,
     pub(super) lease: &'h Lease,
@@ -39,12 +40,6 @@ impl<'h> LeasedLimit<'h> {
         let (_, (limit, lease)) =
             planned.asked.iter().zip(limits).find(|(asked, _)| asked.track == track)?;
         Some(Self { limit, lease: lease?, nodes })
-    }
-
-    /// Whether both are the same numbers. Others, of a count that goes on, begin anew: what is
-    /// carried over only lessens what is admitted.
-    pub(super) fn is(&self, other: &Self) -> bool {
-        self.limit == other.limit && self.lease == other.lease
     }
 
     fn most_in(&self, length_us: u64) -> Option<u64> {

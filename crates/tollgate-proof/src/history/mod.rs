@@ -254,12 +254,7 @@ impl<'p, 'h> Group<'p, 'h> {
             let mut by_numbers: Vec<(Option<LeasedLimit<'_>>, Vec<Admitted<'p, 'h>>)> = Vec::new();
             for one in admitted {
                 let limit = LeasedLimit::of(one.planned, track, nodes);
-                let is_same = |other: &Option<LeasedLimit<'_>>| match (other, &limit) {
-                    (Some(other), Some(limit)) => other.is(limit),
-                    (None, None) => true,
-                    _ => false,
-                };
-                match by_numbers.iter_mut().find(|(other, _)| is_same(other)) {
+                match by_numbers.iter_mut().find(|(other, _)| *other == limit) {
                     Some((_, calls)) => calls.push(one),
                     None => by_numbers.push((limit, vec![one])),
                 }
