@@ -114,14 +114,14 @@ fn parts(root: &Path) -> Result<Vec<Part>> {
         std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))
     };
     let mut parts = Vec::new();
-    let rows: Vec<String> = Strategy::ALL
+    let rows: Vec<String> = Strategy::RATES
         .iter()
         .map(|strategy| row(*strategy, &format!("[`{strategy}`]({})", page(*strategy))))
         .collect::<Result<_>>()?;
     let path = "README.md".to_owned();
     let text = with_part(&path, &read(&path)?, BEGIN, &table(&rows.concat()))?;
     parts.push(Part { path, text });
-    for strategy in Strategy::ALL {
+    for strategy in Strategy::RATES {
         let path = page(*strategy);
         let row = row(*strategy, &format!("`{strategy}`"))?;
         let text = with_part(&path, &read(&path)?, BEGIN, &table(&row))?;
@@ -258,7 +258,7 @@ mod tests {
     #[test]
     fn the_picture_shows_the_worst_window_of_every_strategy() {
         let results = run(&root(), PICTURE).unwrap();
-        for strategy in Strategy::ALL {
+        for strategy in Strategy::RATES {
             let limits = results.cases.iter().flat_map(|case| &case.limits);
             let limit = limits.clone().find(|limit| limit.strategy == strategy.name());
             let limit = limit.unwrap_or_else(|| panic!("`{strategy}` is not in {PICTURE}"));

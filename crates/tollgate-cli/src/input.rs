@@ -125,7 +125,7 @@ pub(crate) fn wait(text: &str) -> Result<Duration> {
 /// The strategy with this name.
 pub(crate) fn strategy(name: &str) -> Result<Strategy> {
     Strategy::named(name).ok_or_else(|| {
-        let names: Vec<_> = Strategy::ALL.iter().map(|s| s.name()).collect();
+        let names: Vec<_> = Strategy::RATES.iter().map(|s| s.name()).collect();
         anyhow!("unknown strategy `{}`: the strategies are {}", shown(name), names.join(", "))
     })
 }

@@ -91,7 +91,7 @@ fn strategies(file: &str) -> Vec<Strategy> {
         "fixed_window.lua" => vec![Strategy::FixedWindow],
         "sliding_window.lua" => vec![Strategy::SlidingWindow],
         "sliding_log.lua" => vec![Strategy::SlidingLog],
-        _ => Strategy::ALL.into(),
+        _ => Strategy::RATES.into(),
     }
 }
 

@@ -8,7 +8,8 @@ use smallvec::SmallVec;
 use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
-use crate::limit::{LimitSet, MAX_COST};
+use crate::hold::HoldTerms;
+use crate::limit::{Limit, LimitSet, MAX_COST};
 use crate::store::{Counted, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
 
@@ -288,7 +289,30 @@ impl<'a> Ask<'a> {
         if !self.more.is_empty() || parts.is_empty() {
             count_more(&mut parts, &mut self.more, usual, shard)?;
         }
+        if !peek && let Some(part) = parts.iter().find(|part| part.limits.counts_slots()) {
+            return Err(takes_slots(part.limits));
+        }
         Ok(Question::new(parts, self.cost, mode))
+    }
+
+    /// The question that places a hold.
+    ///
+    /// # Errors
+    /// As [`Ask::question`]; also a partial ask.
+    pub(crate) fn question_holding<'q>(
+        &'q mut self,
+        usual: &'q LimitSet,
+        terms: impl FnOnce(&Question<'_>) -> Result<HoldTerms, Error>,
+    ) -> Result<Question<'q>, Error> {
+        if self.partial {
+            let what = "a hold is placed whole or not at all: ask without `partial`";
+            return Err(Error::Ask(what.to_owned()));
+        }
+        // As for a peek, slots may be asked for.
+        let mut question = self.question(usual, true)?;
+        question.mode = Mode::Whole;
+        let terms = terms(&question)?;
+        Ok(question.holding(terms))
     }
 
     /// The only count of the ask.
@@ -354,6 +378,16 @@ pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
         return Err(Error::Ask(format!("a check is over 1 to {MAX_PARTS} subjects, not {parts}")));
     }
     Ok(())
+}
+
+#[cold]
+fn takes_slots(limits: &LimitSet) -> Error {
+    let slots = limits.limits().iter().find(|limit| limit.counts_slots());
+    let text = slots.map_or("", Limit::full_text);
+    Error::Ask(format!(
+        "`{text}` counts what is at work: acquire a slot and release it (`Limiter::acquire`), since \
+         a check would never give it back"
+    ))
 }
 
 /// Rejects a cost out of range.

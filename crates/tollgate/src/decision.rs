@@ -106,6 +106,7 @@ impl Numbers {
             reset_after_us,
             charged_at_us: now.as_micros(),
             carried: Carried::Same,
+            until_hold: false,
         }
     }
 }
@@ -248,6 +249,13 @@ impl<'l> Decision<'l> {
             return None;
         }
         self.binding().retry_after()
+    }
+
+    /// True when [`Decision::retry_after`] is an upper bound: open holds are in the way, and
+    /// whoever settles one lets others in earlier.
+    #[must_use]
+    pub fn is_until_hold(&self) -> bool {
+        !self.is_allowed() && self.fields().any(|fields| fields.until_hold)
     }
 
     /// The largest cost that every limit would admit now.
@@ -395,7 +403,7 @@ impl<'l> Decision<'l> {
 /// True for fields that [`Numbers`] can hold without loss.
 #[inline(always)]
 fn is_plain(fields: &Fields, now: Time) -> bool {
-    fields.charged_at_us == now.as_micros() && fields.carried == Carried::Same
+    fields.charged_at_us == now.as_micros() && fields.carried == Carried::Same && !fields.until_hold
 }
 
 /// Stores the owned data of a decision over many limits, or over a subject that is not borrowed.

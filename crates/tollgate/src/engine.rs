@@ -14,6 +14,8 @@ mod charge;
 mod correct;
 mod decide;
 mod held;
+mod holding;
+mod holds;
 
 pub use charge::{Charged, charge};
 pub use correct::{
@@ -22,6 +24,8 @@ pub use correct::{
 pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
 pub use held::{Held, VecLog};
+pub use holding::{TooManyHolds, charge_holding, decide_holding, end_holds, renew, settle};
+pub use holds::{HoldSums, HoldTable, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 
 /// The state of a limit set for one subject, wherever the store keeps it.
 pub trait States {
@@ -35,12 +39,21 @@ pub struct Part<'a> {
     limits: &'a LimitSet,
     states: &'a mut dyn States,
     carried: Carries,
+    /// `None` where no hold is open or asked for.
+    holds: Option<&'a mut dyn Holds>,
 }
 
 impl<'a> Part<'a> {
     /// The state of a subject under the limits that it was written under.
     pub fn new(limits: &'a LimitSet, states: &'a mut dyn States) -> Self {
-        Self { limits, states, carried: Carries::new() }
+        Self { limits, states, carried: Carries::new(), holds: None }
+    }
+
+    /// The same part, with the open holds of its count.
+    #[must_use]
+    pub fn holding(mut self, holds: &'a mut dyn Holds) -> Self {
+        self.holds = Some(holds);
+        self
     }
 
     /// The same part, with what [`migrate`] carried over.
@@ -111,6 +124,9 @@ pub struct Fields {
     pub charged_at_us: u64,
     /// What happened to the count when the numbers changed.
     pub carried: Carried,
+    /// True when `retry_after_us` is an upper bound: open holds are in the way, and whoever settles
+    /// one lets others in earlier.
+    pub until_hold: bool,
 }
 
 impl Fields {
@@ -123,7 +139,14 @@ impl Fields {
         charged_at_us: u64,
         carried: Carried,
     ) -> Self {
-        Self { remaining, retry_after_us, reset_after_us, charged_at_us, carried }
+        Self {
+            remaining,
+            retry_after_us,
+            reset_after_us,
+            charged_at_us,
+            carried,
+            until_hold: false,
+        }
     }
 
     #[inline]
@@ -135,6 +158,7 @@ impl Fields {
             reset_after_us: judgement.reset_after_us,
             charged_at_us: now.as_micros(),
             carried: Carried::Same,
+            until_hold: false,
         }
     }
 }
@@ -163,6 +187,10 @@ pub struct Outcome {
     pub isolated: bool,
     /// What decided. What answers in place of a store sets it.
     pub authority: Authority,
+    /// The fencing number of the hold that was placed; 0 when none was.
+    pub fence: u64,
+    /// When that hold ends by itself.
+    pub hold_end: Time,
 }
 
 impl Outcome {
@@ -179,6 +207,8 @@ impl Outcome {
             shared: false,
             isolated: true,
             authority,
+            fence: 0,
+            hold_end: Time::default(),
         }
     }
 }

@@ -104,6 +104,9 @@ pub enum Error {
     /// The caller's fault: an invalid ask, with a message that describes a valid one.
     #[error("{0}")]
     Ask(String),
+    /// A hold to settle is not open: it has ended by itself, was reset, or never was.
+    #[error("{0}")]
+    NotOpen(String),
     /// The store could not answer.
     #[error(transparent)]
     Store(StoreError),

@@ -44,6 +44,7 @@ mod clock;
 mod decision;
 pub mod engine;
 mod error;
+mod hold;
 mod ipv4;
 mod limit;
 mod limiter;
@@ -63,12 +64,13 @@ pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdict};
 pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
+pub use hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Reserve, Settled};
 pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS,
     MAX_UNITS, MIN_LEASE_US, Place, Quota, Refill, Rounding, Share,
 };
-pub use limiter::{Limiter, Waiting};
+pub use limiter::{Guard, Limiter, Waiting};
 pub use memory::{
     DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
 };

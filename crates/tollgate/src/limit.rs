@@ -197,7 +197,12 @@ impl Limit {
         if usual.is_ok_and(|(_, usual)| usual == most) {
             quota.debt = None;
         }
-        let mut identity = name.clone().unwrap_or_else(|| format!("{strategy}/{}", quota.period));
+        let own = || match strategy {
+            // Another hold keeps the count.
+            Strategy::Concurrency => strategy.name().to_owned(),
+            _ => format!("{strategy}/{}", quota.period),
+        };
+        let mut identity = name.clone().unwrap_or_else(own);
         identity.shrink_to_fit();
         let full_text = full_text(name.as_deref(), &quota, strategy);
         Ok(Self { name, quota, strategy, identity, full_text, step, most })
@@ -249,6 +254,13 @@ impl Limit {
     #[must_use]
     pub fn capacity(&self) -> u64 {
         self.step.capacity()
+    }
+
+    /// True for `concurrency`: it counts the slots that holds take, and has no rate.
+    #[must_use]
+    #[inline]
+    pub fn counts_slots(&self) -> bool {
+        self.strategy == Strategy::Concurrency
     }
 
     /// The most units beyond the capacity that charges without a check may owe.
@@ -306,7 +318,7 @@ fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
     ];
     for (option, is_given, word) in given {
         if is_given && !strategy.options().contains(&option) {
-            let mut takers = Strategy::ALL.iter().filter(|s| s.options().contains(&option));
+            let mut takers = Strategy::RATES.iter().filter(|s| s.options().contains(&option));
             let taker = takers.next().map_or("another", |s| s.name());
             return Err(Refusal::new(
                 word,
@@ -393,6 +405,11 @@ impl fmt::Display for Limit {
 
 fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
     let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
+    if strategy == Strategy::Concurrency {
+        let mut text = format!("{name}{} at once hold {}", quota.units, quota.period);
+        text.shrink_to_fit();
+        return text;
+    }
     let mut text = format!("{name}{}/{:#}", quota.units, quota.period);
     if let Some(burst) = quota.burst {
         text += &format!(" burst {burst}");

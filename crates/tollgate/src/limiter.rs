@@ -11,8 +11,10 @@ use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::store::{Counted, Inspection, Question, Store};
 
+mod holding;
 mod waiting;
 
+pub use holding::Guard;
 pub use waiting::Waiting;
 
 /// Limits and the store that counts them: the entry point for checks. Share it by reference or in
@@ -132,8 +134,8 @@ impl Limiter<MemoryStore> {
         let outcome = {
             let question = ask.question(&self.limits, peek)?;
             match question.parts[0].subject.as_str() == text {
-                true => self.store.answer_general(&question),
-                false => self.store.answer(&question),
+                true => self.store.answer_general(&question)?,
+                false => self.store.answer(&question)?,
             }
         };
         self.decision(ask, &outcome)
@@ -141,7 +143,7 @@ impl Limiter<MemoryStore> {
 
     #[inline(never)]
     fn answer_many<'l>(&'l self, mut ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        let outcome = self.store.answer(&ask.question(&self.limits, peek)?);
+        let outcome = self.store.answer(&ask.question(&self.limits, peek)?)?;
         self.decision(ask, &outcome)
     }
 }

@@ -1,5 +1,5 @@
 //! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
-//! [debt M] [via STRATEGY] [lease L]`, joined by `,` or `;`.
+//! [debt M] [via STRATEGY] [lease L]` or `[NAME:] N at once [hold D]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;
@@ -12,6 +12,7 @@ use crate::limit::{
 use crate::strategy::Strategy;
 use crate::time::{Period, parse_duration_us};
 
+mod at_once;
 mod foreign;
 mod hints;
 
@@ -218,6 +219,9 @@ impl<'a> Reader<'a> {
             } else {
                 Token { text: rest, start: first.start + colon + 1 }
             };
+        }
+        if tokens.peek().is_some_and(|next| next.text == "at") {
+            return Ok((self.at_once(name, first, &mut tokens, strategy)?, None));
         }
         let (mut quota, mut spans) = self.quota(first, &mut tokens)?;
         let mut via = None;
@@ -524,6 +528,20 @@ impl<'a> Reader<'a> {
                     format!("leave out this `via`, or the `{beside}` given beside the limit"),
                 );
             }
+            (Some((Strategy::Concurrency, span)), None) => {
+                return self.fail(
+                    span,
+                    "`concurrency` counts what is at work at a time, not a rate",
+                    format!("write `{} at once`", quota.units),
+                );
+            }
+            (None, Some(Strategy::Concurrency)) => {
+                return self.fail(
+                    spans.units.start..spans.period.end,
+                    "`concurrency` counts what is at work at a time, not a rate",
+                    format!("write `{} at once`", quota.units),
+                );
+            }
             (Some((strategy, _)), None) | (None, Some(strategy)) => strategy,
             (None, None) if quota.units > MAX_BARE_UNITS && given.is_empty() => {
                 return self.fail(
@@ -539,7 +557,7 @@ impl<'a> Reader<'a> {
         };
         for word in given.iter().filter(|word| word.text != "via") {
             if !strategy.options().contains(&word.text) {
-                let takers: Vec<_> = Strategy::ALL
+                let takers: Vec<_> = Strategy::RATES
                     .iter()
                     .filter(|s| s.options().contains(&word.text))
                     .map(|s| s.name())

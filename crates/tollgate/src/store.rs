@@ -8,6 +8,7 @@ use smallvec::SmallVec;
 use crate::decision::{Receipt, Refund};
 use crate::engine::{Charged, Mode, Outcome};
 use crate::error::StoreError;
+use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Notice, Notices};
 use crate::subject::Subject;
@@ -60,13 +61,15 @@ pub struct Question<'a> {
     /// How many receipts are made of the charge, at least 1: the store sets numbers aside for as
     /// many ([`Store::receipt_step`]).
     pub receipts: u64,
+    /// What to hold in place of a charge, or beside it.
+    pub hold: Option<HoldTerms>,
 }
 
 impl<'a> Question<'a> {
     /// Creates a question without a request id and a deadline.
     #[must_use]
     pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
-        Self { parts, cost, mode, request: None, deadline: None, receipts: 1 }
+        Self { parts, cost, mode, request: None, deadline: None, receipts: 1, hold: None }
     }
 
     /// The same question with a request id.
@@ -85,6 +88,12 @@ impl<'a> Question<'a> {
     #[must_use]
     pub fn with_receipts(self, receipts: u64) -> Self {
         Self { receipts, ..self }
+    }
+
+    /// The same question, which places a hold on every part.
+    #[must_use]
+    pub fn holding(self, terms: HoldTerms) -> Self {
+        Self { hold: Some(terms), ..self }
     }
 
     /// The shard of all parts, if they have one.
@@ -138,6 +147,11 @@ impl Inspection {
     ) -> Self {
         Self { written_under, words, logs, fresh_at, shared }
     }
+}
+
+/// The refusal of a store without holds.
+fn no_holds() -> StoreError {
+    StoreError::misuse("this store keeps no holds: use memory, SQLite or Redis")
 }
 
 /// Keeps the state of all counts. A store owns the time, loads states, and runs [`crate::engine`]
@@ -226,7 +240,30 @@ pub trait Store: Send + Sync {
         )))
     }
 
-    /// Deletes a count. True when there was one.
+    /// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts
+    /// without a check, in one step. `None` when it is not open and nothing remembers it. A store
+    /// without this method refuses.
+    fn settle(
+        &self,
+        hold: &Hold,
+        actual: u64,
+    ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send {
+        let _ = (hold, actual);
+        core::future::ready(Err(no_holds()))
+    }
+
+    /// Renews a hold, which then ends `ttl_us` microseconds from now. Returns its new end; `None`
+    /// when it is not open. A store without this method refuses.
+    fn renew(
+        &self,
+        hold: &Hold,
+        ttl_us: u64,
+    ) -> impl Future<Output = Result<Option<Time>, StoreError>> + Send {
+        let _ = (hold, ttl_us);
+        core::future::ready(Err(no_holds()))
+    }
+
+    /// Deletes a count and its holds. True when there was one.
     fn reset(&self, counted: Counted<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
 
     /// Returns the stored state of a count; `None` if there is none.

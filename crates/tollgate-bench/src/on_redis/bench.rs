@@ -167,7 +167,7 @@ impl Bench {
     /// Everything but logs that are denied.
     fn probes(&mut self, plan: &Plan) -> Result<Vec<Probe>, StoreError> {
         let mut probes = Vec::new();
-        for strategy in Strategy::ALL {
+        for strategy in Strategy::RATES {
             let name = strategy.name();
             for (quota, admits) in [(WIDE, true), (NARROW, false)] {
                 let limits = format!("{quota} via {name}").parse().map_err(ours)?;
@@ -427,7 +427,7 @@ fn rows(plan: &Plan, offers: &[Offers], probes: &[Probe]) -> Vec<Row> {
     row(&together(), "gcra", None);
     row("fixed_window, 3 windows", "fixed_window", Some(1.6));
     row("gcra, 3 windows", "gcra", Some(1.6));
-    let constant = Strategy::ALL.iter().filter(|strategy| is_constant(**strategy));
+    let constant = Strategy::RATES.iter().filter(|strategy| is_constant(**strategy));
     for name in constant.map(|strategy| strategy.name()).chain(["token_bucket, interval"]) {
         row(name, SORTED_SETS, Some(1.0));
         row(name, STRINGS, Some(1.0));
@@ -446,7 +446,7 @@ fn rows(plan: &Plan, offers: &[Offers], probes: &[Probe]) -> Vec<Row> {
 }
 
 fn costs(probes: &[Probe]) -> Vec<Cost> {
-    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
+    let names = Strategy::RATES.iter().map(|strategy| strategy.name());
     let of = |name: &str| probes.iter().find(|probe| probe.name == name).map(Probe::median_us);
     names
         .chain([BY_HAND, SORTED_SETS, STRINGS])

@@ -8,12 +8,12 @@ use tollgate::Strategy;
 
 /// The names of the strategies, for help and completions.
 pub(super) fn strategies() -> StrategyName {
-    StrategyName(Strategy::ALL.iter().map(|strategy| strategy.name()).collect::<Vec<_>>().into())
+    StrategyName(Strategy::RATES.iter().map(|strategy| strategy.name()).collect::<Vec<_>>().into())
 }
 
 /// The same, and `all`.
 pub(super) fn strategies_or_all() -> StrategyName {
-    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
+    let names = Strategy::RATES.iter().map(|strategy| strategy.name());
     StrategyName(names.chain(["all"]).collect::<Vec<_>>().into())
 }
 

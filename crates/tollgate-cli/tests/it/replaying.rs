@@ -43,7 +43,7 @@ fn json_is_the_object_that_scripts_rely_on() {
     assert_eq!(json, expected);
     let all = place.json(&["replay", &log, "--limit", "3/10s", "--strategy", "all", "--json"]);
     let strategies = all["strategies"].as_array().unwrap();
-    assert_eq!(strategies.len(), tollgate::Strategy::ALL.len());
+    assert_eq!(strategies.len(), tollgate::Strategy::RATES.len());
     for case in strategies {
         let sum = case["admitted"].as_u64().unwrap() + case["denied"].as_u64().unwrap();
         assert_eq!(sum, 7, "{case}");
@@ -211,7 +211,7 @@ fn redis_decides_as_memory_does_with_many_events_in_a_call() {
         args.extend(["--store", &url]);
         let (code, on_redis, err) = place.run(&args);
         assert_eq!((code, on_redis), (0, in_memory), "{limits:?}: {err}");
-        let events = 10_000 * tollgate::Strategy::ALL.len() as u64;
+        let events = 10_000 * tollgate::Strategy::RATES.len() as u64;
         let used = calls(&socket, "evalsha");
         assert!((events / 16..events / 8).contains(&used), "{used} calls for {events} events");
         assert_eq!(calls(&socket, "eval"), 0);

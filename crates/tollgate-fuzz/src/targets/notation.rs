@@ -8,7 +8,7 @@ use super::text;
 pub(crate) fn limit(data: &[u8]) {
     let text = text(data);
     limits(text.parse());
-    for strategy in Strategy::ALL {
+    for strategy in Strategy::RATES {
         limits(LimitSet::parse_with(text, *strategy));
     }
 }

@@ -26,7 +26,7 @@ impl FromStr for StrategyChoice {
             return Ok(Self::All);
         }
         Strategy::named(text).map(Self::One).ok_or_else(|| {
-            let names: Vec<&str> = Strategy::ALL.iter().map(|s| s.name()).collect();
+            let names: Vec<&str> = Strategy::RATES.iter().map(|s| s.name()).collect();
             let remedy = format!("write all, or one of {}", names.join(", "));
             ParseError::whole(text, format!("unknown strategy `{}`", text.escape_debug()), remedy)
         })
@@ -79,7 +79,7 @@ impl Plan {
     /// let plan = Plan::new(&["5/10s", "100/1h"], StrategyChoice::One(Strategy::Gcra))?;
     /// assert_eq!(plan.cases[0].text(), "5/10s burst 5 via gcra, 100/h burst 100 via gcra");
     /// let all = Plan::new(&["5/10s"], StrategyChoice::All)?;
-    /// assert_eq!(all.cases.len(), Strategy::ALL.len());
+    /// assert_eq!(all.cases.len(), Strategy::RATES.len());
     /// // A sliding window needs a tenth of its duration in whole microseconds.
     /// let odd = Plan::new(&["7/3us"], StrategyChoice::All)?;
     /// assert_eq!(odd.refused[0].strategy, Strategy::SlidingWindow);
@@ -95,7 +95,7 @@ impl Plan {
                 cases.push(Case::new(LimitSet::parse_with(&text, strategy)?));
             }
             StrategyChoice::All => {
-                for &strategy in Strategy::ALL {
+                for &strategy in Strategy::RATES {
                     match LimitSet::parse_with(&text, strategy) {
                         Ok(limits) => cases.push(Case::new(limits)),
                         Err(why) => refused.push(Refused { strategy, why }),

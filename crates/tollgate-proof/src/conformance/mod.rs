@@ -23,6 +23,7 @@
 
 mod changes;
 mod histories;
+mod holds;
 mod migration;
 mod notices;
 mod promises;
@@ -148,6 +149,14 @@ cases! {
     receipts::a_receipt_counts_once_in_any_history_of_changes,
     notices::notices_are_kept_until_their_end,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
+    holds::open_holds_equal_the_oracle_in_every_field,
+    holds::open_holds_under_a_clock_that_steps_back_equal_the_oracle,
+    holds::a_hold_is_settled_once,
+    holds::a_hold_that_is_not_open_is_an_error_that_changes_nothing,
+    holds::holds_over_several_counts_are_all_or_nothing,
+    holds::holds_outlive_a_change_of_numbers_and_end_with_a_reset,
+    holds::fencing_numbers_rise,
+    holds::a_check_takes_no_slot,
     threads::a_hundred_threads_share_five_units,
     threads::checks_in_opposite_orders_never_wait_for_each_other,
 }
@@ -202,6 +211,14 @@ macro_rules! conformance_tests {
             a_receipt_counts_once_in_any_history_of_changes,
             notices_are_kept_until_their_end,
             a_shared_subject_keeps_its_count_while_others_come_in,
+            open_holds_equal_the_oracle_in_every_field,
+            open_holds_under_a_clock_that_steps_back_equal_the_oracle,
+            a_hold_is_settled_once,
+            a_hold_that_is_not_open_is_an_error_that_changes_nothing,
+            holds_over_several_counts_are_all_or_nothing,
+            holds_outlive_a_change_of_numbers_and_end_with_a_reset,
+            fencing_numbers_rise,
+            a_check_takes_no_slot,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,
         );

@@ -94,6 +94,13 @@ impl Random {
     }
 }
 
+impl Random {
+    /// A place in a list of so many.
+    pub(super) fn place(&mut self, count: usize) -> usize {
+        usize::try_from(self.below(count as u64)).unwrap_or(0)
+    }
+}
+
 /// A fresh store on a clock of its own.
 pub(super) struct World<S> {
     pub(super) clock: ManualClock,

@@ -20,6 +20,7 @@
 mod change;
 mod count;
 mod events;
+mod holds;
 mod judge;
 mod level;
 mod rule;
@@ -29,6 +30,7 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
+pub use holds::{HeldLimit, HoldOracle, Kind};
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};
 

@@ -69,7 +69,13 @@ pub fn charge(
         .collect()
 }
 
-fn charge_one(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> Charged {
+pub(super) fn charge_one(
+    limit: &Limit,
+    cell: &mut Cell<'_>,
+    cost: u64,
+    owes: bool,
+    now: Time,
+) -> Charged {
     let step = limit.step();
     step.repair(cell, now);
     let remaining = step.judge(cell, now, 1).remaining;

@@ -89,6 +89,38 @@ impl Held {
     }
 }
 
+impl Held {
+    /// A copy of the states of a limit set.
+    pub(super) fn copy_of(limits: &LimitSet, states: &mut dyn States) -> Self {
+        let mut copy = Self::fresh(limits);
+        for place in limits.places() {
+            copy.cell(*place).copy(&mut states.cell(*place));
+        }
+        copy
+    }
+
+    /// A copy of the state of one limit, which is then the [only one](Self::only_cell).
+    pub(super) fn copy_of_cell(cell: &mut Cell<'_>) -> Self {
+        let mut copy = Self { words: Vec::new(), logs: Vec::new() };
+        match cell {
+            Cell::Words(words) => copy.words = words.to_vec(),
+            Cell::Log(log) => {
+                let entries = (0..log.len()).map(|index| log.entry(index));
+                copy.logs.push(VecLog::new(log.base(), entries));
+            }
+        }
+        copy
+    }
+
+    /// The state of the only limit.
+    pub(super) fn only_cell(&mut self) -> Cell<'_> {
+        match &mut self.logs[..] {
+            [log] => Cell::Log(log),
+            _ => Cell::Words(&mut self.words),
+        }
+    }
+}
+
 impl States for Held {
     fn cell(&mut self, place: Place) -> Cell<'_> {
         match place {

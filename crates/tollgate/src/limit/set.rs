@@ -45,6 +45,8 @@ struct Inner {
     full_text: String,
     identity_hash: u64,
     serial: u64,
+    /// The shortest hold of its concurrency limits.
+    hold: Option<Period>,
     /// The compiled step of a set of one limit, so that a check need not look it up.
     only: Option<Compiled>,
 }
@@ -125,7 +127,10 @@ impl LimitSet {
             [limit] => Some(limit.step().clone()),
             _ => None,
         };
+        let slots = limits.iter().filter(|limit| limit.counts_slots());
+        let hold = slots.map(|limit| limit.quota().period).min();
         Ok(Self(Arc::new(Inner {
+            hold,
             limits,
             lease: None,
             only,
@@ -223,6 +228,21 @@ impl LimitSet {
     #[inline]
     pub fn lease(&self) -> Option<&Lease> {
         self.0.lease.as_ref()
+    }
+
+    /// True when one of the limits counts slots ([`Limit::counts_slots`]). A check that places no
+    /// hold is then an error.
+    #[must_use]
+    #[inline]
+    pub fn counts_slots(&self) -> bool {
+        self.0.hold.is_some()
+    }
+
+    /// How long a hold on a slot lasts at most: the shortest hold of the concurrency limits. `None`
+    /// if there are none.
+    #[must_use]
+    pub fn hold(&self) -> Option<Period> {
+        self.0.hold
     }
 
     /// The name of the policy, if the set is in one.

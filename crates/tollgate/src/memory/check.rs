@@ -9,20 +9,24 @@ use super::shard::{Room, Shard, Taken};
 use super::slot::Key;
 use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
 use crate::engine::{self, Mode, Outcome, Part, decide};
+use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::store::{Counted, Question};
 use crate::time::Time;
 
 impl MemoryStore {
     /// Answers a question without waiting.
-    pub(crate) fn answer(&self, question: &Question<'_>) -> Outcome {
+    ///
+    /// # Errors
+    /// No room for a hold that the question asks for.
+    pub(crate) fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let known = match question.parts[..] {
-            [part] if question.receipts == 1 => {
+            [part] if question.receipts == 1 && question.hold.is_none() => {
                 self.answer_written(part, question.cost, question.mode)
             }
             _ => None,
         };
-        known.unwrap_or_else(|| self.answer_general(question))
+        known.map_or_else(|| self.answer_general(question), Ok)
     }
 
     /// Answers for a subject that has an entry under exactly these limits; `None` for any other.
@@ -51,8 +55,11 @@ impl MemoryStore {
     }
 
     /// Answers a question, whether its subjects have entries or not.
+    ///
+    /// # Errors
+    /// As [`MemoryStore::answer`].
     #[inline(never)]
-    pub(crate) fn answer_general(&self, question: &Question<'_>) -> Outcome {
+    pub(crate) fn answer_general(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let parts = question.parts.iter();
         let keys: SmallVec<[Key<'_>; 2]> =
             parts.map(|part| self.key(part.subject, part.limits)).collect();
@@ -74,7 +81,9 @@ impl MemoryStore {
             let shard = guard(shards, Self::shard_of(key.hash));
             taken.push(shard.take(key, part.limits, now, *room));
         }
-        let mut outcome = {
+        let decided = if Self::concerns_holds(question, &taken) {
+            self.decide_holding(question, &mut taken, now)
+        } else {
             let mut parts: SmallVec<[Part<'_>; 2]> = question
                 .parts
                 .iter()
@@ -84,8 +93,11 @@ impl MemoryStore {
                     Part::new(part.limits, &mut taken.state).carrying(carried)
                 })
                 .collect();
-            decide(&mut parts, now, question.cost, question.mode)
+            Ok(decide(&mut parts, now, question.cost, question.mode))
         };
+        // Without an answer, what was due has ended all the same.
+        let nothing = || Outcome { changed: true, ..Outcome::new(0, SmallVec::new(), 0, now) };
+        let mut outcome = decided.as_ref().map_or_else(|_| nothing(), Outcome::clone);
         let charged = outcome.granted > 0 && !looking;
         outcome.shared = taken.iter().any(|taken| taken.is_shared(charged));
         if outcome.shared && !looking {
@@ -108,7 +120,7 @@ impl MemoryStore {
         if charged && let Some((index, shard)) = shards.first_mut() {
             outcome.receipt = Self::number(shard.next_charges(question.receipts), *index);
         }
-        outcome
+        decided.map(|_| outcome)
     }
 
     /// What each part of a question gets: its entry or room for one, a shared state, or nothing.
@@ -193,7 +205,7 @@ impl MemoryStore {
         let mut taken = shard.take(&key, counted.limits, now, room);
         let shared = taken.is_shared(true);
         let answer = work(&mut taken.state, now, shared);
-        let fresh = engine::fresh_at_us(counted.limits, &mut taken.state) <= now.as_micros();
+        let fresh = taken.state.fresh_at_us(counted.limits) <= now.as_micros();
         // The new state may no longer contain some charges, which can still be refunded.
         shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
         shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
@@ -202,7 +214,10 @@ impl MemoryStore {
 }
 
 /// The locked shard of an index. Every index of a question has been locked.
-fn guard<'g>(shards: &'g mut [(usize, MutexGuard<'_, Shard>)], index: usize) -> &'g mut Shard {
+pub(super) fn guard<'g>(
+    shards: &'g mut [(usize, MutexGuard<'_, Shard>)],
+    index: usize,
+) -> &'g mut Shard {
     let found = shards.iter_mut().find(|(held, _)| *held == index);
     found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)
 }

@@ -10,6 +10,7 @@ use smallvec::SmallVec;
 use crate::decision::{Charges, Receipt, Refund};
 use crate::engine::{self, Charged, Mode, Outcome, Portion};
 use crate::error::StoreError;
+use crate::hold::{Hold, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Board, Notice, Notices};
 use crate::store::{Counted, Inspection, Question, Store};
@@ -19,6 +20,7 @@ use crate::time::Time;
 mod builder;
 mod check;
 mod hash;
+mod holding;
 mod marks;
 mod sets;
 mod shard;
@@ -254,6 +256,7 @@ impl MemoryStore {
             return nothing();
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
+            holding::end_holds(written_under, state, now);
             engine::refund(written_under, state, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
@@ -284,6 +287,7 @@ impl MemoryStore {
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
         let adjust = |state: &mut state::State, now, _| {
+            holding::end_holds(counted.limits, state, now);
             engine::adjust(counted.limits, state, delta, now).into_vec()
         };
         self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
@@ -295,7 +299,9 @@ impl MemoryStore {
         cost: u64,
     ) -> Result<Vec<Charged>, StoreError> {
         let charge = |state: &mut state::State, now, shared: bool| {
-            engine::charge(counted.limits, state, cost, !shared, now).into_vec()
+            holding::charge_holding(counted.limits, state, cost, now).unwrap_or_else(|| {
+                engine::charge(counted.limits, state, cost, !shared, now).into_vec()
+            })
         };
         self.with_state(counted, charge).ok_or_else(|| {
             StoreError::transient("the store is full and has no room for this count: not charged")
@@ -314,7 +320,7 @@ impl MemoryStore {
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         shard.visit(&key, limits, now, |written_under, state, shared| {
-            let fresh_at = Time::from_micros(engine::fresh_at_us(written_under, state));
+            let fresh_at = Time::from_micros(state.fresh_at_us(written_under));
             let (words, logs) = (state.words().to_vec(), state.logs());
             Inspection::new(written_under.full_text().to_owned(), words, logs, fresh_at, shared)
         })
@@ -343,7 +349,7 @@ impl Store for MemoryStore {
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         question.without_request()?;
-        Ok(self.answer(question))
+        self.answer(question)
     }
 
     #[inline]
@@ -361,6 +367,14 @@ impl Store for MemoryStore {
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
         self.charge_now(counted, cost)
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        Ok(self.settle_now(hold, actual))
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        Ok(self.renew_now(hold, ttl_us))
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

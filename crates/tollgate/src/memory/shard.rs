@@ -9,7 +9,7 @@ use slab::Slab;
 use super::marks::{Marks, Reset};
 use super::sets::{Sets, ShardSets};
 use super::slabs::{self, to_u32};
-use super::slot::{KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
+use super::slot::{HELD, KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
 use super::state::{Budget, Large, State};
 use crate::engine;
 use crate::limit::LimitSet;
@@ -229,8 +229,29 @@ impl Shard {
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
         let carried = engine::migrate(limits, &mut over, &was, &mut state, now);
+        if let Some(holds) = state.holds() {
+            over = over.with_holds(holds.clone(), &self.rest.budget);
+        }
         self.rest.marks.outlive(engine::refundable_until_us(&was, now));
         Taken { home, state: over, shared: false, before: Some(state), carried }
+    }
+
+    /// Takes the state of a subject out of its entry, with the limits that it is written under.
+    /// [`Shard::lay_own`] must follow.
+    pub(super) fn lift_own(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+    ) -> Option<(usize, LimitSet, State)> {
+        let bucket = self.find(key, limits)?;
+        let slot = self.table.get_bucket(bucket)?;
+        let written_under = self.rest.sets.get(slot.set())?.limits.clone();
+        Some((bucket, written_under, self.lift(bucket)))
+    }
+
+    /// Writes a state back into the entry that it was taken out of.
+    pub(super) fn lay_own(&mut self, bucket: usize, state: State) {
+        self.lay(bucket, state, None);
     }
 
     /// Takes the state out of a slot.
@@ -279,6 +300,11 @@ impl Shard {
     /// Writes a state into a slot, under another set if one is given.
     fn lay(&mut self, bucket: usize, state: State, limits: Option<&LimitSet>) {
         let Some(slot) = self.table.get_bucket(bucket).copied() else { return };
+        let under = limits.or_else(|| Some(&self.rest.sets.get(slot.set())?.limits));
+        let state = match under {
+            Some(under) => state.into_least(under),
+            None => state,
+        };
         let mut new = slot;
         if let Some(limits) = limits {
             let set = self.use_set(limits);
@@ -291,16 +317,18 @@ impl Shard {
                 if slot.is_large() {
                     self.rest.large.try_remove(slot.index());
                 }
-                new.meta &= !LARGE;
+                new.meta &= !(LARGE | HELD);
                 new.set_pair(words);
             }
             State::Large(large) if slot.is_large() => {
+                new.set_held(large.holds.is_some());
                 if let Some(place) = self.rest.large.get_mut(slot.index()) {
                     *place = Some(large);
                 }
             }
             State::Large(large) => {
                 new.meta |= LARGE;
+                new.set_held(large.holds.is_some());
                 new.state = [to_u32(self.rest.large.insert(Some(large))), 0, 0, 0];
             }
         }
@@ -328,10 +356,11 @@ impl Shard {
             slot.set_long_key(place);
             self.rest.budget.take(key.bytes.len());
         }
-        match state {
+        match state.into_least(limits) {
             State::Pair(words) => slot.set_pair(words),
             State::Large(large) => {
                 slot.meta |= LARGE;
+                slot.set_held(large.holds.is_some());
                 slot.state[0] = to_u32(self.rest.large.insert(Some(large)));
             }
         }

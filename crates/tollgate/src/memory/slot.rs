@@ -12,7 +12,8 @@ pub(super) struct Slot {
     /// Two words, or the index of the state in `large`.
     pub(super) state: [u32; 4],
     /// Bits 0-4: the length of the key, or `LONG`. Bit 5: the state is in `large`. Bit 6: the key
-    /// contains no `,` and no `%`. The bits above: the index of the set.
+    /// contains no `,` and no `%`. Bit 7: the count may have open holds. The bits above: the index
+    /// of the set.
     pub(super) meta: u32,
 }
 
@@ -22,10 +23,12 @@ pub(super) const LARGE: u32 = 1 << 5;
 /// The key means the same as literal text and as a written form, so text that equals it need not be
 /// parsed.
 pub(super) const PLAIN: u32 = 1 << 6;
-pub(super) const SET_SHIFT: u32 = 7;
+/// The count may have open holds, which its large state keeps. The fast path knows none.
+pub(super) const HELD: u32 = 1 << 7;
+pub(super) const SET_SHIFT: u32 = 8;
 
 /// The bits for the index of a set, above `SET_SHIFT`: they bound the sets of one shard.
-pub(super) const SET_BITS: u32 = 25;
+pub(super) const SET_BITS: u32 = 24;
 pub(super) const MAX_SETS: usize = 1 << SET_BITS;
 
 impl Slot {
@@ -35,6 +38,14 @@ impl Slot {
 
     pub(super) fn is_large(&self) -> bool {
         self.meta & LARGE != 0
+    }
+
+    pub(super) fn is_held(&self) -> bool {
+        self.meta & HELD != 0
+    }
+
+    pub(super) fn set_held(&mut self, is_held: bool) {
+        self.meta = if is_held { self.meta | HELD } else { self.meta & !HELD };
     }
 
     pub(super) fn index(&self) -> usize {

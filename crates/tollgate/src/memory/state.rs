@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::{self, States};
+use crate::engine::{self, HoldTable, States};
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 use crate::time::Time;
@@ -207,11 +207,46 @@ impl Log for BoundedLog {
     }
 }
 
+/// The holds of a count, which take their bytes from the budget.
+#[derive(Debug)]
+pub(super) struct BoundedHolds {
+    pub(super) table: HoldTable,
+    budget: Arc<Budget>,
+    paid: usize,
+}
+
+impl BoundedHolds {
+    pub(super) fn new(table: HoldTable, budget: &Arc<Budget>) -> Self {
+        let mut holds = Self { table, budget: Arc::clone(budget), paid: 0 };
+        holds.settle();
+        holds
+    }
+
+    /// Updates the budget to what the table has allocated.
+    pub(super) fn settle(&mut self) {
+        let owed = size_of::<Self>() + self.table.bytes();
+        if owed > self.paid {
+            self.budget.take(owed - self.paid);
+        } else {
+            self.budget.give(self.paid - owed);
+        }
+        self.paid = owed;
+    }
+}
+
+impl Drop for BoundedHolds {
+    fn drop(&mut self) {
+        self.budget.give(self.paid);
+    }
+}
+
 /// A state that does not fit into a slot.
 #[derive(Debug)]
 pub(super) struct Large {
     pub(super) words: Box<[u64]>,
     pub(super) logs: Box<[BoundedLog]>,
+    /// What is held of the count; `None` if nothing is.
+    pub(super) holds: Option<Box<BoundedHolds>>,
     budget: Arc<Budget>,
 }
 
@@ -229,10 +264,11 @@ impl Large {
         logs: impl Iterator<Item = BoundedLog>,
         budget: &Arc<Budget>,
     ) -> Self {
-        Self { words: words.into(), logs: logs.collect(), budget: Arc::clone(budget) }
+        let (words, logs) = (words.into(), logs.collect());
+        Self { words, logs, holds: None, budget: Arc::clone(budget) }
     }
 
-    /// A copy with its own share of the budget, beyond the bound if necessary.
+    /// A copy without its holds, with its own share of the budget, beyond the bound if necessary.
     fn copy(&self) -> Self {
         self.budget.take(Self::bytes(self.words.len(), self.logs.len()));
         Self::built(self.words.to_vec(), self.logs.iter().map(BoundedLog::copy), &self.budget)
@@ -303,6 +339,81 @@ impl State {
     /// The bytes that a state allocates at least: one event in each log.
     pub(super) fn least_bytes(limits: &LimitSet) -> usize {
         if limits.single_pair().is_some() { 0 } else { Large::least_bytes(limits) }
+    }
+
+    /// The same state in a form that can have holds.
+    pub(super) fn into_held(self, budget: &Arc<Budget>) -> Self {
+        let mut large = match self {
+            Self::Large(large) => large,
+            Self::Pair(words) => {
+                budget.take(Large::bytes(words.len(), 0));
+                Large::built(words.to_vec(), core::iter::empty(), budget)
+            }
+        };
+        let fresh = || Box::new(BoundedHolds::new(HoldTable::default(), budget));
+        large.holds.get_or_insert_with(fresh);
+        Self::Large(large)
+    }
+
+    /// The same state in its smallest form, without holds if there are none.
+    pub(super) fn into_least(self, limits: &LimitSet) -> Self {
+        let Self::Large(mut large) = self else { return self };
+        match &mut large.holds {
+            None if limits.counts_slots() => {
+                // The fast path, which knows no holds, must not find it.
+                let budget = Arc::clone(&large.budget);
+                return Self::Large(large).into_held(&budget);
+            }
+            None => return Self::Large(large),
+            Some(holds) => holds.settle(),
+        }
+        let is_open = large.holds.as_ref().is_some_and(|holds| !holds.table.is_empty());
+        if is_open || limits.counts_slots() {
+            return Self::Large(large);
+        }
+        large.holds = None;
+        match (limits.single_pair(), &large.words[..]) {
+            (Some(_), [a, b]) => Self::Pair([*a, *b]),
+            _ => Self::Large(large),
+        }
+    }
+
+    /// What is held of the count, if anything can be.
+    pub(super) fn holds(&self) -> Option<&HoldTable> {
+        match self {
+            Self::Pair(_) => None,
+            Self::Large(large) => large.holds.as_ref().map(|holds| &holds.table),
+        }
+    }
+
+    /// The same state with these holds.
+    pub(super) fn with_holds(self, table: HoldTable, budget: &Arc<Budget>) -> Self {
+        let mut state = self.into_held(budget);
+        if let Self::Large(large) = &mut state {
+            large.holds = Some(Box::new(BoundedHolds::new(table, budget)));
+        }
+        state
+    }
+
+    /// Takes its holds out, so that the engine can work on both; [`State::give_holds`] follows.
+    pub(super) fn take_holds(&mut self) -> Option<Box<BoundedHolds>> {
+        match self {
+            Self::Pair(_) => None,
+            Self::Large(large) => large.holds.take(),
+        }
+    }
+
+    pub(super) fn give_holds(&mut self, holds: Option<Box<BoundedHolds>>) {
+        if let Self::Large(large) = self {
+            large.holds = holds;
+        }
+    }
+
+    /// When nothing of it counts, is held or is remembered any more, in microseconds since the
+    /// Unix epoch.
+    pub(super) fn fresh_at_us(&mut self, limits: &LimitSet) -> u64 {
+        let held_until_us = self.holds().map_or(0, HoldTable::until_us);
+        engine::fresh_at_us(limits, self).max(held_until_us)
     }
 
     /// The bytes that a state has allocated.

@@ -7,7 +7,7 @@ use crate::strategy::Strategy;
 
 /// One line per strategy: what `quota` means under it.
 pub(super) fn choices(quota: &Quota) -> String {
-    let lines: Vec<String> = Strategy::ALL
+    let lines: Vec<String> = Strategy::RATES
         .iter()
         .map(|strategy| match strategy.compile(quota) {
             Ok(_) => {
@@ -39,7 +39,7 @@ pub(super) fn did_you_mean<'n>(word: &str, names: impl IntoIterator<Item = &'n s
 
 /// All strategies, after the one with the most similar name.
 pub(super) fn similar_names(word: &str) -> String {
-    let names = Strategy::ALL.iter().map(|strategy| strategy.name());
+    let names = Strategy::RATES.iter().map(|strategy| strategy.name());
     let hint = did_you_mean(word, names.clone());
     let intro = if hint.is_empty() { "the" } else { "The" };
     format!("{hint}{intro} strategies are {}", list(names))

@@ -438,6 +438,12 @@ pub(crate) use registry::Compiled;
 pub use registry::Strategy;
 
 impl Strategy {
+    /// The strategies of a rate, N per D: all but `concurrency`.
+    pub const RATES: &'static [Self] = match Self::ALL.split_last() {
+        Some((Self::Concurrency, rates)) => rates,
+        _ => Self::ALL,
+    };
+
     /// The name, as written after `via`.
     #[must_use]
     pub const fn name(self) -> &'static str {

@@ -11,4 +11,5 @@ strategies! {
     SlidingWindow = sliding_window in "sliding_window/mod.rs",
     TokenBucket = token_bucket in "token_bucket/mod.rs",
     Gcra = gcra in "gcra/mod.rs",
+    Concurrency = concurrency in "concurrency/mod.rs",
 }

@@ -108,7 +108,7 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
 
 /// Longer than random histories: logs of thousands of events, and a clock that is given.
 pub(super) fn long(texts: &Texts) -> Result<(), Difference> {
-    for strategy in Strategy::ALL {
+    for strategy in Strategy::RATES {
         let mut pair = Pair::by(Clock::Given, texts.clone());
         pair.fake = Fake::new().bounded();
         let mut rng = seeded(3);

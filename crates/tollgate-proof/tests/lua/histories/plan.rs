@@ -92,7 +92,7 @@ impl Plan {
         let mut sets = vec![any_limit(rng, strategy)];
         for _ in 0..3 {
             let other = rng.random_bool(0.15);
-            let strategy = if other { *Strategy::ALL.choose(rng).unwrap() } else { strategy };
+            let strategy = if other { *Strategy::RATES.choose(rng).unwrap() } else { strategy };
             sets.push(any_limit(rng, strategy));
         }
         Self::new(sets)
@@ -113,7 +113,7 @@ impl Plan {
         let set = |rng: &mut ChaCha8Rng| -> LimitSet {
             let mut texts = Vec::new();
             for i in 0..limits {
-                let strategy = *Strategy::ALL.choose(rng).unwrap();
+                let strategy = *Strategy::RATES.choose(rng).unwrap();
                 let one = any_limit(rng, strategy).to_string();
                 texts.push(one.replacen('x', &format!("x{}", (i * 11) % limits), 1));
             }

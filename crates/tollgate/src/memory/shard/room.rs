@@ -212,7 +212,10 @@ impl Shard {
         let Some(held) = self.rest.sets.get(slot.set()) else { return true };
         let fresh_at_us = if slot.is_large() {
             match self.rest.large.get_mut(slot.index()) {
-                Some(Some(large)) => engine::fresh_at_us(&held.limits, large),
+                Some(Some(large)) => {
+                    let held_until_us = large.holds.as_ref().map_or(0, |it| it.table.until_us());
+                    engine::fresh_at_us(&held.limits, large).max(held_until_us)
+                }
                 // A check in progress has taken the state out, so it has not expired.
                 _ => return false,
             }

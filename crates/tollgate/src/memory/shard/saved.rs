@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use super::{KEY_BITS, Key, LONG, Shard, Shared, State};
 use crate::ask::MAX_PARTS;
-use crate::engine;
-use crate::limit::LimitSet;
+use crate::engine::{self, HoldSums, HoldTable, Holds as _, MAX_HOLDS, OpenHold};
+use crate::hold::HoldId;
+use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::marks::{Reset, Spent};
 use crate::memory::slabs;
 use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
@@ -66,9 +67,75 @@ impl Kept {
         Ok(Self { state, limits: limits.clone(), fresh_at_us })
     }
 
+    /// Reads what is held of the count.
+    pub(in crate::memory) fn read_holds<R: Read>(
+        self,
+        from: &mut ChunkReader<R>,
+        budget: &Arc<Budget>,
+        check: impl Fn(u64) -> Result<(), SnapshotError>,
+    ) -> Result<Self, SnapshotError> {
+        let damaged = |at| SnapshotError::damaged(at, "a hold that cannot be");
+        let mut table = HoldTable::default();
+        let at = from.at();
+        let (fence, seen_us) = (from.u64()?, from.u64()?);
+        let open = from.u64()?;
+        if open > MAX_HOLDS || fence > MAX_EXACT || seen_us > MAX_EXACT {
+            return Err(damaged(at));
+        }
+        for _ in 0..open {
+            let at = from.at();
+            let (end_us, id, cost) = (from.u64()?, read_id(from)?, from.u64()?);
+            let id = id.filter(|id| end_us <= MAX_EXACT && table.find(*id).is_none());
+            let id = id.filter(|_| (1..=MAX_COST).contains(&cost)).ok_or_else(|| damaged(at))?;
+            table.place(OpenHold { end_us, id, cost });
+            check(at)?;
+        }
+        let at = from.at();
+        let settled = from.u64()?;
+        if settled > MAX_HOLDS + 1 {
+            return Err(damaged(at));
+        }
+        for _ in 0..settled {
+            let at = from.at();
+            let (until_us, id, actual) = (from.u64()?, read_id(from)?, from.u64()?);
+            let id = id.filter(|_| until_us <= MAX_EXACT).ok_or_else(|| damaged(at))?;
+            table.remember(id, actual, until_us);
+            check(at)?;
+        }
+        table.set_sums(HoldSums { fence, seen_us, ..table.sums() });
+        let fresh_at_us = self.fresh_at_us.max(table.until_us());
+        let state = self.state.with_holds(table, budget);
+        Ok(Self { state, limits: self.limits, fresh_at_us })
+    }
+
     pub(in crate::memory) fn is_expired(&self, now: Time) -> bool {
         self.fresh_at_us + SKEW_US <= now.as_micros()
     }
+}
+
+fn read_id<R: Read>(from: &mut ChunkReader<R>) -> Result<Option<HoldId>, SnapshotError> {
+    let mut bytes = [0; 16];
+    from.fill(&mut bytes)?;
+    Ok(HoldId::from_bytes(bytes))
+}
+
+fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<(), SnapshotError> {
+    let HoldSums { fence, seen_us, count, .. } = table.sums();
+    for number in [fence, seen_us, count] {
+        out.put(&number.to_le_bytes())?;
+    }
+    for OpenHold { end_us, id, cost } in table.open() {
+        out.put(&end_us.to_le_bytes())?;
+        out.put(id.as_bytes())?;
+        out.put(&cost.to_le_bytes())?;
+    }
+    out.put(&(table.remembered().count() as u64).to_le_bytes())?;
+    for (until_us, id, actual) in table.remembered() {
+        out.put(&until_us.to_le_bytes())?;
+        out.put(id.as_bytes())?;
+        out.put(&actual.to_le_bytes())?;
+    }
+    Ok(())
 }
 
 fn read_log<R: Read>(
@@ -206,7 +273,7 @@ impl Shard {
                 &slot.key[..(slot.meta & KEY_BITS) as usize]
             };
             line.clear();
-            line.push(tag::ENTRY);
+            line.push(if slot.is_held() { tag::HELD } else { tag::ENTRY });
             line.extend_from_slice(sets.get(&slot.set()).unwrap_or(&[u8::MAX; 4]));
             // Cannot overflow: a subject has at most 64 KiB.
             let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
@@ -220,6 +287,9 @@ impl Shard {
                         out.put(&word.to_le_bytes())?;
                     }
                     write_logs(large, out)?;
+                    if let Some(holds) = &large.holds {
+                        write_holds(&holds.table, out)?;
+                    }
                 }
             } else {
                 for word in slot.pair() {

@@ -43,6 +43,8 @@ pub(super) mod tag {
     pub(in crate::memory) const SHARED: u8 = b'C';
     /// A subject and its state.
     pub(in crate::memory) const ENTRY: u8 = b'E';
+    /// A subject, its state, and what is held of it.
+    pub(in crate::memory) const HELD: u8 = b'H';
     /// The version of the notices.
     pub(in crate::memory) const NOTICES: u8 = b'V';
     /// A notice.

@@ -230,7 +230,8 @@ impl Restoring {
             tag::SPENT_PART => self.spent(from, false),
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
-            tag::ENTRY => self.entry(from),
+            tag::ENTRY => self.entry(from, false),
+            tag::HELD => self.entry(from, true),
             _ => Err(SnapshotError::damaged(from.at() - 1, "a part that is none")),
         }
     }
@@ -411,7 +412,11 @@ impl Restoring {
         set.ok_or_else(|| SnapshotError::damaged(at, "limits that were not written"))
     }
 
-    fn entry<R: Read>(&mut self, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
+    fn entry<R: Read>(
+        &mut self,
+        from: &mut ChunkReader<R>,
+        is_held: bool,
+    ) -> Result<(), SnapshotError> {
         self.home(from)?;
         let at = from.at() - 1;
         let limits = self.limits(from)?;
@@ -421,7 +426,11 @@ impl Restoring {
         let hash = self.store.hash(&self.text, &limits);
         let mut shard = self.store.lock(MemoryStore::shard_of(hash));
         let spare = shard.spare();
-        let kept = Kept::read(from, &limits, &self.store.0.budget, |at| self.check(at, spare))?;
+        let budget = &self.store.0.budget;
+        let mut kept = Kept::read(from, &limits, budget, |at| self.check(at, spare))?;
+        if is_held {
+            kept = kept.read_holds(from, budget, |at| self.check(at, spare))?;
+        }
         self.entries += 1;
         if kept.is_expired(self.now) {
             self.restored.expired += 1;

@@ -395,3 +395,38 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn holds_are_saved_and_end_as_they_would_have() {
+    let clock = ManualClock::at_micros(1_763_632_000_000_000);
+    let make = || MemoryStore::builder().clock(clock.clone());
+    let limits: LimitSet = "100/h via gcra, 5 at once hold 30s".parse().unwrap();
+    let limiter = Limiter::new(limits.clone(), make().build());
+    let ttl = Duration::from_secs(20);
+    let settled = limiter.reserve_now(Ask::new("ann").cost(7), ttl).unwrap().hold.unwrap();
+    limiter.commit_now(&settled, 3).unwrap();
+    let open = limiter.reserve_now(Ask::new("ann").cost(40), ttl).unwrap().hold.unwrap();
+    let slot = limiter.acquire_now("ann").unwrap().hold.unwrap();
+    let mut file = Vec::new();
+    limiter.store().save(&mut file).unwrap();
+    let (store, restored) = make().restore(&file[..]).unwrap();
+    assert_eq!(restored.subjects, 1);
+    let after = Limiter::new(limits, store);
+    let left = |limiter: &Limiter| {
+        let decision = limiter.peek_now("ann").unwrap();
+        decision.reports().map(|report| report.remaining()).collect::<Vec<_>>()
+    };
+    assert_eq!((left(&limiter), left(&after)), (vec![56, 3], vec![56, 3]));
+    assert!(after.commit_now(&settled, 3).unwrap().already);
+    assert!(!after.commit_now(&open, 10).unwrap().already);
+    assert_eq!(left(&after), [86, 4]);
+    let next = after.acquire_now("ann").unwrap().hold.unwrap();
+    assert!(next.fence > slot.fence);
+    assert!(after.release_now(&slot).unwrap());
+    // Each byte of a hold that is changed is an error, or another hold.
+    for at in 0..file.len() {
+        let mut other = file.clone();
+        other[at] ^= 1;
+        assert!(make().restore(&other[..]).is_err(), "{at}");
+    }
+}

@@ -1,0 +1,263 @@
+//! Open holds on one count (section 11), over the oracles of its limits.
+
+use super::count::{SKEW_US, least_wait};
+use super::{Charged, Fields, Oracle, whole};
+
+/// One limit of a count with holds.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "tests build it")]
+pub enum HeldLimit {
+    /// A rate, from which holds keep units.
+    Rate(Box<Oracle>),
+    /// So many slots, which holds take.
+    Slots(u64),
+}
+
+/// One open hold.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Open {
+    name: u64,
+    end: i128,
+    units: u64,
+    slots: u64,
+    charging: bool,
+}
+
+/// What a hold keeps.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(clippy::exhaustive_enums, reason = "tests build it")]
+pub enum Kind {
+    /// The cost in slots. Rates are charged.
+    Acquire,
+    /// The cost in units, and one slot.
+    Reserve,
+    /// The same; its end charges the units.
+    Charging,
+}
+
+/// One count: its limits, and the holds that are open on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldOracle {
+    limits: Vec<HeldLimit>,
+    open: Vec<Open>,
+    seen: i128,
+}
+
+impl HoldOracle {
+    /// A fresh count.
+    #[must_use]
+    pub fn new(limits: Vec<HeldLimit>) -> Self {
+        Self { limits, open: Vec::new(), seen: 0 }
+    }
+
+    /// How many holds are open, due or not.
+    #[must_use]
+    pub fn open(&self) -> usize {
+        self.open.len()
+    }
+
+    /// Whether `reset_after` is exact: where ends charge, or holds of slots and of units are open
+    /// side by side, it is an upper bound.
+    #[must_use]
+    pub fn resets_exactly(&self) -> bool {
+        let first_keeps = self.open.first().is_some_and(|hold| hold.units > 0);
+        self.open.iter().all(|hold| !hold.charging && (hold.units > 0) == first_keeps)
+    }
+
+    /// The rate at `place`.
+    pub fn rate(&mut self, place: usize) -> Option<&mut Oracle> {
+        match self.limits.get_mut(place)? {
+            HeldLimit::Rate(oracle) => Some(oracle),
+            HeldLimit::Slots(_) => None,
+        }
+    }
+
+    /// The time by which ends are judged: the latest time seen, unless the clock stepped back.
+    fn judged(&self, now: i128) -> i128 {
+        if self.open.is_empty() {
+            return now;
+        }
+        if self.seen - now > SKEW_US { now } else { self.seen.max(now) }
+    }
+
+    /// Lets everything end that is due at `now_us`, before an operation.
+    pub fn end_due(&mut self, now_us: u64) {
+        let now = i128::from(now_us);
+        let at = self.judged(now);
+        if !self.open.is_empty() && self.seen - now > SKEW_US {
+            let back = self.seen - now;
+            self.open.iter_mut().for_each(|hold| hold.end -= back);
+        }
+        self.seen = at;
+        self.open.sort_by_key(|hold| hold.end);
+        while let Some(hold) = self.open.first().copied()
+            && hold.end <= at
+        {
+            self.open.remove(0);
+            if hold.charging {
+                for limit in &mut self.limits {
+                    if let HeldLimit::Rate(oracle) = limit {
+                        oracle.charge(whole(hold.end), hold.units);
+                    }
+                }
+            }
+        }
+    }
+
+    /// Cuts every rate from the future to what it can rightly be.
+    fn repair(&mut self, now_us: u64) {
+        for limit in &mut self.limits {
+            if let HeldLimit::Rate(oracle) = limit {
+                oracle.count_mut().settle(i128::from(now_us));
+            }
+        }
+    }
+
+    fn after(&self, now_us: u64) -> Self {
+        let mut then = self.clone();
+        then.end_due(now_us);
+        then
+    }
+
+    fn kept(&self, limit: &HeldLimit) -> u64 {
+        let kept = |hold: &Open| match limit {
+            HeldLimit::Rate(_) => hold.units,
+            HeldLimit::Slots(_) => hold.slots,
+        };
+        self.open.iter().map(kept).sum()
+    }
+
+    fn remaining(&self, limit: &HeldLimit, now_us: u64) -> u64 {
+        let free = match limit {
+            HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.remaining,
+            HeldLimit::Slots(slots) => *slots,
+        };
+        free.saturating_sub(self.kept(limit))
+    }
+
+    fn limit_of(limit: &HeldLimit) -> u64 {
+        match limit {
+            HeldLimit::Rate(oracle) => oracle.limit(),
+            HeldLimit::Slots(slots) => *slots,
+        }
+    }
+
+    /// The fields of the limit at `place` for `cost`, which is in slots for a limit of slots.
+    fn fields(&self, place: usize, now_us: u64, cost: u64, guess: Fields) -> Fields {
+        let all = Self::limit_of(&self.limits[place]);
+        let left_after = |wait: i128| {
+            let at_us = now_us + whole(wait);
+            let then = self.after(at_us);
+            then.remaining(&then.limits[place], at_us)
+        };
+        let retry_after_us = (cost <= all).then(|| {
+            let guess = guess.retry_after_us.unwrap_or(0);
+            whole(least_wait(guess, |wait| cost <= left_after(wait)))
+        });
+        let full = |wait: i128| {
+            let then = self.after(now_us + whole(wait));
+            then.kept(&then.limits[place]) == 0 && left_after(wait) == all
+        };
+        let reset_after_us = whole(least_wait(guess.reset_after_us, full));
+        Fields { remaining: left_after(0), retry_after_us, reset_after_us }
+    }
+
+    /// Judges `cost` at `now_us` and changes nothing. With a `kind`, as what a hold would take.
+    #[must_use]
+    pub fn peek(
+        &self,
+        now_us: u64,
+        cost: u64,
+        kind: Option<Kind>,
+        guess: &[Fields],
+    ) -> Vec<Fields> {
+        let mut repaired = self.after(now_us);
+        repaired.repair(now_us);
+        let each = self.limits.iter().zip(guess).enumerate();
+        each.map(|(place, (limit, guess))| {
+            let cost = match (limit, kind) {
+                (HeldLimit::Slots(_), Some(Kind::Reserve | Kind::Charging)) => 1,
+                _ => cost,
+            };
+            repaired.fields(place, now_us, cost, *guess)
+        })
+        .collect()
+    }
+
+    /// Asks for `cost` at `now_us`, and charges it or places a hold of that name for `ttl_us`.
+    /// Returns whether it was admitted, and the fields.
+    pub fn ask(
+        &mut self,
+        now_us: u64,
+        cost: u64,
+        hold: Option<(u64, Kind, u64)>,
+        guess: &[Fields],
+    ) -> (bool, Vec<Fields>) {
+        self.end_due(now_us);
+        let kind = hold.map(|(_, kind, _)| kind);
+        let before = self.peek(now_us, cost, kind, guess);
+        let admitted = before.iter().all(|fields| fields.retry_after_us == Some(0));
+        // A denial keeps its repair.
+        self.repair(now_us);
+        if !admitted {
+            return (false, before);
+        }
+        for limit in &mut self.limits {
+            if let HeldLimit::Rate(oracle) = limit
+                && !matches!(kind, Some(Kind::Reserve | Kind::Charging))
+            {
+                oracle.check(now_us, cost);
+            }
+        }
+        if let Some((name, kind, ttl_us)) = hold {
+            let (units, slots) = match kind {
+                Kind::Acquire => (0, cost),
+                Kind::Reserve | Kind::Charging => (cost, 1),
+            };
+            let end = self.seen + i128::from(ttl_us);
+            let charging = kind == Kind::Charging;
+            self.open.push(Open { name, end, units, slots, charging });
+        }
+        let after = self.peek(now_us, 1, None, guess);
+        let fields = |after: Fields| Fields { retry_after_us: Some(0), ..after };
+        (true, after.into_iter().map(fields).collect())
+    }
+
+    /// Settles the hold of that name for `actual` units; `None` when it is not open.
+    pub fn settle(&mut self, now_us: u64, name: u64, actual: u64) -> Option<Vec<Charged>> {
+        self.end_due(now_us);
+        let place = self.open.iter().position(|hold| hold.name == name)?;
+        self.open.remove(place);
+        Some(self.charge(now_us, actual))
+    }
+
+    /// Charges without a check. A cost of 0 charges nothing; its fields are those of a peek for 1.
+    pub fn charge(&mut self, now_us: u64, cost: u64) -> Vec<Charged> {
+        self.end_due(now_us);
+        self.repair(now_us);
+        let kept: Vec<u64> = self.limits.iter().map(|limit| self.kept(limit)).collect();
+        let mut done = Vec::new();
+        for (limit, kept) in self.limits.iter_mut().zip(kept) {
+            let HeldLimit::Rate(oracle) = limit else {
+                done.push((true, 0));
+                continue;
+            };
+            let before = oracle.peek(now_us, 1).fields.remaining;
+            let cut = if cost > 0 { oracle.charge(now_us, cost).cut } else { 0 };
+            done.push((cost <= before.saturating_sub(kept), cut));
+        }
+        let none = vec![super::NO_GUESS; self.limits.len()];
+        let after = self.peek(now_us, cost.max(1), None, &none);
+        let each = done.into_iter().zip(after);
+        each.map(|((fits, cut), fields)| Charged { fits, cut, fields }).collect()
+    }
+
+    /// Renews the hold of that name; returns its end, `None` when it is not open.
+    pub fn renew(&mut self, now_us: u64, name: u64, ttl_us: u64) -> Option<u64> {
+        self.end_due(now_us);
+        let end = self.judged(i128::from(now_us)) + i128::from(ttl_us);
+        let hold = self.open.iter_mut().find(|hold| hold.name == name)?;
+        hold.end = end;
+        Some(whole(end))
+    }
+}

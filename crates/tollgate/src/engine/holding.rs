@@ -1,0 +1,521 @@
+//! Checks, commits and renewals over counts with open holds.
+
+use smallvec::SmallVec;
+
+use super::charge::charge_one;
+use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::{Carried, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, States};
+use crate::hold::{HoldId, HoldTerms, Settled};
+use crate::limit::{Limit, LimitSet, Place};
+use crate::strategy::{NEVER_US, Step};
+use crate::time::Time;
+
+/// Why a hold cannot be placed: [`MAX_HOLDS`] are open on a count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // it says all by being there
+pub struct TooManyHolds;
+
+/// Decides as [`super::decide`] does, over parts of which some have open holds, and places a hold
+/// on each of them if `terms` are given.
+///
+/// Ends that are due are judged first, each at its own time. After a question that is no peek, the
+/// states and the holds have changed and must be written back. A peek changes nothing.
+///
+/// # Errors
+/// More than [`MAX_HOLDS`] would be open. What was due has ended; nothing else has changed.
+pub fn decide_holding(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: u64,
+    mode: Mode,
+    terms: Option<HoldTerms>,
+) -> Result<Outcome, TooManyHolds> {
+    if mode.is_peek() {
+        return Ok(peek(parts, now, cost, mode));
+    }
+    let mut at_us = now.as_micros();
+    for part in parts.iter_mut() {
+        at_us = at_us.max(end_due(part, now));
+    }
+    let is_full =
+        |part: &Part<'_>| part.holds.as_ref().is_some_and(|holds| holds.sums().count >= MAX_HOLDS);
+    if terms.is_some() && parts.iter().any(is_full) {
+        return Err(TooManyHolds);
+    }
+    // First, because the search for a wait looks at later times.
+    for part in parts.iter_mut() {
+        repair(part.limits, part.states, now);
+    }
+    let mut outcome = judge(&mut look(parts), now, cost, mode, terms);
+    outcome.changed = true;
+    if outcome.granted == 0 {
+        return Ok(outcome);
+    }
+    charge(parts, now, outcome.granted, terms, &mut outcome.fields);
+    if let Some(terms) = terms {
+        let hold = place(parts, at_us, cost, terms);
+        outcome.hold_end = Time::from_micros(hold.end_us);
+        outcome.fence = fence_of(parts);
+    }
+    note_resets(parts, now, &mut outcome.fields);
+    Ok(outcome)
+}
+
+/// Judges on copies of the states, on which everything that is due has ended.
+fn peek(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
+    let mut copies: Vec<Held> =
+        parts.iter_mut().map(|part| Held::copy_of(part.limits, part.states)).collect();
+    let mut helds: Vec<Ends<'_>> = Vec::new();
+    for (part, states) in parts.iter().zip(&mut copies) {
+        let (held, due) = Ends::after_due(part.holds.as_deref(), now);
+        for hold in &due {
+            charge_end(part.limits, states, hold, end_time(&part.carried, hold, now));
+        }
+        repair(part.limits, states, now);
+        helds.push(held);
+    }
+    let each = parts.iter().zip(&mut copies).zip(helds);
+    let mut looked: Vec<Looked<'_>> = each
+        .map(|((part, states), held)| {
+            let (limits, carried) = (part.limits, &part.carried[..]);
+            Looked { limits, states, held, carried }
+        })
+        .collect();
+    judge(&mut looked, now, cost, mode, None)
+}
+
+/// The parts of a question on which nothing is due.
+fn look<'p>(parts: &'p mut [Part<'_>]) -> Vec<Looked<'p>> {
+    let each = parts.iter_mut().map(|part| Looked {
+        limits: part.limits,
+        states: &mut *part.states,
+        held: Ends::open(part.holds.as_deref()),
+        carried: &part.carried[..],
+    });
+    each.collect()
+}
+
+/// One part while it is judged.
+struct Looked<'a> {
+    limits: &'a LimitSet,
+    states: &'a mut dyn States,
+    held: Ends<'a>,
+    carried: &'a [Carried],
+}
+
+/// What the open holds of a count keep, once what is due has ended.
+struct Ends<'h> {
+    holds: Option<&'h dyn Holds>,
+    sums: HoldSums,
+    /// The first holds, which are due, and by how much earlier all of them end.
+    due: usize,
+    back_us: u64,
+    last_us: u64,
+}
+
+impl<'h> Ends<'h> {
+    /// Of a count on which nothing is due.
+    fn open(holds: Option<&'h dyn Holds>) -> Self {
+        let sums = holds.map(Holds::sums).unwrap_or_default();
+        let last = holds.filter(|_| sums.count > 0).and_then(Holds::last);
+        let last_us = last.map_or(0, |hold| hold.end_us);
+        Self { holds, sums, due: 0, back_us: 0, last_us }
+    }
+
+    /// Of a count whose due holds are still there, with those.
+    fn after_due(holds: Option<&'h dyn Holds>, now: Time) -> (Self, Vec<OpenHold>) {
+        let mut ends = Self::open(holds);
+        let Some(holds) = holds else { return (ends, Vec::new()) };
+        let (at_us, back_us) = holds::clock(holds, now);
+        ends.back_us = back_us;
+        ends.last_us = ends.last_us.saturating_sub(back_us);
+        let mut most = MAX_ENDS;
+        let due: Vec<OpenHold> = loop {
+            let soonest = holds.soonest(most);
+            let each = soonest.iter().map(|hold| earlier(*hold, back_us));
+            let due: Vec<OpenHold> = each.filter(|hold| hold.end_us <= at_us).collect();
+            if due.len() < soonest.len() || soonest.len() < most {
+                break due;
+            }
+            // Few are due in nearly every peek, and seldom all.
+            most *= 8;
+        };
+        due.iter().for_each(|hold| ends.sums.subtract(hold));
+        ends.due = due.len();
+        (ends, due)
+    }
+
+    /// The next holds to end.
+    fn soonest(&self) -> Vec<OpenHold> {
+        let Some(holds) = self.holds else { return Vec::new() };
+        let all = holds.soonest(self.due + MAX_ENDS);
+        all.into_iter().skip(self.due).map(|hold| earlier(hold, self.back_us)).collect()
+    }
+}
+
+fn earlier(hold: OpenHold, by_us: u64) -> OpenHold {
+    OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold }
+}
+
+/// Judges every limit of every part, whether a hold is asked for or a charge.
+fn judge(
+    parts: &mut [Looked<'_>],
+    now: Time,
+    mut cost: u64,
+    mode: Mode,
+    terms: Option<HoldTerms>,
+) -> Outcome {
+    let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
+    for part in parts.iter_mut() {
+        part.judge(now, cost, terms, &mut fields);
+    }
+    if mode.is_partial() {
+        let least = fields.iter().map(|field| field.remaining).min().unwrap_or(0);
+        // With nothing left, the check is denied as for cost 1.
+        cost = cost.min(least).max(1);
+        fields.clear();
+        for part in parts.iter_mut() {
+            part.judge(now, cost, terms, &mut fields);
+        }
+    }
+    // Slots are taken by holds alone: a check that places none would never give them back.
+    let takes_slots = |part: &Looked<'_>| part.limits.counts_slots();
+    let is_stray = terms.is_none() && !mode.is_peek() && parts.iter().any(takes_slots);
+    let admitted = !is_stray && fields.iter().all(|field| field.retry_after_us == Some(0));
+    Outcome::new(if admitted { cost } else { 0 }, fields, 0, now)
+}
+
+impl Looked<'_> {
+    fn judge(
+        &mut self,
+        now: Time,
+        cost: u64,
+        terms: Option<HoldTerms>,
+        fields: &mut SmallVec<[Fields; 2]>,
+    ) {
+        let mut soonest: Option<Vec<OpenHold>> = None;
+        for (i, (limit, place)) in self.limits.limits().iter().zip(self.limits.places()).enumerate()
+        {
+            let slots = limit.counts_slots();
+            let wanted = match terms {
+                Some(terms) if slots => terms.id.kind().slots(cost),
+                _ => cost,
+            };
+            let kept = if slots { self.held.sums.slots } else { self.held.sums.units };
+            let judgement = limit.step().judge(&mut self.states.cell(*place), now, wanted);
+            let remaining = judgement.remaining.saturating_sub(kept);
+            let retry_after_us = if wanted <= remaining {
+                0
+            } else if wanted > limit.capacity() {
+                NEVER_US
+            } else if kept == 0 {
+                judgement.retry_after_us
+            } else {
+                let ends = soonest.get_or_insert_with(|| self.held.soonest());
+                let walk = Walk { limit, wanted, kept, now, ends, held: &self.held };
+                walk.wait_us(self.states, *place)
+            };
+            let reset_after_us = self.reset_after_us(limit, *place, now, judgement.reset_after_us);
+            let mut field = Fields::new(
+                remaining,
+                (retry_after_us != NEVER_US).then_some(retry_after_us),
+                reset_after_us,
+                now.as_micros(),
+                self.carried.get(i).copied().unwrap_or_default(),
+            );
+            field.until_hold = kept > 0 && retry_after_us > 0 && retry_after_us != NEVER_US;
+            fields.push(field);
+        }
+    }
+
+    /// The wait until a limit is fresh, if every hold ends by itself.
+    fn reset_after_us(&mut self, limit: &Limit, place: Place, now: Time, by_itself: u64) -> u64 {
+        let HoldSums { units, slots, charging, .. } = self.held.sums;
+        let kept = if limit.counts_slots() { slots } else { units };
+        if kept == 0 {
+            return by_itself;
+        }
+        let until_last = self.held.last_us.saturating_sub(now.as_micros());
+        let mut all = by_itself.max(until_last);
+        if charging > 0 && !limit.counts_slots() {
+            let mut copy = Held::copy_of_cell(&mut self.states.cell(place));
+            let at = Time::from_micros(now.as_micros() + until_last);
+            charge_one(limit, &mut copy.only_cell(), charging, true, at);
+            let then = limit.step().judge(&mut copy.only_cell(), at, 1).reset_after_us;
+            all = all.max(until_last + then);
+        }
+        all
+    }
+}
+
+/// The search for the first time at which a limit admits, while holds end one after the other.
+struct Walk<'w> {
+    limit: &'w Limit,
+    wanted: u64,
+    kept: u64,
+    now: Time,
+    ends: &'w [OpenHold],
+    held: &'w Ends<'w>,
+}
+
+impl Walk<'_> {
+    fn wait_us(&self, states: &mut dyn States, place: Place) -> u64 {
+        let Self { limit, wanted, now, ends, held, .. } = self;
+        let slots = limit.counts_slots();
+        let mut kept = self.kept;
+        let mut copy: Option<Held> = None;
+        let mut at = *now;
+        let after = |at: Time| at.as_micros() - now.as_micros();
+        for hold in *ends {
+            let admitted = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
+            if let Some(wait) = admitted
+                && at.as_micros() + wait < hold.end_us
+            {
+                return after(at) + wait;
+            }
+            at = at.max(Time::from_micros(hold.end_us));
+            kept = kept.saturating_sub(if slots { hold.slots() } else { hold.units() });
+            if hold.charging() > 0 && !slots {
+                let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
+                charge_one(limit, &mut copy.only_cell(), hold.charging(), true, at);
+            }
+        }
+        // More holds are open than are looked at: all of them have ended by the last end.
+        let seen: u64 = ends.iter().map(OpenHold::charging).sum();
+        if held.last_us > at.as_micros() {
+            at = Time::from_micros(held.last_us);
+            kept = 0;
+            let rest = held.sums.charging.saturating_sub(seen);
+            if rest > 0 && !slots {
+                let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
+                charge_one(limit, &mut copy.only_cell(), rest, true, at);
+            }
+        }
+        debug_assert!(*wanted <= limit.capacity(), "a cost above the capacity never waits");
+        let wait = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
+        wait.map_or(NEVER_US, |wait| after(at) + wait)
+    }
+
+    /// The wait from `at` on, as long as so much is kept; `None` for a longer one than that.
+    fn admitted_after_us(
+        &self,
+        states: &mut dyn States,
+        place: Place,
+        copy: Option<&mut Held>,
+        at: Time,
+        kept: u64,
+    ) -> Option<u64> {
+        let all = self.wanted + kept;
+        if all > self.limit.capacity() {
+            return None;
+        }
+        let step = self.limit.step();
+        let judgement = match copy {
+            Some(copy) => step.judge(&mut copy.only_cell(), at, all),
+            None => step.judge(&mut states.cell(place), at, all),
+        };
+        (judgement.retry_after_us != NEVER_US).then_some(judgement.retry_after_us)
+    }
+}
+
+/// Lets every hold end that is due, each at its own time. Returns the time by which ends are
+/// judged.
+pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
+    let Some(holds) = part.holds.as_deref_mut() else { return now.as_micros() };
+    let at_us = holds::note_time(holds, now);
+    while let Some(hold) = holds.soonest(1).first().copied()
+        && hold.end_us <= at_us
+    {
+        holds::take(holds, hold);
+        charge_end(part.limits, part.states, &hold, end_time(&part.carried, &hold, now));
+    }
+    at_us
+}
+
+/// The time at which the end of a hold charges: its own. A count that was carried over to other
+/// numbers is charged now, since its state is of now.
+fn end_time(carried: &[Carried], hold: &OpenHold, now: Time) -> Time {
+    let is_carried = carried.iter().any(|carried| *carried != Carried::Same);
+    if is_carried { now } else { Time::from_micros(hold.end_us) }
+}
+
+fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold, at: Time) {
+    if hold.charging() > 0 {
+        charge_rates(limits, states, hold.charging(), at);
+    }
+}
+
+/// Charges every rate limit as far as it may owe.
+fn charge_rates(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    units: u64,
+    at: Time,
+) -> SmallVec<[Charged; 2]> {
+    let each = limits.limits().iter().zip(limits.places());
+    each.map(|(limit, place)| charge_one(limit, &mut states.cell(*place), units, true, at))
+        .collect()
+}
+
+/// Repairs states from the future.
+fn repair(limits: &LimitSet, states: &mut dyn States, now: Time) {
+    for (limit, place) in limits.limits().iter().zip(limits.places()) {
+        limit.step().repair(&mut states.cell(*place), now);
+    }
+}
+
+/// Charges the rate limits of an admitted question that reserves nothing, and takes what is charged
+/// or held from what remains.
+fn charge(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: u64,
+    terms: Option<HoldTerms>,
+    fields: &mut [Fields],
+) {
+    let kind = terms.map(|terms| terms.id.kind());
+    let charges = kind.is_none_or(|kind| kind.units(cost) == 0);
+    let mut fields = fields.iter_mut();
+    for part in parts {
+        let each = part.limits.limits().iter().zip(part.limits.places());
+        for ((limit, place), field) in each.zip(fields.by_ref()) {
+            let taken = match kind {
+                Some(kind) if limit.counts_slots() => kind.slots(cost),
+                _ => cost,
+            };
+            field.remaining = field.remaining.saturating_sub(taken);
+            if charges && !limit.counts_slots() {
+                let charged = limit.step().charge(&mut part.states.cell(*place), now, cost);
+                field.charged_at_us = charged.at_us;
+            }
+        }
+    }
+}
+
+/// Places a hold on every part, under the largest of their fencing numbers.
+fn place(parts: &mut [Part<'_>], at_us: u64, cost: u64, terms: HoldTerms) -> OpenHold {
+    let fence = at_us.max(fence_of(parts) + 1);
+    let hold = OpenHold { end_us: at_us + terms.ttl_us, id: terms.id, cost };
+    for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
+        holds::place(holds, hold);
+        let sums = holds.sums();
+        holds.set_sums(HoldSums { fence, ..sums });
+    }
+    hold
+}
+
+fn fence_of(parts: &[Part<'_>]) -> u64 {
+    let each = parts.iter().filter_map(|part| part.holds.as_ref());
+    each.map(|holds| holds.sums().fence).max().unwrap_or(0)
+}
+
+/// Computes when each limit is fresh, once all has been charged and held.
+fn note_resets(parts: &mut [Part<'_>], now: Time, fields: &mut [Fields]) {
+    let mut fields = fields.iter_mut();
+    for part in parts {
+        let held = Ends::open(part.holds.as_deref());
+        let (limits, carried) = (part.limits, &part.carried[..]);
+        let mut looked = Looked { limits, states: part.states, held, carried };
+        for ((limit, place), field) in
+            limits.limits().iter().zip(limits.places()).zip(fields.by_ref())
+        {
+            let by_itself = limit.step().judge(&mut looked.states.cell(*place), now, 1);
+            field.reset_after_us =
+                looked.reset_after_us(limit, *place, now, by_itself.reset_after_us);
+        }
+    }
+}
+
+/// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, as
+/// far as each may owe. `None` when it is open on none of them and nothing remembers it.
+///
+/// The states and the holds have changed and must be written back.
+pub fn settle(parts: &mut [Part<'_>], now: Time, id: HoldId, actual: u64) -> Option<Settled> {
+    for part in parts.iter_mut() {
+        end_due(part, now);
+    }
+    let held = || parts.iter().filter_map(|part| part.holds.as_deref());
+    if let Some(before) = held().find_map(|holds| holds.settled(id)) {
+        return Some(Settled::before(before));
+    }
+    if held().all(|holds| holds.find(id).is_none()) {
+        return None;
+    }
+    let until_us = now.as_micros() + SETTLED_FOR_US;
+    let mut charged = Vec::new();
+    for part in parts {
+        let Some(holds) = part.holds.as_deref_mut() else { continue };
+        let Some(hold) = holds.find(id) else { continue };
+        holds::take(holds, hold);
+        if id.kind().units(1) > 0 {
+            holds.remember(id, actual, until_us);
+        }
+        charged.extend(charge_beside(part, now, actual));
+    }
+    Some(Settled::now(actual, charged))
+}
+
+/// Charges without a check, as [`super::charge`], a count that has open holds. Ends that are due
+/// are judged first. A cost of 0 charges nothing and tells what remains.
+pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
+    end_due(part, now);
+    charge_beside(part, now, cost)
+}
+
+fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
+    repair(part.limits, part.states, now);
+    let mut done: SmallVec<[(bool, u64); 2]> = SmallVec::new();
+    let before = judge_part(part, now, cost.max(1));
+    for ((limit, place), field) in part.limits.limits().iter().zip(part.limits.places()).zip(before)
+    {
+        let slots = limit.counts_slots();
+        let cut = match cost {
+            units if units > 0 && !slots => {
+                charge_one(limit, &mut part.states.cell(*place), units, true, now).cut
+            }
+            _ => 0,
+        };
+        done.push((slots || cost <= field.remaining, cut));
+    }
+    let after = judge_part(part, now, cost.max(1));
+    let each = done.into_iter().zip(after);
+    each.map(|((fits, cut), field)| {
+        let Fields { remaining, retry_after_us, reset_after_us, .. } = field;
+        Charged::new(fits, cut, remaining, retry_after_us, reset_after_us)
+    })
+    .collect()
+}
+
+fn judge_part(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Fields; 2]> {
+    let held = Ends::open(part.holds.as_deref());
+    let mut fields = SmallVec::new();
+    let mut looked =
+        Looked { limits: part.limits, states: part.states, held, carried: &part.carried };
+    looked.judge(now, cost, None, &mut fields);
+    fields
+}
+
+/// Lets everything end that is due: before any other change of a count that has open holds.
+pub fn end_holds(part: &mut Part<'_>, now: Time) {
+    end_due(part, now);
+}
+
+/// Renews a hold, which then ends `ttl_us` from now. Returns its new end; `None` when it is open on
+/// none of the counts: whoever held it does so no longer.
+///
+/// The states and the holds have changed and must be written back.
+pub fn renew(parts: &mut [Part<'_>], now: Time, id: HoldId, ttl_us: u64) -> Option<Time> {
+    let mut at_us = now.as_micros();
+    for part in parts.iter_mut() {
+        at_us = at_us.max(end_due(part, now));
+    }
+    let end_us = at_us + ttl_us;
+    let mut renewed = false;
+    for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
+        let Some(hold) = holds.find(id) else { continue };
+        holds.remove(hold);
+        holds.insert(OpenHold { end_us, ..hold });
+        renewed = true;
+    }
+    renewed.then_some(Time::from_micros(end_us))
+}

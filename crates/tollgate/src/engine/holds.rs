@@ -1,0 +1,288 @@
+//! The open holds of a count: units that are set aside until somebody settles them, or until their
+//! time ends (`docs/definitions.md`, section 11).
+
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use crate::hold::{HoldId, HoldKind};
+use crate::time::{SKEW_US, Time};
+
+/// The most holds that are open on one count at a time.
+pub const MAX_HOLDS: u64 = 100_000;
+
+/// How long a settled hold is remembered, in microseconds: a repeated commit within that time
+/// charges nothing.
+pub const SETTLED_FOR_US: u64 = 60_000_000;
+
+/// The most ends that a denial looks at to say how long to wait, in the order of time. With more
+/// open holds its wait may be longer than it must, never shorter.
+pub const MAX_ENDS: usize = 64;
+
+/// One open hold of one count. Holds are ordered by their ends, then by their ids.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct OpenHold {
+    /// When it ends by itself, in microseconds since the Unix epoch.
+    pub end_us: u64,
+    /// Its id, which also says its kind.
+    pub id: HoldId,
+    /// The cost that it was asked for, in units.
+    pub cost: u64,
+}
+
+impl OpenHold {
+    /// The units that it keeps from the rate limits of its count.
+    #[must_use]
+    pub const fn units(&self) -> u64 {
+        self.id.kind().units(self.cost)
+    }
+
+    /// The slots that it takes of the concurrency limits of its count.
+    #[must_use]
+    pub const fn slots(&self) -> u64 {
+        self.id.kind().slots(self.cost)
+    }
+
+    /// The units that its end charges.
+    #[must_use]
+    pub const fn charging(&self) -> u64 {
+        match self.id.kind() {
+            HoldKind::Charging => self.cost,
+            HoldKind::Acquire | HoldKind::Reserve => 0,
+        }
+    }
+}
+
+/// The sums over the open holds of a count, and what outlives them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct HoldSums {
+    /// How many holds are open.
+    pub count: u64,
+    /// The units that they keep from rate limits.
+    pub units: u64,
+    /// The part of these units that is charged where a hold ends by itself.
+    pub charging: u64,
+    /// The slots that they take of concurrency limits.
+    pub slots: u64,
+    /// The last fencing number.
+    pub fence: u64,
+    /// The latest time of an operation while a hold was open, in microseconds since the Unix epoch.
+    pub seen_us: u64,
+}
+
+impl HoldSums {
+    fn add(&mut self, hold: &OpenHold) {
+        self.count += 1;
+        self.units += hold.units();
+        self.charging += hold.charging();
+        self.slots += hold.slots();
+    }
+
+    pub(super) fn subtract(&mut self, hold: &OpenHold) {
+        // A store that lost a part of its data never makes a sum negative.
+        self.count = self.count.saturating_sub(1);
+        self.units = self.units.saturating_sub(hold.units());
+        self.charging = self.charging.saturating_sub(hold.charging());
+        self.slots = self.slots.saturating_sub(hold.slots());
+    }
+}
+
+/// The open holds of one count, wherever the store keeps them. A store whose reads can fail may
+/// return anything; it must remember the failure and discard the result.
+pub trait Holds: core::fmt::Debug {
+    /// The sums as they were last set.
+    fn sums(&self) -> HoldSums;
+    /// Replaces the sums.
+    fn set_sums(&mut self, sums: HoldSums);
+    /// The open hold of this id.
+    fn find(&self, id: HoldId) -> Option<OpenHold>;
+    /// The first `most` holds to end.
+    fn soonest(&self, most: usize) -> Vec<OpenHold>;
+    /// The hold that ends last.
+    fn last(&self) -> Option<OpenHold>;
+    /// Adds a hold.
+    fn insert(&mut self, hold: OpenHold);
+    /// Removes a hold that is open.
+    fn remove(&mut self, hold: OpenHold);
+    /// Lets every hold end earlier by so many microseconds, because the clock stepped back.
+    fn advance(&mut self, by_us: u64);
+    /// What was charged for a hold that was settled, as long as that is remembered.
+    fn settled(&self, id: HoldId) -> Option<u64>;
+    /// Remembers until `until_us` what was charged for a settled hold.
+    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64);
+}
+
+/// Places a hold and updates the sums.
+pub(super) fn place(holds: &mut dyn Holds, hold: OpenHold) {
+    let mut sums = holds.sums();
+    sums.add(&hold);
+    holds.insert(hold);
+    holds.set_sums(sums);
+}
+
+/// Takes a hold away and updates the sums.
+pub(super) fn take(holds: &mut dyn Holds, hold: OpenHold) {
+    let mut sums = holds.sums();
+    sums.subtract(&hold);
+    holds.remove(hold);
+    holds.set_sums(sums);
+}
+
+/// The time by which the ends of holds are judged. A clock that is a little behind is judged by
+/// the latest time seen; one that stepped back takes the ends along, so that no hold lasts longer
+/// than it would have.
+pub(super) fn clock(holds: &dyn Holds, now: Time) -> (u64, u64) {
+    let HoldSums { count, seen_us, .. } = holds.sums();
+    let now_us = now.as_micros();
+    if count == 0 {
+        return (now_us, 0);
+    }
+    match seen_us.saturating_sub(now_us) {
+        back if back > SKEW_US => (now_us, back),
+        _ => (now_us.max(seen_us), 0),
+    }
+}
+
+/// Records the time of an operation, and takes the ends along with a clock that stepped back.
+/// Returns the time by which ends are judged.
+pub(super) fn note_time(holds: &mut dyn Holds, now: Time) -> u64 {
+    let (at_us, back_us) = clock(holds, now);
+    if back_us > 0 {
+        holds.advance(back_us);
+    }
+    let mut sums = holds.sums();
+    sums.seen_us = at_us;
+    holds.set_sums(sums);
+    at_us
+}
+
+/// The open holds of a count in memory.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct HoldTable {
+    sums: HoldSums,
+    ends: BTreeMap<(u64, HoldId), u64>,
+    by_id: HashMap<HoldId, u64>,
+    settled: VecDeque<(u64, HoldId)>,
+    charged: HashMap<HoldId, u64>,
+}
+
+/// The bytes of an open hold and of a settled one, as the maps of a table allocate them.
+const OPEN_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>()) + 32;
+const SETTLED_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>());
+
+impl HoldTable {
+    /// True when nothing is open and nothing is remembered.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.ends.is_empty() && self.settled.is_empty()
+    }
+
+    /// Until when something is open or remembered, in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn until_us(&self) -> u64 {
+        let open = self.ends.last_key_value().map_or(0, |((end_us, _), _)| *end_us);
+        // The next fencing number is larger, even if the clock is a little behind then.
+        let fenced = match self.sums.fence {
+            0 => 0,
+            fence => fence + SKEW_US,
+        };
+        open.max(fenced).max(self.settled.back().map_or(0, |(until_us, _)| *until_us))
+    }
+
+    /// Adds a hold and updates the sums.
+    pub(crate) fn place(&mut self, hold: OpenHold) {
+        place(self, hold);
+    }
+
+    /// All open holds, in the order of their ends.
+    pub fn open(&self) -> impl Iterator<Item = OpenHold> {
+        self.ends.iter().map(|((end_us, id), cost)| OpenHold {
+            end_us: *end_us,
+            id: *id,
+            cost: *cost,
+        })
+    }
+
+    /// The settled holds that are remembered: until when, the id, and what was charged.
+    pub fn remembered(&self) -> impl Iterator<Item = (u64, HoldId, u64)> {
+        let charged = |id| self.charged.get(id).copied().unwrap_or_default();
+        self.settled.iter().map(move |(until_us, id)| (*until_us, *id, charged(id)))
+    }
+
+    /// Approximately the bytes that the table has allocated.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        self.by_id.capacity().max(self.ends.len()) * OPEN_BYTES
+            + self.charged.capacity().max(self.settled.len()) * SETTLED_BYTES
+    }
+
+    fn forget_until(&mut self, now_us: u64) {
+        while let Some((until_us, id)) = self.settled.front().copied()
+            && (until_us <= now_us || self.settled.len() as u64 > MAX_HOLDS)
+        {
+            self.settled.pop_front();
+            self.charged.remove(&id);
+        }
+        if self.charged.len() < self.charged.capacity() / 4 {
+            self.charged.shrink_to_fit();
+        }
+    }
+}
+
+impl Holds for HoldTable {
+    fn sums(&self) -> HoldSums {
+        self.sums
+    }
+
+    fn set_sums(&mut self, sums: HoldSums) {
+        self.sums = sums;
+    }
+
+    fn find(&self, id: HoldId) -> Option<OpenHold> {
+        let end_us = *self.by_id.get(&id)?;
+        let cost = *self.ends.get(&(end_us, id))?;
+        Some(OpenHold { end_us, id, cost })
+    }
+
+    fn soonest(&self, most: usize) -> Vec<OpenHold> {
+        self.open().take(most).collect()
+    }
+
+    fn last(&self) -> Option<OpenHold> {
+        let ((end_us, id), cost) = self.ends.last_key_value()?;
+        Some(OpenHold { end_us: *end_us, id: *id, cost: *cost })
+    }
+
+    fn insert(&mut self, hold: OpenHold) {
+        self.ends.insert((hold.end_us, hold.id), hold.cost);
+        self.by_id.insert(hold.id, hold.end_us);
+    }
+
+    fn remove(&mut self, hold: OpenHold) {
+        self.ends.remove(&(hold.end_us, hold.id));
+        self.by_id.remove(&hold.id);
+        if self.by_id.len() < self.by_id.capacity() / 4 {
+            self.by_id.shrink_to_fit();
+        }
+    }
+
+    fn advance(&mut self, by_us: u64) {
+        let earlier = |end_us: u64| end_us.saturating_sub(by_us);
+        let ends = core::mem::take(&mut self.ends);
+        self.ends =
+            ends.into_iter().map(|((end_us, id), cost)| ((earlier(end_us), id), cost)).collect();
+        self.by_id.values_mut().for_each(|end_us| *end_us = earlier(*end_us));
+        self.settled.iter_mut().for_each(|(until_us, _)| *until_us = earlier(*until_us));
+    }
+
+    fn settled(&self, id: HoldId) -> Option<u64> {
+        self.charged.get(&id).copied()
+    }
+
+    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
+        self.forget_until(until_us.saturating_sub(SETTLED_FOR_US));
+        if self.charged.insert(id, actual).is_none() {
+            self.settled.push_back((until_us, id));
+        }
+    }
+}

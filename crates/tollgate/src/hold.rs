@@ -1,0 +1,345 @@
+//! Holds: units that are set aside for a caller until it settles them, or until their time ends.
+
+use core::fmt;
+use core::str::FromStr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::OnceLock;
+
+use crate::ask::{check_cost, check_parts, check_shard};
+use crate::decision::Decision;
+use crate::engine::Charged;
+use crate::error::ParseError;
+use crate::limit::LimitSet;
+use crate::subject::Subject;
+use crate::time::Time;
+
+/// What a hold keeps, and what its end does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum HoldKind {
+    /// The cost in slots of every concurrency limit. Rate limits are charged when it is placed, and
+    /// keep the charge.
+    Acquire,
+    /// The cost in units of every rate limit, and one slot of every concurrency limit. Where it
+    /// ends by itself, nothing is charged.
+    Reserve,
+    /// As `Reserve`; where it ends by itself, its units are charged at that time.
+    Charging,
+}
+
+impl HoldKind {
+    /// The letter for it, the first byte of an id.
+    const fn code(self) -> u8 {
+        match self {
+            Self::Acquire => b'a',
+            Self::Reserve => b'r',
+            Self::Charging => b'c',
+        }
+    }
+
+    /// The units of a hold of this cost that rate limits keep.
+    #[must_use]
+    pub const fn units(self, cost: u64) -> u64 {
+        match self {
+            Self::Acquire => 0,
+            Self::Reserve | Self::Charging => cost,
+        }
+    }
+
+    /// The slots that a hold of this cost takes of concurrency limits.
+    #[must_use]
+    pub const fn slots(self, cost: u64) -> u64 {
+        match self {
+            Self::Acquire => cost,
+            Self::Reserve | Self::Charging => 1,
+        }
+    }
+}
+
+/// The id of a hold: its kind, and 15 bytes that nobody can guess.
+///
+/// Displays as 32 hexadecimal digits, which parse to the same id.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldId([u8; 16]);
+
+impl HoldId {
+    /// A new id. Its bytes come from a keyed hash whose key the system chose at random.
+    #[must_use]
+    pub fn random(kind: HoldKind) -> Self {
+        static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let [high, low] = [keys[0].hash_one(number), keys[1].hash_one(number)];
+        let mut bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
+        bytes[0] = kind.code();
+        Self(bytes)
+    }
+
+    /// The id of these bytes; `None` if the first is no kind.
+    #[must_use]
+    pub const fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
+        match bytes[0] {
+            b'a' | b'r' | b'c' => Some(Self(bytes)),
+            _ => None,
+        }
+    }
+
+    /// Its bytes.
+    #[must_use]
+    pub const fn as_bytes(&self) -> &[u8; 16] {
+        &self.0
+    }
+
+    /// The kind of its hold.
+    #[must_use]
+    pub const fn kind(&self) -> HoldKind {
+        match self.0[0] {
+            b'a' => HoldKind::Acquire,
+            b'c' => HoldKind::Charging,
+            _ => HoldKind::Reserve,
+        }
+    }
+}
+
+impl fmt::Display for HoldId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl fmt::Debug for HoldId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "HoldId({self})")
+    }
+}
+
+impl FromStr for HoldId {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let wrong = || {
+            let remedy = "give it unchanged, as it was returned: 32 hexadecimal digits";
+            ParseError::whole(text, "this is no id of a hold", remedy)
+        };
+        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(wrong());
+        }
+        let number = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
+        Self::from_bytes(number.to_be_bytes()).ok_or_else(wrong)
+    }
+}
+
+/// What a question asks to hold in place of a charge.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct HoldTerms {
+    /// The id of the hold to place. It also says the kind.
+    pub id: HoldId,
+    /// How long the hold lasts unless it is settled or renewed, in microseconds, at least 1.
+    pub ttl_us: u64,
+}
+
+impl HoldTerms {
+    /// Terms with a new id.
+    #[must_use]
+    pub fn new(kind: HoldKind, ttl_us: u64) -> Self {
+        Self { id: HoldId::random(kind), ttl_us }
+    }
+}
+
+/// An open hold, as its holder keeps it: to settle it, to renew it, and to fence what it writes
+/// elsewhere.
+///
+/// Displays as a text that parses to the same hold. Whoever has the text can settle the hold. Sign
+/// it before it leaves your control, as a [`crate::Receipt`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Hold {
+    /// Its id.
+    pub id: HoldId,
+    /// A number that rises with every hold of a count. A resource that remembers the largest one
+    /// can refuse a holder whose hold has ended.
+    pub fence: u64,
+    /// The cost that it was placed with, in units.
+    pub cost: u64,
+    /// When it ends by itself, by the store's clock.
+    pub end: Time,
+    /// The counts that it is open on.
+    pub counts: Vec<(Subject, LimitSet)>,
+    /// The shard of the ask ([`crate::Ask::shard`]).
+    pub shard: Option<String>,
+}
+
+impl Hold {
+    /// What it keeps, and what its end does.
+    #[must_use]
+    pub const fn kind(&self) -> HoldKind {
+        self.id.kind()
+    }
+}
+
+/// The first line of the text: the version of the format.
+const VERSION: &str = "tgh1";
+
+/// The separator before the shard: a line that cannot be a subject, a policy or limits.
+const SHARD: &str = "\n%\n";
+
+impl fmt::Display for Hold {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { id, fence, cost, end, counts, shard } = self;
+        write!(f, "{VERSION}\n{id} {fence} {cost} {}", end.as_micros())?;
+        for (subject, limits) in counts {
+            write!(f, "\n{subject}\n{}\n{limits}", limits.policy().unwrap_or_default())?;
+        }
+        match shard {
+            Some(shard) => write!(f, "{SHARD}{shard}"),
+            None => Ok(()),
+        }
+    }
+}
+
+impl FromStr for Hold {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        let damaged = |what: &str| {
+            let what = format!("{what} of a hold is not what it should be");
+            ParseError::whole("", what, "give it back as it was given out, whole and unchanged")
+        };
+        let (body, shard) = match text.split_once(SHARD) {
+            Some((body, shard)) => (body, Some(shard.to_owned())),
+            None => (text, None),
+        };
+        let mut lines = body.lines();
+        if lines.next() != Some(VERSION) {
+            return Err(damaged("the first line"));
+        }
+        let (id, numbers) = lines.next().and_then(|line| line.split_once(' ')).unwrap_or_default();
+        let id: HoldId = id.parse()?;
+        let numbers: Vec<u64> = numbers.split(' ').filter_map(|it| it.parse().ok()).collect();
+        let [fence, cost, end_us] = numbers[..] else { return Err(damaged("the second line")) };
+        let mut counts = Vec::new();
+        while let Some(subject) = lines.next() {
+            let (Some(policy), Some(limits)) = (lines.next(), lines.next()) else {
+                return Err(damaged("a count"));
+            };
+            let mut limits: LimitSet = limits.parse()?;
+            if !policy.is_empty() {
+                limits = limits.in_policy(policy)?;
+            }
+            counts.push((Subject::parse(subject)?, limits));
+        }
+        let sound = check_cost(cost).is_ok()
+            && check_parts(counts.len()).is_ok()
+            && check_shard(shard.as_deref()).is_ok();
+        if !sound {
+            return Err(damaged("a number"));
+        }
+        Ok(Self { id, fence, cost, end: Time::from_micros(end_us), counts, shard })
+    }
+}
+
+/// The answer to a [`crate::Limiter::reserve`] or [`crate::Limiter::acquire`]: the decision and,
+/// where it was admitted, the hold.
+#[derive(Clone, Debug)]
+#[must_use = "a hold that nobody settles stays open until its time ends"]
+#[non_exhaustive]
+pub struct Holding<'l> {
+    /// The decision. Its numbers are those after the hold was placed.
+    pub decision: Decision<'l>,
+    /// The hold; `None` on a denial.
+    pub hold: Option<Hold>,
+}
+
+/// What a store did to settle a hold.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Settled {
+    /// True when it was settled before. Nothing was done now.
+    pub already: bool,
+    /// The units charged for it: now, or when it was settled.
+    pub actual: u64,
+    /// What was done to each limit, in the order of the hold's counts. Empty when it was settled
+    /// before. A count that was reset meanwhile has no entries.
+    pub charged: Vec<Charged>,
+}
+
+impl Settled {
+    /// The result of settling a hold now.
+    #[must_use]
+    pub const fn now(actual: u64, charged: Vec<Charged>) -> Self {
+        Self { already: false, actual, charged }
+    }
+
+    /// The result for a hold that was settled before.
+    #[must_use]
+    pub const fn before(actual: u64) -> Self {
+        Self { already: true, actual, charged: Vec::new() }
+    }
+}
+
+/// How long a hold lasts, and what its end does, for [`crate::Limiter::reserve`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Reserve {
+    /// How long it lasts unless it is settled or renewed.
+    pub ttl: Duration,
+    /// Whether its end charges the estimate.
+    pub charge_at_end: bool,
+}
+
+impl From<Duration> for Reserve {
+    /// Holds for `ttl`, whose end charges nothing.
+    fn from(ttl: Duration) -> Self {
+        Self { ttl, charge_at_end: false }
+    }
+}
+
+impl Reserve {
+    /// The end of the hold charges its estimate.
+    #[must_use]
+    pub const fn charging(self) -> Self {
+        Self { charge_at_end: true, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_hold_reads_back_as_it_was_written() {
+        let limiter = crate::Limiter::memory("5/h, 3 at once".parse().unwrap());
+        let own: LimitSet = "9/h".parse().unwrap();
+        let own = own.in_policy("p-1").unwrap();
+        let ask = || crate::Ask::new("user:a,b%\n").cost(2).and_under("ip:::1", &own);
+        for ask in [ask(), ask().shard("x\n%\ny")] {
+            let reserve = Duration::from_secs(3);
+            let hold = limiter.reserve_now(ask, reserve).unwrap().hold.unwrap();
+            let text = hold.to_string();
+            assert_eq!(text.parse::<Hold>().unwrap(), hold, "{text}");
+            let body = text.split_once(SHARD).map_or(&text[..], |(body, _)| body);
+            for end in (0..body.len()).filter(|end| body.is_char_boundary(*end)) {
+                if let Ok(read) = body[..end].parse::<Hold>() {
+                    assert!(read.counts.len() < 2 || body[..end].lines().count() == 8, "{end}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn ids_differ_and_read_back() {
+        for kind in [HoldKind::Acquire, HoldKind::Reserve, HoldKind::Charging] {
+            let (one, two) = (HoldId::random(kind), HoldId::random(kind));
+            assert_ne!(one, two);
+            assert_eq!((one.kind(), two.to_string().parse()), (kind, Ok(two)));
+        }
+        for text in ["", "72", "zz", &"7".repeat(32), &"7".repeat(33), &"é".repeat(16)] {
+            let error = text.parse::<HoldId>().unwrap_err().to_string();
+            assert!(error.contains("no id of a hold"), "{text}: {error}");
+        }
+    }
+}

@@ -1,0 +1,387 @@
+//! Holds: reserve and commit, acquire and release.
+
+use core::time::Duration;
+
+use super::Limiter;
+use crate::ask::Ask;
+use crate::engine::Outcome;
+use crate::error::Error;
+use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Reserve, Settled};
+use crate::limit::{LimitSet, MAX_COST};
+use crate::memory::MemoryStore;
+use crate::store::{Question, Store};
+use crate::subject::Subject;
+use crate::time::{MAX_PERIOD_US, Time};
+
+/// The shortest and the longest time of a hold, in microseconds.
+const MIN_TTL_US: u64 = 1_000;
+const MAX_TTL_US: u64 = MAX_PERIOD_US;
+
+impl<S: Store> Limiter<S> {
+    /// Sets the cost aside for a caller that will know afterwards what it has used. The hold
+    /// counts in full and does not recover until it is settled: [`Limiter::commit`] charges what
+    /// was used, [`Limiter::cancel`] nothing. Where neither comes, it ends by itself after `ttl`.
+    ///
+    /// Of a concurrency limit it takes one slot, whatever its cost.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use tollgate::{Ask, Limiter};
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let limiter = Limiter::memory("1000/m via token_bucket".parse()?);
+    /// let estimate = Ask::new("bob").cost(800);
+    /// let ttl = Duration::from_secs(60);
+    /// let hold = limiter.reserve(estimate, ttl).await?.hold.expect("admitted");
+    /// // Nobody else gets these 800 meanwhile.
+    /// assert_eq!(limiter.peek("bob").await?.remaining(), 200);
+    /// let settled = limiter.commit(&hold, 300).await?;
+    /// assert_eq!(settled.charged[0].remaining, 700);
+    /// // Twice is once.
+    /// assert!(limiter.commit(&hold, 300).await?.already);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Limiter::check`]; also a partial ask, a `ttl` outside of 1 ms to 366 days or longer
+    /// than the hold of a concurrency limit, and more than [`crate::engine::MAX_HOLDS`] open holds
+    /// on a count.
+    pub async fn reserve<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+        reserve: impl Into<Reserve>,
+    ) -> Result<Holding<'l>, Error> {
+        let Reserve { ttl, charge_at_end } = reserve.into();
+        let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
+        self.hold(None, ask.into(), kind, Some(ttl)).await
+    }
+
+    /// Takes as many slots of every concurrency limit as the cost says, and charges the rate limits
+    /// beside them as a check does: all or nothing. [`Limiter::release`] gives the slots back. A
+    /// hold that is not released ends by itself after the time that the limit says (`20 at once
+    /// hold 30s`), unless [`Limiter::renew`] comes before.
+    ///
+    /// ```
+    /// use tollgate::Limiter;
+    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// let limiter = Limiter::memory("100/s via gcra, 1 at once".parse()?);
+    /// let hold = limiter.acquire("backend").await?.hold.expect("a slot is free");
+    /// assert!(limiter.acquire("backend").await?.hold.is_none());
+    /// limiter.release(&hold).await?;
+    /// assert!(limiter.acquire("backend").await?.hold.is_some());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// # })?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
+    /// # Errors
+    /// As [`Limiter::check`]; also limits without a concurrency limit, a partial ask, and more than
+    /// [`crate::engine::MAX_HOLDS`] open holds on a count.
+    pub async fn acquire<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Holding<'l>, Error> {
+        self.hold(None, ask.into(), HoldKind::Acquire, None).await
+    }
+
+    /// [`Limiter::reserve`] or [`Limiter::acquire`], as `kind` says, with this deadline in place of
+    /// the store's.
+    ///
+    /// # Errors
+    /// As those.
+    pub async fn hold_within<'l>(
+        &'l self,
+        deadline: Duration,
+        ask: impl Into<Ask<'l>>,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+    ) -> Result<Holding<'l>, Error> {
+        self.hold(Some(deadline), ask.into(), kind, ttl).await
+    }
+
+    async fn hold<'l>(
+        &'l self,
+        deadline: Option<Duration>,
+        mut ask: Ask<'l>,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+    ) -> Result<Holding<'l>, Error> {
+        let cost = ask.units();
+        let (terms, counts, outcome) = {
+            let question = ask.question_holding(&self.limits, |question| {
+                Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
+            })?;
+            let counts = counts_of(&question);
+            let question = Question { deadline, ..question };
+            (question.hold, counts, self.store.check(&question).await?)
+        };
+        self.holding(ask, terms, cost, counts, &outcome)
+    }
+
+    fn holding<'l>(
+        &'l self,
+        ask: Ask<'l>,
+        terms: Option<HoldTerms>,
+        cost: u64,
+        counts: Vec<(Subject, LimitSet)>,
+        outcome: &Outcome,
+    ) -> Result<Holding<'l>, Error> {
+        let shard = ask.shard.as_deref().map(str::to_owned);
+        let decision = self.decision(ask, outcome)?;
+        let terms = terms.filter(|_| outcome.granted > 0);
+        let hold = terms.map(|HoldTerms { id, .. }| Hold {
+            id,
+            fence: outcome.fence,
+            cost,
+            end: outcome.hold_end,
+            counts,
+            shard,
+        });
+        Ok(Holding { decision, hold })
+    }
+
+    /// Settles a hold in one step: takes it away, and charges `actual` units at this time. What
+    /// does not fit is owed, as after a [`Limiter::charge`]. With 0, nothing was used.
+    ///
+    /// It is idempotent: a repeated commit within a minute charges nothing and says so. The slot of
+    /// a concurrency limit is given back.
+    ///
+    /// # Errors
+    /// A hold that is not open: it has ended by itself, was reset, or never was. Nothing was
+    /// charged then; [`Limiter::charge`] charges what was used. Also more than 2^40 units, or units
+    /// for a hold of [`Limiter::acquire`]; or a store failure.
+    pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+        check_actual(hold, actual)?;
+        self.store.settle(hold, actual).await?.ok_or_else(|| not_open(hold))
+    }
+
+    /// Settles a hold without a charge.
+    ///
+    /// # Errors
+    /// As [`Limiter::commit`].
+    pub async fn cancel(&self, hold: &Hold) -> Result<Settled, Error> {
+        self.commit(hold, 0).await
+    }
+
+    /// Gives the slots of a hold back. True when it was open until now.
+    ///
+    /// # Errors
+    /// A store failure.
+    pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
+        let settled = self.store.settle(hold, 0).await?;
+        Ok(settled.is_some_and(|settled| !settled.already))
+    }
+
+    /// Renews a hold, which then ends after `ttl`, or after the time that its concurrency limits
+    /// say. False when it is not open any more. Its holder must stop then, since others may have
+    /// its slot.
+    ///
+    /// # Errors
+    /// A `ttl` out of range; or a store failure.
+    pub async fn renew(&self, hold: &mut Hold, ttl: Option<Duration>) -> Result<bool, Error> {
+        let longest = hold.counts.iter().filter_map(|(_, limits)| limits.hold()).min();
+        let ttl_us = match (ttl, longest) {
+            (Some(ttl), longest) => {
+                check_ttl(ttl, longest.map_or(MAX_TTL_US, crate::time::Period::as_micros))?
+            }
+            (None, Some(longest)) => longest.as_micros(),
+            (None, None) => {
+                return Err(Error::Ask(
+                    "say how long the hold is to last: give a `ttl`".to_owned(),
+                ));
+            }
+        };
+        let end: Option<Time> = self.store.renew(hold, ttl_us).await?;
+        if let Some(end) = end {
+            hold.end = end;
+        }
+        Ok(end.is_some())
+    }
+
+    /// [`Limiter::acquire`], with a guard that releases when it is dropped. `None` on a denial.
+    ///
+    /// A store over a network is told by a task of the tokio runtime that drops the guard. Without
+    /// one, and where the call is lost, the slot comes back when its hold ends.
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire`].
+    pub async fn acquire_guard<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+    ) -> Result<Option<Guard<S>>, Error>
+    where
+        S: Clone + 'static,
+    {
+        let hold = self.acquire(ask).await?.hold;
+        Ok(hold.map(|hold| Guard { limiter: Self::clone(self), hold: Some(hold) }))
+    }
+}
+
+impl Limiter<MemoryStore> {
+    /// [`Limiter::acquire`] without async.
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire`].
+    pub fn acquire_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Holding<'l>, Error> {
+        self.hold_now(ask.into(), HoldKind::Acquire, None)
+    }
+
+    /// [`Limiter::reserve`] without async.
+    ///
+    /// # Errors
+    /// As [`Limiter::reserve`].
+    pub fn reserve_now<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+        reserve: impl Into<Reserve>,
+    ) -> Result<Holding<'l>, Error> {
+        let Reserve { ttl, charge_at_end } = reserve.into();
+        let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
+        self.hold_now(ask.into(), kind, Some(ttl))
+    }
+
+    fn hold_now<'l>(
+        &'l self,
+        mut ask: Ask<'l>,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+    ) -> Result<Holding<'l>, Error> {
+        let cost = ask.units();
+        let (terms, counts, outcome) = {
+            let question = ask.question_holding(&self.limits, |question| {
+                Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
+            })?;
+            (question.hold, counts_of(&question), self.store.answer_general(&question)?)
+        };
+        self.holding(ask, terms, cost, counts, &outcome)
+    }
+
+    /// [`Limiter::commit`] without async.
+    ///
+    /// # Errors
+    /// As [`Limiter::commit`].
+    pub fn commit_now(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+        check_actual(hold, actual)?;
+        self.store.settle_now(hold, actual).ok_or_else(|| not_open(hold))
+    }
+
+    /// [`Limiter::release`] without async.
+    ///
+    /// # Errors
+    /// As [`Limiter::release`].
+    pub fn release_now(&self, hold: &Hold) -> Result<bool, Error> {
+        Ok(self.store.settle_now(hold, 0).is_some_and(|settled| !settled.already))
+    }
+}
+
+/// A slot that is given back when this is dropped. [`Limiter::acquire_guard`] makes it.
+#[derive(Debug)]
+pub struct Guard<S: Store + Clone + 'static> {
+    limiter: Limiter<S>,
+    /// `None` once it was released.
+    hold: Option<Hold>,
+}
+
+impl<S: Store + Clone + 'static> Guard<S> {
+    /// The hold: its fencing number and its end.
+    #[must_use]
+    pub fn hold(&self) -> Option<&Hold> {
+        self.hold.as_ref()
+    }
+
+    /// Renews the hold. False when it is not open any more: others may have its slot.
+    ///
+    /// # Errors
+    /// As [`Limiter::renew`].
+    pub async fn renew(&mut self) -> Result<bool, Error> {
+        match &mut self.hold {
+            Some(hold) => self.limiter.renew(hold, None).await,
+            None => Ok(false),
+        }
+    }
+
+    /// Gives the slot back, and waits until the store has it. True when it was open until now.
+    ///
+    /// # Errors
+    /// As [`Limiter::release`].
+    pub async fn release(mut self) -> Result<bool, Error> {
+        match self.hold.take() {
+            Some(hold) => self.limiter.release(&hold).await,
+            None => Ok(false),
+        }
+    }
+}
+
+impl<S: Store + Clone + 'static> Drop for Guard<S> {
+    fn drop(&mut self) {
+        let Some(hold) = self.hold.take() else { return };
+        if self.limiter.store.answers_at_once() {
+            let mut releasing = core::pin::pin!(self.limiter.store.settle(&hold, 0));
+            let mut context = core::task::Context::from_waker(core::task::Waker::noop());
+            // Ready at the first poll. There is nobody to tell of an error.
+            let _ = releasing.as_mut().poll(&mut context);
+            return;
+        }
+        #[cfg(feature = "tokio")]
+        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+            let store = self.limiter.store.clone();
+            runtime.spawn(async move { store.settle(&hold, 0).await });
+        }
+    }
+}
+
+/// How long a hold lasts: as asked, or as long as the concurrency limits say.
+fn ttl_us(question: &Question<'_>, ttl: Option<Duration>) -> Result<u64, Error> {
+    let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
+    match (ttl, slots) {
+        (Some(ttl), None) => check_ttl(ttl, MAX_TTL_US),
+        (Some(ttl), Some(slots)) => check_ttl(ttl, slots.as_micros()),
+        (None, Some(slots)) => Ok(slots.as_micros()),
+        (None, None) => Err(Error::Ask(
+            "these limits have no slots to acquire: write one as `20 at once`, or reserve units \
+             (`Limiter::reserve`)"
+                .to_owned(),
+        )),
+    }
+}
+
+fn check_ttl(ttl: Duration, longest_us: u64) -> Result<u64, Error> {
+    let us = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
+    if (MIN_TTL_US..=longest_us).contains(&us) {
+        return Ok(us);
+    }
+    Err(Error::Ask(format!(
+        "a hold of {ttl:?} is out of range: give 1ms to {:?}",
+        Duration::from_micros(longest_us)
+    )))
+}
+
+fn counts_of(question: &Question<'_>) -> Vec<(Subject, LimitSet)> {
+    let parts = question.parts.iter();
+    parts.map(|part| (part.subject.clone(), part.limits.clone())).collect()
+}
+
+fn check_actual(hold: &Hold, actual: u64) -> Result<(), Error> {
+    if actual > MAX_COST {
+        return Err(Error::Ask(format!(
+            "{actual} units are too many to commit: the most is 2^40 = {MAX_COST}"
+        )));
+    }
+    if actual > 0 && hold.kind() == HoldKind::Acquire {
+        return Err(Error::Ask(
+            "a slot is released without units: its rate limits were charged when it was acquired"
+                .to_owned(),
+        ));
+    }
+    Ok(())
+}
+
+#[cold]
+fn not_open(hold: &Hold) -> Error {
+    let what = match hold.kind() {
+        HoldKind::Charging => "nothing was charged now; its end has charged the estimate",
+        HoldKind::Acquire | HoldKind::Reserve => "nothing was charged",
+    };
+    Error::NotOpen(format!(
+        "the hold {} is not open: it has ended by itself, was reset, or never was; {what}",
+        hold.id
+    ))
+}

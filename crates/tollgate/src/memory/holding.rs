@@ -1,0 +1,149 @@
+//! Checks that place holds or meet open ones, commits and renewals.
+
+use parking_lot::MutexGuard;
+use smallvec::SmallVec;
+
+use super::shard::{Shard, Taken};
+use super::slot::Key;
+use super::state::{BoundedHolds, State};
+use super::{MemoryStore, check::guard};
+use crate::engine::{self, MAX_HOLDS, Mode, Outcome, Part, decide_holding};
+use crate::error::StoreError;
+use crate::hold::{Hold, Settled};
+use crate::limit::LimitSet;
+use crate::store::Question;
+use crate::time::Time;
+
+/// The bytes that must be free for another hold.
+const ROOM_FOR_HOLD: usize = 1 << 10;
+
+impl MemoryStore {
+    /// Whether a question has to be decided here rather than by [`engine::decide`].
+    pub(super) fn concerns_holds(question: &Question<'_>, taken: &[Taken]) -> bool {
+        question.hold.is_some()
+            || question.parts.iter().any(|part| part.limits.counts_slots())
+            || taken.iter().any(|taken| taken.state.holds().is_some())
+    }
+
+    /// Decides a question of which some counts have open holds, or which places one.
+    pub(super) fn decide_holding(
+        &self,
+        question: &Question<'_>,
+        taken: &mut [Taken],
+        now: Time,
+    ) -> Result<Outcome, StoreError> {
+        let is_hold = question.hold.is_some() && question.mode == Mode::Whole;
+        if is_hold {
+            if taken.iter().any(|taken| taken.is_shared(true)) || !self.0.budget.has(ROOM_FOR_HOLD)
+            {
+                return Err(StoreError::transient(
+                    "the store is full: there is no room for another hold, and nothing was charged",
+                ));
+            }
+            for taken in taken.iter_mut() {
+                let state = core::mem::replace(&mut taken.state, State::Pair([0; 2]));
+                taken.state = state.into_held(&self.0.budget);
+            }
+        }
+        let mut holds: SmallVec<[Option<Box<BoundedHolds>>; 2]> =
+            taken.iter_mut().map(|taken| taken.state.take_holds()).collect();
+        let decided = {
+            let each = question.parts.iter().zip(taken.iter_mut()).zip(&mut holds);
+            let mut parts: SmallVec<[Part<'_>; 2]> = each
+                .map(|((part, taken), holds)| {
+                    let carried = taken.carried.clone();
+                    let part = Part::new(part.limits, &mut taken.state).carrying(carried);
+                    with_holds(part, holds)
+                })
+                .collect();
+            decide_holding(&mut parts, now, question.cost, question.mode, question.hold)
+        };
+        for (taken, holds) in taken.iter_mut().zip(holds) {
+            taken.state.give_holds(holds);
+        }
+        decided.map_err(|_| {
+            StoreError::misuse(format!(
+                "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
+                 shorter ones"
+            ))
+        })
+    }
+
+    pub(crate) fn settle_now(&self, hold: &Hold, actual: u64) -> Option<Settled> {
+        self.with_counts(hold, |parts, now| engine::settle(parts, now, hold.id, actual))
+    }
+
+    pub(crate) fn renew_now(&self, hold: &Hold, ttl_us: u64) -> Option<Time> {
+        self.with_counts(hold, |parts, now| engine::renew(parts, now, hold.id, ttl_us))
+    }
+
+    /// Runs `work` on the counts of a hold, all at one time, under the limits that each is written
+    /// under. A count without an entry is left out.
+    fn with_counts<T>(&self, hold: &Hold, work: impl FnOnce(&mut [Part<'_>], Time) -> T) -> T {
+        let each = hold.counts.iter();
+        let keys: Vec<(Key<'_>, &LimitSet)> =
+            each.map(|(subject, limits)| (self.key(subject, limits), limits)).collect();
+        let mut indices: Vec<usize> =
+            keys.iter().map(|(key, _)| Self::shard_of(key.hash)).collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let mut shards: Vec<(usize, MutexGuard<'_, Shard>)> =
+            indices.iter().map(|index| (*index, self.lock(*index))).collect();
+        let now = self.0.clock.now();
+        let mut found = Vec::new();
+        for (key, limits) in &keys {
+            let index = Self::shard_of(key.hash);
+            if let Some((bucket, limits, mut state)) =
+                guard(&mut shards, index).lift_own(key, limits)
+            {
+                let holds = state.take_holds();
+                found.push((index, bucket, limits, state, holds));
+            }
+        }
+        let answer = {
+            let mut parts: Vec<Part<'_>> = found
+                .iter_mut()
+                .map(|(_, _, limits, state, holds)| with_holds(Part::new(limits, state), holds))
+                .collect();
+            work(&mut parts, now)
+        };
+        for (index, bucket, _, mut state, holds) in found {
+            state.give_holds(holds);
+            guard(&mut shards, index).lay_own(bucket, state);
+        }
+        answer
+    }
+}
+
+/// The part with its holds, if it has any.
+fn with_holds<'p>(part: Part<'p>, holds: &'p mut Option<Box<BoundedHolds>>) -> Part<'p> {
+    match holds {
+        Some(holds) => part.holding(&mut holds.table),
+        None => part,
+    }
+}
+
+/// Lets everything end that is due, before a change that is no check.
+pub(super) fn end_holds(limits: &LimitSet, state: &mut State, now: Time) {
+    let mut holds = state.take_holds();
+    if holds.is_some() {
+        engine::end_holds(&mut with_holds(Part::new(limits, state), &mut holds), now);
+    }
+    state.give_holds(holds);
+}
+
+/// Charges a count that has open holds. `None` if it has none.
+pub(super) fn charge_holding(
+    limits: &LimitSet,
+    state: &mut State,
+    cost: u64,
+    now: Time,
+) -> Option<Vec<engine::Charged>> {
+    let mut holds = state.take_holds();
+    let charged = holds.is_some().then(|| {
+        let mut part = with_holds(Part::new(limits, state), &mut holds);
+        engine::charge_holding(&mut part, now, cost).into_vec()
+    });
+    state.give_holds(holds);
+    charged
+}
