@@ -4,7 +4,8 @@ use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Charged, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+    Charged, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled, Store,
+    StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -73,12 +74,14 @@ impl<S: Store> Store for Leased<S> {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let Question { ref parts, cost, mode, request, .. } = *question;
-        // A retry under a request id has to meet the store's memory of it.
+        let Question { ref parts, cost, mode, request, hold, .. } = *question;
         if self.0.passes {
             return self.0.store.check(question).await;
         }
-        if request.is_some() {
+        // A retry under a request id has to meet the store's memory of it, and holds are the
+        // store's to keep.
+        let counts_slots = || parts.iter().any(|part| part.limits.counts_slots());
+        if request.is_some() || hold.is_some() || counts_slots() {
             add(&self.0.counts.asked, 1);
             return self.0.store.check(question).await;
         }
@@ -119,6 +122,18 @@ impl<S: Store> Store for Leased<S> {
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
         self.0.store.charge(counted, cost).await
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        let settled = self.0.store.settle(hold, actual).await;
+        for (subject, limits) in &hold.counts {
+            self.forget_denials(subject, limits);
+        }
+        settled
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        self.0.store.renew(hold, ttl_us).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use proptest::prelude::*;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Ask, Charged, Counted, Decision, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
-    MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Store, StoreError,
-    Time,
+    Ask, Charged, Counted, Decision, Hold, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
+    MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Settled, Store,
+    StoreError, Time,
 };
 use tollgate_proof::conformance::{self, block_on};
 
@@ -80,6 +80,14 @@ impl Store for Restarting {
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         block_on(self.next().0.adjust(counted, delta))
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        block_on(self.next().0.settle(hold, actual))
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        block_on(self.next().0.renew(hold, ttl_us))
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

@@ -1,4 +1,5 @@
-//! The encoding of a state in its row: a format byte, then numbers in LEB128.
+//! The encoding of a state in its row: a format byte, which also says whether holds of the count
+//! may be open, then numbers in LEB128.
 //!
 //! The numbers are the number of logs, six numbers for each log, and the words up to the end. The
 //! events of a log are separate rows.
@@ -7,6 +8,10 @@ use smallvec::SmallVec;
 
 /// The first byte of a state.
 const FORMAT: u8 = 1;
+
+/// The same for a count with holds, whose rows are in tables of their own. A version that knows no
+/// holds refuses it.
+const FORMAT_HELD: u8 = 2;
 
 /// The words of a state; two for most strategies.
 pub(crate) type Words = SmallVec<[u64; 4]>;
@@ -33,15 +38,18 @@ pub(crate) struct LogHeader {
 pub(crate) struct DecodedState {
     pub(crate) words: Words,
     pub(crate) headers: SmallVec<[LogHeader; 1]>,
+    /// Whether holds may be open.
+    pub(crate) is_held: bool,
 }
 
 /// Encodes a state.
 pub(crate) fn encode(
     words: &[u64],
     headers: impl ExactSizeIterator<Item = LogHeader>,
+    is_held: bool,
 ) -> SmallVec<[u8; 64]> {
     let mut bytes = SmallVec::new();
-    bytes.push(FORMAT);
+    bytes.push(if is_held { FORMAT_HELD } else { FORMAT });
     put(&mut bytes, headers.len() as u64);
     for LogHeader { log, dead, first, end, base, top } in headers {
         for number in [log, dead, first, end, base, top] {
@@ -66,10 +74,10 @@ fn put(bytes: &mut SmallVec<[u8; 64]>, mut number: u64) {
 
 /// Decodes a state, or reports what is wrong with it.
 pub(crate) fn decode(bytes: &[u8]) -> Result<DecodedState, &'static str> {
-    let Some((&FORMAT, mut rest)) = bytes.split_first() else {
+    let Some((&format @ (FORMAT | FORMAT_HELD), mut rest)) = bytes.split_first() else {
         return Err("its first byte is not that of a known format");
     };
-    let mut decoded = DecodedState::default();
+    let mut decoded = DecodedState { is_held: format == FORMAT_HELD, ..DecodedState::default() };
     let logs = take(&mut rest)?;
     for _ in 0..logs {
         let mut number = || take(&mut rest);
@@ -132,10 +140,12 @@ mod tests {
                     LogHeader { log, dead, first, end, base, top }
                 })
                 .collect();
-            let bytes = encode(&words, headers.iter().copied());
+            let is_held = words.len() % 2 == 1;
+            let bytes = encode(&words, headers.iter().copied(), is_held);
             let decoded = decode(&bytes).expect("what was written");
             prop_assert_eq!(&decoded.words[..], &words[..]);
             prop_assert_eq!(&decoded.headers[..], &headers[..]);
+            prop_assert_eq!(decoded.is_held, is_held);
             for end in 0..bytes.len() {
                 let short = decode(&bytes[..end]);
                 prop_assert!(short != Ok(decoded.clone()));
@@ -154,8 +164,8 @@ mod tests {
     #[test]
     fn a_gcra_state_takes_eleven_bytes() {
         let words = [1_700_000_000_000_000, 0];
-        assert_eq!(encode(&words, std::iter::empty()).len(), 11);
-        assert_eq!(decode(&[2, 0]), Err("its first byte is not that of a known format"));
+        assert_eq!(encode(&words, std::iter::empty(), false).len(), 11);
+        assert_eq!(decode(&[3, 0]), Err("its first byte is not that of a known format"));
         assert_eq!(decode(&[]), Err("its first byte is not that of a known format"));
         assert_eq!(decode(&[1, 0, 0x80]), Err("it ends too early"));
         assert_eq!(decode(&[[1, 0].as_slice(), &[0xff; 10]].concat()), Err("a number is too long"));

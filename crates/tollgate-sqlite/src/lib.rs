@@ -39,6 +39,7 @@ mod codec;
 mod context;
 mod extension;
 mod fault;
+mod holds;
 mod log;
 mod notices;
 mod open;

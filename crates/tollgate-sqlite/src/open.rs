@@ -18,7 +18,7 @@ pub(crate) type Migration = &'static str;
 
 /// All steps, in order. A file's `user_version` records how many it has applied. Never edit a
 /// released step: append another.
-pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2];
+pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2, FORMAT_3];
 
 const FORMAT_1: Migration = "
     -- One row: who this store is, the next free number for receipts and logs, and where the
@@ -71,6 +71,39 @@ const FORMAT_1: Migration = "
 /// charge exceeds 2^40.
 const FORMAT_2: Migration =
     "ALTER TABLE spent ADD COLUMN units INTEGER NOT NULL DEFAULT 1099511627776";
+
+/// Adds the holds of counts (definitions, section 11): their sums, each open hold, and what was
+/// charged for those that were settled.
+const FORMAT_3: Migration = "
+    CREATE TABLE held (
+        subject TEXT NOT NULL,
+        counted INTEGER NOT NULL,
+        open INTEGER NOT NULL,
+        units INTEGER NOT NULL,
+        charging INTEGER NOT NULL,
+        slots INTEGER NOT NULL,
+        fence INTEGER NOT NULL,
+        seen_us INTEGER NOT NULL,
+        PRIMARY KEY (subject, counted)
+    ) WITHOUT ROWID;
+    CREATE TABLE holds (
+        subject TEXT NOT NULL,
+        counted INTEGER NOT NULL,
+        end_us INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        cost INTEGER NOT NULL,
+        PRIMARY KEY (subject, counted, end_us, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX holds_by_id ON holds (id, subject, counted);
+    CREATE TABLE settled (
+        subject TEXT NOT NULL,
+        counted INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        actual INTEGER NOT NULL,
+        until_us INTEGER NOT NULL,
+        PRIMARY KEY (subject, counted, id)
+    ) WITHOUT ROWID;
+";
 
 /// Opens the file of `options` and prepares it. A file that is not ours is not changed.
 pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
@@ -284,7 +317,7 @@ mod tests {
         old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
         let new = opened(&options, MIGRATIONS).expect("brought up");
         let units = new.query_row("SELECT units FROM spent", [], |row| row.get::<_, i64>(0));
-        assert_eq!((user_version(&new), units), (2, Ok(1 << 40)));
+        assert_eq!((user_version(&new), units), (3, Ok(1 << 40)));
         // A process of the previous version may still have the file open.
         old.execute_batch("INSERT INTO spent (number, until_us) VALUES (2, 2)").expect("a mark");
     }

@@ -1,8 +1,13 @@
 //! The transactions of a question, a refund and an inspection.
 
 use smallvec::SmallVec;
-use tollgate::engine::{self, Outcome, Part, Portion, decide};
-use tollgate::{Charges, Counted, Inspection, Question, Receipt, Refund, StoreError, Time};
+use tollgate::engine::{
+    self, Holds as _, MAX_HOLDS, Outcome, Part, Portion, decide, decide_holding,
+};
+use tollgate::{
+    Charged, Charges, Counted, Hold, Inspection, LimitSet, Question, Receipt, Refund, StoreError,
+    Time,
+};
 
 use crate::context::Context;
 use crate::state::{self, LoadedState};
@@ -14,7 +19,12 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     for part in &question.parts {
         found.push(LoadedState::load(cx, *part)?);
     }
-    let mut outcome = {
+    let concerns_holds = question.hold.is_some()
+        || found.iter().any(LoadedState::is_held)
+        || question.parts.iter().any(|part| part.limits.counts_slots());
+    let mut outcome = if concerns_holds {
+        decide_among_holds(cx, question, &mut found)?
+    } else {
         let mut parts: SmallVec<[Part<'_>; 1]> = question
             .parts
             .iter()
@@ -41,6 +51,107 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     Ok(outcome)
 }
 
+/// Decides a question that places a hold, or of which some counts have open ones.
+fn decide_among_holds<'c>(
+    cx: &Context<'c>,
+    question: &Question<'_>,
+    found: &mut [LoadedState<'c>],
+) -> Result<Outcome, StoreError> {
+    if question.hold.is_some() {
+        found.iter_mut().try_for_each(LoadedState::hold)?;
+    }
+    let mut decided = Err(engine::TooManyHolds);
+    with_parts(found, |parts| {
+        decided = decide_holding(parts, cx.now(), question.cost, question.mode, question.hold);
+    });
+    decided.map_err(|_| {
+        StoreError::misuse(format!(
+            "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
+             shorter ones"
+        ))
+    })
+}
+
+/// Runs `work` on counts and what is held of them.
+fn with_parts<'c, T>(found: &mut [LoadedState<'c>], work: impl FnOnce(&mut [Part<'_>]) -> T) -> T {
+    let mut each: Vec<_> = found
+        .iter_mut()
+        .map(|found| (found.limits().clone(), found.carried(), found.take_holds(), found))
+        .collect();
+    let answer = {
+        let mut parts: Vec<Part<'_>> = each
+            .iter_mut()
+            .map(|(limits, carried, holds, found)| {
+                let part = Part::new(limits, *found).carrying(carried.clone());
+                match holds {
+                    Some(holds) => part.holding(holds),
+                    None => part,
+                }
+            })
+            .collect();
+        work(&mut parts)
+    };
+    for (_, _, holds, found) in each {
+        found.give_holds(holds);
+    }
+    answer
+}
+
+/// Settles or renews a hold: `work` on its counts, under the numbers that each is written under.
+pub(crate) fn with_hold<T>(
+    cx: &Context<'_>,
+    hold: &Hold,
+    work: impl FnOnce(&mut [Part<'_>], &[&LimitSet]) -> T,
+) -> Result<T, StoreError> {
+    let mut found: SmallVec<[LoadedState<'_>; 1]> = SmallVec::new();
+    let mut asked = Vec::new();
+    for (subject, limits) in &hold.counts {
+        let loaded = LoadedState::as_written(cx, Counted::new(subject, limits))?;
+        // A count without holds is left as it is.
+        if loaded.is_held() {
+            found.push(loaded);
+            asked.push(limits);
+        }
+    }
+    let answer = with_parts(&mut found, |parts| work(parts, &asked));
+    for found in found {
+        found.save()?;
+    }
+    Ok(answer)
+}
+
+/// Lets everything end that is due, before a change that is no check.
+pub(crate) fn end_holds(cx: &Context<'_>, found: &mut LoadedState<'_>) {
+    if found.is_held() {
+        let found = core::slice::from_mut(found);
+        with_parts(found, |parts| {
+            parts.iter_mut().for_each(|part| engine::end_holds(part, cx.now()));
+        });
+    }
+}
+
+/// Charges without a check.
+pub(crate) fn charge(
+    cx: &Context<'_>,
+    counted: Counted<'_>,
+    cost: u64,
+) -> Result<Vec<Charged>, StoreError> {
+    let mut found = LoadedState::load(cx, counted)?;
+    let charged = if found.is_held() {
+        let mut charged = Vec::new();
+        with_parts(core::slice::from_mut(&mut found), |parts| {
+            for part in parts {
+                charged.extend(engine::charge_holding(part, cx.now(), cost));
+            }
+        });
+        charged
+    } else {
+        engine::charge(counted.limits, &mut found, cost, true, cx.now()).into_vec()
+    };
+    found.save()?;
+    Ok(charged)
+}
+
 pub(crate) fn refund(
     cx: &Context<'_>,
     receipt: &Receipt,
@@ -62,6 +173,7 @@ pub(crate) fn refund(
             given.extend(at_us.iter().map(|_| 0));
             continue;
         }
+        end_holds(cx, &mut found);
         let now_under = found.limits().clone();
         given.extend(engine::refund(&now_under, &mut found, limits, at_us, portion, cx.now()));
         found.save()?;
@@ -78,11 +190,12 @@ pub(crate) fn inspect(
     cx: &Context<'_>,
     counted: Counted<'_>,
 ) -> Result<Option<Inspection>, StoreError> {
-    let Some(state::Row { was, mut own, .. }) = state::look_up(cx, counted)?.row else {
+    let Some(state::Row { was, mut own, holds, .. }) = state::look_up(cx, counted)?.row else {
         return Ok(None);
     };
     let limits = was.as_ref().unwrap_or(counted.limits);
-    let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own));
+    let last_us = holds.and_then(|holds| holds.last()).map_or(0, |hold| hold.end_us);
+    let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own).max(last_us));
     let logs = own.logs.iter().map(crate::log::SqlLog::events).collect();
     let text = limits.full_text().to_owned();
     Ok(Some(Inspection::new(text, own.words.into_vec(), logs, fresh_at, false)))

@@ -10,8 +10,8 @@ use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Charged, Clock, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, StoreError,
-    Time,
+    Charged, Clock, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled,
+    StoreError, Time,
 };
 
 use crate::context::{Cache, Context};
@@ -55,6 +55,10 @@ impl Access {
 }
 
 const IDENTITY: &str = "SELECT identity FROM store";
+
+fn counts_of(hold: &Hold) -> Vec<Counted<'_>> {
+    hold.counts.iter().map(|(subject, limits)| Counted::new(subject, limits)).collect()
+}
 
 fn new_cache() -> RefCell<Cache> {
     RefCell::new(Cache::with_sweep_debt(sweep::SWEEP_THRESHOLD))
@@ -169,6 +173,7 @@ impl Session {
     pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.run(Access::Write, &[counted], |cx| {
             let mut found = LoadedState::load(cx, counted)?;
+            operations::end_holds(cx, &mut found);
             let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
             if delta > 0 {
                 found.save_granted()?;
@@ -184,11 +189,22 @@ impl Session {
         counted: Counted<'_>,
         cost: u64,
     ) -> Result<Vec<Charged>, StoreError> {
-        self.run(Access::Write, &[counted], |cx| {
-            let mut found = LoadedState::load(cx, counted)?;
-            let charged = engine::charge(counted.limits, &mut found, cost, true, cx.now());
-            found.save()?;
-            Ok(charged.into_vec())
+        self.run(Access::Write, &[counted], |cx| operations::charge(cx, counted, cost))
+    }
+
+    pub(crate) fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        self.run(Access::Write, &counts_of(hold), |cx| {
+            operations::with_hold(cx, hold, |parts, asked| {
+                engine::settle(parts, asked, cx.now(), hold.id, actual)
+            })
+        })
+    }
+
+    pub(crate) fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        self.run(Access::Write, &counts_of(hold), |cx| {
+            operations::with_hold(cx, hold, |parts, _| {
+                engine::renew(parts, cx.now(), hold.id, ttl_us)
+            })
         })
     }
 

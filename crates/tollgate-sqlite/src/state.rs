@@ -6,6 +6,7 @@ use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, Subject, engine};
 
 use crate::codec::{DecodedState, Words, decode, encode};
 use crate::context::{Context, Ids};
+use crate::holds::{self, SqlHolds};
 use crate::log::SqlLog;
 
 /// The sweep debt of an update, and below that of a new row, in units of which
@@ -65,6 +66,8 @@ pub(crate) struct LoadedState<'c> {
     own: StoredState<'c>,
     migrated: Option<MigratedState>,
     reset: u64,
+    /// `None` where no hold is open, remembered or asked for. [`LoadedState::take_holds`] lends it.
+    holds: Option<SqlHolds<'c>>,
 }
 
 impl States for LoadedState<'_> {
@@ -85,6 +88,8 @@ pub(crate) struct Row<'c> {
     /// `None` when it was written under the set of the question.
     pub(crate) was: Option<LimitSet>,
     pub(crate) own: StoredState<'c>,
+    /// What is held of the count.
+    pub(crate) holds: Option<SqlHolds<'c>>,
 }
 
 /// What the file contains of a count.
@@ -134,7 +139,11 @@ pub(crate) fn look_up<'c>(
     let logs =
         decoded.headers.iter().map(|header| SqlLog::new(context, subject, *header)).collect();
     let own = StoredState { words: decoded.words, logs };
-    let row = Row { ids: Ids { counted: key, written }, present, was, own };
+    let holds = match decoded.is_held {
+        true => Some(SqlHolds::load(context, counted.subject, key)?),
+        false => None,
+    };
+    let row = Row { ids: Ids { counted: key, written }, present, was, own, holds };
     Ok(StateLookup { row: Some(row), reset })
 }
 
@@ -142,7 +151,7 @@ impl<'c> LoadedState<'c> {
     /// The state of a count under its current numbers.
     pub(crate) fn load(context: &'c Context<'c>, counted: Counted<'c>) -> Result<Self, StoreError> {
         let StateLookup { row, reset } = look_up(context, counted)?;
-        let Some(Row { ids, present, was, mut own }) = row else {
+        let Some(Row { ids, present, was, mut own, holds }) = row else {
             return Ok(Self::fresh(context, counted, reset));
         };
         let migrated = was.map(|was| {
@@ -153,7 +162,7 @@ impl<'c> LoadedState<'c> {
         context.checked()?;
         let Counted { subject, limits, .. } = counted;
         let row = Some(Ids { written: present, ..ids });
-        Ok(Self { context, subject, limits: limits.clone(), row, own, migrated, reset })
+        Ok(Self { context, subject, limits: limits.clone(), row, own, migrated, reset, holds })
     }
 
     /// The state of a count under the numbers with which it was last written.
@@ -162,18 +171,44 @@ impl<'c> LoadedState<'c> {
         counted: Counted<'c>,
     ) -> Result<Self, StoreError> {
         let StateLookup { row, reset } = look_up(context, counted)?;
-        let Some(Row { ids, was, own, .. }) = row else {
+        let Some(Row { ids, was, own, holds, .. }) = row else {
             return Ok(Self::fresh(context, counted, reset));
         };
         let limits = was.unwrap_or_else(|| counted.limits.clone());
         let subject = counted.subject;
-        Ok(Self { context, subject, limits, row: Some(ids), own, migrated: None, reset })
+        let (row, migrated) = (Some(ids), None);
+        Ok(Self { context, subject, limits, row, own, migrated, reset, holds })
     }
 
     fn fresh(context: &'c Context<'c>, counted: Counted<'c>, reset: u64) -> Self {
         let Counted { subject, limits, .. } = counted;
         let own = StoredState::fresh(context, subject, limits);
-        Self { context, subject, limits: limits.clone(), row: None, own, migrated: None, reset }
+        let (limits, row, migrated, holds) = (limits.clone(), None, None, None);
+        Self { context, subject, limits, row, own, migrated, reset, holds }
+    }
+
+    /// Loads what is held of the count, so that a hold can be placed.
+    pub(crate) fn hold(&mut self) -> Result<(), StoreError> {
+        if self.holds.is_none() {
+            let ids = self.context.make_ids(&self.limits)?;
+            self.holds = Some(SqlHolds::load(self.context, self.subject, ids.counted)?);
+        }
+        Ok(())
+    }
+
+    /// What is held of the count, to work on it beside the state. [`LoadedState::give_holds`]
+    /// follows.
+    pub(crate) fn take_holds(&mut self) -> Option<SqlHolds<'c>> {
+        self.holds.take()
+    }
+
+    pub(crate) fn give_holds(&mut self, holds: Option<SqlHolds<'c>>) {
+        self.holds = holds;
+    }
+
+    /// Whether anything is held of the count.
+    pub(crate) fn is_held(&self) -> bool {
+        self.holds.is_some()
     }
 
     /// The limits under which the state counts.
@@ -203,18 +238,24 @@ impl<'c> LoadedState<'c> {
             }
             self.adopt_migrated(migrated)?;
         }
-        if self.own.is_fresh() {
+        let held_until_us = match self.holds.take() {
+            Some(holds) => holds.save(&self.limits)?,
+            None => None,
+        };
+        if self.own.is_fresh() && held_until_us.is_none() {
             return self.remove();
         }
         let Self { context, subject, limits, row, mut own, .. } = self;
-        let fresh_at_us = engine::fresh_at_us(&limits, &mut own);
+        let fresh_at_us =
+            engine::fresh_at_us(&limits, &mut own).max(held_until_us.unwrap_or_default());
         context.checked()?;
         let expires_us = fresh_at_us.saturating_add(SKEW_US).cast_signed();
         let ids = match row {
             Some(ids) if ids.written != 0 => ids,
             _ => context.make_ids(&limits)?,
         };
-        let state = encode(&own.words, own.logs.iter().map(SqlLog::header));
+        let headers = own.logs.iter().map(SqlLog::header);
+        let state = encode(&own.words, headers, held_until_us.is_some());
         let (sql, sweep_debt) = if row.is_some() {
             (
                 "UPDATE states SET written = ?3, expires_us = ?4, state = ?5
@@ -316,6 +357,7 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
     context.execute(sql, (key.0, key.1, number, until_us.cast_signed()))?;
     context.add_sweep_debt(DEBT_PER_INSERT);
     // The events of an undecodable state stay in the file, since nothing identifies them.
+    holds::forget(context, key.0, key.1)?;
     let headers = state.and_then(Result::ok).map(|decoded| decoded.headers).unwrap_or_default();
     for header in headers {
         SqlLog::new(context, counted.subject.as_str(), header).clear()?;

@@ -11,8 +11,8 @@ use std::time::Instant;
 use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::{
-    Charged, Counted, Inspection, LimitSet, Notice, Notices, Question, Receipt, Refund, Store,
-    StoreError, Subject,
+    Charged, Counted, Hold, HoldTerms, Inspection, LimitSet, Notice, Notices, Question, Receipt,
+    Refund, Settled, Store, StoreError, Subject, Time,
 };
 
 use crate::extension::Transaction;
@@ -271,6 +271,7 @@ struct OwnedQuestion {
     mode: tollgate::engine::Mode,
     deadline: Option<Duration>,
     receipts: u64,
+    hold: Option<HoldTerms>,
     /// The caller's deadline includes the time in the queue.
     queued_at: Instant,
 }
@@ -278,13 +279,15 @@ struct OwnedQuestion {
 impl OwnedQuestion {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
-        let Question { cost, mode, deadline, receipts, .. } = *question;
-        Self { parts: parts.collect(), cost, mode, deadline, receipts, queued_at: Instant::now() }
+        let Question { cost, mode, deadline, receipts, hold, .. } = *question;
+        let (parts, queued_at) = (parts.collect(), Instant::now());
+        Self { parts, cost, mode, deadline, receipts, hold, queued_at }
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
         let mut question = Question::new(parts, self.cost, self.mode).with_receipts(self.receipts);
+        question.hold = self.hold;
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
         if question.deadline.is_some_and(|left| left.is_zero()) {
             return Err(StoreError::transient(
@@ -324,6 +327,16 @@ impl Store for SqliteStore {
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
         let owned = (counted.subject.clone(), counted.limits.clone());
         self.run_on_worker(move |session| session.charge(borrowed(&owned), cost)).await
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        let hold = hold.clone();
+        self.run_on_worker(move |session| session.settle(&hold, actual)).await
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        let hold = hold.clone();
+        self.run_on_worker(move |session| session.renew(&hold, ttl_us)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

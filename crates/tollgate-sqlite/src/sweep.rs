@@ -8,6 +8,7 @@ use tollgate::{SKEW_US, StoreError};
 
 use crate::codec::{DecodedState, decode, encode};
 use crate::context::Context;
+use crate::holds;
 use crate::log::{DELETE_AT_MOST, SqlLog};
 
 /// The number of rows checked at a time.
@@ -128,11 +129,14 @@ fn remove(
         let gone = log.shrink(DELETE_AT_MOST)?;
         state.headers[index] = log.header();
         if !gone {
-            let bytes = encode(&state.words, state.headers.iter().copied());
+            let bytes = encode(&state.words, state.headers.iter().copied(), state.is_held);
             let sql = "UPDATE states SET state = ?3 WHERE subject = ?1 AND counted = ?2";
             context.execute(sql, (subject, counted, &bytes[..]))?;
             return Ok(false);
         }
+    }
+    if state.is_held {
+        holds::forget(context, subject, counted)?;
     }
     let sql = "DELETE FROM states WHERE subject = ?1 AND counted = ?2";
     context.execute(sql, (subject, counted))?;

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Charged, Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store,
-    StoreError,
+    Charged, Counted, Hold, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund,
+    Settled, Store, StoreError, Time,
 };
 
 use tollgate_lease::{Leased, LeasedCounters};
@@ -177,6 +177,14 @@ impl Store for AnyStore {
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
         each!(self, store => store.charge(counted, cost).await)
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        each!(self, store => store.settle(hold, actual).await)
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        each!(self, store => store.renew(hold, ttl_us).await)
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

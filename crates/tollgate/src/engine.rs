@@ -24,7 +24,9 @@ pub use correct::{
 pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
 pub use held::{Held, VecLog};
-pub use holding::{TooManyHolds, charge_holding, decide_holding, end_holds, renew, settle};
+pub use holding::{
+    TooManyHolds, charge_holding, decide_holding, end_holds, ends_count_until_us, renew, settle,
+};
 pub use holds::{HoldSums, HoldTable, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 
 /// The state of a limit set for one subject, wherever the store keeps it.

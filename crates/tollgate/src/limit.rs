@@ -296,6 +296,11 @@ impl Limit {
         self.step.lua_spec()
     }
 
+    /// The most units that can be used: the capacity and the debt.
+    pub(crate) fn most(&self) -> u64 {
+        self.most
+    }
+
     /// What remains under this step can be charged without a check.
     pub(crate) fn owing(&self) -> Compiled {
         self.step.owing(self.most)

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Store};
+use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, SKEW_US, Store};
 
 use super::StoreMaker;
 use super::world::{Random, World, block_on, fields, oracle_of, set};
@@ -40,6 +40,8 @@ struct History<'w, S> {
     has_slots: bool,
     capacity: u64,
     back: bool,
+    /// The latest time that there was: a store forgets what no longer counted then.
+    latest_us: u64,
 }
 
 pub(super) fn open_holds_equal_the_oracle_in_every_field<M: StoreMaker>(maker: &M) {
@@ -64,8 +66,17 @@ fn histories<M: StoreMaker>(maker: &M, back: bool) {
             let (has_slots, next) = (limits.counts_slots(), 0);
             let random = Random::new(1_000 * place as u64 + seed + if back { 7 } else { 0 });
             let open = Vec::new();
-            let mut history =
-                History { world: &world, oracle, open, next, random, has_slots, capacity, back };
+            let mut history = History {
+                world: &world,
+                oracle,
+                open,
+                next,
+                random,
+                has_slots,
+                capacity,
+                back,
+                latest_us: START_US,
+            };
             for _ in 0..60 {
                 history.step(limits.limits().len());
                 if history.random.below(10) == 0 {
@@ -98,17 +109,26 @@ impl<S: Store> History<'_, S> {
     fn advance(&mut self) -> u64 {
         let random = &mut self.random;
         let now_us = self.world.now_us();
-        let now_us = match random.below(20) {
+        let mut now_us = match random.below(20) {
             0..5 => now_us,
             5..8 => now_us + random.below(4),
             8..13 => now_us + random.below(900_000),
             13..15 => now_us + 1_000_000,
             15..17 => now_us + random.below(4_000_000),
             17 => now_us + random.below(30_000_000),
-            18 if self.back => now_us - random.below(1_000_001),
-            19 if self.back => now_us - random.below(20_000_000),
             _ => now_us + 1,
         };
+        if self.back && random.below(8) == 0 {
+            // A store may forget what is fresh for a second: so far back it still agrees.
+            now_us = self.latest_us.max(now_us) - random.below(SKEW_US + 1);
+        } else if self.back && random.below(12) == 0 {
+            // And so it does at any distance from a time at which all of it still counted.
+            if self.oracle.all_count(self.latest_us) {
+                now_us = self.latest_us - random.below(20_000_000);
+                self.latest_us = now_us;
+            }
+        }
+        self.latest_us = self.latest_us.max(now_us);
         self.world.at(now_us);
         now_us
     }

@@ -64,6 +64,16 @@ impl HoldOracle {
         self.open.iter().all(|hold| !hold.charging && (hold.units > 0) == first_keeps)
     }
 
+    /// Whether something counts against every limit at `now_us`: no store may have forgotten it.
+    #[must_use]
+    pub fn all_count(&self, now_us: u64) -> bool {
+        let then = self.after(now_us);
+        then.limits.iter().all(|limit| match limit {
+            HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.reset_after_us > 0,
+            HeldLimit::Slots(_) => !then.open.is_empty(),
+        })
+    }
+
     /// The rate at `place`.
     pub fn rate(&mut self, place: usize) -> Option<&mut Oracle> {
         match self.limits.get_mut(place)? {

@@ -7,8 +7,8 @@ use std::sync::Mutex;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Charged, Counted, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt, Refund,
-    Store, StoreError, Subject,
+    Charged, Counted, Hold, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt,
+    Refund, Settled, Store, StoreError, Subject, Time,
 };
 use tollgate_proof::conformance;
 
@@ -155,6 +155,14 @@ impl Store for Wrapped {
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.inner.adjust(counted, delta).await
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        self.inner.settle(hold, actual).await
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        self.inner.renew(hold, ttl_us).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

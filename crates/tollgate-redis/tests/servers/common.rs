@@ -7,7 +7,8 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 use tollgate::engine::Outcome;
 use tollgate::{
-    Charged, Counted, Inspection, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
+    Charged, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled, Store,
+    StoreError, Time,
 };
 use tollgate_proof::redis::RedisServer;
 use tollgate_redis::{Builder, RedisStore};
@@ -101,6 +102,14 @@ impl Store for Blocking {
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.wait(self.store.adjust(counted, delta))
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        self.wait(self.store.settle(hold, actual))
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        self.wait(self.store.renew(hold, ttl_us))
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

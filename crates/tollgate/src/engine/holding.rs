@@ -429,8 +429,16 @@ fn note_resets(parts: &mut [Part<'_>], now: Time, fields: &mut [Fields]) {
 /// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, as
 /// far as each may owe. `None` when it is open on none of them and nothing remembers it.
 ///
-/// The states and the holds have changed and must be written back.
-pub fn settle(parts: &mut [Part<'_>], now: Time, id: HoldId, actual: u64) -> Option<Settled> {
+/// `asked` has the limits of each part in the order in which they are answered; those of the parts
+/// are the ones that the states are written under. The states and the holds have changed and must
+/// be written back.
+pub fn settle(
+    parts: &mut [Part<'_>],
+    asked: &[&LimitSet],
+    now: Time,
+    id: HoldId,
+    actual: u64,
+) -> Option<Settled> {
     for part in parts.iter_mut() {
         end_due(part, now);
     }
@@ -443,14 +451,19 @@ pub fn settle(parts: &mut [Part<'_>], now: Time, id: HoldId, actual: u64) -> Opt
     }
     let until_us = now.as_micros() + SETTLED_FOR_US;
     let mut charged = Vec::new();
-    for part in parts {
+    for (part, asked) in parts.iter_mut().zip(asked) {
         let Some(holds) = part.holds.as_deref_mut() else { continue };
         let Some(hold) = holds.find(id) else { continue };
         holds::take(holds, hold);
         if id.kind().units(1) > 0 {
             holds.remember(id, actual, until_us);
         }
-        charged.extend(charge_beside(part, now, actual));
+        let done = charge_beside(part, now, actual);
+        let written = part.limits.limits();
+        let place =
+            |limit: &Limit| written.iter().position(|other| other.identity() == limit.identity());
+        let places = asked.limits().iter().filter_map(place);
+        charged.extend(places.filter_map(|place| done.get(place).copied()));
     }
     Some(Settled::now(actual, charged))
 }
@@ -498,6 +511,18 @@ fn judge_part(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Fields; 2]
 /// Lets everything end that is due: before any other change of a count that has open holds.
 pub fn end_holds(part: &mut Part<'_>, now: Time) {
     end_due(part, now);
+}
+
+/// Until when what the ends of open holds charge can count, in microseconds since the Unix epoch: a
+/// store keeps the count until then, also where nobody asks for it meanwhile. 0 if no end charges.
+pub fn ends_count_until_us(limits: &LimitSet, holds: &dyn Holds) -> u64 {
+    if holds.sums().charging == 0 {
+        return 0;
+    }
+    let last_us = holds.last().map_or(0, |hold| hold.end_us);
+    let each = limits.limits().iter();
+    let all_back = |limit: &Limit| limit.step().spent_until_us(last_us, limit.most());
+    each.map(all_back).max().unwrap_or(0)
 }
 
 /// Renews a hold, which then ends `ttl_us` from now. Returns its new end; `None` when it is open on

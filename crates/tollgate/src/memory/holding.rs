@@ -70,16 +70,22 @@ impl MemoryStore {
     }
 
     pub(crate) fn settle_now(&self, hold: &Hold, actual: u64) -> Option<Settled> {
-        self.with_counts(hold, |parts, now| engine::settle(parts, now, hold.id, actual))
+        self.with_counts(hold, |parts, asked, now| {
+            engine::settle(parts, asked, now, hold.id, actual)
+        })
     }
 
     pub(crate) fn renew_now(&self, hold: &Hold, ttl_us: u64) -> Option<Time> {
-        self.with_counts(hold, |parts, now| engine::renew(parts, now, hold.id, ttl_us))
+        self.with_counts(hold, |parts, _, now| engine::renew(parts, now, hold.id, ttl_us))
     }
 
     /// Runs `work` on the counts of a hold, all at one time, under the limits that each is written
     /// under. A count without an entry is left out.
-    fn with_counts<T>(&self, hold: &Hold, work: impl FnOnce(&mut [Part<'_>], Time) -> T) -> T {
+    fn with_counts<T>(
+        &self,
+        hold: &Hold,
+        work: impl FnOnce(&mut [Part<'_>], &[&LimitSet], Time) -> T,
+    ) -> T {
         let each = hold.counts.iter();
         let keys: Vec<(Key<'_>, &LimitSet)> =
             each.map(|(subject, limits)| (self.key(subject, limits), limits)).collect();
@@ -90,14 +96,14 @@ impl MemoryStore {
         let mut shards: Vec<(usize, MutexGuard<'_, Shard>)> =
             indices.iter().map(|index| (*index, self.lock(*index))).collect();
         let now = self.0.clock.now();
-        let mut found = Vec::new();
+        let (mut found, mut asked) = (Vec::new(), Vec::new());
         for (key, limits) in &keys {
             let index = Self::shard_of(key.hash);
-            if let Some((bucket, limits, mut state)) =
-                guard(&mut shards, index).lift_own(key, limits)
-            {
+            let own = guard(&mut shards, index).lift_own(key, limits);
+            if let Some((bucket, written_under, mut state)) = own {
                 let holds = state.take_holds();
-                found.push((index, bucket, limits, state, holds));
+                found.push((index, bucket, written_under, state, holds));
+                asked.push(*limits);
             }
         }
         let answer = {
@@ -105,7 +111,7 @@ impl MemoryStore {
                 .iter_mut()
                 .map(|(_, _, limits, state, holds)| with_holds(Part::new(limits, state), holds))
                 .collect();
-            work(&mut parts, now)
+            work(&mut parts, &asked, now)
         };
         for (index, bucket, _, mut state, holds) in found {
             state.give_holds(holds);

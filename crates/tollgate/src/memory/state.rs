@@ -207,6 +207,11 @@ impl Log for BoundedLog {
     }
 }
 
+/// Until when the holds of a count, and what their ends charge, must be kept.
+pub(super) fn held_until_us(limits: &LimitSet, table: &HoldTable) -> u64 {
+    table.until_us().max(engine::ends_count_until_us(limits, table))
+}
+
 /// The holds of a count, which take their bytes from the budget.
 #[derive(Debug)]
 pub(super) struct BoundedHolds {
@@ -412,7 +417,7 @@ impl State {
     /// When nothing of it counts, is held or is remembered any more, in microseconds since the
     /// Unix epoch.
     pub(super) fn fresh_at_us(&mut self, limits: &LimitSet) -> u64 {
-        let held_until_us = self.holds().map_or(0, HoldTable::until_us);
+        let held_until_us = self.holds().map_or(0, |table| held_until_us(limits, table));
         engine::fresh_at_us(limits, self).max(held_until_us)
     }
 

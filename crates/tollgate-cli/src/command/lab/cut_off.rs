@@ -4,7 +4,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tollgate::engine::Outcome;
-use tollgate::{Charged, Counted, Inspection, Question, Receipt, Refund, Store, StoreError};
+use tollgate::{
+    Charged, Counted, Hold, Inspection, Question, Receipt, Refund, Settled, Store, StoreError, Time,
+};
 use tollgate_lab::experiment::NodesCase;
 
 /// The store as one node sees it.
@@ -95,6 +97,14 @@ impl<S: Store> Store for CutOff<S> {
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
         self.ask(None, self.store.charge(counted, cost)).await
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        self.ask(None, self.store.settle(hold, actual)).await
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        self.ask(None, self.store.renew(hold, ttl_us)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

@@ -7,8 +7,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate::engine::Outcome;
 use tollgate::{
-    Charged, Clock, Counted, Inspection, MemoryStore, Question, Receipt, Refund, Store, StoreError,
-    Time,
+    Charged, Clock, Counted, Hold, Inspection, MemoryStore, Question, Receipt, Refund, Settled,
+    Store, StoreError, Time,
 };
 
 use super::simulated_time::SimulatedTime;
@@ -112,6 +112,14 @@ impl Store for Remote {
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
         self.ask(None, self.store.charge(counted, cost)).await
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        self.ask(None, self.store.settle(hold, actual)).await
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        self.ask(None, self.store.renew(hold, ttl_us)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

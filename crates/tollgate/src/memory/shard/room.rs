@@ -4,6 +4,7 @@ use super::{KEY_BITS, Key, LONG, Large, Shard, Slot, capacity_of, hash_of};
 use crate::engine;
 use crate::limit::LimitSet;
 use crate::memory::slabs::{compact, growth_of, to_u32};
+use crate::memory::state::held_until_us;
 use crate::strategy::{Cell, Step};
 use crate::time::{SKEW_US, Time};
 
@@ -213,7 +214,8 @@ impl Shard {
         let fresh_at_us = if slot.is_large() {
             match self.rest.large.get_mut(slot.index()) {
                 Some(Some(large)) => {
-                    let held_until_us = large.holds.as_ref().map_or(0, |it| it.table.until_us());
+                    let table = large.holds.as_ref().map(|holds| &holds.table);
+                    let held_until_us = table.map_or(0, |table| held_until_us(&held.limits, table));
                     engine::fresh_at_us(&held.limits, large).max(held_until_us)
                 }
                 // A check in progress has taken the state out, so it has not expired.

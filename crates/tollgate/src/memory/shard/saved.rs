@@ -12,7 +12,7 @@ use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::marks::{Reset, Spent};
 use crate::memory::slabs;
 use crate::memory::snapshot::{ChunkReader, ChunkWriter, SnapshotError, tag};
-use crate::memory::state::{Budget, Large};
+use crate::memory::state::{Budget, Large, held_until_us};
 use crate::strategy::{Entry, MAX_EXACT};
 use crate::time::{SKEW_US, Time};
 
@@ -103,7 +103,7 @@ impl Kept {
             check(at)?;
         }
         table.set_sums(HoldSums { fence, seen_us, ..table.sums() });
-        let fresh_at_us = self.fresh_at_us.max(table.until_us());
+        let fresh_at_us = self.fresh_at_us.max(held_until_us(&self.limits, &table));
         let state = self.state.with_holds(table, budget);
         Ok(Self { state, limits: self.limits, fresh_at_us })
     }

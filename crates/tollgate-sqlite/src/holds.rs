@@ -1,0 +1,205 @@
+//! The holds of a count within a transaction, each a row of its own.
+
+use rusqlite::Row;
+use tollgate::engine::{self, HoldSums, Holds, OpenHold, SETTLED_FOR_US};
+use tollgate::{HoldId, LimitSet, SKEW_US, StoreError, Subject, Time};
+
+use crate::context::Context;
+
+/// The holds of one count. Faults are remembered in the context, since the engine asks for no
+/// results.
+#[derive(Debug)]
+pub(crate) struct SqlHolds<'c> {
+    context: &'c Context<'c>,
+    subject: &'c str,
+    counted: i64,
+    sums: HoldSums,
+}
+
+impl<'c> SqlHolds<'c> {
+    /// Loads the holds of a count.
+    pub(crate) fn load(
+        context: &'c Context<'c>,
+        subject: &'c Subject,
+        counted: i64,
+    ) -> Result<Self, StoreError> {
+        let sql = "SELECT open, units, charging, slots, fence, seen_us FROM held
+                   WHERE subject = ?1 AND counted = ?2";
+        let sums = context.first(sql, (subject.as_str(), counted), |row| {
+            let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+            let (count, units) = (number(0)?, number(1)?);
+            let (charging, slots) = (number(2)?, number(3)?);
+            Ok(HoldSums { count, units, charging, slots, fence: number(4)?, seen_us: number(5)? })
+        })?;
+        let (subject, sums) = (subject.as_str(), sums.unwrap_or_default());
+        Ok(Self { context, subject, counted, sums })
+    }
+
+    fn key(&self) -> (&str, i64) {
+        (self.subject, self.counted)
+    }
+
+    /// Saves the sums. Returns until when the rows matter, in microseconds since the Unix epoch;
+    /// `None` when there is nothing left, and nothing is kept.
+    pub(crate) fn save(self, limits: &LimitSet) -> Result<Option<u64>, StoreError> {
+        let Self { context, sums, .. } = &self;
+        context.checked()?;
+        let HoldSums { count, units, charging, slots, fence, seen_us } = *sums;
+        let now_us = context.now().as_micros();
+        let until: Option<Option<i64>> = context.first(
+            "SELECT max(until_us) FROM settled WHERE subject = ?1 AND counted = ?2",
+            self.key(),
+            |row| row.get(0),
+        )?;
+        let settled_us = until.flatten().map_or(0, i64::cast_unsigned);
+        let last_us = self.last().map_or(0, |hold| hold.end_us);
+        let fenced_us = if fence > 0 { fence + SKEW_US } else { 0 };
+        let charged_us = engine::ends_count_until_us(limits, &self);
+        let until_us = last_us.max(settled_us).max(fenced_us).max(charged_us);
+        if count == 0 && until_us <= now_us {
+            forget(context, self.subject, self.counted)?;
+            return Ok(None);
+        }
+        let numbers = [count, units, charging, slots, fence, seen_us].map(u64::cast_signed);
+        let [count, units, charging, slots, fence, seen_us] = numbers;
+        context.execute(
+            "INSERT OR REPLACE INTO held
+             (subject, counted, open, units, charging, slots, fence, seen_us)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
+            (self.subject, self.counted, count, units, charging, slots, fence, seen_us),
+        )?;
+        context.checked()?;
+        Ok(Some(until_us))
+    }
+
+    fn execute(&self, sql: &str, params: impl rusqlite::Params) {
+        if let Err(fault) = self.context.execute(sql, params) {
+            self.context.remember(fault);
+        }
+    }
+
+    fn rows(&self, sql: &str, params: impl rusqlite::Params) -> Vec<OpenHold> {
+        let found = self.context.rows(sql, params, hold_of);
+        let found = found.and_then(|holds| {
+            let holds: Option<Vec<OpenHold>> = holds.into_iter().collect();
+            holds.ok_or_else(|| self.context.damaged(self.subject, "a hold has an impossible id"))
+        });
+        found.unwrap_or_else(|fault| {
+            self.context.remember(fault);
+            Vec::new()
+        })
+    }
+}
+
+/// Deletes every hold of a count and what is remembered of settled ones.
+pub(crate) fn forget(context: &Context<'_>, subject: &str, counted: i64) -> Result<(), StoreError> {
+    for sql in [
+        "DELETE FROM holds WHERE subject = ?1 AND counted = ?2",
+        "DELETE FROM settled WHERE subject = ?1 AND counted = ?2",
+        "DELETE FROM held WHERE subject = ?1 AND counted = ?2",
+    ] {
+        context.execute(sql, (subject, counted))?;
+    }
+    Ok(())
+}
+
+/// `None` for an id that is none.
+fn hold_of(row: &Row<'_>) -> rusqlite::Result<Option<OpenHold>> {
+    let id: Vec<u8> = row.get(1)?;
+    let id = id.try_into().ok().and_then(HoldId::from_bytes);
+    let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
+    let (end_us, cost) = (number(0)?, number(2)?);
+    Ok(id.map(|id| OpenHold { end_us, id, cost }))
+}
+
+impl Holds for SqlHolds<'_> {
+    fn sums(&self) -> HoldSums {
+        self.sums
+    }
+
+    fn set_sums(&mut self, sums: HoldSums) {
+        self.sums = sums;
+    }
+
+    fn find(&self, id: HoldId) -> Option<OpenHold> {
+        let sql = "SELECT end_us, id, cost FROM holds
+                   WHERE id = ?3 AND subject = ?1 AND counted = ?2";
+        self.rows(sql, (self.subject, self.counted, id.as_bytes())).into_iter().next()
+    }
+
+    fn soonest(&self, most: usize) -> Vec<OpenHold> {
+        let sql = "SELECT end_us, id, cost FROM holds WHERE subject = ?1 AND counted = ?2
+                   ORDER BY end_us, id LIMIT ?3";
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        self.rows(sql, (self.subject, self.counted, most))
+    }
+
+    fn last(&self) -> Option<OpenHold> {
+        let sql = "SELECT end_us, id, cost FROM holds WHERE subject = ?1 AND counted = ?2
+                   ORDER BY end_us DESC, id DESC LIMIT 1";
+        self.rows(sql, self.key()).into_iter().next()
+    }
+
+    fn insert(&mut self, hold: OpenHold) {
+        let OpenHold { end_us, id, cost } = hold;
+        let (end_us, cost) = (end_us.cast_signed(), cost.cast_signed());
+        self.execute(
+            "INSERT OR REPLACE INTO holds (subject, counted, end_us, id, cost)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            (self.subject, self.counted, end_us, id.as_bytes(), cost),
+        );
+    }
+
+    fn remove(&mut self, hold: OpenHold) {
+        let (end_us, id) = (hold.end_us.cast_signed(), hold.id);
+        self.execute(
+            "DELETE FROM holds WHERE subject = ?1 AND counted = ?2 AND end_us = ?3 AND id = ?4",
+            (self.subject, self.counted, end_us, id.as_bytes()),
+        );
+    }
+
+    fn advance(&mut self, by_us: u64) {
+        let by_us = by_us.cast_signed();
+        // Read and written again: an update of a key row by row could meet a key that is still
+        // there.
+        for hold in self.soonest(usize::MAX) {
+            self.remove(hold);
+            self.insert(OpenHold {
+                end_us: hold.end_us.saturating_sub(by_us.cast_unsigned()),
+                ..hold
+            });
+        }
+        let sql = "UPDATE settled SET until_us = until_us - ?3 WHERE subject = ?1 AND counted = ?2";
+        self.execute(sql, (self.subject, self.counted, by_us));
+    }
+
+    fn settled(&self, id: HoldId) -> Option<u64> {
+        let sql = "SELECT actual FROM settled WHERE subject = ?1 AND counted = ?2 AND id = ?3";
+        let key = (self.subject, self.counted, id.as_bytes());
+        let found = self.context.first(sql, key, |row| row.get::<_, i64>(0));
+        let found = found.unwrap_or_else(|fault| {
+            self.context.remember(fault);
+            None
+        });
+        found.map(i64::cast_unsigned)
+    }
+
+    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
+        let now_us = Time::from_micros(until_us.saturating_sub(SETTLED_FOR_US)).as_micros();
+        self.execute(
+            "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND until_us <= ?3",
+            (self.subject, self.counted, now_us.cast_signed()),
+        );
+        self.execute(
+            "INSERT OR REPLACE INTO settled (subject, counted, id, actual, until_us)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            (
+                self.subject,
+                self.counted,
+                id.as_bytes(),
+                actual.cast_signed(),
+                until_us.cast_signed(),
+            ),
+        );
+    }
+}
