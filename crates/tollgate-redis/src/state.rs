@@ -221,7 +221,8 @@ fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
         "1" => {}
         _ => return Err("the state was written by a newer version"),
     }
-    let parts = text[digits..].split_terminator(';');
+    // An `h` says that holds of the count are open.
+    let parts = text[digits..].strip_suffix('h').unwrap_or(&text[digits..]).split_terminator(';');
     let named: Vec<TaggedLimit> =
         parts.map(read_part).collect::<Option<_>>().ok_or("it cannot be read")?;
     if !named.iter().all(|part| part.step.is_sound(part.count, &part.numbers)) {

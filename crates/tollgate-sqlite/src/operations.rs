@@ -14,7 +14,6 @@ use crate::state::{self, LoadedState};
 use crate::sweep;
 
 pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
-    let is_peek = question.mode.is_peek();
     let mut found: SmallVec<[LoadedState<'_>; 1]> = SmallVec::new();
     for part in &question.parts {
         found.push(LoadedState::load(cx, *part)?);
@@ -37,7 +36,7 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         decide(&mut parts, cx.now(), question.cost, question.mode)
     };
     cx.checked()?;
-    let charged = outcome.granted > 0 && !is_peek;
+    let charged = outcome.granted > 0 && question.charges();
     if charged {
         // Later than every reset of the counts that it charges.
         let reset = found.iter().map(LoadedState::reset).max().unwrap_or(0);

@@ -156,7 +156,13 @@ impl<'c> LoadedState<'c> {
         };
         let migrated = was.map(|was| {
             let mut held = Held::fresh(counted.limits);
-            let carried = migrate(counted.limits, &mut held, &was, &mut own, context.now());
+            let (limits, now) = (counted.limits, context.now());
+            let carried = match &holds {
+                None => migrate(limits, &mut held, &was, &mut own, now),
+                Some(holds) => {
+                    engine::migrate_holding(limits, &mut held, &was, &mut own, holds, now)
+                }
+            };
             MigratedState { held, was, carried }
         });
         context.checked()?;

@@ -25,7 +25,8 @@ pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
 pub use held::{Held, VecLog};
 pub use holding::{
-    TooManyHolds, charge_holding, decide_holding, end_holds, ends_count_until_us, renew, settle,
+    TooManyHolds, charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
+    migrate_holding, renew, settle,
 };
 pub use holds::{HoldSums, HoldTable, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 

@@ -174,6 +174,18 @@ pub struct Hold {
 }
 
 impl Hold {
+    /// A hold for a store that settles one of its own.
+    #[must_use]
+    pub fn new(
+        id: HoldId,
+        fence: u64,
+        cost: u64,
+        end: Time,
+        counts: impl IntoIterator<Item = (Subject, LimitSet)>,
+    ) -> Self {
+        Self { id, fence, cost, end, counts: counts.into_iter().collect(), shard: None }
+    }
+
     /// What it keeps, and what its end does.
     #[must_use]
     pub const fn kind(&self) -> HoldKind {

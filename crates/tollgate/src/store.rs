@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::decision::{Receipt, Refund};
 use crate::engine::{Charged, Mode, Outcome};
 use crate::error::StoreError;
-use crate::hold::{Hold, HoldTerms, Settled};
+use crate::hold::{Hold, HoldKind, HoldTerms, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Notice, Notices};
 use crate::subject::Subject;
@@ -94,6 +94,14 @@ impl<'a> Question<'a> {
     #[must_use]
     pub fn holding(self, terms: HoldTerms) -> Self {
         Self { hold: Some(terms), ..self }
+    }
+
+    /// True when an answer that admits charges, and has a receipt. A peek charges nothing, and
+    /// neither does a hold that only reserves.
+    #[must_use]
+    pub fn charges(&self) -> bool {
+        let reserves = |terms: HoldTerms| terms.id.kind() != HoldKind::Acquire;
+        !self.mode.is_peek() && !self.hold.is_some_and(reserves)
     }
 
     /// The shard of all parts, if they have one.

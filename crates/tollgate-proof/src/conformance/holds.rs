@@ -10,7 +10,7 @@ use super::world::{Random, World, block_on, fields, oracle_of, set};
 use crate::oracle::{Charged, Fields, HeldLimit, HoldOracle, Kind};
 
 /// A time far from zero, so that a clock can step back.
-const START_US: u64 = 1_763_632_000_000_000;
+const START_US: u64 = 1_763_632_000_000;
 
 /// Limits of every strategy, alone and together.
 const LIMITS: [&str; 14] = [

@@ -1,8 +1,7 @@
 -- KEYS: the state, and a log for each limit.
--- ARGV: the nonce, the units to give back or, negative, to take, what the limits are, and 1 when
--- they have a state beside their logs.
+-- ARGV: the nonce, the units to give back or, negative, to take; and from the third on, the count.
 local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
-return change(ARGV[3], ARGV[4] == '1', reply, function(limit)
+return change(3, reply, function(limit)
   local before, reset = judge(limit)
   if delta < 0 and before > 0 then
     charge(limit, math.min(-delta, before))

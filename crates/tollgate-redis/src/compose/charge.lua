@@ -1,16 +1,13 @@
 -- KEYS: the state, and a log for each limit.
--- ARGV: the nonce, the cost, what the limits are, 1 when they have a state beside their logs, and
--- for each limit the most units that can be used.
+-- ARGV: the nonce, the cost, and from the third on, the count.
 local cost, reply = tonumber(ARGV[2]), {ARGV[1]}
-return change(ARGV[3], ARGV[4] == '1', reply, function(limit, i)
-  local before = judge(limit)
-  local taken = math.min(cost, room(limit, tonumber(ARGV[4 + i])))
-  if taken > 0 then
-    charge(limit, taken)
-  end
-  local left, reset, _, _, _, _, _, wait = judge(limit, cost)
-  local fits = cost <= before and 1 or 0
-  for _, number in ipairs({fits, cost - taken, left, wait, reset}) do
+return change(3, reply, function(limit, i, count)
+  local before = judge_beside(count, i, cost)
+  local slots = limit.code == 'c'
+  local cut = slots and 0 or charge_some(limit, cost, count.most[i])
+  local left, wait, reset = judge_beside(count, i, cost)
+  local fits = (slots or cost <= before) and 1 or 0
+  for _, number in ipairs({fits, cut, left, wait, reset}) do
     reply[#reply + 1] = number
   end
 end)

@@ -13,8 +13,11 @@ use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
 pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
+pub(crate) use rare::most_of;
 pub(crate) use rare::with_clock;
-pub use rare::{adjust, charge, inspect, refund, reset, swap};
+pub use rare::{
+    adjust, among_holds, charge, count_args, inspect, refund, renew, reset, settle, swap,
+};
 
 /// The clock of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -73,6 +76,10 @@ impl Default for Parts {
             ("state.lua", include_str!("state.lua")),
             ("lifetime.lua", include_str!("lifetime.lua")),
             ("rare.lua", include_str!("rare.lua")),
+            ("holds.lua", include_str!("holds.lua")),
+            ("among_holds.lua", include_str!("among_holds.lua")),
+            ("settle.lua", include_str!("settle.lua")),
+            ("renew.lua", include_str!("renew.lua")),
             ("refund.lua", include_str!("refund.lua")),
             ("adjust.lua", include_str!("adjust.lua")),
             ("charge.lua", include_str!("charge.lua")),
@@ -221,12 +228,13 @@ pub fn set_tag(limits: &LimitSet) -> String {
 }
 
 /// Whether there is a state beside the logs. There is one if a limit keeps integers in it. There is
-/// also one if a limit of several has a name: another strategy may later count under that name, and
+/// also one if a limit counts slots: it says that holds are open. And there is one if a limit of
+/// several has a name: another strategy may later count under that name, and
 /// must see that it starts fresh.
 #[must_use]
 pub fn has_state(limits: &LimitSet) -> bool {
     let named = limits.limits().iter().any(|limit| limit.name().is_some());
-    limits.words() > 0 || (limits.limits().len() > 1 && named)
+    limits.words() > 0 || limits.counts_slots() || (limits.limits().len() > 1 && named)
 }
 
 /// The distinct steps of a list.

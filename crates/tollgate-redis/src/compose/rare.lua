@@ -9,6 +9,10 @@ local any = 1
 local function judge(limit, cost)
   local step, n = limit.step, limit.args
   cost = cost or any
+  if limit.code == 'c' then
+    -- All its slots: what holds take of them is counted beside.
+    return limit.numbers[1], 0, false, nil, nil, nil, nil, cost > limit.numbers[1] and -1 or 0
+  end
   if limit.log then
     local log = limit.log
     local newest = #log.times
@@ -45,6 +49,9 @@ end
 
 -- Gives back `units` of a charge of which `left` were not given back before.
 local function refund(limit, charged_at, left, units)
+  if limit.code == 'c' then
+    return
+  end
   local _, _, _, x, y, z = judge(limit)
   if limit.log then
     log_refund(limit.log, x, charged_at, units)
@@ -59,6 +66,9 @@ local function refund(limit, charged_at, left, units)
 end
 
 local function grant(limit, units)
+  if limit.code == 'c' then
+    return
+  end
   local _, _, _, x, y, z = judge(limit)
   if limit.log then
     log_grant(limit.log, x, units)
@@ -70,6 +80,9 @@ local function grant(limit, units)
 end
 
 local function charge(limit, units)
+  if limit.code == 'c' then
+    return
+  end
   local _, _, back, x, y, z, at = judge(limit)
   if limit.log then
     local log = limit.log
@@ -101,7 +114,7 @@ end
 
 -- A log without events.
 local function new_log()
-  local log = {times = {}, totals = {}}
+  local log = {base = 0, times = {}, totals = {}}
   log.event = function(i)
     return log.times[i], log.totals[i]
   end
@@ -118,7 +131,8 @@ local function read_log(key)
   if not limits then
     return nil, from
   end
-  if #limits ~= 1 or limits[1].strategy ~= 'l' or #rows[1] ~= from + 5 then
+  if #limits ~= 1 or limits[1].strategy ~= 'l' or #rows[1] ~= from + 5
+      or #rows == 1 and not limits.held then
     return nil, 'the key holds something that is no state of Tollgate'
   end
   local log = new_log()
@@ -134,7 +148,7 @@ local function read_log(key)
     end
     before = log.times[i - 1]
   end
-  limits[1].log = log
+  limits[1].log, limits[1].is_held = log, limits.held
   return limits[1]
 end
 
@@ -150,16 +164,16 @@ local function tag_of(limits)
     end
     parts[#parts + 1] = ';'
   end
-  return table.concat(parts) .. '|'
+  return table.concat(parts) .. (limits.held and 'h|' or '|')
 end
 
-local function write_log(key, limit, reset)
+local function write_log(key, limit, reset, held)
   redis.call('DEL', key)
   local log = limit.log
-  if #log.times == 0 then
+  if #log.times == 0 and not held then
     return
   end
-  redis.call('RPUSH', key, tag_of({limit}) .. struct.pack('>I6', log.base))
+  redis.call('RPUSH', key, tag_of({limit, held = held}) .. struct.pack('>I6', log.base))
   local batch = {}
   for i = 1, #log.times do
     batch[#batch + 1] = struct.pack('>I7I6', log.times[i], log.totals[i])
@@ -186,15 +200,16 @@ local function settle(limit)
   end
 end
 
--- Writes the logs that were changed, and the state where there is one: as long as something counts.
-local function write(key, logs, limits, count, has_state)
-  local most, something, integers = 0, false, {}
+-- Writes the logs that were changed, and the state where there is one: as long as something counts,
+-- and for `least` microseconds where holds are open.
+local function write(key, logs, limits, count, has_state, least)
+  local most, something, integers = least or 0, limits.held, {}
   for i = 1, count do
     local limit = limits[i]
     if limit and limit.log then
       local _, reset = judge(limit)
       if limit.changed then
-        write_log(logs[i], limit, reset)
+        write_log(logs[i], limit, math.max(reset, least or 0), limits.held)
       end
       most = math.max(most, reset)
       something = something or #limit.log.times > 0
@@ -203,7 +218,7 @@ local function write(key, logs, limits, count, has_state)
   for pass = 1, 2 do
     for i = 1, count do
       local limit = limits[i]
-      if limit and limit.words and (limit.count == 2) == (pass == 1) then
+      if limit and limit.words and limit.count > 0 and (limit.count == 2) == (pass == 1) then
         most = math.max(most, (select(2, judge(limit))))
         for j = 1, limit.count do
           something = something or limit.words[j] > 0
@@ -251,27 +266,34 @@ local function room(limit, most)
   return left
 end
 
--- Makes of a limit that is asked for one that counts, with what is held for it under its present
--- or other numbers.
-local function take_over(limit, old, log)
+-- Makes of a limit that is asked for one that counts, with what is counted for it under its present
+-- or other numbers. Answers what happened to the count: 0 the numbers are the same, 1 it was
+-- carried over, 2 it starts fresh.
+local function adopt(limit, old, is_new)
+  local carried = 0
   if limit.strategy == 'l' then
     limit.log = new_log()
     if old and old.log then
-      repair(old)
+      if not same_numbers(old.numbers, limit.numbers) then
+        repair(old)
+        carried = 1
+      end
       limit.log = old.log
+    elseif not is_new then
+      carried = 2
     end
   else
-    local _
-    _, limit.words = carry(old or {}, limit, steps, now)
-    if old and old.log then
-      redis.call('DEL', log)
+    carried, limit.words = carry(old or {}, limit, steps, now)
+    if is_new then
+      carried = 0
     end
+    limit.stale = old and old.log
   end
   ready(limit)
-  repair(limit)
+  return carried
 end
 
--- What is held for a subject: its limits by their places, as they were written. A set of one log
+-- What is counted for a subject: its limits by their places, as they were written. A set of one log
 -- keeps it at the key itself.
 local function load(key, logs, count)
   local held, has_state = {}, false
@@ -297,37 +319,11 @@ local function load(key, logs, count)
         return nil, 'TOLLGATE ' .. wrong
       end
       held[i] = limit or held[i]
+      held.held = held.held or limit and limit.is_held
     end
     if held[i] then
       ready(held[i])
     end
   end
   return held, nil, has_state
-end
-
--- Changes the limits of a subject, each by itself, and writes them. The keys are the state, and a
--- log for each limit.
-local function change(tag, has_state, reply, each)
-  local is = read_tag(tag)
-  local logs = {}
-  for i = 1, #is do
-    logs[i] = KEYS[1 + i]
-  end
-  local before_ms = longest_pttl(KEYS)
-  local held, wrong = load(KEYS[1], logs, #is)
-  if wrong then
-    return redis.error_reply(wrong)
-  end
-  for i, limit in ipairs(is) do
-    take_over(limit, held[i], logs[i])
-    each(limit, i)
-    limit.changed = true
-  end
-  write(KEYS[1], logs, is, #is, has_state)
-  -- What is free now, or counted under other numbers, was charged before: it could be given back as
-  -- long as its state would have lain.
-  if before_ms > longest_pttl(KEYS) then
-    outlive(KEYS[1] .. '!reset', before_ms)
-  end
-  return reply
 end

@@ -3,9 +3,33 @@
 
 use std::collections::HashSet;
 
-use super::{Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, step_table};
+use super::{
+    Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, has_state, in_state_order, set_tag,
+    step_table,
+};
 use crate::script::Script;
 use tollgate::strategy::lua_steps;
+use tollgate::{Limit, LimitSet, engine};
+
+/// The arguments by which a script of this module knows a count: how many limits it has, what they
+/// are, 1 when they have a state beside their logs, how long what they count can matter, and for
+/// each limit the most units that can be used.
+#[must_use]
+pub fn count_args(limits: &LimitSet) -> Vec<String> {
+    let mut args = vec![
+        limits.limits().len().to_string(),
+        set_tag(limits),
+        u8::from(has_state(limits)).to_string(),
+        engine::longest_count_us(limits).to_string(),
+    ];
+    args.extend(in_state_order(limits).into_iter().map(|(_, limit)| most_of(limit).to_string()));
+    args
+}
+
+/// The most units that can be used of a limit.
+pub(crate) fn most_of(limit: &Limit) -> u64 {
+    limit.capacity() + limit.debt()
+}
 
 /// Refunds what still counts of a charge, once.
 #[must_use]
@@ -25,7 +49,25 @@ pub fn charge(clock: Clock, parts: &Parts) -> Script {
     with_steps("charge.lua", clock, parts)
 }
 
-/// Deletes a count.
+/// Decides about counts on which holds may be open, or places one.
+#[must_use]
+pub fn among_holds(clock: Clock, parts: &Parts) -> Script {
+    with_steps("among_holds.lua", clock, parts)
+}
+
+/// Takes a hold away, and charges what was used.
+#[must_use]
+pub fn settle(clock: Clock, parts: &Parts) -> Script {
+    with_steps("settle.lua", clock, parts)
+}
+
+/// Renews a hold.
+#[must_use]
+pub fn renew(clock: Clock, parts: &Parts) -> Script {
+    with_steps("renew.lua", clock, parts)
+}
+
+/// Deletes a count and its holds.
 #[must_use]
 pub fn reset(clock: Clock, parts: &Parts) -> Script {
     with_clock("#!lua\n-- Tollgate: reset", parts.driver("reset.lua"), clock, parts)
@@ -81,6 +123,7 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
     text.push_str(&parts.state());
     text.push_str(&lifetime(clock, parts));
     text.push_str(parts.driver("rare.lua"));
+    text.push_str(parts.driver("holds.lua"));
     text.push_str(parts.driver(name));
     Script::new(text)
 }

@@ -1,8 +1,9 @@
 -- KEYS: the mark of the receipt, or the first state where a check gives back what it has just
--- charged, once and without a mark; for each subject its state, its reset, and a log for each limit.
--- ARGV: the nonce, the cost, when it was charged, until when it could be given back, the number of
--- the charge, how many units are given back at most; for each subject how many limits, and for each
--- of them its strategy's letter, when it was charged and until when that could be given back.
+-- charged, once and without a mark; for each subject its state, its reset, and a log for each
+-- limit. ARGV: the nonce, the cost, when it was charged, until when it could be given back, the
+-- number of the charge, how many units are given back at most; for each subject how many limits and
+-- how long what they count can matter, and for each of them its strategy's letter, when it was
+-- charged, until when that could be given back, and the most units that can be used.
 local cost, receipt_at = tonumber(ARGV[2]), tonumber(ARGV[3])
 -- How many units were given back before; a mark without a number says all of them.
 local marked = KEYS[1] ~= KEYS[2]
@@ -32,20 +33,30 @@ end
 local longest = lifetime(math.max(0, tonumber(ARGV[4]) - now))
 local subjects, k, a = {}, 2, 7
 while k <= #KEYS do
-  local subject = {key = KEYS[k], count = tonumber(ARGV[a]), logs = {}, charged = {}}
+  local subject = {key = KEYS[k], count = tonumber(ARGV[a]), span = tonumber(ARGV[a + 1]), logs = {},
+    charged = {}, most = {}, is_carried = false}
   for i = 1, subject.count do
     subject.logs[i] = KEYS[k + 1 + i]
-    local letter, at, till = string.match(ARGV[a + i], '^(%l)(%d+):(%d+)$')
+    local letter, at, till, most = string.match(ARGV[a + 1 + i], '^(%l)(%d+):(%d+):(%d+)$')
     subject.charged[i] = {letter = letter, at = tonumber(at), till = tonumber(till)}
+    subject.most[i] = tonumber(most)
   end
   local wrong
   subject.held, wrong, subject.has_state = load(subject.key, subject.logs, subject.count)
   if wrong then
     return redis.error_reply(wrong)
   end
+  if subject.held.held then
+    subject.holds, wrong = read_holds(subject.key)
+    if wrong then
+      return redis.error_reply('TOLLGATE ' .. wrong)
+    end
+    subject.limits, subject.was_held = subject.held, true
+    end_due(subject)
+  end
   subject.forgotten = forgotten(redis.call('GET', KEYS[k + 1]))
   subjects[#subjects + 1] = subject
-  k, a = k + 2 + subject.count, a + 1 + subject.count
+  k, a = k + 2 + subject.count, a + 2 + subject.count
 end
 local reply = {ARGV[1], 0, left - units}
 if marked then
@@ -82,7 +93,12 @@ for _, subject in ipairs(subjects) do
       reply[#reply + 1] = reset
     end
   end
-  if subject.changed then
+  if subject.holds then
+    for i = 1, subject.count do
+      subject.held[i].changed = true
+    end
+    write_count(subject)
+  elseif subject.changed then
     write(subject.key, subject.logs, subject.held, subject.count, subject.has_state)
   end
 end

@@ -9,6 +9,9 @@ for i, key in ipairs(KEYS) do
     found = found + redis.call('DEL', key)
   end
 end
+for _, name in ipairs({'@', '@sums'}) do
+  found = found + redis.call('DEL', KEYS[1] .. name)
+end
 if found == 0 then
   return {ARGV[1], 0}
 end

@@ -2,7 +2,8 @@
 -- letters (strategy and step), how many integers it has, and its numbers.
 -- Answers a list of limits and where the integers begin; or nothing and what is wrong.
 local function read_tag(v)
-  local version, body, from = string.match(v, '^(%d+)([^|]*)|()')
+  -- An `h` at the end says that holds of the count are open.
+  local version, body, held, from = string.match(v, '^(%d+)([^|]-)(h?)|()')
   if not version then
     return nil, 'the key holds something that is no state of Tollgate'
   end
@@ -12,7 +13,7 @@ local function read_tag(v)
   -- By strategy and step: how many numbers, how many integers (a row has two more than its third
   -- number), and which numbers and which integers there can be.
   local shapes = {$SHAPES}
-  local limits, size = {}, 0
+  local limits, size = {held = held == 'h'}, 0
   for part, step, count, list in string.gmatch(body, '((%l%l)(%d+):([%d,]+);)') do
     local shape, numbers, most = shapes[step], {}, 0
     if not shape then
@@ -56,7 +57,9 @@ local function read_state(v)
   end
   for pass = 1, 2 do
     for _, limit in ipairs(limits) do
-      if limit.count ~= 0 and (limit.count == 2) == (pass == 1) then
+      if limit.code == 'c' then
+        limit.words = {}
+      elseif limit.count ~= 0 and (limit.count == 2) == (pass == 1) then
         limit.words = {}
         local format = '>I7'
         for i = 1, limit.count do
@@ -103,6 +106,9 @@ local function carry(old, is, steps, now)
   local step, was = steps[is.code], steps[old.code]
   if old.code == is.code and same_numbers(old.numbers, is.numbers) then
     return 0, old.words
+  end
+  if is.count == 0 then
+    return 1, fresh
   end
   if is.count ~= 2 then
     return 1, step.migrate(old.words, now, old.numbers, step.numbers(unpack(is.numbers)))

@@ -18,8 +18,11 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tollgate::engine::{Fields, Mode, Outcome};
-use tollgate::{Charges, Question, Receipt, Refund, Store as _, StoreError, Time};
+use tollgate::engine::{Charged, Fields, Mode, Outcome};
+use tollgate::{
+    Charges, Hold, HoldKind, HoldTerms, Question, Receipt, Refund, Settled, Store as _, StoreError,
+    Time,
+};
 
 use super::RedisStore;
 use super::refund::Left;
@@ -86,6 +89,15 @@ impl RedisStore {
         }
         let keys = receipt.charges.iter();
         several(keys.map(|charges| self.0.keys.state(&charges.subject, &charges.limits)))
+    }
+
+    /// The counts of a hold by their slots, if those are several.
+    pub(super) fn slots_of_hold(&self, hold: &Hold) -> Option<Slots> {
+        let [_, _, ..] = &hold.counts[..] else { return None };
+        if !self.0.client.is_cluster() || hold.shard.is_some() || self.0.keys.is_sharded() {
+            return None;
+        }
+        several(hold.counts.iter().map(|(subject, limits)| self.0.keys.state(subject, limits)))
     }
 
     /// Answers a question over several slots.
@@ -210,6 +222,9 @@ impl RedisStore {
         granted: u64,
     ) -> Option<Result<Vec<Left>, StoreError>> {
         let units = outcome.granted.checked_sub(granted).filter(|units| *units > 0)?;
+        if let Some(terms) = group.hold {
+            return Some(self.take_back(group, terms, outcome).await);
+        }
         let mut times = outcome.fields.iter().map(|fields| fields.charged_at_us);
         let charges: Vec<Charges> = group
             .parts
@@ -229,6 +244,44 @@ impl RedisStore {
             Ok(left) => left,
             Err(error) => Err(StoreError::ambiguous(error.to_string())),
         })
+    }
+
+    /// Takes back a hold that a slot has placed and another refused, and what was charged beside
+    /// it.
+    async fn take_back(
+        &self,
+        group: &Question<'_>,
+        terms: HoldTerms,
+        outcome: &Outcome,
+    ) -> Result<Vec<Left>, StoreError> {
+        let counts = group.parts.iter();
+        let hold = Hold::new(
+            terms.id,
+            outcome.fence,
+            group.cost,
+            outcome.hold_end,
+            counts.map(|part| (part.subject.clone(), part.limits.clone())),
+        );
+        let (store, deadline) = (self.clone(), self.0.deadline);
+        // A caller that stops waiting here must not keep the hold from being taken back.
+        let taking = tokio::spawn(async move { store.settle_in_slot(&hold, 0, deadline).await });
+        let settled = match taking.await {
+            Ok(settled) => settled?,
+            Err(error) => return Err(StoreError::ambiguous(error.to_string())),
+        };
+        if terms.id.kind() == HoldKind::Acquire {
+            let mut charge = group.clone();
+            charge.hold = None;
+            if let Some(left) = Box::pin(self.give_back_of(&charge, outcome, 0)).await {
+                return left;
+            }
+        }
+        let charged = settled.map(|settled| settled.charged).unwrap_or_default();
+        let left = |charged: Charged| Left {
+            remaining: charged.remaining,
+            reset_after_us: charged.reset_after_us,
+        };
+        Ok(charged.into_iter().map(left).collect())
     }
 
     /// Whether a slot has denied these subjects, and would now.
@@ -279,6 +332,58 @@ impl RedisStore {
     }
 }
 
+impl RedisStore {
+    /// The parts of a hold that lie in each slot.
+    fn holds_in(hold: &Hold, slots: &Slots) -> Vec<Hold> {
+        let in_slot = |places: &SmallVec<[usize; 2]>| {
+            let counts = places.iter().filter_map(|place| hold.counts.get(*place)).cloned();
+            let mut part = hold.clone();
+            part.counts = counts.collect();
+            part
+        };
+        slots.iter().map(in_slot).collect()
+    }
+
+    /// Settles a hold in each slot, once. A slot that fails leaves its part open; to settle the
+    /// hold again settles that part alone.
+    pub(super) async fn settle_across(
+        &self,
+        hold: &Hold,
+        actual: u64,
+        slots: &Slots,
+    ) -> Result<Option<Settled>, StoreError> {
+        let holds = Self::holds_in(hold, slots);
+        let all = holds.iter().map(|part| self.settle_in_slot(part, actual, self.0.deadline));
+        let all: Vec<Option<Settled>> =
+            join_all(all).await.into_iter().collect::<Result<_, _>>()?;
+        let known = || all.iter().flatten();
+        let Some(first) = known().next() else { return Ok(None) };
+        if known().all(|settled| settled.already) {
+            return Ok(Some(Settled::before(first.actual)));
+        }
+        let limits: Vec<usize> =
+            hold.counts.iter().map(|(_, limits)| limits.limits().len()).collect();
+        let each = all.iter().map(|settled| {
+            settled.as_ref().map(|settled| settled.charged.clone()).unwrap_or_default()
+        });
+        Ok(Some(Settled::now(actual, in_order(slots, &limits, each))))
+    }
+
+    /// Renews a hold in each slot. The hold is as open as its least part: where one has ended, its
+    /// holder has to stop.
+    pub(super) async fn renew_across(
+        &self,
+        hold: &Hold,
+        ttl_us: u64,
+        slots: &Slots,
+    ) -> Result<Option<Time>, StoreError> {
+        let holds = Self::holds_in(hold, slots);
+        let all = join_all(holds.iter().map(|part| self.renew_in_slot(part, ttl_us))).await;
+        let ends: Vec<Option<Time>> = all.into_iter().collect::<Result<_, _>>()?;
+        Ok(ends.into_iter().min().flatten())
+    }
+}
+
 /// The places of keys by their slots, if those are several.
 fn several(keys: impl Iterator<Item = String>) -> Option<Slots> {
     let mut slots: SmallVec<[(u16, SmallVec<[usize; 2]>); 2]> = SmallVec::new();
@@ -325,9 +430,12 @@ fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u
     let each = outcomes.iter().map(|outcome| outcome.fields.to_vec());
     let fields: SmallVec<[Fields; 2]> = in_order(slots, &limits, each).into();
     let now = outcomes.iter().map(|outcome| outcome.now).max().unwrap_or(Time::default());
-    let is_charged = granted > 0 && !question.mode.is_peek();
+    let is_charged = granted > 0 && question.charges();
     let number = outcomes.first().map_or(0, |outcome| outcome.receipt);
     let mut outcome = Outcome::new(granted, fields, if is_charged { number } else { 0 }, now);
+    // Each slot has numbers of its own, so the largest is one that rises in none of them alone.
+    outcome.fence = outcomes.iter().map(|outcome| outcome.fence).max().unwrap_or(0);
+    outcome.hold_end = outcomes.iter().map(|outcome| outcome.hold_end).min().unwrap_or_default();
     outcome.isolated = false;
     outcome
 }

@@ -2,6 +2,7 @@
 
 mod across;
 mod builder;
+mod holds;
 mod keyspace;
 mod operations;
 mod plan;
@@ -21,7 +22,7 @@ use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreErr
 
 use self::across::Denials;
 use self::plan::{Plans, fingerprint};
-use self::reply::{read_outcome, read_states};
+use self::reply::{StoredValue, read_outcome, read_states};
 use crate::client::Client;
 use crate::compose::{self, Clock, Parts};
 use crate::key::Keys;
@@ -77,6 +78,9 @@ struct RareScripts {
     refund: Script,
     adjust: Script,
     charge: Script,
+    among_holds: Script,
+    settle: Script,
+    renew: Script,
     reset: Script,
     inspect: Script,
     swap: Script,
@@ -89,6 +93,9 @@ impl RareScripts {
             refund: compose::refund(clock, parts),
             adjust: compose::adjust(clock, parts),
             charge: compose::charge(clock, parts),
+            among_holds: compose::among_holds(clock, parts),
+            settle: compose::settle(clock, parts),
+            renew: compose::renew(clock, parts),
             reset: compose::reset(clock, parts),
             inspect: compose::inspect(clock, parts),
             swap: compose::swap(parts),
@@ -228,6 +235,10 @@ impl RedisStore {
         nonce: u64,
     ) -> Result<Outcome, StoreError> {
         let deadline = question.deadline.unwrap_or(self.0.deadline);
+        let counts_slots = || question.parts.iter().any(|part| part.limits.counts_slots());
+        if question.hold.is_some() || counts_slots() {
+            return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
+        }
         let logs = |limit: &Limit| limit.shape() == Shape::Log;
         if self.0.swapping
             && question.request.is_none()
@@ -236,6 +247,10 @@ impl RedisStore {
             return Box::pin(self.check_by_swapping(question, nonce, deadline)).await;
         }
         let plan = self.0.plans.get(question)?;
+        if plan.held.is_recent() {
+            return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
+        }
+        let started = Instant::now();
         let once = question.request.is_some();
         let keys = plan.keys() + usize::from(once);
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
@@ -261,6 +276,11 @@ impl RedisStore {
             call.word(word.as_str());
         }
         let answer = self.send(call, deadline).await?;
+        if holds::is_held(&answer) {
+            plan.held.note();
+            let left = deadline.saturating_sub(started.elapsed());
+            return Box::pin(self.check_among_holds(question, nonce, left)).await;
+        }
         read_outcome(answer, question, plan.limits, nonce)
     }
 
@@ -279,6 +299,9 @@ impl RedisStore {
             let args = vec![nonce.to_string()];
             let answer = self.call(&self.0.rare.inspect, &keys, args, nonce, left).await?;
             let (now, states) = read_states(answer, keys.len())?;
+            if states.iter().any(StoredValue::is_held) {
+                return self.check_among_holds(question, number, left).await;
+            }
             let (mut outcome, writes) = swap::decide(question, &states, now)?;
             let Some(writes) = writes else { return Ok(outcome) };
             let left = by.saturating_duration_since(Instant::now());

@@ -5,25 +5,25 @@ use std::time::Duration;
 use redis::Value;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Charged, Counted, Inspection, Limit, Notice, Notices, Question, Receipt, Refund, Store,
-    StoreError, Time,
+    Charged, Counted, Hold, Inspection, Limit, Notice, Notices, Question, Receipt, Refund, Settled,
+    Store, StoreError, Time,
 };
 
 use super::RedisStore;
 use super::reply::{StoredValue, damaged, read_states, unexpected_reply};
-use crate::compose::{has_state, in_state_order, set_tag};
+use crate::compose::{count_args, in_state_order};
 use crate::key::Keys;
 use crate::script::Script;
 use crate::{notices, state};
 
 impl RedisStore {
-    /// Calls a script that changes the limits of a subject, each by itself. `more` are arguments
-    /// for each limit, in the order of a state. `read` makes a result of a limit's numbers.
+    /// Calls a script that changes the limits of a subject, each by itself. `read` makes a result
+    /// of a limit's numbers.
     async fn change<T, const N: usize>(
         &self,
         script: &Script,
         counted: Counted<'_>,
-        (change, more): (String, Vec<String>),
+        change: String,
         read: impl Fn(&Limit, [i64; N]) -> Result<T, StoreError>,
     ) -> Result<Vec<T>, StoreError> {
         let limits = counted.limits;
@@ -31,9 +31,8 @@ impl RedisStore {
         let (state, logs) = self.all_keys(counted);
         let mut keys = vec![state];
         keys.extend(logs);
-        let has_state = u8::from(has_state(limits)).to_string();
-        let mut args = vec![nonce.to_string(), change, set_tag(limits), has_state];
-        args.extend(more);
+        let mut args = vec![nonce.to_string(), change];
+        args.extend(count_args(limits));
         let answer = self.call(script, &keys, args, nonce, self.0.deadline).await?;
         let number = |value: &Value| match value {
             Value::Int(number) => Ok(*number),
@@ -80,13 +79,10 @@ impl Store for RedisStore {
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         let script = &self.0.rare.adjust;
-        let asked = (delta.to_string(), Vec::new());
-        self.change(script, counted, asked, |_, [change]| Ok(change)).await
+        self.change(script, counted, delta.to_string(), |_, [change]| Ok(change)).await
     }
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        let most = |(_, limit): (usize, &Limit)| (limit.capacity() + limit.debt()).to_string();
-        let most = in_state_order(counted.limits).into_iter().map(most).collect();
         let charged = |limit: &Limit, numbers: [i64; 5]| {
             let [fits, cut, left, wait, reset] = numbers;
             let unsigned = |number: i64| u64::try_from(number).map_err(|_| unexpected_reply());
@@ -98,7 +94,21 @@ impl Store for RedisStore {
             }
             Ok(Charged::new(fits == 1, cut, left, wait, reset))
         };
-        self.change(&self.0.rare.charge, counted, (cost.to_string(), most), charged).await
+        self.change(&self.0.rare.charge, counted, cost.to_string(), charged).await
+    }
+
+    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+        match self.slots_of_hold(hold) {
+            Some(slots) => self.settle_across(hold, actual, &slots).await,
+            None => self.settle_in_slot(hold, actual, self.0.deadline).await,
+        }
+    }
+
+    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
+        match self.slots_of_hold(hold) {
+            Some(slots) => self.renew_across(hold, ttl_us, &slots).await,
+            None => self.renew_in_slot(hold, ttl_us).await,
+        }
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {

@@ -2,7 +2,9 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Instant;
 
 use sha1::Digest as _;
 use smallvec::SmallVec;
@@ -30,6 +32,36 @@ pub(super) struct Plan {
     /// The suffixes of each subject's keys after that of its state.
     pub(super) suffixes: SmallVec<[Vec<String>; 1]>,
     pub(super) limits: usize,
+    /// When a count under these limits was last seen to have open holds.
+    pub(super) held: LastHeld,
+}
+
+/// When a count was last seen to have open holds. Where that was a moment ago, a check is sent at
+/// once to the script that knows holds, and not first to one that does not.
+#[derive(Default)]
+pub(super) struct LastHeld(AtomicU64);
+
+/// How long a count with open holds is remembered, in milliseconds.
+const HELD_FOR_MS: u64 = 1_000;
+
+impl LastHeld {
+    pub(super) fn note(&self) {
+        self.0.store(elapsed_ms(), Ordering::Relaxed);
+    }
+
+    pub(super) fn is_recent(&self) -> bool {
+        match self.0.load(Ordering::Relaxed) {
+            0 => false,
+            seen_ms => elapsed_ms() < seen_ms + HELD_FOR_MS,
+        }
+    }
+}
+
+/// Milliseconds since the first call, at least 1.
+fn elapsed_ms() -> u64 {
+    static START: OnceLock<Instant> = OnceLock::new();
+    let elapsed = START.get_or_init(Instant::now).elapsed();
+    u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX - HELD_FOR_MS).saturating_add(1)
 }
 
 impl Plan {
@@ -40,6 +72,7 @@ impl Plan {
             number_args: Vec::new(),
             suffixes: sets.iter().map(|set| check_suffixes(set)).collect(),
             limits: sets.iter().map(|set| set.limits().len()).sum(),
+            held: LastHeld::default(),
         }
     }
 

@@ -8,7 +8,7 @@ use tollgate::{Counted, Receipt, Refund, StoreError};
 
 use super::RedisStore;
 use super::reply::{parse_unsigned, unexpected_reply};
-use crate::compose::in_state_order;
+use crate::compose::{in_state_order, most_of};
 use crate::key::Keys;
 
 /// The keys and arguments of the refund script.
@@ -96,11 +96,13 @@ impl RedisStore {
             keys.extend([state.clone(), Keys::reset(&state)]);
             keys.extend(logs);
             args.push(charges.limits.limits().len().to_string());
+            args.push(engine::longest_count_us(&charges.limits).to_string());
             let first = places.len();
             for (declared, limit) in in_state_order(&charges.limits) {
                 let at_us = charges.at_us.get(declared).copied().unwrap_or_default();
                 let until = engine::spent_until_us(limit, at_us, receipt.cost);
-                args.push(format!("{}{at_us}:{until}", limit.strategy().code()));
+                let (code, most) = (limit.strategy().code(), most_of(limit));
+                args.push(format!("{code}{at_us}:{until}:{most}"));
                 places.push(first + declared);
             }
         }

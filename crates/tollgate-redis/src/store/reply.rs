@@ -88,6 +88,15 @@ pub(super) enum StoredValue {
     Log(Vec<Vec<u8>>),
 }
 
+impl StoredValue {
+    /// Whether holds of the count are open, as its state says of itself.
+    pub(super) fn is_held(&self) -> bool {
+        let Self::State(bytes) = self else { return false };
+        let tag = bytes.split(|byte| *byte == b'|').next().unwrap_or_default();
+        tag.ends_with(b"h")
+    }
+}
+
 /// Parses the reply of an inspection after the nonce.
 pub(super) fn read_states(
     answer: Vec<Value>,

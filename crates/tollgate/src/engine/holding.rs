@@ -4,7 +4,9 @@ use smallvec::SmallVec;
 
 use super::charge::charge_one;
 use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
-use super::{Carried, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, States};
+use super::{
+    Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, States, migrate,
+};
 use crate::hold::{HoldId, HoldTerms, Settled};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step};
@@ -68,9 +70,7 @@ fn peek(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
     let mut helds: Vec<Ends<'_>> = Vec::new();
     for (part, states) in parts.iter().zip(&mut copies) {
         let (held, due) = Ends::after_due(part.holds.as_deref(), now);
-        for hold in &due {
-            charge_end(part.limits, states, hold, end_time(&part.carried, hold, now));
-        }
+        charge_ends(part, states, &due);
         repair(part.limits, states, now);
         helds.push(held);
     }
@@ -323,26 +323,59 @@ impl Walk<'_> {
 pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
     let Some(holds) = part.holds.as_deref_mut() else { return now.as_micros() };
     let at_us = holds::note_time(holds, now);
+    let is_carried = is_carried(&part.carried);
     while let Some(hold) = holds.soonest(1).first().copied()
         && hold.end_us <= at_us
     {
         holds::take(holds, hold);
-        charge_end(part.limits, part.states, &hold, end_time(&part.carried, &hold, now));
+        if !is_carried {
+            charge_end(part.limits, part.states, &hold);
+        }
     }
     at_us
 }
 
-/// The time at which the end of a hold charges: its own. A count that was carried over to other
-/// numbers is charged now, since its state is of now.
-fn end_time(carried: &[Carried], hold: &OpenHold, now: Time) -> Time {
-    let is_carried = carried.iter().any(|carried| *carried != Carried::Same);
-    if is_carried { now } else { Time::from_micros(hold.end_us) }
+/// Charges on a copy of a part's states what its due holds charge.
+fn charge_ends(part: &Part<'_>, states: &mut dyn States, due: &[OpenHold]) {
+    if !is_carried(&part.carried) {
+        due.iter().for_each(|hold| charge_end(part.limits, states, hold));
+    }
 }
 
-fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold, at: Time) {
+/// Whether a count was carried over to other numbers, which [`migrate_holding`] has done with all
+/// that was due.
+fn is_carried(carried: &[Carried]) -> bool {
+    carried.iter().any(|carried| *carried != Carried::Same)
+}
+
+fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold) {
     if hold.charging() > 0 {
-        charge_rates(limits, states, hold.charging(), at);
+        charge_rates(limits, states, hold.charging(), Time::from_micros(hold.end_us));
     }
+}
+
+/// As [`super::migrate`], of a count that has open holds. What is due is charged first, under the
+/// numbers that the count was written under. The holds stay as they are.
+pub fn migrate_holding(
+    limits: &LimitSet,
+    states: &mut dyn States,
+    was: &LimitSet,
+    old: &mut dyn States,
+    holds: &dyn Holds,
+    now: Time,
+) -> Carries {
+    let stays = |limit: &Limit| {
+        let found = was.limits().iter().find(|other| other.identity() == limit.identity());
+        found.is_some_and(|other| other.step() == limit.step())
+    };
+    let (_, due) = Ends::after_due(Some(holds), now);
+    let charges = due.iter().any(|hold| hold.charging() > 0);
+    if !charges || limits.limits().iter().all(stays) {
+        return migrate(limits, states, was, old, now);
+    }
+    let mut copy = Held::copy_of(was, old);
+    due.iter().for_each(|hold| charge_end(was, &mut copy, hold));
+    migrate(limits, states, was, &mut copy, now)
 }
 
 /// Charges every rate limit as far as it may owe.
@@ -523,6 +556,13 @@ pub fn ends_count_until_us(limits: &LimitSet, holds: &dyn Holds) -> u64 {
     let each = limits.limits().iter();
     let all_back = |limit: &Limit| limit.step().spent_until_us(last_us, limit.most());
     each.map(all_back).max().unwrap_or(0)
+}
+
+/// The longest time that a charge of all that can be used counts, in microseconds.
+#[must_use]
+pub fn longest_count_us(limits: &LimitSet) -> u64 {
+    let each = limits.limits().iter();
+    each.map(|limit| limit.step().spent_until_us(0, limit.most())).max().unwrap_or(0)
 }
 
 /// Renews a hold, which then ends `ttl_us` from now. Returns its new end; `None` when it is open on

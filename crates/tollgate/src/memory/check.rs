@@ -117,7 +117,10 @@ impl MemoryStore {
             let shard = guard(shards, Self::shard_of(key.hash));
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
-        if charged && let Some((index, shard)) = shards.first_mut() {
+        if charged
+            && question.charges()
+            && let Some((index, shard)) = shards.first_mut()
+        {
             outcome.receipt = Self::number(shard.next_charges(question.receipts), *index);
         }
         decided.map(|_| outcome)
@@ -185,13 +188,13 @@ impl MemoryStore {
         }
     }
 
-    /// Runs `work` on a subject's state and stores the result. `work` is told the time, and whether
-    /// several subjects share the state. `None` when there is room neither
-    /// for a state nor for a shared one.
+    /// Runs `work` on a subject's state and stores the result. `work` is told what was carried over
+    /// from other numbers, the time, and whether several subjects share the state. `None` when
+    /// there is room neither for a state nor for a shared one.
     pub(super) fn with_state<T>(
         &self,
         counted: Counted<'_>,
-        work: impl FnOnce(&mut state::State, Time, bool) -> T,
+        work: impl FnOnce(&mut state::State, &engine::Carries, Time, bool) -> T,
     ) -> Option<T> {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let key = self.key(counted.subject, counted.limits);
@@ -204,7 +207,7 @@ impl MemoryStore {
         }
         let mut taken = shard.take(&key, counted.limits, now, room);
         let shared = taken.is_shared(true);
-        let answer = work(&mut taken.state, now, shared);
+        let answer = work(&mut taken.state, &taken.carried, now, shared);
         let fresh = taken.state.fresh_at_us(counted.limits) <= now.as_micros();
         // The new state may no longer contain some charges, which can still be refunded.
         shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));

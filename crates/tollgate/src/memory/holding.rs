@@ -7,7 +7,7 @@ use super::shard::{Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{self, MAX_HOLDS, Mode, Outcome, Part, decide_holding};
+use crate::engine::{self, Carries, MAX_HOLDS, Mode, Outcome, Part, decide_holding};
 use crate::error::StoreError;
 use crate::hold::{Hold, Settled};
 use crate::limit::LimitSet;
@@ -130,10 +130,11 @@ fn with_holds<'p>(part: Part<'p>, holds: &'p mut Option<Box<BoundedHolds>>) -> P
 }
 
 /// Lets everything end that is due, before a change that is no check.
-pub(super) fn end_holds(limits: &LimitSet, state: &mut State, now: Time) {
+pub(super) fn end_holds(limits: &LimitSet, state: &mut State, carried: &Carries, now: Time) {
     let mut holds = state.take_holds();
     if holds.is_some() {
-        engine::end_holds(&mut with_holds(Part::new(limits, state), &mut holds), now);
+        let part = Part::new(limits, state).carrying(carried.clone());
+        engine::end_holds(&mut with_holds(part, &mut holds), now);
     }
     state.give_holds(holds);
 }
@@ -142,12 +143,14 @@ pub(super) fn end_holds(limits: &LimitSet, state: &mut State, now: Time) {
 pub(super) fn charge_holding(
     limits: &LimitSet,
     state: &mut State,
+    carried: &Carries,
     cost: u64,
     now: Time,
 ) -> Option<Vec<engine::Charged>> {
     let mut holds = state.take_holds();
     let charged = holds.is_some().then(|| {
-        let mut part = with_holds(Part::new(limits, state), &mut holds);
+        let part = Part::new(limits, state).carrying(carried.clone());
+        let mut part = with_holds(part, &mut holds);
         engine::charge_holding(&mut part, now, cost).into_vec()
     });
     state.give_holds(holds);

@@ -256,7 +256,7 @@ impl MemoryStore {
             return nothing();
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
-            holding::end_holds(written_under, state, now);
+            holding::end_holds(written_under, state, &engine::Carries::new(), now);
             engine::refund(written_under, state, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
@@ -286,8 +286,8 @@ impl MemoryStore {
     }
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
-        let adjust = |state: &mut state::State, now, _| {
-            holding::end_holds(counted.limits, state, now);
+        let adjust = |state: &mut state::State, carried: &engine::Carries, now, _| {
+            holding::end_holds(counted.limits, state, carried, now);
             engine::adjust(counted.limits, state, delta, now).into_vec()
         };
         self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
@@ -298,8 +298,9 @@ impl MemoryStore {
         counted: Counted<'_>,
         cost: u64,
     ) -> Result<Vec<Charged>, StoreError> {
-        let charge = |state: &mut state::State, now, shared: bool| {
-            holding::charge_holding(counted.limits, state, cost, now).unwrap_or_else(|| {
+        let charge = |state: &mut state::State, carried: &engine::Carries, now, shared: bool| {
+            let among_holds = holding::charge_holding(counted.limits, state, carried, cost, now);
+            among_holds.unwrap_or_else(|| {
                 engine::charge(counted.limits, state, cost, !shared, now).into_vec()
             })
         };

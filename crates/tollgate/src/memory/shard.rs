@@ -228,10 +228,18 @@ impl Shard {
             }
         };
         let mut over = State::fresh_anyway(limits, &self.rest.budget);
-        let carried = engine::migrate(limits, &mut over, &was, &mut state, now);
-        if let Some(holds) = state.holds() {
-            over = over.with_holds(holds.clone(), &self.rest.budget);
+        let holds = state.take_holds();
+        let carried = match &holds {
+            None => engine::migrate(limits, &mut over, &was, &mut state, now),
+            Some(holds) => {
+                let table = &holds.table;
+                engine::migrate_holding(limits, &mut over, &was, &mut state, table, now)
+            }
+        };
+        if let Some(holds) = &holds {
+            over = over.with_holds(holds.table.clone(), &self.rest.budget);
         }
+        state.give_holds(holds);
         self.rest.marks.outlive(engine::refundable_until_us(&was, now));
         Taken { home, state: over, shared: false, before: Some(state), carried }
     }

@@ -119,12 +119,14 @@ fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<String>)
     keys.extend(logs.iter().cloned());
     let at = NOW_US.to_string();
     let mut args = words(&["nonce", "1", &at, &at, "1", "1", &limits.limits().len().to_string()]);
+    args.push(tollgate::engine::longest_count_us(limits).to_string());
     for limit in limits.limits() {
-        args.push(format!("{}{at}:{}", limit.strategy().code(), NOW_US + 10_000_000));
+        let (code, most) = (limit.strategy().code(), limit.capacity() + limit.debt());
+        args.push(format!("{code}{at}:{}:{most}", NOW_US + 10_000_000));
     }
     let logs = [vec![state], logs].concat();
-    let has_state = u8::from(compose::has_state(limits)).to_string();
-    let adjusted = words(&["nonce", "1", &compose::set_tag(limits), &has_state]);
+    let mut adjusted = words(&["nonce", "1"]);
+    adjusted.extend(compose::count_args(limits));
     [(refund, keys, args), (adjust, logs, adjusted)]
 }
 

@@ -8,6 +8,7 @@ use mlua::{Error, Lua, MultiValue, Result, Value};
 use smallvec::SmallVec;
 
 use super::held::{Data, Held};
+use super::sorted;
 
 /// Gives the scripts `redis.call`, `redis.pcall` and `redis.error_reply`.
 pub(super) fn install(lua: &Lua, data: &Rc<RefCell<Data>>) -> Result<()> {
@@ -48,7 +49,7 @@ pub(super) fn install(lua: &Lua, data: &Rc<RefCell<Data>>) -> Result<()> {
 }
 
 /// An argument of a command; most are short, and scripts call millions of commands.
-type Word = SmallVec<[u8; 64]>;
+pub(super) type Word = SmallVec<[u8; 64]>;
 
 type Words = SmallVec<[Word; 6]>;
 
@@ -66,7 +67,7 @@ fn words(args: MultiValue) -> Result<Words> {
 
 const WRONG_TYPE: &str = "WRONGTYPE Operation against a key holding the wrong kind of value";
 
-type Answer = core::result::Result<Value, String>;
+pub(super) type Answer = core::result::Result<Value, String>;
 
 fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
     data.calls += 1;
@@ -84,6 +85,9 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
         table.set(1, (now / 1_000_000).to_string())?;
         table.set(2, (now % 1_000_000).to_string())?;
         return Ok(Ok(Value::Table(table)));
+    }
+    if name.starts_with('Z') {
+        return sorted::command(data, lua, words);
     }
     let key = &words[1];
     let held = data.keys.get(key);
@@ -115,6 +119,7 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
                 None => "none",
                 Some(Held::Text(_)) => "string",
                 Some(Held::List(_)) => "list",
+                Some(Held::Sorted(_)) => "zset",
             };
             table.set("ok", kind)?;
             Ok(Ok(Value::Table(table)))

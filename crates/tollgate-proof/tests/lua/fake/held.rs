@@ -1,6 +1,6 @@
 //! What keys hold, and how long they lie.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 /// What a key holds.
@@ -8,6 +8,8 @@ use std::rc::Rc;
 pub(crate) enum Held {
     Text(Vec<u8>),
     List(VecDeque<Vec<u8>>),
+    /// Members by their scores.
+    Sorted(BTreeSet<(u64, Vec<u8>)>),
 }
 
 /// All that is held at some time. A copy shares everything with what it was copied from, until one

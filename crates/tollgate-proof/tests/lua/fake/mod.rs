@@ -7,6 +7,7 @@
 mod commands;
 mod held;
 mod packing;
+mod sorted;
 
 use std::cell::RefCell;
 use std::collections::HashMap;

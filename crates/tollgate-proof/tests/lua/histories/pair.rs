@@ -55,6 +55,7 @@ impl Pair {
                     Held::List(rows) => {
                         rows.iter().map(|row| show(row)).collect::<Vec<_>>().join(" ")
                     }
+                    Held::Sorted(members) => format!("{members:?}"),
                 };
                 keys.push(format!("{} = {shown}", String::from_utf8_lossy(&key)));
             }

@@ -40,10 +40,12 @@ impl Pair {
             keys.extend([state.clone(), Keys::reset(&state)]);
             keys.extend(logs);
             args.push(limits.limits().len().to_string());
+            args.push(engine::longest_count_us(limits).to_string());
             for i in by_place(limits) {
                 let (limit, at_us) = (&limits.limits()[i], at_us[i]);
                 let until_us = engine::spent_until_us(limit, at_us, charge.cost);
-                args.push(format!("{}{at_us}:{until_us}", limit.strategy().code()));
+                let (code, most) = (limit.strategy().code(), limit.capacity() + limit.debt());
+                args.push(format!("{code}{at_us}:{until_us}:{most}"));
             }
         }
         self.clock(now_us, &mut args);
@@ -88,7 +90,7 @@ impl Pair {
     ) -> Result<(), Difference> {
         self.seen.saw("adjust");
         let script = self.scripts.adjust.clone();
-        let answer = self.change(&script, (subject, limits), delta.to_string(), &[], now_us);
+        let answer = self.change(&script, (subject, limits), delta.to_string(), now_us);
         let expected = self.model.adjust(subject, limits, delta, Time::from_micros(now_us));
         let what = format!("{limits} {subject} adjust {delta} at {now_us}");
         self.changed((subject, limits), &what, &answer, &expected, now_us)
@@ -103,12 +105,7 @@ impl Pair {
     ) -> Result<(), Difference> {
         self.seen.saw("charge");
         let script = self.scripts.charge.clone();
-        let most = by_place(limits).into_iter().map(|i| {
-            let limit = &limits.limits()[i];
-            (limit.capacity() + limit.debt()).to_string()
-        });
-        let most: Vec<String> = most.collect();
-        let answer = self.change(&script, (subject, limits), cost.to_string(), &most, now_us);
+        let answer = self.change(&script, (subject, limits), cost.to_string(), now_us);
         let expected = self.model.charge_anyway(subject, limits, cost, Time::from_micros(now_us));
         let what = format!("{limits} {subject} charge {cost} at {now_us}");
         self.changed((subject, limits), &what, &answer, &expected, now_us)
@@ -120,7 +117,6 @@ impl Pair {
         script: &Script,
         (subject, limits): (&str, &LimitSet),
         change: String,
-        more: &[String],
         now_us: u64,
     ) -> Reply {
         self.nonce += 1;
@@ -128,9 +124,8 @@ impl Pair {
         let (state, logs) = self.keys_of(subject, limits);
         let mut keys = vec![state];
         keys.extend(logs);
-        let has_state = u8::from(compose::has_state(limits)).to_string();
-        let mut args = vec![self.nonce.to_string(), change, compose::set_tag(limits), has_state];
-        args.extend_from_slice(more);
+        let mut args = vec![self.nonce.to_string(), change];
+        args.extend(compose::count_args(limits));
         self.clock(now_us, &mut args);
         self.fake.call(script, &keys, &args)
     }

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use super::composer::{Composer, LimitSlot, SubjectPart};
+use super::spec::ReplyFormat;
 use super::write::row_format;
 use crate::compose::{Form, distinct, step_table, tag};
 use crate::state::MAX_EXACT;
@@ -157,12 +158,16 @@ local old, wrong = read_state({v})
             "if not old then
   return redis.error_reply('TOLLGATE ' .. wrong)
 end
+if old.held then
+  return {}
+end
 if #old ~= {} then
   return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
 end
 unusual = true
 local words
 ",
+            self.held_reply(),
             part.slots.len()
         );
         self.outlive(key, &mut text);
@@ -215,6 +220,17 @@ end
         }
     }
 
+    /// What a check of a count with open holds returns: another script decides about it.
+    fn held_reply(&self) -> &'static str {
+        match self.check.reply {
+            ReplyFormat::Boolean => {
+                "redis.error_reply('TOLLGATE holds of this count are open, which this script does not \
+                 know: ask for it by tollgate')"
+            }
+            ReplyFormat::Verbose | ReplyFormat::Remembered => "{ARGV[2], -2}",
+        }
+    }
+
     /// Reads the ends of a log.
     pub(super) fn read_log(&self, part: &SubjectPart<'_>, slot: &LimitSlot<'_>, out: &mut String) {
         let (local, key) = (self.local, slot.key);
@@ -226,6 +242,7 @@ end
         let head = self.head_of(slot, &head);
         let (length, format) = (head.len_and(6), head.format_and("I6"));
         let head = head.value();
+        let is_held = self.held_reply();
         let single = part.slots.len() == 1;
         let mut outlive = String::new();
         if single {
@@ -248,6 +265,9 @@ if {ends}[1] then
     tag, {base} = struct.unpack({format}, {ends}[1])
   end
   if #({ends}[2] or '') ~= 13 then
+    if string.find({ends}[1], '^1[^|]*;h|') then
+      return {is_held}
+    end
     return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
   end
   {oldest} = struct.unpack('>I7', {ends}[2])
@@ -264,6 +284,9 @@ if {ends}[1] then
             "local old, from = read_tag({ends}[1])
 if not old then
   return redis.error_reply('TOLLGATE ' .. from)
+end
+if old.held then
+  return {is_held}
 end
 if #old ~= 1 or old[1].strategy ~= 'l' or #{ends}[1] ~= from + 5 then
   return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
@@ -301,6 +324,9 @@ end
 local old, wrong = read_state(v)
 if not old then
   return redis.error_reply('TOLLGATE ' .. wrong)
+end
+if old.held then
+  return {is_held}
 end
 unusual = true
 {carried} = 2

@@ -1,0 +1,379 @@
+//! The scripts of holds equal the store in memory, which equals the oracle: whole scripts, in
+//! process, over random histories.
+#![allow(clippy::unwrap_used)] // tests may
+
+mod lua;
+
+use commonware_allocator::mimalloc::{Config, MiMalloc};
+use lua::fake::{Fake, Reply};
+use lua::histories::seeded;
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+use tollgate::engine::{Fields, Mode};
+use tollgate::{
+    Charged, Counted, Hold, HoldKind, HoldTerms, LimitSet, ManualClock, MemoryStore, Question,
+    Settled, Store as _, Subject, Time,
+};
+use tollgate_proof::conformance::block_on;
+use tollgate_redis::compose::{self, Clock, Parts};
+use tollgate_redis::{Keys, Script};
+
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc::new(Config::DEFAULT);
+
+/// Cases over all limits.
+const CASES: u64 = 300_000;
+
+/// Each with other numbers that the same count may have.
+const LIMITS: [[&str; 2]; 12] = [
+    ["5/3s via uniform", "7/3s via uniform"],
+    ["x: 7/3s burst 9 via gcra", "x: 9/3s burst 5 via gcra"],
+    ["3/10us burst 7 via gcra", "3/10us burst 12 via gcra"],
+    ["x: 10/1s burst 6 debt 3 via token_bucket", "x: 9/4s refill interval via token_bucket"],
+    ["9/4s burst 5 refill interval via token_bucket", "4/4s refill interval via token_bucket"],
+    ["8/10s via fixed_window", "5/10s via fixed_window"],
+    ["x: 6/4s anchor first-hit via fixed_window", "x: 6/4s via fixed_window"],
+    ["x: 9/5s via sliding_log", "x: 6/5s via sliding_log"],
+    [
+        "9/5s precision 1s via sliding_window",
+        "9/5s precision 1s rounding truncate via sliding_window",
+    ],
+    ["4 at once hold 3s", "6 at once hold 9s"],
+    ["x: 6/2s via gcra, y: 9/20s via sliding_log", "x: 9/20s via sliding_log, y: 6/2s via gcra"],
+    [
+        "a: 8/7s via fixed_window, b: 3 at once hold 9s, c: 7/9s via sliding_log",
+        "c: 7/9s via sliding_log, b: 5 at once hold 3s, a: 8/7s via fixed_window",
+    ],
+];
+
+struct Scripts {
+    among: Script,
+    settle: Script,
+    renew: Script,
+    charge: Script,
+    adjust: Script,
+}
+
+struct Pair<'f> {
+    fake: &'f mut Fake,
+    scripts: &'f Scripts,
+    memory: MemoryStore,
+    clock: ManualClock,
+    subjects: Vec<Subject>,
+    sets: Vec<LimitSet>,
+    open: Vec<Hold>,
+    now_us: u64,
+    latest_us: u64,
+    nonce: u64,
+    cases: u64,
+    denied_by_holds: u64,
+    ended: u64,
+}
+
+#[test]
+fn scripts_of_holds_equal_the_store_in_memory() {
+    let (clock, parts) = (Clock::Server, Parts::default());
+    let scripts = Scripts {
+        among: compose::among_holds(clock, &parts),
+        settle: compose::settle(clock, &parts),
+        renew: compose::renew(clock, &parts),
+        charge: compose::charge(clock, &parts),
+        adjust: compose::adjust(clock, &parts),
+    };
+    let mut fake = Fake::new();
+    let (mut cases, mut denied, mut ended, mut seed) = (0, 0, 0, 0);
+    while cases < CASES {
+        for limits in LIMITS {
+            seed += 1;
+            let mut rng = seeded(seed);
+            let mut pair = Pair::new(&mut fake, &scripts, &limits);
+            for _ in 0..120 {
+                pair.step(&mut rng, seed);
+            }
+            cases += pair.cases;
+            denied += pair.denied_by_holds;
+            ended += pair.ended;
+        }
+    }
+    println!(
+        "{cases} cases: {denied} denied because of holds, {ended} commits of holds that ended"
+    );
+    assert!(denied > cases / 100 && ended > cases / 100);
+}
+
+impl<'f> Pair<'f> {
+    fn new(fake: &'f mut Fake, scripts: &'f Scripts, limits: &[&str]) -> Self {
+        fake.clear();
+        let now_us = 1_763_632_000_000_000;
+        let clock = ManualClock::at_micros(now_us);
+        let memory = MemoryStore::builder().clock(clock.clone()).build();
+        let subjects = ["ann", "bob"].map(|name| Subject::literal(name).unwrap());
+        let sets = limits.iter().map(|text| text.parse().unwrap()).collect();
+        Self {
+            fake,
+            scripts,
+            memory,
+            clock,
+            subjects: subjects.into(),
+            sets,
+            open: Vec::new(),
+            now_us,
+            latest_us: now_us,
+            nonce: 0,
+            cases: 0,
+            denied_by_holds: 0,
+            ended: 0,
+        }
+    }
+
+    fn step(&mut self, rng: &mut ChaCha8Rng, seed: u64) {
+        self.advance(rng);
+        self.cases += 1;
+        let set = match rng.random_range(0..12) {
+            0 => &self.sets[1],
+            _ => &self.sets[0],
+        };
+        let set = set.clone();
+        let capacity = set.limits().iter().map(tollgate::Limit::capacity).min().unwrap();
+        let cost = match rng.random_range(0..10) {
+            0..6 => 1,
+            6..9 => rng.random_range(1..=capacity),
+            _ => capacity + rng.random_range(1..3),
+        };
+        let what = format!("seed {seed}: {set} cost {cost} at {}", self.now_us);
+        match rng.random_range(0..20) {
+            0..2 if !set.counts_slots() => self.ask(rng, &set, cost, Mode::Whole, None, &what),
+            2 if !set.counts_slots() => self.ask(rng, &set, cost, Mode::Partial, None, &what),
+            3 => self.ask(rng, &set, cost, Mode::Peek, None, &what),
+            4 => self.ask(rng, &set, cost, Mode::PeekPartial, None, &what),
+            5..12 => {
+                let kind = match rng.random_range(0..3) {
+                    0 if set.counts_slots() => HoldKind::Acquire,
+                    1 => HoldKind::Charging,
+                    _ => HoldKind::Reserve,
+                };
+                let terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
+                self.ask(rng, &set, cost, Mode::Whole, Some(terms), &what);
+            }
+            12..16 => self.settle(rng, cost, &what),
+            16 | 17 => self.renew(rng, &what),
+            18 => self.charge(&set, cost, &what),
+            _ => self.adjust(rng, &set, cost, &what),
+        }
+    }
+
+    fn advance(&mut self, rng: &mut ChaCha8Rng) {
+        let ahead = match rng.random_range(0..16) {
+            0..5 => 0,
+            5..8 => rng.random_range(0..4),
+            8..12 => rng.random_range(0..900_000),
+            12 => 1_000_000,
+            13 | 14 => rng.random_range(0..4_000_000),
+            _ => rng.random_range(0..30_000_000),
+        };
+        self.now_us += ahead;
+        if rng.random_range(0..10) == 0 {
+            // So far back no store has forgotten anything.
+            self.now_us = self.latest_us.max(self.now_us) - rng.random_range(0..=1_000_000);
+        }
+        self.latest_us = self.latest_us.max(self.now_us);
+        self.clock.set(Time::from_micros(self.now_us));
+        self.fake.at(self.now_us);
+        if rng.random_range(0..6) == 0 {
+            self.fake.at(self.latest_us);
+            self.fake.forget();
+            self.fake.at(self.now_us);
+            self.clock.set(Time::from_micros(self.latest_us));
+            self.memory.sweep();
+            self.clock.set(Time::from_micros(self.now_us));
+        }
+    }
+
+    fn call(
+        &mut self,
+        script: &Script,
+        counts: &[(Subject, LimitSet)],
+        own: &[String],
+    ) -> Vec<i64> {
+        self.nonce += 1;
+        let (mut keys, mut args) = (Vec::new(), vec![self.nonce.to_string()]);
+        args.extend_from_slice(own);
+        for (subject, limits) in counts {
+            let state = Keys::new().state(subject, limits);
+            keys.push(state.clone());
+            keys.extend(Keys::logs(&state, limits));
+            args.extend(compose::count_args(limits));
+        }
+        let Reply::List(list) = self.fake.call(script, &keys, &args) else { panic!("no list") };
+        list.into_iter()
+            .skip(1)
+            .map(|reply| match reply {
+                Reply::Int(number) => number,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn ask(
+        &mut self,
+        rng: &mut ChaCha8Rng,
+        set: &LimitSet,
+        cost: u64,
+        mode: Mode,
+        terms: Option<HoldTerms>,
+        what: &str,
+    ) {
+        let mut counts = vec![(self.subjects[0].clone(), set.clone())];
+        if rng.random_range(0..3) == 0 {
+            counts.push((self.subjects[1].clone(), set.clone()));
+        }
+        let parts = counts.iter().map(|(subject, limits)| Counted::new(subject, limits));
+        let mut question = Question::new(parts.collect(), cost, mode);
+        question.hold = terms;
+        let outcome = block_on(self.memory.check(&question)).unwrap();
+        let mode = match mode {
+            Mode::Partial => "partial",
+            Mode::Peek => "peek",
+            Mode::PeekPartial => "peek-partial",
+            _ => "whole",
+        };
+        let (id, ttl) = terms.map_or((String::new(), 0), |it| (it.id.to_string(), it.ttl_us));
+        let empty = String::new();
+        let own = [cost.to_string(), mode.to_owned(), id, ttl.to_string(), empty, "0".to_owned()];
+        let script = &self.scripts.among;
+        let got = self.call(script, &counts, &own);
+        let (head, rows) = got.split_at(4);
+        let rows = rows.chunks(6).flat_map(|row| &row[..5]);
+        let got: Vec<i64> = head.iter().chain(rows).copied().collect();
+        let end = if outcome.fence > 0 { outcome.hold_end.as_micros() } else { 0 };
+        let head = [outcome.granted, self.now_us, outcome.fence, end];
+        let mut expected: Vec<i64> = head.iter().map(|it| it.cast_signed()).collect();
+        let mut fields = outcome.fields.iter();
+        for (_, limits) in &counts {
+            let each: Vec<&Fields> = fields.by_ref().take(limits.limits().len()).collect();
+            for place in by_identity(limits) {
+                expected.extend(numbers_of(each[place]));
+            }
+        }
+        assert_eq!(got, expected, "{what}: {question:?}");
+        self.denied_by_holds += u64::from(outcome.fields.iter().any(|field| field.until_hold));
+        if let Some(terms) = terms.filter(|_| outcome.granted > 0) {
+            self.open.push(Hold::new(
+                terms.id,
+                outcome.fence,
+                cost,
+                outcome.hold_end,
+                counts.clone(),
+            ));
+        }
+    }
+
+    fn settle(&mut self, rng: &mut ChaCha8Rng, cost: u64, what: &str) {
+        if self.open.is_empty() {
+            return;
+        }
+        let place = rng.random_range(0..self.open.len());
+        let hold = match rng.random_range(0..4) {
+            0 => self.open[place].clone(),
+            _ => self.open.remove(place),
+        };
+        let actual = match hold.kind() {
+            HoldKind::Acquire => 0,
+            _ => rng.random_range(0..2) * cost,
+        };
+        let settled = block_on(self.memory.settle(&hold, actual)).unwrap();
+        let own =
+            [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), "60000".to_owned()];
+        let script = &self.scripts.settle;
+        let got = self.call(script, &hold.counts, &own);
+        // What was settled is remembered for a minute by each store, and then forgotten at leisure.
+        let forgotten = |settled: &Settled| settled.already && got[0] == 0;
+        if settled.as_ref().is_none_or(forgotten) {
+            self.ended += 1;
+            assert!(got[0] < 2, "{what}: settled {hold:?}");
+            return;
+        }
+        let settled = settled.unwrap();
+        let how = if settled.already { 1 } else { 2 };
+        assert_eq!(got[..2], [how, settled.actual.cast_signed()], "{what}: settled {hold:?}");
+        if settled.already {
+            return;
+        }
+        let mut charged = settled.charged.iter();
+        let mut rows = got[2..].chunks(5);
+        for (_, limits) in &hold.counts {
+            let rows: Vec<&[i64]> = rows.by_ref().take(limits.limits().len()).collect();
+            if rows[0][0] == -2 {
+                continue;
+            }
+            let each: Vec<&Charged> = charged.by_ref().take(limits.limits().len()).collect();
+            for (row, place) in rows.iter().zip(by_identity(limits)) {
+                assert_eq!(**row, charged_numbers(each[place]), "{what}: settled {hold:?}");
+            }
+        }
+    }
+
+    fn renew(&mut self, rng: &mut ChaCha8Rng, what: &str) {
+        if self.open.is_empty() {
+            return;
+        }
+        let hold = self.open[rng.random_range(0..self.open.len())].clone();
+        let ttl_us: u64 = rng.random_range(1_000..4_000_000);
+        let end = block_on(self.memory.renew(&hold, ttl_us)).unwrap();
+        let own = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
+        let script = &self.scripts.renew;
+        let got = self.call(script, &hold.counts, &own);
+        assert_eq!(got, [end.map_or(0, |end| end.as_micros().cast_signed())], "{what}: {hold:?}");
+    }
+
+    fn charge(&mut self, set: &LimitSet, cost: u64, what: &str) {
+        let counted = Counted::new(&self.subjects[0], set);
+        let charged = block_on(self.memory.charge(counted, cost)).unwrap();
+        let count = [(self.subjects[0].clone(), set.clone())];
+        let script = &self.scripts.charge;
+        let got = self.call(script, &count, &[cost.to_string()]);
+        let each = by_identity(set).into_iter().flat_map(|place| charged_numbers(&charged[place]));
+        assert_eq!(got, each.collect::<Vec<_>>(), "{what}: charged");
+    }
+
+    fn adjust(&mut self, rng: &mut ChaCha8Rng, set: &LimitSet, cost: u64, what: &str) {
+        let delta = cost.cast_signed() * if rng.random_range(0..2) == 0 { 1 } else { -1 };
+        let counted = Counted::new(&self.subjects[0], set);
+        let changes = block_on(self.memory.adjust(counted, delta)).unwrap();
+        let count = [(self.subjects[0].clone(), set.clone())];
+        let script = &self.scripts.adjust;
+        let got = self.call(script, &count, &[delta.to_string()]);
+        let each = by_identity(set).into_iter().map(|place| changes[place]);
+        assert_eq!(got, each.collect::<Vec<_>>(), "{what}: adjusted {delta}");
+    }
+}
+
+/// The places of limits in the order of a state.
+fn by_identity(limits: &LimitSet) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..limits.limits().len()).collect();
+    places.sort_by_key(|place| limits.limits()[*place].identity().to_owned());
+    places
+}
+
+/// Without what became of the numbers: one may have forgotten a count that is fresh, and the other
+/// not yet.
+fn numbers_of(fields: &Fields) -> [i64; 5] {
+    [
+        fields.remaining.cast_signed(),
+        fields.retry_after_us.map_or(-1, u64::cast_signed),
+        fields.reset_after_us.cast_signed(),
+        fields.until_hold.into(),
+        fields.charged_at_us.cast_signed(),
+    ]
+}
+
+fn charged_numbers(charged: &Charged) -> [i64; 5] {
+    let Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *charged;
+    [
+        fits.into(),
+        cut.cast_signed(),
+        remaining.cast_signed(),
+        retry_after_us.map_or(-1, u64::cast_signed),
+        reset_after_us.cast_signed(),
+    ]
+}

@@ -1,0 +1,130 @@
+-- A check or a peek of counts on which holds may be open, or the placing of a hold.
+-- KEYS: for each subject its state, and a log for each limit.
+-- ARGV: the nonce, the cost, the mode (`whole`, `partial`, `peek`, `peek-partial`), the id of the
+-- hold to place or nothing, how long it lasts in microseconds; a request id's key is the last key
+-- if the sixth argument is not empty, which is then the question's fingerprint and the seventh how
+-- long it is remembered in milliseconds. From the eighth on, the counts.
+local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
+local peek = string.sub(mode, 1, 4) == 'peek'
+local kind = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
+local request
+if ARGV[6] ~= '' then
+  request = table.remove(KEYS)
+  local known = redis.call('GET', request)
+  if known then
+    known = cmsgpack.unpack(known)
+    if known[1] ~= ARGV[6] then
+      return {ARGV[1], -1}
+    end
+    known[1] = ARGV[1]
+    return known
+  end
+end
+local counts, before_ms, at = {}, {}, now
+local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
+  local all = {key, unpack(logs)}
+  local count, wrong = open_count(key, logs, tag, has_state, most, span)
+  if wrong then
+    return wrong
+  end
+  count.keys, count.before_ms = all, peek and 0 or longest_pttl(all)
+  at = math.max(at, end_due(count, peek))
+  counts[#counts + 1] = count
+end)
+if wrong then
+  return redis.error_reply(wrong)
+end
+local function write_all()
+  for _, count in ipairs(counts) do
+    drop_stale(count)
+    for _, limit in ipairs(count.limits) do
+      limit.changed = true
+    end
+    write_count(count)
+    if count.before_ms > longest_pttl(count.keys) then
+      outlive(count.holds.key .. '!reset', count.before_ms)
+    end
+  end
+end
+local stray, fence = false, 0
+for _, count in ipairs(counts) do
+  if kind and count.holds.count >= most_holds then
+    write_all()
+    return {ARGV[1], -3}
+  end
+  fence = math.max(fence, count.holds.fence)
+  for _, limit in ipairs(count.limits) do
+    repair(limit)
+    -- Slots are taken by holds alone: a check that places none would never give them back.
+    stray = stray or limit.code == 'c' and not kind and not peek
+  end
+end
+-- What every limit says of a cost.
+local function judge_all(cost)
+  local fields, least, admitted = {}, nil, true
+  for _, count in ipairs(counts) do
+    for i, limit in ipairs(count.limits) do
+      local wanted = cost
+      if limit.code == 'c' and kind and kind ~= 'a' then
+        wanted = 1
+      end
+      local left, wait, reset, held, recorded = judge_beside(count, i, wanted)
+      least = math.min(least or left, left)
+      admitted = admitted and wait == 0
+      fields[#fields + 1] = {left = left, wait = wait, reset = reset, held = held, at = now,
+        recorded = recorded, wanted = wanted, carried = count.carried[i]}
+    end
+  end
+  return fields, admitted, least
+end
+local fields, admitted, least = judge_all(cost)
+if string.sub(mode, -7) == 'partial' then
+  cost = math.max(1, math.min(cost, least))
+  fields, admitted = judge_all(cost)
+end
+admitted = admitted and not stray
+local stop = 0
+if admitted and not peek then
+  local f = 0
+  stop, fence = at + ttl, math.max(at, fence + 1)
+  for _, count in ipairs(counts) do
+    for _, limit in ipairs(count.limits) do
+      f = f + 1
+      fields[f].left = math.max(0, fields[f].left - fields[f].wanted)
+      if limit.code ~= 'c' and (not kind or kind == 'a') then
+        charge(limit, cost)
+        fields[f].at = fields[f].recorded
+      end
+    end
+    if kind then
+      local member = member_of(id, cost)
+      redis.call('ZADD', count.holds.key .. '@', number(stop), member)
+      add(count.holds, hold_of(member, stop), 1)
+      count.holds.fence = fence
+    end
+  end
+  f = 0
+  for _, count in ipairs(counts) do
+    for i, limit in ipairs(count.limits) do
+      f = f + 1
+      local _, reset = judge(limit)
+      fields[f].reset = reset_of(count, i, reset)
+    end
+  end
+end
+if not peek then
+  write_all()
+end
+local reply = {ARGV[1], admitted and cost or 0, now, kind and admitted and fence or 0,
+  kind and admitted and stop or 0}
+for _, field in ipairs(fields) do
+  for _, name in ipairs({'left', 'wait', 'reset', 'held', 'at', 'carried'}) do
+    reply[#reply + 1] = field[name]
+  end
+end
+if request and admitted and not peek then
+  reply[1] = ARGV[6]
+  redis.call('SET', request, cmsgpack.pack(reply), 'PX', ARGV[7])
+  reply[1] = ARGV[1]
+end
+return reply

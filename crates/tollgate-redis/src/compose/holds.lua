@@ -1,0 +1,455 @@
+-- The open holds of a count: a sorted set of ids by their ends, and their sums as text. An id has
+-- 16 bytes, of which the first is its kind; a cost above 1 follows it.
+
+-- The most ends that a denial looks at.
+local most_ends = 64
+
+-- The most holds that are open on one count.
+local most_holds = 100000
+
+-- Beyond this a clock has stepped back.
+local skew = 1000000
+
+local function read_holds(key)
+  local holds = {key = key, count = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = 0,
+    due = 0, back = 0}
+  local v = redis.call('GET', key .. '@sums')
+  if v then
+    holds.is_known = true
+    local numbers = {string.match(v, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')}
+    if #numbers ~= 6 then
+      return nil, 'the sums of the holds were written by a newer version, or are damaged'
+    end
+    for i, name in ipairs({'count', 'units', 'charging', 'slots', 'fence', 'seen'}) do
+      holds[name] = tonumber(numbers[i])
+    end
+  end
+  return holds
+end
+
+-- A hold of the sorted set: what it keeps, and what its end charges.
+local function hold_of(member, score)
+  local kind = string.sub(member, 1, 1)
+  local cost = 1
+  if #member == 22 then
+    cost = struct.unpack('>I6', member, 17)
+  end
+  local hold = {member = member, stop = tonumber(score), units = cost, charging = 0, slots = 1}
+  if kind == 'a' then
+    hold.units, hold.slots = 0, cost
+  elseif kind == 'c' then
+    hold.charging = cost
+  end
+  return hold
+end
+
+-- The member of a hold, from its id in hexadecimal digits and its cost.
+local function member_of(id, cost)
+  local member = string.gsub(id, '%x%x', function(digits)
+    return string.char(tonumber(digits, 16))
+  end)
+  if cost > 1 then
+    member = member .. struct.pack('>I6', cost)
+  end
+  return member
+end
+
+local function add(holds, hold, sign)
+  holds.count = math.max(0, holds.count + sign)
+  holds.units = math.max(0, holds.units + sign * hold.units)
+  holds.charging = math.max(0, holds.charging + sign * hold.charging)
+  holds.slots = math.max(0, holds.slots + sign * hold.slots)
+end
+
+local function holds_of(rows)
+  local list = {}
+  for i = 1, #rows, 2 do
+    list[#list + 1] = hold_of(rows[i], rows[i + 1])
+  end
+  return list
+end
+
+local function number(x)
+  return string.format('%.0f', x)
+end
+
+-- The first holds to end, once what is due has ended.
+local function soonest(holds)
+  local rows = redis.call('ZRANGE', holds.key .. '@', number(holds.due),
+    number(holds.due + most_ends - 1), 'WITHSCORES')
+  local list = holds_of(rows)
+  for _, hold in ipairs(list) do
+    hold.stop = hold.stop - holds.back
+  end
+  return list
+end
+
+-- When the last hold ends.
+local function last_end(holds)
+  if holds.count == 0 then
+    return 0
+  end
+  local rows = redis.call('ZRANGE', holds.key .. '@', -1, -1, 'WITHSCORES')
+  return rows[2] and tonumber(rows[2]) - holds.back or 0
+end
+
+-- Charges as much as a limit may owe; answers what was not charged.
+local function charge_some(limit, units, most)
+  repair(limit)
+  local taken = math.min(units, room(limit, most))
+  if taken > 0 then
+    charge(limit, taken)
+  end
+  return units - taken
+end
+
+-- A limit whose count can be changed apart.
+local function copy_of(limit)
+  local copy = {}
+  for name, value in pairs(limit) do
+    copy[name] = value
+  end
+  if limit.log then
+    copy.log = new_log()
+    copy.log.base = limit.log.base
+    for i, at in ipairs(limit.log.times) do
+      copy.log.times[i], copy.log.totals[i] = at, limit.log.totals[i]
+    end
+  elseif limit.words then
+    copy.words = {unpack(limit.words)}
+  end
+  return copy
+end
+
+-- The time by which ends are judged, and by how much a clock that stepped back takes them along.
+local function clock_of(holds)
+  if holds.count == 0 then
+    return now, 0
+  elseif holds.seen - now > skew then
+    return now, holds.seen - now
+  end
+  return math.max(now, holds.seen), 0
+end
+
+local function due_of(holds, at, back)
+  return holds_of(redis.call('ZRANGEBYSCORE', holds.key .. '@', '-inf', number(at + back),
+    'WITHSCORES'))
+end
+
+-- Charges what the ends of holds charge, each at its own time. `most` is what can be used of each
+-- limit.
+local function charge_ends(limits, due, back, most)
+  local real = now
+  for _, hold in ipairs(due) do
+    if hold.charging > 0 then
+      now = hold.stop - back
+      for i, limit in pairs(limits) do
+        if type(i) == 'number' and (limit.words or limit.log) and limit.code ~= 'c' then
+          charge_some(limit, hold.charging, most[i])
+          limit.changed = true
+        end
+      end
+    end
+  end
+  now = real
+end
+
+-- Lets everything end that is due. Answers the time by which ends are judged. A peek leaves the keys
+-- as they are. A count that was carried over has been charged already.
+local function end_due(count, peek)
+  local holds = count.holds
+  local at, back = clock_of(holds)
+  holds.seen = at
+  if holds.count == 0 then
+    return at
+  end
+  local key = holds.key .. '@'
+  local due = due_of(holds, at, back)
+  if not count.is_carried then
+    charge_ends(count.limits, due, back, count.most)
+  end
+  for _, hold in ipairs(due) do
+    add(holds, hold, -1)
+  end
+  if peek then
+    holds.due, holds.back = #due, back
+    return at
+  end
+  if #due > 0 then
+    redis.call('ZREMRANGEBYSCORE', key, '-inf', number(at + back))
+  end
+  if back > 0 then
+    -- Each hold keeps the time that it had left.
+    for _, hold in ipairs(holds_of(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'))) do
+      redis.call('ZADD', key, number(hold.stop - back), hold.member)
+    end
+  end
+  return at
+end
+
+local function kept_of(count, limit)
+  return limit.code == 'c' and count.holds.slots or count.holds.units
+end
+
+-- The wait until a limit admits, while holds end one after the other.
+local function wait_for(count, i, wanted, kept)
+  local limit, holds, real = count.limits[i], count.holds, now
+  local slots, copy, seen = limit.code == 'c', limit, 0
+  local capacity = limit.numbers[limit.step.capacity]
+  local function wait_now()
+    if wanted + kept > capacity then
+      return -1
+    end
+    return (select(8, judge(copy, wanted + kept)))
+  end
+  local function charge_apart(units)
+    if units > 0 and not slots then
+      if copy == limit then
+        copy = copy_of(limit)
+      end
+      charge_some(copy, units, count.most[i])
+    end
+  end
+  for _, hold in ipairs(soonest(holds)) do
+    local wait = wait_now()
+    if wait >= 0 and now + wait < hold.stop then
+      wait = now - real + wait
+      now = real
+      return wait
+    end
+    now = math.max(now, hold.stop)
+    kept = math.max(0, kept - (slots and hold.slots or hold.units))
+    seen = seen + hold.charging
+    charge_apart(hold.charging)
+  end
+  -- More holds are open than are looked at: all of them have ended by the last end.
+  local last = last_end(holds)
+  if last > now then
+    now, kept = last, 0
+    charge_apart(math.max(0, holds.charging - seen))
+  end
+  local wait = wait_now()
+  if wait >= 0 then
+    wait = now - real + wait
+  end
+  now = real
+  return wait
+end
+
+-- The wait until a limit is fresh, if every hold ends by itself.
+local function reset_of(count, i, by_itself)
+  local limit, holds, real = count.limits[i], count.holds, now
+  if kept_of(count, limit) == 0 then
+    return by_itself
+  end
+  local until_last = math.max(0, last_end(holds) - now)
+  local all = math.max(by_itself, until_last)
+  if holds.charging > 0 and limit.code ~= 'c' then
+    local copy = copy_of(limit)
+    now = now + until_last
+    charge_some(copy, holds.charging, count.most[i])
+    local _, reset = judge(copy)
+    all = math.max(all, until_last + reset)
+    now = real
+  end
+  return all
+end
+
+-- A limit beside what is held of it: what remains, how long until the cost is admitted and until
+-- all is free, whether a hold is in the way, and when a charge is recorded.
+local function judge_beside(count, i, wanted)
+  local limit = count.limits[i]
+  local remaining, reset, _, _, _, z, row_at, wait = judge(limit, wanted)
+  local kept = kept_of(count, limit)
+  local left, held = math.max(0, remaining - kept), 0
+  if wanted <= left then
+    wait = 0
+  elseif wanted > limit.numbers[limit.step.capacity] then
+    wait = -1
+  elseif kept > 0 then
+    wait = wait_for(count, i, wanted, kept)
+    held = wait > 0 and 1 or 0
+  end
+  local at = now
+  if limit.log then
+    at = math.max(now, limit.log.times[#limit.log.times] or now)
+  elseif limit.code ~= 'c' then
+    at = row_at or z or now
+  end
+  return left, wait, reset_of(count, i, reset), held, at
+end
+
+-- Writes the sums, the time to live of the holds, and the count as long as any of it counts.
+local function write_count(count)
+  local holds, limits = count.holds, count.limits
+  local least = 0
+  if holds.count > 0 then
+    local last = last_end(holds)
+    -- What the ends charge counts after them.
+    least = math.max(0, last - now) + (holds.charging > 0 and count.span or 0)
+  end
+  limits.held = holds.count > 0
+  for _, limit in ipairs(limits) do
+    limit.changed = limit.changed or limit.log and limits.held ~= count.was_held
+  end
+  write(holds.key, count.logs, limits, #limits, count.has_state, least)
+  if holds.count == 0 and holds.fence == 0 and not holds.is_known then
+    return
+  end
+  -- The sums lie as long as the holds that they are of; and as long as the next fencing number has
+  -- to be larger, even if the clock is a little behind then.
+  local longest = lifetime(math.max(least, holds.fence + skew - now, 0))
+  if holds.count == 0 then
+    redis.call('DEL', holds.key .. '@')
+  else
+    redis.call('PEXPIRE', holds.key .. '@', longest)
+  end
+  if holds.count == 0 and holds.fence == 0 then
+    redis.call('DEL', holds.key .. '@sums')
+  else
+    redis.call('SET', holds.key .. '@sums', '1:' .. table.concat({number(holds.count),
+      number(holds.units), number(holds.charging), number(holds.slots), number(holds.fence),
+      number(holds.seen)}, ':'), 'PX', longest)
+  end
+end
+
+local function is_same(was, limit)
+  return was.strategy == limit.strategy and was.code == limit.code
+    and same_numbers(was.numbers, limit.numbers)
+end
+
+-- The most units that can be used of each limit as it was written. `most` is that of the limits that
+-- are asked for.
+local function most_as_written(old, limits, most)
+  local list = {}
+  for i, limit in ipairs(limits) do
+    local was = old[i]
+    if was and is_same(was, limit) then
+      list[i] = most[i]
+    elseif was then
+      -- Windows and logs do not say what they may owe, which is by default as much again.
+      list[i] = (was.code == 'g' or was.code == 'i') and was.numbers[4] or 2 * was.numbers[1]
+    end
+  end
+  return list
+end
+
+-- A count that is asked for under `tag`, with its holds: what is counted for it under its present
+-- or other numbers.
+local function open_count(key, logs, tag, has_state, most, span)
+  local limits = read_tag(tag)
+  local old, wrong, had_state = load(key, logs, #limits)
+  if wrong then
+    return nil, wrong
+  end
+  local holds
+  holds, wrong = read_holds(key)
+  if not holds then
+    return nil, 'TOLLGATE ' .. wrong
+  end
+  local count = {limits = limits, holds = holds, logs = logs, has_state = has_state, most = most,
+    span = span, carried = {}, was_held = old.held or false, is_carried = false}
+  local is_new = not had_state
+  for i = 1, #limits do
+    is_new = is_new and not old[i]
+  end
+  for i, limit in ipairs(limits) do
+    local stays = is_new or old[i] and is_same(old[i], limit)
+    count.is_carried = count.is_carried or not stays
+  end
+  if count.is_carried and holds.charging > 0 then
+    -- What is due is charged first, under the old numbers.
+    local at, back = clock_of(holds)
+    local old_most = most_as_written(old, limits, most)
+    charge_ends(old, due_of(holds, at, back), back, old_most)
+  end
+  for i, limit in ipairs(limits) do
+    count.carried[i] = adopt(limit, old[i], is_new)
+  end
+  return count
+end
+
+-- A count as it was written, with its holds; nothing where none are open.
+local function open_held(key, logs, tag, most, span)
+  local limits, wrong, has_state = load(key, logs, #most)
+  if wrong then
+    return nil, wrong
+  end
+  if not limits.held then
+    return nil
+  end
+  local holds
+  holds, wrong = read_holds(key)
+  if not holds then
+    return nil, 'TOLLGATE ' .. wrong
+  end
+  local places = {}
+  for i = 1, #most do
+    -- A log without events beside others has lost its key.
+    if not limits[i] then
+      return nil, 'TOLLGATE the state is damaged: it is of another number of limits'
+    end
+    places[i] = limits[i]
+  end
+  places.held = true
+  return {limits = places, holds = holds, logs = logs, has_state = has_state, span = span,
+    most = most_as_written(places, read_tag(tag), most), was_held = true, is_carried = false}
+end
+
+-- Deletes the logs of limits whose names another strategy counts under now.
+local function drop_stale(count)
+  for i, limit in ipairs(count.limits) do
+    if limit.stale and count.logs[i] ~= count.holds.key then
+      redis.call('DEL', count.logs[i])
+    end
+  end
+end
+
+-- The counts that the arguments name from `a` on: for each how many limits, what they are, 1 when
+-- they have a state beside their logs, how long what they count can matter, and for each limit the
+-- most units that can be used. Calls `open` for each.
+local function each_count(a, open)
+  local k = 1
+  while k <= #KEYS do
+    local limits = tonumber(ARGV[a])
+    local logs, most = {}, {}
+    for i = 1, limits do
+      logs[i] = KEYS[k + i]
+      most[i] = tonumber(ARGV[a + 3 + i])
+    end
+    local wrong = open(KEYS[k], logs, ARGV[a + 1], ARGV[a + 2] == '1', most,
+      tonumber(ARGV[a + 3]))
+    if wrong then
+      return wrong
+    end
+    k, a = k + 1 + limits, a + 4 + limits
+  end
+end
+
+-- Changes the limits of the count that the arguments name from `a` on, each by itself, and writes
+-- them.
+local function change(a, reply, each)
+  local before_ms, count = longest_pttl(KEYS), nil
+  local wrong = each_count(a, function(key, logs, tag, has_state, most, span)
+    local wrong
+    count, wrong = open_count(key, logs, tag, has_state, most, span)
+    return wrong
+  end)
+  if wrong then
+    return redis.error_reply(wrong)
+  end
+  end_due(count)
+  drop_stale(count)
+  for i, limit in ipairs(count.limits) do
+    repair(limit)
+    each(limit, i, count)
+    limit.changed = true
+  end
+  write_count(count)
+  -- What is free now, or counted under other numbers, was charged before: it could be given back as
+  -- long as its state would have lain.
+  if before_ms > longest_pttl(KEYS) then
+    outlive(KEYS[1] .. '!reset', before_ms)
+  end
+  return reply
+end

@@ -1,0 +1,28 @@
+-- Renews a hold.
+-- KEYS: for each subject its state, and a log for each limit.
+-- ARGV: the nonce, the id of the hold, the cost that it was placed with, and how long it lasts from
+-- now on in microseconds. From the fifth on, the counts.
+local member, ttl = member_of(ARGV[2], tonumber(ARGV[3])), tonumber(ARGV[4])
+local counts, at, renewed = {}, now, 0
+local wrong = each_count(5, function(key, logs, tag, _, most, span)
+  local count, wrong = open_held(key, logs, tag, most, span)
+  if wrong then
+    return wrong
+  end
+  if count then
+    at = math.max(at, end_due(count))
+    counts[#counts + 1] = count
+  end
+end)
+if wrong then
+  return redis.error_reply(wrong)
+end
+for _, count in ipairs(counts) do
+  local key = count.holds.key .. '@'
+  if redis.call('ZSCORE', key, member) then
+    redis.call('ZADD', key, number(at + ttl), member)
+    renewed = at + ttl
+  end
+  write_count(count)
+end
+return {ARGV[1], renewed}

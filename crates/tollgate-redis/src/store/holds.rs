@@ -1,0 +1,217 @@
+//! Holds: questions that place one or meet open ones, commits and renewals. One script decides
+//! about any limits, since the counts describe themselves.
+
+use std::time::Duration;
+
+use redis::Value;
+use smallvec::SmallVec;
+use tollgate::engine::{Charged, Fields, MAX_HOLDS, Mode, Outcome, SETTLED_FOR_US};
+use tollgate::{Carried, Counted, Hold, HoldTerms, Question, Settled, StoreError, Time};
+
+use super::RedisStore;
+use super::plan::fingerprint;
+use super::reply::{parse_unsigned, unexpected_reply};
+use crate::compose::{count_args, in_state_order};
+use crate::key::Keys;
+
+/// The counts of a call: their keys, their arguments, and for each limit of the reply its place in
+/// declared order.
+#[derive(Default)]
+pub(super) struct Counts {
+    pub(super) keys: Vec<String>,
+    pub(super) args: Vec<String>,
+    places: Vec<usize>,
+}
+
+impl Counts {
+    fn add(&mut self, store: &RedisStore, counted: Counted<'_>) {
+        let (state, logs) = store.all_keys(counted);
+        self.keys.push(state);
+        self.keys.extend(logs);
+        self.args.extend(count_args(counted.limits));
+        let first = self.places.len();
+        let order = in_state_order(counted.limits);
+        self.places.extend(order.into_iter().map(|(declared, _)| first + declared));
+    }
+
+    /// What is told of each limit, in declared order.
+    fn in_order<T>(&self, each: Vec<T>) -> Vec<T> {
+        let mut each: Vec<(usize, T)> = self.places.iter().copied().zip(each).collect();
+        each.sort_by_key(|(place, _)| *place);
+        each.into_iter().map(|(_, it)| it).collect()
+    }
+}
+
+impl RedisStore {
+    /// Answers a question about counts on which holds may be open, or which places one.
+    pub(super) async fn check_among_holds(
+        &self,
+        question: &Question<'_>,
+        nonce: u64,
+        deadline: Duration,
+    ) -> Result<Outcome, StoreError> {
+        let mut counts = Counts::default();
+        question.parts.iter().for_each(|part| counts.add(self, *part));
+        let mode = match question.mode {
+            Mode::Partial => "partial",
+            Mode::Peek => "peek",
+            Mode::PeekPartial => "peek-partial",
+            _ => "whole",
+        };
+        let (id, ttl_us) = match question.hold {
+            Some(HoldTerms { id, ttl_us, .. }) => (id.to_string(), ttl_us),
+            None => (String::new(), 0),
+        };
+        let mut args = vec![
+            nonce.to_string(),
+            question.cost.to_string(),
+            mode.to_owned(),
+            id,
+            ttl_us.to_string(),
+        ];
+        let mut keys = counts.keys.clone();
+        match (question.request, question.parts.first()) {
+            (Some(request), Some(first)) => {
+                keys.push(Keys::request(&self.0.keys.for_count(*first), request));
+                let remembered = self.0.remember.as_millis().max(1).to_string();
+                args.extend([fingerprint(question), remembered]);
+            }
+            _ => args.extend([String::new(), "0".to_owned()]),
+        }
+        args.extend(counts.args.iter().cloned());
+        let answer = self.call(&self.0.rare.among_holds, &keys, args, nonce, deadline).await?;
+        read_outcome(&answer, question, &counts, nonce)
+    }
+
+    pub(super) async fn settle_in_slot(
+        &self,
+        hold: &Hold,
+        actual: u64,
+        deadline: Duration,
+    ) -> Result<Option<Settled>, StoreError> {
+        let counts = self.counts_of(hold);
+        let nonce = self.next_nonce();
+        let mut args = vec![
+            nonce.to_string(),
+            hold.id.to_string(),
+            hold.cost.to_string(),
+            actual.to_string(),
+            (SETTLED_FOR_US / 1_000).to_string(),
+        ];
+        args.extend(counts.args.iter().cloned());
+        let script = &self.0.rare.settle;
+        let answer = self.call(script, &counts.keys, args, nonce, deadline).await?;
+        let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
+            return Err(unexpected_reply());
+        };
+        let actual = parse_unsigned(actual)?;
+        match how {
+            0 => return Ok(None),
+            1 => return Ok(Some(Settled::before(actual))),
+            _ => {}
+        }
+        if rows.len() != 5 * counts.places.len() {
+            return Err(unexpected_reply());
+        }
+        let each: Vec<Option<Charged>> =
+            rows.chunks_exact(5).map(read_charged).collect::<Result<_, _>>()?;
+        let charged = counts.in_order(each).into_iter().flatten().collect();
+        Ok(Some(Settled::now(actual, charged)))
+    }
+
+    pub(super) async fn renew_in_slot(
+        &self,
+        hold: &Hold,
+        ttl_us: u64,
+    ) -> Result<Option<Time>, StoreError> {
+        let counts = self.counts_of(hold);
+        let nonce = self.next_nonce();
+        let mut args =
+            vec![nonce.to_string(), hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
+        args.extend(counts.args.iter().cloned());
+        let script = &self.0.rare.renew;
+        let answer = self.call(script, &counts.keys, args, nonce, self.0.deadline).await?;
+        match &answer[..] {
+            [Value::Int(0)] => Ok(None),
+            [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
+            _ => Err(unexpected_reply()),
+        }
+    }
+
+    fn counts_of(&self, hold: &Hold) -> Counts {
+        let mut counts = Counts::default();
+        for (subject, limits) in &hold.counts {
+            let counted = Counted::new(subject, limits).in_shard(hold.shard.as_deref());
+            counts.add(self, counted);
+        }
+        counts
+    }
+}
+
+/// Whether a check was not decided, because holds of a count are open.
+pub(super) fn is_held(answer: &[Value]) -> bool {
+    matches!(answer, [Value::Int(-2)])
+}
+
+/// What a commit did to a limit; `None` for one of a count on which the hold was not open.
+fn read_charged(row: &[Value]) -> Result<Option<Charged>, StoreError> {
+    let [Value::Int(fits), cut, left, wait, reset] = row else { return Err(unexpected_reply()) };
+    if *fits == -2 {
+        return Ok(None);
+    }
+    let wait = if *wait == Value::Int(-1) { None } else { Some(parse_unsigned(wait)?) };
+    let (cut, left, reset) = (parse_unsigned(cut)?, parse_unsigned(left)?, parse_unsigned(reset)?);
+    Ok(Some(Charged::new(*fits == 1, cut, left, wait, reset)))
+}
+
+/// Parses the reply after the nonce.
+fn read_outcome(
+    answer: &[Value],
+    question: &Question<'_>,
+    counts: &Counts,
+    nonce: u64,
+) -> Result<Outcome, StoreError> {
+    match answer {
+        [Value::Int(-1)] => {
+            return Err(StoreError::misuse(
+                "this request id was used for another question: give each question its own",
+            ));
+        }
+        [Value::Int(-3)] => {
+            return Err(StoreError::misuse(format!(
+                "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
+                 shorter ones"
+            )));
+        }
+        _ => {}
+    }
+    let [granted, now, fence, end, rows @ ..] = answer else { return Err(unexpected_reply()) };
+    if rows.len() != 6 * counts.places.len() {
+        return Err(unexpected_reply());
+    }
+    let (granted, now) = (parse_unsigned(granted)?, parse_unsigned(now)?);
+    if granted > question.cost {
+        return Err(unexpected_reply());
+    }
+    let each: Vec<Fields> = rows.chunks_exact(6).map(read_fields).collect::<Result<_, _>>()?;
+    let fields: SmallVec<[Fields; 2]> = counts.in_order(each).into();
+    let receipt = if granted > 0 && question.charges() { nonce } else { 0 };
+    let mut outcome = Outcome::new(granted, fields, receipt, Time::from_micros(now));
+    outcome.fence = parse_unsigned(fence)?;
+    outcome.hold_end = Time::from_micros(parse_unsigned(end)?);
+    Ok(outcome)
+}
+
+fn read_fields(row: &[Value]) -> Result<Fields, StoreError> {
+    let [left, wait, reset, held, at, carried] = row else { return Err(unexpected_reply()) };
+    let wait = if *wait == Value::Int(-1) { None } else { Some(parse_unsigned(wait)?) };
+    let carried = match carried {
+        Value::Int(0) => Carried::Same,
+        Value::Int(1) => Carried::Over,
+        _ => Carried::Fresh,
+    };
+    let (left, reset, at) = (parse_unsigned(left)?, parse_unsigned(reset)?, parse_unsigned(at)?);
+    let mut fields = Fields::new(left, wait, reset, at, carried);
+    fields.until_hold = *held == Value::Int(1);
+    Ok(fields)
+}
