@@ -3,13 +3,16 @@
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::time::Time;
 
 mod discipline;
+#[cfg_attr(target_family = "wasm", path = "clock/processor_wasm.rs")]
+mod processor;
 
 use discipline::{Counter, Disciplined};
+use processor::Processor;
 
 /// A clock that a store takes its time from.
 pub trait Clock: Send + Sync + fmt::Debug {
@@ -24,6 +27,9 @@ pub trait Clock: Send + Sync + fmt::Debug {
 /// 1 us off while the counter's rate stays within 0.1 % of the rate measured at the start. A
 /// correction never sets it back. On a processor without a constant-rate counter, each reading is
 /// one of the system clock. Clones share the clock. `docs/memory.md` describes the corrections.
+///
+/// In a browser (`wasm32-unknown-unknown`) the standard library has no clock, and creating this one
+/// panics: a store there needs [`crate::MemoryStoreBuilder::clock`].
 #[derive(Clone, Debug)]
 pub struct MonotonicClock {
     elapsed: Arc<Disciplined<Processor>>,
@@ -49,38 +55,6 @@ impl Clock for MonotonicClock {
     #[inline]
     fn now(&self) -> Time {
         Time::from_micros(self.start_us.saturating_add(self.elapsed.now_ns() / 1_000))
-    }
-}
-
-/// The counter of this machine's processors, and the system's monotonic clock.
-#[derive(Debug)]
-struct Processor {
-    counter: quanta::Clock,
-    start: Instant,
-}
-
-impl Processor {
-    fn new() -> Self {
-        // Created before the start time is taken: the first counter calibrates itself, which takes
-        // a while.
-        let counter = quanta::Clock::new();
-        Self { counter, start: Instant::now() }
-    }
-}
-
-impl Counter for Processor {
-    #[inline]
-    fn ticks(&self) -> u64 {
-        // The raw counter of this clock: no thread-local look-up as in `quanta::Instant::now`.
-        self.counter.raw()
-    }
-
-    fn reference_ns(&self) -> u64 {
-        u64::try_from(self.start.elapsed().as_nanos()).unwrap_or(u64::MAX)
-    }
-
-    fn nominal_ns(&self, ticks: u64) -> u64 {
-        self.counter.delta_as_nanos(0, ticks)
     }
 }
 

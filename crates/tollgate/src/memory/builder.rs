@@ -35,15 +35,16 @@ impl StoreClock {
 #[derive(Clone, Debug)]
 pub struct MemoryStoreBuilder {
     pub(super) max_bytes: usize,
-    clock: StoreClock,
+    /// `None` is the monotonic clock, which is created with the store: it calibrates itself, and
+    /// not every system has one.
+    clock: Option<Arc<dyn Clock>>,
     pub(super) sip: bool,
     seeds: Option<[u64; 2]>,
 }
 
 impl MemoryStoreBuilder {
     pub(super) fn new() -> Self {
-        let clock = StoreClock::Monotonic(MonotonicClock::new());
-        Self { max_bytes: DEFAULT_BYTES, clock, sip: false, seeds: None }
+        Self { max_bytes: DEFAULT_BYTES, clock: None, sip: false, seeds: None }
     }
 
     /// The most bytes that the store may use, measured by what it allocates.
@@ -55,7 +56,7 @@ impl MemoryStoreBuilder {
     /// Uses `clock` instead of the monotonic clock, for tests and simulations.
     #[must_use]
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
-        Self { clock: StoreClock::Given(Arc::new(clock)), ..self }
+        Self { clock: Some(Arc::new(clock)), ..self }
     }
 
     /// Hashes subjects with SipHash. It is slower, and meant for subjects that an attacker can
@@ -91,13 +92,17 @@ impl MemoryStoreBuilder {
         charges: u64,
         ancestors: Vec<Ancestor>,
     ) -> MemoryStore {
+        let clock = match self.clock {
+            Some(clock) => StoreClock::Given(clock),
+            None => StoreClock::Monotonic(MonotonicClock::new()),
+        };
         let budget = Arc::new(Budget::new(self.max_bytes));
         let sets = Arc::new(Sets::new(&budget));
         let shard = || Padded(Mutex::new(Shard::new(&sets, &budget, charges)));
         MemoryStore(Arc::new(Inner {
             shards: (0..SHARDS).map(|_| shard()).collect(),
             hash,
-            clock: self.clock,
+            clock,
             budget,
             sets,
             shared: AtomicU64::new(0),
