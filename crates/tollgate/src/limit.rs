@@ -9,11 +9,13 @@ use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy, most_used};
 use crate::time::Period;
 
 mod lease;
+mod meaning;
 mod set;
 mod share;
 
 pub(crate) use lease::LeasePart;
 pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
+pub use meaning::Meaning;
 pub use set::{LimitSet, Place};
 pub use share::Share;
 

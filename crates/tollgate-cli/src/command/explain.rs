@@ -1,15 +1,10 @@
 //! `explain`: the meaning of a limit, before it is used.
 
-use std::time::Duration;
-
 use anstyle::Style;
 use anyhow::Result;
 use serde::Serialize;
 use tollgate::strategy::Shape;
-use tollgate::{
-    Ask, Lease, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Quota, Refill, Rounding,
-    SKEW_US, Share, Traits,
-};
+use tollgate::{Lease, Limit, LimitSet, Quota, Refill, Rounding, Share};
 
 use super::local_share::LocalShare;
 use crate::args::Explain;
@@ -19,6 +14,9 @@ use crate::show::{Output, duration, wrapped};
 /// The meaning of a limit, in words.
 #[derive(Debug, Serialize)]
 struct Meaning {
+    /// The text's rows, as the library writes them.
+    #[serde(skip)]
+    rows: Vec<(&'static str, String)>,
     limit: String,
     identity: String,
     meaning: &'static str,
@@ -122,31 +120,33 @@ fn meaning(
     share: Option<Share>,
     nodes: Option<u32>,
 ) -> Result<Meaning> {
-    let quota = limit.quota();
-    let strategy = limit.strategy();
-    let Traits { worst_window, sustained, bytes, burst, retry, .. } = strategy.traits(quota);
     let local = share.map(|share| LocalShare::new(limit, share, nodes)).transpose()?;
+    let words = limit.meaning();
+    let rows = words.rows(duration);
+    let clock_step = words.clock_step(duration);
+    let window = words.window;
     Ok(Meaning {
+        rows,
         limit: limit.to_string(),
-        identity: limit.identity().to_owned(),
-        meaning: strategy.summary(),
-        capacity: limit.capacity(),
-        debt: limit.debt(),
-        worst_window,
-        window: quota.period.to_string(),
-        sustained,
-        burst,
+        identity: words.identity,
+        meaning: words.summary,
+        capacity: words.capacity,
+        debt: words.debt,
+        worst_window: words.worst_window,
+        window: window.to_string(),
+        sustained: words.sustained,
+        burst: words.burst,
         bytes_sqlite: bytes_sqlite(limit),
-        bytes_memory: bytes,
-        retry,
-        clock_step: clock_step(limit),
+        bytes_memory: words.bytes,
+        retry: words.retry,
+        clock_step,
         lease: lease.map(|lease| {
             let nodes = nodes.map_or(1, u64::from);
             Leasing {
                 lease: lease.to_string(),
                 units: lease.units(),
                 nodes,
-                worst_window: lease.most_in(limit, quota.period, nodes),
+                worst_window: lease.most_in(limit, window, nodes),
             }
         }),
         failure: FAILURES,
@@ -156,24 +156,16 @@ fn meaning(
 
 fn text(meaning: &Meaning) -> String {
     let bold = Style::new().bold();
-    let never = "a cost above the capacity is always denied";
     let local = meaning.local.as_ref().map(LocalShare::text);
-    let mut rows = vec![
-        ("means", meaning.meaning.to_owned()),
-        ("identity", meaning.identity.clone()),
-        ("worst window", format!("at most {} in any {}", meaning.worst_window, meaning.window)),
-        ("sustained", meaning.sustained.clone()),
-        ("burst", meaning.burst.clone()),
-        ("capacity", format!("{}: {never}", meaning.capacity)),
-        ("debt", format!("at most {} more, by charges without a check", meaning.debt)),
-        ("retry", format!("{}: waiting that long is enough, less is not", meaning.retry)),
-        ("bytes, memory", format!("{} per subject, without its key", meaning.bytes_memory)),
-        ("bytes, sqlite", meaning.bytes_sqlite.clone()),
-        ("clock step", meaning.clock_step.clone()),
+    let mut rows = meaning.rows.clone();
+    // What the clock does is said after all sizes.
+    let sizes = rows.iter().position(|(name, _)| *name == "clock step").unwrap_or(rows.len());
+    rows.insert(sizes, ("bytes, sqlite", meaning.bytes_sqlite.clone()));
+    rows.extend([
         ("fault, memory", meaning.failure.memory.to_owned()),
         ("fault, sqlite", meaning.failure.sqlite.to_owned()),
         ("", meaning.failure.sqlite_sync_full.to_owned()),
-    ];
+    ]);
     if let Some(Leasing { lease, units, nodes, worst_window }) = &meaning.lease {
         let nodes = if *nodes == 1 { "one node".to_owned() } else { format!("{nodes} nodes") };
         let text = format!(
@@ -227,28 +219,6 @@ const SQLITE_LOG_BYTES: usize = 10;
 /// The bytes of an event's row: header, number of the log, sequence, time, total.
 const SQLITE_EVENT_BYTES: usize = 22;
 
-/// The effect of setting the store's clock.
-fn clock_step(limit: &Limit) -> String {
-    format!(
-        "back: never admits more than was left, and nobody waits longer than {}, at most {} more \
-         under skew; forward: admits at most what that much time would",
-        longest_wait(limit).map_or_else(|| "a full refill and the debt".to_owned(), duration),
-        duration(Duration::from_micros(SKEW_US)),
-    )
-}
-
-/// The longest wait for a full refill and the debt, which is the most that setting the clock back
-/// can cost. It occurs for a subject that takes everything at a multiple of the window, just after
-/// an aligned window has begun. It is computed by the limit itself, so that this code need not know
-/// strategies by name.
-fn longest_wait(limit: &Limit) -> Option<Duration> {
-    let clock = ManualClock::at_micros(limit.quota().period.as_micros());
-    let store = MemoryStore::builder().clock(clock).build();
-    let limiter = Limiter::new(limit.clone().into(), store);
-    let everything = Ask::new("anybody").cost(limit.capacity() + limit.debt());
-    Some(limiter.charge_now(everything).ok()?.first()?.reset_after())
-}
-
 /// Which limit binds first in a burst, and which one under sustained demand.
 fn binding(set: &LimitSet) -> Binding {
     let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
@@ -287,23 +257,6 @@ mod tests {
 
     fn limit(text: &str) -> Limit {
         text.parse().unwrap()
-    }
-
-    #[test]
-    fn longest_waits_are_those_of_the_definitions() {
-        for (text, us) in [
-            ("1/10s via uniform", 20_000_000),
-            ("1/10s debt 0 via uniform", 10_000_000),
-            ("3/10s via uniform", 6_666_667),
-            ("5/10s burst 10 debt 3 via gcra", 26_000_000),
-            ("5/10s burst 12 refill interval via token_bucket", 50_000_000),
-            ("5/10s via sliding_log", 10_000_000),
-            ("5/10s via fixed_window", 10_000_000),
-            ("5/10s precision 1s via sliding_window", 11_000_000),
-            ("5/10s precision 1s rounding truncate via sliding_window", 10_000_000),
-        ] {
-            assert_eq!(longest_wait(&limit(text)), Some(Duration::from_micros(us)), "{text}");
-        }
     }
 
     #[test]

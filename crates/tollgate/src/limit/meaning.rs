@@ -1,0 +1,138 @@
+//! The meaning of a limit in words, before it is used: for `explain`, and pages that explain.
+
+use core::time::Duration;
+
+use crate::ask::Ask;
+use crate::clock::ManualClock;
+use crate::limit::Limit;
+use crate::limiter::Limiter;
+use crate::memory::MemoryStore;
+use crate::strategy::Traits;
+use crate::time::{Period, SKEW_US};
+
+/// The meaning of a limit, as numbers and words.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Meaning {
+    /// The strategy in one line.
+    pub summary: &'static str,
+    /// The identity of its counts.
+    pub identity: String,
+    /// The most units that a fresh subject can take at once.
+    pub capacity: u64,
+    /// The most units beyond the capacity that charges without a check may owe.
+    pub debt: u64,
+    /// The most units admitted in any half-open window as long as the limit's duration.
+    pub worst_window: u64,
+    /// The limit's duration.
+    pub window: Period,
+    /// The sustained rate under constant demand, as text.
+    pub sustained: String,
+    /// How bursts are handled, as text.
+    pub burst: String,
+    /// The bytes of state per subject in the memory store, without its key, as text.
+    pub bytes: String,
+    /// When a denied caller may retry, as text.
+    pub retry: &'static str,
+    /// The longest wait for a full refill and the debt: the most that setting the store's clock
+    /// back can cost.
+    pub longest_wait: Option<Duration>,
+}
+
+impl Limit {
+    /// The meaning of this limit, in words.
+    ///
+    /// ```
+    /// use tollgate::Limit;
+    /// let limit: Limit = "10/s burst 20 via gcra".parse()?;
+    /// let meaning = limit.meaning();
+    /// assert_eq!((meaning.capacity, meaning.worst_window), (20, 29));
+    /// let rows = meaning.rows(|wait| format!("{wait:?}"));
+    /// assert_eq!(rows[2], ("worst window", "at most 29 in any 1s".to_owned()));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    #[must_use]
+    pub fn meaning(&self) -> Meaning {
+        let (quota, strategy) = (self.quota(), self.strategy());
+        let Traits { worst_window, sustained, bytes, burst, retry } = strategy.traits(quota);
+        Meaning {
+            summary: strategy.summary(),
+            identity: self.identity().to_owned(),
+            capacity: self.capacity(),
+            debt: self.debt(),
+            worst_window,
+            window: quota.period,
+            sustained,
+            burst,
+            bytes,
+            retry,
+            longest_wait: longest_wait(self),
+        }
+    }
+}
+
+impl Meaning {
+    /// The meaning as rows, each a name and a text. `duration` writes a duration.
+    #[must_use]
+    pub fn rows(&self, duration: impl Fn(Duration) -> String) -> Vec<(&'static str, String)> {
+        let never = "a cost above the capacity is always denied";
+        vec![
+            ("means", self.summary.to_owned()),
+            ("identity", self.identity.clone()),
+            ("worst window", format!("at most {} in any {}", self.worst_window, self.window)),
+            ("sustained", self.sustained.clone()),
+            ("burst", self.burst.clone()),
+            ("capacity", format!("{}: {never}", self.capacity)),
+            ("debt", format!("at most {} more, by charges without a check", self.debt)),
+            ("retry", format!("{}: waiting that long is enough, less is not", self.retry)),
+            ("bytes, memory", format!("{} per subject, without its key", self.bytes)),
+            ("clock step", self.clock_step(duration)),
+        ]
+    }
+
+    /// The effect of setting the store's clock, as text. `duration` writes a duration.
+    #[must_use]
+    pub fn clock_step(&self, duration: impl Fn(Duration) -> String) -> String {
+        let longest = self.longest_wait.map(&duration);
+        format!(
+            "back: never admits more than was left, and nobody waits longer than {}, at most {} \
+             more under skew; forward: admits at most what that much time would",
+            longest.unwrap_or_else(|| "a full refill and the debt".to_owned()),
+            duration(Duration::from_micros(SKEW_US)),
+        )
+    }
+}
+
+/// It occurs for a subject that takes everything at a multiple of the window, just after an aligned
+/// window has begun. It is computed by the limit itself, so that this code need not know
+/// strategies by name.
+fn longest_wait(limit: &Limit) -> Option<Duration> {
+    let clock = ManualClock::at_micros(limit.quota().period.as_micros());
+    let store = MemoryStore::builder().clock(clock).build();
+    let limiter = Limiter::new(limit.clone().into(), store);
+    let everything = Ask::new("anybody").cost(limit.capacity() + limit.debt());
+    Some(limiter.charge_now(everything).ok()?.first()?.reset_after())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn longest_waits_are_those_of_the_definitions() {
+        for (text, us) in [
+            ("1/10s via uniform", 20_000_000),
+            ("1/10s debt 0 via uniform", 10_000_000),
+            ("3/10s via uniform", 6_666_667),
+            ("5/10s burst 10 debt 3 via gcra", 26_000_000),
+            ("5/10s burst 12 refill interval via token_bucket", 50_000_000),
+            ("5/10s via sliding_log", 10_000_000),
+            ("5/10s via fixed_window", 10_000_000),
+            ("5/10s precision 1s via sliding_window", 11_000_000),
+            ("5/10s precision 1s rounding truncate via sliding_window", 10_000_000),
+        ] {
+            let limit: Limit = text.parse().unwrap();
+            assert_eq!(longest_wait(&limit), Some(Duration::from_micros(us)), "{text}");
+        }
+    }
+}
