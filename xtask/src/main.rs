@@ -7,6 +7,7 @@ mod fuzz;
 mod mutate;
 mod node;
 mod part;
+mod playground;
 mod process;
 mod programs;
 mod publish;
@@ -44,6 +45,8 @@ Tasks:
   tidy                            the project's own rules (STYLE.md), a second or so
   docs [--check]                  write the tables and pictures that come from the engine
                                   --check only says which of them are stale
+  playground [--no-install]       the engine in a page: target/playground.html; adds the target for
+                                  WebAssembly once, by rustup or from Debian's packages
   features                        each feature of each crate alone
   packages [--no-install]         what is to be published, packed, unpacked and built, by this
                                   Rust and by the oldest, which --no-install does not install
@@ -121,6 +124,10 @@ fn run() -> Result<bool> {
             words.only("docs", &["check"])?;
             docs::run(&tree, words.check)
         }
+        ["playground"] => {
+            words.only("playground", &["no-install"])?;
+            playground::run(&tree, words.install)
+        }
         ["features"] => {
             words.only("features", &[])?;
             publish::features(&tree)
@@ -169,8 +176,8 @@ fn run() -> Result<bool> {
         }
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
-            "no task `{}`; there are: test, check, tidy, docs, features, packages, deny, \
-             advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
+            "no task `{}`; there are: test, check, tidy, docs, playground, features, packages, \
+             deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }

@@ -1,4 +1,4 @@
-//! Packages of Node with which examples are run, under `target/tools/node`.
+//! Packages of Node with which examples are run and a page is checked, under `target/tools/node`.
 
 use std::io;
 use std::path::Path;
@@ -9,8 +9,10 @@ use anyhow::{Result, bail};
 use crate::tree::Tree;
 use crate::{process, programs};
 
-/// Each at one exact version, which the pages name as the one that was tested.
-const PACKAGES: [(&str, &str); 2] = [("redis", "6.3.1"), ("ioredis", "6.0.0")];
+/// Each at one exact version, which the pages name as the one that was tested. The last one looks
+/// for what keeps people from using a page.
+const PACKAGES: [(&str, &str); 3] =
+    [("redis", "6.3.1"), ("ioredis", "6.0.0"), ("axe-core", "4.14.1")];
 
 /// Sees to it that the tests find them. When they cannot be installed that is said, and the tests
 /// that need them skip themselves.
@@ -20,7 +22,7 @@ pub(crate) fn provide(tree: &Tree, may_install: bool) {
         return;
     }
     let names: Vec<String> = PACKAGES.iter().map(|(name, v)| format!("{name}@{v}")).collect();
-    let shown = names.join(" and ");
+    let shown = names.join(", ");
     if !may_install {
         eprintln!("{shown} are not installed (--no-install was given): npm has them");
         return;

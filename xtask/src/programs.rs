@@ -184,7 +184,7 @@ pub(crate) fn install_package(package: &str) -> Result<()> {
     Ok(())
 }
 
-fn apt_get(arguments: &[&str]) -> Result<bool> {
+pub(crate) fn apt_get(arguments: &[&str]) -> Result<bool> {
     let mut command = Command::new("apt-get");
     command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
     // To a package this is a machine in maintenance, in which services are not started. Where

@@ -6,7 +6,7 @@ use crate::report::Steps;
 use crate::suite::{self, Counts};
 use crate::tools::cargo;
 use crate::tree::Tree;
-use crate::{fuzz, node, process, programs, publish, python, tidy, tools};
+use crate::{fuzz, node, playground, process, programs, publish, python, tidy, tools};
 
 /// Runs the steps; `quick` leaves out the slow ones that seldom fail.
 pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
@@ -18,6 +18,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
         programs::provide(may_install);
         python::provide(tree, may_install);
         node::provide(tree, may_install);
+        playground::provide(tree, may_install);
         counts = suite::run(tree, &[])?;
         Ok(counts.hold(in_ci))
     });

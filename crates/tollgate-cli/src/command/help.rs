@@ -41,6 +41,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "middleware": "limits in front of an HTTP service in Rust",
     "mistakes": "mistakes in a setup, and how to fix them",
     "notation": "how limits and subjects are written",
+    "playground": "limits to try in a browser: one HTML file",
     "policies": "policy files",
     "probes": "health, readiness, and manifests for them",
     "proof": "checking a recorded run; broken limiters that are caught",

@@ -1,0 +1,109 @@
+//! What the page is answered.
+
+use serde::Serialize;
+use tollgate::ParseError;
+
+use crate::question::Ask;
+
+/// The answer to a message.
+#[derive(Serialize, Debug)]
+#[serde(untagged)]
+pub(crate) enum Answer {
+    Opened(Opened),
+    /// For each lane, in its order, the answers to the questions in theirs.
+    Answered {
+        lanes: Vec<Vec<Answered>>,
+    },
+    Traffic {
+        asks: Vec<Ask>,
+    },
+    /// The limits cannot be read.
+    Problem {
+        problem: Problem,
+    },
+    /// The page has a mistake, or a number that was typed is out of range.
+    Refused {
+        error: String,
+    },
+}
+
+/// The strategies that count from now on.
+#[derive(Serialize, Debug)]
+pub(crate) struct Opened {
+    pub(crate) lanes: Vec<LaneJson>,
+    /// Strategies that the limits do not fit.
+    pub(crate) refused: Vec<Refused>,
+}
+
+/// One strategy, and what the limits mean under it.
+#[derive(Serialize, Debug)]
+pub(crate) struct LaneJson {
+    /// The strategies of its limits.
+    pub(crate) strategy: String,
+    pub(crate) limits: Vec<LimitJson>,
+    /// The most that a fresh subject can take at once, in units.
+    pub(crate) capacity: u64,
+}
+
+/// A limit, and its meaning in the words of `tollgate explain`.
+#[derive(Serialize, Debug)]
+pub(crate) struct LimitJson {
+    /// The full text, with every default.
+    pub(crate) text: String,
+    /// The window or period, in microseconds.
+    pub(crate) period_us: u64,
+    pub(crate) rows: Vec<(&'static str, String)>,
+}
+
+/// A strategy that the limits do not fit.
+#[derive(Serialize, Debug)]
+pub(crate) struct Refused {
+    pub(crate) strategy: &'static str,
+    pub(crate) problem: Problem,
+}
+
+/// What is wrong with the limits, and where.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub(crate) struct Problem {
+    pub(crate) what: String,
+    pub(crate) remedy: String,
+    /// The place in the text, as a browser counts: in UTF-16 code units.
+    pub(crate) start: usize,
+    pub(crate) end: usize,
+    /// All of it, with carets under the place.
+    pub(crate) shown: String,
+}
+
+impl Problem {
+    pub(crate) fn new(text: &str, error: &ParseError) -> Self {
+        let units = |byte: usize| {
+            let before = text.char_indices().take_while(|(at, _)| *at < byte);
+            before.map(|(_, c)| c.len_utf16()).sum()
+        };
+        let span = error.span();
+        Self {
+            what: error.what().to_owned(),
+            remedy: error.remedy().to_owned(),
+            start: units(span.start),
+            end: units(span.end),
+            shown: error.to_string(),
+        }
+    }
+}
+
+/// One answer of one strategy.
+#[derive(Serialize, PartialEq, Eq, Debug)]
+pub(crate) struct Answered {
+    /// Whether the cost was admitted, or, of a charge, whether it fitted.
+    pub(crate) allowed: bool,
+    /// The units charged.
+    pub(crate) granted: u64,
+    /// The units of a charge that the limit cannot owe.
+    pub(crate) cut: u64,
+    pub(crate) remaining: u64,
+    /// The wait in microseconds: 0 for now, `None` for never.
+    pub(crate) retry_after_us: Option<u64>,
+    pub(crate) reset_after_us: u64,
+    /// Of several limits, the index of the one that decided.
+    pub(crate) binding: usize,
+}

@@ -1,0 +1,20 @@
+//! This crate's lints are the workspace's, but for one.
+
+#![allow(clippy::unwrap_used, reason = "a test's panic is its verdict")]
+
+use std::path::Path;
+
+fn read(path: &str) -> toml::Table {
+    let file = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
+    std::fs::read_to_string(file).unwrap().parse().unwrap()
+}
+
+#[test]
+fn the_lints_are_those_of_the_workspace_but_one() {
+    let mut ours = read("Cargo.toml")["lints"].as_table().unwrap().clone();
+    let theirs = read("../../Cargo.toml")["workspace"]["lints"].as_table().unwrap().clone();
+    let unsafe_code = ours["rust"].as_table_mut().unwrap().get_mut("unsafe_code").unwrap();
+    assert_eq!(unsafe_code.as_str(), Some("deny"));
+    *unsafe_code = "forbid".into();
+    assert_eq!(ours, theirs);
+}

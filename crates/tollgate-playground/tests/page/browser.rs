@@ -1,0 +1,179 @@
+//! A browser that opens the built page, runs a script in it, and sends home what that returns.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+
+/// As long as a browser may take for all of a test, on a machine that does more than this.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+/// How a reader's screen is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    /// In CSS pixels.
+    pub(crate) width: u32,
+    pub(crate) is_dark: bool,
+}
+
+pub(crate) const DESK: Screen = Screen { width: 1_280, is_dark: false };
+
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The page, built now from what is in the tree; none where there is no target for it.
+pub(crate) fn built() -> Option<&'static str> {
+    static PAGE: OnceLock<Option<String>> = OnceLock::new();
+    let page = PAGE.get_or_init(|| {
+        let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+        let mut xtask = Command::new(cargo);
+        xtask.args(["run", "--quiet", "--package", "xtask", "--", "playground", "--no-install"]);
+        let output = xtask.current_dir(root()).output().unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        match output.status.code() {
+            Some(0) => {
+                Some(std::fs::read_to_string(root().join("target/playground.html")).unwrap())
+            }
+            Some(1) => {
+                println!("SKIPPED: {}", error.trim());
+                None
+            }
+            _ => panic!("{error}"),
+        }
+    });
+    if page.is_none() {
+        println!("SKIPPED: there is no target for WebAssembly: cargo xtask playground");
+    }
+    page.as_deref()
+}
+
+/// Ends the browser with the test.
+struct Browser(Child);
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        // It may have ended by itself, which the test has noticed then.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Opens the page on such a screen, and runs the body of an async function in it, of which `input`
+/// is the argument. What it returns; none where there is no page or no browser.
+pub(crate) fn run(screen: Screen, script: &str, input: &Value) -> Option<Value> {
+    run_with("", screen, script, input)
+}
+
+/// The same with a script before it, which others wrote.
+pub(crate) fn run_with(
+    library: &str,
+    screen: Screen,
+    script: &str,
+    input: &Value,
+) -> Option<Value> {
+    let page = built()?;
+    let library = library.replace("</script", "<\\/script");
+    let probe = format!(
+        "<script>{library}</script>\n<script type=\"module\">{}\nconst input = {};\ntry {{\nawait ready();\n\
+         report(await (async () => {{{script}\n}})());\n\
+         }} catch (error) {{ report({{ failed: `${{error}} ${{error.stack}}` }}); }}</script>",
+        include_str!("probe.js"),
+        // No text in it ends the element.
+        input.to_string().replace('<', "\\u003c")
+    );
+    let page = page.replace("</body>", &format!("{probe}</body>"));
+    let (address, found) = serve(framed(&page, screen.width));
+    let profile = tempfile::tempdir().unwrap();
+    let start = |program: &&str| {
+        Command::new(program)
+            .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
+            .args(["--hide-scrollbars", "--no-first-run", "--window-size=1400,2000"])
+            .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!screen.is_dark)))
+            .arg(format!("--user-data-dir={}", profile.path().display()))
+            .arg(&address)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .ok()
+    };
+    let programs = ["chromium", "chromium-browser", "google-chrome"];
+    let Some(browser) = programs.iter().find_map(start) else {
+        println!("SKIPPED: no browser is installed: apt-get install chromium");
+        return None;
+    };
+    let _browser = Browser(browser);
+    let found = found.recv_timeout(PATIENCE).expect("the browser reports in time");
+    assert!(found["failed"].is_null(), "{found}");
+    Some(found)
+}
+
+/// The page in a frame of this width: a window of a browser is no narrower than 500 pixels.
+fn framed(page: &str, width: u32) -> String {
+    let page = page.replace('&', "&amp;").replace('"', "&quot;");
+    format!(
+        "<!DOCTYPE html><meta charset=\"utf-8\"><title>frame</title>\
+         <style>body{{margin:0}}iframe{{border:0}}</style>\
+         <script>function home(text) {{ fetch(\"/found\", {{ method: \"POST\", body: text }}) }}\
+         </script><iframe title=\"page\" width=\"{width}\" height=\"1900\" srcdoc=\"{page}\">\
+         </iframe>"
+    )
+}
+
+/// Serves one page on this machine, and gets what is posted back. The page under test is in a frame
+/// and may not connect anywhere: the page around it posts.
+fn serve(page: String) -> (String, Receiver<Value>) {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = format!("http://{}/", listener.local_addr().unwrap());
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let found = answer(stream, &page);
+            // The test has what it waited for, and may be gone.
+            if found.is_some_and(|found| sender.send(found).is_err()) {
+                return;
+            }
+        }
+    });
+    (address, receiver)
+}
+
+/// Answers one request: the page, or nothing for what was found. A browser that closes a connection
+/// early has its reasons.
+fn answer(mut stream: TcpStream, page: &str) -> Option<Value> {
+    let mut reader = BufReader::new(stream.try_clone().ok()?);
+    let mut first = String::new();
+    reader.read_line(&mut first).ok()?;
+    let mut length = 0;
+    loop {
+        let mut line = String::new();
+        reader.read_line(&mut line).ok()?;
+        if line.trim().is_empty() {
+            break;
+        }
+        if let Some((_, value)) = line.to_lowercase().split_once("content-length:") {
+            length = value.trim().parse().ok()?;
+        }
+    }
+    let mut body = vec![0; length];
+    reader.read_exact(&mut body).ok()?;
+    let (status, text) = match first.split_whitespace().nth(1) {
+        Some("/") => ("200 OK", page),
+        Some("/found") => ("200 OK", ""),
+        _ => ("404 Not Found", ""),
+    };
+    let bytes = text.len();
+    let head = format!(
+        "HTTP/1.1 {status}\r\nContent-Type: text/html\r\nContent-Length: {bytes}\r\n\
+         Connection: close\r\n\r\n"
+    );
+    let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(text.as_bytes()));
+    first.starts_with("POST /found").then(|| serde_json::from_slice(&body).unwrap())
+}
