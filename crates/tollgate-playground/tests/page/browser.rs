@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::OnceLock;
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
@@ -54,6 +54,8 @@ pub(crate) fn built() -> Option<&'static str> {
     page.as_deref()
 }
 
+static TURN: Mutex<()> = Mutex::new(());
+
 /// Ends the browser with the test.
 struct Browser(Child);
 
@@ -79,6 +81,8 @@ pub(crate) fn run_with(
     input: &Value,
 ) -> Option<Value> {
     let page = built()?;
+    // One at a time: a browser has as many processes as this machine may have processors.
+    let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let library = library.replace("</script", "<\\/script");
     let probe = format!(
         "<script>{library}</script>\n<script type=\"module\">{}\nconst input = {};\ntry {{\nawait ready();\n\
