@@ -13,7 +13,7 @@ const LOOKS = 400;
 
 const engine = await loadEngine();
 const play = { lanes: [], clients: ["a"], span: 1, base: 0, since: null, speed: 1,
-  looked: 0, asked: 0 };
+  looked: 0, asked: 0, traffic: false };
 
 function now() {
   if (play.since === null) return play.base;
@@ -50,6 +50,11 @@ function open() {
   setSpan(3 * Math.max(...periods));
   show();
   return true;
+}
+
+// Other limits: the generated traffic meets them too, unless somebody has asked by hand since.
+function change() {
+  if (open() && play.traffic) generate();
 }
 
 // The time that is shown, and a speed at which it passes soon.
@@ -110,6 +115,7 @@ function catchUp(at) {
 
 function askNow() {
   if (get("ask").disabled) return;
+  play.traffic = false;
   const at_us = now();
   if (play.since === null) setRunning(true);
   const asked = { at_us, cost: Number(get("cost").value), how: get("how").value,
@@ -129,7 +135,8 @@ function askNow() {
 function say(at) {
   const by = admitted => play.lanes.filter(lane => lane.events.at(-1).admitted === admitted)
     .map(lane => lane.strategy).join("; ");
-  const parts = [["admitted", by(true)], ["denied", by(false)]].filter(([, names]) => names);
+  const done = get("how").value === "charge" ? "charged" : "admitted";
+  const parts = [[done, by(true)], ["denied", by(false)]].filter(([, names]) => names);
   get("said").textContent = `At ${duration(at)}: ${parts.map(part => part.join(" by ")).join(". ")}.`;
 }
 
@@ -158,6 +165,7 @@ function generate() {
   const made = engine({ do: "traffic", pattern: get("pattern").value,
     requests: number("requests"), span_us: play.span, seed: number("seed") });
   if (!open()) return;
+  play.traffic = true;
   get("fault").textContent = made.error ?? "";
   if (made.error || !askAll(made.asks, play.span)) return;
   finish(play.span, `${made.asks.length} requests in ${duration(play.span)}.`);
@@ -171,6 +179,7 @@ function runScript() {
     get("fault").textContent = error.message;
     return;
   }
+  play.traffic = false;
   if (script.limits !== null) get("limits").value = script.limits;
   const opened = play.lanes.map(lane => lane.answers.open);
   if (!open()) return;
@@ -223,16 +232,19 @@ get("speed").addEventListener("change", () => {
   setRunning(play.since !== null);
   play.speed = Number(get("speed").value);
 });
-get("limits").addEventListener("input", open);
+get("limits").addEventListener("input", change);
 for (const button of document.querySelectorAll(".example")) {
   button.addEventListener("click", () => {
     get("limits").value = button.textContent;
-    open();
+    change();
   });
 }
 get("ask").addEventListener("click", askNow);
 get("stop").addEventListener("click", () => { setRunning(false); show(); });
-get("reset").addEventListener("click", open);
+get("reset").addEventListener("click", () => {
+  play.traffic = false;
+  open();
+});
 get("run").addEventListener("click", runScript);
 get("client").addEventListener("change", () => show());
 get("traffic").addEventListener("submit", event => {
@@ -248,4 +260,5 @@ addEventListener("keydown", event => {
 addEventListener("resize", () => show());
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => show());
 open();
+generate();
 document.documentElement.dataset.ready = "yes";

@@ -208,7 +208,14 @@ fn the_space_key_asks_and_the_clock_runs_and_stops() {
     let script = r##"
       const count = () => texts(".count")[0];
       const clock = () => get("clock").textContent;
-      const found = { before: clock(), taken: press(" ") };
+      const first = { counts: texts(".count"), at: clock() };
+      // Other limits meet the same traffic, until somebody asks.
+      type("limits", "60/m");
+      first.changed = texts(".count");
+      type("limits", "5/10s");
+      first.again = texts(".count");
+      get("reset").click();
+      const found = { first, before: clock(), taken: press(" ") };
       found.asked = count();
       found.said = get("said").textContent;
       press(" ");
@@ -239,6 +246,14 @@ fn the_space_key_asks_and_the_clock_runs_and_stops() {
     "##;
     let Some(found) = run(DESK, script, &Value::Null) else { return };
     let is = |name: &str, value: Value| assert_eq!(found[name], value, "{name}: {found}");
+    let first = &found["first"];
+    assert_eq!((&first["at"], &first["counts"]), (&json!("30s"), &first["again"]), "{found}");
+    assert_ne!(first["counts"], first["changed"]);
+    let requests = |count: &Value| -> u64 {
+        let words = count.as_str().unwrap().split(' ');
+        words.filter_map(|word| word.parse::<u64>().ok()).sum()
+    };
+    assert_eq!((requests(&first["counts"][0]), requests(&first["changed"][0])), (40, 40));
     is("before", json!("0s"));
     is("taken", json!(true));
     is("asked", json!("1 admitted, 0 denied"));
