@@ -26,11 +26,27 @@ const MAX_BYTES: usize = 500_000;
 
 /// Builds the page, and says where it is; `false` if there is no target for it here.
 pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
+    let bytes = build(tree, may_install)?;
+    if let Some(bytes) = bytes {
+        println!("{PAGE}: {bytes} bytes");
+    }
+    Ok(bytes.is_some())
+}
+
+/// Builds it for the tests. When that cannot be, it is said, and they skip themselves.
+pub(crate) fn provide(tree: &Tree, may_install: bool) {
+    if let Err(error) = build(tree, may_install) {
+        eprintln!("the playground could not be built ({error:#})");
+    }
+}
+
+/// The bytes of the page; none if there is no target for it, which is said.
+fn build(tree: &Tree, may_install: bool) -> Result<Option<usize>> {
     let mut command = match toolchain::find(tree, may_install)? {
         Wasm::Ready(toolchain) => toolchain.cargo(tree),
         Wasm::Absent(why) => {
             eprintln!("the playground is not built: {why}");
-            return Ok(false);
+            return Ok(None);
         }
     };
     // In a folder of its own: a test that builds it should not wait for the build of others.
@@ -47,15 +63,7 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
         bail!("the page has {} bytes, at most {MAX_BYTES} are allowed", page.len());
     }
     std::fs::write(tree.root.join(PAGE), &page).with_context(|| PAGE.to_owned())?;
-    println!("{PAGE}: {} bytes", page.len());
-    Ok(true)
-}
-
-/// Builds it for the tests. When that cannot be, it is said, and they skip themselves.
-pub(crate) fn provide(tree: &Tree, may_install: bool) {
-    if let Err(error) = run(tree, may_install) {
-        eprintln!("the playground could not be built ({error:#})");
-    }
+    Ok(Some(page.len()))
 }
 
 /// A file, packed with gzip, which a browser unpacks.
