@@ -84,6 +84,11 @@ pub(crate) enum Bench {
     /// starts its own redis-server and stops it again.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- lease --runs 9")]
     Lease(BenchLease),
+    /// Reserve and commit beside a check, and slots beside many holders, in memory and on a Redis
+    ///
+    /// It starts its own redis-server and stops it again.
+    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- holds --runs 9")]
+    Holds(BenchHolds),
     /// Ask as one process of `lease`
     #[command(hide = true)]
     LeaseNode(LeaseNode),
@@ -105,6 +110,17 @@ pub(crate) enum Bench {
         #[arg(value_parser = clap::value_parser!(u32).range(1..=10_000_000))]
         keys: u32,
     },
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchHolds {
+    /// Runs of each kind, of which the median counts
+    #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
+    pub(crate) runs: u32,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

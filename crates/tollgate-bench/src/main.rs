@@ -13,6 +13,7 @@ use clap::Parser as _;
 mod allocator;
 mod args;
 mod grpc;
+mod holds;
 mod lease;
 mod memory;
 mod on_redis;
@@ -50,6 +51,7 @@ fn measure(bench: Bench) -> Result<u8> {
         Bench::Server(args) => service::server(&args),
         Bench::Resp(args) => resp::resp(&args),
         Bench::Grpc(args) => grpc::grpc(&args),
+        Bench::Holds(args) => holds::holds(&args),
         Bench::Lease(args) => lease::lease(&args),
         Bench::LeaseNode(args) => lease::ask(&args),
         Bench::BareGrpc { port, threads } => grpc::serve_bare(port, threads),

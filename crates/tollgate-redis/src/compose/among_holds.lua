@@ -27,7 +27,9 @@ local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   if wrong then
     return wrong
   end
-  count.keys, count.before_ms = all, peek and 0 or longest_pttl(all)
+  -- What is counted under other numbers was charged before: it can be given back as long as its state
+  -- would have lain.
+  count.keys, count.before_ms = all, not peek and count.is_carried and longest_pttl(all) or 0
   at = math.max(at, end_due(count, peek))
   counts[#counts + 1] = count
 end)
@@ -41,7 +43,7 @@ local function write_all()
       limit.changed = true
     end
     write_count(count)
-    if count.before_ms > longest_pttl(count.keys) then
+    if count.before_ms > 0 and count.before_ms > longest_pttl(count.keys) then
       outlive(count.holds.key .. '!reset', count.before_ms)
     end
   end
@@ -97,9 +99,7 @@ if admitted and not peek then
       end
     end
     if kind then
-      local member = member_of(id, cost)
-      redis.call('ZADD', count.holds.key .. '@', number(stop), member)
-      add(count.holds, hold_of(member, stop), 1)
+      place(count.holds, member_of(id, cost), stop)
       count.holds.fence = fence
     end
   end

@@ -12,17 +12,18 @@ local skew = 1000000
 
 local function read_holds(key)
   local holds = {key = key, count = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = 0,
-    due = 0, back = 0}
+    first = 0, due = 0, back = 0}
   local v = redis.call('GET', key .. '@sums')
   if v then
     holds.is_known = true
-    local numbers = {string.match(v, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')}
-    if #numbers ~= 6 then
+    local count, units, charging, slots, fence, seen, first =
+      string.match(v, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+    if not count then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
-    for i, name in ipairs({'count', 'units', 'charging', 'slots', 'fence', 'seen'}) do
-      holds[name] = tonumber(numbers[i])
-    end
+    holds.count, holds.units = tonumber(count), tonumber(units)
+    holds.charging, holds.slots = tonumber(charging), tonumber(slots)
+    holds.fence, holds.seen, holds.first = tonumber(fence), tonumber(seen), tonumber(first)
   end
   return holds
 end
@@ -84,13 +85,24 @@ local function soonest(holds)
   return list
 end
 
--- When the last hold ends.
+-- When the last hold ends. It is read once, and again after a hold was taken away.
 local function last_end(holds)
   if holds.count == 0 then
     return 0
   end
-  local rows = redis.call('ZRANGE', holds.key .. '@', -1, -1, 'WITHSCORES')
-  return rows[2] and tonumber(rows[2]) - holds.back or 0
+  if not holds.last then
+    local rows = redis.call('ZRANGE', holds.key .. '@', -1, -1, 'WITHSCORES')
+    holds.last = rows[2] and tonumber(rows[2]) - holds.back or 0
+  end
+  return holds.last
+end
+
+-- Places a hold.
+local function place(holds, member, stop)
+  redis.call('ZADD', holds.key .. '@', number(stop), member)
+  holds.first = holds.count == 0 and stop or math.min(holds.first, stop)
+  holds.last = holds.last and math.max(holds.last, stop)
+  add(holds, hold_of(member, stop), 1)
 end
 
 -- Charges as much as a limit may owe; answers what was not charged.
@@ -164,6 +176,10 @@ local function end_due(count, peek)
     return at
   end
   local key = holds.key .. '@'
+  -- No hold ends before the first; one that was taken away may have been it.
+  if back == 0 and holds.first > at then
+    return at
+  end
   local due = due_of(holds, at, back)
   if not count.is_carried then
     charge_ends(count.limits, due, back, count.most)
@@ -184,6 +200,8 @@ local function end_due(count, peek)
       redis.call('ZADD', key, number(hold.stop - back), hold.member)
     end
   end
+  local rows = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  holds.first = tonumber(rows[2] or 0)
   return at
 end
 
@@ -309,7 +327,7 @@ local function write_count(count)
   else
     redis.call('SET', holds.key .. '@sums', '1:' .. table.concat({number(holds.count),
       number(holds.units), number(holds.charging), number(holds.slots), number(holds.fence),
-      number(holds.seen)}, ':'), 'PX', longest)
+      number(holds.seen), number(holds.first)}, ':'), 'PX', longest)
   end
 end
 

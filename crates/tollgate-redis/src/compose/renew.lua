@@ -22,6 +22,7 @@ for _, count in ipairs(counts) do
   if redis.call('ZSCORE', key, member) then
     redis.call('ZADD', key, number(at + ttl), member)
     renewed = at + ttl
+    count.holds.first, count.holds.last = math.min(count.holds.first, renewed), nil
   end
   write_count(count)
 end

@@ -34,6 +34,7 @@ for _, count in ipairs(counts) do
     local holds = count.holds
     redis.call('ZREM', holds.key .. '@', member)
     add(holds, hold_of(member, 0), -1)
+    holds.last = nil
     if keeps then
       redis.call('SET', holds.key .. '@' .. id, number(actual), 'PX', ARGV[5])
     end

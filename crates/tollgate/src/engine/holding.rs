@@ -324,7 +324,7 @@ pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
     let Some(holds) = part.holds.as_deref_mut() else { return now.as_micros() };
     let at_us = holds::note_time(holds, now);
     let is_carried = is_carried(&part.carried);
-    while let Some(hold) = holds.soonest(1).first().copied()
+    while let Some(hold) = holds.first()
         && hold.end_us <= at_us
     {
         holds::take(holds, hold);

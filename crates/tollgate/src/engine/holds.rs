@@ -3,6 +3,8 @@
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
+use foldhash::fast::RandomState;
+
 use crate::hold::{HoldId, HoldKind};
 use crate::time::{SKEW_US, Time};
 
@@ -96,6 +98,10 @@ pub trait Holds: core::fmt::Debug {
     fn set_sums(&mut self, sums: HoldSums);
     /// The open hold of this id.
     fn find(&self, id: HoldId) -> Option<OpenHold>;
+    /// The first hold to end.
+    fn first(&self) -> Option<OpenHold> {
+        self.soonest(1).first().copied()
+    }
     /// The first `most` holds to end.
     fn soonest(&self, most: usize) -> Vec<OpenHold>;
     /// The hold that ends last.
@@ -161,9 +167,9 @@ pub(super) fn note_time(holds: &mut dyn Holds, now: Time) -> u64 {
 pub struct HoldTable {
     sums: HoldSums,
     ends: BTreeMap<(u64, HoldId), u64>,
-    by_id: HashMap<HoldId, u64>,
+    by_id: HashMap<HoldId, u64, RandomState>,
     settled: VecDeque<(u64, HoldId)>,
-    charged: HashMap<HoldId, u64>,
+    charged: HashMap<HoldId, u64, RandomState>,
 }
 
 /// The bytes of an open hold and of a settled one, as the maps of a table allocate them.
@@ -242,6 +248,11 @@ impl Holds for HoldTable {
         let end_us = *self.by_id.get(&id)?;
         let cost = *self.ends.get(&(end_us, id))?;
         Some(OpenHold { end_us, id, cost })
+    }
+
+    fn first(&self) -> Option<OpenHold> {
+        let ((end_us, id), cost) = self.ends.first_key_value()?;
+        Some(OpenHold { end_us: *end_us, id: *id, cost: *cost })
     }
 
     fn soonest(&self, most: usize) -> Vec<OpenHold> {
