@@ -27,6 +27,14 @@ pub(crate) fn cost(text: &str, peeks: bool) -> Result<u64> {
     }
 }
 
+/// The units that were used: an integer from 0 to 2^40.
+pub(crate) fn actual(text: &str) -> Result<u64> {
+    match whole(text, "what was used")? {
+        (true, _) => bail!("what was used cannot be negative: give 0 where it was nothing"),
+        (false, units) => Ok(units),
+    }
+}
+
 /// The units of an adjustment: an integer other than 0, from -2^40 to 2^40.
 pub(crate) fn delta(text: &str) -> Result<i64> {
     let (negative, units) = whole(text, "an adjustment")?;

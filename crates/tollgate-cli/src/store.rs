@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Limiter, MemoryStore, MemoryStoreBuilder};
+use tollgate::{Hold, Limiter, MemoryStore, MemoryStoreBuilder};
 use tollgate_queue::{AnyQueues, Layout, ProducerSettings, RedisQueues, SqliteQueues};
 use tollgate_redis::RedisStore;
 use tollgate_server::Queues;
@@ -37,19 +37,16 @@ impl BlockingLimiter {
         which: &SubjectArgs,
         counts: &SubjectLimits,
     ) -> Result<Self> {
-        let (store, runtime) = match store_url(place.store.as_deref())? {
-            StoreUrl::Redis(options) => {
-                let runtime = runtime()?;
-                let mut builder = RedisStore::builder(options);
-                if let Some(shard) = &which.shard {
-                    builder = builder.shard(shard);
-                }
-                (AnyStore::from(runtime.block_on(builder.connect())?), Some(runtime))
-            }
-            file => (pollster::block_on(file.open())?, None),
-        };
+        let (store, runtime) = opened(place, which.shard.as_deref())?;
         let limiter = Limiter::new(counts.first_limits().clone(), store);
         Ok(Self { limiter, runtime })
+    }
+
+    /// The same for a hold, which says whose count it is.
+    pub(crate) fn of_hold(place: &StoreArgs, hold: &Hold) -> Result<Self> {
+        let Some((_, limits)) = hold.counts.first() else { bail!("this hold is over no count") };
+        let (store, runtime) = opened(place, hold.shard.as_deref())?;
+        Ok(Self { limiter: Limiter::new(limits.clone(), store), runtime })
     }
 
     /// Waits for an answer.
@@ -68,6 +65,21 @@ impl BlockingLimiter {
             runtime.block_on(async { tokio::time::sleep(Duration::from_millis(1)).await });
         }
     }
+}
+
+/// Opens a store; Redis with its runtime.
+fn opened(place: &StoreArgs, shard: Option<&str>) -> Result<(AnyStore, Option<Runtime>)> {
+    Ok(match store_url(place.store.as_deref())? {
+        StoreUrl::Redis(options) => {
+            let runtime = runtime()?;
+            let mut builder = RedisStore::builder(options);
+            if let Some(shard) = shard {
+                builder = builder.shard(shard);
+            }
+            (AnyStore::from(runtime.block_on(builder.connect())?), Some(runtime))
+        }
+        file => (pollster::block_on(file.open())?, None),
+    })
 }
 
 /// The store of a service, on its runtime. Without a name it is a memory store of this size, with

@@ -80,8 +80,8 @@ mod watch;
 
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Answer, Counters, DecisionMark, Event, Gate, Loss, Observer, Prepared, Reread, Revision,
-    Shadow, Standing, SubjectCounts, Terms, Together,
+    Answer, Counters, DecisionMark, Event, Gate, Held, HoldCounters, Loss, Observer, Prepared,
+    Reread, Revision, Shadow, Standing, SubjectCounts, Terms, Together,
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{

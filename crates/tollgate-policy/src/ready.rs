@@ -32,6 +32,10 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
     }
     let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
     let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
+    // A check of slots is refused with a reason, on the general path.
+    if limits.whole.counts_slots() {
+        return None;
+    }
     Some(SingleCheck {
         part: Part { policy, entry: 0, rule: None },
         field: field.clone(),

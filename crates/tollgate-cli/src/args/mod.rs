@@ -98,8 +98,11 @@ Secrets come from the environment, so that no process list shows them:
     /// Run a command when its turn comes
     ///
     /// Waits until every limit admits, charges, and runs COMMAND. Waiting reserves nothing, and
-    /// waiters have no order. An interrupted wait charges nothing, and neither does a COMMAND that
-    /// cannot be started.
+    /// waiters have no order. With --at-once N, at most N such commands run at a time: a slot is
+    /// taken, renewed while COMMAND runs, and given back. COMMAND finds the number of its slot in
+    /// TOLLGATE_FENCE: larger than that of every earlier one.
+    ///
+    /// An interrupted wait charges nothing, and neither does a COMMAND that cannot be started.
     ///
     /// Exits with COMMAND's code (128 + the signal that killed it), 124 when its turn did not come
     /// within --wait, 125 when its turn never comes or on an error of tollgate, 126 when COMMAND
@@ -107,7 +110,29 @@ Secrets come from the environment, so that no process list shows them:
     #[command(
         after_help = "Example: tollgate run backup --limit 1/10m --wait 1h -- rsync -a src dst"
     )]
+    #[command(after_long_help = "Examples:
+  tollgate run backup --limit 1/10m --wait 1h -- rsync -a src dst
+  tollgate run encode --at-once 2 -- ffmpeg -i in.mov out.mp4
+  tollgate run deploy --at-once 1 --hold 10s --store redis://127.0.0.1 -- ./deploy")]
     Run(Run),
+    /// Set units aside for a request whose cost is known only afterwards
+    ///
+    /// Prints the hold, as one word. `tollgate commit HOLD ACTUAL` charges what was used. Until
+    /// then nobody else gets the units. A hold that nobody commits ends after --ttl.
+    ///
+    /// Exits as `check` does; a denial is explained on stderr.
+    #[command(
+        after_help = "Example: hold=$(tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s)"
+    )]
+    Reserve(Reserve),
+    /// Charge what was used of a hold, and give the rest back
+    ///
+    /// To commit twice is as to commit once, for a minute. With 0, nothing was used.
+    ///
+    /// Exits with 0 when it was charged, now or before; 1 when the hold is not open any more, so
+    /// that nothing was charged; 2 on an error.
+    #[command(after_help = "Example: tollgate commit \"$hold\" 300")]
+    Commit(Commit),
     /// Check a request without charging it
     ///
     /// Exits as `check` does: 0 when it would be admitted, 1 when denied for now, 3 when denied for
@@ -214,7 +239,7 @@ Secrets come from the environment, so that no process list shows them:
 }
 
 /// Whose count, under which limits.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 pub(crate) struct SubjectArgs {
     /// The subject: `dim:value`, several joined by `,`, with `%XX` escapes; without a colon the
     /// dimension is `key`
@@ -279,6 +304,15 @@ pub(crate) struct Run {
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
+    /// At most N such commands at a time, each in a slot of SUBJECT; limits are charged, too
+    #[arg(long, value_name = "N", allow_hyphen_values = true)]
+    pub(crate) at_once: Option<String>,
+
+    /// With --at-once: how long a slot stays taken when this program is killed or cut off from the
+    /// store [default: 30s]
+    #[arg(long, value_name = "DURATION", requires = "at_once", allow_hyphen_values = true)]
+    pub(crate) hold: Option<String>,
+
     /// The longest time to wait, as `90s`; `0` tries once [default: as long as needed]
     #[arg(long, short, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) wait: Option<String>,
@@ -293,6 +327,48 @@ pub(crate) struct Run {
     /// The command and its arguments, after `--`
     #[arg(last = true, required = true, value_name = "COMMAND")]
     pub(crate) command: Vec<OsString>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Reserve {
+    #[command(flatten)]
+    pub(crate) which: SubjectArgs,
+
+    /// The estimated cost, in units
+    #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
+    pub(crate) cost: String,
+
+    /// How long the hold lasts unless it is committed, as `60s`
+    #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
+    pub(crate) ttl: String,
+
+    /// Charge the estimate when the hold ends without a commit; otherwise nothing is charged
+    #[arg(long)]
+    pub(crate) charge_at_end: bool,
+
+    #[command(flatten)]
+    pub(crate) place: StoreArgs,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Commit {
+    /// The hold, as `reserve` printed it
+    pub(crate) hold: String,
+
+    /// The units that were used; 0 for none
+    #[arg(allow_hyphen_values = true)]
+    pub(crate) actual: String,
+
+    #[command(flatten)]
+    pub(crate) place: StoreArgs,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
 }
 
 #[derive(Debug, Args)]

@@ -1,6 +1,6 @@
 //! `check` and `peek`: one decision.
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::args::Check;
 use crate::input;
@@ -20,6 +20,14 @@ pub(crate) fn peek(args: &Check, out: &mut Output) -> Result<u8> {
 fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
     let counts = SubjectLimits::read(&args.which)?;
     let cost = input::cost(&args.cost, peek)?;
+    let slots = counts.parts().iter().flat_map(|(_, limits)| limits.limits());
+    if let (false, Some(limit)) = (peek, slots.into_iter().find(|limit| limit.counts_slots())) {
+        bail!(
+            "`{limit}` counts what is at work, and a check would never give a slot back: use \
+             `tollgate run SUBJECT --at-once {} -- COMMAND`",
+            limit.capacity()
+        );
+    }
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let (limiter, ask) = (&counter.limiter, counts.ask().cost(cost));
     let decision = counter

@@ -22,7 +22,8 @@ struct Meaning {
     meaning: &'static str,
     capacity: u64,
     debt: u64,
-    worst_window: u64,
+    /// `None` for slots, which have no bound over a time.
+    worst_window: Option<u64>,
     window: String,
     sustained: String,
     burst: String,
@@ -222,8 +223,11 @@ const SQLITE_EVENT_BYTES: usize = 22;
 /// Which limit binds first in a burst, and which one under sustained demand.
 fn binding(set: &LimitSet) -> Binding {
     let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
+        // Slots bind what is at work, and no demand. If there is nothing else, they stand for it.
+        let only_slots = set.limits().iter().all(Limit::counts_slots);
+        let rates = set.limits().iter().filter(|limit| only_slots || !limit.counts_slots());
         // Ties go to the first declared limit, as in a decision; a set is never empty.
-        set.limits().iter().min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
+        rates.min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
     };
     Binding {
         burst: least(&|a, b| a.capacity().cmp(&b.capacity())),
@@ -268,6 +272,8 @@ mod tests {
         let log = |quota: &str| format!("{quota} via sliding_log");
         assert_eq!(of("10/s, 120/m, 240/h"), (log("10/s"), log("240/h")));
         assert_eq!(of("240/h, 10/s"), (log("10/s"), log("240/h")));
+        // Slots have no rate.
+        assert_eq!(of("2 at once, 5/s"), (log("5/s"), log("5/s")));
         // The window rounds up, and sustains 10/11 of the rate.
         let window = "w: 10/s via sliding_window";
         let full = limit(window).to_string();

@@ -31,6 +31,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "envoy": "Envoy's rate limit service: serve --grpc",
     "faults": "guarantees when something fails",
     "headers": "headers, statuses and bodies of answers",
+    "holds": "reserve and commit, and how many at once",
     "identity": "who a client is: addresses, proxies, paths",
     "image": "the container image",
     "keys": "names and formats of keys on Redis",

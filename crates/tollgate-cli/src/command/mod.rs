@@ -14,6 +14,7 @@ mod doctor;
 mod explain;
 mod health;
 mod help;
+mod hold;
 mod import;
 mod lab;
 mod local_share;
@@ -22,6 +23,7 @@ mod replay;
 pub(crate) mod run;
 mod scripts;
 mod serve;
+mod slot;
 
 /// Runs a command.
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
@@ -31,6 +33,8 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Admin(args) => admin::admin(&args, out),
         Command::Check(args) => check::check(&args, out),
         Command::Peek(args) => check::peek(&args, out),
+        Command::Reserve(args) => hold::reserve(&args, out),
+        Command::Commit(args) => hold::commit(&args, out),
         Command::Run(args) => run::run(&args),
         Command::Reset(args) => count::reset(&args, out),
         Command::Adjust(args) => count::adjust(&args, out),

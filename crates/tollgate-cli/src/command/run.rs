@@ -1,4 +1,4 @@
-//! `run`: runs a command when a limit admits it.
+//! `run`: runs a command when a limit admits it, and in a slot where there are slots.
 
 use std::io::{self, IsTerminal as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
@@ -11,9 +11,10 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tollgate::{Ask, Decision, Receipt, Verdict};
+use tollgate::{Ask, Decision, Hold, Receipt, Verdict};
 
-use crate::args::Run;
+use super::slot::Slot;
+use crate::args::{Run, SubjectArgs};
 use crate::input;
 use crate::show::duration;
 use crate::store::BlockingLimiter;
@@ -34,40 +35,56 @@ const KILLED: i32 = 128;
 /// units meanwhile, and the machine may have been suspended. A check costs nothing.
 const ASK_AGAIN: Duration = Duration::from_secs(30);
 
+/// The first and the longest pause between two checks for a slot, which may come free at any time.
+const FIRST_SLOT_PAUSE: Duration = Duration::from_millis(50);
+const LAST_SLOT_PAUSE: Duration = Duration::from_secs(1);
+
 pub(crate) fn run(args: &Run) -> Result<u8> {
-    let counts = SubjectLimits::read(&args.which)?;
+    let which = which(args)?;
+    let counts = SubjectLimits::read(&which)?;
     let cost = input::cost(&args.cost, false)?;
     let wait = args.wait.as_deref().map(input::wait).transpose()?;
     let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command is given: write it after `--`");
     };
-    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
+    let counter = BlockingLimiter::open(&args.place, &which, &counts)?;
     let interrupts = Interrupts::listen()?;
     let turn = Waiting {
         counter: &counter,
         ask: counts.ask().cost(cost),
         deadline: wait.map(|wait| (wait, Instant::now())),
         told: args.verbose || io::stderr().is_terminal(),
+        takes_slots: counts.parts().iter().any(|(_, limits)| limits.counts_slots()),
     }
     .turn(&interrupts)?;
-    let receipt = match turn {
-        Turn::Came(receipt) => receipt,
+    let (receipt, slot) = match turn {
+        Turn::Came(receipt, slot) => (receipt, slot),
         Turn::Gone(code) => return Ok(code),
     };
     let mut command = Command::new(program);
     command.args(arguments);
+    if let Some(slot) = &slot {
+        command.env("TOLLGATE_FENCE", slot.fence().to_string());
+    }
     match interrupts.spawn(&mut command) {
-        Ok(Started::Child(child)) => {
-            // The command may run for a long time, so close the file or connection first.
-            drop(counter);
-            code_of(interrupts.wait_for(child)?)
-        }
+        Ok(Started::Child(child)) => match slot {
+            Some(mut slot) => {
+                let status = interrupts.wait_for(child, slot.pause(), || slot.tend())?;
+                slot.release();
+                code_of(status)
+            }
+            None => {
+                // The command may run for a long time, so close the file or connection first.
+                drop(counter);
+                code_of(interrupts.wait_for(child, None, || None)?)
+            }
+        },
         Ok(Started::Interrupted(signal)) => {
-            refund(&counter, receipt.as_ref())?;
+            give_back(&counter, receipt.as_ref(), slot)?;
             killed_by(signal)
         }
         Err(error) => {
-            refund(&counter, receipt.as_ref())?;
+            give_back(&counter, receipt.as_ref(), slot)?;
             let name = program.to_string_lossy();
             say(&format!("error: `{}` cannot be run: {error}", input::shown(&name)));
             let found = error.kind() != io::ErrorKind::NotFound;
@@ -76,10 +93,29 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     }
 }
 
+/// Whose count, under which limits: with `--at-once`, its slots are among them.
+fn which(args: &Run) -> Result<SubjectArgs> {
+    let mut which = args.which.clone();
+    let Some(at_once) = &args.at_once else { return Ok(which) };
+    let slots = input::cost(at_once, false).context("`--at-once`")?;
+    if which.subject.is_none() {
+        bail!("no subject is given for `--at-once`: name one, as in `run encode --at-once 2`");
+    }
+    let mut text = format!("{slots} at once");
+    if let Some(hold) = &args.hold {
+        if input::wait(hold)?.is_zero() {
+            bail!("a hold of `{}` is over at once: give 1ms and more", input::shown(hold));
+        }
+        text.push_str(&format!(" hold {hold}"));
+    }
+    which.limit.push(text);
+    Ok(which)
+}
+
 /// How a wait ended.
-enum Turn {
-    /// The check was charged: the command may run.
-    Came(Option<Receipt>),
+enum Turn<'c> {
+    /// The check was charged, and a slot taken where there are some: the command may run.
+    Came(Option<Receipt>, Option<Slot<'c>>),
     /// Nothing was charged: exit with this code.
     Gone(u8),
 }
@@ -92,40 +128,81 @@ struct Waiting<'c> {
     deadline: Option<(Duration, Instant)>,
     /// Whether to print the time of the next attempt on stderr.
     told: bool,
+    /// Whether a limit counts slots, which are taken and given back.
+    takes_slots: bool,
 }
 
-impl Waiting<'_> {
-    fn turn(&self, interrupts: &Interrupts) -> Result<Turn> {
+impl<'c> Waiting<'c> {
+    fn turn(&self, interrupts: &Interrupts) -> Result<Turn<'c>> {
+        let mut slot_pause = FIRST_SLOT_PAUSE;
         loop {
-            let decision = self.counter.wait(self.counter.limiter.check(self.ask.clone()))?;
+            let asked = Instant::now();
+            let (decision, hold) = self.attempt()?;
             let wait = match decision.verdict() {
-                Verdict::Allow => return Ok(Turn::Came(decision.receipt())),
+                Verdict::Allow => {
+                    let slot = hold.map(|hold| Slot::new(self.counter, hold, asked));
+                    return Ok(Turn::Came(decision.receipt(), slot));
+                }
                 Verdict::Never => {
                     say(&format!("error: {decision}: it would wait for ever"));
                     return Ok(Turn::Gone(NEVER));
                 }
                 Verdict::NotYet(wait) => wait,
             };
-            if let Some((longest, since)) = self.deadline
-                && wait > longest.saturating_sub(since.elapsed())
-            {
+            let until_slot = decision.is_until_hold();
+            let left = self.deadline.map(|(longest, since)| {
+                let left = longest.saturating_sub(since.elapsed());
+                (longest, left, if until_slot { left.is_zero() } else { wait > left })
+            });
+            if let Some((longest, _, true)) = left {
                 self.say_late(&decision, wait, longest);
                 return Ok(Turn::Gone(LATE));
             }
             if self.told {
                 let binding = decision.binding();
                 let (subject, limit) = (binding.subject(), binding.limit());
-                say(&format!("waiting for {subject}: retry in {} ({limit})", duration(wait)));
+                match until_slot {
+                    false => {
+                        say(&format!(
+                            "waiting for {subject}: retry in {} ({limit})",
+                            duration(wait)
+                        ));
+                    }
+                    true if slot_pause == FIRST_SLOT_PAUSE => {
+                        say(&format!("waiting for {subject}: every slot is taken ({limit})"));
+                    }
+                    true => {}
+                }
             }
-            if let Some(signal) = interrupts.within(wait.min(ASK_AGAIN))? {
+            let mut pause = wait.min(ASK_AGAIN);
+            if until_slot {
+                pause = pause.min(slot_pause).min(left.map_or(pause, |(_, left, _)| left));
+                slot_pause = (slot_pause * 2).min(LAST_SLOT_PAUSE);
+            }
+            if let Some(signal) = interrupts.within(pause)? {
                 return Ok(Turn::Gone(killed_by(signal)?));
             }
             self.counter.catch_up();
         }
     }
 
+    /// Asks once.
+    fn attempt(&self) -> Result<(Decision<'c>, Option<Hold>)> {
+        let limiter = &self.counter.limiter;
+        if !self.takes_slots {
+            return Ok((self.counter.wait(limiter.check(self.ask.clone()))?, None));
+        }
+        let held = self.counter.wait(limiter.acquire(self.ask.clone()))?;
+        Ok((held.decision, held.hold))
+    }
+
     fn say_late(&self, decision: &Decision<'_>, wait: Duration, longest: Duration) {
         let subject = decision.binding().subject();
+        if decision.is_until_hold() {
+            let longest = duration(longest);
+            say(&format!("error: no slot of {subject} came free within --wait {longest}"));
+            return;
+        }
         say(&format!(
             "error: the turn of {subject} comes in {} at the earliest, too late for --wait {}",
             duration(wait),
@@ -135,12 +212,19 @@ impl Waiting<'_> {
 }
 
 /// Prints a line on stderr; errors are ignored.
-fn say(line: &str) {
+pub(super) fn say(line: &str) {
     let _ = writeln!(io::stderr().lock(), "{line}");
 }
 
-/// Refunds the charge of a command that did not run.
-fn refund(counter: &BlockingLimiter, receipt: Option<&Receipt>) -> Result<()> {
+/// Refunds the charge of a command that did not run, and gives its slot back.
+fn give_back(
+    counter: &BlockingLimiter,
+    receipt: Option<&Receipt>,
+    slot: Option<Slot<'_>>,
+) -> Result<()> {
+    if let Some(slot) = slot {
+        slot.release();
+    }
     if let Some(receipt) = receipt {
         let refund = counter.wait(counter.limiter.refund(receipt));
         refund.context("the charge could not be given back")?;
@@ -222,19 +306,44 @@ impl Interrupts {
         Ok(Started::Child(child))
     }
 
-    /// Waits for the command. Its process id is cleared before the system may reuse it.
-    fn wait_for(&self, mut child: Child) -> Result<ExitStatus> {
+    /// Waits for the command. Its process id is cleared before the system may reuse it. After
+    /// `pause`, `tend` is called, and again after the pause that it returns.
+    fn wait_for(
+        &self,
+        mut child: Child,
+        mut pause: Option<Duration>,
+        mut tend: impl FnMut() -> Option<Duration>,
+    ) -> Result<ExitStatus> {
         let pid = *lock(&self.child);
         if let Some(pid) = pid {
-            let options = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
-            while let Err(error) = waitid(WaitId::Pid(pid), options) {
-                if error != rustix::io::Errno::INTR {
-                    return Err(error).context("the command cannot be waited for");
+            let (sender, ended) = mpsc::channel();
+            // Nobody receives it if this process ends first.
+            let waiting = move || sender.send(wait_until_ended(pid)).unwrap_or_default();
+            std::thread::Builder::new().name("command".to_owned()).spawn(waiting)?;
+            loop {
+                let ended = match pause {
+                    Some(pause) => ended.recv_timeout(pause),
+                    None => ended.recv().map_err(|_| RecvTimeoutError::Disconnected),
+                };
+                match ended {
+                    Ok(waited) => break waited.context("the command cannot be waited for")?,
+                    Err(RecvTimeoutError::Timeout) => pause = tend(),
+                    Err(RecvTimeoutError::Disconnected) => bail!("the wait for the command ended"),
                 }
             }
         }
         *lock(&self.child) = None;
         Ok(child.wait()?)
+    }
+}
+
+/// Waits until a process has ended, which it leaves to be collected.
+fn wait_until_ended(pid: Pid) -> rustix::io::Result<()> {
+    loop {
+        match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOWAIT) {
+            Err(rustix::io::Errno::INTR) => {}
+            done => return done.map(drop),
+        }
     }
 }
 

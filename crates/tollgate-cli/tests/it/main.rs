@@ -16,6 +16,7 @@ mod envoy;
 mod examples;
 mod health;
 mod help;
+mod holding;
 mod image;
 mod lab;
 mod lab_report;

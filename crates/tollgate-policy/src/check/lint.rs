@@ -81,7 +81,8 @@ fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<
             }
             Cost::From { otherwise: None, .. } => continue,
         };
-        if least > limit.capacity() {
+        // A reservation takes one slot, whatever its cost.
+        if least > limit.capacity() && !limit.counts_slots() {
             let remedy = format!("`{limit}` has room for {}: lower the cost", limit.capacity());
             problems.push(Problem::warning(at, what, remedy));
         }
@@ -99,6 +100,29 @@ fn most_in(shorter: &Limit, limit: &Limit) -> u128 {
 /// reason than too many units in its window.
 fn implies(other: &Limit, limit: &Limit) -> bool {
     limit.shape() == Shape::Log && most_in(other, limit) <= u128::from(limit.quota().units)
+}
+
+/// Warns of slots that nothing can take.
+pub(super) fn slots(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
+    let all = policy.entries.iter().flat_map(super::sets).flat_map(LimitSet::limits);
+    let Some(limit) = all.into_iter().find(|limit| limit.counts_slots()) else { return };
+    let name = &policy.name;
+    if policy.shadow {
+        problems.push(Problem::warning(
+            place.name,
+            format!("`{name}` is in shadow, where `{limit}` is never asked"),
+            "a slot in shadow would never be released: leave the limit out, or `shadow`",
+        ));
+    } else if policy.when.is_empty() {
+        problems.push(Problem::warning(
+            place.name,
+            format!("`{name}` applies to every request, and denies those that are only checked"),
+            format!(
+                "`{limit}` is for requests that acquire and release: add a condition, as \
+                 `when = {{ field.kind = \"job\" }}`"
+            ),
+        ));
+    }
 }
 
 pub(super) fn policies(

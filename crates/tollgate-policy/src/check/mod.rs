@@ -62,6 +62,7 @@ pub(crate) fn check(
         overrides(policy, place, &mut work, &mut problems);
         shard(policy, place, &mut problems);
         lint::limits(policy, place, &mut work, &mut problems);
+        lint::slots(policy, place, &mut problems);
         local::check(policy, place, nodes, &mut problems);
     }
     if places.combine_is_unknown {

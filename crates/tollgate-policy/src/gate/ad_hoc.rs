@@ -105,7 +105,7 @@ impl<S: Store> Gate<S> {
         self.charged_limits(result, shares, terms, started)
     }
 
-    fn charged_limits(
+    pub(super) fn charged_limits(
         &self,
         result: Result<Decision<'_>, Error>,
         shares: Option<Box<InlineShares>>,

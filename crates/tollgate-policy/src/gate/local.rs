@@ -218,6 +218,11 @@ impl<S: Store> Inner<S> {
         result: Result<Decision<'l>, Error>,
         is_peek: bool,
     ) -> Answer<'l> {
+        if matches!(result, Err(Error::Ask(_))) && plan.counts_slots(live) {
+            let mut answer = Answer::new(live, plan, result);
+            answer.refuse_slots();
+            return answer;
+        }
         match plan.has_shares {
             false => Answer::new(live, plan, result),
             true => self.conclude_with_shares(live, plan, result, is_peek),

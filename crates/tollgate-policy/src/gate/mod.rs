@@ -21,6 +21,7 @@ mod ask;
 mod decision_mark;
 mod extensions;
 mod fast_path;
+mod holding;
 mod known;
 mod local;
 mod loss;
@@ -34,6 +35,7 @@ mod together;
 pub use ad_hoc::Terms;
 pub use answer::{Answer, Shadow};
 pub use decision_mark::DecisionMark;
+pub use holding::{Held, HoldCounters};
 pub use loss::Loss;
 pub use observe::{Counters, Event, Observer};
 pub use replace::{Reread, Revision};
@@ -89,6 +91,7 @@ struct Inner<S> {
     unmatched: Counters,
     /// The counters of inline limits.
     inline: Counters,
+    holds: HoldCounters,
     loss: Loss,
     /// What this process admits by itself while the store is away.
     local: OnceLock<Box<LocalCounts>>,
@@ -184,6 +187,7 @@ impl<S: Store> Gate<S> {
             registry,
             unmatched: Counters::default(),
             inline: Counters::default(),
+            holds: HoldCounters::default(),
             loss: Loss::new("the store"),
             local: OnceLock::new(),
             following: Following::default(),

@@ -12,6 +12,7 @@ mod at_once;
 mod bounds;
 mod failing;
 mod failures;
+mod holds;
 mod limits;
 mod local;
 mod replacing;

@@ -4,13 +4,14 @@ use std::collections::HashMap;
 
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::{Response, StatusCode, Uri};
 use http_body_util::Full;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate_policy::Answer;
 
 use super::problem::Problem;
+use super::query::Query;
 use super::question::{Body, QuestionJson, read, read_one};
 use crate::json::AnswerJson;
 use crate::service::{Act, Service};
@@ -32,12 +33,49 @@ struct RefundedJson {
     left: u64,
 }
 
-/// The response to a body of questions. `deny_status` replaces the status of a single denial.
+/// The form of a single denial.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Denial {
+    /// The status in place of 200.
+    pub(super) status: Option<StatusCode>,
+    /// Whether `Retry-After` also says a wait that is an upper bound.
+    pub(super) any_wait: bool,
+}
+
+impl Denial {
+    pub(super) fn is_given(self) -> bool {
+        self.status.is_some() || self.any_wait
+    }
+
+    /// Reads it from the query of a URI.
+    pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
+        if uri.query().is_none() {
+            return Ok(Self::default());
+        }
+        let query = Query::new(uri).only(&["deny_status", "retry_after"])?;
+        Ok(Self { status: query.deny_status()?, any_wait: query.any_wait()? })
+    }
+
+    /// Gives the response to a denial its status and `Retry-After`. A wait that ends earlier when
+    /// somebody settles a hold is no time to come back at, so it is left out unless it was asked
+    /// for.
+    pub(super) fn apply(self, answer: &Answer<'_>, response: &mut Response<Full<Bytes>>) {
+        let Some(status) = self.status.filter(|_| !answer.is_allowed()) else { return };
+        *response.status_mut() = status;
+        let is_told = self.any_wait || !answer.is_until_hold();
+        if let Some(wait) = answer.retry_after().filter(|_| is_told) {
+            let seconds = tollgate_tower::answer::retry_seconds(wait);
+            response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
+        }
+    }
+}
+
+/// The response to a body of questions.
 pub(super) async fn respond(
     service: &Service,
     body: &[u8],
     act: Act,
-    deny_status: Option<StatusCode>,
+    denial: Denial,
 ) -> Result<Response<Full<Bytes>>, Problem> {
     match read(body)? {
         Body::One(question) => {
@@ -45,16 +83,10 @@ pub(super) async fn respond(
             let receipt = question.receipt;
             let answer = service.answer(question, act).await?;
             let mut response = json(&answer_json(service, &answer, receipt));
-            if let Some(status) = deny_status.filter(|_| !answer.is_allowed()) {
-                *response.status_mut() = status;
-                if let Some(wait) = answer.retry_after() {
-                    let seconds = tollgate_tower::answer::retry_seconds(wait);
-                    response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(seconds));
-                }
-            }
+            denial.apply(&answer, &mut response);
             Ok(response)
         }
-        Body::Many(_) if deny_status.is_some() => Err(Problem::bad(
+        Body::Many(_) if denial.status.is_some() => Err(Problem::bad(
             "a batch has no one status: leave `deny_status` out, and look at each `allowed`",
         )
         .at("deny_status")),

@@ -4,6 +4,7 @@ mod admin;
 mod auth;
 mod bearer;
 mod check;
+mod holds;
 mod on_failure;
 mod policies;
 mod problem;
@@ -32,6 +33,7 @@ use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
 use crate::traces::Traces;
+use check::Denial;
 use problem::Problem;
 use query::Query;
 
@@ -121,12 +123,9 @@ impl Api {
             if request.method() != Method::POST {
                 return Ok(Problem::method("POST"));
             }
-            let deny_status = match request.uri().query() {
-                None => None,
-                Some(_) => Query::new(request.uri()).only(&["deny_status"])?.deny_status()?,
-            };
+            let denial = Denial::of(request.uri())?;
             let body = body_of(request)?;
-            return check::respond(&self.service, &body, act, deny_status).await;
+            return check::respond(&self.service, &body, act, denial).await;
         }
         if path == "/v1/auth" {
             return self.auth.respond(request, peer).await;
@@ -146,6 +145,14 @@ impl Api {
             }
             let body = body_of(request)?;
             return check::refund(&self.service, &body).await;
+        }
+        if let Some(act) = holds::Act::from_path(path) {
+            if request.method() != Method::POST {
+                return Ok(Problem::method("POST"));
+            }
+            let denial = Denial::of(request.uri())?;
+            let body = body_of(request)?;
+            return Box::pin(holds::respond(&self.service, &body, act, denial)).await;
         }
         if path.starts_with(queues::PREFIX) {
             return queues::respond(&self.queues, &self.workers, request, peer).await;

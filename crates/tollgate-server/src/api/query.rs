@@ -51,6 +51,20 @@ impl<'q> Query<'q> {
         found.copied().map(Some).ok_or_else(wrong)
     }
 
+    /// Whether `Retry-After` also says a wait that is an upper bound.
+    pub(crate) fn any_wait(&self) -> Result<bool, Problem> {
+        match self.get("retry_after") {
+            None | Some("exact") => Ok(false),
+            Some("any") => Ok(true),
+            Some(text) => {
+                let detail = format!(
+                    "`{text}` is neither `exact`, nor `any`, for waits that are upper bounds too"
+                );
+                Err(Problem::bad(detail).at("retry_after"))
+            }
+        }
+    }
+
     /// How many to list: `usual` by default, at most `most`.
     pub(crate) fn number(&self, name: &str, usual: usize, most: usize) -> Result<usize, Problem> {
         let Some(text) = self.get(name) else { return Ok(usual) };

@@ -57,6 +57,12 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) cost: Option<u64>,
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
+    /// How long a hold lasts, for `/v1/reserve`.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) ttl: Option<Text<'a>>,
+    /// What the end of a hold does, for `/v1/reserve`.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) at_end: Option<Text<'a>>,
 }
 
 /// Rejects `null`, which differs from an absent field. A template filled with nothing must not ask
@@ -72,6 +78,12 @@ impl<'a> QuestionJson<'a> {
     pub(crate) fn into_question(self, service: &Service) -> Result<Question<'a>, Problem> {
         let Self { policy, fields, limit, on, shard, on_failure, deadline, cost, receipt, .. } =
             self;
+        for (is_given, field) in [(self.ttl.is_some(), "ttl"), (self.at_end.is_some(), "at_end")] {
+            if is_given {
+                let detail = format!("`{field}` is for POST /v1/reserve: leave it out");
+                return Err(Problem::bad(detail).at(field));
+            }
+        }
         let subject = subject_of(self.subject, self.written_subject)?;
         let inline = subject.is_some() || limit.is_some() || on.is_some();
         let by = match (inline, policy.is_some() || fields.is_some()) {

@@ -87,6 +87,9 @@ pub struct AnswerJson<'a> {
     pub granted: Option<u64>,
     /// How long to wait after a denial; `None` for an admitted request, or one that never will be.
     pub retry_after: Option<Wait>,
+    /// Whether `retry_after` is an upper bound: open holds are in the way, and whoever settles one
+    /// lets others in earlier.
+    pub until_hold: bool,
     /// The shortest wait until the limit that binds is fresh.
     pub reset_after: Option<Wait>,
     /// The part of every limit.
@@ -130,6 +133,7 @@ impl<'a> AnswerJson<'a> {
             remaining: decision.map(Decision::remaining),
             granted: decision.map(Decision::granted),
             retry_after: answer.retry_after().map(Wait),
+            until_hold: answer.is_until_hold(),
             reset_after: binding.map(|binding| Wait(binding.reset_after())),
             limits: reports(answer),
             shadows: answer.shadows().map(|shadow| ShadowJson::new(&shadow)).collect(),

@@ -13,6 +13,11 @@ pub(crate) enum Endpoint {
     Check,
     Peek,
     Refund,
+    Reserve,
+    Commit,
+    Acquire,
+    Renew,
+    Release,
     Auth,
     Json,
     Queue,
@@ -41,10 +46,15 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 28] = [
+    const ALL: [Self; 33] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
+        Self::Reserve,
+        Self::Commit,
+        Self::Acquire,
+        Self::Renew,
+        Self::Release,
         Self::Auth,
         Self::Json,
         Self::Queue,
@@ -78,6 +88,11 @@ impl Endpoint {
             Self::Check => "/v1/check",
             Self::Peek => "/v1/peek",
             Self::Refund => "/v1/refund",
+            Self::Reserve => "/v1/reserve",
+            Self::Commit => "/v1/commit",
+            Self::Acquire => "/v1/acquire",
+            Self::Renew => "/v1/renew",
+            Self::Release => "/v1/release",
             Self::Auth => "/v1/auth",
             Self::Json => "/json",
             Self::Queue => "/v1/queues/{name}",
@@ -126,8 +141,14 @@ impl Endpoint {
 const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
 
 /// The counters of requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Requests([[AtomicU64; CLASSES.len()]; Endpoint::ALL.len()]);
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self([const { [const { AtomicU64::new(0) }; CLASSES.len()] }; Endpoint::ALL.len()])
+    }
+}
 
 impl Requests {
     /// Counts an answered request.
@@ -179,6 +200,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 29);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 34);
     }
 }

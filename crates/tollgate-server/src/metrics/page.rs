@@ -14,6 +14,7 @@ use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
+use tollgate::HoldKind;
 use tollgate_policy::{Authority, Counters, Gate, Outcome};
 use tollgate_queue::Stats;
 use tollgate_redis::BreakerState;
@@ -178,6 +179,7 @@ impl Collector for Numbers {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         let encoder = &mut encoder;
         self.decisions(encoder)?;
+        self.holds(encoder)?;
         self.durations(encoder)?;
         self.policies(encoder)?;
         self.store(encoder)?;
@@ -239,6 +241,24 @@ impl Numbers {
         self.metrics.0.limits.each(|policy, limit, counters| {
             limits.counters([("policy", policy), ("limit", limit)], counters, &[])
         })
+    }
+
+    fn holds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let holds = self.gate.counters_of_holds();
+        let help = "Holds that were placed, by kind.";
+        let mut placed = counter(encoder, "tollgate_holds_placed", help)?;
+        placed.count([("kind", "acquire")], holds.placed(HoldKind::Acquire))?;
+        placed.count([("kind", "reserve")], holds.placed(HoldKind::Reserve))?;
+        let help = "Commits, releases and renewals of holds, by result.";
+        let mut done = counter(encoder, "tollgate_hold_calls", help)?;
+        done.count([("result", "settled")], holds.settled())?;
+        done.count([("result", "repeated")], holds.repeated())?;
+        done.count([("result", "renewed")], holds.renewed())?;
+        done.count([("result", "not_open")], holds.not_open())?;
+        let help = "Commits of more units than were reserved.";
+        counter(encoder, "tollgate_hold_overruns", help)?.count([], holds.over())?;
+        let help = "Units that commits had beyond what was reserved: the bound of what is owed.";
+        counter(encoder, "tollgate_hold_overrun_units", help)?.count([], holds.units_over())
     }
 
     fn durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -31,6 +31,7 @@ pub(super) fn refused(refusal: Refusal) -> Why {
     let kind = match refusal.kind {
         Kind::Forbidden => "NOPERM",
         Kind::Unavailable => "UNAVAILABLE",
+        Kind::Conflict => "NOTOPEN",
         Kind::Invalid | Kind::NotFound => "ERR",
     };
     Why { kind, text: refusal.detail.into() }

@@ -4,6 +4,7 @@
 mod batch;
 mod caller_limits;
 mod description;
+mod holding;
 mod inline_limits;
 mod receipts;
 mod refusal;
@@ -11,13 +12,14 @@ mod refusal;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Ask, Decision, LimitSet, MAX_COST, Refund, Share, Subject};
-use tollgate_policy::{Answer, Gate, OnFailure, Terms};
+use tollgate::{Ask, Decision, Limit, LimitSet, MAX_COST, Refund, Share, Subject};
+use tollgate_policy::{Answer, Gate, OnFailure, Prepared, Terms};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::PathReading;
 
 pub use caller_limits::CallerLimits;
 pub(crate) use description::{DescribedFields, Description};
+pub(crate) use holding::{Holding, Terms as HoldTerms};
 pub(crate) use inline_limits::InlineLimits;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 pub(crate) use refusal::{Kind, Refusal};
@@ -132,6 +134,9 @@ impl Service {
             }
             By::Limits { parts, shard, terms } => {
                 self.takes(&parts)?;
+                if let (Act::Check, Some(limit)) = (act, slots_of(&parts)) {
+                    return Err(check_of_slots(limit));
+                }
                 if receipt && bytes_of(&parts) > MAX_RECEIPT_BYTES {
                     let detail = "a receipt over subjects and limits that are so long would be too \
                                   long to come back: leave it out, or ask in several questions";
@@ -190,6 +195,19 @@ impl Service {
         cost: Option<u64>,
         act: Act,
     ) -> Result<Answer<'static>, Refusal> {
+        let prepared = self.prepared(policy, fields, cost)?;
+        Ok(match act {
+            Act::Check => self.gate.ask(prepared).await,
+            Act::Peek => self.gate.peek(prepared).await,
+        })
+    }
+
+    fn prepared(
+        &self,
+        policy: Option<&str>,
+        fields: &DescribedFields<'_>,
+        cost: Option<u64>,
+    ) -> Result<Prepared, Refusal> {
         let mut prepared = match policy {
             None => self.gate.prepare(fields),
             Some(name) => self.gate.prepare_named(name, fields).ok_or_else(|| no_policy(name))?,
@@ -208,10 +226,7 @@ impl Service {
                 .at("cost")
             })?;
         }
-        Ok(match act {
-            Act::Check => self.gate.ask(prepared).await,
-            Act::Peek => self.gate.peek(prepared).await,
-        })
+        Ok(prepared)
     }
 
     /// The signed receipt of an answer; `None` when nothing was charged.
@@ -230,7 +245,7 @@ impl Service {
         receipt: &str,
         units: Option<u64>,
     ) -> Result<Refund, Refusal> {
-        let receipt = self.receipts.read(receipt)?;
+        let receipt: tollgate::Receipt = self.receipts.read(receipt)?;
         let units = units.unwrap_or(receipt.cost);
         if units == 0 || units > receipt.cost {
             let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
@@ -246,6 +261,21 @@ impl Service {
     pub(crate) async fn probe_store(&self) -> Result<(), Refusal> {
         Ok(self.gate.probe(self.gate.usual_deadline()).await?)
     }
+}
+
+/// The first limit of these parts that counts slots.
+fn slots_of(parts: &Parts) -> Option<&Limit> {
+    let mut limits = parts.iter().flat_map(|(_, limits)| limits.limits());
+    limits.find(|limit| limit.counts_slots())
+}
+
+#[cold]
+fn check_of_slots(limit: &Limit) -> Refusal {
+    let detail = format!(
+        "`{limit}` counts what is at work, and a check would never give a slot back: POST \
+         /v1/acquire takes one, and /v1/release gives it back"
+    );
+    Refusal::invalid(detail).at("limit")
 }
 
 /// Builds the ask over these parts, of which there must be at least one.

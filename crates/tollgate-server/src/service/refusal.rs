@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Forbidden,
     /// It names something that does not exist.
     NotFound,
+    /// It names a hold that has ended; a retry is refused again.
+    Conflict,
     /// The service or its store cannot answer now.
     Unavailable,
 }
@@ -45,6 +47,7 @@ impl From<Error> for Refusal {
     fn from(error: Error) -> Self {
         match error {
             Error::Store(error) => Self::new(Kind::Unavailable, format!("the store: {error}")),
+            Error::NotOpen(what) => Self::new(Kind::Conflict, what).at("hold"),
             other => Self::invalid(other.to_string()),
         }
     }

@@ -14,6 +14,7 @@ mod fairness;
 mod faults;
 mod grpc;
 mod grpc_client;
+mod holds;
 mod leases;
 mod load;
 mod redis_client;

@@ -289,7 +289,8 @@ impl Answers {
             blames.then_some(item.name.as_str())
         });
         let mut response = problem.response(violated);
-        if let Some(wait) = wait {
+        // A wait that ends earlier when somebody settles a hold is no time to come back at.
+        if let Some(wait) = wait.filter(|_| !decision.is_until_hold()) {
             let value = HeaderValue::from(retry_seconds(wait));
             response.headers_mut().insert(RETRY_AFTER, value);
         }

@@ -22,8 +22,9 @@ pub struct Meaning {
     pub capacity: u64,
     /// The most units beyond the capacity that charges without a check may owe.
     pub debt: u64,
-    /// The most units admitted in any half-open window as long as the limit's duration.
-    pub worst_window: u64,
+    /// The most units admitted in any half-open window as long as the limit's duration. `None` for
+    /// slots, which have no bound over a time.
+    pub worst_window: Option<u64>,
     /// The limit's duration.
     pub window: Period,
     /// The sustained rate under constant demand, as text.
@@ -46,7 +47,7 @@ impl Limit {
     /// use tollgate::Limit;
     /// let limit: Limit = "10/s burst 20 via gcra".parse()?;
     /// let meaning = limit.meaning();
-    /// assert_eq!((meaning.capacity, meaning.worst_window), (20, 29));
+    /// assert_eq!((meaning.capacity, meaning.worst_window), (20, Some(29)));
     /// let rows = meaning.rows(|wait| format!("{wait:?}"));
     /// assert_eq!(rows[2], ("worst window", "at most 29 in any 1s".to_owned()));
     /// # Ok::<(), tollgate::ParseError>(())
@@ -60,13 +61,13 @@ impl Limit {
             identity: self.identity().to_owned(),
             capacity: self.capacity(),
             debt: self.debt(),
-            worst_window,
+            worst_window: Some(worst_window).filter(|_| !self.counts_slots()),
             window: quota.period,
             sustained,
             burst,
             bytes,
             retry,
-            longest_wait: longest_wait(self),
+            longest_wait: if self.counts_slots() { None } else { longest_wait(self) },
         }
     }
 }
@@ -76,10 +77,11 @@ impl Meaning {
     #[must_use]
     pub fn rows(&self, duration: impl Fn(Duration) -> String) -> Vec<(&'static str, String)> {
         let never = "a cost above the capacity is always denied";
+        let Some(worst_window) = self.worst_window else { return self.rows_of_slots(never) };
         vec![
             ("means", self.summary.to_owned()),
             ("identity", self.identity.clone()),
-            ("worst window", format!("at most {} in any {}", self.worst_window, self.window)),
+            ("worst window", format!("at most {worst_window} in any {}", self.window)),
             ("sustained", self.sustained.clone()),
             ("burst", self.burst.clone()),
             ("capacity", format!("{}: {never}", self.capacity)),
@@ -90,9 +92,40 @@ impl Meaning {
         ]
     }
 
+    /// The rows of a limit of slots.
+    fn rows_of_slots(&self, never: &str) -> Vec<(&'static str, String)> {
+        let bound = format!(
+            "at most {} open at a time, and no bound over a time; a holder that goes on after its \
+             hold has ended is one more",
+            self.capacity
+        );
+        let hold = format!("{0}: a slot that is not released is free again after {0}", self.window);
+        vec![
+            ("means", self.summary.to_owned()),
+            ("identity", self.identity.clone()),
+            ("bound", bound),
+            ("hold", hold),
+            ("capacity", format!("{}: {never}", self.capacity)),
+            ("retry", self.retry.to_owned()),
+            ("bytes, memory", format!("{} per subject, without its key", self.bytes)),
+            ("clock step", self.clock_step_of_slots()),
+        ]
+    }
+
+    fn clock_step_of_slots(&self) -> String {
+        format!(
+            "back: each hold keeps the time that it had left; forward: holds end early, and up to \
+             {} more slots are taken than are free",
+            self.capacity
+        )
+    }
+
     /// The effect of setting the store's clock, as text. `duration` writes a duration.
     #[must_use]
     pub fn clock_step(&self, duration: impl Fn(Duration) -> String) -> String {
+        if self.worst_window.is_none() {
+            return self.clock_step_of_slots();
+        }
         let longest = self.longest_wait.map(&duration);
         format!(
             "back: never admits more than was left, and nobody waits longer than {}, at most {} \

@@ -1,0 +1,211 @@
+//! `reserve` and `commit`; `run --at-once`, a semaphore for scripts.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use crate::Place;
+
+const BOB: [&str; 3] = ["bob", "--limit", "1000/h via fixed_window"];
+
+fn reserved(place: &Place, more: &[&str]) -> String {
+    let (code, out, err) = place.run(&[&["reserve"], &BOB[..], more].concat());
+    assert_eq!((code, err.as_str()), (0, ""));
+    out.trim_end().to_owned()
+}
+
+fn left(place: &Place, which: &[&str]) -> u64 {
+    place.json(&[&["peek"], which, &["--json"]].concat())["remaining"].as_u64().unwrap()
+}
+
+#[test]
+fn an_estimate_is_reserved_and_committed_once() {
+    let place = Place::new();
+    let hold = reserved(&place, &["--cost", "800", "--ttl", "60s"]);
+    assert!(hold.bytes().all(|b| b.is_ascii_alphanumeric() || b"-_".contains(&b)), "{hold}");
+    assert_eq!(left(&place, &BOB), 200);
+    let (code, out, err) =
+        place.run(&[&["reserve"], &BOB[..], &["--cost", "300", "--ttl", "60s"]].concat());
+    assert_eq!((code, out.as_str()), (1, ""), "standard output is for the hold");
+    assert!(err.starts_with("deny bob: 200 of 1000 left, retry in "), "{err}");
+    let (code, out, _) = place.run(&["commit", &hold, "300"]);
+    assert_eq!(code, 0);
+    assert!(out.starts_with("charged 300 units to bob: 700 left (1000/h "), "{out}");
+    let (code, out, _) = place.run(&["commit", &hold, "999"]);
+    assert_eq!(code, 0);
+    assert_eq!(out, "it was committed before, with 300 units: nothing was charged now\n");
+    let json = place.json(&["commit", &hold, "300", "--json"]);
+    assert_eq!(json, serde_json::json!({ "already": true, "actual": 300, "limits": [] }));
+    assert_eq!(left(&place, &BOB), 700);
+    // What was not used comes back, and a reset ends a hold.
+    let hold = reserved(&place, &["--cost", "700", "--ttl", "60s"]);
+    assert_eq!(place.code(&["commit", &hold, "0"]), 0);
+    assert_eq!(left(&place, &BOB), 700);
+    let hold = reserved(&place, &["--cost", "1", "--ttl", "60s"]);
+    assert_eq!(place.code(&[&["reset"], &BOB[..]].concat()), 0);
+    let (code, _, err) = place.run(&["commit", &hold, "1"]);
+    assert_eq!(code, 1);
+    assert!(err.contains("is not open") && err.contains("nothing was charged"), "{err}");
+    assert_eq!(left(&place, &BOB), 1000);
+}
+
+#[test]
+fn bad_holds_are_refused_with_a_reason() {
+    let place = Place::new();
+    let hold = reserved(&place, &["--cost", "8", "--ttl", "60s"]);
+    let damaged = format!("{}A{}", &hold[..20], &hold[21..]);
+    for (args, says) in [
+        (&["commit", "", "1"][..], "was the reservation denied"),
+        (&["commit", "no-hold", "1"], "is no hold"),
+        (&["commit", &hold[1..], "1"], "is no hold"),
+        (&["commit", &hold, "-1"], "cannot be negative"),
+        (&["commit", &hold, "1.5"], "a whole number"),
+        (&["commit", &hold, "9007199254740992"], "too large"),
+        (&["reserve", "bob", "-l", "9/h", "--ttl", "soon"], "this is no duration"),
+        (&["reserve", "bob", "-l", "9/h", "--ttl", "0"], "out of range: give 1ms"),
+        (&["reserve", "bob", "-l", "9/h", "--ttl", "1m", "--cost", "0"], "a cost of 0"),
+        (&["check", "bob", "-l", "2 at once"], "use `tollgate run SUBJECT --at-once 2"),
+        (&["scripts", "2 at once"], "would never give a slot back"),
+        (&["run", "bob", "--at-once", "0", "--", "true"], "a cost of 0"),
+        (&["run", "bob", "--at-once", "2", "--hold", "0", "--", "true"], "over at once"),
+        (&["run", "--on", "a=9/h", "--at-once", "2", "--", "true"], "no subject"),
+    ] {
+        let (code, out, err) = place.run(args);
+        assert!(code == 2 || args[0] == "run" && code == 125, "{args:?}: {code} {err}");
+        assert!(out.is_empty() && err.contains(says), "{args:?}: {out}{err}");
+    }
+    // Another letter is no hold, or not one that is open.
+    assert_ne!(place.code(&["commit", &damaged, "1"]), 0);
+    assert_eq!(left(&place, &BOB), 992, "the hold is open as before");
+    assert_eq!(place.code(&["reserve", "bob", "-l", "9/h", "--ttl", "1m", "--cost", "10"]), 3);
+}
+
+#[test]
+fn slots_are_explained_and_looked_at() {
+    let place = Place::new();
+    let (_, out, _) = place.run(&["explain", "20 at once hold 30s"]);
+    for says in ["at most 20 open at a time", "free again after 30s", "up to 20 more slots"] {
+        assert!(out.split_whitespace().collect::<Vec<_>>().join(" ").contains(says), "{out}");
+    }
+    assert!(!out.contains("18446744073709551615") && !out.contains("worst window"), "{out}");
+    let json = place.json(&["explain", "20 at once hold 30s", "--json"]);
+    assert_eq!(json["limits"][0]["worst_window"], serde_json::Value::Null);
+    let slots = ["x", "--limit", "1 at once hold 30s"];
+    let program = assert_cmd::cargo::cargo_bin!("tollgate").display().to_string();
+    let look =
+        format!("{program} peek x -l '1 at once hold 30s'; {program} inspect x -l '1 at once'");
+    let (code, out, err) = place.run(&["run", "x", "--at-once", "1", "--", "sh", "-c", &look]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.starts_with("would deny x: 0 of 1 left, retry in 29."), "{out}");
+    assert!(out.contains("0 of 1 left, 1 used"), "{out}");
+    assert_eq!(left(&place, &slots), 1);
+}
+
+#[test]
+fn a_slot_and_its_charges_come_back_when_the_command_cannot_run() {
+    let place = Place::new();
+    let args = ["run", "x", "--at-once", "1", "--limit", "5/h", "--", "no-such-command"];
+    assert_eq!(place.code(&args), 127);
+    assert_eq!(left(&place, &["x", "-l", "5/h, 1 at once"]), 1);
+    assert_eq!(left(&place, &["x", "-l", "5/h, 9 at once"]), 5, "nothing is charged");
+    let args = ["run", "x", "--at-once", "1", "--limit", "5/h", "--", "sh", "-c"];
+    let (code, out, _) = place.run(&[&args[..], &["echo $TOLLGATE_FENCE; exit 7"]].concat());
+    let first: u64 = out.trim_end().parse().unwrap();
+    assert_eq!(code, 7);
+    let (_, out, _) = place.run(&[&args[..], &["echo $TOLLGATE_FENCE"]].concat());
+    assert!(out.trim_end().parse::<u64>().unwrap() > first, "{out} is not above {first}");
+}
+
+/// A run whose command says a line, once it has.
+fn running(place: &Place, args: &[&str]) -> Child {
+    let mut child = place
+        .std(args)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert_eq!(line, "ready\n");
+    child
+}
+
+fn signal(child: &Child, signal: Signal) {
+    let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+    kill_process(pid, signal).unwrap();
+}
+
+const CAT: [&str; 4] = ["--", "sh", "-c", "echo ready; exec cat"];
+
+#[test]
+fn a_slot_is_renewed_while_the_command_runs_and_given_back_on_sigterm() {
+    let place = Place::new();
+    let slots = ["run", "x", "--at-once", "1", "--hold", "900ms"];
+    let mut holder = running(&place, &[&slots[..], &CAT].concat());
+    let stdin = holder.stdin.take();
+    // Longer than two holds: it was renewed.
+    let began = Instant::now();
+    let (code, _, err) = place.run(&[&slots[..], &["--wait", "2s", "--", "true"]].concat());
+    assert_eq!(code, 124, "{err}");
+    assert_eq!(err, "error: no slot of x came free within --wait 2s\n");
+    assert!(began.elapsed() >= Duration::from_secs(2), "{:?}", began.elapsed());
+    signal(&holder, Signal::TERM);
+    assert_eq!(holder.wait().unwrap().code(), Some(128 + 15));
+    drop(stdin);
+    let mut said = String::new();
+    holder.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(said, "");
+    assert_eq!(place.code(&[&slots[..], &["--wait", "0", "--", "true"]].concat()), 0);
+}
+
+#[test]
+fn a_holder_whose_slot_is_gone_says_so() {
+    let place = Place::new();
+    let slots = ["run", "x", "--at-once", "1", "--hold", "600ms"];
+    let mut holder = running(&place, &[&slots[..], &CAT].concat());
+    assert_eq!(place.code(&["reset", "x", "--limit", "1 at once hold 600ms"]), 0);
+    let mut line = String::new();
+    BufReader::new(holder.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("error: THE SLOT OF x IS GONE: "), "{line}");
+    // The command goes on, and its code counts.
+    drop(holder.stdin.take());
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+}
+
+/// Six workers with two slots, one of them killed: its command goes on, and is the only third.
+#[test]
+fn never_more_at_once_than_there_are_slots() {
+    let place = Place::new();
+    let log = place.path().join("log").display().to_string();
+    // Each command writes one line when it begins and one when it ends, in one write each.
+    let work = format!("echo + >> {log}; sleep 0.3; echo - >> {log}");
+    let slots = ["run", "pool", "--at-once", "2", "--hold", "1500ms"];
+    let killed_work = format!("echo k >> {log}; echo ready; sleep 1.2");
+    let mut killed = running(&place, &[&slots[..], &["--", "sh", "-c", &killed_work]].concat());
+    let mut workers: Vec<Child> = (0..6)
+        .map(|_| {
+            let loops = [&slots[..], &["--wait", "30s", "--", "sh", "-c", &work]].concat();
+            place.std(&loops).stderr(Stdio::null()).spawn().unwrap()
+        })
+        .collect();
+    signal(&killed, Signal::KILL);
+    killed.wait().unwrap();
+    for worker in &mut workers {
+        assert_eq!(worker.wait().unwrap().code(), Some(0));
+    }
+    let text = std::fs::read_to_string(&log).unwrap();
+    let (mut open, mut most, mut ended) = (0_i32, 0, 0);
+    for line in text.lines().filter(|line| *line != "k") {
+        open += if line == "+" { 1 } else { -1 };
+        ended += i32::from(line == "-");
+        most = most.max(open);
+    }
+    assert_eq!((open, ended), (0, 6), "{text}");
+    assert!(most <= 2, "{most} at once\n{text}");
+    // The slot of the killed one comes back with the end of its hold.
+    let both = ["run", "pool", "--at-once", "2", "--hold", "1500ms", "--cost", "2", "-w", "2s"];
+    assert_eq!(place.code(&[&both[..], &["--", "true"]].concat()), 0);
+}

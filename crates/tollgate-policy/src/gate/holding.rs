@@ -1,0 +1,243 @@
+//! Holds: reserve and commit, acquire and release, by policies and under inline limits.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+use core::time::Duration;
+
+use arc_swap::Guard;
+use tollgate::{Ask, Error, Hold, HoldKind, Holding, Settled, Store};
+
+use super::{Answer, Gate, Inner, Live, Prepared, Terms};
+use crate::outcome::Outcome;
+use crate::resolve::Plan;
+
+/// The answer to a request for a hold.
+#[derive(Debug)]
+#[must_use = "a hold that nobody settles stays open until its time ends"]
+#[non_exhaustive]
+pub struct Held {
+    /// The answer. Its numbers are those after the hold was placed.
+    pub answer: Answer<'static>,
+    /// The hold. `None` where nothing is held: on a denial, without a policy or a limit, and where
+    /// the failure rule admits.
+    pub hold: Option<Hold>,
+}
+
+/// The number of holds that a gate has placed and settled.
+#[derive(Debug, Default)]
+pub struct HoldCounters {
+    acquired: AtomicU64,
+    reserved: AtomicU64,
+    settled: AtomicU64,
+    repeated: AtomicU64,
+    renewed: AtomicU64,
+    not_open: AtomicU64,
+    over: AtomicU64,
+    debt: AtomicU64,
+}
+
+impl HoldCounters {
+    /// Holds that [`Gate::hold`] and [`Gate::hold_limits`] placed, of this kind: slots with
+    /// [`HoldKind::Acquire`], else units.
+    #[must_use]
+    pub fn placed(&self, kind: HoldKind) -> u64 {
+        self.of(kind).load(Ordering::Relaxed)
+    }
+
+    /// Holds that were settled: committed, cancelled or released.
+    #[must_use]
+    pub fn settled(&self) -> u64 {
+        self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Repeated commits, which changed nothing.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.repeated.load(Ordering::Relaxed)
+    }
+
+    /// Renewals.
+    #[must_use]
+    pub fn renewed(&self) -> u64 {
+        self.renewed.load(Ordering::Relaxed)
+    }
+
+    /// Commits, releases and renewals that found no open hold: it had ended by itself, was reset,
+    /// or was released before.
+    #[must_use]
+    pub fn not_open(&self) -> u64 {
+        self.not_open.load(Ordering::Relaxed)
+    }
+
+    /// Commits of more units than were reserved.
+    #[must_use]
+    pub fn over(&self) -> u64 {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// The units that those commits had beyond what was reserved: the bound of what is owed for
+    /// them.
+    #[must_use]
+    pub fn units_over(&self) -> u64 {
+        self.debt.load(Ordering::Relaxed)
+    }
+
+    fn of(&self, kind: HoldKind) -> &AtomicU64 {
+        if kind == HoldKind::Acquire { &self.acquired } else { &self.reserved }
+    }
+
+    fn settle(&self, hold: &Hold, settled: &Settled) {
+        if settled.already {
+            self.repeated.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        let beyond = settled.actual.saturating_sub(hold.cost);
+        if beyond > 0 {
+            self.over.fetch_add(1, Ordering::Relaxed);
+            self.debt.fetch_add(beyond, Ordering::Relaxed);
+        }
+    }
+}
+
+impl<S: Store> Gate<S> {
+    /// Places a hold for a prepared request, on all counts of all policies that apply, or on none.
+    /// [`HoldKind::Acquire`] takes slots for as long as the concurrency limits say, and charges the
+    /// rate limits beside them; the other kinds keep units for `ttl`.
+    ///
+    /// Shadow policies are checked as in [`Gate::ask`], except those with a concurrency limit: a
+    /// slot in shadow would never be released.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::hold_within`], without the failures of the store: the failure rule
+    /// decides those. A share of this process (`on_failure = "local"`) can hold nothing, and
+    /// denies.
+    pub async fn hold(
+        &self,
+        prepared: Prepared,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+    ) -> Result<Held, Error> {
+        let Prepared { live, matched, plan, shadows, started } = prepared;
+        let live = Guard::into_inner(live);
+        let (mut answer, hold) = match plan.question(&live) {
+            None => (plan.answered_early(&live), None),
+            Some(ask) => {
+                let placed = self.0.limiter.hold_within(plan.deadline, ask, kind, ttl).await;
+                let (result, hold) = self.0.placed(placed)?;
+                (Answer::new(&live, &plan, result), hold)
+            }
+        };
+        self.0.record(&answer, &matched.enforced, started);
+        let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
+        answer.shadows = shadows;
+        Ok(Held { answer: answer.into_owned(), hold })
+    }
+
+    /// [`Gate::hold`] under inline limits.
+    ///
+    /// # Errors
+    /// As [`Gate::hold`].
+    pub async fn hold_limits(
+        &self,
+        ask: Ask<'_>,
+        terms: Terms,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+    ) -> Result<Held, Error> {
+        let started = self.started();
+        let placed = self.0.limiter.hold_within(terms.deadline, ask, kind, ttl).await;
+        let (result, hold) = self.0.placed(placed)?;
+        let answer = self.charged_limits(result, None, terms, started)?;
+        Ok(Held { answer, hold })
+    }
+
+    /// Settles a hold: takes it away and charges what was used, as [`tollgate::Limiter::commit`]
+    /// does. With 0, nothing was used.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::commit`].
+    pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+        let settled = self.0.limiter.commit(hold, actual).await;
+        match &settled {
+            Ok(settled) => self.0.holds.settle(hold, settled),
+            Err(Error::NotOpen(_)) => {
+                self.0.holds.not_open.fetch_add(1, Ordering::Relaxed);
+            }
+            Err(_) => {}
+        }
+        settled
+    }
+
+    /// Gives the slots of a hold back. True when it was open until now.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::release`].
+    pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
+        let was_open = self.0.limiter.release(hold).await?;
+        let count = if was_open { &self.0.holds.settled } else { &self.0.holds.not_open };
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(was_open)
+    }
+
+    /// Renews a hold. False when it is not open any more: others may have what it kept.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::renew`].
+    pub async fn renew(&self, hold: &mut Hold, ttl: Option<Duration>) -> Result<bool, Error> {
+        let is_open = self.0.limiter.renew(hold, ttl).await?;
+        let count = if is_open { &self.0.holds.renewed } else { &self.0.holds.not_open };
+        count.fetch_add(1, Ordering::Relaxed);
+        Ok(is_open)
+    }
+
+    /// The number of holds so far.
+    #[must_use]
+    pub fn counters_of_holds(&self) -> &HoldCounters {
+        &self.0.holds
+    }
+}
+
+type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>);
+
+impl<S: Store> Inner<S> {
+    /// Splits a placed hold from its decision, and counts it. The failures of the store are left
+    /// to the failure rule.
+    fn placed<'l>(&self, placed: Result<Holding<'l>, Error>) -> Result<Placed<'l>, Error> {
+        match placed {
+            Ok(Holding { decision, hold, .. }) => {
+                if let Some(hold) = &hold {
+                    self.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
+                }
+                Ok((Ok(decision), hold))
+            }
+            Err(error @ Error::Store(_)) => Ok((Err(error), None)),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+impl Plan {
+    /// Whether a limit of this plan counts slots: a check, which could never release one, is
+    /// refused then.
+    #[cold]
+    pub(super) fn counts_slots(&self, live: &Live) -> bool {
+        let mut limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
+        limits.any(tollgate::LimitSet::counts_slots)
+    }
+}
+
+impl Answer<'_> {
+    /// Denies what a check cannot ask, whatever the failure rule says: a slot that nobody releases
+    /// is not admitted.
+    #[cold]
+    pub(super) fn refuse_slots(&mut self) {
+        self.outcome = Outcome::FailedClosed;
+    }
+
+    /// True when [`Answer::retry_after`] is an upper bound: open holds are in the way, and whoever
+    /// settles one lets others in earlier.
+    #[must_use]
+    pub fn is_until_hold(&self) -> bool {
+        self.decision().is_some_and(tollgate::Decision::is_until_hold)
+    }
+}

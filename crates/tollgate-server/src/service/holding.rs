@@ -1,0 +1,132 @@
+//! Holds for callers: reserve and commit, acquire, renew and release.
+
+use core::time::Duration;
+
+use tollgate::{Hold, HoldKind, Settled, Time};
+use tollgate_policy::{Held, OnFailure};
+
+use super::receipts::MAX_RECEIPT_BYTES;
+use super::{By, Kind, Question, Refusal, Service, ask, bytes_of};
+
+/// Why a hold may not be open.
+const NOT_OPEN: &str = "it has ended by itself, was settled, was reset, or never was";
+
+/// What is asked to be held, and for how long.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Terms {
+    pub(crate) kind: HoldKind,
+    /// `None` for as long as the concurrency limits say.
+    pub(crate) ttl: Option<Duration>,
+}
+
+/// A placed hold, as its holder receives it.
+#[derive(Debug)]
+pub(crate) struct Holding {
+    /// The signed text.
+    pub(crate) hold: String,
+    pub(crate) fence: u64,
+    /// When it ends by itself.
+    pub(crate) end: Time,
+}
+
+impl Service {
+    /// Places a hold, as [`Service::answer`] charges.
+    ///
+    /// # Errors
+    /// As [`Service::answer`]; also a question for a receipt or with an idempotency key, a failure
+    /// rule of a local share, and what [`tollgate::Limiter::hold_within`] refuses.
+    pub(crate) async fn hold(
+        &self,
+        question: Question<'_>,
+        Terms { kind, ttl }: Terms,
+    ) -> Result<(Held, Option<Holding>), Refusal> {
+        let Question { by, cost, idempotency_key, receipt } = question;
+        if receipt {
+            let detail = "a hold is its own receipt: leave it out, and commit or release the hold";
+            return Err(Refusal::invalid(detail).at("receipt"));
+        }
+        if idempotency_key.is_some() {
+            let detail = "holds are not remembered by request: leave it out. A hold that nobody \
+                          settles ends by itself";
+            return Err(Refusal::invalid(detail).at("idempotency_key"));
+        }
+        let held = match by {
+            By::Policies { policy, fields } => {
+                let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
+                self.gate.hold(prepared, kind, ttl).await?
+            }
+            By::Limits { parts, shard, terms } => {
+                self.takes(&parts)?;
+                if matches!(terms.on_failure, OnFailure::Local(_)) {
+                    let detail = "a local share holds nothing: the failure rule of a hold is \
+                                  `allow` or `deny`";
+                    return Err(Refusal::invalid(detail).at("on_failure"));
+                }
+                if bytes_of(&parts) > MAX_RECEIPT_BYTES {
+                    let detail = "a hold over subjects and limits that are so long would be too \
+                                  long to come back: ask in several questions";
+                    return Err(Refusal::invalid(detail));
+                }
+                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                self.gate.hold_limits(ask, terms, kind, ttl).await?
+            }
+        };
+        let holding = held.hold.as_ref().map(|hold| self.holding(hold));
+        Ok((held, holding))
+    }
+
+    fn holding(&self, hold: &Hold) -> Holding {
+        Holding { hold: self.receipts.sign(hold), fence: hold.fence, end: hold.end }
+    }
+
+    /// Settles a signed hold, of which `actual` units were used.
+    ///
+    /// # Errors
+    /// A hold that this service did not sign, or that is not open; too many units, or units for a
+    /// slot; or a store that could not answer.
+    pub(crate) async fn commit(&self, hold: &str, actual: u64) -> Result<Settled, Refusal> {
+        let hold: Hold = self.receipts.read(hold)?;
+        if actual > tollgate::MAX_COST {
+            let most = tollgate::MAX_COST;
+            let detail = format!("`actual` is 0 to 2^40 = {most}, not {actual}");
+            return Err(Refusal::invalid(detail).at("actual"));
+        }
+        Ok(self.gate.commit(&hold, actual).await?)
+    }
+
+    /// Gives back what a signed hold keeps, without a charge.
+    ///
+    /// # Errors
+    /// A hold that this service did not sign, or that is not open; or a store that could not
+    /// answer.
+    pub(crate) async fn release(&self, hold: &str) -> Result<(), Refusal> {
+        let hold: Hold = self.receipts.read(hold)?;
+        if self.gate.release(&hold).await? {
+            return Ok(());
+        }
+        let detail = format!("the hold {} is not open: {NOT_OPEN}; nothing was charged", hold.id);
+        Err(Refusal::new(Kind::Conflict, detail).at("hold"))
+    }
+
+    /// Renews a signed hold. It comes back with its new end.
+    ///
+    /// # Errors
+    /// A hold that this service did not sign, or that is not open; a `ttl` out of range; or a store
+    /// that could not answer.
+    pub(crate) async fn renew(
+        &self,
+        hold: &str,
+        ttl: Option<Duration>,
+    ) -> Result<Holding, Refusal> {
+        let mut hold: Hold = self.receipts.read(hold)?;
+        if !self.gate.renew(&mut hold, ttl).await? {
+            let detail = format!(
+                "the hold {} is not open: {NOT_OPEN}; others may have what it kept: stop, and ask \
+                 for a new one",
+                hold.id
+            );
+            return Err(Refusal::new(Kind::Conflict, detail).at("hold"));
+        }
+        Ok(self.holding(&hold))
+    }
+}

@@ -1,0 +1,315 @@
+//! Holds over HTTP: reserve and commit, acquire, renew and release.
+
+use std::time::Duration;
+
+use http::StatusCode;
+use serde_json::{Value, json};
+use tollgate::{ManualClock, MemoryStore};
+use tollgate_server::AnyStore;
+
+use crate::client::{Client, Reply};
+use crate::{FILE, Service, gate_of};
+
+/// Policies with slots, one of which lets others pass when the store fails.
+const JOBS: &str = r#"
+    version = 1
+    match = "all"
+    [[policies]]
+    name = "jobs"
+    on_failure = "allow"
+    when = { field.kind = "job" }
+    limits = [{ subject = "user", absent = "deny", limit = "2 at once hold 10s" }]
+    [[policies]]
+    name = "trial"
+    on_failure = "allow"
+    shadow = true
+    when = { field.kind = "job" }
+    limits = [{ subject = "user", absent = "deny", limit = "1 at once" }]
+"#;
+
+async fn post(client: &mut Client, path: &str, body: &Value) -> Reply {
+    client.post(path, &body.to_string()).await
+}
+
+/// What a path answers with 200.
+async fn done(client: &mut Client, path: &str, body: Value) -> Value {
+    let reply = post(client, path, &body).await;
+    assert_eq!(reply.status, StatusCode::OK, "{path} {body}: {}", reply.text);
+    reply.json()
+}
+
+/// What a path refuses, with this status and in these words.
+async fn refused(client: &mut Client, path: &str, body: Value, status: u16, says: &str) {
+    let reply = post(client, path, &body).await;
+    assert_eq!(reply.status.as_u16(), status, "{path} {body}: {}", reply.text);
+    assert!(reply.text.contains(says), "{path} {body}: {}", reply.text);
+}
+
+/// A service over memory with a clock of its own.
+async fn on_memory(policies: &str) -> (Service, ManualClock) {
+    let clock = ManualClock::at_micros(1_700_000_000_000_000);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    (Service::start_with(gate_of(policies, AnyStore::Memory(store)), |_| {}).await, clock)
+}
+
+/// A service over memory, and one over a file.
+async fn on_both() -> Vec<(Service, Option<tempfile::TempDir>)> {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("counts.db").display());
+    let file = AnyStore::open(&url).await.unwrap();
+    let file = Service::start_with(gate_of(FILE, file), |_| {}).await;
+    vec![(Service::start().await, None), (file, Some(folder))]
+}
+
+fn remaining(said: &Value) -> u64 {
+    said["remaining"].as_u64().unwrap()
+}
+
+#[tokio::test]
+async fn an_estimate_is_held_and_what_was_used_is_charged() {
+    for (service, _folder) in on_both().await {
+        let client = &mut service.client().await;
+        let limit = "1000/h via fixed_window";
+        let question =
+            |cost: u64| json!({ "subject": "bob", "limit": limit, "cost": cost, "ttl": "1m" });
+        let first = done(client, "/v1/reserve", question(800)).await;
+        assert_eq!((&first["allowed"], remaining(&first)), (&json!(true), 200));
+        assert!(first["hold"].is_string() && first["fence"].as_u64().unwrap() > 0, "{first}");
+        assert_eq!(first["ends_after"]["seconds"], 60);
+        let second = post(client, "/v1/reserve?deny_status=429", &question(300)).await;
+        assert_eq!(second.status, StatusCode::TOO_MANY_REQUESTS);
+        // Whoever commits lets others in earlier, so that no time is told.
+        assert_eq!(second.header("retry-after"), None);
+        let denied = second.json();
+        assert_eq!((&denied["until_hold"], &denied["hold"]), (&json!(true), &Value::Null));
+        assert!(denied["retry_after"]["seconds"].as_f64().unwrap() <= 60.0);
+        let path = "/v1/reserve?deny_status=429&retry_after=any";
+        let asked = post(client, path, &question(300)).await;
+        let seconds: u64 = asked.header("retry-after").unwrap().parse().unwrap();
+        assert!((1..=60).contains(&seconds), "{seconds}");
+
+        let commit = json!({ "hold": first["hold"], "actual": 300 });
+        let settled = done(client, "/v1/commit", commit.clone()).await;
+        assert_eq!((&settled["already"], &settled["actual"]), (&json!(false), &json!(300)));
+        assert_eq!(settled["limits"][0]["remaining"], 700);
+        let again = done(client, "/v1/commit", commit).await;
+        assert_eq!(again, json!({ "already": true, "actual": 300, "limits": [] }));
+        let other = json!({ "hold": first["hold"], "actual": 900 });
+        assert_eq!(done(client, "/v1/commit", other).await["actual"], 300, "the first counts");
+        let peek = json!({ "subject": "bob", "limit": "1000/h via fixed_window" });
+        assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 700);
+        // It was settled, and has nothing to release or to renew.
+        let hold = &first["hold"];
+        refused(client, "/v1/release", json!({ "hold": hold }), 409, "nothing was charged").await;
+        let renew = json!({ "hold": hold, "ttl": "1m" });
+        refused(client, "/v1/renew", renew, 409, "not open").await;
+    }
+}
+
+#[tokio::test]
+async fn slots_are_taken_renewed_and_released() {
+    for (service, _folder) in on_both().await {
+        let client = &mut service.client().await;
+        let question = json!({ "subject": "backend", "limit": ["2 at once hold 1m", "9/h"] });
+        let first = done(client, "/v1/acquire", question.clone()).await;
+        let second = done(client, "/v1/acquire", question.clone()).await;
+        assert!(second["fence"].as_u64() > first["fence"].as_u64(), "{second}");
+        let third = done(client, "/v1/acquire", question.clone()).await;
+        assert_eq!(
+            (&third["allowed"], &third["until_hold"], &third["hold"]),
+            (&json!(false), &json!(true), &Value::Null)
+        );
+        let renewed = done(client, "/v1/renew", json!({ "hold": first["hold"] })).await;
+        assert_eq!(renewed["fence"], first["fence"]);
+        // The new text and the old one are the same hold: it can be released once.
+        let release = json!({ "hold": renewed["hold"] });
+        assert_eq!(done(client, "/v1/release", release.clone()).await, json!({ "released": true }));
+        refused(client, "/v1/release", release, 409, "not open").await;
+        refused(client, "/v1/release", json!({ "hold": first["hold"] }), 409, "not open").await;
+        let fourth = done(client, "/v1/acquire", question.clone()).await;
+        assert_eq!(fourth["allowed"], true);
+        // The rate limit beside the slots was charged three times, and keeps that.
+        assert_eq!(fourth["limits"][1]["remaining"], 6);
+        let units = json!({ "hold": second["hold"], "actual": 5 });
+        refused(client, "/v1/commit", units, 400, "released without units").await;
+        let none = json!({ "hold": second["hold"], "actual": 0 });
+        assert_eq!(done(client, "/v1/commit", none).await["actual"], 0);
+    }
+}
+
+#[tokio::test]
+async fn a_hold_that_has_ended_charges_nothing() {
+    let (service, clock) = on_memory(FILE).await;
+    let client = &mut service.client().await;
+    let reserve = |more: Value| {
+        let mut question = json!({ "subject": "bob", "limit": "10/h", "cost": 4, "ttl": "10s" });
+        question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        question
+    };
+    let peek = json!({ "subject": "bob", "limit": "10/h" });
+    let late = done(client, "/v1/reserve", reserve(json!({}))).await;
+    clock.advance(Duration::from_secs(9));
+    let renewed = done(client, "/v1/renew", json!({ "hold": late["hold"], "ttl": "10s" })).await;
+    clock.advance(Duration::from_micros(9_999_999));
+    assert_eq!(remaining(&done(client, "/v1/peek", peek.clone()).await), 6);
+    // The end is not part of the hold.
+    clock.advance(Duration::from_micros(1));
+    let commit = json!({ "hold": renewed["hold"], "actual": 4 });
+    refused(client, "/v1/commit", commit, 409, "nothing was charged").await;
+    let renew = json!({ "hold": renewed["hold"], "ttl": "10s" });
+    refused(client, "/v1/renew", renew, 409, "others may have what it kept").await;
+    assert_eq!(remaining(&done(client, "/v1/peek", peek.clone()).await), 10);
+    // An end that charges says so.
+    let charging = done(client, "/v1/reserve", reserve(json!({ "at_end": "charge" }))).await;
+    clock.advance(Duration::from_secs(10));
+    let commit = json!({ "hold": charging["hold"], "actual": 1 });
+    refused(client, "/v1/commit", commit, 409, "its end has charged the estimate").await;
+    assert_eq!(remaining(&done(client, "/v1/peek", peek.clone()).await), 6);
+    // After a reset there is nothing to settle.
+    let reset = done(client, "/v1/reserve", reserve(json!({}))).await;
+    let limits: tollgate::LimitSet = "10/h".parse().unwrap();
+    service.gate.reset(tollgate::Ask::new("bob").under(&limits)).await.unwrap();
+    let commit = json!({ "hold": reset["hold"], "actual": 4 });
+    refused(client, "/v1/commit", commit, 409, "nothing was charged").await;
+    assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 10);
+}
+
+#[tokio::test]
+async fn what_makes_no_sense_is_refused() {
+    let service = Service::start().await;
+    let client = &mut service.client().await;
+    let question = |more: Value| {
+        let mut question = json!({ "subject": "bob", "limit": "9/h" });
+        question.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        question
+    };
+    for (more, says) in [
+        (json!({}), "`ttl` is missing"),
+        (json!({ "ttl": "soon" }), "\"field\":\"ttl\""),
+        (json!({ "ttl": null }), "null"),
+        (json!({ "ttl": "1us" }), "out of range: give 1ms"),
+        (json!({ "ttl": "1m", "at_end": "release" }), "nothing that an end does"),
+        (json!({ "ttl": "1m", "cost": 0 }), "at least 1"),
+        (json!({ "ttl": "1m", "cost": 1_u64 << 53 }), "too large"),
+        (json!({ "ttl": "1m", "receipt": true }), "its own receipt"),
+        (json!({ "ttl": "1m", "idempotency_key": "k" }), "not remembered"),
+        (json!({ "ttl": "1m", "on_failure": { "local": "1/4" } }), "holds nothing"),
+        (json!({ "ttl": "1h", "limit": "9/h, 2 at once hold 1m" }), "give 1ms to 60s"),
+    ] {
+        refused(client, "/v1/reserve", question(more), 400, says).await;
+    }
+    for (more, says) in [
+        (json!({}), "no slots to acquire"),
+        (json!({ "limit": "2 at once", "ttl": "1m" }), "is for POST /v1/reserve"),
+    ] {
+        refused(client, "/v1/acquire", question(more), 400, says).await;
+    }
+    let slots = question(json!({ "limit": "2 at once" }));
+    for path in ["/v1/check", "/v1/check?deny_status=429"] {
+        refused(client, path, slots.clone(), 400, "/v1/acquire takes one").await;
+        refused(client, path, question(json!({ "ttl": "1m" })), 400, "/v1/reserve").await;
+    }
+    assert_eq!(remaining(&done(client, "/v1/peek", slots.clone()).await), 2, "none is lost");
+
+    let held = done(client, "/v1/reserve", question(json!({ "ttl": "1m" }))).await;
+    let hold = held["hold"].as_str().unwrap();
+    for actual in [json!(1_u64 << 53), json!((1_u64 << 40) + 1)] {
+        let commit = json!({ "hold": hold, "actual": actual });
+        refused(client, "/v1/commit", commit, 400, "\"field\":\"actual\"").await;
+    }
+    for actual in [json!(-1), json!(1.5), json!("1"), Value::Null] {
+        let commit = json!({ "hold": hold, "actual": actual });
+        refused(client, "/v1/commit", commit, 400, "\"field\":\"actual\"").await;
+    }
+    refused(client, "/v1/commit", json!({ "hold": hold }), 400, "missing field").await;
+    // Every letter is part of the signature, so that nobody settles the hold of another.
+    let receipt = client.check(r#"{"subject": "bob", "limit": "9/h", "receipt": true}"#).await;
+    let receipt = receipt["receipt"].as_str().unwrap().to_owned();
+    for strange in ["", "AAAA", &hold[1..], &hold[..hold.len() - 2], &receipt] {
+        for (path, more) in [
+            ("/v1/commit", json!({ "actual": 1 })),
+            ("/v1/renew", json!({ "ttl": "1m" })),
+            ("/v1/release", json!({})),
+        ] {
+            let mut body = json!({ "hold": strange });
+            body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            refused(client, path, body, 404, "no hold of this service").await;
+        }
+    }
+    refused(client, "/v1/refund", json!({ "receipt": hold }), 404, "no receipt").await;
+    let renew = json!({ "hold": hold });
+    refused(client, "/v1/renew", renew, 400, "give a `ttl`").await;
+    let commit = json!({ "hold": hold, "actual": 0 });
+    assert_eq!(done(client, "/v1/commit", commit).await["actual"], 0);
+    let reply = client.get("/v1/reserve").await;
+    assert_eq!(reply.status, StatusCode::METHOD_NOT_ALLOWED);
+    let hold = json!({ "hold": hold });
+    refused(client, "/v1/release?deny_status=429", hold, 400, "nothing is denied here").await;
+}
+
+#[tokio::test]
+async fn policies_with_slots_are_acquired_and_never_only_checked() {
+    let (service, clock) = on_memory(JOBS).await;
+    let client = &mut service.client().await;
+    let job = json!({ "fields": { "field.kind": "job", "user": "7" } });
+    // Its failure rule lets others pass, which is no reason to admit this.
+    for _ in 0..2 {
+        let said = done(client, "/v1/check", job.clone()).await;
+        assert_eq!((&said["allowed"], &said["outcome"]), (&json!(false), &json!("failed_closed")));
+        assert!(said["error"].as_str().unwrap().contains("acquire a slot"), "{said}");
+    }
+    let first = done(client, "/v1/acquire", job.clone()).await;
+    assert_eq!((&first["allowed"], &first["policy"]), (&json!(true), &json!("jobs")));
+    assert_eq!(first["shadows"], json!([]), "a slot in shadow would never be released");
+    assert_eq!(first["ends_after"]["seconds"], 10);
+    let second = done(client, "/v1/acquire", job.clone()).await;
+    let denied = post(client, "/v1/acquire?deny_status=429", &job).await;
+    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(remaining(&done(client, "/v1/peek", job.clone()).await), 0);
+    done(client, "/v1/release", json!({ "hold": first["hold"] })).await;
+    assert_eq!(done(client, "/v1/acquire", job.clone()).await["allowed"], true);
+    clock.advance(Duration::from_secs(10));
+    refused(client, "/v1/renew", json!({ "hold": second["hold"] }), 409, "not open").await;
+    assert_eq!(remaining(&done(client, "/v1/peek", job.clone()).await), 2);
+    // Without a policy there is nothing to hold.
+    let other = json!({ "fields": { "user": "7" } });
+    let said = done(client, "/v1/acquire", other).await;
+    assert_eq!((&said["outcome"], &said["hold"]), (&json!("no_policy"), &Value::Null));
+
+    let page = client.get("/metrics").await.text;
+    for line in [
+        "tollgate_decisions_total{policy=\"jobs\",outcome=\"allowed\",authority=\"store\"} 3",
+        "tollgate_decisions_total{policy=\"jobs\",outcome=\"denied\",authority=\"store\"} 1",
+        "tollgate_holds_placed_total{kind=\"acquire\"} 3",
+        "tollgate_holds_placed_total{kind=\"reserve\"} 0",
+        "tollgate_hold_calls_total{result=\"settled\"} 1",
+        "tollgate_hold_calls_total{result=\"not_open\"} 1",
+        "tollgate_http_requests_total{endpoint=\"/v1/acquire\",status=\"2xx\"} 4",
+    ] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}
+
+#[tokio::test]
+async fn a_commit_beyond_the_estimate_is_owed_and_counted() {
+    let (service, _clock) = on_memory(FILE).await;
+    let client = &mut service.client().await;
+    let question = json!({ "subject": "bob", "limit": "10/h via gcra", "cost": 4, "ttl": "10s" });
+    let held = done(client, "/v1/reserve", question.clone()).await;
+    let commit = json!({ "hold": held["hold"], "actual": 17 });
+    let settled = done(client, "/v1/commit", commit).await;
+    assert_eq!(settled["limits"][0]["remaining"], 0);
+    assert_eq!(
+        (&settled["limits"][0]["fits"], &settled["limits"][0]["cut"]),
+        (&json!(false), &json!(0))
+    );
+    let denied = post(client, "/v1/reserve?deny_status=429", &question).await;
+    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
+    // No hold is open, so that this wait is exact, and told.
+    assert!(denied.header("retry-after").is_some(), "{}", denied.text);
+    assert_eq!(denied.json()["until_hold"], false);
+    let page = client.get("/metrics").await.text;
+    for line in ["tollgate_hold_overruns_total 1", "tollgate_hold_overrun_units_total 13"] {
+        assert!(page.contains(line), "{line}\n{page}");
+    }
+}
