@@ -106,7 +106,7 @@ pub trait Decider {
     /// The store cannot be used.
     fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error>;
 
-    /// Decides the next events, which are in order, each with cost 1, and appends the verdict on
+    /// Decides the next events, which are in order, each with its cost, and appends the verdict on
     /// each to `verdicts`.
     ///
     /// # Errors
@@ -188,6 +188,7 @@ impl Decider for InMemory {
             self.clock.set(Time::from_micros(event.at_us));
             let client = digits.format(event.client.index());
             let Some(ask) = ask(&self.parts, client) else { return Ok(()) };
+            let ask = ask.cost(event.cost.into());
             verdicts.push(Verdict::from_decision(&limiter.check_now(ask)?));
         }
         limiter.store().sweep_some();

@@ -69,8 +69,8 @@ pub enum Error {
         source: io::Error,
     },
     /// The temporary file with sorted events could not be created, written or read.
-    #[error("cannot {doing} a temporary file in {}: {source}; sorting this log needs 12 bytes of \
-             disk per event (24 while merging); point TMPDIR at a folder with room",
+    #[error("cannot {doing} a temporary file in {}: {source}; sorting this log needs 20 bytes of \
+             disk per event (40 while merging); point TMPDIR at a folder with room",
             .dir.display())]
     Temporary {
         /// The operation: `create`, `write` or `read`.
@@ -95,6 +95,12 @@ pub enum Error {
              leave out --spread"
     )]
     NothingToSpread,
+    /// No limit can be made from the traffic, or not as it was asked for.
+    #[error("{why}")]
+    Advice {
+        /// Why, and the remedy.
+        why: String,
+    },
     /// The engine gave no decision for an event of a replay.
     #[error("an event got no decision: {0}")]
     Decide(#[from] tollgate::Error),

@@ -40,6 +40,7 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+pub mod advise;
 pub mod chart;
 pub mod decide;
 mod digits;

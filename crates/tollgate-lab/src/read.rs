@@ -1,11 +1,12 @@
 //! Reads a log into ordered events, with a summary of what was read and what was not.
 
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 use crate::error::Error;
-use crate::event::{Clients, Event};
+use crate::event::{ClientId, Clients, Event};
 use crate::order::{Ordered, Sorter, Sorting};
-use crate::parse::{By, Parser, Reason};
+use crate::parse::{By, Parsed, Parser, Reason};
 use crate::source::{Line, Lines};
 use crate::text;
 
@@ -41,6 +42,11 @@ pub struct Reading {
     pub by: By,
     /// How events are sorted.
     pub sorting: Sorting,
+    /// The field of the costs; without one each event has a cost of 1.
+    pub cost: Option<By>,
+    /// The most clients that are looked at. Beyond that the traffic is that of a sample of them:
+    /// see [`Clients::one_in`]. Without a bound there is no sample.
+    pub max_clients: Option<NonZeroUsize>,
 }
 
 /// The progress of reading.
@@ -77,6 +83,9 @@ pub struct Summary {
     pub bytes: u64,
     /// Lines that are events.
     pub events: u64,
+    /// Events without a usable cost, which cost 1: their field of costs is missing, 0 or no whole
+    /// number.
+    pub without_cost: u64,
     /// Events with an earlier timestamp than the event before them in the file.
     pub out_of_order: u64,
     /// Lines that are not events.
@@ -119,6 +128,20 @@ impl Reading {
         self
     }
 
+    /// Sets the field of the costs.
+    #[must_use]
+    pub fn with_cost(mut self, cost: Option<By>) -> Self {
+        self.cost = cost;
+        self
+    }
+
+    /// Sets the most clients that are looked at.
+    #[must_use]
+    pub fn with_max_clients(mut self, max: NonZeroUsize) -> Self {
+        self.max_clients = Some(max);
+        self
+    }
+
     /// Reads the log at `path`, `-` for standard input, to its end. `progress` is called every few
     /// megabytes and once at the end.
     ///
@@ -135,52 +158,80 @@ impl Reading {
     /// As [`Self::read`].
     pub fn read_lines(
         &self,
-        mut lines: Lines,
-        mut progress: impl FnMut(Progress),
+        lines: Lines,
+        progress: impl FnMut(Progress),
     ) -> Result<Traffic, Error> {
         let parser = Parser::new(self.by.clone());
-        let mut clients = Clients::new();
-        let mut sorter = Sorter::new(self.sorting.clone());
-        let mut first_unparsed = Vec::new();
-        let mut line_number = 0;
-        let mut next_progress = PROGRESS_BYTES;
-        while let Some(line) = lines.next_line()? {
-            line_number += 1;
-            let (text, parsed) = match line {
-                Line::Whole(text) => (text, parser.parse(text)),
-                Line::TooLong(text) => (text, Err(Reason::TooLong)),
-            };
-            match parsed {
-                Ok(event) => {
-                    sorter.push(Event::new(event.at_us, clients.intern(&event.key)?))?;
+        let parser = match &self.cost {
+            Some(cost) => parser.with_cost(cost.clone()),
+            None => parser,
+        };
+        let max = self.max_clients.map(NonZeroUsize::get);
+        let id_of = |clients: &mut Clients, event: &Parsed<'_>| match max {
+            None => clients.intern(&event.key).map(Some),
+            Some(max) => clients.intern_sampled(&event.key, max),
+        };
+        read_with(&parser, self.sorting.clone(), lines, id_of, progress)
+    }
+}
+
+/// Reads an open log; `id_of` gives each event its client, or leaves it out.
+pub(crate) fn read_with(
+    parser: &Parser,
+    sorting: Sorting,
+    mut lines: Lines,
+    mut id_of: impl FnMut(&mut Clients, &Parsed<'_>) -> Result<Option<ClientId>, Error>,
+    mut progress: impl FnMut(Progress),
+) -> Result<Traffic, Error> {
+    let mut clients = Clients::new();
+    let mut sorter = Sorter::new(sorting);
+    let mut first_unparsed = Vec::new();
+    let (mut line_number, mut unparsed, mut without_cost) = (0, 0, 0);
+    let mut next_progress = PROGRESS_BYTES;
+    while let Some(line) = lines.next_line()? {
+        line_number += 1;
+        let (text, parsed) = match line {
+            Line::Whole(text) => (text, parser.parse(text)),
+            Line::TooLong(text) => (text, Err(Reason::TooLong)),
+        };
+        match parsed {
+            Ok(event) => {
+                without_cost += u64::from(event.cost.is_none());
+                if let Some(client) = id_of(&mut clients, &event)? {
+                    let line = u32::try_from(line_number).unwrap_or(u32::MAX);
+                    let new = Event::new(event.at_us, client).on_line(line);
+                    sorter.push(new.with_cost(event.cost.unwrap_or(1)))?;
                 }
-                Err(reason) if first_unparsed.len() < SHOWN_UNPARSED => {
+            }
+            Err(reason) => {
+                unparsed += 1;
+                if first_unparsed.len() < SHOWN_UNPARSED {
                     let text = text::printable(text, SHOWN_CHARS);
                     first_unparsed.push(Unparsed { line: line_number, reason, text });
                 }
-                Err(_) => {}
-            }
-            if lines.unpacked_bytes() >= next_progress {
-                next_progress = lines.unpacked_bytes() + PROGRESS_BYTES;
-                progress(Progress::new(&lines, line_number));
             }
         }
-        progress(Progress::new(&lines, line_number));
-        let stats = sorter.stats();
-        let summary = Summary {
-            lines: line_number,
-            bytes: lines.unpacked_bytes(),
-            events: stats.events,
-            out_of_order: stats.out_of_order,
-            unparsed: line_number - stats.events,
-            first_unparsed,
-            first_last_us: stats.first_last_us,
-            clients: clients.len(),
-            whole_seconds: stats.whole_seconds,
-        };
-        drop(lines);
-        Ok(Traffic { summary, clients, ordered: sorter.finish()? })
+        if lines.unpacked_bytes() >= next_progress {
+            next_progress = lines.unpacked_bytes() + PROGRESS_BYTES;
+            progress(Progress::new(&lines, line_number));
+        }
     }
+    progress(Progress::new(&lines, line_number));
+    let stats = sorter.stats();
+    let summary = Summary {
+        lines: line_number,
+        bytes: lines.unpacked_bytes(),
+        events: line_number - unparsed,
+        without_cost,
+        out_of_order: stats.out_of_order,
+        unparsed,
+        first_unparsed,
+        first_last_us: stats.first_last_us,
+        clients: clients.len(),
+        whole_seconds: stats.whole_seconds,
+    };
+    drop(lines);
+    Ok(Traffic { summary, clients, ordered: sorter.finish()? })
 }
 
 impl Progress {

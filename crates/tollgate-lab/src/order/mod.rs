@@ -23,7 +23,7 @@ use crate::time;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Sorting {
-    /// The most events in memory, and the length of a run on disk. Takes 24 bytes each while
+    /// The most events in memory, and the length of a run on disk. Takes 36 bytes each while
     /// sorting. Default 1,000,000.
     pub memory_events: NonZeroUsize,
     /// The most runs merged at once, at least 2 (1 counts as 2). Default 256, which is one pass up
@@ -238,7 +238,7 @@ impl Ordered {
             let second_us = event.at_us - event.at_us % 1_000_000;
             // The last second in range is not a whole one.
             let room_us = time::END_US.saturating_sub(second_us).min(1_000_000);
-            sorter.push(Event::new(second_us + rng.below(room_us), event.client))?;
+            sorter.push(event.at(second_us + rng.below(room_us)))?;
         }
         drop(self);
         sorter.finish()

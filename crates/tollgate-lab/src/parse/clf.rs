@@ -4,17 +4,17 @@
 
 use std::net::IpAddr;
 
-use super::by::By;
 use super::line::{Reason, path_of, without_port};
 use crate::time;
 
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Field {
     Ip,
     Path,
     User,
     Method,
     Status,
+    Bytes,
     Referer,
     Agent,
     Host,
@@ -22,17 +22,12 @@ pub(super) enum Field {
 }
 
 impl Field {
-    /// The field of a line for `by`; `None` when these formats have no such field.
-    pub(super) fn from_by(by: &By) -> Option<Self> {
-        let name = match by {
-            By::Ip => return Some(Self::Ip),
-            By::Path => return Some(Self::Path),
-            By::User => return Some(Self::User),
-            By::Field(name) => name.as_str(),
-        };
+    /// The field with this name; `None` when these formats have no such field.
+    pub(super) fn named(name: &str) -> Option<Self> {
         Some(match name {
             "method" => Self::Method,
             "status" => Self::Status,
+            "bytes" => Self::Bytes,
             "referer" => Self::Referer,
             "agent" => Self::Agent,
             "host" => Self::Host,
@@ -103,6 +98,10 @@ impl<'a> Head<'a> {
                 let (status, _) = split_word(self.request()?.1.trim_ascii_start());
                 let digits = !status.is_empty() && status.iter().all(u8::is_ascii_digit);
                 Ok(if digits { status } else { b"" })
+            }
+            Field::Bytes => {
+                let (_, rest) = split_word(self.request()?.1.trim_ascii_start());
+                Ok(split_word(rest.trim_ascii_start()).0)
             }
             Field::Referer => Ok(quoted(self.behind_bytes()?).map_or(b"", |(value, _)| value)),
             Field::Agent => {
@@ -237,6 +236,7 @@ mod tests {
             ("path", r#"/a\"b/c"#),
             ("method", "GET"),
             ("status", "200"),
+            ("bytes", "17"),
             ("referer", r#"http://r.org/?\"x"#),
             ("agent", r#"A \"q\" [b]"#),
         ] {

@@ -8,33 +8,16 @@ use std::fmt;
 use serde::de::{DeserializeSeed, Deserializer, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-use super::by::By;
+use super::column::{Column, Kind, MAX_COLUMNS};
 use super::field_names::{JSON_CLIENT, JSON_TIME};
-use super::line::{Parsed, Reason, path_of, without_port};
+use super::line::{Reason, path_of, without_port};
 use crate::time;
 
-/// The fields in which loggers store the request target, best first. From the first line of a
-/// request (`GET /a HTTP/1.1`) the target is taken.
-const PATH: [&str; 10] = [
-    "path",
-    "uri",
-    "request_uri",
-    "request_path",
-    "url.path",
-    "request.uri",
-    "RequestPath",
-    "url",
-    "target",
-    "request",
-];
-
-const USER: [&str; 3] = ["user", "remote_user", "user.name"];
-
-/// The roles of fields, as indices.
+/// The roles of fields, as indices: these two, and the columns from the third on.
 const CLIENT_ROLE: usize = 0;
 const TIME_ROLE: usize = 1;
-const BY_ROLE: usize = 2;
-const ROLES: usize = 3;
+const COLUMN_ROLE: usize = 2;
+const ROLES: usize = COLUMN_ROLE + MAX_COLUMNS;
 
 /// A path at which the value of a role may be; of several, the first in the list is taken.
 #[derive(Debug, Clone)]
@@ -44,59 +27,61 @@ struct FieldPath {
     path: Cow<'static, str>,
 }
 
-/// The paths for one `--by` option.
+/// The paths for the columns of a parser.
 #[derive(Debug)]
 pub(super) struct Fields {
     places: Vec<FieldPath>,
 }
 
-impl Fields {
-    pub(super) fn from_by(by: &By) -> Self {
-        let known = |role, paths: &'static [&'static str]| {
-            let ranked = paths.iter().enumerate();
-            ranked.map(move |(rank, path)| FieldPath { role, rank, path: Cow::Borrowed(*path) })
+/// The values of a line.
+#[derive(Debug)]
+pub(super) struct Record<'a> {
+    pub(super) at_us: u64,
+    client: &'a str,
+    best: [Option<(usize, &'a str)>; ROLES],
+}
+
+impl<'a> Record<'a> {
+    /// The value of the column with this index; `None` when it is absent.
+    pub(super) fn value(&self, index: usize, kind: Kind) -> Option<Cow<'a, [u8]>> {
+        let found = self.best.get(COLUMN_ROLE + index).copied().flatten();
+        let raw = if kind == Kind::Ip { Some(self.client) } else { found.map(|(_, raw)| raw) };
+        let value = match kind {
+            Kind::Ip => cut(scalar(raw?), |ip| without_port(ip).unwrap_or(ip)),
+            Kind::Path => cut(scalar(raw?), |request| path_of(target(request))),
+            Kind::Plain => cut(scalar(raw?), |value| value),
         };
-        let mut places: Vec<FieldPath> =
-            known(CLIENT_ROLE, &JSON_CLIENT).chain(known(TIME_ROLE, &JSON_TIME)).collect();
-        match by {
-            By::Ip => {}
-            By::Path => places.extend(known(BY_ROLE, &PATH)),
-            By::User => places.extend(known(BY_ROLE, &USER)),
-            By::Field(name) => {
-                let path = Cow::Owned(name.clone());
-                places.push(FieldPath { role: BY_ROLE, rank: 0, path });
-            }
+        Some(value).filter(|value| !value.is_empty())
+    }
+}
+
+impl Fields {
+    /// At most [`MAX_COLUMNS`] columns.
+    pub(super) fn new(columns: &[Column]) -> Self {
+        fn ranked(
+            role: usize,
+            paths: impl IntoIterator<Item = Cow<'static, str>>,
+        ) -> impl Iterator<Item = FieldPath> {
+            paths.into_iter().enumerate().map(move |(rank, path)| FieldPath { role, rank, path })
+        }
+        let mut places: Vec<FieldPath> = ranked(CLIENT_ROLE, JSON_CLIENT.map(Cow::Borrowed))
+            .chain(ranked(TIME_ROLE, JSON_TIME.map(Cow::Borrowed)))
+            .collect();
+        for (column, role) in columns.iter().zip(COLUMN_ROLE..ROLES) {
+            places.extend(ranked(role, column.json.iter().cloned()));
         }
         Self { places }
     }
 
     /// Parses a line that begins with `{`.
-    pub(super) fn parse<'a>(&self, line: &'a [u8], by: &By) -> Result<Parsed<'a>, Reason> {
-        match std::str::from_utf8(line) {
-            Ok(text) => self.parse_text(text, by),
-            // Some servers copy bytes of a request that are not UTF-8 into other fields; they must
-            // not make the line invalid.
-            Err(_) => {
-                let text = String::from_utf8_lossy(line);
-                let Parsed { at_us, key } = self.parse_text(&text, by)?;
-                Ok(Parsed { at_us, key: Cow::Owned(key.into_owned()) })
-            }
-        }
-    }
-
-    fn parse_text<'a>(&self, text: &'a str, by: &By) -> Result<Parsed<'a>, Reason> {
-        let mut values = Values::default();
+    pub(super) fn parse<'a>(&self, text: &'a str) -> Result<Record<'a>, Reason> {
+        let mut values = Values { best: [None; ROLES] };
         collect(text, &self.places.iter().collect::<Vec<_>>(), 0, &mut values)?;
-        let [client, at, key] = values.best.map(|best| best.map(|(_, raw)| raw));
-        let client = client.ok_or(Reason::JsonNoClient)?;
-        let at_us = time::parse(scalar(at.ok_or(Reason::JsonNoTime)?).as_bytes())?;
-        let absent = || Reason::NoField(by.clone());
-        let key = match by {
-            By::Ip => cut(scalar(client), |ip| without_port(ip).unwrap_or(ip)),
-            By::Path => cut(scalar(key.ok_or_else(absent)?), |request| path_of(target(request))),
-            By::User | By::Field(_) => cut(scalar(key.ok_or_else(absent)?), |value| value),
-        };
-        if key.is_empty() { Err(absent()) } else { Ok(Parsed { at_us, key }) }
+        let of = |role: usize| values.best.get(role).copied().flatten().map(|(_, raw)| raw);
+        let client = of(CLIENT_ROLE).ok_or(Reason::JsonNoClient)?;
+        let at = of(TIME_ROLE).ok_or(Reason::JsonNoTime)?;
+        let at_us = time::parse(scalar(at).as_bytes())?;
+        Ok(Record { at_us, client, best: values.best })
     }
 }
 
@@ -123,7 +108,7 @@ fn target(request: &[u8]) -> &[u8] {
 }
 
 /// The best value so far for each role, as text of the line.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Values<'a> {
     best: [Option<(usize, &'a str)>; ROLES],
 }

@@ -14,8 +14,11 @@ use crate::time::TimeError;
 pub struct Parsed<'a> {
     /// Microseconds since the Unix epoch.
     pub at_us: u64,
-    /// The value of the `--by` field, never empty.
+    /// The value of the `--by` field, never empty; of several fields their values joined by `,`, in
+    /// which `,` is `%2C` and `%` is `%25`.
     pub key: Cow<'a, [u8]>,
+    /// The cost, at least 1: 1 without a field of costs; `None` when the line has no cost there.
+    pub cost: Option<u32>,
 }
 
 /// Why a line is not an event.
@@ -47,6 +50,8 @@ pub enum Reason {
         /// Whether the line ends in the middle of a value.
         cut: bool,
     },
+    /// The cost is above the largest one, 4,294,967,295.
+    Cost,
     /// No field contains the client.
     JsonNoClient,
     /// No field contains the time.
@@ -78,6 +83,7 @@ impl fmt::Display for Reason {
                 "a common or combined log has no field {name:?}; it has ip, path, user, {}",
                 CLF_FIELDS.join(", ")
             ),
+            Self::Cost => write!(f, "the cost is above {}, the largest that is read", u32::MAX),
             Self::CutRequest => f.write_str("the quote that closes the request is missing"),
             Self::NoRequest => f.write_str("the request is not \"METHOD path\""),
             Self::Json { cut: true, .. } => f.write_str("the JSON ends too early"),

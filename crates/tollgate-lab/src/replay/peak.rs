@@ -1,4 +1,4 @@
-//! The most admitted events of one client in any window, counted independently of the engine.
+//! The most admitted units of one client in any window, counted independently of the engine.
 
 use std::collections::VecDeque;
 use std::iter::Peekable;
@@ -8,7 +8,7 @@ use crate::event::Event;
 use crate::order::Iter;
 use crate::read::Traffic;
 
-/// The most admitted events of one client in any `(t - D, t]`.
+/// The most admitted units of one client in any `(t - D, t]`.
 ///
 /// A second reader, one window behind the first, finds the events that leave the window. So one bit
 /// per event of the window suffices to record which were admitted, whatever the limit admits. A
@@ -19,7 +19,7 @@ pub(super) struct Peak<'a> {
     behind: Peekable<Iter<'a>>,
     /// Whether each event between the two readers was admitted.
     admitted: Bits,
-    /// The admitted events of each client in the window.
+    /// The admitted units of each client in the window.
     counts: Vec<u64>,
     most: u64,
 }
@@ -43,12 +43,15 @@ impl<'a> Peak<'a> {
         };
         while let Some(old) = behind.next_if(gone) {
             let was_admitted = self.admitted.pop();
-            counts[old?.client.index() as usize] -= u64::from(was_admitted);
+            let old = old?;
+            if was_admitted {
+                counts[old.client.index() as usize] -= u64::from(old.cost);
+            }
         }
         self.admitted.push(admitted);
         if admitted {
             let count = &mut counts[event.client.index() as usize];
-            *count += 1;
+            *count += u64::from(event.cost);
             self.most = self.most.max(*count);
         }
         Ok(())

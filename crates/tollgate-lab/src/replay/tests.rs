@@ -29,6 +29,7 @@ fn traffic(events: &[(u64, u32)], memory_events: usize) -> Traffic {
         lines: stats.events,
         bytes: 0,
         events: stats.events,
+        without_cost: 0,
         out_of_order: stats.out_of_order,
         unparsed: 0,
         first_unparsed: Vec::new(),

@@ -1,0 +1,175 @@
+//! What an advice says: the object of `advise --json`, whose names scripts rely on.
+
+use serde::Serialize;
+
+use super::clients::ClientRow;
+
+/// Advice on limits for a log.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Advice {
+    /// Lines of the log that are events.
+    pub events: u64,
+    /// Lines that are not.
+    pub unparsed: u64,
+    /// Events with an earlier timestamp than the event before them in the file.
+    pub out_of_order: u64,
+    /// The field that tells clients apart.
+    pub by: String,
+    /// The clients that were looked at.
+    pub clients: u64,
+    /// What they asked for: their requests, and the units of these.
+    pub requests: u64,
+    /// The units of these requests: as many as requests, without a field of costs.
+    pub units: u64,
+    /// The earliest and the latest event, in microseconds since the Unix epoch.
+    pub first_us: u64,
+    /// The latest event.
+    pub last_us: u64,
+    /// Whether all clients were looked at.
+    pub sampled: Sampled,
+    /// What may be denied: `0.1 % of the clients`.
+    pub target: String,
+    /// How many clients, the busiest first, make half of the units.
+    pub half_of_load: u64,
+    /// One for each window, from the shortest to the longest.
+    pub windows: Vec<WindowAdvice>,
+    /// The recommended limit.
+    pub recommended: Recommended,
+    /// What the log does not say.
+    pub cannot_know: Vec<String>,
+    /// Every client that was looked at, in the order of the log.
+    #[serde(skip)]
+    pub rows: Vec<ClientRow>,
+}
+
+/// Which clients were looked at.
+#[derive(Debug, Clone, Copy, Serialize)]
+#[non_exhaustive]
+pub struct Sampled {
+    /// One of so many clients, by a hash of their names: 1 for all of them.
+    pub one_in: u64,
+    /// Events of the clients that were not looked at.
+    pub events_left_out: u64,
+}
+
+/// What clients do in one window, and limits with it.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct WindowAdvice {
+    /// The window: `1m`.
+    pub window: String,
+    /// Its length in microseconds.
+    pub window_us: u64,
+    /// Whether the log is shorter than the window, so that it says little about it.
+    pub is_longer_than_log: bool,
+    /// Percentiles over the clients without outliers.
+    pub busiest: Busiest,
+    /// The median of how many times the mean of its busiest window of the next length a client asked
+    /// for in its busiest window of this one, in tenths. Of clients with ten requests or more.
+    pub burst_tenths: Option<u64>,
+    /// Clients that stand apart, the busiest first, at most [`WindowAdvice::NAMED`].
+    pub outliers: Vec<Outlier>,
+    /// How many these are in all.
+    pub outliers_count: u64,
+    /// One for each strategy.
+    pub limits: Vec<AdvisedLimit>,
+}
+
+impl WindowAdvice {
+    /// The most outliers that are named.
+    pub const NAMED: usize = 20;
+}
+
+/// What clients asked for in their busiest window.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Busiest {
+    /// Half of the clients never exceed this.
+    pub p50: u64,
+    /// Nine of ten.
+    pub p90: u64,
+    /// 99 of 100.
+    pub p99: u64,
+    /// 999 of 1,000.
+    pub p99_9: u64,
+    /// The busiest client.
+    pub max: u64,
+}
+
+/// A client that stands apart.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[non_exhaustive]
+pub struct Outlier {
+    /// Its name in printable form.
+    pub client: String,
+    /// The most that it asked for in a window.
+    pub busiest: u64,
+    /// All of its requests.
+    pub requests: u64,
+}
+
+/// The limit of one strategy that fits.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct AdvisedLimit {
+    /// The name of the strategy.
+    pub strategy: &'static str,
+    /// The full text of the limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit: Option<String>,
+    /// Why there is none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
+    /// Its units.
+    pub units: u64,
+    /// The most units of one client in any window, whatever it does.
+    pub worst_window: u64,
+    /// Clients that are denied at least once, without outliers.
+    pub clients_denied: u64,
+    /// Outliers that are denied at least once.
+    pub outliers_denied: u64,
+    /// Requests of the clients without outliers that are denied, where that was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub requests_denied: Option<u64>,
+    /// Requests of outliers that are denied, where that was replayed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub outliers_requests_denied: Option<u64>,
+    /// The largest number of units that was tried and denies more than the share of requests.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub too_few: Option<u64>,
+    /// The bytes of all clients in memory, each at its busiest, at most.
+    pub bytes_memory: u64,
+    /// The same on Redis, about.
+    pub bytes_redis: u64,
+    /// Pairs of units and the clients that are ever denied with so many, outliers included.
+    pub curve: Vec<(u64, u64)>,
+}
+
+/// The recommended limit.
+#[derive(Debug, Clone, Serialize)]
+#[non_exhaustive]
+pub struct Recommended {
+    /// Its full text.
+    pub limit: String,
+    /// Why this one.
+    pub reason: String,
+    /// Its window.
+    pub window: String,
+    /// Its strategy.
+    pub strategy: &'static str,
+    /// Its units.
+    pub units: u64,
+    /// The most units of one client in any window.
+    pub worst_window: u64,
+    /// Clients that a replay of it denies at least once, without outliers.
+    pub clients_denied: u64,
+    /// Outliers that a replay of it denies at least once.
+    pub outliers_denied: u64,
+    /// Requests of the clients without outliers that a replay denies.
+    pub requests_denied: u64,
+    /// Requests of outliers that a replay denies.
+    pub outliers_requests_denied: u64,
+    /// A policy file with it.
+    pub policy: String,
+}

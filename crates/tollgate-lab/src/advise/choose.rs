@@ -1,0 +1,384 @@
+//! From the pass over the log to the advice: outliers, percentiles, limits, and the recommendation.
+
+use tollgate::{MAX_BARE_UNITS, Period, Strategy};
+
+use super::advice::{Advice, AdvisedLimit, Busiest, Outlier, Recommended, Sampled, WindowAdvice};
+use super::clients;
+use super::cost::Subjects;
+use super::outliers::outliers;
+use super::policy::{self, dimensions};
+use super::scan::{Busy, Profile, Sample, Scan};
+use super::search::search;
+use super::simulate::{Denied, simulate};
+use super::table::{Clients, limit_of};
+use super::{Go, Options, Target};
+use crate::error::Error;
+use crate::event::ClientId;
+use crate::read::Traffic;
+
+/// The fewest requests of a client whose bursts say something.
+const FEWEST_FOR_BURSTS: u64 = 10;
+
+/// A limit with fewer units is not recommended where another window has more: what the log shows is
+/// then a matter of single requests.
+const FEWEST_UNITS: u64 = 5;
+
+/// The pass and what it was about.
+pub(super) type Seen<'s> = (&'s Sample, &'s Scan, &'s [Period]);
+
+/// The advice.
+pub(super) fn advice(
+    traffic: &Traffic,
+    options: &Options,
+    (sample, scan, periods): Seen<'_>,
+    go: &mut Go<'_>,
+) -> Result<Advice, Error> {
+    let ids: Vec<ClientId> =
+        traffic.clients.ids().filter(|id| traffic.clients.is_sampled(*id)).collect();
+    let subjects = subjects(traffic, options, &ids);
+    let (first_us, last_us) = traffic.summary.first_last_us.unwrap_or_default();
+    let apart: Vec<Vec<bool>> = scan.windows.iter().map(|it| apart(&it.busy, options)).collect();
+    let of_windows = scan.windows.iter().zip(periods).zip(&apart);
+    let all: Vec<Clients<'_>> = of_windows
+        .map(|((window, period), is_outlier)| Clients {
+            window,
+            period: *period,
+            profiles: &scan.profiles,
+            is_outlier,
+        })
+        .collect();
+    let mut windows: Vec<WindowAdvice> = Vec::with_capacity(all.len());
+    for (place, clients) in all.iter().enumerate() {
+        let row = |strategy: &Strategy| {
+            clients.row(*strategy, clients.units(*strategy, options.target), &subjects)
+        };
+        let outliers = named(traffic, &ids, clients);
+        windows.push(WindowAdvice {
+            window: clients.period.to_string(),
+            window_us: clients.period.as_micros(),
+            is_longer_than_log: clients.period.as_micros() > last_us - first_us,
+            busiest: busiest(clients),
+            burst_tenths: all.get(place + 1).and_then(|next| burst(clients, next)),
+            outliers_count: clients.is_outlier.iter().filter(|is| **is).count() as u64,
+            outliers,
+            limits: Strategy::ALL.iter().map(row).collect(),
+        });
+    }
+    let chosen = chosen_window(&windows, options)?;
+    let (Some(clients), Some(window)) = (all.get(chosen), windows.get_mut(chosen)) else {
+        return Err(none_fits(options));
+    };
+    measure(traffic, sample, clients, (options, &subjects), window, go)?;
+    let recommended = recommend(&windows, chosen, options, clients)?;
+    Ok(Advice {
+        events: traffic.summary.events,
+        unparsed: traffic.summary.unparsed,
+        out_of_order: traffic.summary.out_of_order,
+        by: options.by.to_string(),
+        clients: sample.len() as u64,
+        requests: scan.profiles.iter().map(|profile| profile.requests).sum(),
+        units: scan.profiles.iter().map(|profile| profile.units).sum(),
+        first_us,
+        last_us,
+        sampled: Sampled {
+            one_in: traffic.clients.one_in(),
+            events_left_out: traffic.summary.events
+                - scan.profiles.iter().map(|profile| profile.requests).sum::<u64>(),
+        },
+        target: target_text(options.target),
+        half_of_load: half_of_load(&scan.profiles),
+        recommended,
+        cannot_know: cannot_know(traffic, options, &windows),
+        rows: clients::rows(traffic, sample, scan),
+        windows,
+    })
+}
+
+/// The lengths of the subjects that a policy would count.
+fn subjects(traffic: &Traffic, options: &Options, ids: &[ClientId]) -> Subjects {
+    let names = dimensions(&options.by).iter().map(|dimension| dimension.len() + 1).sum::<usize>();
+    let length = |id: &ClientId| (traffic.clients.name(*id).map_or(0, <[u8]>::len) + names) as u64;
+    Subjects { lengths: ids.iter().map(length).collect() }
+}
+
+fn apart(busy: &[Busy], options: &Options) -> Vec<bool> {
+    if !options.sets_outliers_apart {
+        return vec![false; busy.len()];
+    }
+    outliers(&busy.iter().map(Busy::busiest).collect::<Vec<_>>())
+}
+
+fn busiest(clients: &Clients<'_>) -> Busiest {
+    let each = clients.window.busy.iter().zip(clients.is_outlier);
+    let mut all: Vec<u64> =
+        each.filter(|(_, is_outlier)| !**is_outlier).map(|(busy, _)| busy.busiest()).collect();
+    all.sort_unstable();
+    let per_mille = |share: usize| {
+        let rank = (all.len() * share).div_ceil(1_000).max(1);
+        all.get(rank - 1).copied().unwrap_or(0)
+    };
+    Busiest {
+        p50: per_mille(500),
+        p90: per_mille(900),
+        p99: per_mille(990),
+        p99_9: per_mille(999),
+        max: per_mille(1_000),
+    }
+}
+
+/// The median of how many times its mean of the longer window a client asked for in its busiest
+/// shorter one, in tenths.
+fn burst(short: &Clients<'_>, long: &Clients<'_>) -> Option<u64> {
+    let (short_us, long_us) = (short.window.period_us, long.window.period_us);
+    let each = short.window.busy.iter().zip(&long.window.busy).zip(short.profiles);
+    let mut all: Vec<u64> = each
+        .filter(|(_, profile)| profile.requests >= FEWEST_FOR_BURSTS)
+        .map(|((short, long), _)| {
+            let times = u128::from(short.busiest()) * u128::from(long_us) * 10
+                / (u128::from(long.busiest().max(1)) * u128::from(short_us));
+            u64::try_from(times).unwrap_or(u64::MAX)
+        })
+        .collect();
+    all.sort_unstable();
+    all.get(all.len().div_ceil(2).checked_sub(1)?).copied()
+}
+
+fn named(traffic: &Traffic, ids: &[ClientId], clients: &Clients<'_>) -> Vec<Outlier> {
+    let each = ids.iter().zip(&clients.window.busy).zip(clients.profiles).zip(clients.is_outlier);
+    let mut all: Vec<(u64, u64, ClientId)> = each
+        .filter(|(_, is_outlier)| **is_outlier)
+        .map(|(((id, busy), profile), _)| (busy.busiest(), profile.requests, *id))
+        .collect();
+    all.sort_unstable_by(|one, other| (other.0, other.1, one.2).cmp(&(one.0, one.1, other.2)));
+    all.truncate(WindowAdvice::NAMED);
+    let outlier = |(busiest, requests, id)| Outlier {
+        client: traffic.clients.printable(id).unwrap_or_default(),
+        busiest,
+        requests,
+    };
+    all.into_iter().map(outlier).collect()
+}
+
+fn half_of_load(profiles: &[Profile]) -> u64 {
+    let mut all: Vec<u64> = profiles.iter().map(|profile| profile.units).collect();
+    all.sort_unstable_by(|one, other| other.cmp(one));
+    let total: u64 = all.iter().sum();
+    let mut sum = 0;
+    let below_half = all.iter().take_while(|units| {
+        let is_below = sum < total.div_ceil(2);
+        sum += **units;
+        is_below
+    });
+    below_half.count() as u64
+}
+
+fn row_of(window: &WindowAdvice, strategy: Strategy) -> Option<&AdvisedLimit> {
+    let row = window.limits.iter().find(|row| row.strategy == strategy.name());
+    row.filter(|row| row.limit.is_some())
+}
+
+/// The window with the least product of burst and rate.
+fn chosen_window(windows: &[WindowAdvice], options: &Options) -> Result<usize, Error> {
+    let strategy = options.strategy.unwrap_or(Strategy::SlidingLog);
+    let usable = windows.iter().enumerate().filter_map(|(place, window)| {
+        row_of(window, strategy)?;
+        Some((place, window, row_of(window, Strategy::SlidingLog)?.units))
+    });
+    // Of windows that the log does not fill the shortest one is the best guess.
+    let least = usable.min_by(|(_, one, units), (_, other, others)| {
+        let square = |units: u64| u128::from(units) * u128::from(units);
+        let product = (square(*units).saturating_mul(other.window_us.into()))
+            .cmp(&square(*others).saturating_mul(one.window_us.into()));
+        let flaws =
+            |window: &WindowAdvice, units: u64| (window.is_longer_than_log, units < FEWEST_UNITS);
+        flaws(one, *units).cmp(&flaws(other, *others)).then(product)
+    });
+    least.map(|(place, ..)| place).ok_or_else(|| none_fits(options))
+}
+
+fn none_fits(options: &Options) -> Error {
+    let strategy = options.strategy.map_or("no strategy", Strategy::name);
+    Error::Advice {
+        why: format!(
+            "no limit fits: in every window {strategy} has none that keeps to the share; give other \
+             windows by `--per`, or another `--strategy`"
+        ),
+    }
+}
+
+/// Replays the limits of the chosen window, and searches for them if the target is of requests.
+fn measure(
+    traffic: &Traffic,
+    sample: &Sample,
+    clients: &Clients<'_>,
+    (options, subjects): (&Options, &Subjects),
+    window: &mut WindowAdvice,
+    go: &mut Go<'_>,
+) -> Result<(), Error> {
+    let mut hint = None;
+    for (strategy, row) in Strategy::ALL.iter().zip(&mut window.limits) {
+        if row.limit.is_none() {
+            continue;
+        }
+        let replay = |units: u64, go: &mut Go<'_>| {
+            let refused = |why: tollgate::ParseError| Error::Advice { why: why.to_string() };
+            let limits = limit_of(*strategy, units, clients.period).map_err(refused)?;
+            simulate(traffic, sample, clients.is_outlier, (&limits, *strategy), go)
+        };
+        let mut measured: Option<Denied> = None;
+        if let Target::Requests(share) = options.target {
+            let may_be_denied = clients.may_deny(share);
+            let found = search(row.units, hint, |units| {
+                let denied = replay(units, go)?;
+                Ok((denied.requests <= may_be_denied, denied))
+            })?;
+            *row = clients.row(*strategy, Some(found.units), subjects);
+            row.too_few = Some(found.too_few);
+            measured = found.measured;
+            hint = Some(found.units);
+        }
+        let denied = match measured {
+            Some(denied) => denied,
+            None => replay(row.units, go)?,
+        };
+        row.clients_denied = denied.clients;
+        row.outliers_denied = denied.outliers;
+        row.requests_denied = Some(denied.requests);
+        row.outliers_requests_denied = Some(denied.outliers_requests);
+    }
+    Ok(())
+}
+
+fn recommend(
+    windows: &[WindowAdvice],
+    chosen: usize,
+    options: &Options,
+    clients: &Clients<'_>,
+) -> Result<Recommended, Error> {
+    let none = || none_fits(options);
+    let window = windows.get(chosen).ok_or_else(none)?;
+    let is_large = |row: &AdvisedLimit| row.units > MAX_BARE_UNITS;
+    let log = Strategy::SlidingLog.name();
+    let may = |row: &&AdvisedLimit| match options.strategy {
+        Some(strategy) => row.strategy == strategy.name(),
+        None => row.strategy != Strategy::Uniform.name() && !(row.strategy == log && is_large(row)),
+    };
+    let fitting = window.limits.iter().filter(|row| row.limit.is_some()).filter(may);
+    let row = fitting
+        .min_by_key(|row| (row.worst_window, row.strategy != log, row.bytes_memory))
+        .ok_or_else(none)?;
+    let limit = row.limit.clone().ok_or_else(none)?;
+    let reason = reason(windows, window, row, options, clients);
+    Ok(Recommended {
+        policy: policy::text(options, &limit, &reason, clients),
+        limit,
+        reason,
+        window: window.window.clone(),
+        strategy: row.strategy,
+        units: row.units,
+        worst_window: row.worst_window,
+        clients_denied: row.clients_denied,
+        outliers_denied: row.outliers_denied,
+        requests_denied: row.requests_denied.unwrap_or_default(),
+        outliers_requests_denied: row.outliers_requests_denied.unwrap_or_default(),
+    })
+}
+
+fn target_text(target: Target) -> String {
+    match target {
+        Target::Clients(share) => format!("{share} of the clients"),
+        Target::Requests(share) => format!("{share} of the requests"),
+    }
+}
+
+/// Why this window, this number and this strategy.
+fn reason(
+    windows: &[WindowAdvice],
+    window: &WindowAdvice,
+    row: &AdvisedLimit,
+    options: &Options,
+    clients: &Clients<'_>,
+) -> String {
+    let mut reason = String::new();
+    let others: Vec<&str> = windows.iter().map(|it| it.window.as_str()).collect();
+    if others.len() > 1 {
+        reason += &format!(
+            "Of the windows {}, {} has the least product of what a client may do at once and for \
+             ever. ",
+            others.join(", "),
+            window.window
+        );
+    }
+    let ordinary = clients.is_outlier.iter().filter(|is| !**is).count();
+    reason += &match options.target {
+        Target::Clients(_) => format!(
+            "{} denies {} of {ordinary} clients, which is at most {}",
+            with_units(row, window),
+            row.clients_denied,
+            target_text(options.target)
+        ),
+        Target::Requests(_) => format!(
+            "{} denies {} requests of {ordinary} clients, which is at most {}",
+            with_units(row, window),
+            row.requests_denied.unwrap_or_default(),
+            target_text(options.target)
+        ),
+    };
+    if let (Target::Requests(_), Some(too_few)) = (options.target, row.too_few.filter(|it| *it > 0))
+    {
+        reason += &format!("; {too_few} denies more");
+    }
+    if window.outliers_count > 0 {
+        reason += &format!(", and {} of {} outliers", row.outliers_denied, window.outliers_count);
+    }
+    reason += &match options.strategy {
+        Some(strategy) => format!(
+            ". {} was asked for: it lets at most {} through in any {}.",
+            strategy.name(),
+            row.worst_window,
+            window.window
+        ),
+        None => format!(
+            ". {} lets at most {} through in any {}, the least of the strategies that were \
+             considered.",
+            row.strategy, row.worst_window, window.window
+        ),
+    };
+    reason
+}
+
+fn with_units(row: &AdvisedLimit, window: &WindowAdvice) -> String {
+    format!("{}/{}", row.units, window.window)
+}
+
+fn cannot_know(traffic: &Traffic, options: &Options, windows: &[WindowAdvice]) -> Vec<String> {
+    let mut all = vec![
+        "What clients would ask for under a limit: those who are denied retry, or ask less."
+            .to_owned(),
+        "What was denied or lost before it reached this log.".to_owned(),
+    ];
+    if traffic.summary.whole_seconds {
+        all.push(
+            "When within a second a request came: all stamps are whole seconds, so those of one \
+             second look simultaneous. `--spread 1` places each at random within it."
+                .to_owned(),
+        );
+    }
+    if options.by.fields().contains(&crate::parse::By::Ip) {
+        all.push(
+            "Who is behind an address: it can be many people, and one person can have many."
+                .to_owned(),
+        );
+    }
+    for window in windows.iter().filter(|window| window.is_longer_than_log) {
+        all.push(format!("What clients do in {}: the log is shorter.", window.window));
+    }
+    if traffic.clients.one_in() > 1 {
+        all.push(format!(
+            "What clients outside of the sample do: one of {} was looked at.",
+            traffic.clients.one_in()
+        ));
+    }
+    all.push("Loud days, if these were quiet ones.".to_owned());
+    all
+}

@@ -1,0 +1,42 @@
+//! Clients that stand apart from all others.
+
+/// An outlier asks for at least so many times what the next client does.
+const GAP: u64 = 4;
+
+/// At most one in so many clients is an outlier.
+const AT_MOST_ONE_IN: usize = 20;
+
+/// Whether each of these clients stands apart, by what it asks for in its busiest window: of all
+/// gaps of [`GAP`] times with at most one in [`AT_MOST_ONE_IN`] clients above it, the lowest counts.
+pub(super) fn outliers(busiest: &[u64]) -> Vec<bool> {
+    let mut sorted = busiest.to_vec();
+    sorted.sort_unstable_by(|one, other| other.cmp(one));
+    let most = sorted.len() / AT_MOST_ONE_IN;
+    let gap = sorted.windows(2).take(most).rev().find_map(|pair| match pair {
+        [above, below] if *above >= GAP.saturating_mul((*below).max(1)) => Some(*above),
+        _ => None,
+    });
+    busiest.iter().map(|units| gap.is_some_and(|gap| *units >= gap)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn those_above_the_lowest_gap_are_outliers() {
+        let of = |top: &[u64], rest: usize| {
+            let mut all = vec![10; rest];
+            all.extend_from_slice(top);
+            outliers(&all).iter().filter(|is| **is).count()
+        };
+        assert_eq!(of(&[40], 39), 1);
+        assert_eq!(of(&[39], 39), 0, "less than four times");
+        assert_eq!(of(&[40, 1_000], 58), 2, "the lowest gap counts");
+        assert_eq!(of(&[30, 1_000], 58), 1);
+        assert_eq!(of(&[40, 40, 40], 57), 3, "three of 60");
+        assert_eq!(of(&[40, 40, 40], 56), 0, "no more than one in 20");
+        assert_eq!(of(&[1_000], 18), 0, "of 19 none");
+        assert!(outliers(&[]).is_empty());
+    }
+}

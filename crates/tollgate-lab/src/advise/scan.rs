@@ -1,0 +1,253 @@
+//! The one pass over the events: what each client does, and its least N under each strategy.
+
+use std::iter::Peekable;
+
+use tollgate::Strategy;
+
+use super::ramp::{Asked, Ramp};
+use super::{Go, Progress, Step};
+use crate::error::Error;
+use crate::event::Event;
+use crate::order::Iter;
+use crate::read::Traffic;
+
+/// Events between two calls of the progress function.
+const BATCH_EVENTS: u64 = 8_192;
+
+/// A client's place that is outside of the sample.
+const OUTSIDE: u32 = u32::MAX;
+
+/// The clients that are looked at, by dense numbers.
+pub(super) struct Sample {
+    /// The dense number of each client; `None` when all are looked at, and numbers are theirs.
+    places: Option<Vec<u32>>,
+    len: usize,
+}
+
+impl Sample {
+    pub(super) fn new(traffic: &Traffic) -> Self {
+        let clients = &traffic.clients;
+        if clients.one_in() == 1 {
+            return Self { places: None, len: clients.len() };
+        }
+        let mut len = 0_u32;
+        let places = clients.ids().map(|id| {
+            if !clients.is_sampled(id) {
+                return OUTSIDE;
+            }
+            len += 1;
+            len - 1
+        });
+        let places = places.collect();
+        Self { places: Some(places), len: usize::try_from(len).unwrap_or(usize::MAX) }
+    }
+
+    /// The number of clients.
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// The dense number of the event's client; `None` outside of the sample.
+    pub(super) fn place(&self, event: &Event) -> Option<usize> {
+        let index = event.client.index() as usize;
+        match &self.places {
+            None => Some(index),
+            Some(places) => {
+                let place = *places.get(index)?;
+                (place != OUTSIDE).then_some(place as usize)
+            }
+        }
+    }
+}
+
+/// What a client does over all.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Profile {
+    pub(super) requests: u64,
+    pub(super) units: u64,
+    pub(super) first_us: u64,
+    pub(super) last_us: u64,
+    /// The smallest gap between two requests; `u64::MAX` with one request.
+    gap_us: u64,
+    /// The largest cost of a request.
+    pub(super) largest: u64,
+}
+
+/// What a client does in one window.
+#[derive(Debug, Default)]
+pub(super) struct Busy {
+    log_now: u64,
+    log: u64,
+    fixed_index: u64,
+    fixed_now: u64,
+    fixed: u64,
+    buckets_now: u64,
+    buckets: u64,
+    ramp: Ramp,
+}
+
+impl Busy {
+    /// The most in any `(t - D, t]`.
+    pub(super) fn busiest(&self) -> u64 {
+        self.log
+    }
+
+    /// The least number of units that never denies the client; `None` if there is none.
+    pub(super) fn least(
+        &self,
+        strategy: Strategy,
+        profile: &Profile,
+        period_us: u64,
+    ) -> Option<u64> {
+        match strategy {
+            Strategy::SlidingLog => Some(self.log),
+            Strategy::FixedWindow => Some(self.fixed),
+            Strategy::SlidingWindow => Some(self.buckets),
+            Strategy::TokenBucket | Strategy::Gcra => Some(self.ramp.least()),
+            // A gate admits one unit at a time.
+            Strategy::Uniform if profile.largest > 1 || profile.gap_us == 0 => None,
+            Strategy::Uniform => Some(period_us.div_ceil(profile.gap_us)),
+            _ => None,
+        }
+    }
+}
+
+/// All clients in one window.
+pub(super) struct Window {
+    pub(super) period_us: u64,
+    pub(super) busy: Vec<Busy>,
+}
+
+/// Counts the clients of one window.
+struct Counting<'a> {
+    period_us: u64,
+    /// The sub-bucket of `sliding_window`; 0 where that strategy does not support the window.
+    bucket_us: u64,
+    /// The events that are about to leave the window, and the sub-buckets.
+    log: Peekable<Iter<'a>>,
+    buckets: Peekable<Iter<'a>>,
+    busy: Vec<Busy>,
+}
+
+impl<'a> Counting<'a> {
+    fn new(
+        traffic: &'a Traffic,
+        clients: usize,
+        (period_us, bucket_us): (u64, u64),
+    ) -> Result<Self, Error> {
+        let behind = || Ok::<_, Error>(traffic.ordered.iter()?.peekable());
+        let busy = std::iter::repeat_with(Busy::default).take(clients).collect();
+        Ok(Self { period_us, bucket_us, log: behind()?, buckets: behind()?, busy })
+    }
+
+    /// Counts the next event, of the client with this dense number, who asked for `total` before.
+    fn count(
+        &mut self,
+        sample: &Sample,
+        event: &Event,
+        (place, total): (usize, u64),
+    ) -> Result<(), Error> {
+        let Self { period_us, bucket_us, log, buckets, busy } = self;
+        let at_us = event.at_us;
+        let gone = |old: &Event| old.at_us + *period_us <= at_us;
+        leave(log, gone, |old| {
+            if let Some(busy) = sample.place(old).and_then(|place| busy.get_mut(place)) {
+                busy.log_now -= u64::from(old.cost);
+            }
+        })?;
+        if let Some(now) = at_us.checked_div(*bucket_us) {
+            // The sub-bucket at the window's edge counts as a whole.
+            let held = *period_us / *bucket_us + 1;
+            let gone = |old: &Event| old.at_us / *bucket_us + held <= now;
+            leave(buckets, gone, |old| {
+                if let Some(busy) = sample.place(old).and_then(|place| busy.get_mut(place)) {
+                    busy.buckets_now -= u64::from(old.cost);
+                }
+            })?;
+        }
+        let Some(busy) = busy.get_mut(place) else { return Ok(()) };
+        let cost = u64::from(event.cost);
+        busy.log_now += cost;
+        busy.log = busy.log.max(busy.log_now);
+        busy.buckets_now += cost;
+        busy.buckets = busy.buckets.max(busy.buckets_now);
+        let index = at_us / *period_us;
+        if busy.fixed_index != index {
+            (busy.fixed_index, busy.fixed_now) = (index, 0);
+        }
+        busy.fixed_now += cost;
+        busy.fixed = busy.fixed.max(busy.fixed_now);
+        busy.ramp.count(Asked { at_us, cost, total, period_us: *period_us });
+        Ok(())
+    }
+}
+
+/// Passes the events that are gone.
+fn leave(
+    behind: &mut Peekable<Iter<'_>>,
+    gone: impl Fn(&Event) -> bool,
+    mut remove: impl FnMut(&Event),
+) -> Result<(), Error> {
+    let is_gone = |old: &Result<Event, Error>| old.as_ref().map_or(true, &gone);
+    while let Some(old) = behind.next_if(is_gone) {
+        remove(&old?);
+    }
+    Ok(())
+}
+
+/// The result of the pass.
+pub(super) struct Scan {
+    pub(super) profiles: Vec<Profile>,
+    /// In the order of the periods.
+    pub(super) windows: Vec<Window>,
+}
+
+impl Scan {
+    /// Reads all events of the sample; `periods` are the windows and their sub-buckets.
+    pub(super) fn new(
+        traffic: &Traffic,
+        sample: &Sample,
+        periods: &[(u64, u64)],
+        go: &mut Go<'_>,
+    ) -> Result<Self, Error> {
+        let fresh = Profile { gap_us: u64::MAX, ..Profile::default() };
+        let mut profiles = vec![fresh; sample.len()];
+        let windows = periods.iter().map(|periods| Counting::new(traffic, sample.len(), *periods));
+        let mut windows = windows.collect::<Result<Vec<_>, Error>>()?;
+        let total_events = traffic.ordered.len();
+        let mut events = 0;
+        for event in traffic.ordered.iter()? {
+            let event = event?;
+            if let Some(place) = sample.place(&event)
+                && let Some(profile) = profiles.get_mut(place)
+            {
+                let total = profile.units;
+                profile.count(&event);
+                for window in &mut windows {
+                    window.count(sample, &event, (place, total))?;
+                }
+            }
+            events += 1;
+            if events % BATCH_EVENTS == 0 || events == total_events {
+                go(Progress { step: Step::Scan, events, total_events })?;
+            }
+        }
+        let done = |it: Counting<'_>| Window { period_us: it.period_us, busy: it.busy };
+        Ok(Self { profiles, windows: windows.into_iter().map(done).collect() })
+    }
+}
+
+impl Profile {
+    fn count(&mut self, event: &Event) {
+        let cost = u64::from(event.cost);
+        if self.requests == 0 {
+            self.first_us = event.at_us;
+        } else {
+            self.gap_us = self.gap_us.min(event.at_us - self.last_us);
+        }
+        self.last_us = event.at_us;
+        self.requests += 1;
+        self.units += cost;
+        self.largest = self.largest.max(cost);
+    }
+}

@@ -1,0 +1,71 @@
+//! Replays one limit, and counts whom it denies.
+
+use tollgate::{LimitSet, Strategy};
+
+use super::scan::Sample;
+use super::{Go, Progress, Step};
+use crate::decide::{Decider as _, InMemory, Part, Per, Verdict};
+use crate::error::Error;
+use crate::event::Event;
+use crate::read::Traffic;
+
+/// Events in one call of the engine.
+const BATCH_EVENTS: usize = 8_192;
+
+/// Whom a limit denies.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Denied {
+    pub(super) clients: u64,
+    pub(super) requests: u64,
+    pub(super) outliers: u64,
+    pub(super) outliers_requests: u64,
+}
+
+/// Replays this limit over the clients of the sample.
+pub(super) fn simulate(
+    traffic: &Traffic,
+    sample: &Sample,
+    is_outlier: &[bool],
+    (limits, strategy): (&LimitSet, Strategy),
+    go: &mut Go<'_>,
+) -> Result<Denied, Error> {
+    let mut decider = InMemory::default();
+    decider.begin(&[Part::new(Per::Client, limits.clone())], false)?;
+    let mut was_denied = vec![false; sample.len()];
+    let mut denied = Denied::default();
+    let mut events = traffic.ordered.iter()?;
+    let total_events = traffic.ordered.len();
+    let (mut batch, mut verdicts) = (Vec::with_capacity(BATCH_EVENTS), Vec::<Verdict>::new());
+    let mut done = 0;
+    loop {
+        batch.clear();
+        verdicts.clear();
+        let mut taken = 0_usize;
+        for event in events.by_ref().take(BATCH_EVENTS) {
+            let event: Event = event?;
+            taken += 1;
+            if sample.place(&event).is_some() {
+                batch.push(event);
+            }
+        }
+        decider.decide(&batch, &mut verdicts)?;
+        for (event, _) in batch.iter().zip(&verdicts).filter(|(_, it)| !it.is_admitted) {
+            let Some(place) = sample.place(event) else { continue };
+            let is_outlier = is_outlier.get(place).copied().unwrap_or(false);
+            let is_first =
+                was_denied.get_mut(place).is_some_and(|was| !std::mem::replace(was, true));
+            let (clients, requests) = if is_outlier {
+                (&mut denied.outliers, &mut denied.outliers_requests)
+            } else {
+                (&mut denied.clients, &mut denied.requests)
+            };
+            *requests += 1;
+            *clients += u64::from(is_first);
+        }
+        done += taken as u64;
+        go(Progress { step: Step::Replay(strategy), events: done, total_events })?;
+        if taken < BATCH_EVENTS {
+            return Ok(denied);
+        }
+    }
+}
