@@ -77,7 +77,7 @@ fn the_recommendation_is_the_truth_of_a_known_log() {
         assert_eq!(minute.outliers_count, u64::from(robots), "robots are apart");
         assert!(minute.outliers.iter().all(|it| it.busiest >= most * 50), "and named");
         let recommended = &advice.recommended;
-        assert_eq!(recommended.limit, format!("{most}/1m via sliding_log"));
+        assert_eq!(recommended.limit, format!("{most}/m via sliding_log"));
         assert_eq!(recommended.worst_window, most);
         assert_eq!((recommended.clients_denied, recommended.requests_denied), (0, 0));
         assert_eq!(recommended.outliers_denied, u64::from(robots));

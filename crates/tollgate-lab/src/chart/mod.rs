@@ -11,6 +11,7 @@
 //! Layout and axes are our own, not the plots of the drawing crate: panels must be aligned, at two
 //! widths, and ten thousand attempts should be one path instead of as many circles.
 
+mod advice;
 mod axis;
 mod columns;
 mod draw;
@@ -29,6 +30,7 @@ mod sheet;
 
 pub(crate) use columns::Timeline;
 
+pub use advice::trade;
 pub use latency::latency;
 pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;

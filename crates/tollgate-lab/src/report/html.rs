@@ -12,9 +12,9 @@ use crate::figure::{length, plural, span};
 use crate::text::printable;
 
 /// The content security policy: the page may load nothing, and the browser enforces it.
-const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
+pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 /// The most characters of a displayed name; the JSON contains all of it.
-const NAME: usize = 120;
+pub(super) const NAME: usize = 120;
 
 /// Results as one HTML page: findings, charts, every measure, how it was made, and the results as
 /// JSON in the element `#results`.
@@ -107,7 +107,7 @@ fn denied(results: &Results) -> Markup {
 }
 
 /// A chart at both widths: text in a wide one scaled to a phone would be too small.
-fn figure(chart: &Chart) -> Markup {
+pub(super) fn figure(chart: &Chart) -> Markup {
     html! {
         h2 { (chart.title()) }
         figure {

@@ -1,11 +1,13 @@
 //! The results of an experiment for people: an HTML page, and text for a terminal.
 
+mod advice;
 mod bars;
 mod html;
 mod measure;
 mod paragraph;
 mod text;
 
+pub use advice::{advice_curve, advice_html, outliers};
 pub use html::html;
 pub use text::text;
 

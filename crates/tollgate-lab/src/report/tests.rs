@@ -215,3 +215,34 @@ fn what_is_above_the_line_of_the_limit_is_above_the_limit() {
         assert_eq!(before.matches(|c| ('▁'..='█').contains(&c)).count().min(1), above, "{text}");
     }
 }
+
+#[test]
+fn an_advice_is_a_page_with_curves_and_a_curve_of_text() {
+    use crate::advise::{Options, advise};
+    use crate::{Lines, Reading};
+    use std::path::Path;
+
+    let path = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = path.join("../../examples/data/semicomplete_access.log.gz");
+    let lines = Lines::open(&path).unwrap();
+    let traffic = Reading::default().read_lines(lines, |_| ()).unwrap();
+    let advice = advise(&traffic, &Options::default(), &mut |_| Ok(())).unwrap();
+    let page = advice_html(&advice);
+    let xml = page_as_xml(&page);
+    let tree = roxmltree::Document::parse(&xml).unwrap();
+    assert_eq!(tree.descendants().filter(|node| node.has_tag_name("svg")).count(), 2);
+    assert_eq!(embedded(&page), serde_json::to_value(&advice).unwrap());
+    for text in [&advice.recommended.limit, "What it cannot know", "clients ever denied"] {
+        assert!(page.contains(text), "{text}");
+    }
+    let curve = advice_curve(&advice);
+    assert_eq!(curve.matches("<- recommended").count(), 1);
+    let chosen = curve.lines().find(|line| line.contains("<-")).unwrap();
+    assert!(chosen.trim_start().starts_with(&advice.recommended.units.to_string()), "{chosen}");
+    let bars: Vec<usize> = curve.lines().map(|line| line.matches('█').count()).collect();
+    assert!(bars.len() > 5 && bars[1..].is_sorted_by(|a, b| a >= b), "{curve}");
+    // A hostile name stays a text.
+    let mut advice = advice;
+    advice.by = HOSTILE[0].to_owned();
+    assert!(roxmltree::Document::parse(&page_as_xml(&advice_html(&advice))).is_ok());
+}
