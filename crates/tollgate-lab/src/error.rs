@@ -101,6 +101,12 @@ pub enum Error {
         /// Why, and the remedy.
         why: String,
     },
+    /// Policies cannot be replayed over the log.
+    #[error("{why}")]
+    Policies {
+        /// Why, and the remedy.
+        why: String,
+    },
     /// The engine gave no decision for an event of a replay.
     #[error("an event got no decision: {0}")]
     Decide(#[from] tollgate::Error),

@@ -27,6 +27,28 @@ pub(crate) fn printable(bytes: &[u8], max_chars: usize) -> String {
     out
 }
 
+/// Bytes of a log as a cell of CSV (RFC 4180), in printable form. A text that a spreadsheet would
+/// take for a formula gets an apostrophe, since clients choose what a log says.
+///
+/// ```
+/// assert_eq!(tollgate_lab::csv_text(b"a,b"), "\"a,b\"");
+/// assert_eq!(tollgate_lab::csv_text(b"=1+1"), "'=1+1");
+/// ```
+#[must_use]
+pub fn csv_text(bytes: &[u8]) -> String {
+    csv_cell(&printable(bytes, usize::MAX))
+}
+
+/// A printable text as a cell of CSV.
+pub(crate) fn csv_cell(text: &str) -> String {
+    let is_formula = text.starts_with(['=', '+', '-', '@']);
+    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
+    if text.contains([',', '"', '\n', '\r']) {
+        return format!("\"{}\"", text.replace('"', "\"\""));
+    }
+    text
+}
+
 /// Control characters, and those that change the writing direction or print nothing, would let a
 /// log line change what a terminal shows. XML and HTML do not allow non-characters.
 fn is_plain(c: char) -> bool {

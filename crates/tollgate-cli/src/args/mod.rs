@@ -1,7 +1,9 @@
 //! The arguments of the command line, as clap parses them; their doc comments are the help texts.
 
 mod admin;
+mod advise;
 mod config;
+mod diff;
 mod health;
 mod help;
 mod lab;
@@ -18,7 +20,9 @@ use clap_complete::Shell;
 use strategy::strategies;
 
 pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget, TopBy};
+pub(crate) use advise::{Advise, Outliers};
 pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
+pub(crate) use diff::Diff;
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
@@ -26,7 +30,7 @@ pub(crate) use queue::{
     ConsumerArgs, ProducerArgs, Queue, QueueArgs, QueueChange, QueueCounts, QueueDead, QueueDone,
     QueueForm, QueueList, QueueLook, QueuePush, QueueRemove, QueueStats, QueueWork,
 };
-pub(crate) use replay::Replay;
+pub(crate) use replay::{FieldArgs, LogArgs, Replay};
 pub(crate) use scripts::{Reply, ScriptFormat, Scripts};
 pub(crate) use serve::{
     CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
@@ -161,19 +165,45 @@ Secrets come from the environment, so that no process list shows them:
   tollgate explain \"10/s, 120/m, 240/h\"
   tollgate explain 5/10s --strategy gcra --json")]
     Explain(Explain),
+    /// Say which limit fits a log, and why
+    ///
+    /// Reads logs as `replay` does. Shows what clients do at their busiest, the limits that would
+    /// deny few of them under each strategy, what each costs, and one recommendation, which is
+    /// replayed. Clients that stand apart, such as robots, are named and not averaged in.
+    #[command(after_help = "Example: tollgate advise access.log.gz --policy policies.toml")]
+    #[command(after_long_help = "Examples:
+  tollgate advise access.log.gz
+  tollgate advise access.log --by user --deny-clients 1% --policy policies.toml
+  tollgate advise access.log --deny-requests 0.5% --per 10s,1h --strategy gcra
+  tollgate advise access.log --by ip,path --csv clients.csv --report advice.html
+  tollgate advise access.log --by all --cost bytes --json")]
+    Advise(Box<Advise>),
     /// Show what a limit would have done to real traffic
     ///
     /// Reads Apache and nginx common and combined logs and JSON lines, plain or gzip. A line is an
     /// event when its client, its time and the `--by` field can be read, whatever follows. The
-    /// replay sorts events by time first; each has a cost of 1.
+    /// replay sorts events by time first; each has a cost of 1 without `--cost`.
     #[command(after_help = "Example: tollgate replay access.log.gz --limit 5/10s --strategy all")]
     #[command(after_long_help = "Examples:
   tollgate replay access.log.gz --limit 5/10s --strategy all --by ip
   tollgate replay access.log --limit 10/s --limit 240/h --by user --json
   tollgate replay access.log --limit 5/10s --strategy all --report who-is-denied.html
+  tollgate replay access.log --policy policies.toml --csv decisions.csv
   tollgate replay access.log.2.gz access.log.1 access.log --limit \"100/m via gcra\"
   ssh web cat access.log | tollgate replay - --limit 5/s --spread 1")]
-    Replay(Replay),
+    Replay(Box<Replay>),
+    /// Show who in a log would be decided otherwise under a new limit or policy file
+    ///
+    /// Decides every request of the log under OLD and under NEW, each with counts of its own.
+    ///
+    /// Exits with 0 when nobody changes, 1 when somebody does, 2 on an error.
+    #[command(after_help = "Example: tollgate diff old.toml new.toml --log access.log.gz")]
+    #[command(after_long_help = "Examples:
+  tollgate diff old.toml new.toml --log access.log.gz
+  tollgate diff 5/10s \"10/10s via gcra\" --log access.log --by user
+  tollgate diff old.toml new.toml --log access.log --field route=path --csv changed.csv
+  git show main:policies.toml > old.toml && tollgate diff old.toml policies.toml --log access.log")]
+    Diff(Box<Diff>),
     /// Compare strategies on the same traffic by what gets through
     ///
     /// Each command prints a table and its findings; `--report FILE` writes a page with pictures.

@@ -1,10 +1,42 @@
-//! The arguments of `replay`.
+//! The arguments of `replay`, and those of all commands that read a log.
 
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::Args;
 
 use super::strategy::strategies_or_all;
+
+/// How a log is read.
+#[derive(Debug, Args)]
+pub(crate) struct LogArgs {
+    /// The field to count by: `ip`, `path`, `user`, or the name of a field of the log; several
+    /// together as `ip,path`; `all` for one count of all requests
+    #[arg(long, value_name = "FIELD", default_value = "ip")]
+    pub(crate) by: String,
+
+    /// The field with the cost of each request; one without a whole number there costs 1
+    #[arg(long, value_name = "FIELD")]
+    pub(crate) cost: Option<String>,
+
+    /// Move events with timestamps of whole seconds to random times within their second; the same
+    /// seed gives the same times
+    #[arg(long, value_name = "SEED")]
+    pub(crate) spread: Option<u64>,
+}
+
+/// How the requests of a log become the fields of policies.
+#[derive(Debug, Args)]
+pub(crate) struct FieldArgs {
+    /// Take a field of the policies from a field of the log, as `route=path`; `user=` says that it
+    /// is absent
+    #[arg(long, value_name = "FIELD=LOGFIELD")]
+    pub(crate) field: Vec<String>,
+
+    /// The most combinations of the values that the policies read; more are an error
+    #[arg(long, value_name = "N", default_value_t = tollgate_lab::policy::MAX_COMBINATIONS)]
+    pub(crate) max_clients: NonZeroUsize,
+}
 
 #[derive(Debug, Args)]
 pub(crate) struct Replay {
@@ -20,14 +52,19 @@ pub(crate) struct Replay {
     #[arg(long, value_name = "NAME", value_parser = strategies_or_all())]
     pub(crate) strategy: Option<String>,
 
-    /// The field to count by: `ip`, `path`, `user`, or the name of a field of the log
-    #[arg(long, value_name = "FIELD", default_value = "ip")]
-    pub(crate) by: String,
+    /// Replay a policy file in place of limits
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["limit", "strategy", "store", "report"])]
+    pub(crate) policy: Option<PathBuf>,
 
-    /// Move events with timestamps of whole seconds to random times within their second; the same
-    /// seed gives the same times
-    #[arg(long, value_name = "SEED")]
-    pub(crate) spread: Option<u64>,
+    /// Write the decision on each request, with `--policy`: line, time, client, admitted, policy
+    #[arg(long, value_name = "FILE", requires = "policy")]
+    pub(crate) csv: Option<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+
+    #[command(flatten)]
+    pub(crate) fields: FieldArgs,
 
     /// Where to count: `memory://`, or a Redis as `redis://HOST:PORT`. On Redis the replay has its
     /// own keys, and removes them at its end

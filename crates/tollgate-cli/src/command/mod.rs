@@ -7,9 +7,11 @@ use crate::args::{Cli, Command, Config};
 use crate::show::Output;
 
 mod admin;
+mod advise;
 mod check;
 mod config;
 mod count;
+mod diff;
 mod doctor;
 mod explain;
 mod health;
@@ -18,6 +20,7 @@ mod hold;
 mod import;
 mod lab;
 mod local_share;
+mod log;
 mod queue;
 mod replay;
 pub(crate) mod run;
@@ -40,7 +43,9 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Adjust(args) => count::adjust(&args, out),
         Command::Inspect(args) => count::inspect(&args, out),
         Command::Explain(args) => explain::explain(&args, out),
+        Command::Advise(args) => advise::advise(&args, out),
         Command::Replay(args) => replay::replay(&args, out),
+        Command::Diff(args) => diff::diff(&args, out),
         Command::Lab(args) => lab::lab(&args, out),
         Command::Queue(args) => queue::queue(&args, out),
         Command::Scripts(args) => scripts::scripts(&args, out),

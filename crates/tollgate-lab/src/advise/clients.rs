@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::scan::{Sample, Scan};
 use super::table::leasts;
 use crate::read::Traffic;
+use crate::text::csv_cell;
 
 /// What one client does.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -83,7 +84,7 @@ impl ClientRow {
     #[must_use]
     pub fn csv(&self) -> String {
         let Self { requests, units, first_us, last_us, .. } = self;
-        let mut line = csv_text(&self.client);
+        let mut line = csv_cell(&self.client);
         let _ = write!(line, ",{requests},{units},{first_us},{last_us}");
         for ((busiest, rank), least) in self.busiest.iter().zip(&self.rank_ppm).zip(&self.least) {
             let _ = write!(line, ",{busiest},{rank}");
@@ -96,15 +97,4 @@ impl ClientRow {
         }
         line
     }
-}
-
-/// A text as a cell of CSV: quoted where it must be. A text that a spreadsheet would take for a
-/// formula gets an apostrophe, since names come from outside.
-pub(crate) fn csv_text(text: &str) -> String {
-    let is_formula = text.starts_with(['=', '+', '-', '@']);
-    let text = if is_formula { format!("'{text}") } else { text.to_owned() };
-    if text.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", text.replace('"', "\"\""));
-    }
-    text
 }

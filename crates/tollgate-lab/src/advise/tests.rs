@@ -239,8 +239,8 @@ fn a_client_is_a_row_that_a_spreadsheet_reads() {
     let row = advice.rows[0].csv();
     assert_eq!(row.split(',').count(), cells);
     assert!(row.starts_with("c0,10,10,1000000000000000,1000000108000000,1,1000000,"), "{row}");
-    assert_eq!(clients::csv_text("a,\"b\""), "\"a,\"\"b\"\"\"");
-    assert_eq!(clients::csv_text("=1+1"), "'=1+1");
+    assert_eq!(crate::text::csv_cell("a,\"b\""), "\"a,\"\"b\"\"\"");
+    assert_eq!(crate::text::csv_cell("=1+1"), "'=1+1");
 }
 
 proptest! {

@@ -127,14 +127,9 @@ impl Parser {
             [] => Cow::Borrowed(ALL),
             [one] if one.is_required => self.value(values, 0)?.unwrap_or_default(),
             several => {
-                let mut key = Vec::with_capacity(64);
-                for index in 0..several.len() {
-                    if index > 0 {
-                        key.push(b',');
-                    }
-                    append_escaped(&mut key, &self.value(values, index)?.unwrap_or_default());
-                }
-                Cow::Owned(key)
+                let value = |index| Ok(self.value(values, index)?.unwrap_or_default());
+                let all = (0..several.len()).map(value).collect::<Result<Vec<_>, Reason>>()?;
+                Cow::Owned(joined(all.iter().map(|value| &**value)))
             }
         };
         let cost = match self.cost {
@@ -190,6 +185,18 @@ fn append_escaped(key: &mut Vec<u8>, value: &[u8]) {
         rest = special.get(1..).unwrap_or_default();
     }
     key.extend_from_slice(rest);
+}
+
+/// A key of several values.
+pub(crate) fn joined<'v>(values: impl Iterator<Item = &'v [u8]>) -> Vec<u8> {
+    let mut key = Vec::with_capacity(64);
+    for (index, value) in values.enumerate() {
+        if index > 0 {
+            key.push(b',');
+        }
+        append_escaped(&mut key, value);
+    }
+    key
 }
 
 /// The parts of a key with several, as they were before [`append_escaped`].

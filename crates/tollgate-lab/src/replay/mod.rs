@@ -32,6 +32,7 @@ use std::time::{Duration, Instant};
 
 use self::peak::Peak;
 pub use self::plan::{Case, Plan, Refused, StrategyChoice};
+pub(crate) use self::report::top_denied;
 pub use self::report::{CaseReport, LimitPeak, Report, ReportJson, TOP_DENIED};
 use crate::decide::{Decider, InMemory, Part, Per, Verdict};
 use crate::error::Error;

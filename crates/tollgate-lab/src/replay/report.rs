@@ -166,7 +166,7 @@ impl<'a> CaseJson<'a> {
 }
 
 /// The [`TOP_DENIED`] clients with the most denials, from counts by client index.
-pub(super) fn top_denied(clients: &Clients, denied: &[u64]) -> Vec<(String, u64)> {
+pub(crate) fn top_denied(clients: &Clients, denied: &[u64]) -> Vec<(String, u64)> {
     let counted = denied.iter().zip(0..).filter(|(count, _)| **count > 0);
     let mut ranked: Vec<_> = counted
         .map(|(&count, index)| {

@@ -1,0 +1,74 @@
+//! The arguments of `advise`.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+use super::replay::LogArgs;
+use super::strategy::strategies;
+
+#[derive(Debug, Args)]
+pub(crate) struct Advise {
+    /// An access log, plain or gzip; several are read as one; `-` is standard input
+    #[arg(value_name = "LOG", required = true)]
+    pub(crate) logs: Vec<PathBuf>,
+
+    #[command(flatten)]
+    pub(crate) log: LogArgs,
+
+    /// The share of clients that may ever be denied, as `0.1%` [default: 0.1%]
+    #[arg(long, value_name = "SHARE", conflicts_with = "deny_requests")]
+    pub(crate) deny_clients: Option<String>,
+
+    /// The share of requests that may be denied, as `1%`. Limits are tried by replaying them
+    #[arg(long, value_name = "SHARE")]
+    pub(crate) deny_requests: Option<String>,
+
+    /// The windows to try
+    #[arg(long, value_name = "WINDOW,...", value_delimiter = ',', default_value = "1s,1m,1h")]
+    pub(crate) per: Vec<String>,
+
+    /// The strategy to recommend [default: the one that lets least through at its worst]
+    #[arg(long, value_name = "NAME", value_parser = strategies())]
+    pub(crate) strategy: Option<String>,
+
+    /// Clients that ask for many times what all others do: named apart, or kept among the others
+    #[arg(long, value_enum, default_value = "apart")]
+    pub(crate) outliers: Outliers,
+
+    /// The most clients to look at, about 600 bytes each. Of more, a sample is looked at
+    #[arg(long, value_name = "N", default_value_t = MAX_CLIENTS)]
+    pub(crate) max_clients: NonZeroUsize,
+
+    /// Write a policy file with the recommended limit
+    #[arg(long, value_name = "FILE")]
+    pub(crate) policy: Option<PathBuf>,
+
+    /// Write every client with its busiest windows and its least limits
+    #[arg(long, value_name = "FILE")]
+    pub(crate) csv: Option<PathBuf>,
+
+    /// Write a report with the curves: one self-contained HTML file
+    #[arg(long, value_name = "FILE")]
+    pub(crate) report: Option<PathBuf>,
+
+    /// Print one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// The most clients of an advice.
+const MAX_CLIENTS: NonZeroUsize = match NonZeroUsize::new(tollgate_lab::advise::MAX_CLIENTS) {
+    Some(max) => max,
+    None => NonZeroUsize::MIN,
+};
+
+/// What becomes of clients that stand apart.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Outliers {
+    /// In no percentile and no share
+    Apart,
+    /// As all others
+    Keep,
+}

@@ -1,0 +1,238 @@
+//! `advise`: which limit fits a log.
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Context as _, Result};
+use comfy_table::Table;
+use indicatif::ProgressBar;
+use tollgate::Period;
+use tollgate_lab::advise::{
+    Advice, AdvisedLimit, ClientRow, Options, Progress, Step, Target, WindowAdvice,
+};
+use tollgate_lab::report::{advice_curve, advice_html, outliers};
+use tollgate_lab::{Error, Reading, Traffic};
+
+use super::lab::write;
+use super::log::{LogOptions, headline, share};
+use crate::args::{Advise, Outliers};
+use crate::input;
+use crate::show::{self, Output, wrapped};
+use crate::stop::Stop;
+
+pub(crate) fn advise(args: &Advise, out: &mut Output) -> Result<u8> {
+    let log = LogOptions::new(&args.log)?;
+    let options = options(args, &log)?;
+    // Fail before the log is read if a file cannot be written, not an hour later.
+    for path in [&args.policy, &args.csv, &args.report].into_iter().flatten() {
+        write::beside(path)?;
+    }
+    let start = Instant::now();
+    let reading = Reading::by(log.by.clone()).with_cost(log.cost.clone());
+    let reading = reading.with_max_clients(args.max_clients);
+    let traffic = log.read(&args.logs, |lines, update| reading.read_lines(lines, update))?;
+    let reading = start.elapsed();
+    let stop = Stop::listen()?;
+    let advice = match with_bar(&traffic, &options, &stop) {
+        Err(Error::Stopped) => {
+            show::note("interrupted: no advice is written");
+            return Ok(stop.code());
+        }
+        advice => advice?,
+    };
+    let written = write_files(args, &advice)?;
+    let notes = log.notes(&traffic.summary);
+    if args.json {
+        out.json(&advice)?;
+        notes.iter().for_each(|note| show::note(note));
+        return Ok(0);
+    }
+    out.text(&headline(&traffic.summary, &log.by, reading))?;
+    out.text(&text(&advice))?;
+    for note in &notes {
+        out.line(format!("\nnote: {note}"))?;
+    }
+    for path in &written {
+        out.line(format!("\nwritten to {path}"))?;
+    }
+    if args.policy.is_none() {
+        out.line(format!("\nThe policy file (--policy FILE writes it):\n\n{}", policy(&advice)))?;
+    }
+    Ok(0)
+}
+
+fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
+    let mut options = Options::by(log.by.clone());
+    options.cost = log.cost.clone();
+    if let Some(share) = &args.deny_clients {
+        options.target = Target::Clients(share.parse().context("--deny-clients")?);
+    }
+    if let Some(share) = &args.deny_requests {
+        options.target = Target::Requests(share.parse().context("--deny-requests")?);
+    }
+    let period = |text: &String| text.trim().parse::<Period>().context("--per");
+    options.periods = args.per.iter().map(period).collect::<Result<_>>()?;
+    options.strategy = args.strategy.as_deref().map(input::strategy).transpose()?;
+    options.sets_outliers_apart = args.outliers == Outliers::Apart;
+    Ok(options)
+}
+
+/// Advises with a progress bar, until a signal arrives.
+fn with_bar(traffic: &Traffic, options: &Options, stop: &Stop) -> Result<Advice, Error> {
+    let bar = ProgressBar::new(0).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
+    let advice = tollgate_lab::advise::advise(traffic, options, &mut |progress: Progress| {
+        bar.set_message(match progress.step {
+            Step::Replay(strategy) => strategy.name(),
+            _ => "looking at clients",
+        });
+        bar.set_length(progress.total_events);
+        bar.set_position(progress.events);
+        if stop.is_asked() { Err(Error::Stopped) } else { Ok(()) }
+    });
+    bar.finish_and_clear();
+    advice
+}
+
+fn write_files(args: &Advise, advice: &Advice) -> Result<Vec<String>> {
+    let mut written = Vec::new();
+    let mut file = |path: &Path, text: &str| -> Result<()> {
+        write::persist(write::beside(path)?, text.as_bytes(), path)?;
+        written.push(path.display().to_string());
+        Ok(())
+    };
+    if let Some(path) = &args.policy {
+        file(path, &advice.recommended.policy)?;
+    }
+    if let Some(path) = &args.csv {
+        let windows: Vec<&str> = advice.windows.iter().map(|it| it.window.as_str()).collect();
+        let mut text = ClientRow::header(&windows);
+        for row in &advice.rows {
+            text.push('\n');
+            text.push_str(&row.csv());
+        }
+        text.push('\n');
+        file(path, &text)?;
+    }
+    if let Some(path) = &args.report {
+        file(path, &advice_html(advice))?;
+    }
+    Ok(written)
+}
+
+/// The policy file, indented.
+fn policy(advice: &Advice) -> String {
+    let lines = advice.recommended.policy.lines();
+    let indented = lines.map(|line| format!("{}\n", format!("  {line}").trim_end()));
+    indented.collect::<String>().trim_end().to_owned()
+}
+
+fn text(advice: &Advice) -> String {
+    let mut text = String::new();
+    let sampled = advice.sampled;
+    if sampled.one_in > 1 {
+        text.push_str(&format!(
+            "SAMPLED: {} of the clients, one of {} by a hash of the name, with all of their \
+             requests;\n  {} events of the others are left out (--max-clients looks at more)\n",
+            advice.clients, sampled.one_in, sampled.events_left_out
+        ));
+    }
+    text.push_str(&format!(
+        "half of the load is made by {} ({})\n",
+        show::count(advice.half_of_load, "client"),
+        share(advice.half_of_load, advice.clients)
+    ));
+    text.push_str(&format!("\nWhat clients ask for in their busiest window\n\n{}\n", busy(advice)));
+    for window in advice.windows.iter().filter(|window| window.outliers_count > 0) {
+        let words = format!("outliers in any {}: {}", window.window, outliers(window));
+        text.push_str(&format!("\n{}\n", wrapped(&words, 2)));
+    }
+    text.push_str(&format!("\nLimits that deny at most {}\n", advice.target));
+    for window in &advice.windows {
+        let per = format!("per {}", window.window);
+        text.push_str(&format!("\n{per}\n{}\n", limits(window)));
+        for row in window.limits.iter().filter(|row| row.limit.is_none()) {
+            let why = row.refused.as_deref().unwrap_or_default();
+            text.push_str(&format!("  {}: {}\n", row.strategy, wrapped(why, 4)));
+        }
+    }
+    let recommended = &advice.recommended;
+    let bold = anstyle::Style::new().bold();
+    text.push_str(&format!(
+        "\n{}\n{bold}Recommended: {}{bold:#}\n  {}\n  A replay of it denies {} of {}, of outliers {} \
+         of {}.\n",
+        advice_curve(advice),
+        recommended.limit,
+        wrapped(&recommended.reason, 2),
+        show::count(recommended.requests_denied, "request"),
+        show::count(recommended.clients_denied, "client"),
+        show::count(recommended.outliers_requests_denied, "request"),
+        recommended.outliers_denied,
+    ));
+    text.push_str("\nWhat it cannot know\n");
+    for line in &advice.cannot_know {
+        text.push_str(&format!("  - {}\n", wrapped(line, 4)));
+    }
+    text
+}
+
+fn busy(advice: &Advice) -> Table {
+    let mut table =
+        show::table(["any", "p50", "p90", "p99", "p99.9", "most", "outliers", "bursts"]);
+    for window in &advice.windows {
+        let busiest = window.busiest;
+        let bursts = window.burst_tenths.map(|tenths| format!("{}.{} x", tenths / 10, tenths % 10));
+        table.add_row([
+            window.window.clone(),
+            busiest.p50.to_string(),
+            busiest.p90.to_string(),
+            busiest.p99.to_string(),
+            busiest.p99_9.to_string(),
+            busiest.max.to_string(),
+            window.outliers_count.to_string(),
+            bursts.unwrap_or_else(|| "-".to_owned()),
+        ]);
+    }
+    table
+}
+
+fn limits(window: &WindowAdvice) -> Table {
+    let mut table = show::table([
+        "strategy",
+        "units",
+        "at its worst",
+        "clients denied",
+        "outliers denied",
+        "requests denied",
+        "memory",
+        "Redis",
+    ]);
+    for row in window.limits.iter().filter(|row| row.limit.is_some()) {
+        table.add_row(cells(row));
+    }
+    table
+}
+
+fn cells(row: &AdvisedLimit) -> [String; 8] {
+    let requests = row.requests_denied.zip(row.outliers_requests_denied);
+    let requests = requests.map(|(ordinary, outliers)| (ordinary + outliers).to_string());
+    [
+        row.strategy.to_owned(),
+        row.units.to_string(),
+        row.worst_window.to_string(),
+        row.clients_denied.to_string(),
+        row.outliers_denied.to_string(),
+        requests.unwrap_or_else(|| "-".to_owned()),
+        bytes(row.bytes_memory),
+        bytes(row.bytes_redis),
+    ]
+}
+
+/// A number of bytes, rounded up, in a unit of which there are few.
+fn bytes(bytes: u64) -> String {
+    const UNITS: [(u64, &str); 3] = [(1_000_000_000, "GB"), (1_000_000, "MB"), (1_000, "kB")];
+    let unit = UNITS.into_iter().find(|(unit, _)| bytes >= 10 * unit);
+    unit.map_or_else(
+        || format!("{bytes} B"),
+        |(unit, name)| format!("{} {name}", bytes.div_ceil(unit)),
+    )
+}

@@ -1,0 +1,217 @@
+//! Reads the logs of `replay`, `advise` and `diff`, and says what was read and what was not.
+
+mod joined;
+mod rules;
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use indicatif::ProgressBar;
+use joined::Joined;
+pub(super) use rules::{Csv, Rules, deciding};
+use tollgate_lab::policy::Requests;
+use tollgate_lab::{By, Error, Lines, Progress, Summary, Traffic};
+
+use crate::args::LogArgs;
+use crate::input::shown;
+use crate::show;
+
+/// The options of a log, checked.
+pub(super) struct LogOptions {
+    pub(super) by: By,
+    pub(super) cost: Option<By>,
+    pub(super) spread: Option<u64>,
+}
+
+impl LogOptions {
+    pub(super) fn new(args: &LogArgs) -> Result<Self> {
+        let cost = args.cost.as_deref().map(str::parse::<By>).transpose().context("--cost")?;
+        if let Some(several @ (By::All | By::Several(_))) = &cost {
+            bail!("--cost {several}: a cost is read from one field, such as `bytes`");
+        }
+        Ok(Self { by: args.by.parse()?, cost, spread: args.spread })
+    }
+
+    /// Reads the logs by `reading`, which must find an event.
+    pub(super) fn read<T: WasRead>(
+        &self,
+        logs: &[PathBuf],
+        reading: impl FnOnce(Lines, &mut dyn FnMut(Progress)) -> Result<T, Error>,
+    ) -> Result<T> {
+        let traffic = read(logs, reading)?;
+        let summary = traffic.summary();
+        if summary.events == 0 {
+            bail!("{}", nothing(&self.by, summary));
+        }
+        if let Some(cost) = &self.cost
+            && summary.without_cost == summary.events
+        {
+            bail!(
+                "no event of the log has a whole number of at least 1 in the field `{}`: --cost \
+                 names another field",
+                shown(&cost.to_string())
+            );
+        }
+        match self.spread {
+            Some(seed) => Ok(traffic.spread_by(seed)?),
+            None => Ok(traffic),
+        }
+    }
+
+    /// Notes on what was read.
+    pub(super) fn notes(&self, summary: &Summary) -> Vec<String> {
+        let mut notes = Vec::new();
+        if summary.out_of_order > 0 {
+            notes.push(format!(
+                "{} stamped earlier than the line before: the events were sorted first",
+                lines_are(summary.out_of_order)
+            ));
+        }
+        if summary.unparsed > 0 {
+            let first = first_unparsed(summary);
+            notes.push(format!("{} no event{first}", lines_are(summary.unparsed)));
+        }
+        if let (Some(cost), 1..) = (&self.cost, summary.without_cost) {
+            notes.push(format!(
+                "{} without a whole number of at least 1 in `{}`: each costs 1",
+                lines_are(summary.without_cost),
+                shown(&cost.to_string())
+            ));
+        }
+        if summary.whole_seconds && self.spread.is_none() {
+            notes.push(
+                "all stamps are whole seconds: requests of one second look simultaneous, and \
+                 limits\n  over a few seconds or less look harsher than they are; `--spread 1` \
+                 places each\n  request at random within its second (any number is a seed)"
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+}
+
+/// What is read from logs.
+pub(super) trait WasRead: Sized {
+    fn summary(&self) -> &Summary;
+    fn spread_by(self, seed: u64) -> Result<Self, Error>;
+}
+
+impl WasRead for Traffic {
+    fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    fn spread_by(self, seed: u64) -> Result<Self, Error> {
+        self.spread(seed)
+    }
+}
+
+impl WasRead for Requests {
+    fn summary(&self) -> &Summary {
+        &self.summary
+    }
+
+    fn spread_by(self, seed: u64) -> Result<Self, Error> {
+        self.spread(seed)
+    }
+}
+
+fn read<T>(
+    logs: &[PathBuf],
+    reading: impl FnOnce(Lines, &mut dyn FnMut(Progress)) -> Result<T, Error>,
+) -> Result<T> {
+    let bar = ProgressBar::new_spinner().with_message("reading");
+    let known = show::bar("{msg:20} {bar:30} {bytes}/{total_bytes}");
+    let mut update = |progress: Progress| {
+        if let Some(total) = progress.total_bytes {
+            if bar.length().is_none() {
+                bar.set_length(total);
+                bar.set_style(known.clone());
+            }
+            bar.set_position(progress.bytes_read);
+        } else {
+            bar.set_message(format!("reading, {} lines", progress.lines));
+            bar.tick();
+        }
+    };
+    let lines = match logs {
+        [log] => Lines::open(log)?,
+        logs => Lines::from_reader(Joined::new(logs)?, Path::new("one of the logs"), None)?,
+    };
+    let traffic = reading(lines, &mut update);
+    bar.finish_and_clear();
+    Ok(traffic?)
+}
+
+/// What was read: events, clients, and the time from the first to the last.
+pub(super) fn headline(summary: &Summary, by: &By, reading: Duration) -> String {
+    let span = summary.first_last_us.map_or_else(String::new, |(first, last)| {
+        format!(", {} to {}", show::time(first), show::time(last))
+    });
+    format!(
+        "{} of {} by {by}{span}\nread at {} lines per second\n",
+        show::count(summary.events, "event"),
+        show::count(summary.clients as u64, "client"),
+        per_second(summary.lines, reading),
+    )
+}
+
+/// `count` per second over this time, rounded down.
+fn per_second(count: u64, time: Duration) -> u128 {
+    u128::from(count) * 1_000_000_000 / time.as_nanos().max(1)
+}
+
+/// `part` of `whole` as a percentage with one decimal, rounded to the nearest.
+pub(super) fn share(part: u64, whole: u64) -> String {
+    if whole == 0 {
+        return "-".to_owned();
+    }
+    let tenths = (u128::from(part) * 2_000 + u128::from(whole)) / (u128::from(whole) * 2);
+    format!("{}.{} %", tenths / 10, tenths % 10)
+}
+
+/// Why a log without events gives nothing.
+fn nothing(by: &By, summary: &Summary) -> String {
+    if summary.unparsed == 0 {
+        return "the log is empty: there is nothing to replay".to_owned();
+    }
+    format!(
+        "no line of the log is an event with the field `{}`: {} none{}\nA log is common, combined or \
+         JSON lines; `--by` names another field",
+        shown(&by.to_string()),
+        lines_are(summary.unparsed),
+        first_unparsed(summary)
+    )
+}
+
+/// The first lines that are not events, and why.
+fn first_unparsed(summary: &Summary) -> String {
+    let each = summary.first_unparsed.iter();
+    each.map(|it| format!("\n  line {}: {}\n    {}", it.line, it.reason, it.text)).collect()
+}
+
+/// `1 line is`, `5 lines are`.
+fn lines_are(count: u64) -> String {
+    format!("{} {}", show::count(count, "line"), if count == 1 { "is" } else { "are" })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shares_are_rounded_to_the_nearest_tenth() {
+        for (part, whole, text) in [
+            (0, 0, "-"),
+            (0, 7, "0.0 %"),
+            (1, 3, "33.3 %"),
+            (2, 3, "66.7 %"),
+            (1, 2_000, "0.1 %"),
+            (7, 7, "100.0 %"),
+            (u64::MAX, u64::MAX, "100.0 %"),
+        ] {
+            assert_eq!(share(part, whole), text);
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! One set of policies with counts of its own.
+
+use hashbrown::HashMap;
+use tollgate::{ManualClock, MemoryStore, Time};
+use tollgate_policy::{Gate, Policies};
+
+use super::request::Request;
+use crate::decide::new_store;
+use crate::error::Error;
+
+/// Policies that decide requests.
+pub(super) struct Side {
+    gate: Gate<MemoryStore>,
+    clock: ManualClock,
+    places: HashMap<String, usize>,
+    pub(super) names: Vec<String>,
+}
+
+/// The decision on a request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct SideDecision {
+    pub(super) is_admitted: bool,
+    /// The index of the policy that decided; `None` when none applies.
+    pub(super) policy: Option<usize>,
+}
+
+impl Side {
+    pub(super) fn new(policies: &Policies) -> Result<Self, Error> {
+        let clock = ManualClock::at_micros(0);
+        let names: Vec<String> = policies.policies().iter().map(|it| it.name.clone()).collect();
+        let gate = Gate::new(policies.clone(), new_store(&clock));
+        let gate = gate.map_err(|why| Error::Policies { why: why.to_string() })?;
+        let places = names.iter().cloned().zip(0..).collect();
+        Ok(Self { gate, clock, places, names })
+    }
+
+    /// Decides a request at this time, which is not before that of the last.
+    pub(super) fn decide(&self, at_us: u64, request: &Request<'_>) -> Result<SideDecision, Error> {
+        self.clock.set(Time::from_micros(at_us));
+        let prepared = self.gate.prepare(request);
+        let no_answer = || Error::Policies { why: "the store in memory gave no answer".to_owned() };
+        let answer = self.gate.ask_now(&prepared).ok_or_else(no_answer)?;
+        if let Some(error) = answer.error() {
+            return Err(Error::Policies { why: format!("a request got no decision: {error}") });
+        }
+        let policy = answer.policy().and_then(|policy| self.places.get(&policy.name).copied());
+        Ok(SideDecision { is_admitted: answer.is_allowed(), policy })
+    }
+
+    /// Forgets some of what no longer counts.
+    pub(super) fn sweep(&self) {
+        self.gate.store().sweep_some();
+    }
+}
