@@ -1,4 +1,5 @@
-//! An event (time, client, cost and line) in 24 bytes, and the table that assigns each client a small number.
+//! An event (time, client, cost and line) in 24 bytes, and the table that assigns each client a
+//! small number.
 
 use std::fmt;
 use std::hash::BuildHasher;

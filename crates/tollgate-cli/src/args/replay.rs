@@ -57,7 +57,7 @@ pub(crate) struct Replay {
     pub(crate) policy: Option<PathBuf>,
 
     /// Write the decision on each request, with `--policy`: line, time, client, admitted, policy
-    #[arg(long, value_name = "FILE", requires = "policy")]
+    #[arg(long, value_name = "FILE")]
     pub(crate) csv: Option<PathBuf>,
 
     #[command(flatten)]

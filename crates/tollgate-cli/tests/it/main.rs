@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 mod admin;
+mod advising;
 mod all_doors;
 mod bad_input;
 mod clients;
@@ -11,6 +12,7 @@ mod coming_from;
 mod config;
 mod counting;
 mod crowd;
+mod diffing;
 mod doctor;
 mod envoy;
 mod examples;

@@ -65,8 +65,8 @@ pub struct WindowAdvice {
     pub is_longer_than_log: bool,
     /// Percentiles over the clients without outliers.
     pub busiest: Busiest,
-    /// The median of how many times the mean of its busiest window of the next length a client asked
-    /// for in its busiest window of this one, in tenths. Of clients with ten requests or more.
+    /// How many times the mean of its busiest window of the next length a client asked for in its
+    /// busiest window of this one, in tenths: the median of clients with ten requests or more.
     pub burst_tenths: Option<u64>,
     /// Clients that stand apart, the busiest first, at most [`WindowAdvice::NAMED`].
     pub outliers: Vec<Outlier>,

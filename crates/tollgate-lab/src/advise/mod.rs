@@ -1,9 +1,9 @@
-//! Which limit fits a log: what clients do, the limits that would deny few of them, what each costs,
-//! and one recommendation.
+//! Which limit fits a log: what clients do, the limits that would deny few of them, what each
+//! costs, and one recommendation.
 //!
 //! One pass finds what each client asked for in its busiest windows, and the least number of units
-//! with which a limit never denies it, exactly, under each strategy. The recommended limits are then
-//! replayed by the engine. Numbers are integers, and the same traffic gives the same advice.
+//! with which a limit never denies it, exactly, under each strategy. The recommended limits are
+//! then replayed by the engine. Numbers are integers, and the same traffic gives the same advice.
 //!
 //! ```
 //! use std::path::Path;
@@ -138,7 +138,8 @@ pub type Go<'g> = dyn FnMut(Progress) -> Result<(), Error> + 'g;
 /// # Errors
 /// [`Error::Advice`] for traffic that no limit can be made from: of no client, of a single client
 /// unless it counts all together, of a single second, or that no strategy supports; and for options
-/// that ask for too much. [`Error::Temporary`] when sorted events cannot be read; what `go` returns.
+/// that ask for too much. [`Error::Temporary`] when sorted events cannot be read; what `go`
+/// returns.
 pub fn advise(traffic: &Traffic, options: &Options, go: &mut Go<'_>) -> Result<Advice, Error> {
     let sample = Sample::new(traffic);
     let periods = periods(options)?;

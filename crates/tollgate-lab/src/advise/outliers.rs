@@ -7,7 +7,7 @@ const GAP: u64 = 4;
 const AT_MOST_ONE_IN: usize = 20;
 
 /// Whether each of these clients stands apart, by what it asks for in its busiest window: of all
-/// gaps of [`GAP`] times with at most one in [`AT_MOST_ONE_IN`] clients above it, the lowest counts.
+/// gaps of [`GAP`] times with at most one in [`AT_MOST_ONE_IN`] clients above, the lowest counts.
 pub(super) fn outliers(busiest: &[u64]) -> Vec<bool> {
     let mut sorted = busiest.to_vec();
     sorted.sort_unstable_by(|one, other| other.cmp(one));

@@ -17,7 +17,7 @@ const NEVER: u64 = u64::MAX;
 pub(super) fn bucket_us(period: Period) -> u64 {
     let limit = limit_of(Strategy::SlidingWindow, 1, period).ok();
     let limit = limit.as_ref().and_then(|set| set.limits().first());
-    limit.and_then(|limit| limit.quota().precision).map_or(0, |precision| precision.as_micros())
+    limit.and_then(|limit| limit.quota().precision).map_or(0, Period::as_micros)
 }
 
 /// A limit with so many units.

@@ -21,8 +21,8 @@ pub enum By {
     /// The authenticated user. A `-` means that there was none: such a line is not an event.
     User,
     /// A field by its name. In JSON lines: any field; `a.b` is field `b` inside `a`. In common and
-    /// combined logs: `method`, `status`, `bytes`, `referer`, `agent`, `host` (the remote host, first
-    /// on the line) or `vhost` (the virtual host before it).
+    /// combined logs: `method`, `status`, `bytes`, `referer`, `agent`, `host` (the remote host,
+    /// first on the line) or `vhost` (the virtual host before it).
     Field(String),
     /// All requests together, as one client.
     All,

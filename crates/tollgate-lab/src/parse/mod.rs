@@ -46,9 +46,10 @@ pub struct Parser {
 }
 
 /// A parsed line, of either format.
-enum Values<'a> {
-    Clf(clf::Head<'a>),
-    Json(json::Record<'a>),
+#[derive(Clone, Copy)]
+enum Values<'r, 'a> {
+    Clf(&'r clf::Head<'a>),
+    Json(&'r json::Record<'a>),
 }
 
 impl Parser {
@@ -104,20 +105,20 @@ impl Parser {
         match line.first() {
             None => Err(Reason::Blank),
             Some(b'{') => match std::str::from_utf8(line) {
-                Ok(text) => self.parsed(&Values::Json(self.json.parse(text)?)),
+                Ok(text) => self.parsed(Values::Json(&self.json.parse(text)?)),
                 // Some servers copy bytes of a request that are not UTF-8 into other fields; they
                 // must not make the line invalid.
                 Err(_) => {
                     let text = String::from_utf8_lossy(line);
-                    let parsed = self.parsed(&Values::Json(self.json.parse(&text)?))?;
+                    let parsed = self.parsed(Values::Json(&self.json.parse(&text)?))?;
                     Ok(Parsed { key: Cow::Owned(parsed.key.into_owned()), ..parsed })
                 }
             },
-            Some(_) => self.parsed(&Values::Clf(clf::Head::parse(line)?)),
+            Some(_) => self.parsed(Values::Clf(&clf::Head::parse(line)?)),
         }
     }
 
-    fn parsed<'a>(&self, values: &Values<'a>) -> Result<Parsed<'a>, Reason> {
+    fn parsed<'a>(&self, values: Values<'_, 'a>) -> Result<Parsed<'a>, Reason> {
         let at_us = match values {
             Values::Clf(head) => head.at_us,
             Values::Json(record) => record.at_us,
@@ -142,7 +143,7 @@ impl Parser {
     /// The value of a column; `None` where it is absent and not required.
     fn value<'a>(
         &self,
-        values: &Values<'a>,
+        values: Values<'_, 'a>,
         index: usize,
     ) -> Result<Option<Cow<'a, [u8]>>, Reason> {
         let Some(column) = self.columns.get(index) else { return Ok(None) };

@@ -33,7 +33,8 @@ pub struct Diff {
     pub new: SideTotals,
     /// Requests that were admitted and would be denied, by the policies of the new file that deny.
     pub to_denied: Change,
-    /// Requests that were denied and would be admitted, by the policies of the old file that denied.
+    /// Requests that were denied and would be admitted, by the policies of the old file that
+    /// denied.
     pub to_admitted: Change,
 }
 

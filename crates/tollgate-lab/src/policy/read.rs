@@ -118,7 +118,7 @@ impl PolicyReading {
         let id_of =
             |table: &mut Clients, event: &Parsed<'_>| keys.id_of(table, event, has_one).map(Some);
         let traffic = read_with(&parser, self.sorting.clone(), lines, id_of, progress)?;
-        keys.check(traffic.summary.events)?;
+        keys.check(&traffic.summary)?;
         let Keys { classes, clients, client_of, lacks_cost, .. } = keys;
         let summary = Summary { clients: clients.len(), ..traffic.summary.clone() };
         Ok(Requests { summary, traffic, layout, classes, clients, client_of, lacks_cost })
@@ -212,12 +212,19 @@ impl<'l> Keys<'l> {
     }
 
     /// Whether each field is somewhere in the log.
-    fn check(&self, events: u64) -> Result<(), Error> {
+    fn check(&self, summary: &Summary) -> Result<(), Error> {
+        let Summary { events, without_cost, .. } = *summary;
         let each = self.layout.fields.iter().zip(&self.layout.columns).zip(&self.seen);
-        let missing: Vec<String> = each
+        let mut missing: Vec<String> = each
             .filter(|((_, column), seen)| events > 0 && column.is_some() && **seen == 0)
             .map(|((field, _), _)| field.to_string())
             .collect();
+        if let Some((field, _)) = &self.layout.cost
+            && events > 0
+            && without_cost == events
+        {
+            missing.push(field.to_string());
+        }
         let [first, ..] = missing.as_slice() else { return Ok(()) };
         let why = format!(
             "the policies read {}, which no line of the log has: `--field {first}=NAME` names the \

@@ -172,6 +172,13 @@ fn a_field_that_no_line_has_is_an_error_with_the_remedy() {
         replay(&requests, &rules, &mut |_| Ok(()), &mut |_| Ok(())).unwrap().denied
     };
     assert_eq!((denied("path"), denied("")), (1, 0));
+    let priced = policies(
+        "version = 1\n[[policies]]\nname = \"a\"\non_failure = \"deny\"\n\
+         cost = { from = \"field.size\", max = 9, otherwise = 2 }\n\
+         limits = [{ subject = \"ip\", limit = \"1/1h\" }]\n",
+    );
+    let without = reading.read_lines(lines_of(&text), &[&priced], |_| ()).unwrap_err().to_string();
+    assert!(without.contains("read field.size, which no line of the log has"), "{without}");
     let unused = vec![(Field::ApiKey, "key".to_owned())];
     let reading = PolicyReading { given: unused, ..PolicyReading::default() };
     assert!(error(&reading).contains("no policy reads `api_key`"));

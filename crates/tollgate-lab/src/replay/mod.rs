@@ -58,7 +58,8 @@ pub struct Progress {
     pub total_events: u64,
 }
 
-/// Runs every case of `plan` over all events of `traffic` in memory, one case after the other. Equal traffic and plans give equal reports except for elapsed times.
+/// Runs every case of `plan` over all events of `traffic` in memory, one case after the other.
+/// Equal traffic and plans give equal reports except for elapsed times.
 /// Timestamps after [`tollgate::Time::MAX`] (in 2184) count as that time, as in every store.
 ///
 /// `progress` is called every few thousand events and at the end of each case.

@@ -34,6 +34,9 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
     if let [field, ..] = &args.fields.field[..] {
         bail!("--field {}: only a policy file has fields; add --policy FILE", shown(field));
     }
+    if args.csv.is_some() {
+        bail!("--csv writes the decisions of a policy file: add --policy FILE");
+    }
     if args.limit.is_empty() {
         bail!("no limit is given: add one, as in `--limit 5/10s`");
     }

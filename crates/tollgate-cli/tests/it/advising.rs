@@ -1,0 +1,227 @@
+//! `advise`: a log in, a limit and a policy file out.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use crate::Place;
+use crate::replaying::BUNDLED;
+
+/// People who ask at most twelve times in any minute, and two robots.
+fn known(place: &Place) -> String {
+    let mut log = String::new();
+    let mut line = |at_ms: u64, client: &str| {
+        let (seconds, ms) = (1_700_000_000 + at_ms / 1_000, at_ms % 1_000);
+        writeln!(log, "{{\"ts\":{seconds}.{ms:03},\"ip\":\"{client}\",\"size\":{}}}", 1 + ms % 3)
+            .unwrap();
+    };
+    for burst in 0..6 {
+        for person in 0..100 {
+            for n in 0..12 {
+                line(burst * 150_000 + person * 40 + n * 4_000, &format!("10.0.0.{person}"));
+            }
+        }
+        for n in 0..2_000 {
+            line(burst * 150_000 + n * 31, "192.0.2.1");
+            line(burst * 150_000 + n * 31 + 7, "192.0.2.2");
+        }
+    }
+    let path = place.path().join("known.log");
+    std::fs::write(&path, log).unwrap();
+    path.to_str().unwrap().to_owned()
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is a number"))
+}
+
+/// The policy file passes the check without a warning, and a replay of it and of the limit denies
+/// what was promised.
+fn keeps_its_promise(place: &Place, log: &str, options: &[&str]) -> Value {
+    let file = place.path().join("advised.toml");
+    let file = file.to_str().unwrap();
+    let args = [&["advise", log, "--json", "--policy", file], options].concat();
+    let advice = place.json(&args);
+    let recommended = &advice["recommended"];
+    assert_eq!(std::fs::read_to_string(file).unwrap(), recommended["policy"].as_str().unwrap());
+    let (code, out, err) = place.run(&["config", "check", "--deny-warnings", file]);
+    assert_eq!(code, 0, "{out}{err}");
+    let denied = |clients: &str, outliers: &str| {
+        number(&recommended[clients]) + number(&recommended[outliers])
+    };
+    let clients = denied("clients_denied", "outliers_denied");
+    let requests = denied("requests_denied", "outliers_requests_denied");
+    let by = ["--by", "--cost", "--spread"];
+    let mut same: Vec<&str> = Vec::new();
+    for pair in options.chunks(2).filter(|pair| by.contains(&pair[0])) {
+        same.extend(pair);
+    }
+    let limit = recommended["limit"].as_str().unwrap();
+    let replayed = place.json(&[&["replay", log, "--json", "--limit", limit], &same[..]].concat());
+    let case = &replayed["strategies"][0];
+    assert_eq!((number(&case["clients_denied"]), number(&case["denied"])), (clients, requests));
+    // The policy file itself, with the fields of the log that its own fields stand for.
+    let subject = recommended["policy"].as_str().unwrap().contains("\"route\"");
+    let field: &[&str] = if subject { &["--field", "route=path"] } else { &[] };
+    let by_policy = [&["replay", log, "--json", "--policy", file], &same[..], field].concat();
+    let report = place.json(&by_policy);
+    assert_eq!((number(&report["clients_denied"]), number(&report["denied"])), (clients, requests));
+    advice
+}
+
+#[test]
+fn the_truth_of_a_known_log_is_recommended_and_robots_are_named() {
+    let place = Place::new();
+    let log = known(&place);
+    let advice = keeps_its_promise(&place, &log, &[]);
+    assert_eq!(advice["recommended"]["limit"], "12/m via sliding_log");
+    assert_eq!(advice["recommended"]["clients_denied"], 0);
+    assert_eq!(advice["recommended"]["outliers_denied"], 2);
+    let minute = &advice["windows"][1];
+    assert_eq!((&minute["busiest"]["p50"], &minute["busiest"]["max"]), (&12.into(), &12.into()));
+    let names: Vec<&str> = minute["outliers"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|it| it["client"].as_str().unwrap())
+        .collect();
+    assert_eq!(names, ["192.0.2.1", "192.0.2.2"]);
+    assert_eq!(advice["half_of_load"], 2);
+    // Kept among the others, two of 102 robots are more than a thousandth: they decide.
+    let kept = keeps_its_promise(&place, &log, &["--outliers", "keep", "--per", "1m"]);
+    assert!(number(&kept["recommended"]["worst_window"]) > 1_000);
+    assert_eq!(kept["recommended"]["clients_denied"], 0);
+    let two = keeps_its_promise(
+        &place,
+        &log,
+        &["--outliers", "keep", "--per", "1m", "--deny-clients", "2%"],
+    );
+    assert_eq!(two["recommended"]["limit"], "12/m via sliding_log");
+    assert_eq!(two["recommended"]["clients_denied"], 2);
+}
+
+#[test]
+fn every_kind_of_advice_keeps_its_promise_on_the_shipped_log() {
+    let place = Place::new();
+    for options in [
+        &[][..],
+        &["--deny-requests", "1%"],
+        &["--deny-requests", "0.5%", "--per", "10s", "--strategy", "gcra"],
+        &["--deny-clients", "2%", "--per", "10s,1m", "--strategy", "sliding_window"],
+        &["--by", "ip,path"],
+        &["--by", "all"],
+        &["--by", "path", "--deny-clients", "1%"],
+        &["--by", "agent", "--strategy", "token_bucket"],
+        &["--cost", "bytes", "--per", "1h"],
+        &["--spread", "7", "--strategy", "uniform"],
+    ] {
+        let advice = keeps_its_promise(&place, BUNDLED, options);
+        let recommended = &advice["recommended"];
+        let ordinary = number(&advice["clients"]);
+        if let ["--deny-requests", share, ..] = options {
+            let most = if *share == "1%" { 100 } else { 50 };
+            assert!(number(&recommended["requests_denied"]) <= most, "{options:?}");
+            let row = advice["windows"].as_array().unwrap().iter();
+            let row = row.flat_map(|it| it["limits"].as_array().unwrap());
+            let tried = row.filter(|it| it["requests_denied"].is_u64()).count();
+            assert!(tried >= 5, "{options:?}");
+        } else {
+            assert!(number(&recommended["clients_denied"]) * 50 <= ordinary, "{options:?}");
+        }
+    }
+}
+
+#[test]
+fn people_get_tables_a_curve_and_what_is_not_known() {
+    let place = Place::new();
+    let page = place.path().join("page.html");
+    let csv = place.path().join("clients.csv");
+    let (page, csv) = (page.to_str().unwrap(), csv.to_str().unwrap());
+    let (code, out, err) = place.run(&["advise", BUNDLED, "--report", page, "--csv", csv]);
+    assert_eq!((code, err.as_str()), (0, ""));
+    for says in [
+        "10000 events of 1753 clients by ip, 2015-05-17T10:05:00Z to 2015-05-20T21:05:59Z\n",
+        "half of the load is made by 124 clients (7.1 %)\n",
+        "\n 1m      2     7    33      75    108 ",
+        "Limits that deny at most 0.1 % of the clients\n",
+        "  uniform: some requests of a client are at one time",
+        "units  clients ever denied\n",
+        " <- recommended\n",
+        "\nRecommended: 75/h via sliding_log\n",
+        "What it cannot know\n  - What clients would ask for under a limit",
+        "those who are denied retry",
+        "  limits = [{ subject = \"ip\", limit = \"75/h via sliding_log\" }]\n",
+        "note: all stamps are whole seconds",
+    ] {
+        assert!(out.contains(says), "{says} is not in\n{out}");
+    }
+    assert!(!out.contains('\x1b'), "no colours but on a terminal");
+    let html = std::fs::read_to_string(page).unwrap();
+    assert!(html.contains("<svg") && html.contains("75/h via sliding_log"));
+    let rows = std::fs::read_to_string(csv).unwrap();
+    assert_eq!(rows.lines().count(), 1_754);
+    let busiest = rows.lines().find(|row| row.starts_with("66.249.73.135,482,482,"));
+    assert!(busiest.is_some(), "the client that was counted without this project");
+}
+
+#[test]
+fn more_clients_than_the_bound_are_sampled_and_it_is_said_first() {
+    let place = Place::new();
+    let args = ["advise", BUNDLED, "--max-clients", "500"];
+    let (code, out, _) = place.run(&args);
+    assert_eq!(code, 0);
+    assert!(out.contains("\nSAMPLED: ") && out.contains("one of 4 by a hash of the name"), "{out}");
+    let json = place.json(&[&args[..], &["--json"]].concat());
+    assert_eq!(json["sampled"]["one_in"], 4);
+    assert!((350..=500).contains(&number(&json["clients"])));
+    assert_eq!(
+        number(&json["requests"]) + number(&json["sampled"]["events_left_out"]),
+        number(&json["events"])
+    );
+    assert_eq!(place.run(&args).1.lines().nth(2), out.lines().nth(2), "the same each time");
+}
+
+#[test]
+fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
+    let place = Place::new();
+    let write = |name: &str, text: &str| {
+        let path = place.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_owned()
+    };
+    let line = |second: u32, client: &str| format!("{{\"ts\":{second},\"ip\":\"{client}\"}}\n");
+    let one: String = (0..60).map(|second| line(second, "::1")).collect();
+    let one = write("one.log", &one);
+    let second: String = (0..60).map(|n| line(5, &format!("10.0.0.{n}"))).collect();
+    let second = write("second.log", &second);
+    let two = write("two.log", &format!("{}{}", line(1, "::1"), line(90, "::2")));
+    let strange = write("strange.log", "hello\nworld\n");
+    let empty = write("empty.log", "");
+    let folder = place.path().to_str().unwrap().to_owned();
+    for (args, says) in [
+        (&["advise", &one][..], "all events of the log are of one client by ip"),
+        (&["advise", &second], "all events of the log are within one second"),
+        (&["advise", &strange], "2 lines are none\n  line 1: no [time] behind the client"),
+        (&["advise", &empty], "the log is empty"),
+        (&["advise", &two, "--by", "user"], "no line of the log is an event with the field `user`"),
+        (&["advise", BUNDLED, "--by", "colour"], "has no field \"colour\"; it has ip, path, user"),
+        (&["advise", &two, "--by", "ip,ip"], "a field is named twice"),
+        (&["advise", &two, "--by", "ip,all"], "`all` already counts everything"),
+        (&["advise", &two, "--cost", "weight"], "whole number of at least 1 in the field `weight`"),
+        (&["advise", &two, "--cost", "a,b"], "a cost is read from one field"),
+        (&["advise", &two, "--deny-clients", "1"], "less than 100 % with at most four decimal"),
+        (&["advise", &two, "--deny-requests", "100%"], "as in `0.1%`"),
+        (&["advise", &two, "--deny-clients", "1%", "--deny-requests", "1%"], "cannot be used with"),
+        (&["advise", &two, "--per", "5"], "--per"),
+        (&["advise", &two, "--per", "1s,2s,3s,4s,5s,6s,7s,8s,9s"], "give 1 to 8 windows"),
+        (&["advise", &two, "--strategy", "gcr"], "did you mean `gcra`"),
+        (&["advise", &two, "--max-clients", "0"], "--max-clients"),
+        (&["advise", &two, "--policy", &folder], "this is a folder"),
+        (&["advise", &two, "--csv", "/nowhere/c.csv"], "/nowhere/c.csv: cannot be written"),
+        (&["advise", "no-such.log"], "no-such.log: no such file"),
+    ] {
+        let (code, out, err) = place.run(args);
+        assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
+        assert!(err.starts_with("error: ") && err.contains(says), "{args:?} says\n{err}");
+    }
+}
