@@ -80,11 +80,11 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
             }
         },
         Ok(Started::Interrupted(signal)) => {
-            give_back(&counter, receipt.as_ref(), slot)?;
+            give_back(&counter, receipt.as_ref(), slot.map(|slot| *slot))?;
             killed_by(signal)
         }
         Err(error) => {
-            give_back(&counter, receipt.as_ref(), slot)?;
+            give_back(&counter, receipt.as_ref(), slot.map(|slot| *slot))?;
             let name = program.to_string_lossy();
             say(&format!("error: `{}` cannot be run: {error}", input::shown(&name)));
             let found = error.kind() != io::ErrorKind::NotFound;
@@ -115,7 +115,7 @@ fn which(args: &Run) -> Result<SubjectArgs> {
 /// How a wait ended.
 enum Turn<'c> {
     /// The check was charged, and a slot taken where there are some: the command may run.
-    Came(Option<Receipt>, Option<Slot<'c>>),
+    Came(Option<Receipt>, Option<Box<Slot<'c>>>),
     /// Nothing was charged: exit with this code.
     Gone(u8),
 }
@@ -140,7 +140,7 @@ impl<'c> Waiting<'c> {
             let (decision, hold) = self.attempt()?;
             let wait = match decision.verdict() {
                 Verdict::Allow => {
-                    let slot = hold.map(|hold| Slot::new(self.counter, hold, asked));
+                    let slot = hold.map(|hold| Box::new(Slot::new(self.counter, hold, asked)));
                     return Ok(Turn::Came(decision.receipt(), slot));
                 }
                 Verdict::Never => {

@@ -61,7 +61,7 @@ pub(super) fn advice(
             burst_tenths: all.get(place + 1).and_then(|next| burst(clients, next)),
             outliers_count: clients.is_outlier.iter().filter(|is| **is).count() as u64,
             outliers,
-            limits: Strategy::ALL.iter().map(row).collect(),
+            limits: Strategy::RATES.iter().map(row).collect(),
         });
     }
     let chosen = chosen_window(&windows, options)?;
@@ -216,7 +216,7 @@ fn measure(
     go: &mut Go<'_>,
 ) -> Result<(), Error> {
     let mut hint = None;
-    for (strategy, row) in Strategy::ALL.iter().zip(&mut window.limits) {
+    for (strategy, row) in Strategy::RATES.iter().zip(&mut window.limits) {
         if row.limit.is_none() {
             continue;
         }

@@ -31,7 +31,7 @@ pub(super) fn limit_of(
 
 /// The least number of units of a client under each strategy.
 pub(super) fn leasts(busy: &Busy, profile: &Profile, period_us: u64) -> Vec<Option<u64>> {
-    Strategy::ALL.iter().map(|strategy| busy.least(*strategy, profile, period_us)).collect()
+    Strategy::RATES.iter().map(|strategy| busy.least(*strategy, profile, period_us)).collect()
 }
 
 /// A window with its clients.

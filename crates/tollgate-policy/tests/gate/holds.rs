@@ -23,6 +23,8 @@ fn a_front_that_only_checks_denies_slots_on_every_path() {
             assert!(answer.error().unwrap().to_string().contains("acquire a slot"));
             let prepared = gate.prepare(&JOB);
             assert!(!gate.ask_now(&prepared).unwrap().is_allowed());
+            // A path to the method would be of one lifetime alone.
+            #[allow(clippy::redundant_closure_for_method_calls)]
             let fast = gate.check_at_once(
                 Some(&JOB),
                 |_, prefix| Some(prefix.with("10.0.0.1").unwrap()),

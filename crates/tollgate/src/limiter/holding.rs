@@ -318,15 +318,23 @@ impl<S: Store + Clone + 'static> Drop for Guard<S> {
             let mut context = core::task::Context::from_waker(core::task::Waker::noop());
             // Ready at the first poll. There is nobody to tell of an error.
             let _ = releasing.as_mut().poll(&mut context);
-            return;
-        }
-        #[cfg(feature = "tokio")]
-        if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            let store = self.limiter.store.clone();
-            runtime.spawn(async move { store.settle(&hold, 0).await });
+        } else {
+            release_later(self.limiter.store.clone(), hold);
         }
     }
 }
+
+/// Releases in a task of the runtime that runs here, if one does.
+#[cfg(feature = "tokio")]
+fn release_later<S: Store + 'static>(store: S, hold: Hold) {
+    if let Ok(runtime) = tokio::runtime::Handle::try_current() {
+        runtime.spawn(async move { store.settle(&hold, 0).await });
+    }
+}
+
+/// Without a runtime the slot comes back when its hold ends.
+#[cfg(not(feature = "tokio"))]
+fn release_later<S: Store + 'static>(_: S, _: Hold) {}
 
 /// How long a hold lasts: as asked, or as long as the concurrency limits say.
 fn ttl_us(question: &Question<'_>, ttl: Option<Duration>) -> Result<u64, Error> {
