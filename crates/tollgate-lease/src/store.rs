@@ -34,6 +34,11 @@ impl<S: Store> Leased<S> {
     }
 }
 
+/// Whether a question places a hold, or is about slots.
+fn is_held(question: &Question<'_>) -> bool {
+    question.hold.is_some() || question.parts.iter().any(|part| part.limits.counts_slots())
+}
+
 impl<S: Store> Store for Leased<S> {
     #[inline]
     fn identity(&self) -> u64 {
@@ -74,14 +79,13 @@ impl<S: Store> Store for Leased<S> {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let Question { ref parts, cost, mode, request, hold, .. } = *question;
+        let Question { ref parts, cost, mode, request, .. } = *question;
         if self.0.passes {
             return self.0.store.check(question).await;
         }
         // A retry under a request id has to meet the store's memory of it, and holds are the
         // store's to keep.
-        let counts_slots = || parts.iter().any(|part| part.limits.counts_slots());
-        if request.is_some() || hold.is_some() || counts_slots() {
+        if request.is_some() || is_held(question) {
             add(&self.0.counts.asked, 1);
             return self.0.store.check(question).await;
         }

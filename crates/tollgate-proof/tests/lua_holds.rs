@@ -229,7 +229,7 @@ impl<'f> Pair<'f> {
         }
         let parts = counts.iter().map(|(subject, limits)| Counted::new(subject, limits));
         let mut question = Question::new(parts.collect(), cost, mode);
-        question.hold = terms;
+        question.hold = terms.as_ref();
         let outcome = block_on(self.memory.check(&question)).unwrap();
         let mode = match mode {
             Mode::Partial => "partial",
@@ -245,8 +245,9 @@ impl<'f> Pair<'f> {
         let (head, rows) = got.split_at(4);
         let rows = rows.chunks(6).flat_map(|row| &row[..5]);
         let got: Vec<i64> = head.iter().chain(rows).copied().collect();
-        let end = if outcome.fence > 0 { outcome.hold_end.as_micros() } else { 0 };
-        let head = [outcome.granted, self.now_us, outcome.fence, end];
+        let placed = outcome.hold.as_deref().map(|placed| (placed.fence, placed.end.as_micros()));
+        let (fence, end) = placed.unwrap_or_default();
+        let head = [outcome.granted, self.now_us, fence, end];
         let mut expected: Vec<i64> = head.iter().map(|it| it.cast_signed()).collect();
         let mut fields = outcome.fields.iter();
         for (_, limits) in &counts {
@@ -257,14 +258,8 @@ impl<'f> Pair<'f> {
         }
         assert_eq!(got, expected, "{what}: {question:?}");
         self.denied_by_holds += u64::from(outcome.fields.iter().any(|field| field.until_hold));
-        if let Some(terms) = terms.filter(|_| outcome.granted > 0) {
-            self.open.push(Hold::new(
-                terms.id,
-                outcome.fence,
-                cost,
-                outcome.hold_end,
-                counts.clone(),
-            ));
+        if let Some((terms, placed)) = terms.zip(outcome.hold.as_deref()) {
+            self.open.push(Hold::new(terms.id, placed.fence, cost, placed.end, counts.clone()));
         }
     }
 

@@ -61,7 +61,8 @@ fn decide_among_holds<'c>(
     }
     let mut decided = Err(engine::TooManyHolds);
     with_parts(found, |parts| {
-        decided = decide_holding(parts, cx.now(), question.cost, question.mode, question.hold);
+        decided =
+            decide_holding(parts, cx.now(), question.cost, question.mode, question.hold.copied());
     });
     decided.map_err(|_| {
         StoreError::misuse(format!(

@@ -279,7 +279,8 @@ struct OwnedQuestion {
 impl OwnedQuestion {
     fn new(question: &Question<'_>) -> Self {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
-        let Question { cost, mode, deadline, receipts, hold, .. } = *question;
+        let Question { cost, mode, deadline, receipts, .. } = *question;
+        let hold = question.hold.copied();
         let (parts, queued_at) = (parts.collect(), Instant::now());
         Self { parts, cost, mode, deadline, receipts, hold, queued_at }
     }
@@ -287,7 +288,7 @@ impl OwnedQuestion {
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
         let mut question = Question::new(parts, self.cost, self.mode).with_receipts(self.receipts);
-        question.hold = self.hold;
+        question.hold = self.hold.as_ref();
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
         if question.deadline.is_some_and(|left| left.is_zero()) {
             return Err(StoreError::transient(

@@ -295,13 +295,14 @@ impl<'a> Ask<'a> {
         Ok(Question::new(parts, self.cost, mode))
     }
 
-    /// The question that places a hold.
+    /// The question that places a hold, by the terms that are made of it and lent to it.
     ///
     /// # Errors
     /// As [`Ask::question`]; also a partial ask.
     pub(crate) fn question_holding<'q>(
         &'q mut self,
         usual: &'q LimitSet,
+        lent: &'q mut Option<HoldTerms>,
         terms: impl FnOnce(&Question<'_>) -> Result<HoldTerms, Error>,
     ) -> Result<Question<'q>, Error> {
         if self.partial {
@@ -312,7 +313,7 @@ impl<'a> Ask<'a> {
         let mut question = self.question(usual, true)?;
         question.mode = Mode::Whole;
         let terms = terms(&question)?;
-        Ok(question.holding(terms))
+        Ok(question.holding(lent.insert(terms)))
     }
 
     /// The only count of the ask.

@@ -190,10 +190,18 @@ pub struct Outcome {
     pub isolated: bool,
     /// What decided. What answers in place of a store sets it.
     pub authority: Authority,
-    /// The fencing number of the hold that was placed; 0 when none was.
+    /// The hold that was placed, if one was. It is in a box, since nearly no answer has it.
+    pub hold: Option<Box<Placed>>,
+}
+
+/// A hold that a store has placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it
+pub struct Placed {
+    /// The fencing number.
     pub fence: u64,
-    /// When that hold ends by itself.
-    pub hold_end: Time,
+    /// When it ends by itself.
+    pub end: Time,
 }
 
 impl Outcome {
@@ -210,8 +218,7 @@ impl Outcome {
             shared: false,
             isolated: true,
             authority,
-            fence: 0,
-            hold_end: Time::default(),
+            hold: None,
         }
     }
 }

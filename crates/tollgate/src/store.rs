@@ -61,8 +61,9 @@ pub struct Question<'a> {
     /// How many receipts are made of the charge, at least 1: the store sets numbers aside for as
     /// many ([`Store::receipt_step`]).
     pub receipts: u64,
-    /// What to hold in place of a charge, or beside it.
-    pub hold: Option<HoldTerms>,
+    /// What to hold in place of a charge, or beside it. It is lent, since a question is copied into
+    /// futures, and nearly none has it.
+    pub hold: Option<&'a HoldTerms>,
 }
 
 impl<'a> Question<'a> {
@@ -92,7 +93,7 @@ impl<'a> Question<'a> {
 
     /// The same question, which places a hold on every part.
     #[must_use]
-    pub fn holding(self, terms: HoldTerms) -> Self {
+    pub fn holding(self, terms: &'a HoldTerms) -> Self {
         Self { hold: Some(terms), ..self }
     }
 
@@ -100,7 +101,7 @@ impl<'a> Question<'a> {
     /// neither does a hold that only reserves.
     #[must_use]
     pub fn charges(&self) -> bool {
-        let reserves = |terms: HoldTerms| terms.id.kind() != HoldKind::Acquire;
+        let reserves = |terms: &HoldTerms| terms.id.kind() != HoldKind::Acquire;
         !self.mode.is_peek() && !self.hold.is_some_and(reserves)
     }
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
-use tollgate::engine::{Charged, Fields, Mode, Outcome};
+use tollgate::engine::{Charged, Fields, Mode, Outcome, Placed};
 use tollgate::{
     Charges, Hold, HoldKind, HoldTerms, Question, Receipt, Refund, Settled, Store as _, StoreError,
     Time,
@@ -223,7 +223,7 @@ impl RedisStore {
     ) -> Option<Result<Vec<Left>, StoreError>> {
         let units = outcome.granted.checked_sub(granted).filter(|units| *units > 0)?;
         if let Some(terms) = group.hold {
-            return Some(self.take_back(group, terms, outcome).await);
+            return Some(Box::pin(self.take_back(group, *terms, outcome)).await);
         }
         let mut times = outcome.fields.iter().map(|fields| fields.charged_at_us);
         let charges: Vec<Charges> = group
@@ -255,11 +255,13 @@ impl RedisStore {
         outcome: &Outcome,
     ) -> Result<Vec<Left>, StoreError> {
         let counts = group.parts.iter();
+        let placed = outcome.hold.as_deref().copied();
+        let Placed { fence, end } = placed.unwrap_or(Placed { fence: 0, end: outcome.now });
         let hold = Hold::new(
             terms.id,
-            outcome.fence,
+            fence,
             group.cost,
-            outcome.hold_end,
+            end,
             counts.map(|part| (part.subject.clone(), part.limits.clone())),
         );
         let (store, deadline) = (self.clone(), self.0.deadline);
@@ -434,8 +436,11 @@ fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u
     let number = outcomes.first().map_or(0, |outcome| outcome.receipt);
     let mut outcome = Outcome::new(granted, fields, if is_charged { number } else { 0 }, now);
     // Each slot has numbers of its own, so the largest is one that rises in none of them alone.
-    outcome.fence = outcomes.iter().map(|outcome| outcome.fence).max().unwrap_or(0);
-    outcome.hold_end = outcomes.iter().map(|outcome| outcome.hold_end).min().unwrap_or_default();
+    let placed = outcomes.iter().filter_map(|outcome| outcome.hold.as_deref());
+    let fence = placed.clone().map(|placed| placed.fence).max();
+    let end = placed.map(|placed| placed.end).min();
+    let all = fence.zip(end).filter(|_| granted > 0);
+    outcome.hold = all.map(|(fence, end)| Box::new(Placed { fence, end }));
     outcome.isolated = false;
     outcome
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate::engine::{Charged, Fields, MAX_HOLDS, Mode, Outcome, SETTLED_FOR_US};
+use tollgate::engine::{Charged, Fields, MAX_HOLDS, Mode, Outcome, Placed, SETTLED_FOR_US};
 use tollgate::{Carried, Counted, Hold, HoldTerms, Question, Settled, StoreError, Time};
 
 use super::RedisStore;
@@ -59,7 +59,7 @@ impl RedisStore {
             _ => "whole",
         };
         let (id, ttl_us) = match question.hold {
-            Some(HoldTerms { id, ttl_us, .. }) => (id.to_string(), ttl_us),
+            Some(HoldTerms { id, ttl_us, .. }) => (id.to_string(), *ttl_us),
             None => (String::new(), 0),
         };
         let mut args = vec![
@@ -197,8 +197,8 @@ fn read_outcome(
     let fields: SmallVec<[Fields; 2]> = counts.in_order(each).into();
     let receipt = if granted > 0 && question.charges() { nonce } else { 0 };
     let mut outcome = Outcome::new(granted, fields, receipt, Time::from_micros(now));
-    outcome.fence = parse_unsigned(fence)?;
-    outcome.hold_end = Time::from_micros(parse_unsigned(end)?);
+    let (fence, end) = (parse_unsigned(fence)?, Time::from_micros(parse_unsigned(end)?));
+    outcome.hold = (fence > 0).then(|| Box::new(Placed { fence, end }));
     Ok(outcome)
 }
 

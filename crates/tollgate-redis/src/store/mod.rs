@@ -21,7 +21,7 @@ use tollgate::strategy::Shape;
 use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
 
 use self::across::Denials;
-use self::plan::{Plans, fingerprint};
+use self::plan::{Plans, elapsed_ms, fingerprint};
 use self::reply::{StoredValue, read_outcome, read_states};
 use crate::client::Client;
 use crate::compose::{self, Clock, Parts};
@@ -235,8 +235,7 @@ impl RedisStore {
         nonce: u64,
     ) -> Result<Outcome, StoreError> {
         let deadline = question.deadline.unwrap_or(self.0.deadline);
-        let counts_slots = || question.parts.iter().any(|part| part.limits.counts_slots());
-        if question.hold.is_some() || counts_slots() {
+        if question.hold.is_some() || question.parts.iter().any(|part| part.limits.counts_slots()) {
             return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
         }
         let logs = |limit: &Limit| limit.shape() == Shape::Log;
@@ -250,7 +249,7 @@ impl RedisStore {
         if plan.held.is_recent() {
             return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
         }
-        let started = Instant::now();
+        let started_ms = elapsed_ms();
         let once = question.request.is_some();
         let keys = plan.keys() + usize::from(once);
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
@@ -278,7 +277,8 @@ impl RedisStore {
         let answer = self.send(call, deadline).await?;
         if holds::is_held(&answer) {
             plan.held.note();
-            let left = deadline.saturating_sub(started.elapsed());
+            let elapsed = Duration::from_millis(elapsed_ms() - started_ms);
+            let left = deadline.saturating_sub(elapsed);
             return Box::pin(self.check_among_holds(question, nonce, left)).await;
         }
         read_outcome(answer, question, plan.limits, nonce)

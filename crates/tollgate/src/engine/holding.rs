@@ -5,7 +5,7 @@ use smallvec::SmallVec;
 use super::charge::charge_one;
 use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::{
-    Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, States, migrate,
+    Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };
 use crate::hold::{HoldId, HoldTerms, Settled};
 use crate::limit::{Limit, LimitSet, Place};
@@ -56,8 +56,8 @@ pub fn decide_holding(
     charge(parts, now, outcome.granted, terms, &mut outcome.fields);
     if let Some(terms) = terms {
         let hold = place(parts, at_us, cost, terms);
-        outcome.hold_end = Time::from_micros(hold.end_us);
-        outcome.fence = fence_of(parts);
+        let (fence, end) = (fence_of(parts), Time::from_micros(hold.end_us));
+        outcome.hold = Some(Box::new(Placed { fence, end }));
     }
     note_resets(parts, now, &mut outcome.fields);
     Ok(outcome)

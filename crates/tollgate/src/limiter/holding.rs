@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use super::Limiter;
 use crate::ask::Ask;
-use crate::engine::Outcome;
+use crate::engine::{Outcome, Placed};
 use crate::error::Error;
 use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Reserve, Settled};
 use crate::limit::{LimitSet, MAX_COST};
@@ -105,13 +105,14 @@ impl<S: Store> Limiter<S> {
         ttl: Option<Duration>,
     ) -> Result<Holding<'l>, Error> {
         let cost = ask.units();
-        let (terms, counts, outcome) = {
-            let question = ask.question_holding(&self.limits, |question| {
+        let mut terms = None;
+        let (counts, outcome) = {
+            let question = ask.question_holding(&self.limits, &mut terms, |question| {
                 Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
             })?;
             let counts = counts_of(&question);
             let question = Question { deadline, ..question };
-            (question.hold, counts, self.store.check(&question).await?)
+            (counts, self.store.check(&question).await?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
     }
@@ -126,12 +127,12 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Holding<'l>, Error> {
         let shard = ask.shard.as_deref().map(str::to_owned);
         let decision = self.decision(ask, outcome)?;
-        let terms = terms.filter(|_| outcome.granted > 0);
-        let hold = terms.map(|HoldTerms { id, .. }| Hold {
+        let placed = terms.zip(outcome.hold.as_deref());
+        let hold = placed.map(|(HoldTerms { id, .. }, Placed { fence, end })| Hold {
             id,
-            fence: outcome.fence,
+            fence: *fence,
             cost,
-            end: outcome.hold_end,
+            end: *end,
             counts,
             shard,
         });
@@ -245,11 +246,12 @@ impl Limiter<MemoryStore> {
         ttl: Option<Duration>,
     ) -> Result<Holding<'l>, Error> {
         let cost = ask.units();
-        let (terms, counts, outcome) = {
-            let question = ask.question_holding(&self.limits, |question| {
+        let mut terms = None;
+        let (counts, outcome) = {
+            let question = ask.question_holding(&self.limits, &mut terms, |question| {
                 Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
             })?;
-            (question.hold, counts_of(&question), self.store.answer_general(&question)?)
+            (counts_of(&question), self.store.answer_general(&question)?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
     }

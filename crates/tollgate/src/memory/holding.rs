@@ -56,7 +56,7 @@ impl MemoryStore {
                     with_holds(part, holds)
                 })
                 .collect();
-            decide_holding(&mut parts, now, question.cost, question.mode, question.hold)
+            decide_holding(&mut parts, now, question.cost, question.mode, question.hold.copied())
         };
         for (taken, holds) in taken.iter_mut().zip(holds) {
             taken.state.give_holds(holds);
