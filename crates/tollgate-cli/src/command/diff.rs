@@ -6,6 +6,7 @@ use anyhow::Result;
 use tollgate_lab::Error;
 use tollgate_lab::policy::{self, Change, Changed};
 
+use super::lab::write;
 use super::log::{Csv, LogOptions, Rules, deciding, headline, share};
 use crate::args::Diff;
 use crate::show::{self, Output};
@@ -21,12 +22,17 @@ pub(crate) fn diff(args: &Diff, out: &mut Output) -> Result<u8> {
     let log = LogOptions::new(&args.log)?;
     let has_costs = log.cost.is_some();
     let (old, new) = (Rules::new(&args.old, has_costs)?, Rules::new(&args.new, has_costs)?);
-    let mut csv = args.csv.as_deref().map(Csv::new).transpose()?;
+    // Fail before the log is read if the file cannot be written, not an hour later.
+    if let Some(path) = &args.csv {
+        write::beside(path)?;
+    }
     let start = Instant::now();
     let sides = [&old.policies, &new.policies];
     let requests = log.requests(&args.logs, &args.fields, &sides)?;
     let reading = start.elapsed();
+    // The file is made once a signal can remove it.
     let stop = Stop::listen()?;
+    let mut csv = args.csv.as_deref().map(Csv::new).transpose()?;
     let mut each = |it: Changed<'_>| match &mut csv {
         Some(csv) => csv.row((it.line, it.at_us), it.client, it.is_admitted, it.policy),
         None => Ok(()),

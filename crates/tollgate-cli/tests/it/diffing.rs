@@ -2,7 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::io::Read as _;
+use std::process::Stdio;
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Place;
@@ -244,4 +247,30 @@ fn what_does_not_fit_is_an_error_with_the_remedy() {
     let absent = ["replay", BUNDLED, "--policy", &user, "--field", "user=", "--json"];
     let report = place.json(&absent);
     assert_eq!((&report["denied"], &report["admitted"]), (&0.into(), &10_000.into()));
+}
+
+#[test]
+fn an_interrupted_diff_leaves_no_file() {
+    let place = Place::new();
+    let folder = place.path().join("out");
+    std::fs::create_dir(&folder).unwrap();
+    let csv = folder.join("changed.csv");
+    let mut args = vec!["diff", "5/10s", "1/1h via gcra", "--csv", csv.to_str().unwrap()];
+    // Long enough that it still decides when its file is seen.
+    args.extend([["--log", BUNDLED]; 60].concat());
+    let mut command = place.std(&args);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let files = || std::fs::read_dir(&folder).unwrap().count();
+    let mut seen = 0;
+    // The file that shows that the folder can be written to is there for a moment before.
+    while seen < 1_000 {
+        assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote anything");
+        seen = if files() == 1 { seen + 1 } else { 0 };
+    }
+    kill_process(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::INT).unwrap();
+    let mut err = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{err}");
+    assert!(err.contains("interrupted: nothing is written"), "{err}");
+    assert_eq!(files(), 0);
 }

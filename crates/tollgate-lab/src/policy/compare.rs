@@ -132,8 +132,8 @@ pub fn diff(
     for (event, done) in requests.iter()?.zip(1_u64..) {
         let event = event?;
         let request = requests.request(&event);
-        let was = old.decide(event.at_us, &request)?;
-        let is = new.decide(event.at_us, &request)?;
+        let was = old.decide_naming_denials(event.at_us, &request)?;
+        let is = new.decide_naming_denials(event.at_us, &request)?;
         for (totals, decision) in totals.iter_mut().zip([was, is]) {
             totals.count(decision);
         }

@@ -164,17 +164,46 @@ impl<'l> Keys<'l> {
         event: &Parsed<'_>,
         has_one: bool,
     ) -> Result<ClientId, Error> {
-        let Self { layout, classes, classed, clients, client_of, lacks_cost, seen, key, .. } = self;
+        let by_end = self.fill(event, has_one);
+        let Self { clients, client_of, lacks_cost, key, .. } = self;
+        let known = table.len();
+        let id = table.intern(key)?;
+        if table.len() > known {
+            if table.len() > self.max {
+                let why = format!(
+                    "the log has more than {} different combinations of the values that the \
+                     policies read: --max-clients allows more, each with about 150 bytes and its \
+                     counts under every policy; or take a part of the log",
+                    self.max
+                );
+                return Err(Error::Policies { why });
+            }
+            client_of.push(clients.intern(key.get(..by_end).unwrap_or_default())?);
+            lacks_cost.push(event.cost.is_none());
+        }
+        Ok(id)
+    }
+
+    /// Makes the key of a request; returns the length of the client's name at its beginning.
+    fn fill(&mut self, event: &Parsed<'_>, has_one: bool) -> usize {
+        let Self { layout, classes, classed, seen, key, .. } = self;
+        key.clear();
+        // Without fields the parser's key is the client's name.
+        if layout.fields.is_empty() {
+            key.extend_from_slice(&event.key);
+            let by_end = key.len();
+            key.push(u8::from(event.cost.is_none()));
+            push_tail(key, by_end);
+            return by_end;
+        }
         // A key with a single part is not escaped.
         let mut values: Box<dyn Iterator<Item = Cow<'_, [u8]>>> = if has_one {
             Box::new(std::iter::once(Cow::Borrowed(&*event.key)))
         } else {
             Box::new(parts(&event.key))
         };
-        key.clear();
         let by: Vec<Cow<'_, [u8]>> = values.by_ref().take(layout.by_len()).collect();
-        let name = name_of(&by);
-        key.extend_from_slice(&name);
+        key.extend_from_slice(&name_of(&by));
         let by_end = key.len();
         let mut of_class: Vec<Cow<'_, [u8]>> = Vec::with_capacity(classed.len());
         let each = layout.columns.iter().zip(&layout.is_only_condition).zip(seen);
@@ -193,22 +222,7 @@ impl<'l> Keys<'l> {
         }
         key.push(u8::from(event.cost.is_none()));
         push_tail(key, by_end);
-        let known = table.len();
-        let id = table.intern(key)?;
-        if table.len() > known {
-            if table.len() > self.max {
-                let why = format!(
-                    "the log has more than {} different combinations of the values that the \
-                     policies read: --max-clients allows more, each with about 150 bytes and its \
-                     counts under every policy; or take a part of the log",
-                    self.max
-                );
-                return Err(Error::Policies { why });
-            }
-            client_of.push(clients.intern(&name)?);
-            lacks_cost.push(event.cost.is_none());
-        }
-        Ok(id)
+        by_end
     }
 
     /// Whether each field is somewhere in the log.

@@ -8,6 +8,7 @@ use tollgate_lab::Error;
 use tollgate_lab::policy::{self, Decided, PolicyReport};
 
 use crate::args::Replay;
+use crate::command::lab::write;
 use crate::command::log::{Csv, LogOptions, Rules, deciding, headline, share};
 use crate::show::{self, Output};
 use crate::stop::Stop;
@@ -18,11 +19,16 @@ const SHOWN_CLIENTS: usize = 5;
 pub(super) fn replay(args: &Replay, path: &Path, out: &mut Output) -> Result<u8> {
     let log = LogOptions::new(&args.log)?;
     let rules = Rules::load(path)?;
-    let mut csv = args.csv.as_deref().map(Csv::new).transpose()?;
+    // Fail before the log is read if the file cannot be written, not an hour later.
+    if let Some(path) = &args.csv {
+        write::beside(path)?;
+    }
     let start = Instant::now();
     let requests = log.requests(&args.logs, &args.fields, &[&rules.policies])?;
     let reading = start.elapsed();
+    // The file is made once a signal can remove it.
     let stop = Stop::listen()?;
+    let mut csv = args.csv.as_deref().map(Csv::new).transpose()?;
     let mut each = |it: Decided<'_>| match &mut csv {
         Some(csv) => csv.row((it.line, it.at_us), it.client, it.is_admitted, it.policy),
         None => Ok(()),
