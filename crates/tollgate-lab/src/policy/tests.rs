@@ -264,6 +264,7 @@ proptest! {
                     .filter(|it| it.0 == admitted && it.1.as_ref() == Some(&policy.policy))
                     .count() as u64;
                 prop_assert_eq!(policy.requests, count);
+                prop_assert_eq!(policy.examples.len() as u64, count.min(5));
             }
         }
     }
