@@ -302,7 +302,8 @@ fn callers_of_a_model_spend_at_most_the_budget_and_the_debt() {
     );
     assert!((least..=most).contains(&used), "{used} of {least} to {most}");
     assert!(used <= bound, "{used} above {bound}");
-    assert!(used > BUDGET && denied > 0, "the budget was not reached");
+    // A reserve was denied, and none fits any more: the budget was reached.
+    assert!(used > BUDGET - ESTIMATE && denied > 0, "the budget was not reached");
 }
 
 #[test]
