@@ -67,7 +67,7 @@ pub use error::{Error, ParseError, StoreError};
 pub use hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Reserve, Settled};
 pub use ipv4::ipv4_text;
 pub use limit::{
-    Anchor, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS,
+    Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS,
     MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share,
 };
 pub use limiter::{Guard, Limiter, Waiting};

@@ -87,6 +87,19 @@ pub struct Quota {
     /// The most units that charges without a check may owe beyond the capacity. `None` is as much
     /// as the capacity, where so much can be counted exactly.
     pub debt: Option<u64>,
+    /// How long bans last. The units are then denials, and the period is the time in which they are
+    /// counted.
+    pub ban: Option<BanLength>,
+}
+
+/// How long the bans of a subject last, one after the other.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(clippy::exhaustive_structs)] // its numbers are all of it
+pub struct BanLength {
+    /// The length of the first. Each of the next is twice as long.
+    pub first: Period,
+    /// The length of the longest, at least that of the first.
+    pub longest: Period,
 }
 
 impl Quota {
@@ -102,6 +115,7 @@ impl Quota {
             refill: None,
             anchor: None,
             debt: None,
+            ban: None,
         }
     }
 
@@ -129,6 +143,7 @@ pub(crate) enum Element {
     Burst,
     Precision,
     Debt,
+    Ban,
 }
 
 /// Why a quota is invalid: which number, what is wrong, what would be right.
@@ -200,8 +215,8 @@ impl Limit {
             quota.debt = None;
         }
         let own = || match strategy {
-            // Another hold keeps the count.
-            Strategy::Concurrency => strategy.name().to_owned(),
+            // Other numbers keep the count.
+            Strategy::Concurrency | Strategy::Ban => strategy.name().to_owned(),
             _ => format!("{strategy}/{}", quota.period),
         };
         let mut identity = name.clone().unwrap_or_else(own);
@@ -263,6 +278,20 @@ impl Limit {
     #[inline]
     pub fn counts_slots(&self) -> bool {
         self.strategy == Strategy::Concurrency
+    }
+
+    /// True for `ban`: it counts the denials of the limits beside it, and has no rate.
+    #[must_use]
+    #[inline]
+    pub fn counts_denials(&self) -> bool {
+        self.strategy == Strategy::Ban
+    }
+
+    /// True when it counts the units of checks, as all strategies do but `concurrency` and `ban`.
+    #[must_use]
+    #[inline]
+    pub fn counts_units(&self) -> bool {
+        !self.counts_slots() && !self.counts_denials()
     }
 
     /// The most units beyond the capacity that charges without a check may owe.
@@ -414,6 +443,15 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
     let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
     if strategy == Strategy::Concurrency {
         let mut text = format!("{name}{} at once hold {}", quota.units, quota.period);
+        text.shrink_to_fit();
+        return text;
+    }
+    if let (Strategy::Ban, Some(BanLength { first, longest })) = (strategy, quota.ban) {
+        let (denials, within) = (quota.units, quota.period);
+        let mut text = format!("{name}ban {first} after {denials} denials in {within}");
+        if longest != first {
+            text += &format!(" up to {longest}");
+        }
         text.shrink_to_fit();
         return text;
     }

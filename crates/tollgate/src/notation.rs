@@ -1,5 +1,6 @@
 //! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
-//! [debt M] [via STRATEGY] [lease L]` or `[NAME:] N at once [hold D]`, joined by `,` or `;`.
+//! [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D after N denials
+//! in D [up to D]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;
@@ -13,9 +14,11 @@ use crate::strategy::Strategy;
 use crate::time::{Period, parse_duration_us};
 
 mod at_once;
+mod ban;
 mod foreign;
 mod hints;
 
+use ban::BAN;
 use hints::{choices, did_you_mean, list, similar_names};
 
 /// The longest name of a limit, in characters.
@@ -80,6 +83,13 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
         }
         limits.push(limit);
         start += part.len() + 1;
+    }
+    if limits.iter().all(Limit::counts_denials) {
+        return Err(ParseError::whole(
+            text,
+            "a ban counts the denials of the limits beside it, and there are none",
+            "write it beside another limit, as in `10/s, ban 1m after 10 denials in 1m`",
+        ));
     }
     let set = LimitSet::new(limits)
         .map_err(|error| ParseError::whole(text, error.what(), error.remedy()))?;
@@ -220,6 +230,9 @@ impl<'a> Reader<'a> {
                 Token { text: rest, start: first.start + colon + 1 }
             };
         }
+        if first.text == BAN {
+            return Ok((self.ban(name, first, &mut tokens, strategy)?, None));
+        }
         if tokens.peek().is_some_and(|next| next.text == "at") {
             return Ok((self.at_once(name, first, &mut tokens, strategy)?, None));
         }
@@ -316,6 +329,13 @@ impl<'a> Reader<'a> {
         let names = OPTIONS.map(|(name, _)| name);
         if let Some(remedy) = foreign::strategy(word.text) {
             return self.fail(word.span(), format!("unknown strategy `{}`", word.text), remedy);
+        }
+        if word.text == BAN {
+            return self.fail(
+                word.span(),
+                "a ban is a limit of its own, since it counts the denials of all that are beside it",
+                "write it behind a comma, as in `10/s, ban 1m after 10 denials in 1m`",
+            );
         }
         if let Some(strategy) = Strategy::named(word.text) {
             return self.fail(
@@ -528,6 +548,20 @@ impl<'a> Reader<'a> {
                     format!("leave out this `via`, or the `{beside}` given beside the limit"),
                 );
             }
+            (Some((Strategy::Ban, span)), None) => {
+                return self.fail(
+                    span,
+                    "a ban counts denials, not a rate",
+                    "write it beside the limit, as in `10/s, ban 1m after 10 denials in 1m`",
+                );
+            }
+            (None, Some(Strategy::Ban)) => {
+                return self.fail(
+                    spans.units.start..spans.period.end,
+                    "a ban counts denials, not a rate",
+                    "write it beside the limit, as in `10/s, ban 1m after 10 denials in 1m`",
+                );
+            }
             (Some((Strategy::Concurrency, span)), None) => {
                 return self.fail(
                     span,
@@ -571,7 +605,7 @@ impl<'a> Reader<'a> {
         }
         Limit::build(name, quota, strategy).map_err(|(_, refusal)| {
             let at = match refusal.element {
-                Element::Units => spans.units.clone(),
+                Element::Units | Element::Ban => spans.units.clone(),
                 Element::Period => spans.period.clone(),
                 Element::Burst => spans.burst.clone().unwrap_or_else(|| spans.units.clone()),
                 Element::Debt => spans.debt.clone().unwrap_or_else(|| spans.units.clone()),

@@ -92,8 +92,10 @@ if admitted and not peek then
   for _, count in ipairs(counts) do
     for _, limit in ipairs(count.limits) do
       f = f + 1
-      fields[f].left = math.max(0, fields[f].left - fields[f].wanted)
-      if limit.code ~= 'c' and (not kind or kind == 'a') then
+      if limit.code ~= 'b' then
+        fields[f].left = math.max(0, fields[f].left - fields[f].wanted)
+      end
+      if counts_units(limit) and (not kind or kind == 'a') then
         charge(limit, cost)
         fields[f].at = fields[f].recorded
       end
@@ -110,6 +112,24 @@ if admitted and not peek then
       local _, reset = judge(limit)
       fields[f].reset = reset_of(count, i, reset)
     end
+  end
+end
+if not admitted and not peek then
+  local f = 0
+  for _, count in ipairs(counts) do
+    local waits = {}
+    for i in ipairs(count.limits) do
+      waits[i] = fields[f + i].wait
+    end
+    if deny(count.limits, waits) then
+      for i, limit in ipairs(count.limits) do
+        if limit.code == 'b' then
+          local left, wait, reset = judge_beside(count, i, 1)
+          fields[f + i].left, fields[f + i].wait, fields[f + i].reset = left, wait, reset
+        end
+      end
+    end
+    f = f + #count.limits
   end
 end
 if not peek then

@@ -3,10 +3,9 @@
 local cost, reply = tonumber(ARGV[2]), {ARGV[1]}
 return change(3, reply, function(limit, i, count)
   local before = judge_beside(count, i, cost)
-  local slots = limit.code == 'c'
-  local cut = slots and 0 or charge_some(limit, cost, count.most[i])
+  local cut = counts_units(limit) and charge_some(limit, cost, count.most[i]) or 0
   local left, wait, reset = judge_beside(count, i, cost)
-  local fits = (slots or cost <= before) and 1 or 0
+  local fits = (limit.code == 'c' or cost <= before) and 1 or 0
   for _, number in ipairs({fits, cut, left, wait, reset}) do
     reply[#reply + 1] = number
   end

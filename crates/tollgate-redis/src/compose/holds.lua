@@ -156,7 +156,7 @@ local function charge_ends(limits, due, back, most)
     if hold.charging > 0 then
       now = hold.stop - back
       for i, limit in pairs(limits) do
-        if type(i) == 'number' and (limit.words or limit.log) and limit.code ~= 'c' then
+        if type(i) == 'number' and (limit.words or limit.log) and counts_units(limit) then
           charge_some(limit, hold.charging, most[i])
           limit.changed = true
         end
@@ -206,6 +206,9 @@ local function end_due(count, peek)
 end
 
 local function kept_of(count, limit)
+  if limit.code == 'b' then
+    return 0
+  end
   return limit.code == 'c' and count.holds.slots or count.holds.units
 end
 
@@ -282,7 +285,7 @@ local function judge_beside(count, i, wanted)
   local left, held = math.max(0, remaining - kept), 0
   if wanted <= left then
     wait = 0
-  elseif wanted > limit.numbers[limit.step.capacity] then
+  elseif limit.code ~= 'b' and wanted > limit.numbers[limit.step.capacity] then
     wait = -1
   elseif kept > 0 then
     wait = wait_for(count, i, wanted, kept)

@@ -112,6 +112,34 @@ local function charge(limit, units)
   end
 end
 
+-- Counts a denial of other limits of a count for its bans. While a ban runs, nothing is counted.
+-- Answers whether it was. `waits` says how long each limit denies.
+local function deny(limits, waits)
+  local bans, denied = {}, false
+  for i, limit in ipairs(limits) do
+    if limit.code ~= 'b' then
+      denied = denied or waits[i] ~= 0
+    elseif waits[i] ~= 0 then
+      return false
+    else
+      bans[#bans + 1] = limit
+    end
+  end
+  if not denied or #bans == 0 then
+    return false
+  end
+  for _, ban in ipairs(bans) do
+    local _, _, _, at, counted = judge(ban)
+    ban.words = {ban.step.deny(at, counted, now, unpack(ban.args))}
+  end
+  return true
+end
+
+-- Whether a limit counts the units of checks: it counts neither slots nor denials.
+local function counts_units(limit)
+  return limit.code ~= 'c' and limit.code ~= 'b'
+end
+
 -- A log without events.
 local function new_log()
   local log = {base = 0, times = {}, totals = {}}

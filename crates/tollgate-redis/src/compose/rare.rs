@@ -114,7 +114,8 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
         text.push_str(parts.hot(step));
         text.push_str(parts.cold(step));
     }
-    let functions = ["view", "judge", "charge", "numbers", "migrate", "refund", "grant", "repair"];
+    let functions =
+        ["view", "judge", "charge", "deny", "numbers", "migrate", "refund", "grant", "repair"];
     let declared = |line| str::strip_prefix(line, "local function ")?.split('(').next();
     let declared: HashSet<&str> = text.lines().filter_map(declared).collect();
     let table = step_table(&steps, &functions, |function| declared.contains(function));

@@ -44,9 +44,8 @@ for _, count in ipairs(counts) do
       rows[i] = {(judge_beside(count, i, wanted))}
     end
     for i, limit in ipairs(count.limits) do
-      local slots = limit.code == 'c'
-      local fits, cut = (slots or actual <= rows[i][1]) and 1 or 0, 0
-      if actual > 0 and not slots then
+      local fits, cut = (limit.code == 'c' or actual <= rows[i][1]) and 1 or 0, 0
+      if actual > 0 and counts_units(limit) then
         cut = charge_some(limit, actual, count.most[i])
       end
       rows[i] = {fits, cut}

@@ -87,11 +87,11 @@ pub(super) fn charge_one(
     let Judgement { remaining: left, retry_after_us, reset_after_us, .. } =
         step.judge(cell, now, cost);
     let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
-    // A charge takes no slot.
-    let slots = limit.counts_slots();
+    // A charge takes no slot, and nothing of a ban.
+    let counts = limit.counts_units();
     Charged {
-        fits: slots || cost <= remaining,
-        cut: if slots { 0 } else { cost - taken },
+        fits: limit.counts_slots() || cost <= remaining,
+        cut: if counts { cost - taken } else { 0 },
         remaining: left,
         retry_after_us,
         reset_after_us,

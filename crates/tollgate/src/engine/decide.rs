@@ -108,10 +108,13 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
         if admitted {
             charge(part.limits, part.states, now, cost, fields);
             changed = true;
-        } else if judged.stepped_back {
+            continue;
+        }
+        if judged.stepped_back {
             mend(part.limits, part.states, now, cost);
             changed = true;
         }
+        changed |= deny(part.limits, part.states, now, fields);
     }
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }
@@ -137,9 +140,12 @@ pub(crate) fn decide_set(
         if admitted {
             charge(limits, states, now, cost, &mut judged.fields);
             changed = true;
-        } else if judged.stepped_back {
-            mend(limits, states, now, cost);
-            changed = true;
+        } else {
+            if judged.stepped_back {
+                mend(limits, states, now, cost);
+                changed = true;
+            }
+            changed |= deny(limits, states, now, &mut judged.fields);
         }
     }
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
@@ -208,10 +214,49 @@ fn charge<S: States + ?Sized>(
 ) {
     for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
         let charged = limit.step().charge(&mut states.cell(*place), now, cost);
-        field.remaining -= cost;
+        // A ban takes nothing from a cost.
+        field.remaining -= if limit.counts_denials() { 0 } else { cost };
         field.reset_after_us = charged.reset_after_us;
         field.charged_at_us = charged.at_us;
     }
+}
+
+/// Tells the bans of a set that other limits of it have denied, and updates their fields: the
+/// denial may have begun one. While a ban runs, nothing is counted. True when a state has changed.
+#[inline]
+pub(super) fn deny<S: States + ?Sized>(
+    limits: &LimitSet,
+    states: &mut S,
+    now: Time,
+    fields: &mut [Fields],
+) -> bool {
+    limits.counts_denials() && note_denial(limits, states, now, fields)
+}
+
+#[cold]
+fn note_denial<S: States + ?Sized>(
+    limits: &LimitSet,
+    states: &mut S,
+    now: Time,
+    fields: &mut [Fields],
+) -> bool {
+    let each = || limits.limits().iter().zip(limits.places());
+    let denied = |bans: bool| {
+        let mut denials = each().zip(&*fields).filter(|(_, field)| field.retry_after_us != Some(0));
+        denials.any(|((limit, _), _)| limit.counts_denials() == bans)
+    };
+    if denied(true) || !denied(false) {
+        return false;
+    }
+    for ((limit, place), field) in each().zip(fields) {
+        if limit.counts_denials() {
+            let mut cell = states.cell(*place);
+            limit.step().deny(&mut cell, now);
+            let judgement = limit.step().judge(&mut cell, now, 1);
+            *field = Fields { carried: field.carried, ..Fields::uncharged(&judgement, now) };
+        }
+    }
+    true
 }
 
 /// Repairs the states of a set that are in the future.

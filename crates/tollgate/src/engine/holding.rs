@@ -4,6 +4,7 @@ use smallvec::SmallVec;
 
 use super::charge::charge_one;
 use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::decide::deny;
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };
@@ -51,6 +52,12 @@ pub fn decide_holding(
     let mut outcome = judge(&mut look(parts), now, cost, mode, terms);
     outcome.changed = true;
     if outcome.granted == 0 {
+        let mut rest = &mut outcome.fields[..];
+        for part in parts.iter_mut() {
+            let (fields, others) = rest.split_at_mut(part.limits.limits().len());
+            rest = others;
+            deny(part.limits, part.states, now, fields);
+        }
         return Ok(outcome);
     }
     charge(parts, now, outcome.granted, terms, &mut outcome.fields);
@@ -201,7 +208,7 @@ impl Looked<'_> {
                 Some(terms) if slots => terms.id.kind().slots(cost),
                 _ => cost,
             };
-            let kept = if slots { self.held.sums.slots } else { self.held.sums.units };
+            let kept = kept_of(limit, &self.held.sums);
             let judgement = limit.step().judge(&mut self.states.cell(*place), now, wanted);
             let remaining = judgement.remaining.saturating_sub(kept);
             let retry_after_us = if wanted <= remaining {
@@ -230,11 +237,10 @@ impl Looked<'_> {
 
     /// The wait until a limit is fresh, if every hold ends by itself.
     fn reset_after_us(&mut self, limit: &Limit, place: Place, now: Time, by_itself: u64) -> u64 {
-        let HoldSums { units, slots, charging, .. } = self.held.sums;
-        let kept = if limit.counts_slots() { slots } else { units };
-        if kept == 0 {
+        if kept_of(limit, &self.held.sums) == 0 {
             return by_itself;
         }
+        let charging = self.held.sums.charging;
         let until_last = self.held.last_us.saturating_sub(now.as_micros());
         let mut all = by_itself.max(until_last);
         if charging > 0 && !limit.counts_slots() {
@@ -245,6 +251,17 @@ impl Looked<'_> {
             all = all.max(until_last + then);
         }
         all
+    }
+}
+
+/// What open holds keep from a limit: slots, units, or nothing from a ban.
+fn kept_of(limit: &Limit, sums: &HoldSums) -> u64 {
+    if limit.counts_slots() {
+        sums.slots
+    } else if limit.counts_denials() {
+        0
+    } else {
+        sums.units
     }
 }
 
@@ -414,10 +431,11 @@ fn charge(
         for ((limit, place), field) in each.zip(fields.by_ref()) {
             let taken = match kind {
                 Some(kind) if limit.counts_slots() => kind.slots(cost),
+                _ if limit.counts_denials() => 0,
                 _ => cost,
             };
             field.remaining = field.remaining.saturating_sub(taken);
-            if charges && !limit.counts_slots() {
+            if charges && limit.counts_units() {
                 let charged = limit.step().charge(&mut part.states.cell(*place), now, cost);
                 field.charged_at_us = charged.at_us;
             }
@@ -514,14 +532,13 @@ fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged
     let before = judge_part(part, now, cost.max(1));
     for ((limit, place), field) in part.limits.limits().iter().zip(part.limits.places()).zip(before)
     {
-        let slots = limit.counts_slots();
         let cut = match cost {
-            units if units > 0 && !slots => {
+            units if units > 0 && limit.counts_units() => {
                 charge_one(limit, &mut part.states.cell(*place), units, true, now).cut
             }
             _ => 0,
         };
-        done.push((slots || cost <= field.remaining, cut));
+        done.push((limit.counts_slots() || cost <= field.remaining, cut));
     }
     let after = judge_part(part, now, cost.max(1));
     let each = done.into_iter().zip(after);

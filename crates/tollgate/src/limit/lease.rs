@@ -150,6 +150,14 @@ impl Lease {
         ttl: Option<Period>,
     ) -> Result<Self, LeaseRefusal> {
         let refuse = |part, what: String, remedy: String| Err(LeaseRefusal { part, what, remedy });
+        if limits.iter().any(Limit::counts_denials) {
+            return refuse(
+                LeasePart::Size,
+                "a set with a ban cannot be leased: a node would count only its own denials"
+                    .to_owned(),
+                "leave out the lease, or the ban".to_owned(),
+            );
+        }
         let least = limits.iter().min_by_key(|limit| limit.capacity());
         let capacity = least.map_or(0, Limit::capacity);
         if let Some(limit) = limits.iter().find(|limit| limit.capacity() < 2 * MIN_UNITS) {

@@ -23,7 +23,7 @@ pub struct Meaning {
     /// The most units beyond the capacity that charges without a check may owe.
     pub debt: u64,
     /// The most units admitted in any half-open window as long as the limit's duration. `None` for
-    /// slots, which have no bound over a time.
+    /// slots and bans, which have no bound over a time.
     pub worst_window: Option<u64>,
     /// The limit's duration.
     pub window: Period,
@@ -61,13 +61,17 @@ impl Limit {
             identity: self.identity().to_owned(),
             capacity: self.capacity(),
             debt: self.debt(),
-            worst_window: Some(worst_window).filter(|_| !self.counts_slots()),
+            worst_window: Some(worst_window).filter(|_| self.counts_units()),
             window: quota.period,
             sustained,
             burst,
             bytes,
             retry,
-            longest_wait: if self.counts_slots() { None } else { longest_wait(self) },
+            longest_wait: match quota.ban {
+                Some(ban) => Some(Duration::from_micros(ban.longest.as_micros())),
+                None if self.counts_slots() => None,
+                None => longest_wait(self),
+            },
         }
     }
 }
@@ -77,7 +81,12 @@ impl Meaning {
     #[must_use]
     pub fn rows(&self, duration: impl Fn(Duration) -> String) -> Vec<(&'static str, String)> {
         let never = "a cost above the capacity is always denied";
-        let Some(worst_window) = self.worst_window else { return self.rows_of_slots(never) };
+        let Some(worst_window) = self.worst_window else {
+            return match self.longest_wait {
+                Some(longest) => self.rows_of_ban(&duration(longest)),
+                None => self.rows_of_slots(never),
+            };
+        };
         vec![
             ("means", self.summary.to_owned()),
             ("identity", self.identity.clone()),
@@ -112,6 +121,20 @@ impl Meaning {
         ]
     }
 
+    /// The rows of a ban.
+    fn rows_of_ban(&self, longest: &str) -> Vec<(&'static str, String)> {
+        vec![
+            ("means", self.summary.to_owned()),
+            ("identity", self.identity.clone()),
+            ("begins", self.burst.clone()),
+            ("lasts", self.sustained.clone()),
+            ("counted", "checks that other limits of the set deny, while no ban runs".to_owned()),
+            ("retry", self.retry.to_owned()),
+            ("bytes, memory", format!("{} per subject, without its key", self.bytes)),
+            ("clock step", clock_step_of_ban(longest)),
+        ]
+    }
+
     fn clock_step_of_slots(&self) -> String {
         format!(
             "back: each hold keeps the time that it had left; forward: holds end early, and up to \
@@ -123,10 +146,11 @@ impl Meaning {
     /// The effect of setting the store's clock, as text. `duration` writes a duration.
     #[must_use]
     pub fn clock_step(&self, duration: impl Fn(Duration) -> String) -> String {
-        if self.worst_window.is_none() {
-            return self.clock_step_of_slots();
-        }
         let longest = self.longest_wait.map(&duration);
+        if self.worst_window.is_none() {
+            return longest
+                .map_or_else(|| self.clock_step_of_slots(), |longest| clock_step_of_ban(&longest));
+        }
         format!(
             "back: never admits more than was left, and nobody waits longer than {}, at most {} \
              more under skew; forward: admits at most what that much time would",
@@ -134,6 +158,10 @@ impl Meaning {
             duration(Duration::from_micros(SKEW_US)),
         )
     }
+}
+
+fn clock_step_of_ban(longest: &str) -> String {
+    format!("back: a ban that runs lasts at most {longest} from then on; forward: it ends early")
 }
 
 /// It occurs for a subject that takes everything at a multiple of the window, just after an aligned

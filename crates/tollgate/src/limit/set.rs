@@ -47,6 +47,8 @@ struct Inner {
     serial: u64,
     /// The shortest hold of its concurrency limits.
     hold: Option<Period>,
+    /// Whether one of the limits counts denials.
+    bans: bool,
     /// The compiled step of a set of one limit, so that a check need not look it up.
     only: Option<Compiled>,
 }
@@ -131,6 +133,7 @@ impl LimitSet {
         let hold = slots.map(|limit| limit.quota().period).min();
         Ok(Self(Arc::new(Inner {
             hold,
+            bans: limits.iter().any(Limit::counts_denials),
             limits,
             lease: None,
             only,
@@ -236,6 +239,14 @@ impl LimitSet {
     #[inline]
     pub fn counts_slots(&self) -> bool {
         self.0.hold.is_some()
+    }
+
+    /// True when one of the limits counts denials ([`Limit::counts_denials`]): then a denial may
+    /// change the state.
+    #[must_use]
+    #[inline]
+    pub fn counts_denials(&self) -> bool {
+        self.0.bans
     }
 
     /// How long a hold on a slot lasts at most: the shortest hold of the concurrency limits. `None`

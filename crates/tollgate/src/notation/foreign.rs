@@ -84,8 +84,7 @@ pub(super) fn strategy(name: &str) -> Option<&'static str> {
         "bucket" | "tokens" => "write `via token_bucket`",
         "spikearrest" | "smooth" | "pacing" => "write `via uniform`",
         "concurrency" | "concurrent" => {
-            "limits here count events over time; how many are at work at once is what `tollgate \
-             queue` bounds"
+            "how many are at work at once is a limit of its own, written `20 at once`"
         }
         // Includes misspellings of our own names.
         _ => return None,

@@ -168,6 +168,10 @@ pub(crate) trait Step: Sized {
     fn judge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Judgement;
     /// Charges an admitted cost.
     fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded;
+    /// Notes that another limit of the set denied a check that this one admits.
+    fn deny(&self, cell: &mut Cell<'_>, now: Time) {
+        let _ = (cell, now);
+    }
     /// Repairs a state that is in the future.
     fn repair(&self, cell: &mut Cell<'_>, now: Time);
     /// When a state equals a fresh one, in microseconds since the Unix epoch.
@@ -205,7 +209,7 @@ pub(crate) trait WithStep {
 /// A step in Lua: the source of its functions, distinguished by a name.
 ///
 /// The source has a line `-- cold` after the functions that a check calls. These are `NAME_view`,
-/// `NAME_judge` and `NAME_charge`. After the line come `NAME_numbers`, `NAME_migrate`,
+/// `NAME_judge` and `NAME_charge`, and `NAME_deny` of a step that counts denials. After the line come `NAME_numbers`, `NAME_migrate`,
 /// `NAME_refund` and `NAME_grant`. The step's arguments are always the last parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -391,6 +395,9 @@ macro_rules! strategies {
             fn charge(&self, cell: &mut Cell<'_>, now: Time, cost: u64) -> Recorded {
                 match self { $(Self::$variant(step) => step.charge(cell, now, cost),)+ }
             }
+            fn deny(&self, cell: &mut Cell<'_>, now: Time) {
+                match self { $(Self::$variant(step) => step.deny(cell, now),)+ }
+            }
             fn repair(&self, cell: &mut Cell<'_>, now: Time) {
                 match self { $(Self::$variant(step) => step.repair(cell, now),)+ }
             }
@@ -438,10 +445,10 @@ pub(crate) use registry::Compiled;
 pub use registry::Strategy;
 
 impl Strategy {
-    /// The strategies of a rate, N per D: all but `concurrency`.
-    pub const RATES: &'static [Self] = match Self::ALL.split_last() {
-        Some((Self::Concurrency, rates)) => rates,
-        _ => Self::ALL,
+    /// The strategies of a rate, N per D: all but `concurrency` and `ban`.
+    pub const RATES: &'static [Self] = match Self::ALL {
+        [rates @ .., Self::Concurrency, Self::Ban] => rates,
+        all => all,
     };
 
     /// The name, as written after `via`.

@@ -12,4 +12,5 @@ strategies! {
     TokenBucket = token_bucket in "token_bucket/mod.rs",
     Gcra = gcra in "gcra/mod.rs",
     Concurrency = concurrency in "concurrency/mod.rs",
+    Ban = ban in "ban/mod.rs",
 }

@@ -374,6 +374,7 @@ end
             self.drop_stale("  ", out);
             self.answer("cost", "", &slots, out);
             out.push_str("end\n");
+            self.note_denial(out);
             self.keep_repairs(out);
         }
         self.answer("0", "wait", &slots, out);
@@ -395,7 +396,10 @@ end
         for line in text.lines() {
             let _ = writeln!(out, "  {line}");
         }
-        let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
+        // A ban takes nothing from a cost.
+        if !slot.limit.counts_denials() {
+            let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
+        }
         let _ = writeln!(out, "  if {} ~= now then\n    unusual = true\n  end", n("at"));
     }
 

@@ -163,7 +163,49 @@ outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
         );
     }
 
-    /// The writes of a denial: it repairs a state that is in the future after the clock was set
+    /// Whether a denial counts for bans.
+    fn counts_denials(&self) -> bool {
+        self.slots().any(|slot| slot.limit.counts_denials())
+    }
+
+    /// Tells the bans of each subject that other limits of it have denied. While a ban runs, nothing
+    /// is counted.
+    pub(super) fn note_denial(&self, out: &mut String) {
+        if !self.counts_denials() {
+            return;
+        }
+        out.push_str("local denied = false\n");
+        for part in &self.parts {
+            let all = || part.slots.iter();
+            let waits = |bans: bool, how: &str| -> Vec<String> {
+                let some = all().filter(|slot| slot.limit.counts_denials() == bans);
+                some.map(|slot| format!("{} {how} 0", self.name("wait", slot))).collect()
+            };
+            let (idle, denied) = (waits(true, "=="), waits(false, "~="));
+            if idle.is_empty() || denied.is_empty() {
+                continue;
+            }
+            let _ = writeln!(out, "if {} and ({}) then", idle.join(" and "), denied.join(" or "));
+            out.push_str("  denied = true\n");
+            for slot in all().filter(|slot| slot.limit.counts_denials()) {
+                let n = |what| self.name(what, slot);
+                let _ = writeln!(
+                    out,
+                    "  {p}, {q} = {}_deny({p}, {q}, now, {})\n  {}, {} = {p}, {q}",
+                    slot.step.name,
+                    self.arguments(slot),
+                    n("a"),
+                    n("b"),
+                    p = n("p"),
+                    q = n("q"),
+                );
+                self.judge(slot, "", "1", out);
+            }
+            out.push_str("end\n");
+        }
+    }
+
+    /// The writes of a denial: it counts for a ban, repairs a state that is in the future after the clock was set
     /// back, and stores what was carried over from other numbers. Then the stored state is as it
     /// was judged.
     pub(super) fn keep_repairs(&self, out: &mut String) {
@@ -171,6 +213,9 @@ outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
         for slot in self.slots() {
             any.push(self.name("back", slot));
             any.push(format!("{} == 1", self.name("carried", slot)));
+        }
+        if self.counts_denials() {
+            any.push("denied".to_owned());
         }
         let _ = writeln!(out, "if {} then", any.join(" or "));
         for slot in self.slots() {
