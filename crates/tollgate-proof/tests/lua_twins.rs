@@ -81,6 +81,25 @@ fn gcra() {
     twins(Strategy::Gcra);
 }
 
+/// A ban beside a limit of any strategy.
+#[test]
+fn bans() {
+    let mut pair = Pair::new(Texts::default());
+    let mut seed = 0;
+    while pair.seen.cases < CASES / 4 {
+        seed += 1;
+        let mut rng = seeded(seed);
+        let plan = Plan::with_ban(&mut rng);
+        if let Err(difference) = pair.history(&mut rng, &plan, 1, OPERATIONS) {
+            let mut rng = seeded(seed);
+            let plan = Plan::with_ban(&mut rng);
+            tell(&mut rng, &plan, 1, OPERATIONS);
+            panic!("seed {seed}: {difference}");
+        }
+    }
+    println!("{} cases", pair.seen.cases);
+}
+
 /// Several limits of any strategies over several subjects: one script, all or nothing.
 #[test]
 fn several_limits_and_subjects() {

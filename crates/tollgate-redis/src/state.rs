@@ -2,7 +2,9 @@
 
 use tollgate::engine::{self, Held, VecLog};
 use tollgate::strategy::{Entry, LuaStep};
-use tollgate::{Anchor, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy};
+use tollgate::{
+    Anchor, BanLength, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy,
+};
 
 use crate::compose::{Form, has_state, in_state_order, set_tag, tag};
 
@@ -200,7 +202,12 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
                 _ => Rounding::Truncate,
             });
         }
-        'l' => quota = Quota::new(number(0)?, period(number(1)?)?),
+        'l' | 'c' => quota = Quota::new(number(0)?, period(number(1)?)?),
+        'b' => {
+            quota = Quota::new(number(0)?, period(number(1)?)?);
+            quota.ban =
+                Some(BanLength { first: period(number(2)?)?, longest: period(number(3)?)? });
+        }
         _ => return None,
     }
     let was = Limit::new(quota, *strategy).ok()?;

@@ -44,18 +44,27 @@ pub struct Part<'a> {
     carried: Carries,
     /// `None` where no hold is open or asked for.
     holds: Option<&'a mut dyn Holds>,
+    /// Whether the state is of several subjects.
+    is_shared: bool,
 }
 
 impl<'a> Part<'a> {
     /// The state of a subject under the limits that it was written under.
     pub fn new(limits: &'a LimitSet, states: &'a mut dyn States) -> Self {
-        Self { limits, states, carried: Carries::new(), holds: None }
+        Self { limits, states, carried: Carries::new(), holds: None, is_shared: false }
     }
 
     /// The same part, with the open holds of its count.
     #[must_use]
     pub fn holding(mut self, holds: &'a mut dyn Holds) -> Self {
         self.holds = Some(holds);
+        self
+    }
+
+    /// The same part, of a state that several subjects share: no ban counts its denials.
+    #[must_use]
+    pub fn shared(mut self, is_shared: bool) -> Self {
+        self.is_shared = is_shared;
         self
     }
 

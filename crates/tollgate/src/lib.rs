@@ -67,8 +67,8 @@ pub use error::{Error, ParseError, StoreError};
 pub use hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Reserve, Settled};
 pub use ipv4::ipv4_text;
 pub use limit::{
-    Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST, MAX_LIMITS,
-    MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share,
+    Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST,
+    MAX_LIMITS, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share,
 };
 pub use limiter::{Guard, Limiter, Waiting};
 pub use memory::{

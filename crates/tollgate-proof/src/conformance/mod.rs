@@ -21,6 +21,7 @@
 //! What a case may rely on: two stores of one `make` do not share counts, and a store does not
 //! read any clock but the one it was given.
 
+mod bans;
 mod changes;
 mod histories;
 mod holds;
@@ -157,6 +158,11 @@ cases! {
     holds::holds_outlive_a_change_of_numbers_and_end_with_a_reset,
     holds::fencing_numbers_rise,
     holds::a_check_takes_no_slot,
+    bans::bans_equal_the_oracle_in_every_field,
+    bans::bans_under_a_clock_that_steps_back_equal_the_oracle,
+    bans::a_ban_counts_the_denials_of_its_own_set,
+    bans::a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+    bans::a_hold_is_denied_by_a_ban_and_its_denial_counts,
     threads::a_hundred_threads_share_five_units,
     threads::checks_in_opposite_orders_never_wait_for_each_other,
 }
@@ -219,6 +225,11 @@ macro_rules! conformance_tests {
             holds_outlive_a_change_of_numbers_and_end_with_a_reset,
             fencing_numbers_rise,
             a_check_takes_no_slot,
+            bans_equal_the_oracle_in_every_field,
+            bans_under_a_clock_that_steps_back_equal_the_oracle,
+            a_ban_counts_the_denials_of_its_own_set,
+            a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
+            a_hold_is_denied_by_a_ban_and_its_denial_counts,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,
         );

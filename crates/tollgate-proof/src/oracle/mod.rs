@@ -17,6 +17,7 @@
 //! # Ok::<(), tollgate_proof::oracle::RuleError>(())
 //! ```
 
+mod bans;
 mod change;
 mod count;
 mod events;
@@ -30,6 +31,7 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
+pub use bans::{BanOracle, BanRule};
 pub use holds::{HeldLimit, HoldOracle, Kind};
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};

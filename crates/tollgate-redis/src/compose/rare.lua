@@ -4,6 +4,11 @@
 -- The cost in a judgement of what remains, which does not depend on it.
 local any = 1
 
+-- Whether a limit counts the units of checks: it counts neither slots nor denials.
+local function counts_units(limit)
+  return limit.code ~= 'c' and limit.code ~= 'b'
+end
+
 -- A limit as it counts now: what remains, how long until all is free, its view; and last how long
 -- until a cost is admitted.
 local function judge(limit, cost)
@@ -49,7 +54,7 @@ end
 
 -- Gives back `units` of a charge of which `left` were not given back before.
 local function refund(limit, charged_at, left, units)
-  if limit.code == 'c' then
+  if not counts_units(limit) then
     return
   end
   local _, _, _, x, y, z = judge(limit)
@@ -66,7 +71,7 @@ local function refund(limit, charged_at, left, units)
 end
 
 local function grant(limit, units)
-  if limit.code == 'c' then
+  if not counts_units(limit) then
     return
   end
   local _, _, _, x, y, z = judge(limit)
@@ -80,7 +85,7 @@ local function grant(limit, units)
 end
 
 local function charge(limit, units)
-  if limit.code == 'c' then
+  if not counts_units(limit) then
     return
   end
   local _, _, back, x, y, z, at = judge(limit)
@@ -133,11 +138,6 @@ local function deny(limits, waits)
     ban.words = {ban.step.deny(at, counted, now, unpack(ban.args))}
   end
   return true
-end
-
--- Whether a limit counts the units of checks: it counts neither slots nor denials.
-local function counts_units(limit)
-  return limit.code ~= 'c' and limit.code ~= 'b'
 end
 
 -- A log without events.

@@ -147,6 +147,7 @@ pub fn adjust(
         }
         if delta > 0 {
             step.grant(&mut cell, now, delta.unsigned_abs());
+            forget_if_free(step, &mut cell, now);
         } else {
             let taken = delta.unsigned_abs().min(before);
             if taken > 0 {
@@ -154,7 +155,6 @@ pub fn adjust(
             }
         }
         let after = step.judge(&mut cell, now, 1).remaining;
-        forget_if_free(step, &mut cell, now);
         // Cannot overflow: both are at most 2^40.
         changes.push(after.cast_signed() - before.cast_signed());
     }

@@ -114,7 +114,7 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
             mend(part.limits, part.states, now, cost);
             changed = true;
         }
-        changed |= deny(part.limits, part.states, now, fields);
+        changed |= !part.is_shared && deny(part.limits, part.states, now, fields);
     }
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }

@@ -3,8 +3,8 @@
 use smallvec::SmallVec;
 
 use super::charge::charge_one;
-use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::decide::deny;
+use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };
@@ -56,7 +56,9 @@ pub fn decide_holding(
         for part in parts.iter_mut() {
             let (fields, others) = rest.split_at_mut(part.limits.limits().len());
             rest = others;
-            deny(part.limits, part.states, now, fields);
+            if !part.is_shared {
+                deny(part.limits, part.states, now, fields);
+            }
         }
         return Ok(outcome);
     }

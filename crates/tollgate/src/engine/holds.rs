@@ -177,17 +177,19 @@ const OPEN_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>()) + 
 const SETTLED_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>());
 
 impl HoldTable {
-    /// True when nothing is open and nothing is remembered.
+    /// True when nothing is open and nothing is remembered, as of the last operation.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.ends.is_empty() && self.settled.is_empty()
+        let HoldSums { fence, seen_us, .. } = self.sums;
+        // The next fencing number is larger, even if the clock is a little behind then.
+        let is_fenced = fence > 0 && seen_us < fence + SKEW_US;
+        self.ends.is_empty() && self.settled.is_empty() && !is_fenced
     }
 
     /// Until when something is open or remembered, in microseconds since the Unix epoch.
     #[must_use]
     pub fn until_us(&self) -> u64 {
         let open = self.ends.last_key_value().map_or(0, |((end_us, _), _)| *end_us);
-        // The next fencing number is larger, even if the clock is a little behind then.
         let fenced = match self.sums.fence {
             0 => 0,
             fence => fence + SKEW_US,

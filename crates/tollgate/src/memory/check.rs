@@ -89,8 +89,8 @@ impl MemoryStore {
                 .iter()
                 .zip(&mut taken)
                 .map(|(part, taken)| {
-                    let carried = taken.carried.clone();
-                    Part::new(part.limits, &mut taken.state).carrying(carried)
+                    let (carried, is_shared) = (taken.carried.clone(), taken.is_shared(true));
+                    Part::new(part.limits, &mut taken.state).carrying(carried).shared(is_shared)
                 })
                 .collect();
             Ok(decide(&mut parts, now, question.cost, question.mode))

@@ -51,9 +51,9 @@ impl MemoryStore {
             let each = question.parts.iter().zip(taken.iter_mut()).zip(&mut holds);
             let mut parts: SmallVec<[Part<'_>; 2]> = each
                 .map(|((part, taken), holds)| {
-                    let carried = taken.carried.clone();
+                    let (carried, is_shared) = (taken.carried.clone(), taken.is_shared(true));
                     let part = Part::new(part.limits, &mut taken.state).carrying(carried);
-                    with_holds(part, holds)
+                    with_holds(part.shared(is_shared), holds)
                 })
                 .collect();
             decide_holding(&mut parts, now, question.cost, question.mode, question.hold.copied())

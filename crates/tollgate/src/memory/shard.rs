@@ -290,6 +290,10 @@ impl Shard {
                 None => self.lay(bucket, state, None),
             },
             Home::New if charged => self.insert(key, limits, state, rehash),
+            // A ban counts denials, also the first thing that is known of a subject.
+            Home::New if keep && limits.counts_denials() && !state.is_fresh() => {
+                self.insert(key, limits, state, rehash);
+            }
             Home::New => {}
             Home::Shared { bucket, set } => {
                 match before {

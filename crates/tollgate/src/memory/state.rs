@@ -334,6 +334,16 @@ impl State {
         state
     }
 
+    /// True when nothing is counted.
+    pub(super) fn is_fresh(&self) -> bool {
+        match self {
+            Self::Pair(words) => *words == [0; 2],
+            Self::Large(large) => {
+                large.words.iter().all(|word| *word == 0) && large.logs.iter().all(Log::is_empty)
+            }
+        }
+    }
+
     pub(super) fn copy(&self) -> Self {
         match self {
             Self::Pair(words) => Self::Pair(*words),

@@ -108,6 +108,21 @@ impl Plan {
         }
     }
 
+    /// A limit of any strategy with a ban beside it, and three sets that replace it now and then.
+    pub(crate) fn with_ban(rng: &mut ChaCha8Rng) -> Self {
+        let strategy = *Strategy::RATES.choose(rng).unwrap();
+        let set = |rng: &mut ChaCha8Rng| -> LimitSet {
+            let rate = any_limit(rng, strategy);
+            let unit = ["us", "ms", "s"].choose(rng).unwrap();
+            let [first, within] = [(); 2].map(|()| rng.random_range(1..2_000));
+            let longest = first * rng.random_range(1..9);
+            let denials = rng.random_range(1..6);
+            let ban = format!("ban {first}{unit} after {denials} denials in {within}{unit}");
+            format!("{rate}, {ban} up to {longest}{unit}").parse().unwrap()
+        };
+        Self::new(vec![set(rng), set(rng), set(rng), set(rng)])
+    }
+
     /// Several limits of any strategies for each of several subjects.
     pub(crate) fn several(rng: &mut ChaCha8Rng, limits: usize) -> Self {
         let set = |rng: &mut ChaCha8Rng| -> LimitSet {

@@ -383,6 +383,19 @@ end
     /// Charges one limit; `keep` writes the result.
     pub(super) fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
+        if slot.limit.counts_denials() {
+            // A ban takes nothing from a cost, and forgets nothing before it counts again.
+            let _ = writeln!(
+                out,
+                "  if {} then\n    {}, {} = {}, {}\n  end",
+                n("back"),
+                n("a"),
+                n("b"),
+                n("p"),
+                n("q")
+            );
+            return;
+        }
         let (results, mut arguments): (&[&str], Vec<&str>) = match slot.form {
             Form::Pair => (&["a", "b", "reset"], vec!["p", "q", "at"]),
             Form::Row(_) => (&["reset"], vec!["row", "x", "y", "z", "at", "back"]),
@@ -396,10 +409,7 @@ end
         for line in text.lines() {
             let _ = writeln!(out, "  {line}");
         }
-        // A ban takes nothing from a cost.
-        if !slot.limit.counts_denials() {
-            let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
-        }
+        let _ = writeln!(out, "  {left} = {left} - cost", left = n("left"));
         let _ = writeln!(out, "  if {} ~= now then\n    unusual = true\n  end", n("at"));
     }
 

@@ -47,10 +47,6 @@ local function ban_judge(at, counted, _, now, cost, denials, within, first, long
   return 1099511627776, 0, reset
 end
 
-local function ban_charge(at, counted, _, now, cost, denials, within, first, longest)
-  return at, counted, ban_reset(at, counted, now, within, longest)
-end
-
 -- Counts a denial.
 local function ban_deny(at, counted, now, denials, within, first, longest, growing)
   local bans = counted % 64
@@ -79,18 +75,13 @@ end
 
 local function ban_migrate(at, counted, now, old, denials, within, first, longest, growing)
   local bans = counted % 64
-  local sum = math.min((counted - bans) / 64, denials - 1)
+  local was = (counted - bans) / 64
+  local sum = math.min(was, denials - 1)
+  -- Denials that are no longer counted have no time that could be that of a ban.
+  if sum < was then
+    at = math.min(at, now)
+  end
   bans = math.min(bans, growing == 0 and 0 or growing + 1)
-  local latest = sum == 0 and now + longest or now
-  at, counted = ban_view(math.min(at, latest), sum * 64 + bans, now, denials, within, first, longest,
-    growing)
-  return at, counted
-end
-
-local function ban_refund(at, counted)
-  return at, counted
-end
-
-local function ban_grant(at, counted)
+  at, counted = ban_view(at, sum * 64 + bans, now, denials, within, first, longest, growing)
   return at, counted
 end

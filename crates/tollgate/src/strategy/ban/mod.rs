@@ -77,6 +77,11 @@ impl Step {
         if bans >= self.growing { self.longest_us } else { self.first_us << bans }
     }
 
+    /// After so many bans the next one is the longest: more need not be remembered.
+    fn most_bans(&self) -> u64 {
+        if self.growing == 0 { 0 } else { self.growing + 1 }
+    }
+
     /// The longest that the present ban can last.
     fn present_us(&self, bans: u64) -> u64 {
         self.length_us(bans.saturating_sub(1))
@@ -144,8 +149,8 @@ impl super::Step for Step {
     }
 
     fn charge(&self, cell: &mut Cell<'_>, now: Time, _: u64) -> Recorded {
+        self.repair(cell, now);
         let (at_us, denials, bans, _) = self.view(cell, now);
-        Self::keep(cell, (at_us, denials, bans));
         let reset_after_us = self.reset_after_us(at_us, denials, bans, now);
         Recorded { at_us: now.as_micros(), reset_after_us }
     }
@@ -158,8 +163,7 @@ impl super::Step for Step {
         let next = if denials < self.denials {
             (at_us, denials, bans)
         } else {
-            let most = if self.growing == 0 { 0 } else { self.growing + 1 };
-            (now_us + self.length_us(bans), 0, (bans + 1).min(most))
+            (now_us + self.length_us(bans), 0, (bans + 1).min(self.most_bans()))
         };
         Self::keep(cell, next);
     }
@@ -204,12 +208,11 @@ impl super::Step for Step {
     }
 
     fn migrate(&self, cell: &mut Cell<'_>, was: &Self, old: &mut Cell<'_>, now: Time) {
-        let (at_us, denials, bans, _) = was.view(old, now);
-        let most = if self.growing == 0 { 0 } else { self.growing + 1 };
-        let (denials, bans) = (denials.min(self.denials - 1), bans.min(most));
-        // A ban that runs is at most as long as the next one could be now.
-        let latest_us = now.as_micros() + if denials == 0 { self.longest_us } else { 0 };
-        Self::keep(cell, (at_us.min(latest_us), denials, bans));
+        let (at_us, counted, bans, _) = was.view(old, now);
+        let denials = counted.min(self.denials - 1);
+        // Denials that are no longer counted have no time that could be that of a ban.
+        let at_us = if denials < counted { at_us.min(now.as_micros()) } else { at_us };
+        Self::keep(cell, (at_us, denials, bans.min(self.most_bans())));
         let (at_us, denials, bans, _) = self.view(cell, now);
         Self::keep(cell, (at_us, denials, bans));
     }
