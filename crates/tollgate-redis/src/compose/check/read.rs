@@ -121,11 +121,15 @@ if {v} then
             text.push_str(self.texts.cold(step));
         }
         text.push_str(&self.texts.state());
-        text.push_str(&step_table(
-            &steps,
-            &["view", "judge", "charge", "numbers", "migrate"],
-            |_| true,
-        ));
+        // A ban has no charge.
+        let has = |function: &str| {
+            let declared = format!("local function {function}(");
+            steps.iter().any(|step| {
+                self.texts.hot(step).contains(&declared)
+                    || self.texts.cold(step).contains(&declared)
+            })
+        };
+        text.push_str(&step_table(&steps, &["view", "judge", "charge", "numbers", "migrate"], has));
         let single = part.slots.len() == 1;
         if single {
             // A log that was counted under this name is stored at the key itself.
