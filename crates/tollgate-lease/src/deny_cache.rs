@@ -54,6 +54,21 @@ pub(crate) fn denied_cost(cost: u64, mode: Mode) -> u64 {
     if mode.is_partial() { 1 } else { cost }
 }
 
+/// Whether the store has to see the denial again, since a ban that does not run counts it.
+fn has_to_count(parts: &[Counted<'_>], outcome: &Outcome) -> bool {
+    let mut fields = outcome.fields.iter();
+    parts.iter().any(|part| {
+        let limits = part.limits.limits();
+        let own = limits.iter().zip(fields.by_ref().take(limits.len()));
+        let (mut is_denied, mut is_banned) = (false, false);
+        for (limit, _) in own.filter(|(_, field)| field.retry_after_us != Some(0)) {
+            is_denied = true;
+            is_banned |= limit.counts_denials();
+        }
+        part.limits.counts_denials() && is_denied && !is_banned
+    })
+}
+
 impl DenyCache {
     /// A cache of at most about this many denials, each of which holds for `longest_us` at most.
     pub(crate) fn new(entries: usize, longest_us: u64) -> Self {
@@ -86,6 +101,9 @@ impl DenyCache {
         asked: Asked,
         changes: u32,
     ) {
+        if has_to_count(parts, outcome) {
+            return;
+        }
         let Some(denial) = Denial::new(outcome, cost, asked, self.longest_us) else { return };
         if denial.is_over(asked.answered_us) {
             return;

@@ -268,10 +268,16 @@ impl<'l> Decision<'l> {
         self.fields().map(|fields| fields.remaining).min().unwrap_or(0)
     }
 
-    /// The capacity of the binding limit, in units.
+    /// The capacity of the binding limit, in units. Where that is a ban, which has none, it is the
+    /// least capacity of the limits beside it.
     #[must_use]
     pub fn limit(&self) -> u64 {
-        self.binding().limit().capacity()
+        let binding = self.binding().limit();
+        if !binding.counts_denials() {
+            return binding.capacity();
+        }
+        let each = self.reports().map(|report| report.limit().capacity());
+        each.min().unwrap_or_else(|| binding.capacity())
     }
 
     /// The shortest wait until the binding limit is fresh.

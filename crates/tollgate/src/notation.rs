@@ -1,6 +1,6 @@
 //! The notation of limits: `[NAME:] N/D [burst B] [precision P] [rounding R] [refill R] [anchor A]
-//! [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D after N denials
-//! in D [up to D]`, joined by `,` or `;`.
+//! [debt M] [via STRATEGY] [lease L]`, `[NAME:] N at once [hold D]` or `[NAME:] ban D after N
+//! denials in D [up to D]`, joined by `,` or `;`.
 
 use core::iter::Peekable;
 use core::ops::Range;
@@ -232,6 +232,13 @@ impl<'a> Reader<'a> {
         }
         if first.text == BAN {
             return Ok((self.ban(name, first, &mut tokens, strategy)?, None));
+        }
+        if first.text == "up" {
+            return self.fail(
+                first.span(),
+                "this is a part of a ban, and a limit begins after the comma",
+                "leave out the comma, as in `ban 1m after 10 denials in 1m up to 1h`",
+            );
         }
         if tokens.peek().is_some_and(|next| next.text == "at") {
             return Ok((self.at_once(name, first, &mut tokens, strategy)?, None));

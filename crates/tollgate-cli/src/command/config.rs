@@ -70,7 +70,7 @@ struct EntryJson {
 #[derive(Debug, Serialize)]
 struct LimitJson {
     limit: String,
-    worst_window: u64,
+    worst_window: Option<u64>,
     window: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     local: Option<LocalShare>,
@@ -175,6 +175,10 @@ fn text(
 
 /// What this process admits of a limit while the store is away, where the policy says a share.
 fn local_share(policy: &Policy, limit: &Limit, nodes: Option<u32>) -> Option<LocalShare> {
+    // Slots and bans have no share that is a bound.
+    if !limit.counts_units() {
+        return None;
+    }
     // Limits without such a share are errors of the file.
     LocalShare::new(limit, policy.on_failure.share()?, nodes).ok()
 }
@@ -191,9 +195,15 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
     for entry in &policy.entries {
         row("counts", &subject(entry));
         for limit in entry.limits.limits() {
-            let worst = limit.strategy().traits(limit.quota()).worst_window;
-            let (window, burst) = (limit.quota().period, limit.capacity());
-            row("", &format!("{limit}: {burst} at once, at most {worst} in any {window}"));
+            let (meaning, burst) = (limit.meaning(), limit.capacity());
+            match meaning.worst_window {
+                Some(worst) => {
+                    let window = meaning.window;
+                    row("", &format!("{limit}: {burst} at once, at most {worst} in any {window}"));
+                }
+                None if limit.counts_denials() => row("", &format!("{limit}: {}", meaning.burst)),
+                None => row("", &format!("{limit}: {burst} open at a time")),
+            }
             if let Some(local) = local_share(policy, limit, nodes) {
                 row("", &format!("  store away: {}", local.text()));
             }
@@ -311,7 +321,7 @@ impl PolicyJson {
                 .iter()
                 .map(|limit| LimitJson {
                     limit: limit.to_string(),
-                    worst_window: limit.strategy().traits(limit.quota()).worst_window,
+                    worst_window: limit.meaning().worst_window,
                     window: limit.quota().period.to_string(),
                     local: local_share(policy, limit, nodes),
                 })

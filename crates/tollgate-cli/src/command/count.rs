@@ -174,11 +174,15 @@ fn held_text(limits: &LimitSet, held: Option<&Inspection>, peek: &Decision<'_>) 
     let mut text = format!("{subject}\n");
     for (report, place) in peek.reports().zip(limits.places()) {
         let (left, capacity) = (report.remaining(), report.limit().capacity());
-        text.push_str(&format!(
-            "  {}\n    {left} of {capacity} left, {} used\n",
-            report.limit(),
-            capacity - left.min(capacity),
-        ));
+        text.push_str(&match report.limit() {
+            ban if ban.counts_denials() => {
+                format!("  {ban}\n    {}\n", if left > 0 { "no ban" } else { "banned" })
+            }
+            limit => {
+                let used = capacity - left.min(capacity);
+                format!("  {limit}\n    {left} of {capacity} left, {used} used\n")
+            }
+        });
         let Some(held) = held else { continue };
         match place {
             Place::Log(log) => text.push_str(&events_text(held.logs.get(*log), peek)),

@@ -224,8 +224,10 @@ const SQLITE_EVENT_BYTES: usize = 22;
 fn binding(set: &LimitSet) -> Binding {
     let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
         // Slots bind what is at work, and no demand. If there is nothing else, they stand for it.
-        let only_slots = set.limits().iter().all(Limit::counts_slots);
-        let rates = set.limits().iter().filter(|limit| only_slots || !limit.counts_slots());
+        // A ban binds only whom others denied.
+        let no_rate = !set.limits().iter().any(Limit::counts_units);
+        let stands = |limit: &&Limit| limit.counts_units() || no_rate && limit.counts_slots();
+        let rates = set.limits().iter().filter(stands);
         // Ties go to the first declared limit, as in a decision; a set is never empty.
         rates.min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
     };
@@ -274,6 +276,11 @@ mod tests {
         assert_eq!(of("240/h, 10/s"), (log("10/s"), log("240/h")));
         // Slots have no rate.
         assert_eq!(of("2 at once, 5/s"), (log("5/s"), log("5/s")));
+        // Neither has a ban, and it binds only whom others denied.
+        let slots = "2 at once hold 30s".to_owned();
+        let ban = "ban 1s after 1 denial in 1s";
+        assert_eq!(of(&format!("{ban}, 5/s")), (log("5/s"), log("5/s")));
+        assert_eq!(of(&format!("{ban}, 2 at once")), (slots.clone(), slots));
         // The window rounds up, and sustains 10/11 of the rate.
         let window = "w: 10/s via sliding_window";
         let full = limit(window).to_string();

@@ -116,6 +116,13 @@ fn headline(decision: &Decision<'_>, peek: bool) -> String {
 /// The values of one limit, without its name.
 fn fields(report: &Report<'_>) -> String {
     let (remaining, limit) = (report.remaining(), report.limit().capacity());
+    if report.limit().counts_denials() {
+        return match report.retry_after() {
+            Some(wait) if !report.admits() => format!("banned, for {}", duration(wait)),
+            _ if report.reset_after().is_zero() => "no ban".to_owned(),
+            _ => format!("no ban, all forgotten in {}", duration(report.reset_after())),
+        };
+    }
     match report.retry_after() {
         _ if report.admits() => format!("{remaining} of {limit} left{}", full_again(report)),
         Some(wait) => format!("{remaining} of {limit} left, retry in {}", duration(wait)),

@@ -33,6 +33,26 @@ fn a_denied_subject_is_not_asked_about_until_it_may_be_admitted() {
     assert_eq!(node.store().counters().denied, 99);
 }
 
+/// The store counts denials until a ban runs; then there is nothing more to count.
+#[test]
+fn a_denial_that_a_ban_counts_is_asked_about_until_the_ban_runs() {
+    let world = World::new();
+    let node = cached(&world, "1/m via gcra, ban 1h after 3 denials in 1m");
+    assert!(check(&node, "a").is_allowed());
+    let denied = || {
+        let denied = check(&node, "a");
+        (denied.authority(), denied.retry_after().map(|wait| wait.as_secs()))
+    };
+    assert_eq!(denied(), (Authority::Store, Some(60)));
+    assert_eq!(denied(), (Authority::Store, Some(60)));
+    assert_eq!(denied(), (Authority::Store, Some(3_600)));
+    let asked = world.asked();
+    for _ in 0..10 {
+        assert_eq!(denied(), (Authority::DenyCache, Some(3_600)));
+    }
+    assert_eq!(world.asked(), asked);
+}
+
 /// TRAPS 21.
 #[test]
 fn a_large_cost_denies_no_small_one() {

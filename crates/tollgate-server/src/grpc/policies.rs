@@ -65,7 +65,10 @@ fn fields<'d>(
 
 /// The limit that binds, as Envoy has limits.
 pub(super) fn reported(answer: &Answer<'_>) -> Option<RateLimit> {
-    let quota = answer.decision()?.binding().limit().quota().clone();
+    let decision = answer.decision()?;
+    let limit = decision.binding().limit();
+    // A ban has no units for each unit of time.
+    let quota = if limit.counts_denials() { return None } else { limit.quota().clone() };
     Some(RateLimit {
         requests_per_unit: u32::try_from(quota.units).unwrap_or(u32::MAX),
         unit: Unit::from_length(quota.period.as_duration()).map_or(0, Unit::number),

@@ -44,6 +44,8 @@ pub(super) struct Item {
     /// The rate of a bucket that refills continuously, in units per period. For such a bucket,
     /// `r/t` could promise more than the rate.
     pub(super) rate: Option<Rate>,
+    /// Whether it stands in `RateLimit-Policy`: a ban has no units for a window.
+    is_listed: bool,
 }
 
 impl Item {
@@ -136,9 +138,10 @@ impl HeaderTemplate {
             }
             let (quota, window) = quota_and_window(limit);
             let policy = value(format!("{name};q={quota};w={window}"))?;
-            items.push(Item { policy, rate: rate(limit), name });
+            let is_listed = !limit.counts_denials();
+            items.push(Item { policy, rate: rate(limit), name, is_listed });
         }
-        let whole = join(items.iter().take(MAX_LISTED));
+        let whole = join(items.iter().filter(|item| item.is_listed).take(MAX_LISTED));
         Ok(Self { policy: value(whole)?, items })
     }
 

@@ -152,6 +152,10 @@ impl Limit {
             let what = format!("the share {share} of `{self}` cannot be counted: {what}");
             ParseError::whole(&self.full_text, what, remedy)
         };
+        // A node counts the denials of its own share.
+        if self.counts_denials() {
+            return Ok(self.clone());
+        }
         let mut quota = self.quota.clone();
         quota.units = share.of(quota.units);
         quota.burst = quota.burst.map(|burst| share.of(burst).max(1));

@@ -38,6 +38,13 @@ impl<'a> Reader<'a> {
             return self.fail(span, "the ban ends too early", FORM);
         };
         span.end = count.span().end;
+        if count.text == "0" {
+            return self.fail(
+                count.span(),
+                "a ban after no denial would never end",
+                "give at least 1",
+            );
+        }
         let units = self.number(count.text, count.span(), "a number of denials")?;
         match tokens.next() {
             Some(word) if matches!(word.text, "denials" | "denial") => span.end = word.span().end,

@@ -209,8 +209,9 @@ pub(crate) trait WithStep {
 /// A step in Lua: the source of its functions, distinguished by a name.
 ///
 /// The source has a line `-- cold` after the functions that a check calls. These are `NAME_view`,
-/// `NAME_judge` and `NAME_charge`, and `NAME_deny` of a step that counts denials. After the line come `NAME_numbers`, `NAME_migrate`,
-/// `NAME_refund` and `NAME_grant`. The step's arguments are always the last parameters.
+/// `NAME_judge` and `NAME_charge`; of a step that counts denials `NAME_deny` in place of the last.
+/// After the line come `NAME_numbers`, `NAME_migrate`, `NAME_refund` and `NAME_grant`. The step's
+/// arguments are always the last parameters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct LuaStep {

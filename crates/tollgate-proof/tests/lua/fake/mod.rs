@@ -79,6 +79,11 @@ impl Fake {
         let data = Rc::new(RefCell::new(Data::default()));
         commands::install(&lua, &data).unwrap();
         packing::install(&lua).unwrap();
+        // As Redis does: a global that does not exist is an error.
+        let strict = "setmetatable(_G, {__index = function(_, name)
+            error(\"Script attempted to access nonexistent global variable '\" .. name .. \"'\")
+        end})";
+        lua.load(strict).exec().unwrap();
         Self { lua, data, scripts: HashMap::new() }
     }
 

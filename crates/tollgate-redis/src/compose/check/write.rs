@@ -168,8 +168,8 @@ outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
         self.slots().any(|slot| slot.limit.counts_denials())
     }
 
-    /// Tells the bans of each subject that other limits of it have denied. While a ban runs, nothing
-    /// is counted.
+    /// Tells the bans of each subject that other limits of it have denied. While a ban runs,
+    /// nothing is counted.
     pub(super) fn note_denial(&self, out: &mut String) {
         if !self.counts_denials() {
             return;
@@ -205,9 +205,9 @@ outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
         }
     }
 
-    /// The writes of a denial: it counts for a ban, repairs a state that is in the future after the clock was set
-    /// back, and stores what was carried over from other numbers. Then the stored state is as it
-    /// was judged.
+    /// The writes of a denial: it counts for a ban, repairs a state that is in the future after the
+    /// clock was set back, and stores what was carried over from other numbers. Then the stored
+    /// state is as it was judged.
     pub(super) fn keep_repairs(&self, out: &mut String) {
         let mut any = Vec::new();
         for slot in self.slots() {
