@@ -30,11 +30,14 @@ local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   -- What is counted under other numbers was charged before: it can be given back as long as its state
   -- would have lain.
   count.keys, count.before_ms = all, not peek and count.is_carried and longest_pttl(all) or 0
-  at = math.max(at, end_due(count, peek))
   counts[#counts + 1] = count
 end)
 if wrong then
-  return redis.error_reply(wrong)
+  return refused(wrong)
+end
+-- Nothing is changed before all counts are known to be sound.
+for _, count in ipairs(counts) do
+  at = math.max(at, end_due(count, peek))
 end
 local function write_all()
   for _, count in ipairs(counts) do

@@ -13,11 +13,9 @@ use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
 pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
-pub(crate) use rare::most_of;
 pub(crate) use rare::with_clock;
-pub use rare::{
-    adjust, among_holds, charge, count_args, inspect, refund, renew, reset, settle, swap,
-};
+pub use rare::{HoldScripts, adjust, charge, count_args, inspect, refund, reset, swap};
+pub(crate) use rare::{all_codes, most_of};
 
 /// The clock of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -103,9 +101,15 @@ impl Parts {
 
     /// The Lua code that parses a state's description of itself.
     fn state(&self) -> String {
+        self.state_of(&distinct(lua_steps()))
+    }
+
+    /// The same for a script that knows these steps.
+    fn state_of(&self, steps: &[&LuaStep]) -> String {
         let mut shapes = String::new();
+        let is_known = |step: &&&LuaStep| steps.iter().any(|known| known.code == step.code);
         for strategy in Strategy::ALL {
-            for step in strategy.lua_steps() {
+            for step in strategy.lua_steps().iter().filter(is_known) {
                 // Writing to a string cannot fail.
                 let _ = write!(shapes, "{}{} = {{{}", strategy.code(), step.code, step.numbers);
                 // `nil` for a row.
@@ -125,7 +129,11 @@ impl Parts {
             }
         }
         let text = self.driver("state.lua").replace("$SHAPES", shapes.trim_end_matches(",\n    "));
-        text.replace("$MOST", &tollgate::MAX_PERIOD_US.to_string())
+        let unknown = match steps.len() < distinct(lua_steps()).len() {
+            true => "other steps",
+            false => "the state was written by a newer version: it names a step that is not known",
+        };
+        text.replace("$UNKNOWN", unknown).replace("$MOST", &tollgate::MAX_PERIOD_US.to_string())
     }
 
     /// The functions of a step that a check calls.

@@ -4,6 +4,14 @@
 -- The cost in a judgement of what remains, which does not depend on it.
 local any = 1
 
+-- The answer to a state that cannot be used. The scripts of all steps know every step.
+local function refused(wrong)
+  if string.sub(wrong, -11) == 'other steps' then
+    return {ARGV[1], -4}
+  end
+  return redis.error_reply(wrong)
+end
+
 -- Whether a limit counts the units of checks: it counts neither slots nor denials.
 local function counts_units(limit)
   return limit.code ~= 'c' and limit.code ~= 'b'

@@ -2,13 +2,14 @@
 //! describe.
 
 use std::collections::HashSet;
+use std::sync::LazyLock;
 
 use super::{
     Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, has_state, in_state_order, set_tag,
     step_table,
 };
 use crate::script::Script;
-use tollgate::strategy::lua_steps;
+use tollgate::strategy::{LuaStep, lua_steps};
 use tollgate::{Limit, LimitSet, engine};
 
 /// The arguments by which a script of this module knows a count: how many limits it has, what they
@@ -49,22 +50,45 @@ pub fn charge(clock: Clock, parts: &Parts) -> Script {
     with_steps("charge.lua", clock, parts)
 }
 
-/// Decides about counts on which holds may be open, or places one.
-#[must_use]
-pub fn among_holds(clock: Clock, parts: &Parts) -> Script {
-    with_steps("among_holds.lua", clock, parts)
+/// The scripts of holds for counts of some steps: the fewer a script has, the sooner it begins. They
+/// answer `-4` and change nothing where a state names another step; then those of all steps decide.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct HoldScripts {
+    /// Decides about counts on which holds may be open, or places one.
+    pub among: Script,
+    /// Takes a hold away, and charges what was used.
+    pub settle: Script,
+    /// Renews a hold.
+    pub renew: Script,
 }
 
-/// Takes a hold away, and charges what was used.
-#[must_use]
-pub fn settle(clock: Clock, parts: &Parts) -> Script {
-    with_steps("settle.lua", clock, parts)
+impl HoldScripts {
+    /// Of the steps with these letters.
+    #[must_use]
+    pub fn of(codes: &str, clock: Clock, parts: &Parts) -> Self {
+        let steps: Vec<&LuaStep> =
+            distinct(lua_steps()).into_iter().filter(|step| codes.contains(step.code)).collect();
+        let script = |name| script_of(name, &steps, clock, parts);
+        Self {
+            among: script("among_holds.lua"),
+            settle: script("settle.lua"),
+            renew: script("renew.lua"),
+        }
+    }
+
+    /// Of all steps.
+    #[must_use]
+    pub fn all(clock: Clock, parts: &Parts) -> Self {
+        Self::of(all_codes(), clock, parts)
+    }
 }
 
-/// Renews a hold.
-#[must_use]
-pub fn renew(clock: Clock, parts: &Parts) -> Script {
-    with_steps("renew.lua", clock, parts)
+/// The letters of all steps.
+pub(crate) fn all_codes() -> &'static str {
+    static CODES: LazyLock<String> =
+        LazyLock::new(|| distinct(lua_steps()).iter().map(|step| step.code).collect());
+    &CODES
 }
 
 /// Deletes a count and its holds.
@@ -107,10 +131,13 @@ fn lifetime(clock: Clock, parts: &Parts) -> String {
 }
 
 fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
-    let steps = distinct(lua_steps());
+    script_of(name, &distinct(lua_steps()), clock, parts)
+}
+
+fn script_of(name: &str, steps: &[&LuaStep], clock: Clock, parts: &Parts) -> Script {
     let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
     text.push_str(&parts.mul_div);
-    for step in &steps {
+    for step in steps {
         text.push_str(parts.hot(step));
         text.push_str(parts.cold(step));
     }
@@ -118,10 +145,10 @@ fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
         ["view", "judge", "charge", "deny", "numbers", "migrate", "refund", "grant", "repair"];
     let declared = |line| str::strip_prefix(line, "local function ")?.split('(').next();
     let declared: HashSet<&str> = text.lines().filter_map(declared).collect();
-    let table = step_table(&steps, &functions, |function| declared.contains(function));
+    let table = step_table(steps, &functions, |function| declared.contains(function));
     text.push_str(&table);
     text.push_str(parts.clock(clock));
-    text.push_str(&parts.state());
+    text.push_str(&parts.state_of(steps));
     text.push_str(&lifetime(clock, parts));
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver("holds.lua"));

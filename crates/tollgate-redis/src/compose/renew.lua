@@ -9,13 +9,14 @@ local wrong = each_count(5, function(key, logs, tag, _, most, span)
   if wrong then
     return wrong
   end
-  if count then
-    at = math.max(at, end_due(count))
-    counts[#counts + 1] = count
-  end
+  counts[#counts + 1] = count
 end)
 if wrong then
-  return redis.error_reply(wrong)
+  return refused(wrong)
+end
+-- Nothing is changed before all counts are known to be sound.
+for _, count in ipairs(counts) do
+  at = math.max(at, end_due(count))
 end
 for _, count in ipairs(counts) do
   local key = count.holds.key .. '@'

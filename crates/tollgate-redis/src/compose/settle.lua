@@ -11,16 +11,20 @@ local wrong = each_count(6, function(key, logs, tag, _, most, span)
   if wrong then
     return wrong
   end
-  if count then
-    count.place = #most
-    end_due(count)
-    count.is_open = redis.call('ZSCORE', key .. '@', member)
-    found = found or count.is_open
-  end
-  counts[#counts + 1] = count or {place = #most}
+  count = count or {}
+  count.place = #most
+  counts[#counts + 1] = count
 end)
 if wrong then
-  return redis.error_reply(wrong)
+  return refused(wrong)
+end
+-- Nothing is changed before all counts are known to be sound.
+for _, count in ipairs(counts) do
+  if count.holds then
+    end_due(count)
+    count.is_open = redis.call('ZSCORE', count.holds.key .. '@', member)
+    found = found or count.is_open
+  end
 end
 local reply = {ARGV[1], 0, 0}
 if known then

@@ -17,7 +17,7 @@ local function read_tag(v)
   for part, step, count, list in string.gmatch(body, '((%l%l)(%d+):([%d,]+);)') do
     local shape, numbers, most = shapes[step], {}, 0
     if not shape then
-      return nil, 'the state was written by a newer version: it names a step that is not known'
+      return nil, '$UNKNOWN'
     end
     for number in string.gmatch(list, '%d+') do
       numbers[#numbers + 1] = tonumber(number)

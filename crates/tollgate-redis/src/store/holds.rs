@@ -11,8 +11,9 @@ use tollgate::{Carried, Counted, Hold, HoldTerms, Question, Settled, StoreError,
 use super::RedisStore;
 use super::plan::fingerprint;
 use super::reply::{parse_unsigned, unexpected_reply};
-use crate::compose::{count_args, in_state_order};
+use crate::compose::{HoldScripts, all_codes, count_args, in_state_order};
 use crate::key::Keys;
+use crate::script::Script;
 
 /// The counts of a call: their keys, their arguments, and for each limit of the reply its place in
 /// declared order.
@@ -21,6 +22,8 @@ pub(super) struct Counts {
     pub(super) keys: Vec<String>,
     pub(super) args: Vec<String>,
     places: Vec<usize>,
+    /// The letters of the steps of their limits, in order.
+    codes: String,
 }
 
 impl Counts {
@@ -29,6 +32,12 @@ impl Counts {
         self.keys.push(state);
         self.keys.extend(logs);
         self.args.extend(count_args(counted.limits));
+        for limit in counted.limits.limits() {
+            let code = limit.lua_spec().step.map(|step| step.code);
+            let Some(code) = code.filter(|code| !self.codes.contains(*code)) else { continue };
+            let place = self.codes.find(|other| other > code).unwrap_or(self.codes.len());
+            self.codes.insert(place, code);
+        }
         let first = self.places.len();
         let order = in_state_order(counted.limits);
         self.places.extend(order.into_iter().map(|(declared, _)| first + declared));
@@ -79,7 +88,8 @@ impl RedisStore {
             _ => args.extend([String::new(), "0".to_owned()]),
         }
         args.extend(counts.args.iter().cloned());
-        let answer = self.call(&self.0.rare.among_holds, &keys, args, nonce, deadline).await?;
+        let answer =
+            self.call_holds(|it| &it.among, &counts, &keys, &args, nonce, deadline).await?;
         read_outcome(&answer, question, &counts, nonce)
     }
 
@@ -99,8 +109,9 @@ impl RedisStore {
             (SETTLED_FOR_US / 1_000).to_string(),
         ];
         args.extend(counts.args.iter().cloned());
-        let script = &self.0.rare.settle;
-        let answer = self.call(script, &counts.keys, args, nonce, deadline).await?;
+        let keys = &counts.keys;
+        let answer =
+            self.call_holds(|it| &it.settle, &counts, keys, &args, nonce, deadline).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
@@ -129,13 +140,33 @@ impl RedisStore {
         let mut args =
             vec![nonce.to_string(), hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
         args.extend(counts.args.iter().cloned());
-        let script = &self.0.rare.renew;
-        let answer = self.call(script, &counts.keys, args, nonce, self.0.deadline).await?;
+        let (keys, deadline) = (&counts.keys, self.0.deadline);
+        let answer = self.call_holds(|it| &it.renew, &counts, keys, &args, nonce, deadline).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
             _ => Err(unexpected_reply()),
         }
+    }
+
+    /// Calls a script of the steps of these counts, and where a state names another step, the one of
+    /// all.
+    async fn call_holds(
+        &self,
+        which: impl Fn(&HoldScripts) -> &Script,
+        counts: &Counts,
+        keys: &[String],
+        args: &[String],
+        nonce: u64,
+        deadline: Duration,
+    ) -> Result<Vec<Value>, StoreError> {
+        let scripts = self.0.plans.hold_scripts(&counts.codes);
+        let answer = self.call(which(&scripts), keys, args, nonce, deadline).await?;
+        if !matches!(answer[..], [Value::Int(-4)]) {
+            return Ok(answer);
+        }
+        let all = self.0.plans.hold_scripts(all_codes());
+        self.call(which(&all), keys, args, nonce, deadline).await
     }
 
     fn counts_of(&self, hold: &Hold) -> Counts {

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use redis::Value;
+use redis::{ToRedisArgs, Value};
 use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
@@ -78,9 +78,6 @@ struct RareScripts {
     refund: Script,
     adjust: Script,
     charge: Script,
-    among_holds: Script,
-    settle: Script,
-    renew: Script,
     reset: Script,
     inspect: Script,
     swap: Script,
@@ -93,9 +90,6 @@ impl RareScripts {
             refund: compose::refund(clock, parts),
             adjust: compose::adjust(clock, parts),
             charge: compose::charge(clock, parts),
-            among_holds: compose::among_holds(clock, parts),
-            settle: compose::settle(clock, parts),
-            renew: compose::renew(clock, parts),
             reset: compose::reset(clock, parts),
             inspect: compose::inspect(clock, parts),
             swap: compose::swap(parts),
@@ -190,7 +184,7 @@ impl RedisStore {
         &self,
         script: &Script,
         keys: &[String],
-        args: Vec<String>,
+        args: impl ToRedisArgs,
         nonce: u64,
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {

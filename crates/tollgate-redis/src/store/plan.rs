@@ -11,7 +11,7 @@ use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{LimitSet, Question, StoreError};
 
-use crate::compose::{self, Check, Clock, Parts, ReplyFormat};
+use crate::compose::{self, Check, Clock, HoldScripts, Parts, ReplyFormat};
 use crate::key::check_suffixes;
 use crate::node::{BatchScript, Counts};
 use crate::script::Script;
@@ -92,6 +92,8 @@ pub(super) struct Plans {
     /// The counters of batch scripts.
     pub(super) counts: Arc<Counts>,
     cache: RwLock<PlanCache>,
+    /// The scripts of holds, by the letters of their steps: at most one for each set of steps.
+    holds: RwLock<HashMap<String, Arc<HoldScripts>>>,
 }
 
 /// The cached plans.
@@ -115,7 +117,18 @@ impl PlanCache {
 impl Plans {
     pub(super) fn new(clock: Clock, parts: Parts, max_inlined: usize) -> Self {
         let (parts, counts, hasher) = (Arc::new(parts), Arc::default(), RandomState::new());
-        Self { clock, parts, max_inlined, hasher, counts, cache: RwLock::default() }
+        let (cache, holds) = (RwLock::default(), RwLock::default());
+        Self { clock, parts, max_inlined, hasher, counts, cache, holds }
+    }
+
+    /// The scripts of holds for counts of these steps.
+    pub(super) fn hold_scripts(&self, codes: &str) -> Arc<HoldScripts> {
+        let known = self.holds.read().unwrap_or_else(PoisonError::into_inner).get(codes).cloned();
+        known.unwrap_or_else(|| {
+            let scripts = Arc::new(HoldScripts::of(codes, self.clock, &self.parts));
+            let mut all = self.holds.write().unwrap_or_else(PoisonError::into_inner);
+            Arc::clone(all.entry(codes.to_owned()).or_insert(scripts))
+        })
     }
 
     /// The plan of a question, composed once.
