@@ -73,11 +73,11 @@ local function judge_all(cost)
       if limit.code == 'c' and kind and kind ~= 'a' then
         wanted = 1
       end
-      local left, wait, reset, held, recorded = judge_beside(count, i, wanted)
+      local left, wait, _, held, recorded = judge_beside(count, i, wanted)
       least = math.min(least or left, left)
       admitted = admitted and wait == 0
-      fields[#fields + 1] = {left = left, wait = wait, reset = reset, held = held, at = now,
-        recorded = recorded, wanted = wanted, carried = count.carried[i]}
+      fields[#fields + 1] = {left = left, wait = wait, held = held, at = now, recorded = recorded,
+        wanted = wanted, carried = count.carried[i]}
     end
   end
   return fields, admitted, least
@@ -108,14 +108,6 @@ if admitted and not peek then
       count.holds.fence = fence
     end
   end
-  f = 0
-  for _, count in ipairs(counts) do
-    for i, limit in ipairs(count.limits) do
-      f = f + 1
-      local _, reset = judge(limit)
-      fields[f].reset = reset_of(count, i, reset)
-    end
-  end
 end
 if not admitted and not peek then
   local f = 0
@@ -127,12 +119,19 @@ if not admitted and not peek then
     if deny(count.limits, waits) then
       for i, limit in ipairs(count.limits) do
         if limit.code == 'b' then
-          local left, wait, reset = judge_beside(count, i, 1)
-          fields[f + i].left, fields[f + i].wait, fields[f + i].reset = left, wait, reset
+          fields[f + i].left, fields[f + i].wait = judge_beside(count, i, 1)
         end
       end
     end
     f = f + #count.limits
+  end
+end
+local f = 0
+for _, count in ipairs(counts) do
+  for i, limit in ipairs(count.limits) do
+    f = f + 1
+    local _, reset = judge(limit)
+    fields[f].reset = reset_of(count, i, reset)
   end
 end
 if not peek then

@@ -12,18 +12,19 @@ local skew = 1000000
 
 local function read_holds(key)
   local holds = {key = key, count = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = 0,
-    first = 0, due = 0, back = 0}
+    first = 0, last = 0, due = 0, back = 0}
   local v = redis.call('GET', key .. '@sums')
   if v then
     holds.is_known = true
-    local count, units, charging, slots, fence, seen, first =
-      string.match(v, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+    local count, units, charging, slots, fence, seen, first, last =
+      string.match(v, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
     if not count then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
     holds.count, holds.units = tonumber(count), tonumber(units)
     holds.charging, holds.slots = tonumber(charging), tonumber(slots)
-    holds.fence, holds.seen, holds.first = tonumber(fence), tonumber(seen), tonumber(first)
+    holds.fence, holds.seen = tonumber(fence), tonumber(seen)
+    holds.first, holds.last = tonumber(first), tonumber(last)
   end
   return holds
 end
@@ -85,24 +86,25 @@ local function soonest(holds)
   return list
 end
 
--- When the last hold ends. It is read once, and again after a hold was taken away.
+-- When the last hold ends.
 local function last_end(holds)
-  if holds.count == 0 then
-    return 0
-  end
-  if not holds.last then
-    local rows = redis.call('ZRANGE', holds.key .. '@', -1, -1, 'WITHSCORES')
-    holds.last = rows[2] and tonumber(rows[2]) - holds.back or 0
-  end
-  return holds.last
+  return holds.count > 0 and holds.last - holds.back or 0
 end
 
 -- Places a hold.
 local function place(holds, member, stop)
   redis.call('ZADD', holds.key .. '@', number(stop), member)
   holds.first = holds.count == 0 and stop or math.min(holds.first, stop)
-  holds.last = holds.last and math.max(holds.last, stop)
+  holds.last = holds.count == 0 and stop or math.max(holds.last, stop)
   add(holds, hold_of(member, stop), 1)
+end
+
+-- The last end, once the hold that ended at `stop` ends at another time or is gone.
+local function find_last(holds, stop)
+  if holds.count > 0 and stop >= holds.last then
+    local rows = redis.call('ZRANGE', holds.key .. '@', -1, -1, 'WITHSCORES')
+    holds.last = tonumber(rows[2] or 0)
+  end
 end
 
 -- Charges as much as a limit may owe; answers what was not charged.
@@ -196,6 +198,7 @@ local function end_due(count, peek)
   end
   if back > 0 then
     -- Each hold keeps the time that it had left.
+    holds.last = holds.last - back
     for _, hold in ipairs(holds_of(redis.call('ZRANGE', key, 0, -1, 'WITHSCORES'))) do
       redis.call('ZADD', key, number(hold.stop - back), hold.member)
     end
@@ -276,8 +279,8 @@ local function reset_of(count, i, by_itself)
   return all
 end
 
--- A limit beside what is held of it: what remains, how long until the cost is admitted and until
--- all is free, whether a hold is in the way, and when a charge is recorded.
+-- A limit beside what is held of it: what remains, how long until the cost is admitted, until all is
+-- free by itself, whether a hold is in the way, and when a charge is recorded.
 local function judge_beside(count, i, wanted)
   local limit = count.limits[i]
   local remaining, reset, _, _, _, z, row_at, wait = judge(limit, wanted)
@@ -297,7 +300,7 @@ local function judge_beside(count, i, wanted)
   elseif limit.code ~= 'c' then
     at = row_at or z or now
   end
-  return left, wait, reset_of(count, i, reset), held, at
+  return left, wait, reset, held, at
 end
 
 -- Writes the sums, the time to live of the holds, and the count as long as any of it counts.
@@ -330,7 +333,7 @@ local function write_count(count)
   else
     redis.call('SET', holds.key .. '@sums', '1:' .. table.concat({number(holds.count),
       number(holds.units), number(holds.charging), number(holds.slots), number(holds.fence),
-      number(holds.seen), number(holds.first)}, ':'), 'PX', longest)
+      number(holds.seen), number(holds.first), number(holds.last)}, ':'), 'PX', longest)
   end
 end
 

@@ -20,10 +20,13 @@ for _, count in ipairs(counts) do
 end
 for _, count in ipairs(counts) do
   local key = count.holds.key .. '@'
-  if redis.call('ZSCORE', key, member) then
+  local stop = redis.call('ZSCORE', key, member)
+  if stop then
     redis.call('ZADD', key, number(at + ttl), member)
     renewed = at + ttl
-    count.holds.first, count.holds.last = math.min(count.holds.first, renewed), nil
+    count.holds.first = math.min(count.holds.first, renewed)
+    find_last(count.holds, tonumber(stop))
+    count.holds.last = math.max(count.holds.last, renewed)
   end
   write_count(count)
 end

@@ -38,7 +38,7 @@ for _, count in ipairs(counts) do
     local holds = count.holds
     redis.call('ZREM', holds.key .. '@', member)
     add(holds, hold_of(member, 0), -1)
-    holds.last = nil
+    find_last(holds, tonumber(count.is_open))
     if keeps then
       redis.call('SET', holds.key .. '@' .. id, number(actual), 'PX', ARGV[5])
     end
@@ -57,7 +57,7 @@ for _, count in ipairs(counts) do
     end
     for i in ipairs(count.limits) do
       local left, wait, reset = judge_beside(count, i, wanted)
-      for _, field in ipairs({left, wait, reset}) do
+      for _, field in ipairs({left, wait, reset_of(count, i, reset)}) do
         rows[i][#rows[i] + 1] = field
       end
     end
