@@ -69,12 +69,26 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
     // The lines of the whole answer, as a shell reads them.
     let lines: Vec<&str> =
         PAGE.lines().filter(|line| line.starts_with("redis-cli -p 6380 TOLLGATE.")).collect();
-    assert_eq!(lines.len(), 3, "{lines:?}");
-    for line in lines {
+    let (settle, ask): (Vec<&str>, _) = lines.into_iter().partition(|line| line.contains('$'));
+    assert_eq!((settle.len(), ask.len()), (2, 5), "{settle:?} {ask:?}");
+    let mut holds = Vec::new();
+    for line in ask {
         let line = line.replace("6380", &port.to_string());
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout);
         assert!(out.starts_with("allowed\n1\nauthority\nstore\n"), "{line}: {out}");
+        let hold = out.split_once("\nhold\n").and_then(|(_, rest)| rest.lines().next());
+        holds.extend(hold.map(str::to_owned));
+    }
+    assert_eq!(holds.len(), 2, "{holds:?}");
+    let said = [("$hold", "actual\n300\nalready\n0\nlimits\n"), ("$slot", "released\n1\n")];
+    for ((line, hold), (variable, expected)) in settle.iter().zip(&holds).zip(said) {
+        assert!(line.contains(variable), "{line}");
+        let text = line.replace("6380", &port.to_string());
+        let mut shell = Command::new("sh");
+        let shell = shell.args(["-c", &text]).env(&variable[1..], hold).output();
+        let out = shell.unwrap().stdout;
+        assert!(out.starts_with(expected.as_bytes()), "{line}: {out:?}");
     }
     let (code, out, _) = place.run(&["help", "resp"]);
     assert_eq!((code, out.as_str()), (0, PAGE));

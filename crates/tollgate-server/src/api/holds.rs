@@ -5,14 +5,14 @@ use core::time::Duration;
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use serde::{Deserialize, Serialize};
-use tollgate::{Charged, HoldKind, Period};
+use serde::Deserialize;
+use tollgate::Period;
 
 use super::check::{Denial, json};
 use super::problem::Problem;
 use super::question::{QuestionJson, Text, not_null, read_one};
-use crate::json::{AnswerJson, Wait};
-use crate::service::{HoldTerms, Holding, Service};
+use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
+use crate::service::{HoldTerms, Service};
 
 /// What is done with a hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,52 +58,6 @@ struct ReleaseJson {
     hold: String,
 }
 
-/// An answer, with the hold where one was placed.
-#[derive(Serialize)]
-struct HeldJson<'a> {
-    #[serde(flatten)]
-    answer: AnswerJson<'a>,
-    hold: Option<String>,
-    fence: Option<u64>,
-    /// How long it lasts, unless it is renewed or settled.
-    ends_after: Option<Wait>,
-}
-
-#[derive(Serialize)]
-struct CommittedJson {
-    already: bool,
-    actual: u64,
-    limits: Vec<ChargedJson>,
-}
-
-/// What a commit did to one limit.
-#[derive(Serialize)]
-struct ChargedJson {
-    fits: bool,
-    cut: u64,
-    remaining: u64,
-    reset_after: Wait,
-}
-
-impl From<&Charged> for ChargedJson {
-    fn from(charged: &Charged) -> Self {
-        let Charged { fits, cut, remaining, .. } = *charged;
-        Self { fits, cut, remaining, reset_after: Wait(charged.reset_after()) }
-    }
-}
-
-#[derive(Serialize)]
-struct RenewedJson {
-    hold: String,
-    fence: u64,
-    end_us: u64,
-}
-
-#[derive(Serialize)]
-struct ReleasedJson {
-    released: bool,
-}
-
 /// The response to a body for one of these paths.
 pub(super) async fn respond(
     service: &Service,
@@ -119,14 +73,12 @@ pub(super) async fn respond(
         Act::Commit => {
             let CommitJson { hold, actual } = read_one(body)?;
             let settled = service.commit(&hold, actual).await?;
-            let limits = settled.charged.iter().map(ChargedJson::from).collect();
-            Ok(json(&CommittedJson { already: settled.already, actual: settled.actual, limits }))
+            Ok(json(&CommittedJson::from(&settled)))
         }
         Act::Renew => {
             let RenewJson { hold, ttl } = read_one(body)?;
             let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;
-            let Holding { hold, fence, end } = service.renew(&hold, ttl).await?;
-            Ok(json(&RenewedJson { hold, fence, end_us: end.as_micros() }))
+            Ok(json(&RenewedJson::from(service.renew(&hold, ttl).await?)))
         }
         Act::Release => {
             let ReleaseJson { hold } = read_one(body)?;
@@ -148,33 +100,16 @@ async fn place(
             let ttl = question.ttl.take().ok_or_else(|| {
                 Problem::bad("for how long? `ttl` is missing, as \"60s\"").at("ttl")
             })?;
-            let kind = match question.at_end.take() {
-                None => HoldKind::Reserve,
-                Some(Text(text)) if text == "charge" => HoldKind::Charging,
-                Some(Text(text)) => {
-                    let detail = format!(
-                        "`{text}` is nothing that an end does: write \"charge\", or leave it out \
-                         for a hold whose end charges nothing"
-                    );
-                    return Err(Problem::bad(detail).at("at_end"));
-                }
-            };
-            HoldTerms { kind, ttl: Some(ttl_of(&ttl.0)?) }
+            let at_end = question.at_end.take();
+            let at_end = at_end.as_ref().map(|Text(text)| text.as_ref());
+            HoldTerms::reserve(ttl_of(&ttl.0)?, at_end)?
         }
-        _ => HoldTerms { kind: HoldKind::Acquire, ttl: None },
+        _ => HoldTerms::acquire(),
     };
     let question = question.into_question(service)?;
     let (held, holding) = service.hold(question, terms).await?;
-    let answer = &held.answer;
-    let now = answer.decision().map(tollgate::Decision::at);
-    let ends_after = holding.as_ref().zip(now).map(|(holding, now)| {
-        let us = holding.end.as_micros().saturating_sub(now.as_micros());
-        Wait(Duration::from_micros(us))
-    });
-    let (hold, fence) = holding.map(|it| (it.hold, it.fence)).unzip();
-    let answer_json = AnswerJson::new(answer);
-    let mut response = json(&HeldJson { answer: answer_json, hold, fence, ends_after });
-    denial.apply(answer, &mut response);
+    let mut response = json(&HeldJson::new(&held, holding));
+    denial.apply(&held.answer, &mut response);
     Ok(response)
 }
 

@@ -5,18 +5,20 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use serde::Serialize;
 use serde_json::Value;
 use tollgate::{LimitSet, Subject};
 use tollgate_policy::{MAX_DEADLINE, MIN_DEADLINE, OnFailure, Terms};
 
+use super::arguments::AND;
 use super::codec::Words;
-use super::commands::{AND, Command};
+use super::commands::Command;
 use super::options::Options;
 use super::reply::Replies;
 use super::why::{self, Why, refused};
 use crate::api::MAX_TEXT_BYTES;
-use crate::json::AnswerJson;
-use crate::service::{Act, By, Description, Parts, Question, Service};
+use crate::json::{AnswerJson, HeldJson};
+use crate::service::{Act, By, Description, HoldTerms, Parts, Question, Service};
 
 /// What decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -25,8 +27,12 @@ pub(super) enum Asked {
     Check,
     /// The same, and nothing is charged.
     Peek,
-    /// Policies.
+    /// Policies, which may also place a hold.
     Request,
+    /// Limits in the call, of which units are held.
+    Reserve,
+    /// Limits in the call, of which slots are held.
+    Acquire,
 }
 
 /// Every policy that matches, in place of a name.
@@ -43,6 +49,7 @@ pub(super) async fn answer(
     let by_policies = asked == Asked::Request;
     let (what, options) = words.split_at(begin_of_options(command, &words, by_policies));
     let options = Options::read(command, options)?;
+    let hold = hold_terms(asked, &options)?;
     let by = if by_policies {
         by_policies_of(what, service)?
     } else {
@@ -50,16 +57,49 @@ pub(super) async fn answer(
         let shard = options.get("SHARD").map(Cow::Borrowed);
         By::Limits { parts, shard, terms: terms(&options, service)? }
     };
-    let act = if options.has("PEEK") || asked == Asked::Peek { Act::Peek } else { Act::Check };
     let receipt = options.has("RECEIPT");
     let idempotency_key = options.get("ID").map(Cow::Borrowed);
     let question = Question { by, cost: options.number("COST")?, idempotency_key, receipt };
+    if let Some(terms) = hold {
+        let (held, holding) = service.hold(question, terms).await.map_err(refused)?;
+        write_json(&HeldJson::new(&held, holding), replies);
+        return Ok(());
+    }
+    let act = if options.has("PEEK") || asked == Asked::Peek { Act::Peek } else { Act::Check };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let mut json = AnswerJson::new(&answer);
     json.receipt = receipt.then(|| service.receipt(&answer)).flatten();
-    // Serialization cannot fail: all keys are strings.
-    write(&serde_json::to_value(&json).unwrap_or_default(), replies);
+    write_json(&json, replies);
     Ok(())
+}
+
+/// The terms of the hold that a command places; `None` where it only asks.
+fn hold_terms(asked: Asked, options: &Options<'_>) -> Result<Option<HoldTerms>, Why> {
+    let (ttl, acquires) = match asked {
+        Asked::Check | Asked::Peek => return Ok(None),
+        Asked::Reserve => {
+            let missing = "for how long? TTL is missing, as TTL 60000 for 60 s";
+            (Some(options.number("TTL")?.ok_or(missing)?), false)
+        }
+        Asked::Acquire => (None, true),
+        Asked::Request => (options.number("RESERVE")?, options.has("ACQUIRE")),
+    };
+    let at_end = options.get("ATEND").map(str::to_ascii_lowercase);
+    if ttl.is_none() && at_end.is_some() {
+        return Err("ATEND is for what is reserved: leave it out, or add RESERVE".into());
+    }
+    let places = [ttl.is_some(), acquires, options.has("PEEK")];
+    if places.into_iter().filter(|is_given| *is_given).count() > 1 {
+        return Err("RESERVE, ACQUIRE and PEEK exclude each other".into());
+    }
+    let terms = match ttl {
+        Some(millis) => {
+            let ttl = Duration::from_millis(millis);
+            Some(HoldTerms::reserve(ttl, at_end.as_deref()).map_err(refused)?)
+        }
+        None => acquires.then(HoldTerms::acquire),
+    };
+    Ok(terms)
 }
 
 /// The words as texts of bounded length.
@@ -158,7 +198,13 @@ fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result<By<'w>, Wh
     Ok(By::Policies { policy, fields })
 }
 
-/// Writes an answer. The keys of a map are in alphabetical order.
+/// Writes an answer as HTTP does: with the same fields.
+pub(super) fn write_json(json: &impl Serialize, replies: &mut Replies) {
+    // Serialization cannot fail: all keys are strings.
+    write(&serde_json::to_value(json).unwrap_or_default(), replies);
+}
+
+/// Writes a value. The keys of a map are in alphabetical order.
 fn write(value: &Value, replies: &mut Replies) {
     match value {
         Value::Null => replies.null(),

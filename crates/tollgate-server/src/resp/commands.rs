@@ -3,9 +3,14 @@
 
 use core::fmt;
 
+use super::arguments::{
+    ACQUIRE, Argument, CELL, CHECK, COMMIT, GCRA, HELLO, INFO_OF_A_CLIENT, PEEK, RENEW, REQUEST,
+    RESERVE, RESET_COUNT, SETTLE, argument, optional, several,
+};
 use super::ask::Asked;
 use super::auth::Role;
 use super::codec::Words;
+use super::settle::Settle;
 use super::throttle::{CELL_ERROR, Dialect};
 
 /// The version of this program in which all commands of the table appeared.
@@ -25,23 +30,12 @@ pub(super) struct Command {
     pub(super) what: What,
 }
 
-/// An argument, as `COMMAND DOCS` tells it.
-#[derive(Debug)]
-pub(super) struct Argument {
-    pub(super) name: &'static str,
-    pub(super) kind: &'static str,
-    /// The word before it.
-    pub(super) token: Option<&'static str>,
-    pub(super) flags: &'static [&'static str],
-    /// The arguments of a block.
-    pub(super) arguments: &'static [Self],
-}
-
 /// What a command does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum What {
     Throttle(Dialect),
     Ask(Asked),
+    Settle(Settle),
     Refund,
     ResetCount,
     Ping,
@@ -85,126 +79,6 @@ const FAST: &[&str] = &["fast", "loading", "stale"];
 const OPEN: &[&str] = &["fast", "loading", "stale", "no_auth"];
 const ABOUT: &[&str] = &["loading", "stale"];
 
-/// The word between the subjects of a check.
-pub(super) const AND: &str = "AND";
-
-/// The kind of an argument that is a word alone.
-pub(super) const PURE_TOKEN: &str = "pure-token";
-
-const fn argument(name: &'static str, kind: &'static str) -> Argument {
-    Argument { name, kind, token: None, flags: &[], arguments: &[] }
-}
-
-const fn optional(name: &'static str, kind: &'static str) -> Argument {
-    Argument { name, kind, token: None, flags: &["optional"], arguments: &[] }
-}
-
-const fn several(name: &'static str, kind: &'static str) -> Argument {
-    Argument { name, kind, token: None, flags: &["optional", "multiple"], arguments: &[] }
-}
-
-const fn after(token: &'static str, name: &'static str, kind: &'static str) -> Argument {
-    Argument { name, kind, token: Some(token), flags: &["optional"], arguments: &[] }
-}
-
-const fn word(token: &'static str, name: &'static str) -> Argument {
-    Argument { name, kind: PURE_TOKEN, token: Some(token), flags: &[], arguments: &[] }
-}
-
-const CELL: &[Argument] = &[
-    argument("key", "key"),
-    argument("max_burst", "integer"),
-    argument("count_per_period", "integer"),
-    argument("period", "integer"),
-    optional("quantity", "integer"),
-];
-
-const GCRA: &[Argument] = &[
-    argument("key", "key"),
-    argument("max_burst", "integer"),
-    argument("tokens_per_period", "integer"),
-    argument("period", "double"),
-    after("TOKENS", "count", "integer"),
-];
-
-const SUBJECT: Argument = argument("subject", "string");
-const LIMITS: Argument = Argument { flags: &["multiple"], ..argument("limit", "string") };
-
-/// A further subject, after [`AND`].
-const MORE: Argument = Argument {
-    name: "more",
-    kind: "block",
-    token: Some(AND),
-    flags: &["optional", "multiple", "multiple_token"],
-    arguments: &[SUBJECT, LIMITS],
-};
-
-const COST: Argument = after("COST", "units", "integer");
-const SHARD: Argument = after("SHARD", "name", "string");
-const DEADLINE: Argument = after("DEADLINE", "milliseconds", "integer");
-const ON_FAILURE: Argument = Argument {
-    name: "rule",
-    kind: "oneof",
-    token: Some("ONFAILURE"),
-    flags: &["optional"],
-    arguments: &[word("ALLOW", "allow"), word("DENY", "deny"), word("LOCAL", "local")],
-};
-const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
-
-const PEEK: &[Argument] = &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE];
-
-const CHECK: &[Argument] = &[
-    SUBJECT,
-    LIMITS,
-    MORE,
-    COST,
-    after("ID", "request", "string"),
-    SHARD,
-    DEADLINE,
-    ON_FAILURE,
-    RECEIPT,
-];
-
-const RESET_COUNT: &[Argument] = &[SUBJECT, LIMITS, SHARD];
-
-const REQUEST: &[Argument] = &[
-    argument("policy", "string"),
-    Argument {
-        name: "field",
-        kind: "block",
-        token: None,
-        flags: &["optional", "multiple"],
-        arguments: &[argument("name", "string"), argument("value", "string")],
-    },
-    COST,
-    RECEIPT,
-    after("PEEK", "peek", PURE_TOKEN),
-];
-
-const LOGIN: &[Argument] = &[argument("username", "string"), argument("password", "string")];
-
-const PROTOCOL: &[Argument] = &[
-    argument("protover", "integer"),
-    Argument {
-        name: "auth",
-        kind: "block",
-        token: Some("AUTH"),
-        flags: &["optional"],
-        arguments: LOGIN,
-    },
-    after("SETNAME", "clientname", "string"),
-];
-
-const HELLO: &[Argument] = &[Argument {
-    name: "arguments",
-    kind: "block",
-    token: None,
-    flags: &["optional"],
-    arguments: PROTOCOL,
-}];
-
-const INFO_OF_A_CLIENT: &[Argument] = &[argument("attr", "string"), argument("value", "string")];
-
 macro_rules! table {
     ($($name:literal, $words:expr, $flags:ident, $group:expr, $what:expr, $arguments:expr,
        $summary:literal;)*) => {
@@ -236,6 +110,18 @@ pub(super) const ALL: &[Command] = table! {
         "Answers what TOLLGATE.CHECK would, and counts nothing.";
     "tollgate.request", (2, MANY), COUNTS, COUNTING, What::Ask(Asked::Request), REQUEST,
         "Counts a request by the policy of this name, or by all that match (*).";
+    "tollgate.reserve", (5, MANY), COUNTS, COUNTING, What::Ask(Asked::Reserve), RESERVE,
+        "Sets units aside, as many as may be used, until they are committed.";
+    "tollgate.commit", (3, 3), COUNTS, COUNTING, What::Settle(Settle::Commit), COMMIT,
+        "Ends a hold, and charges what was used.";
+    "tollgate.cancel", (2, 2), COUNTS, COUNTING, What::Settle(Settle::Cancel), SETTLE,
+        "Ends a hold, of which nothing was used, as TOLLGATE.COMMIT with 0.";
+    "tollgate.acquire", (3, MANY), COUNTS, COUNTING, What::Ask(Asked::Acquire), ACQUIRE,
+        "Takes a slot of a limit that says how many at once.";
+    "tollgate.renew", (2, 4), COUNTS, COUNTING, What::Settle(Settle::Renew), RENEW,
+        "Renews a hold, which then ends later.";
+    "tollgate.release", (2, 2), COUNTS, COUNTING, What::Settle(Settle::Release), SETTLE,
+        "Gives back what a hold keeps.";
     "tollgate.refund", (2, 3), COUNTS, COUNTING, What::Refund,
         &[argument("receipt", "string"), optional("units", "integer")],
         "Gives back the charge of a receipt, or some units of it.";

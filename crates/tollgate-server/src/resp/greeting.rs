@@ -2,9 +2,10 @@
 
 use core::fmt::Write as _;
 
+use super::arguments::Argument;
 use super::auth::{DEFAULT_USER, Login};
 use super::codec::{Words, whole_number};
-use super::commands::{self, Argument, Command, SINCE, shown};
+use super::commands::{self, Command, SINCE, shown};
 use super::reply::{Replies, Version};
 use super::session::Session;
 

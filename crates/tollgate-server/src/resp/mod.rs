@@ -4,6 +4,7 @@
 //! table of commands. `session` is one client's state and answers its commands. `fast_path` answers
 //! most of them, and `connection` reads and writes.
 
+mod arguments;
 mod ask;
 mod auth;
 mod codec;
@@ -15,6 +16,7 @@ mod greeting;
 mod options;
 mod reply;
 mod session;
+mod settle;
 mod throttle;
 mod why;
 

@@ -2,8 +2,9 @@
 
 use arrayvec::ArrayVec;
 
+use super::arguments::{Argument, PURE_TOKEN};
 use super::codec::whole_number;
-use super::commands::{Argument, Command, PURE_TOKEN};
+use super::commands::Command;
 use super::why::Why;
 
 /// The most options of a command.

@@ -12,7 +12,7 @@ use super::commands::{self, Command, What};
 use super::connection::Shared;
 use super::reply::{Replies, Version};
 use super::throttle::{self, LastLimit};
-use super::{ask, correct};
+use super::{ask, correct, settle};
 use crate::traces::Traces;
 
 /// The answer to whoever must say the password first.
@@ -108,6 +108,10 @@ impl Session {
             }
             What::Ask(asked) => {
                 answered = ask::answer((asked, command), words, &api.service, replies).await;
+            }
+            What::Settle(settle) => {
+                let by = (settle, command);
+                answered = settle::answer(by, words, &api.service, replies).await;
             }
             What::Refund => answered = correct::refund(words, &api.service, replies).await,
             What::ResetCount => {

@@ -19,6 +19,33 @@ pub(crate) struct Terms {
     pub(crate) ttl: Option<Duration>,
 }
 
+impl Terms {
+    /// The terms of units for this long. At the end nothing is charged, or the estimate where
+    /// `at_end` is `charge`.
+    ///
+    /// # Errors
+    /// Another `at_end`.
+    pub(crate) fn reserve(ttl: Duration, at_end: Option<&str>) -> Result<Self, Refusal> {
+        let kind = match at_end {
+            None => HoldKind::Reserve,
+            Some("charge") => HoldKind::Charging,
+            Some(text) => {
+                let detail = format!(
+                    "`{text}` is nothing that an end does: write \"charge\", or leave it out for a \
+                     hold whose end charges nothing"
+                );
+                return Err(Refusal::invalid(detail).at("at_end"));
+            }
+        };
+        Ok(Self { kind, ttl: Some(ttl) })
+    }
+
+    /// The terms of slots.
+    pub(crate) fn acquire() -> Self {
+        Self { kind: HoldKind::Acquire, ttl: None }
+    }
+}
+
 /// A placed hold, as its holder receives it.
 #[derive(Debug)]
 pub(crate) struct Holding {

@@ -272,8 +272,8 @@ fn slots_of(parts: &Parts) -> Option<&Limit> {
 #[cold]
 fn check_of_slots(limit: &Limit) -> Refusal {
     let detail = format!(
-        "`{limit}` counts what is at work, and a check would never give a slot back: POST \
-         /v1/acquire takes one, and /v1/release gives it back"
+        "`{limit}` counts what is at work, and a check would never give a slot back: `acquire` \
+         takes one (POST /v1/acquire, TOLLGATE.ACQUIRE), and `release` gives it back"
     );
     Refusal::invalid(detail).at("limit")
 }

@@ -5,13 +5,13 @@ use std::time::Duration;
 use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::{ManualClock, MemoryStore};
-use tollgate_server::AnyStore;
+use tollgate_server::{AnyStore, Options};
 
 use crate::client::{Client, Reply};
-use crate::{FILE, Service, gate_of};
+use crate::{FILE, Service, gate_of, here};
 
 /// Policies with slots, one of which lets others pass when the store fails.
-const JOBS: &str = r#"
+pub(crate) const JOBS: &str = r#"
     version = 1
     match = "all"
     [[policies]]
@@ -32,24 +32,26 @@ async fn post(client: &mut Client, path: &str, body: &Value) -> Reply {
 }
 
 /// What a path answers with 200.
-async fn done(client: &mut Client, path: &str, body: Value) -> Value {
+pub(crate) async fn done(client: &mut Client, path: &str, body: Value) -> Value {
     let reply = post(client, path, &body).await;
     assert_eq!(reply.status, StatusCode::OK, "{path} {body}: {}", reply.text);
     reply.json()
 }
 
 /// What a path refuses, with this status and in these words.
-async fn refused(client: &mut Client, path: &str, body: Value, status: u16, says: &str) {
+pub(crate) async fn refused(client: &mut Client, path: &str, body: Value, status: u16, says: &str) {
     let reply = post(client, path, &body).await;
     assert_eq!(reply.status.as_u16(), status, "{path} {body}: {}", reply.text);
     assert!(reply.text.contains(says), "{path} {body}: {}", reply.text);
 }
 
-/// A service over memory with a clock of its own.
-async fn on_memory(policies: &str) -> (Service, ManualClock) {
+/// A service over memory with a clock of its own, which also speaks the Redis protocol.
+pub(crate) async fn on_memory(policies: &str) -> (Service, ManualClock) {
     let clock = ManualClock::at_micros(1_700_000_000_000_000);
     let store = MemoryStore::builder().clock(clock.clone()).build();
-    (Service::start_with(gate_of(policies, AnyStore::Memory(store)), |_| {}).await, clock)
+    let gate = gate_of(policies, AnyStore::Memory(store));
+    let resp = |options: &mut Options| options.resp = vec![here()];
+    (Service::start_with(gate, resp).await, clock)
 }
 
 /// A service over memory, and one over a file.
@@ -61,7 +63,7 @@ async fn on_both() -> Vec<(Service, Option<tempfile::TempDir>)> {
     vec![(Service::start().await, None), (file, Some(folder))]
 }
 
-fn remaining(said: &Value) -> u64 {
+pub(crate) fn remaining(said: &Value) -> u64 {
     said["remaining"].as_u64().unwrap()
 }
 
@@ -206,7 +208,7 @@ async fn what_makes_no_sense_is_refused() {
     }
     let slots = question(json!({ "limit": "2 at once" }));
     for path in ["/v1/check", "/v1/check?deny_status=429"] {
-        refused(client, path, slots.clone(), 400, "/v1/acquire takes one").await;
+        refused(client, path, slots.clone(), 400, "POST /v1/acquire").await;
         refused(client, path, question(json!({ "ttl": "1m" })), 400, "/v1/reserve").await;
     }
     assert_eq!(remaining(&done(client, "/v1/peek", slots.clone()).await), 2, "none is lost");

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod ask;
+mod holds;
 mod redis_rs;
 mod throttle;
 mod users;

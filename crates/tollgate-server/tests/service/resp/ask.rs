@@ -42,7 +42,7 @@ async fn an_answer_has_the_fields_of_http_in_both_versions() {
 }
 
 /// What of an answer is a value at the first level.
-fn of(answer: &str, name: &str) -> String {
+pub(super) fn of(answer: &str, name: &str) -> String {
     // The fields of its limits have the same names.
     let (before, rest) = answer.split_once(r#""limits", ["#).unwrap_or((answer, ""));
     let after = rest.rsplit_once(r#"], "missing""#).map_or("", |(_, after)| after);

@@ -1,0 +1,168 @@
+//! The arguments of the commands, as `COMMAND DOCS` tells them. Options are read by them, too.
+
+/// An argument, as `COMMAND DOCS` tells it.
+#[derive(Debug)]
+pub(super) struct Argument {
+    pub(super) name: &'static str,
+    pub(super) kind: &'static str,
+    /// The word before it.
+    pub(super) token: Option<&'static str>,
+    pub(super) flags: &'static [&'static str],
+    /// The arguments of a block.
+    pub(super) arguments: &'static [Self],
+}
+
+/// The word between the subjects of a check.
+pub(super) const AND: &str = "AND";
+
+/// The kind of an argument that is a word alone.
+pub(super) const PURE_TOKEN: &str = "pure-token";
+
+pub(super) const fn argument(name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: None, flags: &[], arguments: &[] }
+}
+
+pub(super) const fn optional(name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: None, flags: &["optional"], arguments: &[] }
+}
+
+pub(super) const fn several(name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: None, flags: &["optional", "multiple"], arguments: &[] }
+}
+
+pub(super) const fn after(token: &'static str, name: &'static str, kind: &'static str) -> Argument {
+    Argument { name, kind, token: Some(token), flags: &["optional"], arguments: &[] }
+}
+
+pub(super) const fn word(token: &'static str, name: &'static str) -> Argument {
+    Argument { name, kind: PURE_TOKEN, token: Some(token), flags: &[], arguments: &[] }
+}
+
+pub(super) const CELL: &[Argument] = &[
+    argument("key", "key"),
+    argument("max_burst", "integer"),
+    argument("count_per_period", "integer"),
+    argument("period", "integer"),
+    optional("quantity", "integer"),
+];
+
+pub(super) const GCRA: &[Argument] = &[
+    argument("key", "key"),
+    argument("max_burst", "integer"),
+    argument("tokens_per_period", "integer"),
+    argument("period", "double"),
+    after("TOKENS", "count", "integer"),
+];
+
+pub(super) const SUBJECT: Argument = argument("subject", "string");
+pub(super) const LIMITS: Argument =
+    Argument { flags: &["multiple"], ..argument("limit", "string") };
+
+/// A further subject, after [`AND`].
+pub(super) const MORE: Argument = Argument {
+    name: "more",
+    kind: "block",
+    token: Some(AND),
+    flags: &["optional", "multiple", "multiple_token"],
+    arguments: &[SUBJECT, LIMITS],
+};
+
+pub(super) const COST: Argument = after("COST", "units", "integer");
+pub(super) const SHARD: Argument = after("SHARD", "name", "string");
+pub(super) const DEADLINE: Argument = after("DEADLINE", "milliseconds", "integer");
+pub(super) const ON_FAILURE: Argument = Argument {
+    name: "rule",
+    kind: "oneof",
+    token: Some("ONFAILURE"),
+    flags: &["optional"],
+    arguments: &[word("ALLOW", "allow"), word("DENY", "deny"), word("LOCAL", "local")],
+};
+pub(super) const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
+
+pub(super) const PEEK: &[Argument] = &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE];
+
+pub(super) const CHECK: &[Argument] = &[
+    SUBJECT,
+    LIMITS,
+    MORE,
+    COST,
+    after("ID", "request", "string"),
+    SHARD,
+    DEADLINE,
+    ON_FAILURE,
+    RECEIPT,
+];
+
+const TTL: Argument = after("TTL", "milliseconds", "integer");
+const AT_END: Argument = Argument {
+    name: "at_end",
+    kind: "oneof",
+    token: Some("ATEND"),
+    flags: &["optional"],
+    arguments: &[word("CHARGE", "charge")],
+};
+
+pub(super) const RESERVE: &[Argument] = &[
+    SUBJECT,
+    LIMITS,
+    MORE,
+    Argument { flags: &[], ..TTL },
+    COST,
+    SHARD,
+    DEADLINE,
+    ON_FAILURE,
+    AT_END,
+];
+
+pub(super) const ACQUIRE: &[Argument] = PEEK;
+
+const HOLD: Argument = argument("hold", "string");
+
+pub(super) const COMMIT: &[Argument] = &[HOLD, argument("units", "integer")];
+pub(super) const RENEW: &[Argument] = &[HOLD, TTL];
+pub(super) const SETTLE: &[Argument] = &[HOLD];
+
+pub(super) const RESET_COUNT: &[Argument] = &[SUBJECT, LIMITS, SHARD];
+
+pub(super) const REQUEST: &[Argument] = &[
+    argument("policy", "string"),
+    Argument {
+        name: "field",
+        kind: "block",
+        token: None,
+        flags: &["optional", "multiple"],
+        arguments: &[argument("name", "string"), argument("value", "string")],
+    },
+    COST,
+    RECEIPT,
+    after("PEEK", "peek", PURE_TOKEN),
+    after("RESERVE", "milliseconds", "integer"),
+    AT_END,
+    after("ACQUIRE", "acquire", PURE_TOKEN),
+];
+
+pub(super) const LOGIN: &[Argument] =
+    &[argument("username", "string"), argument("password", "string")];
+
+pub(super) const PROTOCOL: &[Argument] = &[
+    argument("protover", "integer"),
+    Argument {
+        name: "auth",
+        kind: "block",
+        token: Some("AUTH"),
+        flags: &["optional"],
+        arguments: LOGIN,
+    },
+    after("SETNAME", "clientname", "string"),
+];
+
+pub(super) const HELLO: &[Argument] = &[Argument {
+    name: "arguments",
+    kind: "block",
+    token: None,
+    flags: &["optional"],
+    arguments: PROTOCOL,
+}];
+
+pub(super) const INFO_OF_A_CLIENT: &[Argument] =
+    &[argument("attr", "string"), argument("value", "string")];
