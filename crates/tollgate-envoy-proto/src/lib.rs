@@ -1,8 +1,8 @@
-//! The messages of Envoy's rate limit service (`envoy.service.ratelimit.v3`), with a client and a
-//! server of it for tonic.
+//! The messages of Envoy's rate limit service (`envoy.service.ratelimit.v3`) and of Kuadrant's
+//! (`kuadrant.service.ratelimit.v1`), with clients and servers of them for tonic.
 //!
 //! The `.proto` files beside this crate have the messages that the service needs, and no others.
-//! Names and numbers of their fields are those of Envoy.
+//! Names and numbers of their fields are those of Envoy and Kuadrant.
 
 /// The example of the README compiles.
 #[cfg(doctest)]
@@ -45,17 +45,30 @@ mod generated {
             }
         }
     }
+    pub mod kuadrant {
+        pub mod service {
+            pub mod ratelimit {
+                pub mod v1 {
+                    tonic::include_proto!("kuadrant.service.ratelimit.v1");
+                }
+            }
+        }
+    }
 }
 
 pub use generated::envoy::config::core::v3 as core;
 pub use generated::envoy::extensions::common::ratelimit::v3 as descriptor;
 pub use generated::envoy::service::ratelimit::v3 as service;
 pub use generated::envoy::r#type::v3 as unit;
+pub use generated::kuadrant::service::ratelimit::v1 as kuadrant;
 
-/// The full name of the service.
+/// The full name of Kuadrant's service.
+pub const KUADRANT_SERVICE: &str = "kuadrant.service.ratelimit.v1.RateLimitService";
+
+/// The full name of Envoy's service.
 pub const SERVICE: &str = "envoy.service.ratelimit.v3.RateLimitService";
 
-/// The encoded `google.protobuf.FileDescriptorSet` of the service, for reflection.
+/// The encoded `google.protobuf.FileDescriptorSet` of the services, for reflection.
 pub const DESCRIPTOR_SET: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/descriptor_set.bin"));
 
 #[cfg(test)]
@@ -107,5 +120,23 @@ mod tests {
         };
         let bytes = b"\x08\x02\x12\x11\x08\x02\x12\x07\x08\x03\x10\x07\x1a\x01n\x18\x04\x22\x02\x08\x09\x2a\x01b";
         assert_eq!(answer.encode_to_vec(), bytes);
+    }
+
+    #[test]
+    fn holds_have_the_numbers_of_kuadrant() {
+        use super::kuadrant::{CommitRequest, CommitResponse, ReserveRequest, ReserveResponse};
+        let bytes = b"\x0a\x01d\x12\x02\x0a\x00\x18\x05\x22\x02\x08\x3c";
+        let reserve = ReserveRequest::decode(&bytes[..]).unwrap();
+        assert_eq!((&*reserve.domain, reserve.amount), ("d", 5));
+        assert_eq!((reserve.descriptors.len(), reserve.ttl.unwrap().seconds), (1, 60));
+        assert_eq!(reserve.encode_to_vec(), bytes);
+        let bytes = b"\x0a\x01d\x12\x02\x0a\x00\x1a\x01i\x20\x05";
+        let commit = CommitRequest::decode(&bytes[..]).unwrap();
+        assert_eq!((&*commit.reservation_id, commit.actual_amount), ("i", 5));
+        assert_eq!(commit.encode_to_vec(), bytes);
+        let held = ReserveResponse { code: 1, reservation_id: "i".into() };
+        assert_eq!(held.encode_to_vec(), b"\x08\x01\x12\x01i");
+        let done = CommitResponse { reservation_released: true };
+        assert_eq!(done.encode_to_vec(), b"\x08\x01");
     }
 }

@@ -31,11 +31,15 @@ fn a_client_of_another_language_asks_health_reflection_and_limits() {
     python.arg(folder("tests/it/grpc_client.py")).arg(address).current_dir(place.path());
     let (code, out) = told(&python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap());
     let name = "envoy.service.ratelimit.v3.RateLimitService";
-    let services = format!("{name} grpc.health.v1.Health grpc.reflection.v1.ServerReflection");
+    let kuadrant = "kuadrant.service.ratelimit.v1.RateLimitService";
+    let services =
+        format!("{name} grpc.health.v1.Health grpc.reflection.v1.ServerReflection {kuadrant}");
     let expected = format!(
-        "health - SERVING\nhealth ratelimit SERVING\nhealth {name} SERVING\nwatch 1\n\
-         services {services}\nasked 1 2\nasked 1 1\nasked 1 0\nasked 2 0\n\
-         error UNKNOWN rate limit domain must not be empty\n"
+        "health - SERVING\nhealth ratelimit SERVING\nhealth {name} SERVING\n\
+         health {kuadrant} SERVING\nwatch 1\nservices {services}\nasked 1 2\nasked 1 1\nasked 1 0\nasked 2 0\n\
+         error UNKNOWN rate limit domain must not be empty\n\
+         checked 1\nreserved 1 True\ndenied 2\ncommitted True\nunknown False\nchecked 1\n\
+         reported 1\nchecked 2\n"
     );
     assert_eq!((code, out.as_str()), (Some(0), expected.as_str()));
     serving.end();

@@ -18,6 +18,7 @@ use tollgate::{
 mod ad_hoc;
 mod answer;
 mod ask;
+mod counts;
 mod decision_mark;
 mod extensions;
 mod fast_path;

@@ -19,11 +19,12 @@ use opentelemetry::trace::TraceContextExt as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tollgate::Store as _;
+use tollgate_envoy_proto::kuadrant::rate_limit_service_server as kuadrant_server;
 use tollgate_envoy_proto::service::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
 use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
-use tollgate_envoy_proto::{DESCRIPTOR_SET, SERVICE};
+use tollgate_envoy_proto::{DESCRIPTOR_SET, KUADRANT_SERVICE, SERVICE};
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::{Code, Status};
@@ -34,6 +35,7 @@ use tonic_reflection::server::Builder;
 use super::calls::Calls;
 use super::counts::{Ended, Method};
 use super::inbound::Inbound;
+use super::kuadrant::Kuadrant;
 use super::question;
 use crate::api::Api;
 use crate::listen::{Bounds, Budget, Connection, Protocol, something_comes};
@@ -61,8 +63,8 @@ const CALL_WINDOW: u32 = 64 * 1_024;
 const PING: Duration = Duration::from_secs(30);
 const PONG: Duration = Duration::from_secs(10);
 
-/// The names that health is asked for: of all, as the reference is called, and the service's own.
-const NAMES: [&str; 3] = ["", "ratelimit", SERVICE];
+/// The names that health is asked for: of all, as the reference is called, and the services' own.
+const NAMES: [&str; 4] = ["", "ratelimit", SERVICE, KUADRANT_SERVICE];
 
 /// A service, with its types hidden: those of health and reflection have no names.
 type Boxed = Arc<
@@ -79,6 +81,7 @@ pub(crate) struct Grpc(Arc<Shared>);
 struct Shared {
     api: Arc<Api>,
     rate_limit: RateLimitServiceServer<Front>,
+    kuadrant: kuadrant_server::RateLimitServiceServer<Kuadrant>,
     health: Boxed,
     reflection: Boxed,
     reporter: HealthReporter,
@@ -106,9 +109,12 @@ impl Grpc {
             .max_decoding_message_size(MAX_SHORT_BYTES);
         let rate_limit = RateLimitServiceServer::new(Front(Arc::clone(&api)))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
+        let kuadrant = kuadrant_server::RateLimitServiceServer::new(Kuadrant(Arc::clone(&api)))
+            .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let this = Self(Arc::new(Shared {
             api,
             rate_limit,
+            kuadrant,
             health: Arc::new(move |request| health.clone().call(request)),
             reflection: Arc::new(move |request| reflection.clone().call(request)),
             reporter,
@@ -141,12 +147,15 @@ impl Shared {
     ) -> Result<Response<Body>, Infallible> {
         let _call = calls.begin();
         let method = Method::from_path(request.uri().path());
-        let lasts = method != Method::ShouldRateLimit;
-        let most = (!lasts).then_some(self.bounds.body);
+        let most = method.is_short().then_some(self.bounds.body);
         let request = request.map(|body| Inbound::new(body, Arc::clone(budget), most));
         let response = match method {
             Method::ShouldRateLimit => {
                 let Ok(response) = self.rate_limit.clone().call(request).await;
+                response
+            }
+            Method::CheckRateLimit | Method::Report | Method::Reserve | Method::Commit => {
+                let Ok(response) = self.kuadrant.clone().call(request).await;
                 response
             }
             Method::Health => {
@@ -158,7 +167,8 @@ impl Shared {
                 response
             }
             Method::Other => {
-                Status::unimplemented(format!("there is no such method: ask {SERVICE}")).into_http()
+                let why = format!("there is no such method: ask {SERVICE} or {KUADRANT_SERVICE}");
+                Status::unimplemented(why).into_http()
             }
         };
         self.api.metrics.calls().add(method, ended(&response));
@@ -168,7 +178,7 @@ impl Shared {
 
 /// Marks the answer to a request that is over its limits.
 #[derive(Clone, Copy, Debug)]
-struct OverLimit;
+pub(super) struct OverLimit;
 
 /// How a call ended. An error is in the head of its answer.
 fn ended<B>(response: &Response<B>) -> Ended {
@@ -267,13 +277,15 @@ impl RateLimitService for Front {
     ) -> Result<tonic::Response<RateLimitResponse>, Status> {
         let Self(api) = self;
         let headers = request.metadata();
-        let timeout = headers.get("grpc-timeout").and_then(|text| text.to_str().ok());
-        let timeout = timeout.and_then(question::timeout);
+        let timeout = timeout_of(&request);
         let answer = async {
             let answer = api.rls.answer(&api.service, request.get_ref(), timeout);
             match api.metrics.traces() {
                 None => answer.await,
-                Some(traces) => traced(traces, headers.as_ref(), answer).await,
+                Some(traces) => {
+                    let method = (SERVICE, "ShouldRateLimit");
+                    traced(traces, headers.as_ref(), method, answer).await
+                }
             }
         };
         // The future of an answer is large. Memory answers at once: the future lies on the stack
@@ -293,19 +305,26 @@ impl RateLimitService for Front {
     }
 }
 
+/// The time that the caller of a request waits, if it says so.
+pub(super) fn timeout_of<T>(request: &tonic::Request<T>) -> Option<Duration> {
+    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
+    question::timeout(text)
+}
+
 /// Answers within a span, with the attributes that OpenTelemetry has for calls.
-async fn traced<T>(
+pub(super) async fn traced<T>(
     traces: &Traces,
     headers: &HeaderMap,
+    (service, method): (&'static str, &'static str),
     answer: impl Future<Output = Result<T, Status>>,
 ) -> Result<T, Status> {
     let span = traces.start(
         headers,
-        format!("{SERVICE}/ShouldRateLimit"),
+        format!("{service}/{method}"),
         [
             KeyValue::new("rpc.system", "grpc"),
-            KeyValue::new("rpc.service", SERVICE),
-            KeyValue::new("rpc.method", "ShouldRateLimit"),
+            KeyValue::new("rpc.service", service),
+            KeyValue::new("rpc.method", method),
         ],
     );
     let answer = answer.with_context(span.clone()).await;

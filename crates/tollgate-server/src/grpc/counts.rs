@@ -2,29 +2,51 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_envoy_proto::SERVICE;
+use tollgate_envoy_proto::{KUADRANT_SERVICE, SERVICE};
 
 /// The methods. A label with names chosen by clients would be unbounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Method {
     ShouldRateLimit,
+    CheckRateLimit,
+    Report,
+    Reserve,
+    Commit,
     Health,
     Reflection,
     Other,
 }
 
 impl Method {
-    const NAMES: [&str; 4] = ["ShouldRateLimit", "Health", "ServerReflection", "other"];
+    const NAMES: [&str; 8] = [
+        "ShouldRateLimit",
+        "CheckRateLimit",
+        "Report",
+        "Reserve",
+        "Commit",
+        "Health",
+        "ServerReflection",
+        "other",
+    ];
 
     /// The method of a path, `/SERVICE/METHOD`.
     pub(super) fn from_path(path: &str) -> Self {
         let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
         match service {
             Some((SERVICE, "ShouldRateLimit")) => Self::ShouldRateLimit,
+            Some((KUADRANT_SERVICE, "CheckRateLimit")) => Self::CheckRateLimit,
+            Some((KUADRANT_SERVICE, "Report")) => Self::Report,
+            Some((KUADRANT_SERVICE, "Reserve")) => Self::Reserve,
+            Some((KUADRANT_SERVICE, "Commit")) => Self::Commit,
             Some(("grpc.health.v1.Health", _)) => Self::Health,
             Some(("grpc.reflection.v1.ServerReflection", _)) => Self::Reflection,
             _ => Self::Other,
         }
+    }
+
+    /// Whether its message has to be there soon. A watch of health lasts.
+    pub(super) fn is_short(self) -> bool {
+        !matches!(self, Self::Health | Self::Reflection | Self::Other)
     }
 }
 
@@ -72,6 +94,8 @@ mod tests {
         for (path, ended) in [
             ("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", Ended::OverLimit),
             ("/envoy.service.ratelimit.v3.RateLimitService/Other", Ended::Error),
+            ("/kuadrant.service.ratelimit.v1.RateLimitService/Reserve", Ended::OverLimit),
+            ("/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", Ended::Error),
             ("/grpc.health.v1.Health/Check", Ended::Ok),
             ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Ended::Ok),
             ("/", Ended::Error),
@@ -84,9 +108,10 @@ mod tests {
             all,
             [
                 ("ShouldRateLimit", "over_limit", 1),
+                ("Reserve", "over_limit", 1),
                 ("Health", "ok", 1),
                 ("ServerReflection", "ok", 1),
-                ("other", "error", 3),
+                ("other", "error", 4),
             ]
         );
     }

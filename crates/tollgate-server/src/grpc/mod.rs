@@ -2,7 +2,8 @@
 //!
 //! A call passes from `connection.rs`, which holds HTTP/2 to its bounds, to the generated service
 //! and to `rls.rs`. That reads the question (`question.rs`), finds what each descriptor is counted
-//! under (`plan.rs`), asks the store (`decide.rs`), and writes the answer (`answer.rs`).
+//! under (`plan.rs`), asks the store (`decide.rs`), and writes the answer (`answer.rs`). Kuadrant's
+//! service (`kuadrant.rs`) asks the same, and holds (`reservation.rs`).
 
 mod answer;
 mod calls;
@@ -11,10 +12,12 @@ mod counts;
 mod decide;
 mod inbound;
 mod json;
+mod kuadrant;
 mod metadata;
 mod plan;
 mod policies;
 mod question;
+mod reservation;
 mod rls;
 mod rules;
 

@@ -7,7 +7,7 @@ use std::borrow::Cow;
 use tollgate_envoy::Unit;
 use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy_proto::service::rate_limit_response::RateLimit;
-use tollgate_policy::Answer;
+use tollgate_policy::{Answer, Prepared};
 use tonic::Status;
 
 use super::question::{Hits, entries};
@@ -24,23 +24,50 @@ pub(super) async fn ask(
     hits: Hits,
     deadline: Duration,
 ) -> Result<Answer<'static>, Status> {
-    let at = |why: String| Status::invalid_argument(format!("descriptors[{place}]: {why}"));
-    if descriptor.limit.is_some() {
-        return Err(at(format!("the domain `{domain}` has policies, which take no `limit`")));
-    }
-    let fields = fields(service, domain, descriptor).map_err(at)?;
-    let mut prepared = service.gate.prepare(&fields).within(deadline);
+    let prepared = prepared(service, domain, (place, descriptor))?.within(deadline);
     match hits {
-        Hits::Look => return Ok(service.gate.peek(prepared).await),
+        Hits::Look => Ok(service.gate.peek(prepared).await),
         Hits::GiveBack(_) => {
-            return Err(at(format!("the domain `{domain}` has policies, which take no hits back")));
+            let why = format!("the domain `{domain}` has policies, which take no hits back");
+            Err(at(place, &why))
         }
-        Hits::Charge(1) => {}
-        Hits::Charge(hits) => prepared.cost(hits).map_err(|policy| {
-            at(format!("the policy `{}` says its own cost: leave out `hits_addend`", policy.name))
-        })?,
+        Hits::Charge(hits) => Ok(service.gate.ask(costing(prepared, place, hits)?).await),
     }
-    Ok(service.gate.ask(prepared).await)
+}
+
+fn at(place: usize, why: &str) -> Status {
+    Status::invalid_argument(format!("descriptors[{place}]: {why}"))
+}
+
+/// What the policies say about one descriptor.
+///
+/// # Errors
+/// An entry that is no field.
+pub(super) fn prepared(
+    service: &Service,
+    domain: &str,
+    (place, descriptor): (usize, &RateLimitDescriptor),
+) -> Result<Prepared, Status> {
+    if descriptor.limit.is_some() {
+        let why = format!("the domain `{domain}` has policies, which take no `limit`");
+        return Err(at(place, &why));
+    }
+    let fields = fields(service, domain, descriptor).map_err(|why| at(place, &why))?;
+    Ok(service.gate.prepare(&fields))
+}
+
+/// The same at a cost of so many hits.
+///
+/// # Errors
+/// A policy says its own cost.
+pub(super) fn costing(mut prepared: Prepared, place: usize, hits: u64) -> Result<Prepared, Status> {
+    if hits != 1 {
+        prepared.cost(hits).map_err(|policy| {
+            let name = &policy.name;
+            at(place, &format!("the policy `{name}` says its own cost: leave out `hits_addend`"))
+        })?;
+    }
+    Ok(prepared)
 }
 
 fn fields<'d>(

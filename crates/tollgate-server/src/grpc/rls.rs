@@ -59,6 +59,16 @@ impl Rls {
         self.messages.as_ref()
     }
 
+    /// The rules in force.
+    pub(super) fn rules(&self) -> &Rules {
+        &self.rules
+    }
+
+    /// Whether policies answer for domains without rules.
+    pub(super) fn has_policies(&self) -> bool {
+        self.has_policies
+    }
+
     /// The first by name of the domains that have rules.
     pub(crate) fn domain(&self) -> Option<String> {
         self.rules.live().config().domains().min().map(str::to_owned)
@@ -118,9 +128,13 @@ impl Rls {
         }
     }
 
+    pub(super) fn code_of_unknown(&self) -> Code {
+        if self.denies_unknown { Code::OverLimit } else { Code::Ok }
+    }
+
     /// The answer for a domain that nobody knows.
     fn unknown(&self, descriptors: usize) -> RateLimitResponse {
-        let code = if self.denies_unknown { Code::OverLimit } else { Code::Ok };
+        let code = self.code_of_unknown();
         let status = DescriptorStatus { code: code.into(), ..DescriptorStatus::default() };
         RateLimitResponse {
             overall_code: code.into(),

@@ -102,8 +102,19 @@ impl Service {
         Ok((held, holding))
     }
 
+    /// The signed text of a hold.
+    pub(crate) fn sign(&self, hold: &Hold) -> String {
+        self.receipts.sign(hold)
+    }
+
+    /// The hold of a signed text; `None` for what this service did not sign.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn hold_of(&self, text: &str) -> Option<Hold> {
+        self.receipts.read(text).ok()
+    }
+
     fn holding(&self, hold: &Hold) -> Holding {
-        Holding { hold: self.receipts.sign(hold), fence: hold.fence, end: hold.end }
+        Holding { hold: self.sign(hold), fence: hold.fence, end: hold.end }
     }
 
     /// Settles a signed hold, of which `actual` units were used.

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod answers;
+mod kuadrant;
 mod life;
 mod metrics;
 

@@ -76,6 +76,7 @@ async fn reflection_describes_the_services() {
             "envoy.service.ratelimit.v3.RateLimitService",
             "grpc.health.v1.Health",
             "grpc.reflection.v1.ServerReflection",
+            "kuadrant.service.ratelimit.v1.RateLimitService",
         ]
     );
     let symbol = "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor";

@@ -1,0 +1,219 @@
+//! Kuadrant's rate limit service: Envoy's question in two halves, and holds, under the same rules
+//! and policies.
+
+use core::time::Duration;
+use std::sync::Arc;
+
+use http::HeaderMap;
+use tollgate::MAX_COST;
+use tollgate_envoy_proto::KUADRANT_SERVICE;
+use tollgate_envoy_proto::kuadrant::rate_limit_service_server::RateLimitService;
+use tollgate_envoy_proto::kuadrant::{
+    CommitRequest, CommitResponse, ReserveRequest, ReserveResponse,
+};
+use tollgate_envoy_proto::service::rate_limit_response::Code;
+use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse};
+use tonic::{Request, Response, Status};
+
+use super::connection::{OverLimit, timeout_of, traced};
+use super::plan::plan;
+use super::question::{self, Hits};
+use super::reservation::{Counting, MAX_TTL, MIN_TTL, Reserved};
+use super::rls::Rls;
+use crate::api::Api;
+use crate::service::Service;
+
+/// The generated service asks this.
+pub(super) struct Kuadrant(pub(super) Arc<Api>);
+
+impl Kuadrant {
+    /// Answers within a span, where calls are traced.
+    async fn traced<T>(
+        &self,
+        headers: &HeaderMap,
+        method: &'static str,
+        answer: impl Future<Output = Result<T, Status>> + Send,
+    ) -> Result<T, Status> {
+        // The future of an answer is large.
+        let answer = Box::pin(answer);
+        match self.0.metrics.traces() {
+            None => answer.await,
+            Some(traces) => traced(traces, headers, (KUADRANT_SERVICE, method), answer).await,
+        }
+    }
+}
+
+#[tonic::async_trait]
+impl RateLimitService for Kuadrant {
+    async fn check_rate_limit(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (metadata, _, message) = request.into_parts();
+        let answer = api.rls.look(&api.service, message, timeout);
+        let answer = self.traced(metadata.as_ref(), "CheckRateLimit", answer).await?;
+        Ok(marked(answer, RateLimitResponse::overall_code))
+    }
+
+    async fn report(
+        &self,
+        request: Request<RateLimitRequest>,
+    ) -> Result<Response<RateLimitResponse>, Status> {
+        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (metadata, _, message) = request.into_parts();
+        let answer = api.rls.report(&api.service, &message, timeout);
+        let answer = self.traced(metadata.as_ref(), "Report", answer).await?;
+        Ok(Response::new(answer))
+    }
+
+    async fn reserve(
+        &self,
+        request: Request<ReserveRequest>,
+    ) -> Result<Response<ReserveResponse>, Status> {
+        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (metadata, _, message) = request.into_parts();
+        let answer = api.rls.reserve(&api.service, message, timeout);
+        let answer = self.traced(metadata.as_ref(), "Reserve", answer).await?;
+        Ok(marked(answer, ReserveResponse::code))
+    }
+
+    async fn commit(
+        &self,
+        request: Request<CommitRequest>,
+    ) -> Result<Response<CommitResponse>, Status> {
+        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (metadata, _, message) = request.into_parts();
+        let answer = api.rls.commit(&api.service, message, timeout);
+        let answer = self.traced(metadata.as_ref(), "Commit", answer).await?;
+        Ok(Response::new(answer))
+    }
+}
+
+/// A response, with a mark where it denies.
+fn marked<T>(answer: T, code: impl Fn(&T) -> Code) -> Response<T> {
+    let is_over = code(&answer) == Code::OverLimit;
+    let mut response = Response::new(answer);
+    if is_over {
+        response.extensions_mut().insert(OverLimit);
+    }
+    response
+}
+
+impl Rls {
+    /// Answers a request, of which nothing is charged.
+    async fn look(
+        &self,
+        service: &Service,
+        mut request: RateLimitRequest,
+        timeout: Option<Duration>,
+    ) -> Result<RateLimitResponse, Status> {
+        for descriptor in &mut request.descriptors {
+            (descriptor.hits_addend, descriptor.is_negative_hits) = (Some(0), false);
+        }
+        self.answer(service, &request, timeout).await
+    }
+
+    /// Charges a request, whatever remains.
+    async fn report(
+        &self,
+        service: &Service,
+        request: &RateLimitRequest,
+        timeout: Option<Duration>,
+    ) -> Result<RateLimitResponse, Status> {
+        let hits = question::read(request)?;
+        let counting = Counting { service, deadline: deadline(service, timeout) };
+        let live = self.rules().live();
+        match live.config().domain(&request.domain) {
+            Some(domain) => {
+                counting.report(&plan(request, &hits, &live, domain, service)?).await?;
+            }
+            None if self.has_policies() => {
+                if hits.iter().any(|hits| matches!(hits, Hits::GiveBack(_))) {
+                    let why = "policies take no hits back: leave `is_negative_hits` out";
+                    return Err(Status::invalid_argument(why));
+                }
+                let cost = |place: usize| match hits.get(place) {
+                    Some(Hits::Charge(hits)) => *hits,
+                    _ => 1,
+                };
+                let all = counting.prepare(request, cost)?;
+                for (prepared, hits) in all.iter().zip(&hits) {
+                    if let (Some(ask), Hits::Charge(_)) = (prepared.question(), hits) {
+                        // A policy may say its own cost.
+                        let units = ask.units();
+                        counting.charge(ask, units).await?;
+                    }
+                }
+            }
+            None => {}
+        }
+        Ok(RateLimitResponse { overall_code: Code::Ok.into(), ..RateLimitResponse::default() })
+    }
+
+    /// Holds an estimate.
+    async fn reserve(
+        &self,
+        service: &Service,
+        request: ReserveRequest,
+        timeout: Option<Duration>,
+    ) -> Result<ReserveResponse, Status> {
+        let ReserveRequest { domain, descriptors, amount, ttl } = request;
+        let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
+        let hits = question::read(&request)?;
+        let ttl = ttl.and_then(|ttl| Duration::try_from(ttl).ok());
+        let terms = (amount, ttl.unwrap_or(MAX_TTL).clamp(MIN_TTL, MAX_TTL));
+        let counting = Counting { service, deadline: deadline(service, timeout) };
+        let live = self.rules().live();
+        let Reserved { code, id } = match live.config().domain(&request.domain) {
+            Some(domain) => {
+                let planned = plan(&request, &hits, &live, domain, service)?;
+                counting.reserve(&planned, domain.on_failure(), terms).await?
+            }
+            None if self.has_policies() => {
+                let all = counting.prepare(&request, |_| amount.clamp(1, MAX_COST))?;
+                counting.reserve_by_policies(all, terms).await?
+            }
+            None => Reserved { code: self.code_of_unknown(), id: String::new() },
+        };
+        Ok(ReserveResponse { code: code.into(), reservation_id: id })
+    }
+
+    /// Charges what was used, and ends the hold.
+    async fn commit(
+        &self,
+        service: &Service,
+        request: CommitRequest,
+        timeout: Option<Duration>,
+    ) -> Result<CommitResponse, Status> {
+        let CommitRequest { domain, descriptors, reservation_id: id, actual_amount: actual } =
+            request;
+        if actual > MAX_COST {
+            return Err(Status::invalid_argument(format!(
+                "actual_amount: at most 2^40 = {MAX_COST}, not {actual}; nothing was charged"
+            )));
+        }
+        let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
+        let hits = question::read(&request)?;
+        let counting = Counting { service, deadline: deadline(service, timeout) };
+        let live = self.rules().live();
+        let is_released = match live.config().domain(&request.domain) {
+            Some(domain) => {
+                let planned = plan(&request, &hits, &live, domain, service)?;
+                counting.commit(&planned, &id, actual).await?
+            }
+            None if self.has_policies() => {
+                let all = counting.prepare(&request, |_| actual.max(1))?;
+                counting.commit_by_policies(&all, &id, actual).await?
+            }
+            None => false,
+        };
+        Ok(CommitResponse { reservation_released: is_released })
+    }
+}
+
+/// The time of a call to the store. A tenth of the caller's is kept for the way back.
+fn deadline(service: &Service, timeout: Option<Duration>) -> Duration {
+    let usual = service.gate.usual_deadline();
+    timeout.map_or(usual, |timeout| usual.min(timeout * 9 / 10))
+}

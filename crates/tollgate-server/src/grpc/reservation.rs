@@ -1,0 +1,295 @@
+//! Holds for Kuadrant's service: what a request's descriptors are counted under, and the holds on
+//! that.
+
+use core::time::Duration;
+
+use tollgate::{Ask, Error, Hold, HoldKind, LimitSet, MAX_COST, Subject};
+use tollgate_envoy::OnFailure;
+use tollgate_envoy_proto::service::RateLimitRequest;
+use tollgate_envoy_proto::service::rate_limit_response::Code;
+use tollgate_policy::{Answer, Prepared, Terms};
+use tonic::Status;
+
+use super::plan::{How, Planned};
+use super::policies;
+use super::question::Hits;
+use crate::service::Service;
+
+/// The longest hold, and that of a request without a time, as with limitador.
+pub(super) const MAX_TTL: Duration = Duration::from_secs(60);
+
+/// The shortest hold, as everywhere.
+pub(super) const MIN_TTL: Duration = Duration::from_millis(1);
+
+/// What stands between the holds of the descriptors. No hold has it.
+const BETWEEN: char = '.';
+
+/// What a request is about, and how it is answered.
+pub(super) struct Counting<'c> {
+    pub(super) service: &'c Service,
+    /// The time of each call to the store.
+    pub(super) deadline: Duration,
+}
+
+/// What a request for a hold came to.
+#[derive(Debug)]
+pub(super) struct Reserved {
+    pub(super) code: Code,
+    /// Empty where nothing is held.
+    pub(super) id: String,
+}
+
+impl Reserved {
+    fn nothing(is_allowed: bool) -> Self {
+        Self { code: code(is_allowed), id: String::new() }
+    }
+}
+
+fn code(is_allowed: bool) -> Code {
+    if is_allowed { Code::Ok } else { Code::OverLimit }
+}
+
+type Part<'p> = (&'p Subject, &'p LimitSet);
+
+impl Counting<'_> {
+    /// Holds what these descriptors are counted under: all of it, or nothing. What is in shadow or
+    /// quota mode is not held, since it denies nobody by itself.
+    ///
+    /// # Errors
+    /// Too many counts; or the store cannot answer, and that is an error by the rules.
+    pub(super) async fn reserve(
+        &self,
+        planned: &[Planned<'_>],
+        on_failure: OnFailure,
+        (amount, ttl): (u64, Duration),
+    ) -> Result<Reserved, Status> {
+        let bans = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
+        let parts = parts(planned, false);
+        if planned.iter().any(bans) || (amount > MAX_COST && !parts.is_empty()) {
+            return Ok(Reserved::nothing(false));
+        }
+        if parts.is_empty() {
+            return Ok(Reserved::nothing(true));
+        }
+        let ttl = ttl.min(longest(&parts));
+        let rule = match on_failure {
+            OnFailure::Allow => tollgate_policy::OnFailure::Allow,
+            // A local share holds nothing.
+            OnFailure::Deny | OnFailure::Error | OnFailure::Local(_) => {
+                tollgate_policy::OnFailure::Deny
+            }
+        };
+        let (ask, terms) = (Ask::from(parts), Terms::new(rule).deadline(self.deadline));
+        let gate = &self.service.gate;
+        let (answer, hold) = if amount == 0 {
+            (gate.peek_limits(ask, terms).await.map_err(status)?, None)
+        } else {
+            let held = gate.hold_limits(ask.cost(amount), terms, HoldKind::Reserve, Some(ttl));
+            let held = held.await.map_err(status)?;
+            (held.answer, held.hold)
+        };
+        if answer.decision().is_none() && on_failure == OnFailure::Error {
+            return Err(unavailable(&answer));
+        }
+        let id = hold.map(|hold| self.service.sign(&hold)).unwrap_or_default();
+        Ok(Reserved { code: code(answer.is_allowed()), id })
+    }
+
+    /// Holds by the policies, for each descriptor: for all, or for none.
+    ///
+    /// # Errors
+    /// A cost that a policy does not take.
+    pub(super) async fn reserve_by_policies(
+        &self,
+        all: Vec<Prepared>,
+        (amount, ttl): (u64, Duration),
+    ) -> Result<Reserved, Status> {
+        let gate = &self.service.gate;
+        let mut holds: Vec<Option<Hold>> = Vec::with_capacity(all.len());
+        for prepared in all {
+            let parts: Vec<Part<'_>> = prepared.counts().collect();
+            let is_too_much = amount > MAX_COST && !parts.is_empty();
+            let ttl = ttl.min(longest(&parts));
+            drop(parts);
+            let held = if is_too_much {
+                Ok((false, None))
+            } else if amount == 0 {
+                Ok((gate.peek(prepared).await.is_allowed(), None))
+            } else {
+                let held = gate.hold(prepared, HoldKind::Reserve, Some(ttl)).await;
+                held.map(|held| (held.answer.is_allowed(), held.hold))
+            };
+            match held {
+                Ok((true, hold)) => holds.push(hold),
+                not => {
+                    for hold in holds.iter().flatten() {
+                        // What a store cannot take back ends by itself.
+                        let _ = gate.release(hold).await;
+                    }
+                    return not.map(|_| Reserved::nothing(false)).map_err(status);
+                }
+            }
+        }
+        let sign = |hold: &Option<Hold>| hold.as_ref().map(|hold| self.service.sign(hold));
+        let ids: Vec<String> = holds.iter().map(|hold| sign(hold).unwrap_or_default()).collect();
+        let id = if holds.iter().any(Option::is_some) { ids.join(".") } else { String::new() };
+        Ok(Reserved { code: Code::Ok, id })
+    }
+
+    /// Settles a hold on these descriptors, of which `actual` units were used. What is not held is
+    /// charged all the same. True when the hold was open, or was settled before.
+    ///
+    /// # Errors
+    /// The store cannot answer, or too many units.
+    pub(super) async fn commit(
+        &self,
+        planned: &[Planned<'_>],
+        id: &str,
+        actual: u64,
+    ) -> Result<bool, Status> {
+        let held = parts(planned, false);
+        let settled = self.settle(self.hold_on(id, &held), actual).await?;
+        let left = match settled {
+            Some(true) => return Ok(true),
+            Some(false) => parts(planned, true),
+            None => [held, parts(planned, true)].concat(),
+        };
+        for part in left {
+            self.charge(Ask::from(vec![part]), actual).await?;
+        }
+        Ok(settled.is_some())
+    }
+
+    /// [`Counting::commit`] by the policies: the holds of all descriptors.
+    ///
+    /// # Errors
+    /// As that.
+    pub(super) async fn commit_by_policies(
+        &self,
+        all: &[Prepared],
+        id: &str,
+        actual: u64,
+    ) -> Result<bool, Status> {
+        let (mut ids, mut is_released) = (id.split(BETWEEN), false);
+        for prepared in all {
+            let parts: Vec<Part<'_>> = prepared.counts().collect();
+            let hold = self.hold_on(ids.next().unwrap_or_default(), &parts);
+            match self.settle(hold, actual).await? {
+                Some(_) => is_released = true,
+                None => {
+                    if let Some(ask) = prepared.question() {
+                        self.charge(ask, actual).await?;
+                    }
+                }
+            }
+        }
+        Ok(is_released)
+    }
+
+    /// The hold of this id, if it is one on exactly these counts. That of another is none, as are
+    /// texts that this service did not sign. Limits that have changed since are the same counts.
+    fn hold_on(&self, id: &str, parts: &[Part<'_>]) -> Option<Hold> {
+        let hold = self.service.hold_of(id).filter(|hold| hold.kind() == HoldKind::Reserve)?;
+        let mut held: Vec<_> =
+            hold.counts.iter().map(|(of, limits)| (of, limits.policy())).collect();
+        let mut asked: Vec<_> = parts.iter().map(|(of, limits)| (*of, limits.policy())).collect();
+        held.sort_unstable();
+        asked.sort_unstable();
+        (held == asked).then_some(hold)
+    }
+
+    /// Whether a hold was settled before, where it is known; `None` where it is not open.
+    async fn settle(&self, hold: Option<Hold>, actual: u64) -> Result<Option<bool>, Status> {
+        let Some(hold) = hold else { return Ok(None) };
+        match self.service.gate.commit(&hold, actual).await {
+            Ok(settled) => Ok(Some(settled.already)),
+            Err(Error::NotOpen(_)) => Ok(None),
+            Err(error) => Err(status(error)),
+        }
+    }
+
+    /// Charges what the descriptors ask, whatever remains.
+    ///
+    /// # Errors
+    /// The store cannot answer.
+    pub(super) async fn report(&self, planned: &[Planned<'_>]) -> Result<(), Status> {
+        for (subject, limits, hits) in planned.iter().filter_map(Planned::count) {
+            let ask = Ask::new(subject).under(limits);
+            match hits {
+                Hits::Look => {}
+                Hits::Charge(hits) => self.charge(ask, hits).await?,
+                Hits::GiveBack(hits) => {
+                    let delta = i64::try_from(hits).unwrap_or(i64::MAX);
+                    self.in_time(self.service.gate.adjust(ask, delta)).await?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Charges without a check.
+    ///
+    /// # Errors
+    /// The store cannot answer.
+    pub(super) async fn charge(&self, ask: Ask<'_>, units: u64) -> Result<(), Status> {
+        if units > 0 {
+            self.in_time(self.service.gate.charge_limits(ask.cost(units))).await?;
+        }
+        Ok(())
+    }
+
+    async fn in_time<T>(&self, call: impl Future<Output = Result<T, Error>>) -> Result<T, Status> {
+        let late = |_| Status::unavailable("the store cannot charge in time");
+        tokio::time::timeout(self.deadline, call).await.map_err(late)?.map_err(status)
+    }
+
+    /// What the policies say about each descriptor, at this cost.
+    ///
+    /// # Errors
+    /// An entry that is no field, or a cost that a policy does not take.
+    pub(super) fn prepare(
+        &self,
+        request: &RateLimitRequest,
+        cost: impl Fn(usize) -> u64,
+    ) -> Result<Vec<Prepared>, Status> {
+        let descriptors = request.descriptors.iter().enumerate();
+        let each = descriptors.map(|(place, descriptor)| {
+            let prepared = policies::prepared(self.service, &request.domain, (place, descriptor))?;
+            policies::costing(prepared.within(self.deadline), place, cost(place))
+        });
+        each.collect()
+    }
+}
+
+/// The counts of these descriptors, each once: those that can deny, or those aside.
+fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<Part<'p>> {
+    let mut parts: Vec<Part<'p>> = Vec::with_capacity(planned.len());
+    for planned in planned.iter().filter(|planned| planned.is_aside() == aside) {
+        let Some((subject, limits, _)) = planned.count() else { continue };
+        let is_it =
+            |(of, under): &Part<'_>| *of == subject && under.identity() == limits.identity();
+        if !parts.iter().any(is_it) {
+            parts.push((subject, limits));
+        }
+    }
+    parts
+}
+
+/// The longest hold on these counts: a slot says its own.
+fn longest(parts: &[Part<'_>]) -> Duration {
+    let own = parts.iter().filter_map(|(_, limits)| limits.hold()).min();
+    own.map_or(MAX_TTL, tollgate::Period::as_duration)
+}
+
+fn unavailable(answer: &Answer<'_>) -> Status {
+    let why = answer.error().map_or(String::new(), |error| format!(": {error}"));
+    Status::unavailable(format!("the store cannot answer{why}"))
+}
+
+/// An error of the library: of the store, or of the request.
+fn status(error: Error) -> Status {
+    match error {
+        Error::Store(error) => Status::unavailable(format!("the store: {error}")),
+        other => Status::invalid_argument(other.to_string()),
+    }
+}
