@@ -25,6 +25,7 @@ mod lab_report;
 mod lent;
 mod live;
 mod memory;
+mod model_callers;
 mod on_cluster;
 mod on_redis;
 mod openapi;
