@@ -84,6 +84,30 @@ fn exit_codes_tell_errors_from_warnings() {
     assert_eq!(place.run(&["config", "check"]).0, 2);
 }
 
+#[test]
+fn slots_that_nothing_can_take_cause_a_warning() {
+    let place = Place::new();
+    let file = place.path().join("slots.toml");
+    for (lines, says) in [
+        ("", Some("`jobs` applies to every request, and denies those that are only checked")),
+        ("shadow = true\n", Some("`jobs` is in shadow, where `2 at once hold 30s` is never asked")),
+        ("when = { field.kind = \"job\" }\n", None),
+    ] {
+        let text = format!(
+            "version = 1\n[[policies]]\nname = \"jobs\"\non_failure = \"deny\"\n{lines}\
+             limits = [{{ subject = \"ip\", limit = \"2 at once\" }}]\n"
+        );
+        std::fs::write(&file, text).unwrap();
+        let args = ["config", "check", file.to_str().unwrap()];
+        let (code, out, _) = place.run(&args);
+        let warnings = if says.is_some() { "1 warning" } else { "0 warnings" };
+        assert!(code == 0 && out.contains(warnings), "{lines}: {out}");
+        assert!(out.contains(says.unwrap_or_default()), "{lines}: {out}");
+        let code = place.code(&[&args[..], &["--deny-warnings"]].concat());
+        assert_eq!(code, i32::from(says.is_some()), "{lines}");
+    }
+}
+
 const CLUSTER: &str = "redis+cluster://10.0.0.1,10.0.0.2";
 
 #[test]

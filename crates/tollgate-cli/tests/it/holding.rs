@@ -1,10 +1,11 @@
 //! `reserve` and `commit`; `run --at-once`, a semaphore for scripts.
 
 use std::io::{BufRead as _, BufReader, Read as _};
+use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::Place;
 
@@ -159,6 +160,33 @@ fn a_slot_is_renewed_while_the_command_runs_and_given_back_on_sigterm() {
     holder.stderr.take().unwrap().read_to_string(&mut said).unwrap();
     assert_eq!(said, "");
     assert_eq!(place.code(&[&slots[..], &["--wait", "0", "--", "true"]].concat()), 0);
+}
+
+/// A terminal sends Ctrl-C to both. What the command makes of it is its code.
+#[test]
+fn ctrl_c_ends_the_command_and_gives_the_slot_back() {
+    let place = Place::new();
+    let slots = ["run", "x", "--at-once", "1", "--hold", "60s"];
+    for (command, code) in
+        [("echo ready; exec cat", 128 + 2), ("trap 'exit 7' INT; echo ready; read line", 7)]
+    {
+        let mut started = place.std(&[&slots[..], &["--", "sh", "-c", command]].concat());
+        started.process_group(0).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut holder = started.stderr(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n");
+        let none = [&slots[..], &["--wait", "0", "--", "true"]].concat();
+        assert_eq!(place.code(&none), 124, "the slot is taken");
+        let stdin = holder.stdin.take();
+        kill_process_group(Pid::from_child(&holder), Signal::INT).unwrap();
+        assert_eq!(holder.wait().unwrap().code(), Some(code), "{command}");
+        drop(stdin);
+        let mut said = String::new();
+        holder.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        assert_eq!(said, "");
+        assert_eq!(place.code(&none), 0, "it came back long before its hold ended");
+    }
 }
 
 #[test]

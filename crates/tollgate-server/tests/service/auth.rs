@@ -46,6 +46,31 @@ async fn the_request_itself_is_judged_where_no_proxy_tells_another() {
     assert_eq!(client.get("/v1/auth?denystatus=403").await.status, StatusCode::BAD_REQUEST);
 }
 
+/// A proxy that only asks could never give a slot back.
+#[tokio::test]
+async fn slots_are_denied_whatever_the_failure_rule_says() {
+    let file = r#"
+        version = 1
+        [[policies]]
+        name = "jobs"
+        on_failure = "allow"
+        when = { method = "POST" }
+        limits = [{ subject = "ip", limit = "2 at once" }]
+    "#;
+    let gate = gate_of(file, AnyStore::Memory(MemoryStore::new()));
+    let service = Service::start_with(gate, |_| {}).await;
+    let client = &mut service.client().await;
+    for _ in 0..2 {
+        let post = [PAGE, ("x-original-method", "POST"), ("x-forwarded-for", "192.0.2.7")];
+        assert_eq!(admitted(client, 1, &post).await, 0);
+        let get = [PAGE, ("x-original-method", "GET"), ("x-forwarded-for", "192.0.2.7")];
+        assert_eq!(admitted(client, 1, &get).await, 1);
+    }
+    // None was taken.
+    let peek = r#"{"fields": {"method": "POST", "ip": "192.0.2.7"}}"#;
+    assert_eq!(client.post("/v1/peek", peek).await.json()["remaining"], 2);
+}
+
 #[tokio::test]
 async fn either_family_of_headers_tells_the_request() {
     for family in
