@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use bytes::Bytes;
-use http::Response;
+use http::{HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 use serde::Deserialize;
 use tollgate::Period;
@@ -13,6 +13,12 @@ use super::problem::Problem;
 use super::question::{QuestionJson, Text, not_null, read_one};
 use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
 use crate::service::{HoldTerms, Service};
+
+/// The header with the hold.
+const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
+
+/// The longest hold in a header, in bytes: proxies read heads of 4 KiB.
+const MAX_HEADER_BYTES: usize = 2 * 1_024;
 
 /// What is done with a hold.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -108,9 +114,17 @@ async fn place(
     };
     let question = question.into_question(service)?;
     let (held, holding) = service.hold(question, terms).await?;
+    let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));
     let mut response = json(&HeldJson::new(&held, holding));
+    response.headers_mut().extend(text.map(|text| (HOLD, text)));
     denial.apply(&held.answer, &mut response);
     Ok(response)
+}
+
+/// The hold for proxies, which read headers and no bodies. None where it is longer than they take.
+fn header_of(hold: &str) -> Option<HeaderValue> {
+    let is_short = hold.len() <= MAX_HEADER_BYTES;
+    is_short.then(|| HeaderValue::from_str(hold).ok()).flatten()
 }
 
 fn ttl_of(text: &str) -> Result<Duration, Problem> {

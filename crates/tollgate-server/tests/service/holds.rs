@@ -267,6 +267,7 @@ async fn policies_with_slots_are_acquired_and_never_only_checked() {
     let second = done(client, "/v1/acquire", job.clone()).await;
     let denied = post(client, "/v1/acquire?deny_status=429", &job).await;
     assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(denied.header("tollgate-hold"), None);
     assert_eq!(remaining(&done(client, "/v1/peek", job.clone()).await), 0);
     done(client, "/v1/release", json!({ "hold": first["hold"] })).await;
     assert_eq!(done(client, "/v1/acquire", job.clone()).await["allowed"], true);
@@ -290,6 +291,24 @@ async fn policies_with_slots_are_acquired_and_never_only_checked() {
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
+}
+
+#[tokio::test]
+async fn a_hold_is_in_a_header_for_proxies() {
+    let service = Service::start().await;
+    let client = &mut service.client().await;
+    let question = json!({ "subject": "a", "limit": "1 at once" });
+    let reply = post(client, "/v1/acquire", &question).await;
+    assert_eq!(reply.header("tollgate-hold"), reply.json()["hold"].as_str());
+    // One that is longer than proxies take is in the body alone.
+    let question = json!({ "subject": "b".repeat(900), "limit": "1 at once", "cost": 1 });
+    let on = |letter: &str| json!({ "subject": letter.repeat(900), "limit": "1 at once" });
+    let long = json!({ "on": [on("c"), on("d")] });
+    let reply = post(client, "/v1/acquire", &question).await;
+    assert!(reply.header("tollgate-hold").is_some(), "{}", reply.text);
+    let reply = post(client, "/v1/acquire", &long).await;
+    assert!(reply.json()["hold"].as_str().unwrap().len() > 2_048, "{}", reply.text);
+    assert_eq!(reply.header("tollgate-hold"), None);
 }
 
 #[tokio::test]

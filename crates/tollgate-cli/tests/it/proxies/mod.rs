@@ -7,6 +7,7 @@ mod envoy;
 mod haproxy;
 mod limit_req;
 mod nginx;
+mod nginx_slots;
 mod paths;
 mod promises;
 mod wire;
