@@ -31,6 +31,8 @@
 //!
 //! - [`TollgateLayer`] limits the requests to a service: [`TollgateLayer::per_client`] with limits
 //!   in code, [`TollgateLayer::builder`] with policies (`docs/middleware.md`).
+//! - [`TollgateLayer::holding`] makes a layer that takes slots (`20 at once`) for the time of a
+//!   request (`docs/holds.md`).
 //! - [`identity::Identity`] determines the client that a request is counted for, by an address, an
 //!   API key or a header (`docs/identity.md`).
 //! - [`answer::Answers`] converts decisions to headers and refusals (`docs/headers.md`).
@@ -55,13 +57,19 @@ struct ReadmeOfAll;
 #[doc = include_str!("../../../docs/code.md")]
 struct LimitsInCode;
 
+/// The examples of the page on holds compile.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/holds.md")]
+struct HoldsPage;
+
 pub mod answer;
 pub mod identity;
 mod layer;
 
 pub use layer::header_templates;
 pub use layer::{
-    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, Limited, LimitedFuture,
-    Misconfiguration, RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits,
-    RequestLimitsLayer, ResponseBody, ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
+    AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, HoldingBody, HoldingFuture,
+    HoldingLayer, HoldingTollgate, Holds, Limited, LimitedFuture, Misconfiguration,
+    RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits, RequestLimitsLayer, ResponseBody,
+    ResponseFuture, ResponseHead, Share, Tollgate, TollgateLayer,
 };

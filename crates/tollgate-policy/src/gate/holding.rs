@@ -1,5 +1,6 @@
 //! Holds: reserve and commit, acquire and release, by policies and under inline limits.
 
+use core::convert::Infallible;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
@@ -117,14 +118,46 @@ impl<S: Store> Gate<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Held, Error> {
+        self.place(prepared, kind, ttl, Err).await
+    }
+
+    /// Admits a prepared request as its policies want: with a hold where one of their limits counts
+    /// slots, and as [`Gate::ask`] does elsewhere. It is for fronts that know when a request has
+    /// ended, and that release what it held then.
+    ///
+    /// There is always an answer: what cannot be held is denied, whatever the failure rule says.
+    pub async fn admit(&self, prepared: Prepared) -> Held {
+        if !prepared.plan.counts_slots(&prepared.live) {
+            return Held { answer: self.ask(prepared).await, hold: None };
+        }
+        let refused = Ok::<Error, Infallible>;
+        match self.place(prepared, HoldKind::Acquire, None, refused).await {
+            Ok(held) => held,
+            Err(never) => match never {},
+        }
+    }
+
+    async fn place<E>(
+        &self,
+        prepared: Prepared,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+        refused: impl FnOnce(Error) -> Result<Error, E>,
+    ) -> Result<Held, E> {
         let Prepared { live, matched, plan, shadows, started } = prepared;
         let live = Guard::into_inner(live);
         let (mut answer, hold) = match plan.question(&live) {
             None => (plan.answered_early(&live), None),
             Some(ask) => {
                 let placed = self.0.limiter.hold_within(plan.deadline, ask, kind, ttl).await;
-                let (result, hold) = self.0.placed(placed)?;
-                (Answer::new(&live, &plan, result), hold)
+                match self.0.placed(placed) {
+                    Ok((result, hold)) => (Answer::new(&live, &plan, result), hold),
+                    Err(error) => {
+                        let mut answer = Answer::new(&live, &plan, Err(refused(error)?));
+                        answer.refuse_slots();
+                        (answer, None)
+                    }
+                }
             }
         };
         self.0.record(&answer, &matched.enforced, started);

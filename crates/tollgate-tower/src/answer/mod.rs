@@ -167,13 +167,14 @@ impl Marks {
 pub struct Answers {
     profile: Profile,
     expose: bool,
+    any_wait: bool,
 }
 
 impl Answers {
     /// Uses the headers of `profile`.
     #[must_use]
     pub fn new(profile: Profile) -> Self {
-        Self { profile, expose: false }
+        Self { profile, expose: false, any_wait: false }
     }
 
     /// Sets whether `Access-Control-Expose-Headers` also lists the headers of the profile. The
@@ -181,6 +182,13 @@ impl Answers {
     #[must_use]
     pub fn expose(self, expose: bool) -> Self {
         Self { expose, ..self }
+    }
+
+    /// Sets whether a denial says when to come back even where open holds are in the way. The
+    /// default is no: such a wait is the longest one, and whoever settles a hold ends it.
+    #[must_use]
+    pub fn retry_after_any(self, any: bool) -> Self {
+        Self { any_wait: any, ..self }
     }
 
     /// Writes the headers of a decision into a response.
@@ -278,10 +286,16 @@ impl Answers {
             }
             Verdict::Never => (problem::too_costly(decision.limit()), Code::INVALID_ARGUMENT, None),
         };
+        let never = wait.is_none();
+        // A wait that ends earlier when somebody settles a hold is no time to come back at.
+        let is_told = self.any_wait || !decision.is_until_hold();
+        let (problem, wait) = match wait {
+            Some(_) if !is_told => (problem::held(), None),
+            wait => (problem, wait),
+        };
         if wire != Wire::Http {
             return Some(grpc::refusal(wire, code, &problem.detail, wait, self.expose));
         }
-        let never = wait.is_none();
         let judged = header_template::items(templates).zip(decision.reports());
         let violated = judged.filter_map(|(item, report)| {
             // If one limit never admits, limits that would admit later are not the reason.
@@ -289,8 +303,7 @@ impl Answers {
             blames.then_some(item.name.as_str())
         });
         let mut response = problem.response(violated);
-        // A wait that ends earlier when somebody settles a hold is no time to come back at.
-        if let Some(wait) = wait.filter(|_| !decision.is_until_hold()) {
+        if let Some(wait) = wait {
             let value = HeaderValue::from(retry_seconds(wait));
             response.headers_mut().insert(RETRY_AFTER, value);
         }

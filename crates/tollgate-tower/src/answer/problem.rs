@@ -29,6 +29,12 @@ pub(super) fn quota_exceeded(seconds: u64) -> Problem {
     }
 }
 
+/// The same, where others hold what is asked for: nobody knows when they end.
+pub(super) fn held() -> Problem {
+    let detail = "Requests at work hold what this one needs: ask again when some have ended.";
+    Problem { detail: detail.to_owned(), ..quota_exceeded(0) }
+}
+
 pub(super) fn too_costly(capacity: u64) -> Problem {
     let detail = format!(
         "This request costs more than {capacity}, the most that its limit ever admits at once: \

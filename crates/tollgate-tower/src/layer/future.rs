@@ -17,7 +17,8 @@ use super::charge::Then;
 use super::share::Timer;
 use crate::answer::Marks;
 
-type Boxed<RB, E> = Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
+pub(super) type Boxed<RB, E> =
+    Pin<Box<dyn Future<Output = Result<Response<RB>, E>> + Send + 'static>>;
 
 pin_project_lite::pin_project! {
     /// The response future of a [`Tollgate`](super::Tollgate) service.
@@ -208,7 +209,7 @@ impl<S: Store + 'static> More<S> {
 
 /// The output of a future that is ready at the first poll.
 #[inline]
-fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
+pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
     let mut future = core::pin::pin!(future);
     match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => Some(value),

@@ -5,6 +5,7 @@ mod charge;
 mod extensions;
 mod front;
 mod future;
+mod holding;
 mod mark;
 mod misconfigurations;
 mod refused;
@@ -31,6 +32,7 @@ use crate::identity::{ClientAddress, Identity, PathReading};
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
 pub use future::ResponseFuture;
+pub use holding::{HoldingBody, HoldingFuture, HoldingLayer, HoldingTollgate, Holds};
 pub use misconfigurations::Misconfiguration;
 pub use refused::{Refused, RequestHead};
 pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLayer};
@@ -157,6 +159,7 @@ impl<S: Store + 'static> TollgateLayer<S> {
             front: Front::new(),
             profile: Profile::default(),
             expose: false,
+            any_wait: false,
             show_revision: false,
             retry_when_unavailable: RETRY_WHEN_UNAVAILABLE,
             for_proxies: false,
@@ -171,6 +174,13 @@ impl<S: Store + 'static> TollgateLayer<S> {
     /// mark, those would pass uncounted, as the same request.
     pub fn forget(&self, extensions: &mut Extensions) {
         mark::remove(extensions);
+    }
+
+    /// The same layer, for policies with slots (`20 at once`): it holds them while requests are at
+    /// work. Both are one limiter.
+    #[must_use]
+    pub fn holding(&self) -> HoldingLayer<S> {
+        HoldingLayer::new(Arc::clone(&self.0))
     }
 
     /// The gate: its counters, its policies, its store.
@@ -227,6 +237,7 @@ pub struct Builder<S> {
     front: Front,
     profile: Profile,
     expose: bool,
+    any_wait: bool,
     show_revision: bool,
     retry_when_unavailable: Duration,
     for_proxies: bool,
@@ -299,6 +310,12 @@ impl<S: Store + 'static> Builder<S> {
     /// Sets whether pages of other origins may read those headers. The default is no.
     pub fn expose(self, expose: bool) -> Self {
         Self { expose, ..self }
+    }
+
+    /// Sets whether a denial has `Retry-After` even where open holds are in the way. The default is
+    /// no: whoever settles a hold ends that wait, so it is only the longest one.
+    pub fn retry_after_any(self, any: bool) -> Self {
+        Self { any_wait: any, ..self }
     }
 
     /// Sets whether every response has the header `Tollgate-Revision`. The default is no.
@@ -385,7 +402,7 @@ impl<S: Store + 'static> Builder<S> {
         let revision = self.gate.revision();
         let policies = self.gate.policies();
         let shared = Shared {
-            answers: Answers::new(self.profile).expose(self.expose),
+            answers: Answers::new(self.profile).expose(self.expose).retry_after_any(self.any_wait),
             gate: self.gate,
             front: self.front,
             show_revision: self.show_revision,

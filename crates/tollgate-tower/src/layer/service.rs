@@ -82,7 +82,7 @@ where
 }
 
 /// Boxed, since few requests have one.
-type Refusal = Box<Response<Bytes>>;
+pub(super) type Refusal = Box<Response<Bytes>>;
 
 /// The next step for a request.
 enum Next {
@@ -195,7 +195,7 @@ impl<S: Store + 'static> Shared<S> {
 
     /// The prepared check of a request, under any policies; or the refusal of a request with an
     /// unusable field.
-    fn prepare<B>(
+    pub(super) fn prepare<B>(
         &self,
         request: &Request<B>,
         fields: &RequestFields<'_>,
@@ -240,7 +240,7 @@ impl<S: Store + 'static> Shared<S> {
 
     /// True when the same policies over the same store have decided this request, by its marks.
     #[cold]
-    fn has_decided(&self, extensions: &Extensions) -> bool {
+    pub(super) fn has_decided(&self, extensions: &Extensions) -> bool {
         let decided = mark::is_alike(extensions, self.gate.mark());
         if decided {
             self.misconfigurations.report(Misconfiguration::LayeredTwice);
@@ -266,7 +266,7 @@ impl<S: Store + 'static> Shared<S> {
 
     /// The refusal; or `None`, with the headers for the response in `marks`.
     #[inline]
-    fn verdict<B>(
+    pub(super) fn verdict<B>(
         &self,
         request: &Request<B>,
         answer: &Answer<'_>,
@@ -350,11 +350,11 @@ impl<S: Store + 'static> Shared<S> {
     }
 
     /// The protocol of the refusal.
-    fn wire<B>(&self, request: &Request<B>) -> Wire {
+    pub(super) fn wire<B>(&self, request: &Request<B>) -> Wire {
         if self.for_proxies { Wire::Http } else { Wire::from_headers(request.headers()) }
     }
 
-    fn unavailable(&self, wire: Wire, policies: &[&str]) -> Response<Bytes> {
+    pub(super) fn unavailable(&self, wire: Wire, policies: &[&str]) -> Response<Bytes> {
         self.answers.unavailable(wire, policies, self.retry_when_unavailable)
     }
 

@@ -7,6 +7,7 @@ mod code;
 mod common;
 mod faults;
 mod governor;
+mod holding;
 mod layer;
 mod load;
 mod mistakes;
