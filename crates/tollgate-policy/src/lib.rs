@@ -54,6 +54,7 @@ pub mod tree {
 struct Readme;
 
 mod check;
+mod cost;
 mod field;
 mod form;
 mod gate;
@@ -78,6 +79,7 @@ mod spans;
 #[cfg(feature = "watch")]
 mod watch;
 
+pub use cost::{Commit, Cost, Estimate, Reserve};
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
     Answer, Counters, DecisionMark, Event, Gate, Held, HoldCounters, Loss, Observer, Prepared,
@@ -85,8 +87,8 @@ pub use gate::{
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{
-    Absent, Combine, Cost, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE,
-    Override, Policy, Rule, Shard,
+    Absent, Combine, DEFAULT_DEADLINE, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Override,
+    Policy, Rule, Shard,
 };
 pub use network::parse_network;
 pub use on_failure::OnFailure;

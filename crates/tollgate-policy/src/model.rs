@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use tollgate::{LimitSet, ParseError};
 
+use crate::cost::Cost;
 use crate::field::{Field, advice};
 use crate::on_failure::OnFailure;
 use crate::pattern::{Condition, Pattern};
@@ -420,37 +421,6 @@ impl fmt::Display for Rule {
             Self::Limits(limits) => limits.fmt(f),
             Self::Unlimited => f.write_str("unlimited"),
             Self::Banned => f.write_str("banned"),
-        }
-    }
-}
-
-/// The cost of a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Cost {
-    /// A fixed number of units: 1 to 2^40.
-    Fixed(u64),
-    /// The number in a field.
-    From {
-        /// `header.NAME` or `field.NAME`.
-        field: Field,
-        /// The largest cost that is admitted: 1 to 2^40.
-        max: u64,
-        /// The cost if the field is absent, not a whole number, or 0. `None` denies the request.
-        otherwise: Option<u64>,
-    },
-}
-
-impl fmt::Display for Cost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Fixed(units) => write!(f, "{units}"),
-            Self::From { field, max, otherwise: Some(units) } => {
-                write!(f, "{field}, at most {max}, otherwise {units}")
-            }
-            Self::From { field, max, otherwise: None } => {
-                write!(f, "{field}, at most {max}, otherwise denied")
-            }
         }
     }
 }

@@ -8,9 +8,10 @@ use smallvec::SmallVec;
 use tollgate::ParseError;
 
 use crate::check::check;
+use crate::cost::{Cost, Estimate, Reserve};
 use crate::field::{Field, Fields, value};
 use crate::index::{Found, Index};
-use crate::model::{Absent, Combine, Cost, Dimension, Policy};
+use crate::model::{Absent, Combine, Dimension, Policy};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::{Problem, Problems};
 use crate::read::keys::{Lists, Unlisted};
@@ -373,9 +374,7 @@ fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
         fields.extend(conditions.iter().map(|condition| condition.field.clone()));
     }
     add(&policy.when, fields);
-    if let Cost::From { field, .. } = &policy.cost {
-        fields.insert(field.clone());
-    }
+    fields.extend(policy.cost.field().cloned());
     for entry in &policy.entries {
         let instead = entry.absent.values().filter_map(|absent| match absent {
             Absent::Instead(dimension) => Some(dimension),
@@ -401,26 +400,33 @@ impl Ready {
     pub(crate) fn cost_of(&self, fields: &dyn Fields) -> Costs {
         match &self.cost {
             Cost::Fixed(units) => Costs::Units(*units),
-            Cost::From { field, max, otherwise } => {
-                let value = value(fields, field);
-                let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
-                let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-                match number {
-                    // A number with more digits than any `u64` is above any bound.
-                    Some(digits) if digits.len() > 19 => Costs::Never,
-                    Some(digits) => match digits.parse::<u64>() {
-                        Ok(units) if units > *max => Costs::Never,
-                        Ok(units) => Costs::Units(units),
-                        Err(_) => Costs::otherwise(*otherwise, field),
-                    },
-                    None => Costs::otherwise(*otherwise, field),
-                }
-            }
+            Cost::From { field, max, otherwise } => Costs::from(fields, field, *max, *otherwise),
+            Cost::Reserve(Reserve { estimate, max, .. }) => match estimate {
+                Estimate::Units(units) => Costs::Units(*units),
+                Estimate::From { field, otherwise } => Costs::from(fields, field, *max, *otherwise),
+            },
         }
     }
 }
 
 impl Costs {
+    /// The number in a field.
+    fn from(fields: &dyn Fields, field: &Field, max: u64, otherwise: Option<u64>) -> Self {
+        let value = value(fields, field);
+        let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
+        let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+        match number {
+            // A number with more digits than any `u64` is above any bound.
+            Some(digits) if digits.len() > 19 => Self::Never,
+            Some(digits) => match digits.parse::<u64>() {
+                Ok(units) if units > max => Self::Never,
+                Ok(units) => Self::Units(units),
+                Err(_) => Self::otherwise(otherwise, field),
+            },
+            None => Self::otherwise(otherwise, field),
+        }
+    }
+
     fn otherwise(otherwise: Option<u64>, field: &Field) -> Self {
         otherwise.map_or_else(|| Self::Missing(field.clone()), Self::Units)
     }

@@ -2,9 +2,10 @@
 
 use tollgate::{LimitSet, ParseError, SubjectPrefix};
 
+use crate::cost::Cost;
 use crate::field::Field;
 use crate::index::Index;
-use crate::model::{Absent, Cost, Dimension, Entry, Policy, Rule, Shard};
+use crate::model::{Absent, Dimension, Entry, Policy, Rule, Shard};
 use crate::resolve::{
     Local, Part, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
 };

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use smallvec::SmallVec;
 use tollgate::{Error, LimitSet, MAX_PARTS, Share, Subject, SubjectPrefix};
 
+use crate::cost::Cost;
 use crate::field::{Field, Fields, value};
 use crate::index::Index;
-use crate::model::Cost;
 use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
 use crate::policies::{Costs, Policies};
@@ -94,6 +94,8 @@ pub(crate) struct Plan {
     pub(crate) parts: Parts,
     pub(crate) cost: u64,
     pub(crate) shard: Option<Box<str>>,
+    /// The policy whose cost is known afterwards.
+    pub(crate) reserves: Option<usize>,
     pub(crate) deadline: Duration,
     pub(crate) on_failure: OnFailure,
     /// The first policy with the failure rule `deny`.
@@ -112,6 +114,7 @@ impl Plan {
             parts: SmallVec::new(),
             cost: 1,
             shard: None,
+            reserves: None,
             deadline: Duration::MAX,
             on_failure: OnFailure::Allow,
             denier: None,
@@ -262,6 +265,7 @@ impl Policies {
                 if let Some(field) = &ready.shard {
                     plan.shard = value(fields, field).map(|value| value.into_owned().into());
                 }
+                plan.reserves = matches!(ready.cost, Cost::Reserve(_)).then_some(policy);
                 match ready.cost_of(fields) {
                     Costs::Units(units) => plan.cost = units,
                     Costs::Never => {

@@ -181,6 +181,43 @@ struct Override {
 enum Cost {
     Fixed(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
     From(FromField),
+    Reserve(Reserve),
+}
+
+/// A cost that is known afterwards.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+struct Reserve {
+    /// What is held until then: units, or `header.NAME` or `field.NAME` of the request.
+    reserve: Estimate,
+    /// When the field is absent or no number: an estimate, or `deny`.
+    otherwise: Option<Otherwise>,
+    /// What says the cost: `header.NAME` of the response, or `bytes`.
+    #[schemars(regex(pattern = r"^(bytes|header\..+)$"))]
+    commit: Option<String>,
+    /// The most that is reserved and charged.
+    #[schemars(range(min = 1, max = 1_099_511_627_776_u64))]
+    max: u64,
+    /// How long it is held without being renewed, as `2m`.
+    #[schemars(regex(pattern = r"^([0-9]+(us|ms|s|m|h|d|w))+$"))]
+    hold: String,
+    /// Where nobody says what was used; the default is `charge`.
+    at_end: Option<AtEnd>,
+}
+
+#[derive(JsonSchema)]
+#[serde(untagged)]
+enum Estimate {
+    Units(#[schemars(range(min = 1, max = 1_099_511_627_776_u64))] u64),
+    From(String),
+}
+
+/// Charges the estimate, or nothing.
+#[derive(JsonSchema)]
+#[schemars(rename_all = "snake_case")]
+enum AtEnd {
+    Charge,
+    Nothing,
 }
 
 /// A cost that a field says.
@@ -230,6 +267,7 @@ mod tests {
             ("Entry", &read::ENTRY_KEYS[..]),
             ("Override", &read::OVERRIDE_KEYS[..]),
             ("FromField", &read::COST_KEYS[..]),
+            ("Reserve", &read::RESERVE_KEYS[..]),
             ("LocalShare", &read::LOCAL_KEYS[..]),
         ] {
             assert_eq!(keys(&format!("/$defs/{name}/properties")), sorted(known), "{name}");

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_policy::{Absent, Condition, Cost, Dimension, Entry, Field, Policies};
+use tollgate_policy::{Absent, Condition, Dimension, Entry, Field, Policies};
 
 use super::request::{BY, COST};
 use crate::error::Error;
@@ -118,10 +118,7 @@ fn counted(policies: &Policies) -> Vec<Field> {
 }
 
 fn costs(policies: &Policies) -> Vec<Field> {
-    let of_policy = policies.policies().iter().filter_map(|policy| match &policy.cost {
-        Cost::From { field, .. } => Some(field.clone()),
-        _ => None,
-    });
+    let of_policy = policies.policies().iter().filter_map(|policy| policy.cost.field().cloned());
     of_policy.collect()
 }
 

@@ -6,8 +6,9 @@ use tollgate::strategy::Shape;
 use tollgate::{Limit, LimitSet};
 
 use super::{MAX_WORK, Work, are_disjoint};
+use crate::cost::Cost;
 use crate::field::Field;
-use crate::model::{Combine, Cost, Policy, Rule, Shard};
+use crate::model::{Combine, Policy, Rule, Shard};
 use crate::pattern::Pattern;
 use crate::problem::{Problem, Span};
 use crate::spans::{FileSpans, PolicySpans};
@@ -74,12 +75,12 @@ fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<
                 ),
             ));
         }
-        let (least, what) = match cost {
-            Cost::Fixed(cost) => (*cost, format!("no request is ever admitted: each costs {cost}")),
-            Cost::From { field, otherwise: Some(cost), .. } => {
-                (*cost, format!("no request without `{field}` is ever admitted: it costs {cost}"))
+        let Some(least) = cost.least() else { continue };
+        let what = match cost.field() {
+            None => format!("no request is ever admitted: each costs {least}"),
+            Some(field) => {
+                format!("no request without `{field}` is ever admitted: it costs {least}")
             }
-            Cost::From { otherwise: None, .. } => continue,
         };
         // A reservation takes one slot, whatever its cost.
         if least > limit.capacity() && !limit.counts_slots() {

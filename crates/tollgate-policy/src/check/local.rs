@@ -2,7 +2,8 @@
 
 use tollgate::{LimitSet, Share};
 
-use crate::model::{Cost, Policy, Rule};
+use crate::cost::Cost;
+use crate::model::{Policy, Rule};
 use crate::problem::{Problem, Span};
 use crate::spans::PolicySpans;
 
@@ -47,10 +48,7 @@ fn limits(
                 continue;
             }
         };
-        let least = match cost {
-            Cost::Fixed(cost) => *cost,
-            Cost::From { otherwise, .. } => otherwise.unwrap_or(1),
-        };
+        let least = cost.least().unwrap_or(1);
         // What is never admitted anyway is another warning.
         if least > shared.capacity() && least <= limit.capacity() {
             problems.push(Problem::warning(

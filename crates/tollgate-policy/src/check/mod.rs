@@ -4,10 +4,9 @@ use std::collections::HashMap;
 
 use tollgate::{LimitSet, MAX_COST, MAX_DIMENSIONS, MAX_LIMITS, MAX_PARTS};
 
+use crate::cost::Cost;
 use crate::field::Field;
-use crate::model::{
-    Combine, Cost, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Rule, Shard,
-};
+use crate::model::{Combine, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Rule, Shard};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::Problem;
 use crate::read::MAX_POLICIES;
@@ -145,10 +144,18 @@ fn numbers(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
             let readable = matches!(field, Field::Header(_) | Field::Custom(_));
             readable && in_range(*max) && otherwise.is_none_or(|o| (1..=*max).contains(&o))
         }
+        Cost::Reserve(reserve) => reserve.is_sound(),
     };
     if !sound {
         let remedy = "a cost is 1 to 2^40; one from a field has its `otherwise` within its `max`";
         error(place.cost.or(place.whole), format!("`{name}` has no sound cost"), remedy);
+    }
+    if matches!(policy.cost, Cost::Reserve(_)) && policy.on_failure.share().is_some() {
+        error(
+            place.on_failure.or(place.whole),
+            format!("`{name}` reserves, and a local share holds nothing"),
+            "write `on_failure = \"allow\"` or `\"deny\"`",
+        );
     }
     if policy.entries.is_empty() {
         let remedy = "say whose counts are kept, under which limits";
@@ -209,9 +216,7 @@ fn written(policy: &Policy, problems: &mut Vec<Problem>) {
         }
         fields.extend(entry.absent.keys());
     }
-    if let Cost::From { field, .. } = &policy.cost {
-        fields.push(field);
-    }
+    fields.extend(policy.cost.field());
     if let Shard::By(field) = &policy.shard {
         fields.push(field);
     }

@@ -10,9 +10,11 @@ use tollgate::{Ask, Charged, Decision, Error, Inspection, LimitSet, Receipt, Ref
 use super::local::InlineShares;
 use super::observe::Counters;
 use super::{Answer, Gate, Prepared};
+use crate::cost::Cost;
 use crate::field::Fields;
-use crate::model::{Cost, DEFAULT_DEADLINE, Policy};
+use crate::model::{DEFAULT_DEADLINE, Policy};
 use crate::on_failure::OnFailure;
+use crate::resolve::Refused;
 
 /// The subject that [`Gate::probe`] charges.
 const PROBE: &str = "tollgate:ready";
@@ -236,21 +238,27 @@ impl Prepared {
         self
     }
 
-    /// Sets the cost in units; the default is one. Nothing changes if a policy that applies has a
-    /// cost of its own, since the two would conflict.
+    /// Sets the cost in units; the default is one. Of a policy that reserves it takes the place of
+    /// the estimate, and is denied above its `max`. Nothing changes if a policy that applies has
+    /// another cost of its own, since the two would conflict.
     ///
     /// # Errors
     /// The policy that has a cost.
     pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
         let Self { live, matched, plan, shadows, .. } = self;
         let places = matched.enforced.iter().chain(&matched.shadows).copied();
-        let own = |policy: &&Policy| policy.cost != Cost::Fixed(1);
+        let own = |policy: &&Policy| !matches!(policy.cost, Cost::Fixed(1) | Cost::Reserve(_));
         let found = places.filter_map(|place| live.policies.policy(place)).find(own);
         if let Some(policy) = found {
             return Err(Box::new(policy.clone()));
         }
         for plan in core::iter::once(plan).chain(shadows.iter_mut().map(|(_, plan)| plan)) {
             plan.cost = units;
+            if let Some(policy) = plan.reserves
+                && live.policies.policy(policy).and_then(|it| it.cost.max()) < Some(units)
+            {
+                plan.refuse(Refused::Cost { policy });
+            }
         }
         Ok(())
     }

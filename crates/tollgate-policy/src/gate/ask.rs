@@ -12,7 +12,7 @@ use super::answer::{Shadowed, reports};
 use super::{Answer, Event, Inner, Live};
 use crate::field::Fields;
 use crate::outcome::{Authority, Outcome};
-use crate::resolve::{Early, Plan};
+use crate::resolve::{Early, Plan, Refused};
 
 impl<S: Store> Inner<S> {
     /// The answer to a plan, within its deadline and `most`.
@@ -169,12 +169,16 @@ impl Plan {
                 self.early = Some(Box::new(Early { outcome, policy, ..Early::NO_POLICY }));
             }
             Ok(()) => {}
-            Err(refused) => {
-                self.subjects.clear();
-                self.parts.clear();
-                self.early = Some(Box::new(Early::refused(refused)));
-            }
+            Err(refused) => self.refuse(refused),
         }
+    }
+
+    /// Refuses the request without a store call.
+    #[cold]
+    pub(super) fn refuse(&mut self, refused: Refused) {
+        self.subjects.clear();
+        self.parts.clear();
+        self.early = Some(Box::new(Early::refused(refused)));
     }
 
     /// The answer of a plan that needs no store call.

@@ -5,9 +5,10 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use arc_swap::Guard;
-use tollgate::{Ask, Error, Hold, HoldKind, Holding, Settled, Store};
+use tollgate::{Ask, Error, Hold, HoldKind, Holding, Period, Settled, Store};
 
 use super::{Answer, Gate, Inner, Live, Prepared, Terms};
+use crate::cost::{Commit, Cost, Reserve};
 use crate::outcome::Outcome;
 use crate::resolve::Plan;
 
@@ -21,6 +22,8 @@ pub struct Held {
     /// The hold. `None` where nothing is held: on a denial, without a policy or a limit, and where
     /// the failure rule admits.
     pub hold: Option<Hold>,
+    /// Where a front reads what was used, if the policy that reserved says so.
+    pub commit: Option<Commit>,
 }
 
 /// The number of holds that a gate has placed and settled.
@@ -34,6 +37,7 @@ pub struct HoldCounters {
     not_open: AtomicU64,
     over: AtomicU64,
     debt: AtomicU64,
+    cut: AtomicU64,
 }
 
 impl HoldCounters {
@@ -82,6 +86,12 @@ impl HoldCounters {
         self.debt.load(Ordering::Relaxed)
     }
 
+    /// The units that commits had beyond the `max` of their policies, which nobody was charged for.
+    #[must_use]
+    pub fn units_cut(&self) -> u64 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
     fn of(&self, kind: HoldKind) -> &AtomicU64 {
         if kind == HoldKind::Acquire { &self.acquired } else { &self.reserved }
     }
@@ -121,17 +131,17 @@ impl<S: Store> Gate<S> {
         self.place(prepared, kind, ttl, Err).await
     }
 
-    /// Admits a prepared request as its policies want: with a hold where one of their limits counts
-    /// slots, and as [`Gate::ask`] does elsewhere. It is for fronts that know when a request has
-    /// ended, and that release what it held then.
+    /// Admits a prepared request as its policies want: with a hold where their cost is reserved or
+    /// one of their limits counts slots, and as [`Gate::ask`] does elsewhere. It is for fronts that
+    /// know when a request has ended, and that settle what it held then.
     ///
     /// There is always an answer: what cannot be held is denied, whatever the failure rule says.
     pub async fn admit(&self, prepared: Prepared) -> Held {
-        if !prepared.plan.counts_slots(&prepared.live) {
-            return Held { answer: self.ask(prepared).await, hold: None };
-        }
+        let Some((kind, ttl)) = prepared.plan.holds(&prepared.live) else {
+            return Held { answer: self.ask(prepared).await, hold: None, commit: None };
+        };
         let refused = Ok::<Error, Infallible>;
-        match self.place(prepared, HoldKind::Acquire, None, refused).await {
+        match self.place(prepared, kind, ttl, refused).await {
             Ok(held) => held,
             Err(never) => match never {},
         }
@@ -163,7 +173,8 @@ impl<S: Store> Gate<S> {
         self.0.record(&answer, &matched.enforced, started);
         let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
         answer.shadows = shadows;
-        Ok(Held { answer: answer.into_owned(), hold })
+        let commit = hold.as_ref().and_then(|_| plan.reserve(&live)?.commit.clone());
+        Ok(Held { answer: answer.into_owned(), hold, commit })
     }
 
     /// [`Gate::hold`] under inline limits.
@@ -181,18 +192,24 @@ impl<S: Store> Gate<S> {
         let placed = self.0.limiter.hold_within(terms.deadline, ask, kind, ttl).await;
         let (result, hold) = self.0.placed(placed)?;
         let answer = self.charged_limits(result, None, terms, started)?;
-        Ok(Held { answer, hold })
+        Ok(Held { answer, hold, commit: None })
     }
 
     /// Settles a hold: takes it away and charges what was used, as [`tollgate::Limiter::commit`]
-    /// does. With 0, nothing was used.
+    /// does. With 0, nothing was used. At most the `max` of its policy is charged.
     ///
     /// # Errors
     /// As [`tollgate::Limiter::commit`].
     pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
-        let settled = self.0.limiter.commit(hold, actual).await;
+        let most = self.0.live.load().reserve_of(hold).map_or(u64::MAX, |reserve| reserve.max);
+        let settled = self.0.limiter.commit(hold, actual.min(most)).await;
         match &settled {
-            Ok(settled) => self.0.holds.settle(hold, settled),
+            Ok(settled) => {
+                self.0.holds.settle(hold, settled);
+                if actual > most && !settled.already {
+                    self.0.holds.cut.fetch_add(actual - most, Ordering::Relaxed);
+                }
+            }
             Err(Error::NotOpen(_)) => {
                 self.0.holds.not_open.fetch_add(1, Ordering::Relaxed);
             }
@@ -249,7 +266,39 @@ impl<S: Store> Inner<S> {
     }
 }
 
+impl Live {
+    /// The cost of the policy that placed a hold, if the policy is still there.
+    fn reserve_of(&self, hold: &Hold) -> Option<&Reserve> {
+        let mut names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
+        names.find_map(|name| self.reserve(self.policies.place_of(name)?))
+    }
+
+    fn reserve(&self, policy: usize) -> Option<&Reserve> {
+        match &self.policies.policy(policy)?.cost {
+            Cost::Reserve(reserve) => Some(reserve),
+            _ => None,
+        }
+    }
+}
+
 impl Plan {
+    /// How the policy that has the cost reserves it.
+    fn reserve<'l>(&self, live: &'l Live) -> Option<&'l Reserve> {
+        live.reserve(self.reserves?)
+    }
+
+    /// The hold that the policies want, and how long it lasts; `None` for a check.
+    fn holds(&self, live: &Live) -> Option<(HoldKind, Option<Duration>)> {
+        let Some(Reserve { hold, charge_at_end, .. }) = self.reserve(live) else {
+            return self.counts_slots(live).then_some((HoldKind::Acquire, None));
+        };
+        let kind = if *charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
+        let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
+        // A hold that also takes a slot cannot last longer than that.
+        let slots = limits.filter_map(tollgate::LimitSet::hold).map(Period::as_duration);
+        Some((kind, Some(slots.fold(*hold, Duration::min))))
+    }
+
     /// Whether a limit of this plan counts slots: a check, which could never release one, is
     /// refused then.
     #[cold]

@@ -2,20 +2,24 @@
 
 use std::time::Duration;
 
-use tollgate::{MAX_COST, MAX_PARTS, Period};
+use tollgate::{MAX_PARTS, Period};
 
+use crate::cost::Cost;
 use crate::field::{Field, closest};
-use crate::model::{Combine, Cost, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
+use crate::model::{Combine, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
 use crate::problem::{Problem, Span};
 use crate::source::{Format, Node, Value, tree};
 use crate::spans::{FileSpans, PolicySpans};
 
+mod cost;
 mod entry;
 pub(crate) mod keys;
 mod on_failure;
 
 pub(crate) use entry::MAX_ABSENT;
 
+#[cfg(test)]
+pub(crate) use cost::{COST_KEYS, RESERVE_KEYS};
 #[cfg(test)]
 pub(crate) use entry::{ENTRY_KEYS, OVERRIDE_KEYS};
 use keys::{Keys, Lists, Reader, shown};
@@ -32,9 +36,6 @@ pub(crate) const FILE_KEYS: [&str; 4] = ["version", "match", "nodes", "policies"
 /// The keys of a policy.
 pub(crate) const POLICY_KEYS: [&str; 8] =
     ["name", "when", "limits", "on_failure", "deadline", "cost", "shard", "shadow"];
-
-/// The keys of a cost that is read from a field.
-pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
 
 /// The result of reading: as much as is valid, and the problems with the rest.
 pub(crate) struct Read {
@@ -167,7 +168,7 @@ fn policy(reader: &mut Reader<'_>, node: &Node, nodes: Nodes) -> Option<(Policy,
     };
     let cost = keys.get("cost").map_or(Some(Cost::Fixed(1)), |node| {
         place.cost = Some(keys.at("cost"));
-        cost(reader, node)
+        cost::cost(reader, node)
     });
     let shard = keys.get("shard").map_or(Some(Shard::Unsaid), |node| {
         place.shard = Some(node.at);
@@ -262,48 +263,4 @@ fn deadline(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
 pub fn parse_deadline(text: &str) -> Option<Duration> {
     let duration = text.parse::<Period>().ok()?.as_duration();
     (MIN_DEADLINE..=MAX_DEADLINE).contains(&duration).then_some(duration)
-}
-
-fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {
-    let right = "a whole number, or `{ from = \"field.weight\", max = 50, otherwise = 1 }`";
-    match &node.value {
-        Value::Whole(_) => reader.whole(node, "cost", 1, MAX_COST).map(Cost::Fixed),
-        Value::Table(_) => {
-            let keys = reader.keys(node, "cost", &COST_KEYS)?;
-            let remedy = "name the field, as `from = \"field.weight\"`";
-            let from = reader.required(&keys, keys.at, "from", remedy).and_then(|node| {
-                let text = reader.text(node, "from", "a field, as `\"field.weight\"`")?;
-                match Field::parse(text) {
-                    Ok(field @ (Field::Header(_) | Field::Custom(_))) => Some(field),
-                    Ok(field) => {
-                        reader.error(node.at, format!("`{field}` is no number"), remedy);
-                        None
-                    }
-                    Err(error) => {
-                        reader.refused(node, text, &error);
-                        None
-                    }
-                }
-            });
-            let remedy = "write the most that one request may cost, as `max = 50`";
-            let max = reader.required(&keys, keys.at, "max", remedy);
-            let max = max.and_then(|node| reader.whole(node, "max", 1, MAX_COST));
-            let remedy = "say what it costs when the field is absent or no number: `otherwise = 1` \
-                          or `\"deny\"`";
-            let otherwise = reader.required(&keys, keys.at, "otherwise", remedy);
-            let otherwise = otherwise.and_then(|node| match &node.value {
-                Value::Text(word) if word == "deny" => Some(None),
-                Value::Text(_) => {
-                    reader.error(node.at, "`otherwise` is neither a cost nor `deny`", remedy);
-                    None
-                }
-                _ => reader.whole(node, "otherwise", 1, max.unwrap_or(MAX_COST)).map(Some),
-            });
-            Some(Cost::From { field: from?, max: max?, otherwise: otherwise? })
-        }
-        _ => {
-            reader.wrong(node, "cost", right);
-            None
-        }
-    }
 }

@@ -1,6 +1,16 @@
 //! Policies that are read, and what is wrong with them together.
 
+use std::time::Duration;
+
+use tollgate_policy::{Commit, Estimate, Reserve};
+
 use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+fn reserved(estimate: Estimate, hold: Duration) -> Cost {
+    Cost::Reserve(Reserve::new(estimate, 5, hold))
+}
 
 #[test]
 fn policies_of_one_check_share_one_shard_or_are_warned_of() {
@@ -119,6 +129,16 @@ fn policies_of_a_program_mean_what_they_would_if_written() {
         ("deadline", &|p| p.deadline = Some(std::time::Duration::ZERO)),
         ("deadline", &|p| p.deadline = Some(std::time::Duration::from_micros(60_000_001))),
         ("cost", &|p| p.cost = Cost::Fixed(0)),
+        ("cost", &|p| p.cost = reserved(Estimate::Units(6), SECOND)),
+        ("cost", &|p| p.cost = reserved(Estimate::Units(5), Duration::ZERO)),
+        ("cost", &|p| {
+            let field = Field::User;
+            p.cost = reserved(Estimate::From { field, otherwise: Some(1) }, SECOND);
+        }),
+        ("cost", &|p| {
+            let reserve = Reserve::new(Estimate::Units(1), 5, SECOND);
+            p.cost = Cost::Reserve(reserve.commit(Commit::Header("X-Used".into())));
+        }),
         ("cost", &|p| p.cost = Cost::Fixed((1 << 40) + 1)),
         ("cost", &|p| p.cost = Cost::From { field: Field::User, max: 5, otherwise: None }),
         ("cost", &|p| {

@@ -16,6 +16,7 @@ mod holds;
 mod limits;
 mod local;
 mod replacing;
+mod reserves;
 mod together;
 
 use failing::Failing;

@@ -32,7 +32,7 @@ use crate::identity::{ClientAddress, Identity, PathReading};
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
 pub use future::ResponseFuture;
-pub use holding::{HoldingBody, HoldingFuture, HoldingLayer, HoldingTollgate, Holds};
+pub use holding::{HoldingBody, HoldingFuture, HoldingLayer, HoldingTollgate, Holds, Spent};
 pub use misconfigurations::Misconfiguration;
 pub use refused::{Refused, RequestHead};
 pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLayer};

@@ -10,7 +10,7 @@ use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, HeaderMap, Request, Response};
 use tollgate::{Decision, Store, SubjectPrefix};
 use tollgate_policy::{
-    Answer, Authority, Cost, DecisionMark, Field, Outcome, Policies, Prepared, subject_of,
+    Answer, Authority, DecisionMark, Field, Outcome, Policies, Prepared, subject_of,
 };
 use tower_service::Service;
 
@@ -304,11 +304,8 @@ impl<S: Store + 'static> Shared<S> {
                 refused.unwrap_or_else(|| self.unavailable(wire, &[]))
             }
             (Outcome::Never, None, _) => {
-                let most = answer.policy().map(|policy| &policy.cost);
-                let most = match most {
-                    Some(Cost::From { max, .. }) => *max,
-                    _ => tollgate::MAX_COST,
-                };
+                let most = answer.policy().and_then(|policy| policy.cost.max());
+                let most = most.unwrap_or(tollgate::MAX_COST);
                 self.answers.too_costly(wire, policy.unwrap_or_default(), most)
             }
             // An administrator's ban is not a limit of a policy.

@@ -20,9 +20,13 @@ use tower::{Layer as _, Service as _, ServiceExt as _};
 use crate::common::{from, gate, policies, send};
 
 mod away;
+mod reserve;
 mod server;
 
 use away::Away;
+
+/// How long a busy machine may take for a few steps.
+const PATIENCE: Duration = Duration::from_secs(20);
 
 const SLOTS: &str = r#"
     [[policies]]
@@ -53,7 +57,9 @@ async fn ask(app: &Router) -> Response<Body> {
 
 /// Lets the tasks of the layer run until so many holds were settled.
 async fn settled<S: Store>(gate: &Gate<S>, holds: u64) {
+    let began = std::time::Instant::now();
     while gate.counters_of_holds().settled() < holds {
+        assert!(began.elapsed() < PATIENCE, "{:?}", gate.counters_of_holds());
         tokio::task::yield_now().await;
     }
     assert_eq!(gate.counters_of_holds().settled(), holds);

@@ -4,6 +4,7 @@ use core::fmt;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
+use bytes::Buf;
 use http_body::{Body, Frame, SizeHint};
 
 use super::guard::Guard;
@@ -50,6 +51,9 @@ impl<B: Body> Body for HoldingBody<B> {
             Poll::Ready(Some(Ok(_))) => this.body.is_end_stream(),
             Poll::Ready(None | Some(Err(_))) => true,
         };
+        if let (Some(guard), Poll::Ready(Some(Ok(frame)))) = (&mut *this.guard, &polled) {
+            guard.count(frame.data_ref().map_or(0, Buf::remaining));
+        }
         // Before the last frame is passed on: whoever has read it finds the slot free.
         if is_over {
             drop(this.guard.take());

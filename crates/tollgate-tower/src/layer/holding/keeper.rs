@@ -6,11 +6,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tollgate::{Decision, Hold, Store};
+use tollgate::{Decision, Error, Hold, HoldKind, Store};
 use tollgate_policy::{Answer, Gate, Held, Prepared};
 
 use super::super::future::at_once;
-use super::guard::Guard;
+use super::guard::{Guard, Used};
 
 /// How often a settlement is tried, and the pause after the first attempt. Each further pause is
 /// twice as long; together they are 1.5 s.
@@ -26,6 +26,9 @@ pub struct Holds {
     pub lost: u64,
     /// Holds that could not be settled, because the store failed. They end by themselves.
     pub not_settled: u64,
+    /// Requests with a reservation of which nobody said what they used. The estimate was charged,
+    /// or nothing, as their policy says.
+    pub unsaid: u64,
 }
 
 /// The counters of [`Holds`].
@@ -33,12 +36,13 @@ pub struct Holds {
 pub(super) struct Counts {
     lost: AtomicU64,
     not_settled: AtomicU64,
+    unsaid: AtomicU64,
 }
 
 impl Counts {
     pub(super) fn holds(&self) -> Holds {
         let of = |number: &AtomicU64| number.load(Ordering::Relaxed);
-        Holds { lost: of(&self.lost), not_settled: of(&self.not_settled) }
+        Holds { lost: of(&self.lost), not_settled: of(&self.not_settled), unsaid: of(&self.unsaid) }
     }
 }
 
@@ -64,14 +68,14 @@ pub(super) async fn place<S: Store + 'static>(
     };
     let (tell, told) = oneshot::channel();
     runtime.spawn(async move {
-        let Held { answer, hold, .. } = keeper.gate.admit(prepared).await;
+        let Held { answer, hold, commit, .. } = keeper.gate.admit(prepared).await;
         let (settle, settled) = oneshot::channel();
         let hold = hold.map(|hold| Kept::new(hold, &answer));
-        let settle = || {
+        let settle = |used| {
             // It is received as long as the runtime runs.
-            let _ = settle.send(());
+            let _ = settle.send(used);
         };
-        let guard = hold.is_some().then(|| Guard::new(settle));
+        let guard = hold.is_some().then(|| Guard::new(commit, settle));
         // If nobody waits, the guard is dropped here, and with it the hold is settled.
         drop(tell.send(Placed { answer, guard }));
         if let Some(kept) = hold {
@@ -110,7 +114,7 @@ impl<S: Store + 'static> Keeper<S> {
     /// Places a hold in a store that answers at once. It is settled wherever its guard is dropped,
     /// before the drop returns.
     async fn place_here(self, prepared: Prepared) -> Placed {
-        let Held { answer, hold, .. } = self.gate.admit(prepared).await;
+        let Held { answer, hold, commit, .. } = self.gate.admit(prepared).await;
         let Some(hold) = hold else { return Placed { answer, guard: None } };
         let kept = Kept::new(hold, &answer);
         let pause = kept.pause();
@@ -126,8 +130,8 @@ impl<S: Store + 'static> Keeper<S> {
                 }
             })
         });
-        let guard = Guard::new(move || {
-            here.settle();
+        let guard = Guard::new(commit, move |used| {
+            here.settle(used);
             if let Some(renewing) = renewing {
                 renewing.abort();
             }
@@ -136,30 +140,36 @@ impl<S: Store + 'static> Keeper<S> {
     }
 
     /// Renews a hold until its request has ended, and settles it then.
-    async fn keep(&self, mut kept: Kept, mut settled: oneshot::Receiver<()>) {
+    async fn keep(&self, mut kept: Kept, mut settled: oneshot::Receiver<Used>) {
         let mut pause = kept.pause();
-        while tokio::time::timeout(pause, &mut settled).await.is_err() {
+        let used = loop {
+            if let Ok(used) = tokio::time::timeout(pause, &mut settled).await {
+                break used.unwrap_or(Used::Unsaid);
+            }
             pause = match self.renew(&mut kept).await {
                 Some(true) => kept.pause(),
                 Some(false) => return,
                 None => kept.pause() / 4,
             };
-        }
-        self.settle(&kept).await;
+        };
+        self.settle(&kept.hold, used).await;
     }
 
     /// False when the hold has ended; `None` when the store failed.
     async fn renew(&self, kept: &mut Kept) -> Option<bool> {
-        let is_open = self.gate.renew(&mut kept.hold, None).await.ok()?;
+        // Slots last as long as their limit says.
+        let ttl = Some(kept.ttl).filter(|_| kept.hold.kind() != HoldKind::Acquire);
+        let is_open = self.gate.renew(&mut kept.hold, ttl).await.ok()?;
         if !is_open {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
         Some(is_open)
     }
 
-    async fn settle(&self, kept: &Kept) {
+    /// Settles a hold, and tries again while the store fails.
+    async fn settle(&self, hold: &Hold, used: Used) {
         for attempt in 0..ATTEMPTS {
-            if self.gate.release(&kept.hold).await.is_ok() {
+            if self.settle_once(hold, used).await {
                 return;
             }
             if attempt + 1 < ATTEMPTS {
@@ -167,6 +177,30 @@ impl<S: Store + 'static> Keeper<S> {
             }
         }
         self.counts.not_settled.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// False if the store failed.
+    async fn settle_once(&self, hold: &Hold, used: Used) -> bool {
+        let units = match (hold.kind(), used) {
+            (HoldKind::Acquire, _) => return self.gate.release(hold).await.is_ok(),
+            (_, Used::Units(units)) => units,
+            // What its end would do, and now: nobody else will say anything.
+            (HoldKind::Charging, Used::Unsaid) => hold.cost,
+            (_, Used::Unsaid) => 0,
+        };
+        match self.gate.commit(hold, units).await {
+            Ok(_) => {
+                if used == Used::Unsaid {
+                    self.counts.unsaid.fetch_add(1, Ordering::Relaxed);
+                }
+                true
+            }
+            Err(Error::NotOpen(_)) => {
+                self.counts.lost.fetch_add(1, Ordering::Relaxed);
+                true
+            }
+            Err(_) => false,
+        }
     }
 }
 
@@ -193,9 +227,9 @@ impl<S: Store + 'static> Here<S> {
         is_open
     }
 
-    fn settle(&self) {
-        let Some(kept) = self.kept().take() else { return };
-        if !matches!(at_once(self.keeper.gate.release(&kept.hold)), Some(Ok(_))) {
+    fn settle(&self, used: Used) {
+        let Some(Kept { hold, .. }) = self.kept().take() else { return };
+        if at_once(self.keeper.settle_once(&hold, used)) != Some(true) {
             self.keeper.counts.not_settled.fetch_add(1, Ordering::Relaxed);
         }
     }

@@ -4,6 +4,7 @@
 mod body;
 mod guard;
 mod keeper;
+mod spent;
 
 use core::fmt;
 use core::future::Future;
@@ -24,6 +25,7 @@ use super::{Shared, mark};
 
 pub use body::HoldingBody;
 pub use keeper::Holds;
+pub use spent::Spent;
 
 use keeper::{Counts, Placed, place};
 
@@ -65,11 +67,19 @@ use keeper::{Counts, Placed, place};
 pub struct HoldingLayer<S> {
     shared: Arc<Shared<S>>,
     counts: Arc<Counts>,
+    keep_header: bool,
 }
 
 impl<S: Store + 'static> HoldingLayer<S> {
     pub(super) fn new(shared: Arc<Shared<S>>) -> Self {
-        Self { shared, counts: Arc::default() }
+        Self { shared, counts: Arc::default(), keep_header: false }
+    }
+
+    /// Sets whether the header that says what a request has used stays in the response. The default
+    /// is no: it is removed.
+    #[must_use]
+    pub fn keep_header(self, keep: bool) -> Self {
+        Self { keep_header: keep, ..self }
     }
 
     /// The numbers of holds that did not go as they should. Clones of a layer have them in common.
@@ -81,7 +91,9 @@ impl<S: Store + 'static> HoldingLayer<S> {
 
 impl<S> Clone for HoldingLayer<S> {
     fn clone(&self) -> Self {
-        Self { shared: Arc::clone(&self.shared), counts: Arc::clone(&self.counts) }
+        let Self { shared, counts, keep_header } = self;
+        let (shared, counts) = (Arc::clone(shared), Arc::clone(counts));
+        Self { shared, counts, keep_header: *keep_header }
     }
 }
 
@@ -157,15 +169,23 @@ where
         // The call uses the service that was polled ready; the clone replaces it.
         let clone = self.inner.clone();
         let mut inner = core::mem::replace(&mut self.inner, clone);
-        let HoldingLayer { shared, counts } = self.layer.clone();
+        let HoldingLayer { shared, counts, keep_header } = self.layer.clone();
         HoldingFuture(Box::pin(async move {
-            let (admitted, guard) = match shared.hold(&mut request, &counts).await {
+            let (admitted, mut guard) = match shared.hold(&mut request, &counts).await {
                 Ok(admitted) => admitted,
                 Err(refusal) => return Ok(refusal.map(RB::from).map(HoldingBody::plain)),
             };
             // Dropped here, and where this future is: what is held is given back then.
+            if let Some(guard) = &mut guard {
+                guard.begin(&mut request);
+            }
             let mut result = inner.call(request).await;
             admitted.finish(&mut result).await;
+            match (&mut guard, &mut result) {
+                (Some(guard), Ok(response)) => guard.read(response, keep_header),
+                (Some(guard), Err(_)) => guard.fail(),
+                (None, _) => {}
+            }
             let response = result?;
             Ok(response.map(|body| HoldingBody::new(body, guard)))
         }))

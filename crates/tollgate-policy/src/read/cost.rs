@@ -1,0 +1,167 @@
+//! Reads what a request costs.
+
+use core::time::Duration;
+
+use tollgate::{MAX_COST, Period};
+
+use super::keys::{Keys, Reader, shown};
+use crate::cost::{Commit, Cost, Estimate, MAX_HOLD, MIN_HOLD, Reserve};
+use crate::field::Field;
+use crate::source::{Node, Value};
+
+/// The keys of a cost that is read from a field.
+pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
+
+/// The keys of a cost that is known afterwards.
+pub(crate) const RESERVE_KEYS: [&str; 6] =
+    ["reserve", "otherwise", "commit", "max", "hold", "at_end"];
+
+const FROM: &str = "name the field, as `from = \"field.weight\"`";
+
+pub(super) fn cost(reader: &mut Reader<'_>, node: &Node) -> Option<Cost> {
+    let right = "a whole number, `{ from = \"field.weight\", max = 50, otherwise = 1 }`, or \
+                 `{ reserve = 500, commit = \"header.x-tokens-used\", max = 2000, hold = \"2m\" }`";
+    match &node.value {
+        Value::Whole(_) => reader.whole(node, "cost", 1, MAX_COST).map(Cost::Fixed),
+        Value::Table(pairs) if pairs.iter().any(|(key, _)| key.text == "reserve") => {
+            reserve(reader, node).map(Cost::Reserve)
+        }
+        Value::Table(_) => {
+            let keys = reader.keys(node, "cost", &COST_KEYS)?;
+            let from = reader.required(&keys, keys.at, "from", FROM);
+            let from = from.and_then(|node| field(reader, node, "from", FROM));
+            let max = most(reader, &keys);
+            let otherwise = otherwise(reader, &keys, max);
+            Some(Cost::From { field: from?, max: max?, otherwise: otherwise? })
+        }
+        _ => {
+            reader.wrong(node, "cost", right);
+            None
+        }
+    }
+}
+
+fn most(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<u64> {
+    let remedy = "write the most that one request may cost, as `max = 50`";
+    let max = reader.required(keys, keys.at, "max", remedy)?;
+    reader.whole(max, "max", 1, MAX_COST)
+}
+
+/// A field with a number.
+fn field(reader: &mut Reader<'_>, node: &Node, key: &str, remedy: &str) -> Option<Field> {
+    let text = reader.text(node, key, "a field, as `\"field.weight\"`")?;
+    match Field::parse(text) {
+        Ok(field @ (Field::Header(_) | Field::Custom(_))) => Some(field),
+        Ok(field) => {
+            reader.error(node.at, format!("`{field}` is no number"), remedy);
+            None
+        }
+        Err(error) => {
+            reader.refused(node, text, &error);
+            None
+        }
+    }
+}
+
+/// The cost without the field; `Some(None)` to deny.
+fn otherwise(reader: &mut Reader<'_>, keys: &Keys<'_>, max: Option<u64>) -> Option<Option<u64>> {
+    let remedy = "say what it costs when the field is absent or no number: `otherwise = 1` or \
+                  `\"deny\"`";
+    let node = reader.required(keys, keys.at, "otherwise", remedy)?;
+    match &node.value {
+        Value::Text(word) if word == "deny" => Some(None),
+        Value::Text(_) => {
+            reader.error(node.at, "`otherwise` is neither a cost nor `deny`", remedy);
+            None
+        }
+        _ => reader.whole(node, "otherwise", 1, max.unwrap_or(MAX_COST)).map(Some),
+    }
+}
+
+fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
+    let keys = reader.keys(node, "cost", &RESERVE_KEYS)?;
+    let max = most(reader, &keys);
+    let estimate = keys.get("reserve").and_then(|node| estimate(reader, &keys, node, max));
+    let commit = match keys.get("commit") {
+        None => Some(None),
+        Some(node) => {
+            let right = "a text in quotes, as `\"header.x-tokens-used\"` or `\"bytes\"`";
+            reader.text(node, "commit", right).and_then(|text| match Commit::parse(text) {
+                Ok(commit) => Some(Some(commit)),
+                Err(error) => {
+                    reader.refused(node, text, &error);
+                    None
+                }
+            })
+        }
+    };
+    let remedy = "say how long the estimate is held unless it is committed, as `hold = \"2m\"`";
+    let hold = reader.required(&keys, keys.at, "hold", remedy);
+    let hold = hold.and_then(|node| hold_of(reader, node));
+    let charges = keys.get("at_end").map_or(Some(true), |node| match &node.value {
+        Value::Text(word) if word == "charge" => Some(true),
+        Value::Text(word) if word == "nothing" => Some(false),
+        _ => {
+            reader.error(
+                node.at,
+                "`at_end` is neither `charge` nor `nothing`",
+                "`charge`, the default: where nobody says what was used, the estimate is charged; \
+                 `nothing`: it is not",
+            );
+            None
+        }
+    });
+    Some(Reserve {
+        estimate: estimate?,
+        commit: commit?,
+        max: max?,
+        hold: hold?,
+        charge_at_end: charges?,
+    })
+}
+
+fn estimate(
+    reader: &mut Reader<'_>,
+    keys: &Keys<'_>,
+    node: &Node,
+    max: Option<u64>,
+) -> Option<Estimate> {
+    match &node.value {
+        Value::Whole(_) => {
+            if let Some(other) = keys.get("otherwise") {
+                let what = "`otherwise` stands beside an estimate that is always known";
+                reader.error(other.at, what, "leave it out, or reserve what a field says");
+                return None;
+            }
+            reader.whole(node, "reserve", 1, max.unwrap_or(MAX_COST)).map(Estimate::Units)
+        }
+        Value::Text(_) => {
+            let remedy = "reserve a number, or what a field says, as `\"header.x-max-tokens\"`";
+            let field = field(reader, node, "reserve", remedy);
+            let otherwise = otherwise(reader, keys, max);
+            Some(Estimate::From { field: field?, otherwise: otherwise? })
+        }
+        _ => {
+            reader.wrong(
+                node,
+                "reserve",
+                "a whole number, or a field, as `\"header.x-max-tokens\"`",
+            );
+            None
+        }
+    }
+}
+
+fn hold_of(reader: &mut Reader<'_>, node: &Node) -> Option<Duration> {
+    let text = reader.text(node, "hold", "a duration in quotes from 1ms to 366d, as `\"2m\"`")?;
+    let read = text.parse::<Period>().ok().map(Period::as_duration);
+    let hold = read.filter(|hold| (MIN_HOLD..=MAX_HOLD).contains(hold));
+    if hold.is_none() {
+        let what = match text {
+            "" => "an empty text is no time of a hold".to_owned(),
+            _ => format!("`{}` is no time of a hold", shown(text)),
+        };
+        reader.error(node.at, what, "write a duration from 1ms to 366d, as `hold = \"2m\"`");
+    }
+    hold
+}
