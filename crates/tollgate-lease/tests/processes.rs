@@ -138,7 +138,7 @@ fn history(admitted: &[Admitted], limits: &str, faults: &[Fault]) -> History {
         outcome: Outcome::Allowed { remaining: None },
     };
     let calls = admitted.iter().zip(1..).map(call).collect();
-    History { calls, queue: Vec::new(), faults: faults.to_vec() }
+    History { calls, faults: faults.to_vec(), ..History::default() }
 }
 
 /// Checks the bound of so many nodes over all that they admitted.

@@ -57,6 +57,7 @@ function readScript(text) {
     const fail = what => { throw new Error(`line ${index + 1}: ${what}`); };
     const read = raw.trim();
     if (!read || read.startsWith("#")) continue;
+    if (read.startsWith("limits:")) fail("this is a time line with holds, and this page has none");
     if (read.startsWith("limit:")) {
       if (script.limits !== null || script.asks.length) {
         fail("write the limits once, before all requests");

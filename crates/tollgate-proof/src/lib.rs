@@ -13,11 +13,12 @@
 //!
 //! # What to know
 //!
-//! - [`conformance`] is the kit for anybody who writes a store: 34 cases, each a test of its own.
+//! - [`conformance`] is the kit for anybody who writes a store: each case is a test of its own.
 //! - [`history`] decides which promises a recorded run kept, from its calls and faults alone.
 //! - [`oracle`] is a slow and obvious implementation of every strategy, written from
 //!   `docs/definitions.md` alone, with exact fractions.
-//! - [`vectors`] has time lines as data: what is asked when, and what the answer must be.
+//! - [`vectors`] has time lines as data: what is asked when, and what the answer must be. Those
+//!   with holds are in [`vectors::holds`].
 //!
 //! With the feature `redis`, the module `redis` starts Redis servers for tests, and has a proxy
 //! that makes their connections fail.

@@ -19,11 +19,13 @@ use crate::oracle::{Answer, Fields, Oracle, Rounding, Rule};
 /// Embeds a file of `vectors/`, with its path there.
 macro_rules! embed {
     ($path:literal) => {
-        ($path, include_str!(concat!("../vectors/", $path)))
+        ($path, include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/", $path)))
     };
 }
 
-/// Every file of `vectors/`: its path there, and its text.
+pub mod holds;
+
+/// Every file of `vectors/` without holds: its path there, and its text.
 pub const VECTORS: &[(&str, &str)] = &[
     embed!("fixed_window/charge.txt"),
     embed!("fixed_window/clock.txt"),

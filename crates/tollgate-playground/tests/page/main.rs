@@ -7,6 +7,7 @@ mod browser;
 use serde_json::{Value, json};
 use tollgate::LimitSet;
 use tollgate_playground::Playground;
+use tollgate_proof::vectors::holds::HOLD_VECTORS;
 use tollgate_proof::vectors::{self, VECTORS};
 
 use browser::{DESK, Screen, built, root, run, run_with};
@@ -71,6 +72,18 @@ fn the_page_answers_every_time_line_as_written() {
         }
     }
     assert!(seen > 200, "{seen} lines");
+}
+
+#[test]
+fn a_time_line_with_holds_is_refused_and_the_page_says_why() {
+    let texts: Vec<&str> = HOLD_VECTORS.iter().map(|(_, text)| *text).collect();
+    let Some(found) = run(DESK, RUN_ALL, &json!(texts)) else { return };
+    let found = found.as_array().unwrap();
+    assert_eq!(found.len(), texts.len());
+    for (found, (name, _)) in found.iter().zip(HOLD_VECTORS) {
+        let fault = found["fault"].as_str().unwrap();
+        assert!(fault.contains("line 2: this is a time line with holds"), "{name}: {fault}");
+    }
 }
 
 #[test]

@@ -55,34 +55,48 @@ pub(super) fn open_holds_under_a_clock_that_steps_back_equal_the_oracle<M: Store
 fn histories<M: StoreMaker>(maker: &M, back: bool) {
     for (place, limits) in LIMITS.iter().enumerate() {
         for seed in 0..12 {
-            let world = World::new(maker, limits, START_US);
-            let limits = set(limits);
-            let each = limits.limits().iter().map(|limit| match limit.counts_slots() {
-                true => HeldLimit::Slots(limit.capacity()),
-                false => HeldLimit::Rate(Box::new(oracle_of(limit))),
-            });
-            let oracle = HoldOracle::new(each.collect());
-            let capacity = limits.limits().iter().map(tollgate::Limit::capacity).min().unwrap();
-            let (has_slots, next) = (limits.counts_slots(), 0);
-            let random = Random::new(1_000 * place as u64 + seed + if back { 7 } else { 0 });
-            let open = Vec::new();
-            let mut history = History {
-                world: &world,
-                oracle,
-                open,
-                next,
-                random,
-                has_slots,
-                capacity,
-                back,
-                latest_us: START_US,
-            };
-            for _ in 0..60 {
-                history.step(limits.limits().len());
-                if history.random.below(10) == 0 {
-                    maker.forget(world.limiter.store());
-                }
-            }
+            history(maker, limits, 1_000 * place as u64 + seed + if back { 7 } else { 0 }, back);
+        }
+    }
+}
+
+/// How many operations a history has.
+const OPERATIONS: u64 = 60;
+
+/// A random history of one count with holds beside the oracle, under a clock that steps back or
+/// not. Returns how many operations it had.
+///
+/// # Panics
+/// At the first answer that is not the oracle's, or when the limits do not parse.
+pub fn hold_history<M: StoreMaker>(maker: &M, limits: &str, seed: u64, back: bool) -> u64 {
+    history(maker, limits, seed, back);
+    OPERATIONS
+}
+
+fn history<M: StoreMaker>(maker: &M, limits: &str, seed: u64, back: bool) {
+    let world = World::new(maker, limits, START_US);
+    let limits = set(limits);
+    let each = limits.limits().iter().map(|limit| match limit.counts_slots() {
+        true => HeldLimit::Slots(limit.capacity()),
+        false => HeldLimit::Rate(Box::new(oracle_of(limit))),
+    });
+    let oracle = HoldOracle::new(each.collect());
+    let capacity = limits.limits().iter().map(tollgate::Limit::capacity).min().unwrap();
+    let mut history = History {
+        world: &world,
+        oracle,
+        open: Vec::new(),
+        next: 0,
+        random: Random::new(seed),
+        has_slots: limits.counts_slots(),
+        capacity,
+        back,
+        latest_us: START_US,
+    };
+    for _ in 0..OPERATIONS {
+        history.step(limits.limits().len());
+        if history.random.below(10) == 0 {
+            maker.forget(world.limiter.store());
         }
     }
 }

@@ -24,6 +24,7 @@
 mod bans;
 mod changes;
 mod histories;
+mod hold_lines;
 mod holds;
 mod migration;
 mod notices;
@@ -34,6 +35,7 @@ mod world;
 
 use tollgate::{ManualClock, Store};
 
+pub use holds::hold_history;
 pub use world::{block_on, rule_of};
 
 /// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.
@@ -150,6 +152,7 @@ cases! {
     receipts::a_receipt_counts_once_in_any_history_of_changes,
     notices::notices_are_kept_until_their_end,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
+    hold_lines::time_lines_with_holds_are_answered_as_written,
     holds::open_holds_equal_the_oracle_in_every_field,
     holds::open_holds_under_a_clock_that_steps_back_equal_the_oracle,
     holds::a_hold_is_settled_once,
@@ -217,6 +220,7 @@ macro_rules! conformance_tests {
             a_receipt_counts_once_in_any_history_of_changes,
             notices_are_kept_until_their_end,
             a_shared_subject_keeps_its_count_while_others_come_in,
+            time_lines_with_holds_are_answered_as_written,
             open_holds_equal_the_oracle_in_every_field,
             open_holds_under_a_clock_that_steps_back_equal_the_oracle,
             a_hold_is_settled_once,

@@ -39,6 +39,12 @@
 //! Of a count whose limits have a lease only the bound is checked: by the instants of the calls, in
 //! intervals of many lengths. Nodes answer from what they hold, so no answer shows what remains.
 //!
+//! # Holds
+//!
+//! Of a count with holds, every call is judged together, checks too: in some order that real time
+//! allows, with the decisions at the store's time. A settle has no time of its own, and may come at
+//! any time of its call.
+//!
 //! # What is not decided
 //!
 //! - A trailing denial: no later answer shows that it was free. `checked of places` counts these.
@@ -49,6 +55,7 @@
 //!   order that is not found within [`Bounds::search_steps`].
 
 mod bound;
+mod holding;
 mod interval;
 mod leased;
 mod plan;
@@ -70,6 +77,7 @@ use replay::Replayed;
 use search::{Mistake, Searched};
 use track::Doubt;
 
+pub use holding::{HoldCall, HoldStep, Place, Renewing, Settling};
 pub use record::{Bounds, Call, Fault, FaultKind, History, Outcome, Part, QueueCall, QueueStep};
 pub use report::{Finding, Promise, Report, Verdict};
 pub use text::HistoryError;
@@ -78,6 +86,9 @@ pub use text::HistoryError;
 #[must_use]
 pub fn check(history: &History, bounds: &Bounds) -> Report {
     let mut report = Report::new();
+    // Checks of counts that have holds are judged with these.
+    let (with_holds, history) = &holding::split(history);
+    holding::check(with_holds, bounds, &mut report);
     let plan = Plan::new(history, bounds);
     for group in &plan.groups {
         let calls: Vec<&Planned<'_>> =
@@ -117,7 +128,7 @@ impl<'p, 'h> Group<'p, 'h> {
         let ids: BTreeSet<u64> = calls.into_iter().collect();
         let calls = self.history.calls.iter().filter(|call| ids.contains(&call.id));
         let faults = self.history.faults.clone();
-        History { calls: calls.cloned().collect(), queue: Vec::new(), faults }
+        History { calls: calls.cloned().collect(), faults, ..History::default() }
     }
 
     /// Replays by the store's time. Whether the times can be trusted.
@@ -319,7 +330,7 @@ fn queues(history: &History, bounds: &Bounds, report: &mut Report) {
         let part = || {
             let shown = calls.iter().filter(|call| found.calls.contains(&call.id));
             let queue = shown.map(|&call| call.clone()).collect();
-            History { calls: Vec::new(), queue, faults: history.faults.clone() }
+            History { queue, faults: history.faults.clone(), ..History::default() }
         };
         report.worsen(Promise::Queue, found.verdict, &found.reason, part);
     }

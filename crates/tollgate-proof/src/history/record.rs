@@ -2,6 +2,8 @@
 
 use tollgate::LimitSet;
 
+use super::holding::HoldCall;
+
 /// A recorded run. All instants are microseconds of one clock, the recorder's.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -10,6 +12,8 @@ pub struct History {
     pub calls: Vec<Call>,
     /// Calls of queues, in any order.
     pub queue: Vec<QueueCall>,
+    /// Calls about holds, in any order.
+    pub holds: Vec<HoldCall>,
     /// What went wrong meanwhile.
     pub faults: Vec<Fault>,
 }

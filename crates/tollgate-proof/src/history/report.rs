@@ -22,11 +22,14 @@ pub enum Promise {
     Order,
     /// P14: a queue never exceeds its bound, is first in first out, and loses no accepted job.
     Queue,
+    /// Holds: never more slots than there are, never more used and held than the limit admits, each
+    /// hold settled once, and its end judged at its time.
+    Holds,
 }
 
 impl Promise {
     /// All, in the order of a report.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Bound,
         Self::DenialsFree,
         Self::AllOrNothing,
@@ -34,6 +37,7 @@ impl Promise {
         Self::ChargedOnce,
         Self::Order,
         Self::Queue,
+        Self::Holds,
     ];
 
     /// The name with its number.
@@ -47,6 +51,7 @@ impl Promise {
             Self::ChargedOnce => "P8 charged once",
             Self::Order => "order in real time",
             Self::Queue => "P14 queue",
+            Self::Holds => "holds",
         }
     }
 }

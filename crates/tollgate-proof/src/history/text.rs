@@ -6,6 +6,7 @@ use std::str::FromStr;
 
 use tollgate::LimitSet;
 
+use super::holding;
 use super::record::{Call, Fault, FaultKind, History, Outcome, Part, QueueCall, QueueStep};
 
 /// Why a line of a history is refused.
@@ -24,7 +25,7 @@ impl fmt::Display for HistoryError {
 impl std::error::Error for HistoryError {}
 
 /// Writes a value as it is, or in quotes when it has blanks or signs of the form.
-struct Quoted<'a>(&'a str);
+pub(super) struct Quoted<'a>(pub(super) &'a str);
 
 impl fmt::Display for Quoted<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -47,7 +48,7 @@ impl fmt::Display for Quoted<'_> {
 }
 
 /// Writes ` key=value` when there is a value.
-fn optional(f: &mut fmt::Formatter<'_>, key: &str, value: Option<u64>) -> fmt::Result {
+pub(super) fn optional(f: &mut fmt::Formatter<'_>, key: &str, value: Option<u64>) -> fmt::Result {
     value.map_or(Ok(()), |value| write!(f, " {key}={value}"))
 }
 
@@ -56,32 +57,43 @@ impl fmt::Display for Call {
         let Self { id, client, invoked_us, returned_us, cost, .. } = self;
         write!(f, "call id={id} client={} invoked={invoked_us}", Quoted(client))?;
         optional(f, "returned", *returned_us)?;
-        for Part { subject, limits } in &self.parts {
-            write!(f, " subject={}", Quoted(subject))?;
-            if let Some(policy) = limits.policy() {
-                write!(f, " policy={}", Quoted(policy))?;
-            }
-            write!(f, " limits={}", Quoted(&limits.to_string()))?;
-        }
+        write_parts(f, &self.parts)?;
         write!(f, " cost={cost}")?;
         if let Some(request) = &self.request {
             write!(f, " request={}", Quoted(request))?;
         }
         optional(f, "now", self.decided_us)?;
-        match self.outcome {
-            Outcome::Allowed { remaining } => {
-                f.write_str(" outcome=allowed")?;
-                optional(f, "remaining", remaining)
-            }
-            Outcome::Denied { retry_after_us, remaining } => {
-                f.write_str(" outcome=denied")?;
-                optional(f, "retry_after", retry_after_us)?;
-                optional(f, "remaining", remaining)
-            }
-            Outcome::Never => f.write_str(" outcome=never"),
-            Outcome::NotCharged => f.write_str(" outcome=not_charged"),
-            Outcome::Unknown => f.write_str(" outcome=unknown"),
+        write_outcome(f, self.outcome)
+    }
+}
+
+/// Writes the parts of a call: each subject with its limits.
+pub(super) fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[Part]) -> fmt::Result {
+    for Part { subject, limits } in parts {
+        write!(f, " subject={}", Quoted(subject))?;
+        if let Some(policy) = limits.policy() {
+            write!(f, " policy={}", Quoted(policy))?;
         }
+        write!(f, " limits={}", Quoted(&limits.to_string()))?;
+    }
+    Ok(())
+}
+
+/// Writes what came back from a decision.
+pub(super) fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: Outcome) -> fmt::Result {
+    match outcome {
+        Outcome::Allowed { remaining } => {
+            f.write_str(" outcome=allowed")?;
+            optional(f, "remaining", remaining)
+        }
+        Outcome::Denied { retry_after_us, remaining } => {
+            f.write_str(" outcome=denied")?;
+            optional(f, "retry_after", retry_after_us)?;
+            optional(f, "remaining", remaining)
+        }
+        Outcome::Never => f.write_str(" outcome=never"),
+        Outcome::NotCharged => f.write_str(" outcome=not_charged"),
+        Outcome::Unknown => f.write_str(" outcome=unknown"),
     }
 }
 
@@ -127,12 +139,15 @@ impl fmt::Display for History {
         for call in &self.queue {
             writeln!(f, "{call}")?;
         }
+        for call in &self.holds {
+            writeln!(f, "{call}")?;
+        }
         Ok(())
     }
 }
 
 /// The pairs of a line, in order; each is taken once.
-struct Pairs(Vec<(String, String)>);
+pub(super) struct Pairs(Vec<(String, String)>);
 
 impl Pairs {
     /// Reads `key=value key="value with blanks"`.
@@ -154,15 +169,15 @@ impl Pairs {
         Some(self.0.remove(position).1)
     }
 
-    fn text(&mut self, key: &str) -> Result<String, String> {
+    pub(super) fn text(&mut self, key: &str) -> Result<String, String> {
         self.take(key).ok_or_else(|| format!("`{key}=` is missing"))
     }
 
-    fn number(&mut self, key: &str) -> Result<u64, String> {
+    pub(super) fn number(&mut self, key: &str) -> Result<u64, String> {
         self.optional(key)?.ok_or_else(|| format!("`{key}=` is missing"))
     }
 
-    fn optional(&mut self, key: &str) -> Result<Option<u64>, String> {
+    pub(super) fn optional(&mut self, key: &str) -> Result<Option<u64>, String> {
         let Some(text) = self.take(key) else { return Ok(None) };
         text.parse().map(Some).map_err(|_| format!("{key}={text} is no whole number"))
     }
@@ -201,7 +216,7 @@ fn value(text: &str) -> Result<(String, &str), String> {
 
 /// Reads lines. A limit set that comes again is parsed once.
 #[derive(Default)]
-struct Reader {
+pub(super) struct Reader {
     sets: BTreeMap<(Option<String>, String), LimitSet>,
     history: History,
 }
@@ -216,8 +231,12 @@ impl Reader {
                 self.history.calls.push(call);
             }
             "queue" => self.history.queue.push(queue_call(&mut pairs)?),
+            "hold" => {
+                let call = holding::read(self, &mut pairs)?;
+                self.history.holds.push(call);
+            }
             "fault" => self.history.faults.push(fault(&mut pairs)?),
-            _ => return Err(format!("`{kind}` is none of call, queue, fault")),
+            _ => return Err(format!("`{kind}` is none of call, queue, hold, fault")),
         }
         pairs.done()
     }
@@ -236,7 +255,7 @@ impl Reader {
     }
 
     /// The parts in order: each `subject=` begins one.
-    fn parts(&mut self, pairs: &mut Pairs) -> Result<Vec<Part>, String> {
+    pub(super) fn parts(&mut self, pairs: &mut Pairs) -> Result<Vec<Part>, String> {
         let mut parts = Vec::new();
         while let Some(subject) = pairs.take("subject") {
             // The policy of a part stands between its subject and its limits.
@@ -249,8 +268,9 @@ impl Reader {
         if parts.is_empty() { Err("`subject=` is missing".to_owned()) } else { Ok(parts) }
     }
 
-    fn call(&mut self, pairs: &mut Pairs) -> Result<Call, String> {
-        let outcome = match pairs.text("outcome")?.as_str() {
+    /// What came back from a decision.
+    pub(super) fn outcome(pairs: &mut Pairs) -> Result<Outcome, String> {
+        Ok(match pairs.text("outcome")?.as_str() {
             "allowed" => Outcome::Allowed { remaining: pairs.optional("remaining")? },
             "denied" => Outcome::Denied {
                 retry_after_us: pairs.optional("retry_after")?,
@@ -260,7 +280,11 @@ impl Reader {
             "not_charged" => Outcome::NotCharged,
             "unknown" => Outcome::Unknown,
             other => return Err(format!("outcome={other} is not known")),
-        };
+        })
+    }
+
+    fn call(&mut self, pairs: &mut Pairs) -> Result<Call, String> {
+        let outcome = Self::outcome(pairs)?;
         let call = Call {
             id: pairs.number("id")?,
             client: pairs.text("client")?,
@@ -341,9 +365,12 @@ impl FromStr for History {
             }
             let refused = |message| HistoryError { line: number, message };
             reader.line(line).map_err(refused)?;
-            if line.starts_with("call")
-                && reader.history.calls.last().is_some_and(|call| !ids.insert(call.id))
-            {
+            let id = match line.split_whitespace().next() {
+                Some("call") => reader.history.calls.last().map(|call| call.id),
+                Some("hold") => reader.history.holds.last().map(|call| call.id),
+                _ => None,
+            };
+            if id.is_some_and(|id| !ids.insert(id)) {
                 return Err(refused("another call has this id".to_owned()));
             }
         }

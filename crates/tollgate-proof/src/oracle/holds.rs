@@ -1,7 +1,9 @@
 //! Open holds on one count (section 11), over the oracles of its limits.
 
 use super::count::{SKEW_US, least_wait};
-use super::{Charged, Fields, Oracle, whole};
+use super::{Charged, Fields, Oracle, RuleError, whole};
+
+mod judge;
 
 /// One limit of a count with holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub enum Kind {
 pub struct HoldOracle {
     limits: Vec<HeldLimit>,
     open: Vec<Open>,
+    /// The reserves that were settled: what was charged for each, and when.
+    settled: Vec<(u64, u64, u64)>,
     seen: i128,
 }
 
@@ -47,13 +51,64 @@ impl HoldOracle {
     /// A fresh count.
     #[must_use]
     pub fn new(limits: Vec<HeldLimit>) -> Self {
-        Self { limits, open: Vec::new(), seen: 0 }
+        Self { limits, open: Vec::new(), settled: Vec::new(), seen: 0 }
+    }
+
+    /// Forgets the count, its holds, and what was settled.
+    pub fn reset(&mut self) {
+        for limit in &mut self.limits {
+            if let HeldLimit::Rate(oracle) = limit {
+                oracle.forget();
+            }
+        }
+        *self = Self::new(std::mem::take(&mut self.limits));
+    }
+
+    /// From here on the count has other numbers: as many limits of the same kinds. What is due ends
+    /// under the old ones.
+    ///
+    /// # Errors
+    ///
+    /// When a rule is outside section 7 of the definitions.
+    pub fn change(&mut self, now_us: u64, limits: &[HeldLimit]) -> Result<(), RuleError> {
+        self.end_due(now_us);
+        for (old, new) in self.limits.iter_mut().zip(limits) {
+            match (old, new) {
+                (HeldLimit::Rate(old), HeldLimit::Rate(new)) => {
+                    old.change_owing(now_us, new.rule(), Some(new.debt()))?;
+                }
+                (old, new) => old.clone_from(new),
+            }
+        }
+        Ok(())
+    }
+
+    /// What was charged for a reserve that was settled before.
+    #[must_use]
+    pub fn was_settled(&self, name: u64) -> Option<u64> {
+        let found = self.settled.iter().find(|(other, ..)| *other == name);
+        found.map(|(_, actual, _)| *actual)
+    }
+
+    /// Whether the wait of the limit at `place` is one for open holds: an upper bound.
+    #[must_use]
+    pub fn waits_for_holds(&self, now_us: u64, place: usize, fields: Fields) -> bool {
+        let then = self.after(now_us);
+        let keeps = then.limits.get(place).is_some_and(|limit| then.kept(limit) > 0);
+        keeps && fields.retry_after_us.is_some_and(|wait_us| wait_us > 0)
     }
 
     /// How many holds are open, due or not.
     #[must_use]
     pub fn open(&self) -> usize {
         self.open.len()
+    }
+
+    /// The latest time seen while a hold was open, in microseconds: the time by which ends are
+    /// judged.
+    #[must_use]
+    pub fn seen_us(&self) -> u64 {
+        whole(self.seen)
     }
 
     /// Whether `reset_after` is exact: where ends charge, or holds of slots and of units are open
@@ -107,7 +162,7 @@ impl HoldOracle {
             if hold.charging {
                 for limit in &mut self.limits {
                     if let HeldLimit::Rate(oracle) = limit {
-                        oracle.charge(whole(hold.end), hold.units);
+                        oracle.owe(whole(hold.end), hold.units);
                     }
                 }
             }
@@ -233,11 +288,24 @@ impl HoldOracle {
         (true, after.into_iter().map(fields).collect())
     }
 
+    /// Takes what remains of `cost`; nothing at all is a denial with the fields of 1.
+    pub fn partial(&mut self, now_us: u64, cost: u64) -> (u64, Vec<Fields>) {
+        let none = vec![super::NO_GUESS; self.limits.len()];
+        let left = self.peek(now_us, 1, None, &none);
+        let least = left.iter().map(|fields| fields.remaining).min().unwrap_or(0);
+        let cost = cost.min(least).max(1);
+        let (admitted, fields) = self.ask(now_us, cost, None, &none);
+        (if admitted { cost } else { 0 }, fields)
+    }
+
     /// Settles the hold of that name for `actual` units; `None` when it is not open.
     pub fn settle(&mut self, now_us: u64, name: u64, actual: u64) -> Option<Vec<Charged>> {
         self.end_due(now_us);
         let place = self.open.iter().position(|hold| hold.name == name)?;
-        self.open.remove(place);
+        let hold = self.open.remove(place);
+        if hold.units > 0 {
+            self.settled.push((name, actual, now_us));
+        }
         Some(self.charge(now_us, actual))
     }
 

@@ -237,6 +237,16 @@ impl Oracle {
         !self.count().repair_due(now) && self.count().judged(now) != now
     }
 
+    /// What charges without a check may take beyond the limit, in units.
+    fn debt(&self) -> u64 {
+        whole(self.most - self.count().limit())
+    }
+
+    /// The subject is fresh again.
+    fn forget(&mut self) {
+        self.held = Held::fresh(self.rule, self.most, self.grouped);
+    }
+
     /// The rule that the subject counts under.
     pub fn rule(&self) -> Rule {
         self.rule
@@ -285,6 +295,13 @@ impl Oracle {
 
     /// Charges `cost` without a check (section 8).
     pub fn charge(&mut self, now_us: u64, cost: u64) -> Charged {
+        let (fits, cut) = self.owe(now_us, cost);
+        let fields = self.fields(now_us, cost, NO_GUESS);
+        Charged { fits, cut, fields }
+    }
+
+    /// The same without the fields: whether it fitted, and what was cut.
+    fn owe(&mut self, now_us: u64, cost: u64) -> (bool, u64) {
         let at = self.count_mut().settle(i128::from(now_us));
         let fits = self.admits(at, cost);
         let used = self.count().used(at);
@@ -293,8 +310,7 @@ impl Oracle {
         if taken > 0 {
             self.count_mut().charge(at, taken);
         }
-        let fields = self.fields(now_us, cost, NO_GUESS);
-        Charged { fits, cut: cost - whole(taken), fields }
+        (fits, cost - whole(taken))
     }
 
     /// "When all of a state has been given back, it is fresh."

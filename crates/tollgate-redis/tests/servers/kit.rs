@@ -26,11 +26,12 @@ fn builder(run: u64, clock: ManualClock) -> Builder {
     RedisStore::builder(options).run(&format!("kit-{run}"), clock)
 }
 
-/// Deletes what has expired by a given clock, and counts it. ARGV: a pattern, and the clock's
-/// millisecond.
+/// Deletes what has expired by a given clock, and counts it. What is remembered of a settled hold
+/// lies for a minute of the server's own. ARGV: a pattern, and the clock's millisecond.
 const FORGET: &str = "local gone = 0
 for _, key in ipairs(redis.call('KEYS', ARGV[1])) do
-  if math.floor(redis.call('PTTL', key) / 1048576) < tonumber(ARGV[2]) then
+  local ms = redis.call('PTTL', key)
+  if ms >= 1048576 and math.floor(ms / 1048576) < tonumber(ARGV[2]) then
     gone = gone + redis.call('DEL', key)
   end
 end

@@ -1,0 +1,181 @@
+//! The case that runs the time lines of `vectors/holds/`.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
+
+use core::time::Duration;
+use std::collections::BTreeMap;
+
+use tollgate::{Ask, Decision, Error, Hold, HoldId, HoldKind, LimitSet, Reserve, Store, Subject};
+
+use super::StoreMaker;
+use super::world::{World, block_on, fields, set};
+use crate::oracle::Fields;
+use crate::vectors::holds::{self, Answer, HOLD_VECTORS, HoldAsk, HoldTimeLine, LimitAnswer, Said};
+
+const SUBJECT: &str = "zoo";
+
+/// Every line of `vectors/holds/` is answered as it says, whether a store forgets in between or
+/// not.
+pub(super) fn time_lines_with_holds_are_answered_as_written<M: StoreMaker>(maker: &M) {
+    for (name, text) in HOLD_VECTORS {
+        for time_line in holds::parse(text).unwrap_or_else(|e| panic!("{name}: {e}")) {
+            run(maker, name, &time_line, false);
+            let times = time_line.lines.windows(2);
+            // Behind a step back a store may have forgotten what another remembers.
+            if times.into_iter().all(|pair| pair[0].at_us <= pair[1].at_us) {
+                run(maker, name, &time_line, true);
+            }
+        }
+    }
+}
+
+fn run<M: StoreMaker>(maker: &M, name: &str, time_line: &HoldTimeLine, forgets: bool) {
+    let first_us = time_line.lines.first().map_or(0, |line| line.at_us);
+    let world = World::new(maker, &time_line.limits, first_us);
+    let limits = set(&time_line.limits);
+    let mut player = Player { world: &world, limits, holds: BTreeMap::new(), last_fence: 0 };
+    for line in &time_line.lines {
+        world.at(line.at_us);
+        let what = format!("{name}:{}: {} ({:?})", line.number, line.case, line.ask);
+        let Some(expect) = &line.expect else {
+            player.answer(&line.ask, &what);
+            continue;
+        };
+        let seen = player.answer(&line.ask, &what).unwrap_or_else(|| panic!("{what}: no answer"));
+        assert!(expect.allows(&seen), "{what}: answered {seen} instead of {expect}");
+        if forgets {
+            maker.forget(world.limiter.store());
+        }
+    }
+}
+
+/// A time line in a store.
+struct Player<'w, S> {
+    world: &'w World<S>,
+    limits: LimitSet,
+    holds: BTreeMap<String, Hold>,
+    last_fence: u64,
+}
+
+impl<S: Store> Player<'_, S> {
+    fn ask<'a>(limits: &'a LimitSet, cost: u64) -> Ask<'a> {
+        Ask::new(SUBJECT).cost(cost).under(limits)
+    }
+
+    /// The answer to a question; `None` to a change.
+    fn answer(&mut self, ask: &HoldAsk, what: &str) -> Option<Answer> {
+        let (world, limits) = (self.world, &self.limits.clone());
+        Some(match ask {
+            HoldAsk::Change(changed) => {
+                self.limits = set(changed);
+                return None;
+            }
+            HoldAsk::Check(cost) => decided(&world.check(Self::ask(limits, *cost)), Said::Yes),
+            HoldAsk::Peek(cost) => decided(&world.peek(Self::ask(limits, *cost)), Said::Yes),
+            HoldAsk::Partial(cost) => {
+                let decision = world.check(Self::ask(limits, *cost).partial());
+                decided(&decision, Said::Granted(decision.granted()))
+            }
+            HoldAsk::Charge(cost) => {
+                let charged = block_on(world.limiter.charge(Self::ask(limits, *cost)));
+                all_charged(Said::Charged(*cost), &charged.expect(what))
+            }
+            HoldAsk::Reserve { name, cost, ttl_us, charging } => {
+                let reserve = Reserve::from(Duration::from_micros(*ttl_us));
+                let reserve = if *charging { reserve.charging() } else { reserve };
+                let ask = Self::ask(limits, *cost);
+                let holding = block_on(world.limiter.reserve(ask, reserve)).expect(what);
+                self.placed(name, &holding.decision, holding.hold, what)
+            }
+            HoldAsk::Acquire { name, slots } => {
+                let ask = Self::ask(limits, *slots);
+                let holding = block_on(world.limiter.acquire(ask)).expect(what);
+                self.placed(name, &holding.decision, holding.hold, what)
+            }
+            HoldAsk::Commit(name, units) => self.settle(name, *units, what),
+            HoldAsk::Cancel(name) => {
+                settled(block_on(world.limiter.cancel(&self.hold(name))), what)
+            }
+            HoldAsk::Release(name) => {
+                let released = block_on(world.limiter.release(&self.hold(name))).expect(what);
+                only(if released { Said::Released } else { Said::NotOpen })
+            }
+            HoldAsk::Renew(name, ttl_us) => {
+                let mut hold = self.hold(name);
+                let ttl = ttl_us.map(Duration::from_micros);
+                match block_on(world.limiter.renew(&mut hold, ttl)).expect(what) {
+                    true => only(Said::Until(hold.end.as_micros())),
+                    false => only(Said::NotOpen),
+                }
+            }
+            HoldAsk::Reset => {
+                world.reset(Ask::new(SUBJECT).under(limits));
+                only(Said::Reset)
+            }
+        })
+    }
+
+    fn placed(
+        &mut self,
+        name: &str,
+        decision: &Decision<'_>,
+        hold: Option<Hold>,
+        what: &str,
+    ) -> Answer {
+        assert_eq!(decision.is_allowed(), hold.is_some(), "{what}");
+        let Some(hold) = hold else { return decided(decision, Said::Yes) };
+        assert!(hold.fence > self.last_fence, "{what}: {} after {}", hold.fence, self.last_fence);
+        self.last_fence = hold.fence;
+        let said = Said::Until(hold.end.as_micros());
+        self.holds.insert(name.to_owned(), hold);
+        decided(decision, said)
+    }
+
+    fn settle(&self, name: &str, units: u64, what: &str) -> Answer {
+        settled(block_on(self.world.limiter.commit(&self.hold(name), units)), what)
+    }
+
+    /// The hold of a name, or one that nobody placed.
+    fn hold(&self, name: &str) -> Hold {
+        let unknown = || {
+            let subject = Subject::literal(SUBJECT).unwrap();
+            let (id, end) = (HoldId::random(HoldKind::Reserve), tollgate::Time::from_micros(1));
+            Hold::new(id, 1, 1, end, [(subject, self.limits.clone())])
+        };
+        self.holds.get(name).cloned().unwrap_or_else(unknown)
+    }
+}
+
+fn only(said: Said) -> Answer {
+    Answer { said, limits: Vec::new() }
+}
+
+/// A decision, of which `said` is said where it admits.
+fn decided(decision: &Decision<'_>, said: Said) -> Answer {
+    let each: Vec<Fields> =
+        (0..decision.reports().count()).map(|index| fields(decision, index)).collect();
+    let said = match decision.is_allowed() {
+        true => said,
+        false if decision.retry_after().is_none() => Said::Never,
+        false => Said::No { held: decision.is_until_hold() },
+    };
+    let of = |fields| LimitAnswer { fields, at_least: false, charged: None };
+    Answer { said, limits: each.into_iter().map(of).collect() }
+}
+
+fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> Answer {
+    match settled {
+        Ok(settled) if settled.already => only(Said::Already(settled.actual)),
+        Ok(settled) => all_charged(Said::Charged(settled.actual), &settled.charged),
+        Err(Error::NotOpen(_)) => only(Said::NotOpen),
+        Err(error) => panic!("{what}: {error}"),
+    }
+}
+
+fn all_charged(said: Said, charged: &[tollgate::Charged]) -> Answer {
+    let each = charged.iter().map(|done| {
+        let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *done;
+        let fields = Fields { remaining, retry_after_us, reset_after_us };
+        LimitAnswer { fields, at_least: false, charged: Some((fits, cut)) }
+    });
+    Answer { said, limits: each.collect() }
+}

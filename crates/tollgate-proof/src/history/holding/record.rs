@@ -1,0 +1,106 @@
+//! What is recorded of holds: who placed, settled and renewed which, and what came back.
+
+use crate::oracle::Kind;
+
+use super::super::record::{Outcome, Part};
+
+/// One call about a hold, as its client saw it.
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HoldCall {
+    /// A number that no other call of the history has.
+    pub id: u64,
+    /// Who called: a client or a process.
+    pub client: String,
+    /// When the call began, in microseconds.
+    pub invoked_us: u64,
+    /// When it returned, in microseconds; `None` when it never did.
+    pub returned_us: Option<u64>,
+    /// The hold: its id, or any word that no other hold has.
+    pub hold: String,
+    /// What was asked, and what came back.
+    pub step: HoldStep,
+}
+
+/// What a call about a hold asked, and what came back.
+#[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HoldStep {
+    /// To place it.
+    Place(Place),
+    /// To settle it for so many units; a release settles it for none.
+    Settle {
+        /// The units.
+        actual: u64,
+        /// What came back.
+        answer: Settling,
+    },
+    /// To renew it.
+    Renew {
+        /// For how long, in microseconds.
+        ttl_us: u64,
+        /// What came back.
+        answer: Renewing,
+    },
+}
+
+/// A reserve or an acquire.
+#[allow(clippy::exhaustive_structs, reason = "plain data")]
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// What it keeps.
+    pub kind: Kind,
+    /// The subjects and their limits, all judged at once.
+    pub parts: Vec<Part>,
+    /// The cost, at least 1.
+    pub cost: u64,
+    /// How long it lasts, in microseconds.
+    pub ttl_us: u64,
+    /// The store's own time of the decision, in microseconds, by the recorder's clock.
+    pub decided_us: Option<u64>,
+    /// What came back.
+    pub outcome: Outcome,
+    /// The fencing number of a hold that was placed, if it was told.
+    pub fence: Option<u64>,
+}
+
+/// What came back from a commit or a release.
+#[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Settling {
+    /// It was open until now.
+    Done {
+        /// The least `remaining` of all limits afterwards, if it was told.
+        remaining: Option<u64>,
+    },
+    /// It was settled before, for so many units.
+    Already(u64),
+    /// It is not open.
+    NotOpen,
+    /// No answer: it may have been settled or not.
+    Unknown,
+}
+
+/// What came back from a renewal.
+#[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Renewing {
+    /// It ends at this time, in microseconds.
+    Until(u64),
+    /// It is not open.
+    NotOpen,
+    /// No answer.
+    Unknown,
+}
+
+impl HoldStep {
+    /// Whether the call was answered.
+    #[must_use]
+    pub const fn is_answered(&self) -> bool {
+        match self {
+            Self::Place(place) => !matches!(place.outcome, Outcome::Unknown),
+            Self::Settle { answer, .. } => !matches!(answer, Settling::Unknown),
+            Self::Renew { answer, .. } => !matches!(answer, Renewing::Unknown),
+        }
+    }
+}

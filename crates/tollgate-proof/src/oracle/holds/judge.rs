@@ -1,0 +1,114 @@
+//! What the history checker asks of a count with holds: one question at a time, and no waits.
+
+use super::{HeldLimit, HoldOracle, Kind, Open};
+use crate::oracle::whole;
+
+/// How long a settled reserve is surely remembered, in microseconds.
+const REMEMBERED_US: u64 = 60_000_000;
+
+/// What is left of one limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Left {
+    pub(crate) remaining: u64,
+    pub(crate) limit: u64,
+    pub(crate) is_slots: bool,
+}
+
+impl Left {
+    /// What a hold of this kind takes of it; without one, a charge.
+    pub(crate) const fn wanted(self, kind: Option<Kind>, cost: u64) -> u64 {
+        match kind {
+            Some(Kind::Reserve | Kind::Charging) if self.is_slots => 1,
+            _ => cost,
+        }
+    }
+}
+
+impl HoldOracle {
+    /// What is left of each limit, once all that is due has ended.
+    pub(crate) fn look(&mut self, now_us: u64) -> Vec<Left> {
+        self.end_due(now_us);
+        self.repair(now_us);
+        let each = self.limits.iter().map(|limit| {
+            let (free, is_slots) = match limit {
+                HeldLimit::Rate(oracle) => (oracle.left(now_us), false),
+                HeldLimit::Slots(slots) => (*slots, true),
+            };
+            let remaining = free.saturating_sub(self.kept(limit));
+            Left { remaining, limit: Self::limit_of(limit), is_slots }
+        });
+        each.collect()
+    }
+
+    /// Places a hold that was admitted, or charges where there is none. Returns its end.
+    pub(crate) fn place(&mut self, now_us: u64, cost: u64, hold: Option<(u64, Kind, u64)>) -> u64 {
+        let Some((name, kind, ttl_us)) = hold else {
+            self.charge_all(now_us, cost);
+            return now_us;
+        };
+        let (units, slots) = match kind {
+            Kind::Acquire => (0, cost),
+            Kind::Reserve | Kind::Charging => (cost, 1),
+        };
+        if kind == Kind::Acquire {
+            self.charge_all(now_us, cost);
+        }
+        let end = self.seen + i128::from(ttl_us);
+        let charging = kind == Kind::Charging;
+        self.open.push(Open { name, end, units, slots, charging });
+        whole(end)
+    }
+
+    /// Charges every rate as far as it may owe.
+    pub(crate) fn charge_all(&mut self, now_us: u64, units: u64) {
+        for limit in &mut self.limits {
+            if let HeldLimit::Rate(oracle) = limit
+                && units > 0
+            {
+                oracle.owe(now_us, units);
+            }
+        }
+    }
+
+    /// The ends of all open holds.
+    pub(crate) fn ends(&self) -> impl Iterator<Item = u64> {
+        self.open.iter().map(|hold| whole(hold.end))
+    }
+
+    /// The names of all open holds.
+    pub(crate) fn names(&self) -> impl Iterator<Item = u64> {
+        self.open.iter().map(|hold| hold.name)
+    }
+
+    /// Takes an open hold away and charges for it. Whether it was open.
+    pub(crate) fn take_away(&mut self, now_us: u64, name: u64, actual: u64) -> bool {
+        let Some(place) = self.open.iter().position(|hold| hold.name == name) else {
+            return false;
+        };
+        if self.open.remove(place).units > 0 {
+            self.settled.push((name, actual, now_us));
+        }
+        self.repair(now_us);
+        self.charge_all(now_us, actual);
+        true
+    }
+
+    /// Whether a hold that was settled may be forgotten by now.
+    pub(crate) fn may_forget(&self, now_us: u64, name: u64) -> bool {
+        let found = self.settled.iter().find(|(other, ..)| *other == name);
+        found.is_none_or(|(.., settled_us)| settled_us.saturating_add(REMEMBERED_US) <= now_us)
+    }
+
+    /// Numbers that are equal for two counts of the same limits exactly when no question from
+    /// `now_us` on can tell them apart, beside what was settled.
+    pub(crate) fn fingerprint(&self, now_us: u64) -> Vec<Vec<i128>> {
+        let rates = self.limits.iter().filter_map(|limit| match limit {
+            HeldLimit::Rate(oracle) => Some(oracle.fingerprint(now_us)),
+            HeldLimit::Slots(_) => None,
+        });
+        let mut open: Vec<[i128; 2]> =
+            self.open.iter().map(|hold| [hold.name.into(), hold.end]).collect();
+        open.sort_unstable();
+        rates.chain([open.concat()]).collect()
+    }
+}
