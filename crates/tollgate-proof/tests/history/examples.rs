@@ -384,7 +384,7 @@ fn a_queue_keeps_its_promises_or_not() {
 fn lines_that_are_wrong_are_refused_with_their_number() {
     let good = call(1, 100, "1/1s", "cost=1 outcome=allowed");
     for (from, to, message) in [
-        ("call id", "cull id", "`cull` is none of call, queue, fault"),
+        ("call id", "cull id", "`cull` is none of call, queue, hold, fault"),
         ("cost=1", "cost=x", "cost=x is no whole number"),
         ("cost=1", "cost=0", "cost=0 is no check"),
         ("cost=1", "", "`cost=` is missing"),

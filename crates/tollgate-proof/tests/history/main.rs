@@ -3,6 +3,8 @@
 
 mod examples;
 mod exhaustive;
+mod holds;
+mod holds_recorded;
 mod large;
 mod leased;
 mod page;

@@ -1,6 +1,6 @@
 //! What `docs/proof.md` shows.
 
-use tollgate_proof::history::{Bounds, History, check};
+use tollgate_proof::history::{Bounds, History, Promise, Verdict, check};
 
 /// The page; in a package, which holds its own folder alone, there is none.
 fn page() -> Option<String> {
@@ -16,4 +16,7 @@ fn the_history_on_the_page_has_the_report_on_the_page() {
     let history: History = block(0).parse().unwrap();
     let report = check(&history, &Bounds::default()).to_string();
     assert!(report.starts_with(block(1)), "{report}");
+    let holds: History = block(2).parse().unwrap();
+    let report = check(&holds, &Bounds::default());
+    assert_eq!(report.verdict(Promise::Holds), Verdict::Held, "{report}");
 }
