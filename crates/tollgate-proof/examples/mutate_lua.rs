@@ -10,9 +10,10 @@ use std::io::{BufRead as _, Write as _};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use lua::cases::CASES;
+use lua::cases::{CASES, HOLD_CASES};
 use lua::fake::{Fake, TOO_LONG};
 use lua::histories::{Difference, Pair, Plan, Texts, seeded};
+use lua::holding;
 use lua::mutants::{self, Mutant};
 use tollgate::Strategy;
 
@@ -76,11 +77,18 @@ fn judge_all() {
             Ok(Ok(_)) => ("survived", String::new()),
             Ok(Err(why)) if why.contains(TOO_LONG) => ("timeout", why),
             Ok(Err(why)) => ("killed", why),
-            Err(_) => ("killed", "what it asks of Redis is refused".to_owned()),
+            Err(panic) => ("killed", said(panic.as_ref())),
         };
         let why: String = why.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
         println!("{number}\t{verdict}\t{}\t{why}", started.elapsed().as_millis());
     }
+}
+
+/// What a panic says: a difference, or what the fake refuses.
+fn said(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
+    text.unwrap_or("what it asks of Redis is refused").chars().take(160).collect()
 }
 
 /// The strategies whose histories reach a file; all of them where it is shared.
@@ -99,6 +107,34 @@ fn pair(texts: &Texts) -> Pair {
     let mut pair = Pair::new(texts.clone());
     pair.fake = Fake::new().bounded();
     pair
+}
+
+/// How many histories of holds judge a mutant.
+const HOLD_HISTORIES: u64 = 240;
+
+/// Tries a text of holds until something differs, which panics.
+fn judge_holds(
+    texts: &Texts,
+    in_time: impl Fn() -> Result<(), Difference>,
+) -> Result<Vec<u64>, Difference> {
+    let scripts = holding::Scripts::new(texts);
+    let mut fake = Fake::new().bounded();
+    for seed in 0..HOLD_HISTORIES {
+        if seed == 24 {
+            for (name, case) in HOLD_CASES {
+                case(texts).map_err(|difference| format!("{name}: {difference}"))?;
+            }
+        }
+        let all = usize::try_from(seed).unwrap();
+        let limits = holding::LIMITS[all % holding::LIMITS.len()];
+        holding::history(&mut fake, &scripts, &limits, seed, false);
+        if all % 12 == 11 {
+            let limits = holding::CROWDED[all / 12 % holding::CROWDED.len()];
+            holding::history(&mut fake, &scripts, &limits, seed, true);
+        }
+        in_time()?;
+    }
+    Ok(Vec::new())
 }
 
 /// Tries a text until something differs, or more is asked of Redis than usual. Answers what was
@@ -124,6 +160,10 @@ fn judge(
         let (_, case) = CASES.iter().find(|(name, _)| *name == own).unwrap();
         case(texts)?;
         return Ok(Vec::new());
+    }
+    let of_holds = ["holds.lua", "settle.lua", "renew.lua"];
+    if of_holds.iter().any(|end| file.ends_with(end)) {
+        return judge_holds(texts, in_time);
     }
     let mut each = pair(texts);
     let mut traffic = Vec::new();

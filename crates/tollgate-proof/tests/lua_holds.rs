@@ -4,417 +4,85 @@
 
 mod lua;
 
-use std::collections::{BTreeSet, HashMap};
-
 use commonware_allocator::mimalloc::{Config, MiMalloc};
-use lua::fake::{Fake, Reply};
-use lua::histories::seeded;
-use rand::RngExt as _;
-use rand_chacha::ChaCha8Rng;
-use tollgate::engine::{Fields, Mode};
-use tollgate::{
-    Charged, Counted, Hold, HoldKind, HoldTerms, LimitSet, ManualClock, MemoryStore, Question,
-    Settled, Store as _, Subject, Time,
-};
-use tollgate_proof::conformance::block_on;
-use tollgate_redis::compose::{self, Clock, HoldScripts, Parts};
-use tollgate_redis::{Keys, Script};
+use lua::fake::Fake;
+use lua::histories::Texts;
+use lua::holding::{CROWDED, LIMITS, Scripts, Tally, history};
 
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc::new(Config::DEFAULT);
 
-/// Cases over all limits.
-const CASES: u64 = 300_000;
+/// Cases of each strategy, unless the environment says otherwise.
+const CASES: u64 = 40_000;
 
-/// Each with other numbers that the same count may have.
-const LIMITS: [[&str; 2]; 14] = [
-    ["5/3s via uniform", "7/3s via uniform"],
-    ["x: 7/3s burst 9 via gcra", "x: 9/3s burst 5 via gcra"],
-    ["3/10us burst 7 via gcra", "3/10us burst 12 via gcra"],
-    ["x: 10/1s burst 6 debt 3 via token_bucket", "x: 9/4s refill interval via token_bucket"],
-    ["9/4s burst 5 refill interval via token_bucket", "4/4s refill interval via token_bucket"],
-    ["8/10s via fixed_window", "5/10s via fixed_window"],
-    ["x: 6/4s anchor first-hit via fixed_window", "x: 6/4s via fixed_window"],
-    ["x: 9/5s via sliding_log", "x: 6/5s via sliding_log"],
-    // Not `truncate`: it is free a bucket earlier, so one store may have forgotten what the other
-    // still carries over.
-    [
-        "9/5s precision 1s via sliding_window",
-        "9/5s precision 1s rounding interpolate via sliding_window",
-    ],
-    ["4 at once hold 3s", "6 at once hold 9s"],
-    ["x: 6/2s via gcra, y: 9/20s via sliding_log", "x: 9/20s via sliding_log, y: 6/2s via gcra"],
-    [
-        "a: 8/7s via fixed_window, b: 3 at once hold 9s, c: 7/9s via sliding_log",
-        "c: 7/9s via sliding_log, b: 5 at once hold 3s, a: 8/7s via fixed_window",
-    ],
-    [
-        "6/2s via gcra, 3 at once hold 4s, ban 3s after 2 denials in 2s up to 20s",
-        "6/2s via gcra, 3 at once hold 4s, ban 2s after 3 denials in 9s up to 9s",
-    ],
-    [
-        "x: 9/5s via sliding_log, ban 3s after 4 denials in 2s",
-        "x: 6/5s via sliding_log, ban 7s after 2 denials in 5s up to 1m",
-    ],
-];
-
-struct Scripts {
-    /// Of all steps.
-    all: HoldScripts,
-    /// By the letters of their steps.
-    own: HashMap<String, HoldScripts>,
-    charge: Script,
-    adjust: Script,
+/// Runs histories under each of these limits in turn.
+fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
+    let scripts = Scripts::new(&Texts::default());
+    let (mut fake, mut all, mut seed) = (Fake::new(), Tally::default(), 0);
+    while all.cases < lua::cases_of(CASES) {
+        for limits in limits {
+            seed += 1;
+            all.add(history(&mut fake, &scripts, limits, seed, crowded));
+        }
+    }
+    let Tally { cases, denied_by_holds, ended } = all;
+    println!(
+        "{name}: {cases} cases: {denied_by_holds} denied because of holds, {ended} commits of \
+         holds that ended"
+    );
+    assert!(denied_by_holds > cases / 100 && ended > cases / 100);
 }
 
-struct Pair<'f> {
-    fake: &'f mut Fake,
-    scripts: &'f Scripts,
-    memory: MemoryStore,
-    clock: ManualClock,
-    subjects: Vec<Subject>,
-    sets: Vec<LimitSet>,
-    open: Vec<Hold>,
-    now_us: u64,
-    latest_us: u64,
-    nonce: u64,
-    cases: u64,
-    denied_by_holds: u64,
-    ended: u64,
-    /// Calls that a script of fewer steps left to the one of all.
-    others: u64,
+/// The limits that name a strategy alone.
+fn alone(strategy: &str) {
+    let each: Vec<[&str; 2]> =
+        LIMITS.into_iter().filter(|it| it[0].contains(strategy) && !it[0].contains(", ")).collect();
+    assert!(!each.is_empty(), "{strategy}");
+    twins(strategy, &each, false);
 }
 
 #[test]
-fn scripts_of_holds_equal_the_store_in_memory() {
-    let (clock, parts) = (Clock::Server, Parts::default());
-    let scripts = Scripts {
-        all: HoldScripts::all(clock, &parts),
-        own: own_scripts(clock, &parts),
-        charge: compose::charge(clock, &parts),
-        adjust: compose::adjust(clock, &parts),
-    };
-    let mut fake = Fake::new();
-    let (mut cases, mut denied, mut ended, mut others, mut seed) = (0, 0, 0, 0, 0);
-    while cases < CASES {
-        for limits in LIMITS {
-            seed += 1;
-            let mut rng = seeded(seed);
-            let mut pair = Pair::new(&mut fake, &scripts, &limits);
-            for _ in 0..120 {
-                pair.step(&mut rng, seed);
-            }
-            cases += pair.cases;
-            denied += pair.denied_by_holds;
-            ended += pair.ended;
-            others += pair.others;
-        }
-    }
-    println!(
-        "{cases} cases: {denied} denied because of holds, {ended} commits of holds that ended"
-    );
-    assert!(denied > cases / 100 && ended > cases / 100 && others > cases / 1_000);
+fn uniform() {
+    alone("uniform");
 }
 
-impl<'f> Pair<'f> {
-    fn new(fake: &'f mut Fake, scripts: &'f Scripts, limits: &[&str]) -> Self {
-        fake.clear();
-        let now_us = 1_763_632_000_000_000;
-        let clock = ManualClock::at_micros(now_us);
-        let memory = MemoryStore::builder().clock(clock.clone()).build();
-        let subjects = ["ann", "bob"].map(|name| Subject::literal(name).unwrap());
-        let sets = limits.iter().map(|text| text.parse().unwrap()).collect();
-        Self {
-            fake,
-            scripts,
-            memory,
-            clock,
-            subjects: subjects.into(),
-            sets,
-            open: Vec::new(),
-            now_us,
-            latest_us: now_us,
-            nonce: 0,
-            cases: 0,
-            denied_by_holds: 0,
-            ended: 0,
-            others: 0,
-        }
-    }
-
-    fn step(&mut self, rng: &mut ChaCha8Rng, seed: u64) {
-        self.advance(rng);
-        self.cases += 1;
-        let set = match rng.random_range(0..12) {
-            0 => &self.sets[1],
-            _ => &self.sets[0],
-        };
-        let set = set.clone();
-        let capacity = set.limits().iter().map(tollgate::Limit::capacity).min().unwrap();
-        let cost = match rng.random_range(0..10) {
-            0..6 => 1,
-            6..9 => rng.random_range(1..=capacity),
-            _ => capacity + rng.random_range(1..3),
-        };
-        let what = format!("seed {seed}: {set} cost {cost} at {}", self.now_us);
-        match rng.random_range(0..20) {
-            0..2 if !set.counts_slots() => self.ask(rng, &set, cost, Mode::Whole, None, &what),
-            2 if !set.counts_slots() => self.ask(rng, &set, cost, Mode::Partial, None, &what),
-            3 => self.ask(rng, &set, cost, Mode::Peek, None, &what),
-            4 => self.ask(rng, &set, cost, Mode::PeekPartial, None, &what),
-            5..12 => {
-                let kind = match rng.random_range(0..3) {
-                    0 if set.counts_slots() => HoldKind::Acquire,
-                    1 => HoldKind::Charging,
-                    _ => HoldKind::Reserve,
-                };
-                let terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
-                self.ask(rng, &set, cost, Mode::Whole, Some(terms), &what);
-            }
-            12..16 => self.settle(rng, cost, &what),
-            16 | 17 => self.renew(rng, &what),
-            18 => self.charge(&set, cost, &what),
-            _ => self.adjust(rng, &set, cost, &what),
-        }
-    }
-
-    fn advance(&mut self, rng: &mut ChaCha8Rng) {
-        let ahead = match rng.random_range(0..16) {
-            0..5 => 0,
-            5..8 => rng.random_range(0..4),
-            8..12 => rng.random_range(0..900_000),
-            12 => 1_000_000,
-            13 | 14 => rng.random_range(0..4_000_000),
-            _ => rng.random_range(0..30_000_000),
-        };
-        self.now_us += ahead;
-        if rng.random_range(0..10) == 0 {
-            // So far back no store has forgotten anything.
-            self.now_us = self.latest_us.max(self.now_us) - rng.random_range(0..=1_000_000);
-        }
-        self.latest_us = self.latest_us.max(self.now_us);
-        self.clock.set(Time::from_micros(self.now_us));
-        self.fake.at(self.now_us);
-        if rng.random_range(0..6) == 0 {
-            self.fake.at(self.latest_us);
-            self.fake.forget();
-            self.fake.at(self.now_us);
-            self.clock.set(Time::from_micros(self.latest_us));
-            self.memory.sweep();
-            self.clock.set(Time::from_micros(self.now_us));
-        }
-    }
-
-    fn call(
-        &mut self,
-        script: &Script,
-        counts: &[(Subject, LimitSet)],
-        own: &[String],
-    ) -> Vec<i64> {
-        self.nonce += 1;
-        let (mut keys, mut args) = (Vec::new(), vec![self.nonce.to_string()]);
-        args.extend_from_slice(own);
-        for (subject, limits) in counts {
-            let state = Keys::new().state(subject, limits);
-            keys.push(state.clone());
-            keys.extend(Keys::logs(&state, limits));
-            args.extend(compose::count_args(limits));
-        }
-        let Reply::List(list) = self.fake.call(script, &keys, &args) else { panic!("no list") };
-        list.into_iter()
-            .skip(1)
-            .map(|reply| match reply {
-                Reply::Int(number) => number,
-                other => panic!("{other:?}"),
-            })
-            .collect()
-    }
-
-    /// Calls a script of the steps of these counts; the one of all where a state names another.
-    fn call_holds(
-        &mut self,
-        which: impl Fn(&HoldScripts) -> &Script,
-        counts: &[(Subject, LimitSet)],
-        own: &[String],
-    ) -> Vec<i64> {
-        let scripts = self.scripts;
-        let codes = codes_of(counts.iter().map(|(_, limits)| limits));
-        let got = self.call(which(&scripts.own[&codes]), counts, own);
-        if got != [-4] {
-            return got;
-        }
-        self.others += 1;
-        self.call(which(&scripts.all), counts, own)
-    }
-
-    fn ask(
-        &mut self,
-        rng: &mut ChaCha8Rng,
-        set: &LimitSet,
-        cost: u64,
-        mode: Mode,
-        terms: Option<HoldTerms>,
-        what: &str,
-    ) {
-        let mut counts = vec![(self.subjects[0].clone(), set.clone())];
-        if rng.random_range(0..3) == 0 {
-            counts.push((self.subjects[1].clone(), set.clone()));
-        }
-        let parts = counts.iter().map(|(subject, limits)| Counted::new(subject, limits));
-        let mut question = Question::new(parts.collect(), cost, mode);
-        question.hold = terms.as_ref();
-        let outcome = block_on(self.memory.check(&question)).unwrap();
-        let mode = match mode {
-            Mode::Partial => "partial",
-            Mode::Peek => "peek",
-            Mode::PeekPartial => "peek-partial",
-            _ => "whole",
-        };
-        let (id, ttl) = terms.map_or((String::new(), 0), |it| (it.id.to_string(), it.ttl_us));
-        let empty = String::new();
-        let own = [cost.to_string(), mode.to_owned(), id, ttl.to_string(), empty, "0".to_owned()];
-        let got = self.call_holds(|it| &it.among, &counts, &own);
-        let (head, rows) = got.split_at(4);
-        let rows = rows.chunks(6).flat_map(|row| &row[..5]);
-        let got: Vec<i64> = head.iter().chain(rows).copied().collect();
-        let placed = outcome.hold.as_deref().map(|placed| (placed.fence, placed.end.as_micros()));
-        let (fence, end) = placed.unwrap_or_default();
-        let head = [outcome.granted, self.now_us, fence, end];
-        let mut expected: Vec<i64> = head.iter().map(|it| it.cast_signed()).collect();
-        let mut fields = outcome.fields.iter();
-        for (_, limits) in &counts {
-            let each: Vec<&Fields> = fields.by_ref().take(limits.limits().len()).collect();
-            for place in by_identity(limits) {
-                expected.extend(numbers_of(each[place]));
-            }
-        }
-        assert_eq!(got, expected, "{what}: {question:?}");
-        self.denied_by_holds += u64::from(outcome.fields.iter().any(|field| field.until_hold));
-        if let Some((terms, placed)) = terms.zip(outcome.hold.as_deref()) {
-            self.open.push(Hold::new(terms.id, placed.fence, cost, placed.end, counts.clone()));
-        }
-    }
-
-    fn settle(&mut self, rng: &mut ChaCha8Rng, cost: u64, what: &str) {
-        if self.open.is_empty() {
-            return;
-        }
-        let place = rng.random_range(0..self.open.len());
-        let hold = match rng.random_range(0..4) {
-            0 => self.open[place].clone(),
-            _ => self.open.remove(place),
-        };
-        let actual = match hold.kind() {
-            HoldKind::Acquire => 0,
-            _ => rng.random_range(0..2) * cost,
-        };
-        let settled = block_on(self.memory.settle(&hold, actual)).unwrap();
-        let own =
-            [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), "60000".to_owned()];
-        let got = self.call_holds(|it| &it.settle, &hold.counts, &own);
-        // What was settled is remembered for a minute by each store, and then forgotten at leisure.
-        let forgotten = |settled: &Settled| settled.already && got[0] == 0;
-        if settled.as_ref().is_none_or(forgotten) {
-            self.ended += 1;
-            assert!(got[0] < 2, "{what}: settled {hold:?}");
-            return;
-        }
-        let settled = settled.unwrap();
-        let how = if settled.already { 1 } else { 2 };
-        assert_eq!(got[..2], [how, settled.actual.cast_signed()], "{what}: settled {hold:?}");
-        if settled.already {
-            return;
-        }
-        let mut charged = settled.charged.iter();
-        let mut rows = got[2..].chunks(5);
-        for (_, limits) in &hold.counts {
-            let rows: Vec<&[i64]> = rows.by_ref().take(limits.limits().len()).collect();
-            if rows[0][0] == -2 {
-                continue;
-            }
-            let each: Vec<&Charged> = charged.by_ref().take(limits.limits().len()).collect();
-            for (row, place) in rows.iter().zip(by_identity(limits)) {
-                assert_eq!(**row, charged_numbers(each[place]), "{what}: settled {hold:?}");
-            }
-        }
-    }
-
-    fn renew(&mut self, rng: &mut ChaCha8Rng, what: &str) {
-        if self.open.is_empty() {
-            return;
-        }
-        let hold = self.open[rng.random_range(0..self.open.len())].clone();
-        let ttl_us: u64 = rng.random_range(1_000..4_000_000);
-        let end = block_on(self.memory.renew(&hold, ttl_us)).unwrap();
-        let own = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
-        let got = self.call_holds(|it| &it.renew, &hold.counts, &own);
-        assert_eq!(got, [end.map_or(0, |end| end.as_micros().cast_signed())], "{what}: {hold:?}");
-    }
-
-    fn charge(&mut self, set: &LimitSet, cost: u64, what: &str) {
-        let counted = Counted::new(&self.subjects[0], set);
-        let charged = block_on(self.memory.charge(counted, cost)).unwrap();
-        let count = [(self.subjects[0].clone(), set.clone())];
-        let script = &self.scripts.charge;
-        let got = self.call(script, &count, &[cost.to_string()]);
-        let each = by_identity(set).into_iter().flat_map(|place| charged_numbers(&charged[place]));
-        assert_eq!(got, each.collect::<Vec<_>>(), "{what}: charged");
-    }
-
-    fn adjust(&mut self, rng: &mut ChaCha8Rng, set: &LimitSet, cost: u64, what: &str) {
-        let delta = cost.cast_signed() * if rng.random_range(0..2) == 0 { 1 } else { -1 };
-        let counted = Counted::new(&self.subjects[0], set);
-        let changes = block_on(self.memory.adjust(counted, delta)).unwrap();
-        let count = [(self.subjects[0].clone(), set.clone())];
-        let script = &self.scripts.adjust;
-        let got = self.call(script, &count, &[delta.to_string()]);
-        let each = by_identity(set).into_iter().map(|place| changes[place]);
-        assert_eq!(got, each.collect::<Vec<_>>(), "{what}: adjusted {delta}");
-    }
+#[test]
+fn fixed_window() {
+    alone("fixed_window");
 }
 
-/// The letters of the steps of some limits.
-fn codes_of<'l>(limits: impl Iterator<Item = &'l LimitSet>) -> String {
-    let each = limits.flat_map(LimitSet::limits);
-    let codes: BTreeSet<char> = each.map(|limit| limit.lua_spec().step.unwrap().code).collect();
-    codes.into_iter().collect()
+#[test]
+fn sliding_log() {
+    alone("sliding_log");
 }
 
-fn own_scripts(clock: Clock, parts: &Parts) -> HashMap<String, HoldScripts> {
-    let each = LIMITS.iter().flatten().map(|limits| {
-        let codes = codes_of([limits.parse().unwrap()].iter());
-        let scripts = HoldScripts::of(&codes, clock, parts);
-        (codes, scripts)
-    });
-    each.collect()
+#[test]
+fn sliding_window() {
+    alone("sliding_window");
 }
 
-/// The places of limits in the order of a state.
-fn by_identity(limits: &LimitSet) -> Vec<usize> {
-    let mut places: Vec<usize> = (0..limits.limits().len()).collect();
-    places.sort_by_key(|place| limits.limits()[*place].identity().to_owned());
-    places
+#[test]
+fn token_bucket() {
+    alone("token_bucket");
 }
 
-/// Without what became of the numbers: one may have forgotten a count that is fresh, and the other
-/// not yet.
-fn numbers_of(fields: &Fields) -> [i64; 5] {
-    [
-        fields.remaining.cast_signed(),
-        fields.retry_after_us.map_or(-1, u64::cast_signed),
-        fields.reset_after_us.cast_signed(),
-        fields.until_hold.into(),
-        fields.charged_at_us.cast_signed(),
-    ]
+#[test]
+fn gcra() {
+    alone("gcra");
 }
 
-fn charged_numbers(charged: &Charged) -> [i64; 5] {
-    let Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *charged;
-    [
-        fits.into(),
-        cut.cast_signed(),
-        remaining.cast_signed(),
-        retry_after_us.map_or(-1, u64::cast_signed),
-        reset_after_us.cast_signed(),
-    ]
+#[test]
+fn concurrency() {
+    alone("at once");
+}
+
+#[test]
+fn several_limits() {
+    let each: Vec<[&str; 2]> = LIMITS.into_iter().filter(|it| it[0].contains(", ")).collect();
+    twins("several limits", &each, false);
+}
+
+#[test]
+fn more_holds_than_a_denial_looks_at() {
+    twins("crowds", &CROWDED, true);
 }

@@ -3,13 +3,13 @@
 
 mod lua;
 
-use lua::cases::CASES;
+use lua::cases::{CASES, HOLD_CASES};
 use lua::histories::Texts;
 use lua::mutants;
 
 #[test]
 fn cases_that_histories_reach_seldom() {
-    for (name, case) in CASES {
+    for (name, case) in CASES.iter().chain(&HOLD_CASES) {
         let started = std::time::Instant::now();
         if let Err(difference) = case(&Texts::default()) {
             panic!("{name}: {difference}");

@@ -48,6 +48,17 @@ pub trait StoreMaker {
     /// Lets a store drop all that it may forget by its own time (definitions, sections 3 and 4).
     /// Histories call it now and then; without it they see what a store drops by itself.
     fn forget(&self, _store: &Self::Store) {}
+
+    /// Of so many random histories of a case one is run: 1 for all of them.
+    fn one_of(&self) -> u64 {
+        1
+    }
+}
+
+/// The numbers of the histories that a maker runs of so many.
+fn some<M: StoreMaker>(maker: &M, histories: u64) -> impl Iterator<Item = u64> {
+    let one_of = maker.one_of().max(1);
+    (0..histories).filter(move |number| number % one_of == 0)
 }
 
 impl<S: Store, F: Fn(ManualClock) -> S> StoreMaker for F {
@@ -85,6 +96,35 @@ impl<S: Store, Make: Fn(ManualClock) -> S, Forget: Fn(&S)> StoreMaker for Sweepi
 
     fn forget(&self, store: &S) {
         (self.forget)(store);
+    }
+}
+
+/// Makes the stores of another maker, and runs few random histories with them.
+#[derive(Clone, Copy, Debug)]
+pub struct Fewer<M> {
+    maker: M,
+    one_of: u64,
+}
+
+/// A maker that runs one of so many random histories of a case, and each other case as it is. For a
+/// store over a network that differs from another, which runs them all, in how it is reached.
+pub const fn fewer<M: StoreMaker>(maker: M, one_of: u64) -> Fewer<M> {
+    Fewer { maker, one_of }
+}
+
+impl<M: StoreMaker> StoreMaker for Fewer<M> {
+    type Store = M::Store;
+
+    fn make(&self, clock: ManualClock) -> M::Store {
+        self.maker.make(clock)
+    }
+
+    fn forget(&self, store: &M::Store) {
+        self.maker.forget(store);
+    }
+
+    fn one_of(&self) -> u64 {
+        self.one_of
     }
 }
 

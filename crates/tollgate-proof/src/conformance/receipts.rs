@@ -202,13 +202,17 @@ const OPERATIONS: usize = 80;
 pub(super) fn a_receipt_counts_once_in_any_history_of_changes<M: StoreMaker>(maker: &M) {
     let (mut given, mut again) = (0, 0);
     for numbers in NUMBERS {
-        for seed in 0..HISTORIES {
+        for seed in super::some(maker, HISTORIES) {
             let (first, second) = history(maker, numbers, seed);
             given += first;
             again += second;
         }
     }
-    assert!(given > 100 && again > 1_000, "{given} units given back, {again} second refunds");
+    let all = maker.one_of().max(1);
+    assert!(
+        given * all > 100 && again * all > 1_000,
+        "{given} units given back, {again} second refunds"
+    );
 }
 
 fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 3], seed: u64) -> (u64, u64) {

@@ -3,6 +3,7 @@
 mod answers;
 mod changes;
 mod damaged;
+mod holds;
 mod numbers;
 mod questions;
 mod refunds;
@@ -45,6 +46,16 @@ pub(crate) const CASES: [(&str, Case); 25] = [
     ("the end of time", time::end_of_time),
     ("a given clock, long logs and many limits", time::long),
     ("several questions in one call", questions::together),
+];
+
+/// Those of the scripts of holds.
+pub(crate) const HOLD_CASES: [(&str, Case); 6] = [
+    ("holds of a count whose numbers change", holds::changed),
+    ("the most holds of a count", holds::most),
+    ("repeated requests among holds", holds::requests),
+    ("damaged sums of holds", holds::damaged),
+    ("sums that were lost", holds::lost_sums),
+    ("how long holds lie", holds::lifetimes),
 ];
 
 const NOW_US: u64 = 1_763_632_025_123_456;

@@ -1,0 +1,207 @@
+//! Holds under hostile use: what is guessed, forged, crowded, forgotten, and asked at odd times.
+#![allow(clippy::unwrap_used)] // tests may
+
+use std::time::Duration;
+
+use tollgate::{
+    Ask, Error, Hold, HoldId, HoldKind, Limiter, ManualClock, MemoryStore, Store, Subject, Time,
+};
+use tollgate_proof::conformance::block_on;
+use tollgate_sqlite::{Options, SqliteStore};
+
+const START_US: u64 = 1_763_632_000_000_000;
+const TTL: Duration = Duration::from_secs(20);
+
+/// Tries a store in memory, and one of SQLite.
+fn on_each(test: impl Fn(&dyn Fn(u64), &dyn Tried)) {
+    let clock = ManualClock::at_micros(START_US);
+    let memory = MemoryStore::builder().clock(clock.clone()).build();
+    test(&|us| clock.set(Time::from_micros(us)), &memory);
+    let clock = ManualClock::at_micros(START_US);
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options::new(dir.path().join("counts.db")).clock(clock.clone());
+    let sqlite = SqliteStore::open_with(options).unwrap();
+    test(&|us| clock.set(Time::from_micros(us)), &sqlite);
+}
+
+/// What the tests do with a store under some limits.
+trait Tried {
+    fn reserve(&self, limits: &str, cost: u64) -> Option<Hold>;
+    fn acquire(&self, limits: &str) -> Option<Hold>;
+    fn commit(&self, hold: &Hold, actual: u64) -> Result<u64, Error>;
+    fn left(&self, limits: &str) -> u64;
+    fn reset(&self, limits: &str);
+    fn forget(&self);
+}
+
+trait Sweeps {
+    fn forget(&self);
+}
+
+impl Sweeps for MemoryStore {
+    fn forget(&self) {
+        self.sweep();
+    }
+}
+
+impl Sweeps for SqliteStore {
+    fn forget(&self) {
+        self.sweep().unwrap();
+    }
+}
+
+fn limiter<S: Store + Clone>(store: &S, limits: &str) -> Limiter<S> {
+    Limiter::new(limits.parse().unwrap(), store.clone())
+}
+
+impl<S: Store + Sweeps + Clone> Tried for S {
+    fn reserve(&self, limits: &str, cost: u64) -> Option<Hold> {
+        block_on(limiter(self, limits).reserve(Ask::new("bob").cost(cost), TTL)).unwrap().hold
+    }
+
+    fn acquire(&self, limits: &str) -> Option<Hold> {
+        block_on(limiter(self, limits).acquire("bob")).unwrap().hold
+    }
+
+    fn commit(&self, hold: &Hold, actual: u64) -> Result<u64, Error> {
+        let limits = hold.counts[0].1.to_string();
+        block_on(limiter(self, &limits).commit(hold, actual)).map(|settled| settled.actual)
+    }
+
+    fn left(&self, limits: &str) -> u64 {
+        block_on(limiter(self, limits).peek("bob")).unwrap().remaining()
+    }
+
+    fn reset(&self, limits: &str) {
+        block_on(limiter(self, limits).reset("bob")).unwrap();
+    }
+
+    fn forget(&self) {
+        Sweeps::forget(self);
+    }
+}
+
+#[test]
+fn a_forged_hold_settles_nothing_of_others() {
+    on_each(|_, store| {
+        let limits = "10/h via fixed_window";
+        let hold = store.reserve(limits, 6).unwrap();
+        let guessed = (0..1_000).map(|_| HoldId::random(HoldKind::Reserve));
+        for id in guessed.chain([HoldId::random(HoldKind::Acquire)]) {
+            let mut forged = hold.clone();
+            forged.id = id;
+            assert!(matches!(store.commit(&forged, 0), Err(Error::NotOpen(_))));
+        }
+        // Another subject's, other limits, another kind under the same bytes.
+        let mut forged = hold.clone();
+        forged.counts[0].0 = Subject::literal("eve").unwrap();
+        assert!(matches!(store.commit(&forged, 0), Err(Error::NotOpen(_))));
+        let mut forged = hold.clone();
+        forged.counts[0].1 = "10/h via gcra".parse().unwrap();
+        assert!(matches!(store.commit(&forged, 0), Err(Error::NotOpen(_))));
+        let mut bytes = *hold.id.as_bytes();
+        bytes[0] = b'c';
+        let mut forged = hold.clone();
+        forged.id = HoldId::from_bytes(bytes).unwrap();
+        assert!(matches!(store.commit(&forged, 0), Err(Error::NotOpen(_))));
+        // What it says of its cost and its end is not believed.
+        let mut forged = hold.clone();
+        (forged.end, forged.fence) = (Time::from_micros(u64::MAX >> 12), 0);
+        assert_eq!(store.left(limits), 4);
+        assert_eq!(store.commit(&forged, 2).unwrap(), 2);
+        assert_eq!(store.left(limits), 8);
+    });
+}
+
+#[test]
+fn units_at_the_edges_of_what_can_be_committed() {
+    on_each(|_, store| {
+        let limits = "1000/h debt 1000 via fixed_window";
+        let hold = store.reserve(limits, 10).unwrap();
+        for units in [(1 << 40) + 1, 1 << 53, u64::MAX] {
+            assert!(matches!(store.commit(&hold, units), Err(Error::Ask(_))), "{units}");
+        }
+        assert_eq!(store.left(limits), 990);
+        assert_eq!(store.commit(&hold, 1 << 40).unwrap(), 1 << 40);
+        assert_eq!(store.left(limits), 0);
+        let none = store.reserve("9/h via gcra", 9).unwrap();
+        assert_eq!(store.commit(&none, 0).unwrap(), 0);
+        assert_eq!(store.left("9/h via gcra"), 9);
+    });
+}
+
+#[test]
+fn a_count_has_a_hundred_thousand_holds_and_no_more() {
+    let clock = ManualClock::at_micros(START_US);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let limiter = Limiter::new("1000000/h via fixed_window".parse().unwrap(), store);
+    let reserve = || limiter.reserve_now(Ask::new("bob"), TTL);
+    let first = reserve().unwrap().hold.unwrap();
+    for _ in 1..100_000 {
+        assert!(reserve().unwrap().hold.is_some());
+    }
+    let error = reserve().unwrap_err().to_string();
+    assert!(error.contains("100000 holds are open on one count"), "{error}");
+    assert!(limiter.reserve_now(Ask::new("ann"), TTL).unwrap().hold.is_some());
+    limiter.commit_now(&first, 1).unwrap();
+    assert!(reserve().unwrap().hold.is_some());
+    assert!(reserve().is_err());
+    // All end at once, and the next call judges them.
+    clock.set(Time::from_micros(START_US + 20_000_000));
+    assert!(reserve().unwrap().hold.is_some());
+    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 1_000_000 - 2);
+}
+
+#[test]
+fn a_count_with_holds_is_not_forgotten_while_others_come_in() {
+    let clock = ManualClock::at_micros(START_US);
+    let store = MemoryStore::builder().clock(clock.clone()).max_bytes(1 << 20).build();
+    let limiter = Limiter::new("10/h via fixed_window".parse().unwrap(), store);
+    let hold = limiter.reserve_now(Ask::new("bob").cost(6), TTL).unwrap().hold.unwrap();
+    for other in 0..50_000 {
+        let _ = limiter.check_now(format!("other:{other}").as_str());
+    }
+    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 4);
+    assert_eq!(limiter.commit_now(&hold, 2).unwrap().charged[0].remaining, 8);
+}
+
+#[test]
+fn no_hold_lasts_longer_after_any_step_of_the_clock() {
+    on_each(|at, store| {
+        let limits = "1 at once hold 10s";
+        let mut now_us = START_US;
+        for back_us in [0, 1, 1_000_000, 1_000_001, 5_000_000, 3_600_000_000, 86_400_000_000] {
+            now_us += 100_000_000;
+            at(now_us);
+            let hold = store.acquire(limits).expect("the slot is free");
+            at(now_us + 4_000_000);
+            // A peek notes no time.
+            assert!(store.acquire(limits).is_none());
+            now_us = now_us + 4_000_000 - back_us;
+            at(now_us);
+            assert!(store.acquire(limits).is_none());
+            // Six seconds were left, and skew may add one.
+            at(now_us + 7_000_000);
+            assert_eq!(store.left(limits), 1, "{back_us} back");
+            assert!(matches!(store.commit(&hold, 0), Err(Error::NotOpen(_))));
+        }
+    });
+}
+
+#[test]
+fn a_reset_forgets_holds_and_a_sweep_does_not() {
+    on_each(|at, store| {
+        let limits = "10/h via sliding_log";
+        let (hold, other) = (store.reserve(limits, 6).unwrap(), store.reserve(limits, 3).unwrap());
+        at(START_US + 19_999_999);
+        store.forget();
+        assert_eq!(store.left(limits), 1);
+        assert_eq!(store.commit(&other, 2).unwrap(), 2);
+        store.forget();
+        assert_eq!(store.left(limits), 2);
+        store.reset(limits);
+        assert_eq!(store.left(limits), 10);
+        assert!(matches!(store.commit(&hold, 6), Err(Error::NotOpen(_))));
+        assert_eq!(store.left(limits), 10);
+    });
+}

@@ -1,0 +1,206 @@
+//! Holds: what histories reach seldom. Each panics or differs where a script is changed.
+
+use tollgate_redis::Keys;
+use tollgate_redis::compose::{self, Clock, count_args};
+
+use super::{NOW_US, Subject, set};
+use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::histories::{Difference, Texts};
+
+/// An id of a reserve.
+const ID: &str = "72000000000000000000000000000001";
+
+/// The scripts of holds on one count.
+struct World<'t> {
+    fake: Fake,
+    texts: &'t Texts,
+    limits: String,
+    key: String,
+}
+
+impl<'t> World<'t> {
+    fn new(texts: &'t Texts, limits: &str) -> Self {
+        let fake = Fake::new().bounded();
+        fake.at(NOW_US);
+        let subject = Subject::literal("s").unwrap();
+        let key = Keys::new().state(&subject, &set(limits));
+        Self { fake, texts, limits: limits.to_owned(), key }
+    }
+
+    fn words(&self, own: &[&str]) -> (Vec<String>, Vec<String>) {
+        let limits = set(&self.limits);
+        let mut keys = vec![self.key.clone()];
+        keys.extend(Keys::logs(&self.key, &limits));
+        let mut args = vec!["7".to_owned()];
+        args.extend(own.iter().map(|word| (*word).to_owned()));
+        args.extend(count_args(&limits));
+        (keys, args)
+    }
+
+    /// Asks for a hold; without an id for a charge.
+    fn ask(&mut self, id: &str, request: Option<(&str, &str)>) -> Reply {
+        let (fingerprint, remembered) = request.map_or(("", "0"), |_| ("f1", "60000"));
+        let fingerprint = request.map_or(fingerprint, |(_, fingerprint)| fingerprint);
+        let (mut keys, args) = self.words(&["1", "whole", id, "2000000", fingerprint, remembered]);
+        keys.extend(request.map(|(key, _)| key.to_owned()));
+        let script = compose::among_holds(Clock::Server, &self.texts.parts);
+        self.fake.call(&self.texts.script(script), &keys, &args)
+    }
+
+    fn settle(&mut self, id: &str, actual: &str) -> Reply {
+        let (keys, args) = self.words(&[id, "1", actual, "60000"]);
+        let script = compose::settle(Clock::Server, &self.texts.parts);
+        self.fake.call(&self.texts.script(script), &keys, &args)
+    }
+
+    fn renew(&mut self, id: &str) -> Reply {
+        let (keys, args) = self.words(&[id, "1", "3000000"]);
+        let script = compose::renew(Clock::Server, &self.texts.parts);
+        self.fake.call(&self.texts.script(script), &keys, &args)
+    }
+
+    fn sums(&self) -> Vec<u64> {
+        let Some(Held::Text(text)) = self.fake.get(&format!("{}@sums", self.key)) else {
+            return Vec::new();
+        };
+        let text = String::from_utf8(text).unwrap();
+        text.split(':').map(|number| number.parse().unwrap()).collect()
+    }
+}
+
+fn expect<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> Result<(), Difference> {
+    match got == wanted {
+        true => Ok(()),
+        false => Err(format!("{what}: {got:?} instead of {wanted:?}")),
+    }
+}
+
+/// The first word of a reply.
+fn nonce_of(reply: &Reply) -> Option<&str> {
+    let Reply::List(list) = reply else { return None };
+    let Some(Reply::Text(text)) = list.first() else { return None };
+    std::str::from_utf8(text).ok()
+}
+
+fn id(number: u64) -> String {
+    format!("72{number:030x}")
+}
+
+/// The hundred-thousandth hold is placed, and one more is not.
+pub(super) fn most(texts: &Texts) -> Result<(), Difference> {
+    for (before, admitted) in [(99_998, true), (99_999, true), (100_000, false), (100_001, false)] {
+        let mut world = World::new(texts, "x: 200000 at once");
+        world.ask(&id(1), None);
+        let first = NOW_US + 2_000_000;
+        let sums = format!("1:{before}:{before}:0:{before}:{NOW_US}:{NOW_US}:{first}");
+        world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
+        let reply = world.ask(&id(2), None);
+        let numbers = reply.integers();
+        expect("the nonce", nonce_of(&reply), Some("7"))?;
+        expect(&format!("after {before} holds"), numbers[0] == -3, !admitted)?;
+        let count = world.sums()[1];
+        expect("the holds then", count, before + u64::from(admitted))?;
+    }
+    Ok(())
+}
+
+/// A repeated request is answered as before, also where it placed a hold; another question under
+/// its id is refused.
+pub(super) fn requests(texts: &Texts) -> Result<(), Difference> {
+    for limits in ["x: 7/m via gcra", "x: 3 at once"] {
+        let mut world = World::new(texts, limits);
+        let first = world.ask(&id(1), Some(("request", "f1")));
+        let before = world.fake.keys();
+        expect("a repeated request", world.ask(&id(2), Some(("request", "f1"))), first)?;
+        expect("what it leaves", world.fake.keys(), before.clone())?;
+        let other = world.ask(&id(2), Some(("request", "f2")));
+        expect("the nonce", nonce_of(&other), Some("7"))?;
+        expect("another question", other.integers(), vec![-1])?;
+        expect("what it leaves", world.fake.keys(), before)?;
+        expect("how long it lies", world.fake.lifetime("request"), Some(60_000))?;
+    }
+    // What is denied is asked anew.
+    let mut world = World::new(texts, "x: 1 at once");
+    world.ask(&id(1), None);
+    let denied = world.ask(&id(2), Some(("request", "f1"))).integers();
+    expect("a denial", denied[0], 0)?;
+    expect("what is remembered of it", world.fake.get("request"), None)
+}
+
+/// Sums that are damaged are an error, and change nothing.
+pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
+    for sums in ["2:1:1:0:1:5:5:5", "1:1:1:0:1:5:5", "1:1:1:0:1:5:5:5:5", "", "1:-1:1:0:1:5:5:5"] {
+        let mut world = World::new(texts, "x: 7/m via gcra");
+        world.ask(ID, None);
+        world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
+        let before = world.fake.keys();
+        for reply in [world.ask(&id(2), None), world.settle(ID, "1"), world.renew(ID)] {
+            let Reply::Error(text) = reply else { return Err(format!("{sums}: {reply:?}")) };
+            if !text.contains("TOLLGATE the sums of the holds") {
+                return Err(format!("{sums}: {text}"));
+            }
+        }
+        expect("what is held", world.fake.keys(), before)?;
+    }
+    Ok(())
+}
+
+/// Sums of which a part was lost never get below zero.
+pub(super) fn lost_sums(texts: &Texts) -> Result<(), Difference> {
+    let mut world = World::new(texts, "x: 7/m via gcra");
+    world.ask(ID, None);
+    let first = NOW_US + 2_000_000;
+    let sums = format!("1:1:0:0:0:{NOW_US}:{NOW_US}:{first}");
+    world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
+    let settled = world.settle(ID, "2").integers();
+    expect("the settled", settled[..2].to_vec(), vec![2, 2])?;
+    expect("the sums", world.sums()[..5].to_vec(), vec![1, 0, 0, 0, 0])
+}
+
+/// How long the keys of a hold lie: as long as it is open and what its end charges counts, or as
+/// its fencing number must be remembered; and what was settled for a minute.
+pub(super) fn lifetimes(texts: &Texts) -> Result<(), Difference> {
+    let mut world = World::new(texts, "x: 6/m via gcra");
+    world.ask(ID, None);
+    let (open, sums) = (format!("{}@", world.key), format!("{}@sums", world.key));
+    for key in [&open, &sums] {
+        expect(key, world.fake.left_ms(key), Some(3_000))?;
+    }
+    let charging = format!("63{:030x}", 5);
+    world.ask(&charging, None);
+    // The debt is as much again: all is back two minutes after the end.
+    for key in [&open, &sums, &world.key] {
+        expect(key, world.fake.left_ms(key), Some(123_000))?;
+    }
+    world.settle(&charging, "0");
+    world.settle(ID, "1");
+    expect("what is open", world.fake.get(&open), None)?;
+    expect("what was settled", world.fake.left_ms(&format!("{open}{ID}")), Some(60_000))?;
+    let left = world.fake.left_ms(&sums);
+    match left {
+        Some(1_900..=2_100) => Ok(()),
+        _ => Err(format!("the fencing number lies {left:?} ms")),
+    }
+}
+
+/// What was counted under other numbers can be given back as long as its state would have lain.
+pub(super) fn changed(texts: &Texts) -> Result<(), Difference> {
+    for (after, marked) in [("x: 7/s via gcra", true), ("x: 7/h via gcra", false)] {
+        let mut world = World::new(texts, "x: 7/m via gcra");
+        for _ in 0..5 {
+            world.ask("", None);
+        }
+        let before = world.fake.left_ms(&world.key);
+        let mark = format!("{}!reset", world.key);
+        expect("a mark before", world.fake.left_ms(&mark), None)?;
+        world.ask(ID, None);
+        expect("a mark of the same numbers", world.fake.left_ms(&mark), None)?;
+        world.limits = after.to_owned();
+        world.ask(&id(2), None);
+        expect(&format!("the mark of {after}"), world.fake.left_ms(&mark).is_some(), marked)?;
+        if marked {
+            expect("how long it lies", world.fake.left_ms(&mark), before)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,429 @@
+//! Whole scripts of holds beside the store in memory: random histories of one or two counts.
+
+use std::collections::HashMap;
+
+use rand::RngExt as _;
+use rand_chacha::ChaCha8Rng;
+use tollgate::engine::{Fields, Mode};
+use tollgate::{
+    Charged, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, ManualClock, MemoryStore,
+    Question, Store as _, Subject, Time,
+};
+use tollgate_proof::conformance::block_on;
+use tollgate_redis::compose::{self, Clock};
+use tollgate_redis::{Keys, Script};
+
+use super::fake::{Fake, Reply};
+use super::histories::{Texts, seeded};
+
+/// Each with other numbers that the same count may have.
+pub(crate) const LIMITS: [[&str; 2]; 12] = [
+    ["5/3s via uniform", "7/3s via uniform"],
+    ["x: 7/3s burst 9 via gcra", "x: 9/3s burst 5 via gcra"],
+    ["3/10us burst 7 via gcra", "3/10us burst 12 via gcra"],
+    ["x: 10/1s burst 6 debt 3 via token_bucket", "x: 9/4s refill interval via token_bucket"],
+    ["9/4s burst 5 refill interval via token_bucket", "4/4s refill interval via token_bucket"],
+    ["8/10s via fixed_window", "5/10s via fixed_window"],
+    ["x: 6/4s anchor first-hit via fixed_window", "x: 6/4s via fixed_window"],
+    ["x: 9/5s via sliding_log", "x: 6/5s via sliding_log"],
+    [
+        "9/5s precision 1s via sliding_window",
+        "9/5s precision 1s rounding truncate via sliding_window",
+    ],
+    ["4 at once hold 3s", "6 at once hold 9s"],
+    ["x: 6/2s via gcra, y: 9/20s via sliding_log", "x: 9/20s via sliding_log, y: 6/2s via gcra"],
+    [
+        "a: 8/7s via fixed_window, b: 3 at once hold 9s, c: 7/9s via sliding_log",
+        "c: 7/9s via sliding_log, b: 5 at once hold 3s, a: 8/7s via fixed_window",
+    ],
+];
+
+/// Limits with room for a crowd of holds.
+pub(crate) const CROWDED: [[&str; 2]; 4] = [
+    ["x: 75/9s via gcra", "x: 90/20s via gcra"],
+    ["x: 72/9s via sliding_log", "x: 80/9s via sliding_log"],
+    ["x: 71 at once hold 9s", "x: 75 at once hold 9s"],
+    [
+        "a: 76/8s via fixed_window, b: 74 at once hold 9s",
+        "a: 90/8s via fixed_window, b: 71 at once hold 9s",
+    ],
+];
+
+pub(crate) struct Scripts {
+    among: Script,
+    settle: Script,
+    renew: Script,
+    charge: Script,
+    adjust: Script,
+}
+
+impl Scripts {
+    pub(crate) fn new(texts: &Texts) -> Self {
+        let (clock, parts) = (Clock::Server, &texts.parts);
+        Self {
+            among: texts.script(compose::among_holds(clock, parts)),
+            settle: texts.script(compose::settle(clock, parts)),
+            renew: texts.script(compose::renew(clock, parts)),
+            charge: texts.script(compose::charge(clock, parts)),
+            adjust: texts.script(compose::adjust(clock, parts)),
+        }
+    }
+}
+
+/// What a history saw.
+#[derive(Clone, Copy, Default, Debug)]
+pub(crate) struct Tally {
+    pub(crate) cases: u64,
+    pub(crate) denied_by_holds: u64,
+    pub(crate) ended: u64,
+}
+
+impl Tally {
+    pub(crate) fn add(&mut self, other: Self) {
+        self.cases += other.cases;
+        self.denied_by_holds += other.denied_by_holds;
+        self.ended += other.ended;
+    }
+}
+
+/// So many holds are more than a denial looks at.
+const CROWD: usize = 70;
+
+/// A random history under these limits, compared at every step: it panics where the two differ. In
+/// a crowded one more holds are open at first than a denial looks at.
+pub(crate) fn history(
+    fake: &mut Fake,
+    scripts: &Scripts,
+    limits: &[&str],
+    seed: u64,
+    crowded: bool,
+) -> Tally {
+    let mut rng = seeded(seed);
+    let mut pair = Pair::new(fake, scripts, limits);
+    if crowded {
+        pair.crowd(&mut rng, seed);
+    }
+    for _ in 0..120 {
+        pair.step(&mut rng, seed);
+    }
+    pair.tally
+}
+
+struct Pair<'f> {
+    fake: &'f mut Fake,
+    scripts: &'f Scripts,
+    memory: MemoryStore,
+    clock: ManualClock,
+    subjects: Vec<Subject>,
+    sets: Vec<LimitSet>,
+    open: Vec<Hold>,
+    /// What was charged for each hold that was settled, and until when that is remembered.
+    settled: HashMap<HoldId, (u64, u64)>,
+    now_us: u64,
+    latest_us: u64,
+    nonce: u64,
+    tally: Tally,
+}
+
+impl<'f> Pair<'f> {
+    fn new(fake: &'f mut Fake, scripts: &'f Scripts, limits: &[&str]) -> Self {
+        fake.clear();
+        let now_us = 1_763_632_000_000_000;
+        fake.at(now_us);
+        let clock = ManualClock::at_micros(now_us);
+        let memory = MemoryStore::builder().clock(clock.clone()).build();
+        let subjects = ["ann", "bob"].map(|name| Subject::literal(name).unwrap());
+        let sets = limits.iter().map(|text| text.parse().unwrap()).collect();
+        Self {
+            fake,
+            scripts,
+            memory,
+            clock,
+            subjects: subjects.into(),
+            sets,
+            open: Vec::new(),
+            settled: HashMap::new(),
+            now_us,
+            latest_us: now_us,
+            nonce: 0,
+            tally: Tally::default(),
+        }
+    }
+
+    /// Opens many holds of one unit.
+    fn crowd(&mut self, rng: &mut ChaCha8Rng, seed: u64) {
+        let set = self.sets[0].clone();
+        for place in 0..CROWD {
+            if rng.random_range(0..4) == 0 {
+                self.now_us += rng.random_range(0..3);
+                self.latest_us = self.latest_us.max(self.now_us);
+                self.clock.set(Time::from_micros(self.now_us));
+                self.fake.at(self.now_us);
+            }
+            let kind = [HoldKind::Reserve, HoldKind::Charging][rng.random_range(0..2)];
+            let terms = HoldTerms::new(kind, rng.random_range(3_000_000..9_000_000));
+            let what = format!("seed {seed}: {place} of a crowd");
+            self.ask(rng, &set, 1, Mode::Whole, Some(terms), &what);
+        }
+    }
+
+    fn step(&mut self, rng: &mut ChaCha8Rng, seed: u64) {
+        self.advance(rng);
+        self.tally.cases += 1;
+        let set = match rng.random_range(0..12) {
+            0 => &self.sets[1],
+            _ => &self.sets[0],
+        };
+        let set = set.clone();
+        let capacity = set.limits().iter().map(tollgate::Limit::capacity).min().unwrap();
+        let cost = match rng.random_range(0..10) {
+            0..6 => 1,
+            6..9 => rng.random_range(1..=capacity),
+            _ => capacity + rng.random_range(1..3),
+        };
+        let what = format!("seed {seed}: {set} cost {cost} at {}", self.now_us);
+        match rng.random_range(0..20) {
+            // Of slots a check takes none, and is denied.
+            0..2 => self.ask(rng, &set, cost, Mode::Whole, None, &what),
+            2 => self.ask(rng, &set, cost, Mode::Partial, None, &what),
+            3 => self.ask(rng, &set, cost, Mode::Peek, None, &what),
+            4 => self.ask(rng, &set, cost, Mode::PeekPartial, None, &what),
+            5..12 => {
+                let kind = match rng.random_range(0..3) {
+                    0 if set.counts_slots() => HoldKind::Acquire,
+                    1 => HoldKind::Charging,
+                    _ => HoldKind::Reserve,
+                };
+                let terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
+                self.ask(rng, &set, cost, Mode::Whole, Some(terms), &what);
+            }
+            12..16 => self.settle(rng, cost, &what),
+            16 | 17 => self.renew(rng, &what),
+            18 => self.charge(&set, cost, &what),
+            _ => self.adjust(rng, &set, cost, &what),
+        }
+    }
+
+    fn advance(&mut self, rng: &mut ChaCha8Rng) {
+        let ahead = match rng.random_range(0..16) {
+            0..5 => 0,
+            5..8 => rng.random_range(0..4),
+            8..12 => rng.random_range(0..900_000),
+            12 => 1_000_000,
+            13 | 14 => rng.random_range(0..4_000_000),
+            _ => rng.random_range(0..30_000_000),
+        };
+        self.now_us += ahead;
+        if rng.random_range(0..10) == 0 {
+            // So far back no store has forgotten anything.
+            self.now_us = self.latest_us.max(self.now_us) - rng.random_range(0..=1_000_000);
+        }
+        self.latest_us = self.latest_us.max(self.now_us);
+        self.clock.set(Time::from_micros(self.now_us));
+        self.fake.at(self.now_us);
+        if rng.random_range(0..6) == 0 {
+            self.fake.at(self.latest_us);
+            self.fake.forget();
+            self.fake.at(self.now_us);
+            self.clock.set(Time::from_micros(self.latest_us));
+            self.memory.sweep();
+            self.clock.set(Time::from_micros(self.now_us));
+        }
+    }
+
+    fn call(
+        &mut self,
+        script: &Script,
+        counts: &[(Subject, LimitSet)],
+        own: &[String],
+    ) -> Vec<i64> {
+        self.nonce += 1;
+        let (mut keys, mut args) = (Vec::new(), vec![self.nonce.to_string()]);
+        args.extend_from_slice(own);
+        for (subject, limits) in counts {
+            let state = Keys::new().state(subject, limits);
+            keys.push(state.clone());
+            keys.extend(Keys::logs(&state, limits));
+            args.extend(compose::count_args(limits));
+        }
+        let Reply::List(list) = self.fake.call(script, &keys, &args) else { panic!("no list") };
+        assert_eq!(list[0], Reply::Text(self.nonce.to_string().into()));
+        list.into_iter()
+            .skip(1)
+            .map(|reply| match reply {
+                Reply::Int(number) => number,
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    fn ask(
+        &mut self,
+        rng: &mut ChaCha8Rng,
+        set: &LimitSet,
+        cost: u64,
+        mode: Mode,
+        terms: Option<HoldTerms>,
+        what: &str,
+    ) {
+        let mut counts = vec![(self.subjects[0].clone(), set.clone())];
+        if rng.random_range(0..3) == 0 {
+            counts.push((self.subjects[1].clone(), set.clone()));
+        }
+        let parts = counts.iter().map(|(subject, limits)| Counted::new(subject, limits));
+        let mut question = Question::new(parts.collect(), cost, mode);
+        question.hold = terms.as_ref();
+        let outcome = block_on(self.memory.check(&question)).unwrap();
+        let mode = match mode {
+            Mode::Partial => "partial",
+            Mode::Peek => "peek",
+            Mode::PeekPartial => "peek-partial",
+            _ => "whole",
+        };
+        let (id, ttl) = terms.map_or((String::new(), 0), |it| (it.id.to_string(), it.ttl_us));
+        let empty = String::new();
+        let own = [cost.to_string(), mode.to_owned(), id, ttl.to_string(), empty, "0".to_owned()];
+        let script = &self.scripts.among;
+        let got = self.call(script, &counts, &own);
+        let (head, rows) = got.split_at(4);
+        let rows = rows.chunks(6).flat_map(|row| &row[..5]);
+        let got: Vec<i64> = head.iter().chain(rows).copied().collect();
+        let placed = outcome.hold.as_deref().map(|placed| (placed.fence, placed.end.as_micros()));
+        let (fence, end) = placed.unwrap_or_default();
+        let head = [outcome.granted, self.now_us, fence, end];
+        let mut expected: Vec<i64> = head.iter().map(|it| it.cast_signed()).collect();
+        let mut fields = outcome.fields.iter();
+        for (_, limits) in &counts {
+            let each: Vec<&Fields> = fields.by_ref().take(limits.limits().len()).collect();
+            for place in by_identity(limits) {
+                expected.extend(numbers_of(each[place]));
+            }
+        }
+        assert_eq!(got, expected, "{what}: {question:?}");
+        self.tally.denied_by_holds +=
+            u64::from(outcome.fields.iter().any(|field| field.until_hold));
+        if let Some((terms, placed)) = terms.zip(outcome.hold.as_deref()) {
+            self.open.push(Hold::new(terms.id, placed.fence, cost, placed.end, counts.clone()));
+        }
+    }
+
+    fn settle(&mut self, rng: &mut ChaCha8Rng, cost: u64, what: &str) {
+        if self.open.is_empty() {
+            return;
+        }
+        let place = rng.random_range(0..self.open.len());
+        let hold = match rng.random_range(0..4) {
+            0 => self.open[place].clone(),
+            _ => self.open.remove(place),
+        };
+        let actual = match hold.kind() {
+            HoldKind::Acquire => 0,
+            _ => rng.random_range(0..2) * cost,
+        };
+        let settled = block_on(self.memory.settle(&hold, actual)).unwrap();
+        let own =
+            [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), "60000".to_owned()];
+        let script = &self.scripts.settle;
+        let got = self.call(script, &hold.counts, &own);
+        // What was settled is remembered for a minute by each store, and then forgotten at leisure.
+        let (before, until_us) = self.settled.get(&hold.id).copied().unzip();
+        let told = match (got[0], before) {
+            (1, Some(before)) => got[1] == before.cast_signed(),
+            (0, _) => got[1] == 0 && until_us.is_none_or(|until_us| until_us <= self.latest_us),
+            _ => false,
+        };
+        let done = settled.as_ref().filter(|settled| !settled.already);
+        let Some(settled) = done else {
+            self.tally.ended += 1;
+            let rows = got[2..].iter().all(|number| *number == -2);
+            assert!(told && rows, "{what}: settled {hold:?}: {got:?}");
+            if settled.as_ref().is_some_and(|settled| settled.already) && before.is_some() {
+                assert_eq!(settled.map(|settled| settled.actual), before, "{what}");
+            }
+            return;
+        };
+        assert_eq!(got[..2], [2, settled.actual.cast_signed()], "{what}: settled {hold:?}");
+        if hold.kind() != HoldKind::Acquire {
+            // The clock may be behind the latest time by the skew, and step back by as much.
+            let until_us = self.latest_us.saturating_add(57_000_000);
+            self.settled.insert(hold.id, (actual, until_us));
+        }
+        let mut charged = settled.charged.iter();
+        let mut rows = got[2..].chunks(5);
+        for (_, limits) in &hold.counts {
+            let rows: Vec<&[i64]> = rows.by_ref().take(limits.limits().len()).collect();
+            if rows[0][0] == -2 {
+                assert!(rows.iter().all(|row| *row == [-2; 5]), "{what}: {rows:?}");
+                continue;
+            }
+            let each: Vec<&Charged> = charged.by_ref().take(limits.limits().len()).collect();
+            for (row, place) in rows.iter().zip(by_identity(limits)) {
+                assert_eq!(**row, charged_numbers(each[place]), "{what}: settled {hold:?}");
+            }
+        }
+    }
+
+    fn renew(&mut self, rng: &mut ChaCha8Rng, what: &str) {
+        if self.open.is_empty() {
+            return;
+        }
+        let hold = self.open[rng.random_range(0..self.open.len())].clone();
+        let ttl_us: u64 = rng.random_range(1_000..4_000_000);
+        let end = block_on(self.memory.renew(&hold, ttl_us)).unwrap();
+        let own = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
+        let script = &self.scripts.renew;
+        let got = self.call(script, &hold.counts, &own);
+        assert_eq!(got, [end.map_or(0, |end| end.as_micros().cast_signed())], "{what}: {hold:?}");
+    }
+
+    fn charge(&mut self, set: &LimitSet, cost: u64, what: &str) {
+        let counted = Counted::new(&self.subjects[0], set);
+        let charged = block_on(self.memory.charge(counted, cost)).unwrap();
+        let count = [(self.subjects[0].clone(), set.clone())];
+        let script = &self.scripts.charge;
+        let got = self.call(script, &count, &[cost.to_string()]);
+        let each = by_identity(set).into_iter().flat_map(|place| charged_numbers(&charged[place]));
+        assert_eq!(got, each.collect::<Vec<_>>(), "{what}: charged");
+    }
+
+    fn adjust(&mut self, rng: &mut ChaCha8Rng, set: &LimitSet, cost: u64, what: &str) {
+        let delta = cost.cast_signed() * if rng.random_range(0..2) == 0 { 1 } else { -1 };
+        let counted = Counted::new(&self.subjects[0], set);
+        let changes = block_on(self.memory.adjust(counted, delta)).unwrap();
+        let count = [(self.subjects[0].clone(), set.clone())];
+        let script = &self.scripts.adjust;
+        let got = self.call(script, &count, &[delta.to_string()]);
+        let each = by_identity(set).into_iter().map(|place| changes[place]);
+        assert_eq!(got, each.collect::<Vec<_>>(), "{what}: adjusted {delta}");
+    }
+}
+
+/// The places of limits in the order of a state.
+fn by_identity(limits: &LimitSet) -> Vec<usize> {
+    let mut places: Vec<usize> = (0..limits.limits().len()).collect();
+    places.sort_by_key(|place| limits.limits()[*place].identity().to_owned());
+    places
+}
+
+/// Without what became of the numbers: one may have forgotten a count that is fresh, and the other
+/// not yet.
+fn numbers_of(fields: &Fields) -> [i64; 5] {
+    [
+        fields.remaining.cast_signed(),
+        fields.retry_after_us.map_or(-1, u64::cast_signed),
+        fields.reset_after_us.cast_signed(),
+        fields.until_hold.into(),
+        fields.charged_at_us.cast_signed(),
+    ]
+}
+
+fn charged_numbers(charged: &Charged) -> [i64; 5] {
+    let Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *charged;
+    [
+        fits.into(),
+        cut.cast_signed(),
+        remaining.cast_signed(),
+        retry_after_us.map_or(-1, u64::cast_signed),
+        reset_after_us.cast_signed(),
+    ]
+}
