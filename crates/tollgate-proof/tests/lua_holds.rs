@@ -25,12 +25,14 @@ fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
             all.add(history(&mut fake, &scripts, limits, seed, crowded));
         }
     }
-    let Tally { cases, denied_by_holds, ended } = all;
+    let Tally { cases, denied_by_holds, ended, others } = all;
     println!(
         "{name}: {cases} cases: {denied_by_holds} denied because of holds, {ended} commits of \
          holds that ended"
     );
     assert!(denied_by_holds > cases / 100 && ended > cases / 100);
+    // The two kinds of bucket have steps of their own.
+    assert!(name != "token_bucket" || others > cases / 100, "{others} of {cases}");
 }
 
 /// The limits that name a strategy alone.

@@ -1,7 +1,7 @@
 //! Holds: what histories reach seldom. Each panics or differs where a script is changed.
 
 use tollgate_redis::Keys;
-use tollgate_redis::compose::{self, Clock, count_args};
+use tollgate_redis::compose::{Clock, HoldScripts, count_args};
 
 use super::{NOW_US, Subject, set};
 use crate::lua::fake::{Fake, Held, Reply};
@@ -43,19 +43,19 @@ impl<'t> World<'t> {
         let fingerprint = request.map_or(fingerprint, |(_, fingerprint)| fingerprint);
         let (mut keys, args) = self.words(&["1", "whole", id, "2000000", fingerprint, remembered]);
         keys.extend(request.map(|(key, _)| key.to_owned()));
-        let script = compose::among_holds(Clock::Server, &self.texts.parts);
+        let script = HoldScripts::all(Clock::Server, &self.texts.parts).among;
         self.fake.call(&self.texts.script(script), &keys, &args)
     }
 
     fn settle(&mut self, id: &str, actual: &str) -> Reply {
         let (keys, args) = self.words(&[id, "1", actual, "60000"]);
-        let script = compose::settle(Clock::Server, &self.texts.parts);
+        let script = HoldScripts::all(Clock::Server, &self.texts.parts).settle;
         self.fake.call(&self.texts.script(script), &keys, &args)
     }
 
     fn renew(&mut self, id: &str) -> Reply {
         let (keys, args) = self.words(&[id, "1", "3000000"]);
-        let script = compose::renew(Clock::Server, &self.texts.parts);
+        let script = HoldScripts::all(Clock::Server, &self.texts.parts).renew;
         self.fake.call(&self.texts.script(script), &keys, &args)
     }
 
