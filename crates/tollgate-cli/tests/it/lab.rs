@@ -146,6 +146,9 @@ fn what_a_queue_cannot_do_is_told_before_anything_runs() {
         format!("{EXPERIMENT}[[case]]\nname = \"q\"\nqueue = {{ bound = 5, work = \"1s\" }}\n");
     let file = write(&place, "both.toml", &both);
     let broken = write(&place, "broken.toml", &both.replace("bound = 5", "bound = 0"));
+    let backend = format!("{EXPERIMENT}[backend]\nservers = 1\nwork = \"1s\"\n");
+    let slow = write(&place, "backend.toml", &backend);
+    let unslow = write(&place, "slow.toml", &backend.replace("servers = 1", "servers = 0"));
     let report = place.path().join("never.html");
     for (args, says) in [
         (
@@ -154,6 +157,9 @@ fn what_a_queue_cannot_do_is_told_before_anything_runs() {
         ),
         (&["run", &file, "--store", "redis://127.0.0.1:1"], "a queue in memory does the same"),
         (&["run", &broken], "broken.toml:35: q: `bound` is 1 to 10000000 jobs, not 0"),
+        (&["run", &slow, "--live"], "simulated in memory: leave out --live"),
+        (&["run", &slow, "--store", "redis://127.0.0.1:1"], "in memory: leave out --store"),
+        (&["run", &unslow, "--live"], "slow.toml:34: backend: `servers` is 1 to 100000, not 0"),
         (&["queue", "--live"], "leave out --live"),
         (&["queue", "--store", "redis://127.0.0.1:1"], "`1 worker` is a queue, and on Redis"),
         (&["queue", "--bound", "0"], "1..=10000000"),

@@ -183,6 +183,17 @@ impl Across {
     }
 }
 
+/// The powers of ten of a vertical axis on a logarithmic scale, with labels: from the largest that
+/// is no more than `least` to the smallest that is no less than `top`.
+pub(super) fn decades(least: u64, top: u64, says: impl Fn(u64) -> String) -> Vec<(u64, String)> {
+    let least = 10_u64.pow(least.clamp(1, MOST_US / 10).ilog10());
+    let mut end = least.saturating_mul(10);
+    while end < top.min(MOST_US) {
+        end = end.saturating_mul(10);
+    }
+    powers_of_ten(least, end, u8::MAX, says)
+}
+
 /// Powers of ten with labels: at most `most` of them.
 fn powers_of_ten(
     least: u64,
@@ -223,6 +234,19 @@ mod tests {
         assert_eq!(says(2), ["100 us", "10 ms"]);
         let longest = Across::took(u64::MAX, u64::MAX);
         assert!(longest.place(u64::MAX) > 0.99 && longest.marks(9).len() == 2);
+    }
+
+    #[test]
+    fn a_logarithmic_axis_is_of_whole_decades() {
+        let says = |least, top| {
+            let decades = decades(least, top, |it| it.to_string());
+            decades.into_iter().map(|(_, says)| says).collect::<Vec<_>>()
+        };
+        assert_eq!(says(0, 0), ["1", "10"]);
+        assert_eq!(says(1, 10), ["1", "10"]);
+        assert_eq!(says(1, 11), ["1", "10", "100"]);
+        assert_eq!(says(40_000, 2_000_000), ["10000", "100000", "1000000", "10000000"]);
+        assert_eq!(says(u64::MAX, u64::MAX).len(), 2);
     }
 
     #[test]

@@ -86,10 +86,12 @@ pub(super) enum Ink {
     Denied,
     Over,
     Waiting,
+    /// Behind everything, a time that is marked.
+    Band,
 }
 
 impl Ink {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Paper,
         Self::Text,
         Self::Muted,
@@ -98,6 +100,7 @@ impl Ink {
         Self::Denied,
         Self::Over,
         Self::Waiting,
+        Self::Band,
     ];
 
     pub(super) fn colour(self, theme: Theme) -> Color {
@@ -118,6 +121,7 @@ impl Ink {
             Self::Denied => "#d55e00",
             Self::Over => "#b87f00",
             Self::Waiting => "#009e73",
+            Self::Band => "#f6ecd2",
         }
     }
 
@@ -131,6 +135,7 @@ impl Ink {
             Self::Denied => "#d55e00",
             Self::Over => "#e69f00",
             Self::Waiting => "#009e73",
+            Self::Band => "#33291a",
         }
     }
 
@@ -144,6 +149,7 @@ impl Ink {
             Self::Denied => "var(--denied)",
             Self::Over => "var(--over)",
             Self::Waiting => "var(--waiting)",
+            Self::Band => "var(--band)",
         }
     }
 }

@@ -2,8 +2,9 @@
 //! were admitted, and in real time the latencies of answers.
 //!
 //! [`over_time`], [`occupancy`], [`raster()`] and [`latency()`] build a chart; for queues
-//! [`offers`], [`depth`] and [`waits`], and for nodes [`questions()`]. [`all`] returns the charts
-//! that apply, and a [`Look`] sets how they are drawn. Charts over time have one panel per case,
+//! [`offers`], [`depth`] and [`waits`], for a backend [`in_flight`], [`service`] and [`served`],
+//! and for nodes [`questions()`]. [`all`] returns the charts that apply, and a [`Look`] sets how
+//! they are drawn. Charts over time have one panel per case,
 //! one below the other, on the same axes, so that cases can be compared vertically. They have at
 //! most 600 columns of time. For a longer series each column shows its highest bucket, so that a
 //! spike keeps its height.
@@ -13,6 +14,7 @@
 
 mod advice;
 mod axis;
+mod backend;
 mod columns;
 mod draw;
 mod label;
@@ -31,6 +33,7 @@ mod sheet;
 pub(crate) use columns::Timeline;
 
 pub use advice::trade;
+pub use backend::{in_flight, served, service};
 pub use latency::latency;
 pub use look::{Look, Theme, Width, page_colours};
 pub use occupancy::occupancy;
@@ -53,9 +56,14 @@ const PNG_HEIGHT: f64 = 16_000.0;
 #[must_use]
 pub fn all(results: &Results) -> Vec<(&'static str, Chart)> {
     let is_all_queues = offers(results).is_some_and(|it| it.panels.len() == results.cases.len());
+    let has_backend = results.cases.iter().any(|case| case.backend.is_some());
     let charts = [
-        // If all cases are queues, the chart of offers contains the same and more.
-        ("over-time", (!is_all_queues).then(|| over_time(results))),
+        // If all cases are queues, the chart of offers contains the same and more; and in front of
+        // a backend, the charts of it.
+        ("over-time", (!is_all_queues && !has_backend).then(|| over_time(results))),
+        ("in-flight", in_flight(results)),
+        ("service", service(results)),
+        ("served", served(results)),
         ("offers", offers(results).filter(|_| is_all_queues)),
         ("occupancy", occupancy(results)),
         ("depth", depth(results)),

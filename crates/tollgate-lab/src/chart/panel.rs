@@ -9,6 +9,10 @@ pub(super) enum Scale {
     Count { unit: String, top: u64 },
     /// A time from 0 to `top_us`.
     Time { unit: String, top_us: u64 },
+    /// A count of 1 or more on a logarithmic scale, up to `top`; 0 is at the bottom too.
+    Counts { unit: String, top: u64 },
+    /// A time of at least `least_us` on a logarithmic scale.
+    Times { unit: String, least_us: u64, top_us: u64 },
     /// A row for each of [`Panel::rows`].
     Rows { unit: String },
 }
@@ -16,7 +20,11 @@ pub(super) enum Scale {
 impl Scale {
     pub(super) fn unit(&self) -> &str {
         match self {
-            Self::Count { unit, .. } | Self::Time { unit, .. } | Self::Rows { unit } => unit,
+            Self::Count { unit, .. }
+            | Self::Time { unit, .. }
+            | Self::Counts { unit, .. }
+            | Self::Times { unit, .. }
+            | Self::Rows { unit } => unit,
         }
     }
 }
@@ -61,6 +69,8 @@ pub(super) enum Mark {
     Above { ink: Ink, level: f64, series: Series },
     /// The outline of columns.
     Line { ink: Ink, series: Series },
+    /// A time that is marked, behind everything else.
+    Band { from_us: u64, until_us: u64 },
     /// A horizontal level line.
     Level(f64),
     /// Single moments in rows.

@@ -8,7 +8,7 @@ use super::label::{Font, LONGEST};
 use super::look::{Ink, Width};
 use super::panel::{Mark, Panel, Scale, Series, Shape};
 use super::sheet::{At, Path, Rect, Sheet};
-use crate::figure::real;
+use crate::figure::{real, span};
 use crate::text::printable;
 
 /// The margin around everything.
@@ -60,9 +60,16 @@ impl<'a> Plot<'a> {
             let widest = counts.iter().map(|(_, says)| TICKS.width(says)).fold(0.0, f64::max);
             (counts, widest)
         };
+        let decades = |least: u64, top: u64, says: fn(u64) -> String| {
+            let counts = axis::decades(least, top, says);
+            let widest = counts.iter().map(|(_, says)| TICKS.width(says)).fold(0.0, f64::max);
+            (counts, widest)
+        };
         let (counts, labels) = match &chart.scale {
             Scale::Count { top, .. } => upwards(*top, 1),
             Scale::Time { top_us, .. } => upwards(*top_us, Unit::for_length(*top_us).us),
+            Scale::Counts { top, .. } => decades(1, *top, |count| count.to_string()),
+            Scale::Times { least_us, top_us, .. } => decades(*least_us, *top_us, span),
             Scale::Rows { .. } => {
                 let rows = chart.panels.iter().flat_map(|panel| &panel.rows);
                 (Vec::new(), rows.map(|row| TICKS.width(row)).fold(0.0, f64::max))
@@ -120,11 +127,19 @@ impl<'a> Plot<'a> {
         let top = self.header(sheet, panel, top);
         let (rows, high) = self.rows(panel);
         let height = match self.scale {
-            Scale::Count { .. } | Scale::Time { .. } if self.is_low => 68.0,
-            Scale::Count { .. } | Scale::Time { .. } => self.shape.pick(110.0, 100.0),
             Scale::Rows { .. } => high.max(16.0),
+            _ if self.is_low => 68.0,
+            _ => self.shape.pick(110.0, 100.0),
         };
         let field = Rect { at: At { x: self.left, y: top }, width: self.width, height };
+        let bands = panel.marks.iter().filter_map(|mark| match mark {
+            Mark::Band { from_us, until_us } => {
+                let (x, right) = (self.x(*from_us), self.x(*until_us));
+                Some(Rect { at: At { x, ..field.at }, width: right - x, ..field })
+            }
+            _ => None,
+        });
+        sheet.boxes(Ink::Band, bands);
         self.grid(sheet, &rows, field);
         for mark in &panel.marks {
             self.mark(sheet, mark, &rows, field);
@@ -178,7 +193,10 @@ impl<'a> Plot<'a> {
             sheet.text(at, TextAnchor::End, (TICKS, Ink::Muted), text.into());
         };
         match self.scale {
-            Scale::Count { .. } | Scale::Time { .. } => {
+            Scale::Count { .. }
+            | Scale::Time { .. }
+            | Scale::Counts { .. }
+            | Scale::Times { .. } => {
                 sheet.boxes(Ink::Grid, self.marks.iter().map(upright));
                 let levels = || self.counts.iter().map(|(count, _)| self.y(real(*count), field));
                 sheet.boxes(Ink::Grid, levels().map(level));
@@ -228,7 +246,14 @@ impl<'a> Plot<'a> {
     /// The position of a count.
     fn y(&self, count: f64, field: Rect) -> f64 {
         let top = self.counts.last().map_or(1.0, |(top, _)| real(*top)).max(1.0);
-        field.at.y + field.height * (1.0 - (count / top).min(1.0))
+        let share = match self.scale {
+            Scale::Counts { .. } | Scale::Times { .. } => {
+                let least = self.counts.first().map_or(1.0, |(least, _)| real(*least)).max(1.0);
+                libm::log10(count.max(least) / least) / libm::log10((top / least).max(10.0))
+            }
+            _ => count / top,
+        };
+        field.at.y + field.height * (1.0 - share.min(1.0))
     }
 
     fn mark(&self, sheet: &mut Sheet, mark: &Mark, rows: &[Row<'_>], field: Rect) {
@@ -240,6 +265,8 @@ impl<'a> Plot<'a> {
             Mark::Line { ink, series } => {
                 sheet.stroke(*ink, 1.4, self.outline(series, 0.0, field));
             }
+            // Drawn before the grid.
+            Mark::Band { .. } => {}
             Mark::Level(level) => {
                 let from = At { y: self.y(*level, field), ..field.at };
                 dashes(sheet, from, field.at.x + field.width);

@@ -3,7 +3,9 @@
 use super::axis::Across;
 use super::panel::Scale;
 use super::*;
+use crate::decide::InMemory;
 use crate::experiment::results::{Bucket, Results};
+use crate::experiment::{Experiment, run};
 use crate::fixture::{LONG_NAMES, bare, cell, edges, results};
 
 const LOOKS: [Look; 4] = [
@@ -15,7 +17,21 @@ const LOOKS: [Look; 4] = [
 
 fn charts(results: &Results) -> Vec<Chart> {
     let both = offers(results).zip(depth(results)).map(|(one, other)| one.above(other));
-    all(results).into_iter().map(|(_, chart)| chart).chain(both).collect()
+    let backend = in_flight(results).zip(service(results)).map(|(one, other)| one.above(other));
+    all(results).into_iter().map(|(_, chart)| chart).chain(both).chain(backend).collect()
+}
+
+/// A backend that is slow for a while, behind a limit of slots and behind none.
+fn backend() -> Results {
+    let text = "version = 1\nname = \"slow\"\nduration = \"20s\"\nbucket = \"1s\"\n\
+                [backend]\nservers = 4\nwork = \"40ms\"\n\
+                slow = [{ from = \"5s\", until = \"10s\", work = \"2s\" }]\n\
+                [[workload]]\narrivals = \"poisson\"\nrate = \"50/s\"\n\
+                [[case]]\nlimits = []\n\
+                [[case]]\nname = \"slots\"\n\
+                limits = [{ per = \"resource\", limit = \"8 at once\" }]\n";
+    let experiment = Experiment::parse("backend.toml", text).unwrap();
+    run(&experiment, &mut InMemory::default(), |_| ()).unwrap()
 }
 
 /// All text of a picture.
@@ -45,7 +61,9 @@ fn extent(text: &roxmltree::Node<'_, '_>) -> [f64; 3] {
 
 #[test]
 fn every_picture_is_well_formed_and_no_text_is_cut_or_hidden() {
-    for (name, results) in edges().into_iter().chain([("fixture", results())]) {
+    for (name, results) in
+        edges().into_iter().chain([("fixture", results()), ("backend", backend())])
+    {
         for (chart, look) in charts(&results).iter().flat_map(|chart| LOOKS.map(|l| (chart, l))) {
             let svg = chart.svg(look);
             let tree = roxmltree::Document::parse(&svg);
@@ -139,6 +157,74 @@ fn queues_have_pictures_of_their_own_and_stand_for_the_others_where_all_are() {
     for part in [offers.title(), depth(&all).unwrap().title()] {
         assert!(svg.contains(&format!(">{part}</tspan>")) && svg.contains(&format!("{part}: ")));
     }
+}
+
+#[test]
+fn a_backend_has_pictures_of_its_own_with_the_slow_phase_behind_the_marks() {
+    let results = backend();
+    let names: Vec<_> = all(&results).iter().map(|(name, _)| *name).collect();
+    assert_eq!(names, ["in-flight", "service", "served", "raster"]);
+    let chart = in_flight(&results).unwrap();
+    let most = results.cases[0].backend.as_ref().unwrap().in_flight_max;
+    assert!(most > 100, "{most}");
+    assert_eq!(chart.says(), format!("Most in flight: 8 with slots, and {most} with no limit."));
+    let band = panel::Mark::Band { from_us: 5_000_000, until_us: 10_000_000 };
+    assert!(chart.panels.iter().all(|panel| panel.marks[0] == band), "{:?}", chart.panels);
+    let svg = chart.svg(LOOKS[0]);
+    let words = words(&svg);
+    for word in ["4 servers", "work takes 2 s", "1", "10", "100", "at most 8"] {
+        assert!(words.iter().any(|it| it == word), "{word}: {words:?}");
+    }
+    // Behind the grid, and so behind everything.
+    let fill = |ink: look::Ink| format!("fill=\"{}\"", ink.colour(Theme::Light).to_svg_string());
+    let last = |ink| svg.rfind(&fill(ink)).unwrap();
+    assert!(last(look::Ink::Band) < last(look::Ink::Grid), "{svg}");
+    let service = service(&results).unwrap();
+    let labels = self::words(&service.svg(LOOKS[0]));
+    for word in ["10 ms", "100 ms", "1 s", "10 s"] {
+        assert!(labels.iter().any(|it| it == word), "{word}: {labels:?}");
+    }
+    let denied = results.cases[1].denied;
+    let says = format!("Denied: 0 with no limit, and {denied} with slots.");
+    assert_eq!(served(&results).unwrap().says(), says);
+}
+
+#[test]
+fn on_a_logarithmic_axis_ten_times_as_much_is_one_decade_higher() {
+    let at = |values: Vec<u64>| {
+        let series = panel::Series { column_us: 1, values };
+        let chart = Chart {
+            title: String::new(),
+            says: String::new(),
+            across: Across::Time { end_us: 4, calendar: None },
+            scale: Scale::Counts { unit: String::new(), top: 1_000 },
+            keys: Vec::new(),
+            panels: vec![panel::Panel {
+                name: String::new(),
+                note: String::new(),
+                rows: Vec::new(),
+                marks: vec![panel::Mark::Area { ink: look::Ink::Admitted, series }],
+            }],
+            below: None,
+            is_low: false,
+        };
+        let svg = chart.svg(LOOKS[0]);
+        let fill = format!("fill=\"{}\"", look::Ink::Admitted.colour(Theme::Light).to_svg_string());
+        let tree = roxmltree::Document::parse(&svg).unwrap();
+        let path = tree
+            .descendants()
+            .find(|node| node.has_tag_name("path") && svg[node.range()].contains(&fill));
+        let path = path.unwrap().attribute("d").unwrap().to_owned();
+        let heights =
+            path.split('V').skip(1).map(|part| part.split('H').next().unwrap().to_owned());
+        heights.map(|it| it.parse::<f64>().unwrap()).collect::<Vec<_>>()
+    };
+    let heights = at(vec![10, 100, 1_000, 1]);
+    let steps: Vec<f64> = heights.windows(2).map(|two| two[0] - two[1]).collect();
+    assert!((steps[0] - steps[1]).abs() < 0.2 && steps[0] > 10.0, "{heights:?}");
+    assert!((steps[0] + steps[1] + steps[2] + heights[3] - heights[0]).abs() < 0.2);
+    // 1 is at the bottom: a decade below 10.
+    assert!((heights[3] - heights[0] - steps[0]).abs() < 0.2, "{heights:?}");
 }
 
 #[test]

@@ -67,6 +67,7 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
         bucket_us: bucket_of(duration_us),
         capacity: capacity(&format!("{allowed}/10s")).ok(),
         operation_us: None,
+        backend: None,
         workloads: workloads.collect(),
         cases: cases.collect(),
         notes: Vec::new(),
@@ -104,6 +105,7 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
         bucket_us: bucket_of(duration_us),
         capacity: capacity("100/1h").ok(),
         operation_us: None,
+        backend: None,
         workloads: vec![Workload {
             name: "attacker".to_owned(),
             clients: 1,
@@ -192,6 +194,7 @@ impl Queueing {
             bucket_us: bucket_of(duration_us).max(SECOND_US.min(duration_us.div_ceil(10))),
             capacity: None,
             operation_us: None,
+            backend: None,
             workloads: vec![Workload {
                 name: "producers".to_owned(),
                 clients: 1,

@@ -3,7 +3,7 @@
 use tollgate::LimitSet;
 
 use super::results::{CaseResult, QueueResult, Results};
-use super::{Experiment, nodes};
+use super::{Experiment, backend, nodes};
 use crate::figure;
 
 impl Results {
@@ -72,6 +72,7 @@ fn findings(results: &Results) -> Vec<String> {
         ));
     }
     findings.extend(queue_findings(cases));
+    findings.extend(backend::findings::findings(cases));
     findings.extend(nodes::findings::findings(cases));
     findings.extend(live_findings(results, cases));
     findings

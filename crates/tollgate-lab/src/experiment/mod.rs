@@ -32,12 +32,15 @@
 //! ```
 
 mod arrivals;
+mod backend;
 mod builtin;
 mod case_run;
 mod decision_order;
+mod durations;
 mod file;
 mod findings;
 mod latency_histogram;
+mod level;
 pub mod live;
 mod measure;
 mod nodes;
@@ -59,6 +62,7 @@ use crate::read::Traffic;
 use crate::replay::Plan;
 
 pub use self::arrivals::{Arrivals, Rate, Workload};
+pub use self::backend::{Backend, SlowPhase};
 pub use self::builtin::{Queueing, sides, zoo};
 pub use self::case_run::Timings;
 pub use self::file::FileError;
@@ -90,6 +94,9 @@ pub struct Experiment {
     /// The duration of the protected operation in microseconds, if known. In real time the results
     /// compare it with the duration of a decision.
     pub operation_us: Option<u64>,
+    /// What the limits protect, with the time that it takes; `None` if that is not simulated. Then
+    /// every case has limits or none, in front of it.
+    pub backend: Option<Backend>,
     /// The clients, and when they ask.
     pub workloads: Vec<Workload>,
     /// The cases, which run one after the other.
@@ -107,7 +114,8 @@ pub struct Experiment {
 pub struct Case {
     /// The name of the case.
     pub name: String,
-    /// The limits that an attempt has to pass, all or nothing. Empty for a queue.
+    /// The limits that an attempt has to pass, all or nothing. Empty for a queue, and in front of a
+    /// backend for a case that admits everything.
     pub parts: Vec<Part>,
     /// The queue to which attempts are offered, in place of limits.
     pub queue: Option<QueueCase>,
@@ -141,6 +149,7 @@ impl Experiment {
             bucket_us: bucket_of(duration_us),
             capacity: None,
             operation_us: None,
+            backend: None,
             workloads: vec![Workload {
                 name: "log".to_owned(),
                 clients: u32::try_from(traffic.clients.len()).unwrap_or(u32::MAX),
@@ -175,6 +184,8 @@ impl Case {
                 let known = nodes::Known { within_us: 0, has_shares: true };
                 nodes.promise(limit, part.limits.lease(), known)
             }
+            // Slots are counted at a time, and not in a window.
+            None if limit.counts_slots() => limit.quota().units,
             None => limit.strategy().traits(limit.quota()).worst_window,
         }
     }

@@ -7,6 +7,8 @@ use serde::Serialize;
 
 use super::Experiment;
 
+pub use super::backend::{BackendBucket, BackendResult, SlowResult};
+
 /// The results of an experiment.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
@@ -158,6 +160,10 @@ pub struct CaseResult {
     /// What the nodes did, for a case with nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesResult>,
+    /// What became of the admitted attempts at the backend, if the experiment has one. `peak`,
+    /// `used_share` and `burstiness` are of attempts when they are admitted.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub backend: Option<BackendResult>,
     /// Up to 10 clients with the most denied attempts, the most denied first.
     pub most_denied: Vec<Denied>,
     /// The groups, in the order of [`Results::groups`].
@@ -326,7 +332,8 @@ pub struct LimitResult {
     pub strategy: String,
     /// The counted subject: `resource` for all clients together, `client` for each.
     pub per: String,
-    /// The most admitted in any window of its duration, of one subject.
+    /// The most admitted in any window of its duration, of one subject; of slots, the most at one
+    /// time.
     pub peak: u64,
     /// The most that its strategy guarantees to admit.
     pub promise: u64,

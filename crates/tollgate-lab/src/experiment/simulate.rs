@@ -6,7 +6,7 @@ use super::case_run::{BATCH, CaseRun, Timings};
 use super::measure::{Attempt, AttemptOutcome};
 use super::results::Results;
 use super::run::Run;
-use super::{Case, Experiment, nodes, queue};
+use super::{Case, Experiment, backend, nodes, queue};
 use crate::decide::Decider;
 use crate::error::Error;
 use crate::event::{ClientId, Event};
@@ -30,7 +30,7 @@ pub struct Progress {
 }
 
 /// Runs every case over its traffic in simulated time, and measures what is admitted. A case with a
-/// queue or with nodes runs in memory, whatever decides the others.
+/// queue, with nodes or in front of a backend runs in memory, whatever decides the others.
 ///
 /// `progress` is called every few thousand attempts and at the end of each case.
 ///
@@ -59,10 +59,11 @@ pub fn run(
                 took: took + run_took,
             });
         };
-        let ran = match (&case.queue, &case.nodes) {
-            (Some(setting), _) => queue::run(experiment, case, setting, decider, progress)?,
-            (None, Some(setting)) => nodes::run(experiment, case, setting, decider, progress)?,
-            (None, None) => {
+        let ran = match (&case.queue, &case.nodes, &experiment.backend) {
+            (Some(setting), ..) => queue::run(experiment, case, setting, decider, progress)?,
+            (_, Some(setting), _) => nodes::run(experiment, case, setting, decider, progress)?,
+            (.., Some(setting)) => backend::run(experiment, case, setting, decider, progress)?,
+            (None, None, None) => {
                 decider.begin(&case.parts, experiment.keeps_counts && place > 0)?;
                 let mut at_work = SimulatedRun::new(experiment, case)?;
                 let ended = at_work.all(decider, progress);

@@ -1,6 +1,6 @@
 //! Estimates the size of an experiment before it runs.
 
-use super::{Case, Experiment, measure, run};
+use super::{Case, Experiment, backend, measure, run};
 use crate::decide::Per;
 use crate::figure::span;
 
@@ -15,6 +15,8 @@ pub struct Size {
     pub attempts: u64,
     /// The bytes of the requests that may wait for a retry at one time.
     pub waiting_bytes: u64,
+    /// The bytes of the requests that may be in flight at a backend at one time.
+    pub backend_bytes: u64,
     /// The bytes of what could be admitted in the last window of each limit and of the capacity. It
     /// is stored to find the peak of any window.
     pub window_bytes: u64,
@@ -31,6 +33,7 @@ impl core::fmt::Display for Size {
         write!(f, ", {} at a million attempts a second", span(attempts))?;
         for (bytes, of) in [
             (self.waiting_bytes, "requests that wait to be tried again"),
+            (self.backend_bytes, "requests in flight at the backend"),
             (self.window_bytes, "what was admitted in the last windows"),
         ] {
             if bytes > 0 {
@@ -59,6 +62,7 @@ impl Experiment {
             attempts: sum.attempts.saturating_add(case.attempts),
             // Cases run one after the other.
             waiting_bytes: sum.waiting_bytes.max(case.waiting_bytes),
+            backend_bytes: sum.backend_bytes.max(case.backend_bytes),
             window_bytes: sum.window_bytes.max(case.window_bytes),
         })
     }
@@ -77,6 +81,7 @@ impl Experiment {
             true => 0,
             false => workload.requests(),
         });
+        let at_backend = if self.backend.is_some() { requests } else { 0 };
         let limits = case.parts.iter().flat_map(|part| {
             let subjects = match part.per {
                 Per::Resource => 1,
@@ -95,6 +100,7 @@ impl Experiment {
             requests,
             attempts: requests.saturating_add(retries),
             waiting_bytes: waiting.saturating_mul(run::WAITING_BYTES),
+            backend_bytes: at_backend.saturating_mul(backend::JOB_BYTES),
             window_bytes: held.fold(0, u64::saturating_add).saturating_mul(measure::ADMITTED_BYTES),
         }
     }
@@ -137,6 +143,20 @@ mod tests {
         };
         assert_eq!(back_off(3), 1_800 * 4);
         assert_eq!(back_off(4_000_000_000), 1_800 * (1 + 10 + 2));
+    }
+
+    #[test]
+    fn all_requests_may_be_in_flight_at_a_backend() {
+        let bytes = |backend: &str| {
+            size(&format!(
+                "duration = \"10s\"\n{backend}\n\
+                 workload = [{{ arrivals = \"steady\", rate = \"30/s\" }}]\n\
+                 case = [{{ limits = [{{ per = \"client\", limit = \"5/s via gcra\" }}] }}]\n"
+            ))
+            .backend_bytes
+        };
+        assert_eq!(bytes(""), 0);
+        assert_eq!(bytes("backend = { servers = 1, work = \"1s\" }"), 300 * backend::JOB_BYTES);
     }
 
     #[test]

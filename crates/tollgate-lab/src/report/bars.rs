@@ -13,8 +13,8 @@ const LINES: u32 = 4;
 /// A block from empty to full, in eighths.
 const BLOCKS: [char; 9] = [' ', '▁', '▂', '▃', '▄', '▅', '▆', '▇', '█'];
 
-/// Draws the occupancy of the capacity's window or, without a capacity, the admitted attempts; and
-/// the depth of queues.
+/// Draws the occupancy of the capacity's window or, without a capacity, the admitted attempts; the
+/// depth of queues; and what is in flight at a backend.
 pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
     let level = results.capacity.as_ref().map(|capacity| capacity.units);
     let value = |bucket: &Bucket| if level.is_some() { bucket.occupancy } else { bucket.admitted };
@@ -44,6 +44,14 @@ pub(super) fn draw(out: &mut String, results: &Results, width: usize) {
     let level = level.map(|level| (level, "bound"));
     let what = "Depth of the queue".to_owned();
     bars(out, results, width, Bars { what, level, series: series.collect() });
+
+    let backends = results.cases.iter().filter_map(|case| Some((case, case.backend.as_ref()?)));
+    let series = backends.map(|(case, backend)| {
+        let values = backend.buckets.iter().map(|bucket| bucket.in_flight).collect();
+        (case.name.as_str(), values)
+    });
+    let what = "In flight at the backend".to_owned();
+    bars(out, results, width, Bars { what, level: None, series: series.collect() });
 }
 
 /// Charts on one scale.

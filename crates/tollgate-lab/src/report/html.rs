@@ -4,7 +4,8 @@ use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::measure::{self, Measure};
 use super::{
-    counts, denied_in_words, nodes_in_words, queue_in_words, stopped, summary, with_denied,
+    backend_in_words, backend_of, counts, denied_in_words, nodes_in_words, queue_in_words, stopped,
+    summary, with_denied,
 };
 use crate::chart::{self, Chart, Look, Width, page_colours};
 use crate::experiment::results::{CaseResult, Group, GroupResult, Results};
@@ -294,6 +295,9 @@ fn made(results: &Results) -> Markup {
             }
             @if let Some(capacity) = &results.capacity {
                 dt { "capacity" } dd { (name(&capacity.text)) }
+            }
+            @if let Some(backend) = backend_of(results) {
+                dt { "backend" } dd { (backend_in_words(backend)) }
             }
             @if !results.groups.is_empty() {
                 dt { "groups" }

@@ -1,7 +1,7 @@
 //! The measures of a case, in the order in which reports show them.
 
 use crate::experiment::results::{
-    CaseResult, Latency, LiveResult, NodesResult, QueueResult, Results,
+    BackendResult, CaseResult, Latency, LiveResult, NodesResult, QueueResult, Results,
 };
 use crate::figure::{share, span};
 
@@ -77,7 +77,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-static ALL: [Measure; 45] = [
+static ALL: [Measure; 52] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -215,6 +215,48 @@ static ALL: [Measure; 45] = [
         title: "longest in queue",
         means: "From when a job was accepted to when a worker took it: the longest.",
         value: |case| Value::Wait(waited(case, |it| it.max)),
+    },
+    Measure {
+        id: "backend.done",
+        title: "done",
+        means: "Requests that the backend had done at the end.",
+        value: |case| Value::Count(backend(case, |backend| Some(backend.done))),
+    },
+    Measure {
+        id: "backend.in_flight_mean",
+        title: "in flight",
+        means: "Requests at the backend, waiting or worked on: the mean over all time.",
+        value: |case| Value::Mean(backend(case, |backend| backend.in_flight_mean)),
+    },
+    Measure {
+        id: "backend.in_flight_max",
+        title: "most in flight",
+        means: "Requests at the backend, waiting or worked on: the most for any time.",
+        value: |case| Value::Count(backend(case, |backend| Some(backend.in_flight_max))),
+    },
+    Measure {
+        id: "backend.latency_us.p50",
+        title: "done within p50",
+        means: "From when a request was admitted until it was done: half took no longer.",
+        value: |case| Value::Wait(backend(case, |it| it.latency_us.as_ref().map(|it| it.p50))),
+    },
+    Measure {
+        id: "backend.latency_us.p99",
+        title: "done within p99",
+        means: "From when a request was admitted until it was done: 99 of 100 took no longer.",
+        value: |case| Value::Wait(backend(case, |it| it.latency_us.as_ref().map(|it| it.p99))),
+    },
+    Measure {
+        id: "backend.recovered_us",
+        title: "recovered after",
+        means: "From the end of the last slow phase until no request waited for a server.",
+        value: |case| Value::Wait(backend(case, |backend| backend.recovered_us)),
+    },
+    Measure {
+        id: "backend.overran",
+        title: "holds overrun",
+        means: "Holds that ended by themselves while the work went on.",
+        value: |case| Value::Count(backend(case, |backend| Some(backend.overran))),
     },
     Measure {
         id: "nodes.questions",
@@ -368,6 +410,10 @@ static QUEUE_TITLES: [Measure; 2] = [
 
 fn queue<T>(case: &CaseResult, of: fn(&QueueResult) -> Option<T>) -> Option<T> {
     case.queue.as_ref().and_then(of)
+}
+
+fn backend<T>(case: &CaseResult, of: fn(&BackendResult) -> Option<T>) -> Option<T> {
+    case.backend.as_ref().and_then(of)
 }
 
 fn nodes<T>(case: &CaseResult, of: fn(&NodesResult) -> Option<T>) -> Option<T> {

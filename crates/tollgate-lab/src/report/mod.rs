@@ -11,7 +11,9 @@ pub use advice::{advice_curve, advice_html, outliers};
 pub use html::html;
 pub use text::text;
 
-use crate::experiment::results::{CaseResult, LimitResult, NodesResult, QueueResult, Results};
+use crate::experiment::results::{
+    BackendResult, CaseResult, LimitResult, NodesResult, QueueResult, Results,
+};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
 use crate::time::show;
@@ -75,6 +77,25 @@ fn queue_in_words(queue: &QueueResult) -> String {
         plural(u64::from(queue.workers), "worker"),
         length(queue.work_us),
         rate.unwrap_or_default()
+    )
+}
+
+/// The backend that all cases of an experiment share, if it has one.
+fn backend_of(results: &Results) -> Option<&BackendResult> {
+    results.cases.iter().find_map(|case| case.backend.as_ref())
+}
+
+/// The settings of a backend, in words.
+fn backend_in_words(backend: &BackendResult) -> String {
+    let slow = backend.slow.iter().map(|phase| {
+        let (from, until) = (length(phase.from_us), length(phase.until_us));
+        format!("; {} from {from} to {until}", length(phase.work_us))
+    });
+    format!(
+        "one queue in front of {}, {} a request{}",
+        plural(u64::from(backend.servers), "server"),
+        length(backend.work_us),
+        slow.collect::<String>()
     )
 }
 

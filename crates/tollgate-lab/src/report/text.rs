@@ -7,7 +7,8 @@ use comfy_table::{CellAlignment, Table, TableStyle};
 use super::measure::{self, Measure};
 use super::paragraph::paragraph;
 use super::{
-    bars, counts, denied_in_words, nodes_in_words, queue_in_words, stopped, summary, with_denied,
+    backend_in_words, backend_of, bars, counts, denied_in_words, nodes_in_words, queue_in_words,
+    stopped, summary, with_denied,
 };
 use crate::experiment::results::{CaseResult, Results};
 use crate::text::printable;
@@ -123,6 +124,9 @@ fn denied(out: &mut String, results: &Results, width: usize) {
 fn limits(out: &mut String, results: &Results, width: usize) {
     if results.cases.iter().any(|case| !case.limits.is_empty() || case.queue.is_some()) {
         out.push('\n');
+    }
+    if let Some(backend) = backend_of(results) {
+        paragraph(out, width, "- ", &format!("the backend: {}", backend_in_words(backend)));
     }
     for case in &results.cases {
         if let Some(queue) = &case.queue {

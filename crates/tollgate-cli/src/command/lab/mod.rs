@@ -55,7 +55,7 @@ fn queueing(args: &LabQueue) -> Result<Queueing> {
     })
 }
 
-/// Checks, before anything runs, that the options are possible for queues and nodes.
+/// Checks, before anything runs, that the options are possible for queues, nodes and a backend.
 fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Result<()> {
     if let Some(case) = experiment.cases.iter().find(|case| case.nodes.is_some()) {
         ensure!(
@@ -68,6 +68,13 @@ fn can_run(experiment: &Experiment, common: &LabCommon, is_redis: bool) -> Resul
             "`{}` has nodes, and their way to the store is simulated in memory: leave out --store, \
              or add --live",
             case.name
+        );
+    }
+    if experiment.backend.is_some() {
+        ensure!(
+            !common.live && !is_redis,
+            "this experiment has a [backend], which is simulated in memory: leave out {}",
+            if common.live { "--live" } else { "--store" }
         );
     }
     let Some(case) = experiment.cases.iter().find(|case| case.queue.is_some()) else {
@@ -98,9 +105,10 @@ const MAX_BYTES: u64 = 2 << 30;
 /// Checks, before anything runs, that an experiment is not larger than probably intended.
 fn is_of_size(experiment: &Experiment, common: &LabCommon) -> Result<()> {
     let size = experiment.size();
+    let waiting = size.waiting_bytes.saturating_add(size.backend_bytes);
     let is_small = size.requests <= MAX_REQUESTS
         && size.attempts <= MAX_ATTEMPTS
-        && size.waiting_bytes.saturating_add(size.window_bytes) <= MAX_BYTES;
+        && waiting.saturating_add(size.window_bytes) <= MAX_BYTES;
     ensure!(
         common.large || is_small,
         "this experiment is large: {size}. Make its `duration`, `rate` or `times` smaller, or add \

@@ -36,6 +36,28 @@ impl FileReader<'_> {
     }
 }
 
+impl FileReader<'_> {
+    /// Checks that a case in front of a backend has nothing beside limits.
+    pub(super) fn can_have(
+        &self,
+        case: &Spanned<RawCase>,
+        has_backend: bool,
+    ) -> Result<(), FileError> {
+        let RawCase { name, queue, nodes, .. } = case.get_ref();
+        let other = match (has_backend, queue, nodes) {
+            (true, Some(queue), _) => Some(("queue", "has workers of its own", queue.span())),
+            (true, None, Some(nodes)) => {
+                Some(("nodes", "are simulated without what comes behind them", nodes.span()))
+            }
+            _ => None,
+        };
+        let Some((key, why, span)) = other else { return Ok(()) };
+        let name = name.as_deref().unwrap_or("case");
+        let what = format!("{name}: `{key}` {why}: leave `{key}` or the [backend] out");
+        Err(self.at(span, what))
+    }
+}
+
 /// A case's name, with its nodes.
 type NamedNodes = (String, Option<NodesCase>);
 
@@ -66,8 +88,12 @@ impl FileReader<'_> {
 /// A case's name, with its parts.
 type NamedParts = (String, Vec<Part>);
 
-/// The cases of one table, and notes on the strategies that it cannot have.
-pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
+/// The cases of one table, and notes on the strategies that it cannot have. In front of a backend,
+/// a case may have no limits; without one, it has no slots.
+pub(super) fn cases_of(
+    raw: &RawCase,
+    has_backend: bool,
+) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
     let Some(limits) = &raw.limits else {
         return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
                     `queue`, as { bound = 10, work = \"100ms\" }"
@@ -86,6 +112,10 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
             Some((_, all)) => all.extend(list),
             None => texts.push((per, list.collect())),
         }
+    }
+    if texts.is_empty() && has_backend && raw.strategies.is_none() {
+        let name = raw.name.clone().unwrap_or_else(|| "no limit".to_owned());
+        return Ok((vec![(name, Vec::new())], Vec::new()));
     }
     if texts.is_empty() {
         return Err("`limits` has none: { per = \"client\", limit = \"10/10s\" }".to_owned());
@@ -108,6 +138,13 @@ pub(super) fn cases_of(raw: &RawCase) -> ReadResult<(Vec<NamedParts>, Vec<String
     };
     let Some(strategies) = &raw.strategies else {
         let parts = parts(None)?;
+        let slots = parts.iter().flat_map(|part| part.limits.limits());
+        if let Some(slots) = slots.filter(|_| !has_backend).find(|limit| limit.counts_slots()) {
+            return Err(format!(
+                "`{slots}` counts what is at work at a time, and nothing says how long work takes: \
+                 add a backend, as [backend], servers = 16, work = \"40ms\""
+            ));
+        }
         let limits = || parts.iter().flat_map(|part| part.limits.limits().iter());
         let own = || {
             let mut names: Vec<&str> = limits().map(|limit| limit.strategy().name()).collect();

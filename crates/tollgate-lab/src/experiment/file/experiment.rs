@@ -128,17 +128,27 @@ impl FileReader<'_> {
                 Some(capacity(text.get_ref()).map_err(|what| self.at(text.span(), what))?)
             }
         };
+        let backend = match &raw.backend {
+            None => None,
+            Some(table) => {
+                let read = table.get_ref().read(duration_us);
+                let backend =
+                    read.map_err(|(span, what)| self.at(span, format!("backend: {what}")))?;
+                Some(backend)
+            }
+        };
         let mut cases = Vec::new();
         for table in &raw.case {
             let all: Vec<usize> = (0..workloads.len()).collect();
+            self.can_have(table, backend.is_some())?;
             if let Some(queue) = &table.get_ref().queue {
                 let (name, queue) = self.queue(table, queue)?;
                 let (parts, queue, workloads) = (Vec::new(), Some(queue), all);
                 cases.push(Case { name, parts, queue, nodes: None, workloads });
                 continue;
             }
-            let (of, more) =
-                cases_of(table.get_ref()).map_err(|what| self.at(table.span(), what))?;
+            let (of, more) = cases_of(table.get_ref(), backend.is_some())
+                .map_err(|what| self.at(table.span(), what))?;
             notes.extend(more);
             for (name, parts) in of {
                 for (name, nodes) in self.nodes(table, &name, &parts)? {
@@ -157,6 +167,7 @@ impl FileReader<'_> {
             bucket_us,
             capacity,
             operation_us: spanned(&raw.operation)?,
+            backend,
             workloads,
             cases,
             notes,

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use toml::Spanned;
 
+use crate::experiment::backend::RawBackend;
 use crate::experiment::nodes::RawNodes;
 use crate::experiment::queue::RawQueue;
 
@@ -18,6 +19,7 @@ pub(super) struct RawExperiment {
     pub(super) bucket: Option<Spanned<String>>,
     pub(super) capacity: Option<Spanned<String>>,
     pub(super) operation: Option<Spanned<String>>,
+    pub(super) backend: Option<Spanned<RawBackend>>,
     #[serde(default)]
     pub(super) workload: Vec<Spanned<RawWorkload>>,
     #[serde(default)]

@@ -297,6 +297,7 @@ impl Measures {
             live: None,
             queue: None,
             nodes: None,
+            backend: None,
             groups: self.groups,
             buckets: self.buckets,
             most_denied: most_denied(&self.denied, MOST_DENIED)
