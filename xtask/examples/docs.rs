@@ -12,7 +12,9 @@ use std::process::ExitCode;
 use anyhow::{Context, Result, bail};
 use tollgate::{LimitSet, Strategy};
 use tollgate_lab::InMemory;
-use tollgate_lab::chart::{Chart, Look, Theme, Width, depth, offers, over_time, questions};
+use tollgate_lab::chart::{
+    Chart, Look, Theme, Width, depth, in_flight, offers, over_time, questions, served, service,
+};
 use tollgate_lab::experiment::{self, Experiment, Queueing, Results};
 
 use part::with_part;
@@ -53,6 +55,10 @@ const PICTURE: &str = "examples/lab/strategies.toml";
 
 /// The experiment of the page on leases, and the line that opens its table.
 const LEASES: (&str, &str) = ("examples/lab/leases.toml", "<!-- generated: nodes -->");
+
+/// The experiment of the page on holds, and the line that opens its table.
+const BACKEND: (&str, &str) =
+    ("examples/lab/slow_backend.toml", "<!-- generated: slow backend -->");
 
 fn main() -> ExitCode {
     let words: Vec<String> = std::env::args().skip(1).collect();
@@ -139,10 +145,15 @@ fn parts(root: &Path) -> Result<Vec<Part>> {
     let path = "docs/leases.md".to_owned();
     let text = with_part(&path, &read(&path)?, LEASES.1, &nodes(&leases)?)?;
     parts.push(Part { path, text });
+    let slow = run(root, BACKEND.0)?;
+    let path = "docs/holds.md".to_owned();
+    let text = with_part(&path, &read(&path)?, BACKEND.1, &backends(&slow)?)?;
+    parts.push(Part { path, text });
     let charts = [
         ("picture", over_time(&run(root, PICTURE)?)),
         ("queue", queue(&queues()?)?),
         ("leases", questions(&leases).context("no case has nodes")?),
+        ("backend", backend(&slow).context("nothing reached a backend")?),
     ];
     for (name, chart) in charts {
         for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
@@ -201,6 +212,41 @@ fn nodes(results: &Results) -> Result<String> {
     Ok(table)
 }
 
+/// The table of an experiment with a backend: a row for each case.
+fn backends(results: &Results) -> Result<String> {
+    let mut table = "| limit | denied | most in flight | half done within | 99 of 100 within \
+                     | as before after |\n\
+                     | --- | --- | --- | --- | --- | --- |\n"
+        .to_owned();
+    for case in &results.cases {
+        let (Some(backend), names) = (&case.backend, case.limits.iter().map(|it| &it.limit)) else {
+            bail!("`{}` has no backend", case.name)
+        };
+        let names: Vec<String> = names.map(|name| format!("`{name}`")).collect();
+        let names = if names.is_empty() { "none".to_owned() } else { names.join(" and ") };
+        let latency = backend.latency_us.as_ref().context("nothing was done")?;
+        let recovered = backend.recovered_us.map_or_else(|| "never".to_owned(), seconds);
+        let (half, most) = (seconds(latency.p50), seconds(latency.p99));
+        writeln!(
+            table,
+            "| {names} | {} | {} | {half} | {most} | {recovered} |",
+            case.denied, backend.in_flight_max
+        )?;
+    }
+    Ok(table)
+}
+
+/// Microseconds as seconds with two decimals, rounded up.
+fn seconds(us: u64) -> String {
+    let hundredths = us.div_ceil(10_000);
+    format!("{}.{:02} s", hundredths / 100, hundredths % 100)
+}
+
+/// The picture of a backend: what is in flight, how long requests take, and what is denied.
+fn backend(results: &Results) -> Option<Chart> {
+    Some(in_flight(results)?.above(service(results)?.above(served(results)?)))
+}
+
 /// What an experiment showed: the decisions of the engine itself.
 fn run(root: &Path, file: &str) -> Result<Results> {
     let experiment = Experiment::load(&root.join(file))?;
@@ -240,6 +286,17 @@ mod tests {
         assert_eq!((one.accepted_per_s, one.refused_per_s), (Some(10.0), Some(10.0)));
         assert_eq!((two.accepted_per_s, two.refused_per_s), (Some(20.0), Some(0.0)));
         assert_eq!((one.depth_max, one.bound), (10, 10));
+    }
+
+    #[test]
+    fn the_page_of_holds_shows_that_slots_keep_a_slow_backend_short() {
+        let results = run(&root(), BACKEND.0).unwrap();
+        let of: Vec<_> = results.cases.iter().filter_map(|it| it.backend.as_ref()).collect();
+        let [none, rate, slots, both] = &of[..] else { panic!("{:?}", results.findings) };
+        assert!(none.in_flight_max > 4_000 && rate.in_flight_max > 4_000);
+        assert_eq!((slots.in_flight_max, both.in_flight_max), (20, 20));
+        assert!(slots.recovered_us < Some(1_000_000) && rate.recovered_us > Some(20_000_000));
+        assert_eq!(seconds(1_230_001), "1.24 s");
     }
 
     #[test]
