@@ -205,3 +205,64 @@ fn a_reset_forgets_holds_and_a_sweep_does_not() {
         assert_eq!(store.left(limits), 10);
     });
 }
+
+#[test]
+fn a_hold_that_names_a_count_twice_is_refused() {
+    on_each(|_, store| {
+        let limits = "10/h via fixed_window";
+        let hold = store.reserve(limits, 6).unwrap();
+        let kept = store.reserve(limits, 1).unwrap();
+        let mut forged = hold.clone();
+        forged.counts.push(forged.counts[0].clone());
+        assert!(store.commit(&forged, 2).is_err());
+        assert_eq!(store.left(limits), 3);
+        assert_eq!(store.commit(&hold, 2).unwrap(), 2);
+        assert_eq!(store.commit(&kept, 1).unwrap(), 1);
+        assert_eq!(store.left(limits), 7);
+    });
+}
+
+#[test]
+fn a_set_of_holds_that_was_evicted_is_not_kept_for_ever() {
+    let server = tollgate_proof::redis_or_skip!();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
+    runtime.block_on(async {
+        let options = tollgate_redis::Options::from_url(&server.url()).unwrap();
+        let store = tollgate_redis::RedisStore::builder(options).connect().await.unwrap();
+        let limiter = Limiter::new("10/h via fixed_window".parse().unwrap(), store);
+        let reserve = |cost, ms| {
+            let ask = Ask::new("bob").cost(cost);
+            limiter.reserve(ask, Duration::from_millis(ms))
+        };
+        assert!(reserve(6, 50).await.unwrap().hold.is_some());
+        let evict = b"return redis.call('DEL', unpack(redis.call('KEYS', '*@')))";
+        assert_eq!(server.command(&[b"EVAL", evict, b"0"]).int(), Some(1));
+        // Traffic keeps the sums.
+        let other = reserve(1, 60_000).await.unwrap().hold.unwrap();
+        let until = std::time::Instant::now() + Duration::from_secs(10);
+        while limiter.peek("bob").await.unwrap().remaining() != 9 {
+            assert!(std::time::Instant::now() < until, "units are held for ever");
+            let _ = reserve(10, 50).await.unwrap();
+        }
+        limiter.commit(&other, 0).await.unwrap();
+        assert_eq!(limiter.peek("bob").await.unwrap().remaining(), 10);
+    });
+}
+
+#[test]
+fn a_fence_rises_behind_a_hold_that_ended_by_itself() {
+    on_each(|at, store| {
+        let limits = "9/h via fixed_window";
+        let before = store.reserve(limits, 1).unwrap();
+        at(START_US + 20_000_000);
+        // A hold whose number is larger than the time, which ends at once.
+        let last = store.reserve(limits, 1).unwrap();
+        at(START_US + 40_000_000);
+        assert!(store.reserve(limits, 10).is_none());
+        assert!(last.fence > before.fence);
+        let next = store.reserve(limits, 1).unwrap();
+        at(START_US + 39_500_000);
+        let after = store.reserve(limits, 1).unwrap();
+        assert!(after.fence > next.fence, "{} after {}", after.fence, next.fence);
+    });
+}

@@ -168,6 +168,19 @@ local function charge_ends(limits, due, back, most)
   now = real
 end
 
+-- The sums anew, where a server has dropped the set of the holds, but not their sums.
+local function recount(holds)
+  local key = holds.key .. '@'
+  if redis.call('ZCARD', key) == holds.count + holds.due then
+    return
+  end
+  holds.count, holds.units, holds.charging, holds.slots, holds.last = 0, 0, 0, 0, 0
+  for _, hold in ipairs(holds_of(redis.call('ZRANGE', key, holds.due, -1, 'WITHSCORES'))) do
+    add(holds, hold, 1)
+    holds.last = hold.stop
+  end
+end
+
 -- Lets everything end that is due. Answers the time by which ends are judged. A peek leaves the keys
 -- as they are. A count that was carried over has been charged already.
 local function end_due(count, peek)
@@ -191,6 +204,7 @@ local function end_due(count, peek)
   end
   if peek then
     holds.due, holds.back = #due, back
+    recount(holds)
     return at
   end
   if #due > 0 then
@@ -203,6 +217,7 @@ local function end_due(count, peek)
       redis.call('ZADD', key, number(hold.stop - back), hold.member)
     end
   end
+  recount(holds)
   local rows = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   holds.first = tonumber(rows[2] or 0)
   return at

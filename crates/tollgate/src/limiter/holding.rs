@@ -150,6 +150,7 @@ impl<S: Store> Limiter<S> {
     /// charged then; [`Limiter::charge`] charges what was used. Also more than 2^40 units, or units
     /// for a hold of [`Limiter::acquire`]; or a store failure.
     pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+        check_counts(hold)?;
         check_actual(hold, actual)?;
         self.store.settle(hold, actual).await?.ok_or_else(|| not_open(hold))
     }
@@ -167,6 +168,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A store failure.
     pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
+        check_counts(hold)?;
         let settled = self.store.settle(hold, 0).await?;
         Ok(settled.is_some_and(|settled| !settled.already))
     }
@@ -178,6 +180,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A `ttl` out of range; or a store failure.
     pub async fn renew(&self, hold: &mut Hold, ttl: Option<Duration>) -> Result<bool, Error> {
+        check_counts(hold)?;
         let longest = hold.counts.iter().filter_map(|(_, limits)| limits.hold()).min();
         let ttl_us = match (ttl, longest) {
             (Some(ttl), longest) => {
@@ -261,6 +264,7 @@ impl Limiter<MemoryStore> {
     /// # Errors
     /// As [`Limiter::commit`].
     pub fn commit_now(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+        check_counts(hold)?;
         check_actual(hold, actual)?;
         self.store.settle_now(hold, actual).ok_or_else(|| not_open(hold))
     }
@@ -270,6 +274,7 @@ impl Limiter<MemoryStore> {
     /// # Errors
     /// As [`Limiter::release`].
     pub fn release_now(&self, hold: &Hold) -> Result<bool, Error> {
+        check_counts(hold)?;
         Ok(self.store.settle_now(hold, 0).is_some_and(|settled| !settled.already))
     }
 }
@@ -367,6 +372,19 @@ fn check_ttl(ttl: Duration, longest_us: u64) -> Result<u64, Error> {
 fn counts_of(question: &Question<'_>) -> Vec<(Subject, LimitSet)> {
     let parts = question.parts.iter();
     parts.map(|part| (part.subject.clone(), part.limits.clone())).collect()
+}
+
+/// Rejects a hold that names a count twice: none was given out.
+fn check_counts(hold: &Hold) -> Result<(), Error> {
+    for (place, (subject, limits)) in hold.counts.iter().enumerate() {
+        let mut before = hold.counts.iter().take(place);
+        if before.any(|(other, under)| other == subject && under.identity() == limits.identity()) {
+            return Err(Error::Ask(format!(
+                "the hold names the count of `{subject}` twice: give it back as it was given out"
+            )));
+        }
+    }
+    Ok(())
 }
 
 fn check_actual(hold: &Hold, actual: u64) -> Result<(), Error> {

@@ -92,7 +92,7 @@ pub(super) fn most(texts: &Texts) -> Result<(), Difference> {
         let mut world = World::new(texts, "x: 200000 at once");
         world.ask(&id(1), None);
         let first = NOW_US + 2_000_000;
-        let sums = format!("1:{before}:{before}:0:{before}:{NOW_US}:{NOW_US}:{first}");
+        let sums = format!("1:{before}:{before}:0:{before}:{NOW_US}:{NOW_US}:{first}:{first}");
         world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
         let reply = world.ask(&id(2), None);
         let numbers = reply.integers();
@@ -129,7 +129,9 @@ pub(super) fn requests(texts: &Texts) -> Result<(), Difference> {
 
 /// Sums that are damaged are an error, and change nothing.
 pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
-    for sums in ["2:1:1:0:1:5:5:5", "1:1:1:0:1:5:5", "1:1:1:0:1:5:5:5:5", "", "1:-1:1:0:1:5:5:5"] {
+    for sums in
+        ["2:1:1:0:1:5:5:5:5", "1:1:1:0:1:5:5:5", "1:1:1:0:1:5:5:5:5:5", "", "1:-1:1:0:1:5:5:5:5"]
+    {
         let mut world = World::new(texts, "x: 7/m via gcra");
         world.ask(ID, None);
         world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
@@ -150,7 +152,7 @@ pub(super) fn lost_sums(texts: &Texts) -> Result<(), Difference> {
     let mut world = World::new(texts, "x: 7/m via gcra");
     world.ask(ID, None);
     let first = NOW_US + 2_000_000;
-    let sums = format!("1:1:0:0:0:{NOW_US}:{NOW_US}:{first}");
+    let sums = format!("1:1:0:0:0:{NOW_US}:{NOW_US}:{first}:{first}");
     world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
     let settled = world.settle(ID, "2").integers();
     expect("the settled", settled[..2].to_vec(), vec![2, 2])?;

@@ -34,6 +34,7 @@ pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answ
                 None => Value::Boolean(false),
             }));
         }
+        "ZCARD" => i64::try_from(members.len()).unwrap(),
         "ZRANGE" => {
             assert_eq!(text(4), "WITHSCORES");
             let length = i64::try_from(members.len()).unwrap();
