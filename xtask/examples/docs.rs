@@ -215,7 +215,7 @@ fn nodes(results: &Results) -> Result<String> {
 /// The table of an experiment with a backend: a row for each case.
 fn backends(results: &Results) -> Result<String> {
     let mut table = "| limit | denied | most in flight | half done within | 99 of 100 within \
-                     | as before after |\n\
+                     | queue empty after |\n\
                      | --- | --- | --- | --- | --- | --- |\n"
         .to_owned();
     for case in &results.cases {
