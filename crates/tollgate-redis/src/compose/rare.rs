@@ -50,8 +50,9 @@ pub fn charge(clock: Clock, parts: &Parts) -> Script {
     with_steps("charge.lua", clock, parts)
 }
 
-/// The scripts of holds for counts of some steps: the fewer a script has, the sooner it begins. They
-/// answer `-4` and change nothing where a state names another step; then those of all steps decide.
+/// The scripts of holds for counts of some steps: the fewer a script has, the sooner it begins.
+/// They answer `-4` and change nothing where a state names another step; then those of all steps
+/// decide.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct HoldScripts {

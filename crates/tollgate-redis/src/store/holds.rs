@@ -149,8 +149,8 @@ impl RedisStore {
         }
     }
 
-    /// Calls a script of the steps of these counts, and where a state names another step, the one of
-    /// all.
+    /// Calls a script of the steps of these counts, and where a state names another step, the one
+    /// of all.
     async fn call_holds(
         &self,
         which: impl Fn(&HoldScripts) -> &Script,
