@@ -4,7 +4,7 @@ use core::fmt;
 use core::time::Duration;
 use std::sync::Arc;
 
-use tollgate::{MAX_COST, ParseError, Period};
+use tollgate::{MAX_COST, ParseError, Period, Share};
 
 use crate::field::Field;
 
@@ -57,6 +57,8 @@ impl Cost {
         match self {
             Self::Fixed(units)
             | Self::Reserve(Reserve { estimate: Estimate::Units(units), .. }) => Some(*units),
+            // It is lowered to its part of a limit.
+            Self::Reserve(Reserve { estimate: Estimate::Quantile { .. }, .. }) => Some(1),
             Self::From { otherwise, .. }
             | Self::Reserve(Reserve { estimate: Estimate::From { otherwise, .. }, .. }) => {
                 *otherwise
@@ -121,6 +123,9 @@ impl Reserve {
                 let is_number = matches!(field, Field::Header(_) | Field::Custom(_));
                 is_number && otherwise.is_none_or(in_range)
             }
+            Estimate::Quantile { percent, otherwise, .. } => {
+                (1..=99).contains(percent) && in_range(*otherwise)
+            }
         };
         let named = match &self.commit {
             Some(commit) => Commit::parse(&commit.to_string()).as_ref() == Ok(commit),
@@ -145,6 +150,24 @@ pub enum Estimate {
         /// request.
         otherwise: Option<u64>,
     },
+    /// A running quantile of what this process has committed for the policy.
+    Quantile {
+        /// The quantile, 1 to 99: of 90, nine in ten requests have used at most the estimate.
+        percent: u8,
+        /// The estimate until 20 requests were committed.
+        otherwise: u64,
+        /// The part of each limit that an estimate takes at most, so that a small limit is not
+        /// refused for what others have used.
+        at_most: Share,
+    },
+}
+
+impl Estimate {
+    /// The quantile that a text such as `p90` names.
+    pub(crate) fn percent(text: &str) -> Option<u8> {
+        let digits = text.strip_prefix('p').filter(|it| it.bytes().all(|b| b.is_ascii_digit()))?;
+        digits.parse().ok().filter(|percent| (1..=99).contains(percent))
+    }
 }
 
 /// Where a front reads what a request has used.
@@ -208,6 +231,9 @@ impl fmt::Display for Cost {
                     Estimate::From { field, otherwise: units } => {
                         write!(f, "reserve {field}")?;
                         otherwise(f, units)?;
+                    }
+                    Estimate::Quantile { percent, otherwise: units, at_most } => {
+                        write!(f, "reserve p{percent}, otherwise {units}, within {at_most}")?;
                     }
                 }
                 if let Some(commit) = commit {

@@ -68,6 +68,7 @@ mod outcome;
 mod pattern;
 mod policies;
 mod problem;
+mod quantile;
 mod read;
 mod ready;
 mod resolve;

@@ -404,6 +404,8 @@ impl Ready {
             Cost::Reserve(Reserve { estimate, max, .. }) => match estimate {
                 Estimate::Units(units) => Costs::Units(*units),
                 Estimate::From { field, otherwise } => Costs::from(fields, field, *max, *otherwise),
+                // The gate knows better, once it has seen enough.
+                Estimate::Quantile { otherwise, .. } => Costs::Units(*otherwise),
             },
         }
     }

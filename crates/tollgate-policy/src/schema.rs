@@ -188,10 +188,13 @@ enum Cost {
 #[derive(JsonSchema)]
 #[schemars(deny_unknown_fields)]
 struct Reserve {
-    /// What is held until then: units, or `header.NAME` or `field.NAME` of the request.
+    /// What is held until then: units, `header.NAME` or `field.NAME` of the request, or `p90`.
     reserve: Estimate,
     /// When the field is absent or no number: an estimate, or `deny`.
     otherwise: Option<Otherwise>,
+    /// The part of each limit that an estimate by a quantile takes at most; the default is `10 %`.
+    #[schemars(regex(pattern = r"^ *([0-9]+(\.[0-9]{1,4})? *%|[0-9]+ */ *[0-9]+) *$"))]
+    at_most: Option<String>,
     /// What says the cost: `header.NAME` of the response, or `bytes`.
     #[schemars(regex(pattern = r"^(bytes|header\..+)$"))]
     commit: Option<String>,

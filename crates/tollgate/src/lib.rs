@@ -71,6 +71,8 @@ pub use limit::{
     MAX_LIMITS, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share,
 };
 pub use limiter::{Guard, Limiter, Waiting};
+#[cfg(feature = "tokio")]
+pub use limiter::{Line, Turn};
 pub use memory::{
     DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
 };

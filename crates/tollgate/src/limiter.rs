@@ -12,9 +12,13 @@ use crate::memory::MemoryStore;
 use crate::store::{Counted, Inspection, Question, Store};
 
 mod holding;
+#[cfg(feature = "tokio")]
+mod line;
 mod waiting;
 
 pub use holding::Guard;
+#[cfg(feature = "tokio")]
+pub use line::{Line, Turn};
 pub use waiting::Waiting;
 
 /// Limits and the store that counts them: the entry point for checks. Share it by reference or in

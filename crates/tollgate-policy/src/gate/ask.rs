@@ -168,7 +168,7 @@ impl Plan {
                 let (outcome, policy) = (Outcome::Unlimited, Some(*first));
                 self.early = Some(Box::new(Early { outcome, policy, ..Early::NO_POLICY }));
             }
-            Ok(()) => {}
+            Ok(()) => self.estimate(live),
             Err(refused) => self.refuse(refused),
         }
     }

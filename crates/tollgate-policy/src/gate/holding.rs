@@ -5,11 +5,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 
 use arc_swap::Guard;
-use tollgate::{Ask, Error, Hold, HoldKind, Holding, Period, Settled, Store};
+use parking_lot::Mutex;
+use tollgate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Period, Settled, Store};
 
 use super::{Answer, Gate, Inner, Live, Prepared, Terms};
-use crate::cost::{Commit, Cost, Reserve};
+use crate::cost::{Commit, Cost, Estimate, Reserve};
 use crate::outcome::Outcome;
+use crate::quantile::Quantile;
 use crate::resolve::Plan;
 
 /// The answer to a request for a hold.
@@ -206,6 +208,9 @@ impl<S: Store> Gate<S> {
         match &settled {
             Ok(settled) => {
                 self.0.holds.settle(hold, settled);
+                if !settled.already && hold.kind() != HoldKind::Acquire {
+                    self.0.live.load().learn(hold, settled.actual);
+                }
                 if actual > most && !settled.already {
                     self.0.holds.cut.fetch_add(actual - most, Ordering::Relaxed);
                 }
@@ -273,6 +278,19 @@ impl Live {
         names.find_map(|name| self.reserve(self.policies.place_of(name)?))
     }
 
+    fn quantile(&self, policy: usize) -> Option<&Mutex<Quantile>> {
+        self.quantiles.get(policy)?.as_deref()
+    }
+
+    /// Notes what was committed, for the estimates to come.
+    fn learn(&self, hold: &Hold, actual: u64) {
+        let names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
+        let mut places = names.filter_map(|name| self.policies.place_of(name));
+        if let Some(quantile) = places.find_map(|place| self.quantile(place)) {
+            quantile.lock().add(actual);
+        }
+    }
+
     fn reserve(&self, policy: usize) -> Option<&Reserve> {
         match &self.policies.policy(policy)?.cost {
             Cost::Reserve(reserve) => Some(reserve),
@@ -282,6 +300,22 @@ impl Live {
 }
 
 impl Plan {
+    /// Reserves the quantile of what was committed before, where the policy wants that and enough
+    /// is known.
+    pub(super) fn estimate(&mut self, live: &Live) {
+        let Some(place) = self.reserves else { return };
+        let Some(Reserve { estimate: Estimate::Quantile { at_most, .. }, max, .. }) =
+            live.reserve(place)
+        else {
+            return;
+        };
+        let known = live.quantile(place).and_then(|quantile| quantile.lock().estimate());
+        let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
+        let rates = limits.flat_map(LimitSet::limits).filter(|limit| limit.counts_units());
+        let part = rates.map(|limit| at_most.of(limit.capacity())).min().unwrap_or(u64::MAX);
+        self.cost = known.unwrap_or(self.cost).min(*max).min(part).max(1);
+    }
+
     /// How the policy that has the cost reserves it.
     fn reserve<'l>(&self, live: &'l Live) -> Option<&'l Reserve> {
         live.reserve(self.reserves?)

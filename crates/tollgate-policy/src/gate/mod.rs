@@ -52,6 +52,7 @@ use snapshot_cache::SnapshotCache;
 use crate::field::{Field, Fields};
 use crate::outcome::{Authority, Outcome};
 use crate::policies::{Matched, Policies};
+use crate::quantile::Quantile;
 use crate::resolve::{Cause, Early, Plan};
 
 /// Applies policies to requests; all fronts share one. Clones are cheap and share the gate.
@@ -106,6 +107,8 @@ pub(crate) struct Live {
     pub(crate) revision: Revision,
     mark: DecisionMark,
     counters: Vec<Arc<Counters>>,
+    /// Of each policy that reserves a quantile of what was committed.
+    quantiles: Vec<Option<Arc<Mutex<Quantile>>>>,
     /// The values that fronts derive from these policies.
     extensions: Extensions,
     /// The deadline of policies that have none.
@@ -461,9 +464,10 @@ impl Live {
     ) -> Self {
         let names = policies.policies().iter().map(|policy| policy.name.as_str());
         let counters = registry.counters(names);
+        let quantiles = registry.quantiles(policies.policies().iter());
         let revision = Revision { number, hash: policies.hash().to_owned() };
         let (extensions, rulings) = (Extensions::default(), None);
-        Self { policies, revision, mark, counters, extensions, usual, rulings }
+        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings }
     }
 
     #[inline]

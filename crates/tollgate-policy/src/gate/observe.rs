@@ -9,7 +9,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate::{Error, Limit};
 
+use crate::cost::{Cost, Estimate, Reserve};
+use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
+use crate::quantile::Quantile;
 
 /// The part of one policy in one answer.
 #[derive(Clone, Copy, Debug)]
@@ -128,9 +131,12 @@ impl fmt::Debug for Counters {
     }
 }
 
-/// The counters by policy. They outlive a reload, so no count is lost.
+/// What is known by policy. It outlives a reload, so no count is lost.
 #[derive(Debug, Default)]
-pub(crate) struct Registry(Mutex<BTreeMap<String, Arc<Counters>>>);
+pub(crate) struct Registry {
+    counters: Mutex<BTreeMap<String, Arc<Counters>>>,
+    quantiles: Mutex<BTreeMap<String, (u8, Arc<Mutex<Quantile>>)>>,
+}
 
 /// The most names kept; beyond it, the counters of removed policies are dropped.
 const MAX_KEPT: usize = 2 * crate::read::MAX_POLICIES;
@@ -141,7 +147,7 @@ impl Registry {
         &self,
         names: impl Iterator<Item = &'n str> + Clone,
     ) -> Vec<Arc<Counters>> {
-        let mut known = self.0.lock();
+        let mut known = self.counters.lock();
         if known.len() > MAX_KEPT {
             let live: std::collections::BTreeSet<&str> = names.clone().collect();
             known.retain(|name, _| live.contains(name.as_str()));
@@ -149,7 +155,37 @@ impl Registry {
         names.map(|name| Arc::clone(known.entry(name.to_owned()).or_default())).collect()
     }
 
+    /// The running quantiles of these policies, in order, of those that have one.
+    pub(crate) fn quantiles<'p>(
+        &self,
+        policies: impl Iterator<Item = &'p Policy>,
+    ) -> Vec<Option<Arc<Mutex<Quantile>>>> {
+        let mut known = self.quantiles.lock();
+        if known.len() > MAX_KEPT {
+            known.clear();
+        }
+        let of_policy = |policy: &Policy| {
+            let Cost::Reserve(Reserve { estimate: Estimate::Quantile { percent, .. }, .. }) =
+                &policy.cost
+            else {
+                return None;
+            };
+            let (of, quantile) = known
+                .entry(policy.name.clone())
+                .or_insert_with(|| (*percent, Arc::new(Mutex::new(Quantile::new(*percent)))));
+            if *of != *percent {
+                (*of, *quantile) = (*percent, Arc::new(Mutex::new(Quantile::new(*percent))));
+            }
+            Some(Arc::clone(quantile))
+        };
+        policies.map(of_policy).collect()
+    }
+
     pub(crate) fn all(&self) -> Vec<(String, Arc<Counters>)> {
-        self.0.lock().iter().map(|(name, counts)| (name.clone(), Arc::clone(counts))).collect()
+        self.counters
+            .lock()
+            .iter()
+            .map(|(name, counts)| (name.clone(), Arc::clone(counts)))
+            .collect()
     }
 }

@@ -116,10 +116,11 @@ fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
 impl Live {
     /// The same policies under other rulings.
     pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
-        let Self { policies, revision, mark, counters, usual, .. } = self;
+        let Self { policies, revision, mark, counters, quantiles, usual, .. } = self;
         let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
+        let quantiles = quantiles.clone();
         let (mark, usual, extensions) = (*mark, *usual, Extensions::default());
-        Self { policies, revision, mark, counters, extensions, usual, rulings }
+        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings }
     }
 }
 

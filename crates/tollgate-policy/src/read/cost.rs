@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{MAX_COST, Period};
+use tollgate::{MAX_COST, Period, Share};
 
 use super::keys::{Keys, Reader, shown};
 use crate::cost::{Commit, Cost, Estimate, MAX_HOLD, MIN_HOLD, Reserve};
@@ -13,8 +13,8 @@ use crate::source::{Node, Value};
 pub(crate) const COST_KEYS: [&str; 3] = ["from", "max", "otherwise"];
 
 /// The keys of a cost that is known afterwards.
-pub(crate) const RESERVE_KEYS: [&str; 6] =
-    ["reserve", "otherwise", "commit", "max", "hold", "at_end"];
+pub(crate) const RESERVE_KEYS: [&str; 7] =
+    ["reserve", "otherwise", "at_most", "commit", "max", "hold", "at_end"];
 
 const FROM: &str = "name the field, as `from = \"field.weight\"`";
 
@@ -81,6 +81,14 @@ fn otherwise(reader: &mut Reader<'_>, keys: &Keys<'_>, max: Option<u64>) -> Opti
 fn reserve(reader: &mut Reader<'_>, node: &Node) -> Option<Reserve> {
     let keys = reader.keys(node, "cost", &RESERVE_KEYS)?;
     let max = most(reader, &keys);
+    let is_quantile = matches!(
+        keys.get("reserve").map(|node| &node.value),
+        Some(Value::Text(text)) if Estimate::percent(text).is_some()
+    );
+    if let (false, Some(node)) = (is_quantile, keys.get("at_most")) {
+        let what = "`at_most` is for an estimate by a quantile";
+        reader.error(node.at, what, "leave it out, or reserve one, as `reserve = \"p90\"`");
+    }
     let estimate = keys.get("reserve").and_then(|node| estimate(reader, &keys, node, max));
     let commit = match keys.get("commit") {
         None => Some(None),
@@ -135,6 +143,15 @@ fn estimate(
             }
             reader.whole(node, "reserve", 1, max.unwrap_or(MAX_COST)).map(Estimate::Units)
         }
+        Value::Text(text) if Estimate::percent(text).is_some() => {
+            let percent = Estimate::percent(text)?;
+            let remedy = "say what is reserved until enough is known, as `otherwise = 500`";
+            let otherwise = reader.required(keys, keys.at, "otherwise", remedy);
+            let otherwise = otherwise
+                .and_then(|node| reader.whole(node, "otherwise", 1, max.unwrap_or(MAX_COST)));
+            let at_most = at_most(reader, keys);
+            Some(Estimate::Quantile { percent, otherwise: otherwise?, at_most: at_most? })
+        }
         Value::Text(_) => {
             let remedy = "reserve a number, or what a field says, as `\"header.x-max-tokens\"`";
             let field = field(reader, node, "reserve", remedy);
@@ -147,6 +164,19 @@ fn estimate(
                 "reserve",
                 "a whole number, or a field, as `\"header.x-max-tokens\"`",
             );
+            None
+        }
+    }
+}
+
+/// The part of a limit that an estimate takes at most.
+fn at_most(reader: &mut Reader<'_>, keys: &Keys<'_>) -> Option<Share> {
+    let Some(node) = keys.get("at_most") else { return Share::new(1, 10) };
+    let text = reader.text(node, "at_most", "a share in quotes, as `\"10 %\"`")?;
+    match text.parse() {
+        Ok(share) => Some(share),
+        Err(error) => {
+            reader.refused(node, text, &error);
             None
         }
     }

@@ -125,3 +125,37 @@ fn what_cannot_be_held_is_denied_whatever_the_failure_rule_says() {
         assert_eq!((held.answer.outcome(), held.hold), (outcome, None));
     }
 }
+
+const QUANTILE: &str = "cost = { reserve = \"p90\", otherwise = 500, max = 2000, hold = \"2m\" }\n\
+                        limits = [{ subject = \"ip\", limit = \"100000/h via sliding_log\" }]";
+
+fn estimate(gate: &Gate<MemoryStore>, used: Option<u64>) -> u64 {
+    let hold = block_on(gate.admit(gate.prepare(&[IP]))).hold.unwrap();
+    assert!(block_on(gate.commit(&hold, used.unwrap_or(hold.cost))).is_ok());
+    hold.cost
+}
+
+#[test]
+fn the_estimate_is_a_running_quantile_of_what_was_committed() {
+    let (gate, _) = gate(&one(QUANTILE));
+    // The first value until 20 were committed.
+    let first: Vec<u64> = (0..20).map(|turn| estimate(&gate, Some(100 + turn))).collect();
+    assert_eq!(first, [500; 20]);
+    let known = estimate(&gate, Some(110));
+    assert!((112..=119).contains(&known), "{known}");
+    // A reload keeps what is known; another quantile begins anew.
+    gate.replace(parse(&one(&QUANTILE.replace("2m", "3m"))));
+    assert!((112..=119).contains(&estimate(&gate, Some(110))));
+    gate.replace(parse(&one(&QUANTILE.replace("p90", "p50"))));
+    assert_eq!(estimate(&gate, Some(110)), 500);
+}
+
+#[test]
+fn an_estimate_takes_a_part_of_a_small_limit() {
+    for (share, units) in [("", 30), (", at_most = \"1/2\"", 150), (", at_most = \"0.01 %\"", 1)] {
+        let lines =
+            QUANTILE.replace("100000/h", "300/h").replace(", hold", &format!("{share}, hold"));
+        let (gate, _) = gate(&one(&lines));
+        assert_eq!(estimate(&gate, Some(0)), units, "{share}");
+    }
+}

@@ -65,7 +65,7 @@ impl<S: Store> Limiter<S> {
 
 /// A random duration up to `jitter`.
 #[cfg(feature = "tokio")]
-fn spread(jitter: Duration) -> Duration {
+pub(super) fn spread(jitter: Duration) -> Duration {
     match u64::try_from(jitter.as_micros()) {
         Ok(0) | Err(_) => Duration::ZERO,
         Ok(us) => Duration::from_micros(rand::random_range(0..=us)),

@@ -1,0 +1,335 @@
+//! Waiting for a slot, in arrival order or not.
+
+use core::time::Duration;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::time::{Instant, timeout};
+
+use super::holding::counts_of;
+use super::waiting::spread;
+use super::{Limiter, Waiting};
+use crate::hold::HoldTerms;
+use crate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Store, Subject, Verdict};
+
+/// The first pause before a slot that others hold is asked for again, and the longest. Each is
+/// twice the one before.
+const FIRST_PAUSE: Duration = Duration::from_millis(5);
+const LAST_PAUSE: Duration = Duration::from_millis(100);
+
+impl<S: Store> Limiter<S> {
+    /// As [`Limiter::acquire`], and waits until a slot is free. If that takes longer than the
+    /// deadline, it returns a denial. Pass a [`Duration`] as the deadline, or a [`Waiting`].
+    ///
+    /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. It is
+    /// not fair: a later caller may get the slot first; a [`Line`] is in arrival order. It is
+    /// cancel-safe while it pauses: dropped then, it holds nothing.
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire`].
+    pub async fn until_acquired<'l>(
+        &'l self,
+        ask: impl Into<Ask<'l>>,
+        waiting: impl Into<Waiting>,
+    ) -> Result<Holding<'l>, Error> {
+        let (ask, waiting) = (ask.into(), waiting.into());
+        let start = Instant::now();
+        let mut pauses = Pauses::new();
+        loop {
+            let holding = self.acquire(ask.clone()).await?;
+            let left = waiting.deadline.saturating_sub(start.elapsed());
+            let Some(pause) = pauses.next(&holding, left) else { return Ok(holding) };
+            tokio::time::sleep((pause + spread(waiting.jitter)).min(left)).await;
+        }
+    }
+}
+
+/// The pauses of one waiter.
+struct Pauses {
+    next: Duration,
+}
+
+impl Pauses {
+    fn new() -> Self {
+        Self { next: FIRST_PAUSE }
+    }
+
+    /// How long to pause after this answer; `None` where it is the last.
+    fn next(&mut self, holding: &Holding<'_>, left: Duration) -> Option<Duration> {
+        if holding.hold.is_some() {
+            return None;
+        }
+        let wait = holding.decision.retry_after()?;
+        if !holding.decision.is_until_hold() {
+            return Some(wait).filter(|wait| *wait <= left);
+        }
+        let pause = self.next.min(wait);
+        self.next = (self.next * 2).min(LAST_PAUSE);
+        Some(pause).filter(|_| !left.is_zero())
+    }
+}
+
+/// What came of waiting in a [`Line`].
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum Turn {
+    /// The slot.
+    Held(Hold),
+    /// The deadline passed before.
+    Late,
+    /// As many wait already as may; nothing was asked of the store.
+    Full,
+    /// The ask has a cost that is never admitted.
+    Never,
+}
+
+/// Waiters for slots in the order of their arrival, of those that wait here: in one process, for
+/// equal subjects. Of each subject's waiters only the first asks the store.
+///
+/// A slot that is released through the line goes to the first waiter at once. One that is released
+/// elsewhere, or whose hold ends, is found within 100 ms. Who acquires from the limiter itself does
+/// not stand in the line, and may come first.
+///
+/// ```
+/// use std::time::Duration;
+/// use tollgate::{Limiter, Line, Turn};
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
+/// let limiter = Limiter::memory("1 at once".parse()?);
+/// let line = Line::new(limiter, 100);
+/// let Turn::Held(hold) = line.acquire("backend", Duration::from_secs(5)).await? else { return Ok(()) };
+/// let late = line.acquire("backend", Duration::from_millis(1)).await?;
+/// assert_eq!(late, Turn::Late);
+/// line.release(&hold).await?;
+/// assert!(matches!(line.acquire("backend", Duration::from_secs(5)).await?, Turn::Held(_)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct Line<S> {
+    limiter: Limiter<S>,
+    most: usize,
+    places: Mutex<HashMap<String, Arc<Place>>>,
+}
+
+/// The waiters for one list of subjects.
+#[derive(Debug, Default)]
+struct Place {
+    /// The turn of the first waiter. It is given in the order of arrival.
+    turn: tokio::sync::Mutex<()>,
+    released: Notify,
+}
+
+impl<S: Store> Line<S> {
+    /// A line in front of a limiter in which at most `most` wait for equal subjects at a time, at
+    /// least 1, the one whose turn it is included.
+    #[must_use]
+    pub fn new(limiter: Limiter<S>, most: usize) -> Self {
+        Self { limiter, most: most.max(1), places: Mutex::default() }
+    }
+
+    /// The limiter.
+    pub fn limiter(&self) -> &Limiter<S> {
+        &self.limiter
+    }
+
+    /// Waits for a slot behind those that came before, at most for the deadline. It is cancel-safe:
+    /// dropped before its turn it leaves the line. Dropped while the store is asked, its slot comes
+    /// back when the hold ends.
+    ///
+    /// # Errors
+    /// As [`Limiter::acquire`].
+    pub async fn acquire(
+        &self,
+        ask: impl Into<Ask<'_>>,
+        waiting: impl Into<Waiting>,
+    ) -> Result<Turn, Error> {
+        let (ask, waiting) = (ask.into(), waiting.into());
+        let start = Instant::now();
+        let left = || waiting.deadline.saturating_sub(start.elapsed());
+        let key = self.key_of(ask.clone())?;
+        let Some(waiter) = self.enter(key) else { return Ok(Turn::Full) };
+        let Ok(_turn) = timeout(left(), waiter.place.turn.lock()).await else {
+            return Ok(Turn::Late);
+        };
+        let mut pauses = Pauses::new();
+        loop {
+            let holding = self.limiter.acquire(ask.clone()).await?;
+            let is_never = holding.decision.verdict() == Verdict::Never;
+            let pause = pauses.next(&holding, left());
+            if let Some(hold) = holding.hold {
+                return Ok(Turn::Held(hold));
+            }
+            let Some(pause) = pause else {
+                return Ok(if is_never { Turn::Never } else { Turn::Late });
+            };
+            let pause = (pause + spread(waiting.jitter)).min(left());
+            // A slot that was released meanwhile ends the pause.
+            let _ = timeout(pause, waiter.place.released.notified()).await;
+        }
+    }
+
+    /// Gives a slot back, and lets the first waiter ask at once. True when it was open until now.
+    ///
+    /// # Errors
+    /// As [`Limiter::release`].
+    pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
+        let released = self.limiter.release(hold).await;
+        let counts = hold.counts.iter().map(|(subject, limits)| (subject, limits));
+        if let Some(place) = self.places.lock().get(&key_of(counts)) {
+            place.released.notify_one();
+        }
+        released
+    }
+
+    /// The counts of an ask, as a text that equal asks share.
+    fn key_of(&self, mut ask: Ask<'_>) -> Result<String, Error> {
+        let mut terms = None;
+        let question = ask.question_holding(self.limiter.limits(), &mut terms, |_| {
+            Ok(HoldTerms::new(HoldKind::Acquire, 1))
+        })?;
+        let counts = counts_of(&question);
+        Ok(key_of(counts.iter().map(|(subject, limits)| (subject, limits))))
+    }
+
+    /// Takes a place at the end of a line; `None` where it is full.
+    fn enter(&self, key: String) -> Option<Waiter<'_, S>> {
+        let mut places = self.places.lock();
+        let place = Arc::clone(places.entry(key.clone()).or_default());
+        // One is in the map, and one here.
+        let is_full = Arc::strong_count(&place) - 2 >= self.most;
+        if is_full {
+            return None;
+        }
+        drop(places);
+        Some(Waiter { line: self, key, place })
+    }
+}
+
+fn key_of<'c>(counts: impl Iterator<Item = (&'c Subject, &'c LimitSet)>) -> String {
+    let mut key = String::new();
+    for (subject, limits) in counts {
+        key.push_str(subject.as_str());
+        key.push('\n');
+        key.push_str(limits.identity());
+        key.push('\n');
+    }
+    key
+}
+
+/// A place that is left when this is dropped. An empty line is forgotten.
+struct Waiter<'l, S> {
+    line: &'l Line<S>,
+    key: String,
+    place: Arc<Place>,
+}
+
+impl<S> Drop for Waiter<'_, S> {
+    fn drop(&mut self) {
+        let mut places = self.line.places.lock();
+        // One is in the map, and one here.
+        if Arc::strong_count(&self.place) == 2 {
+            places.remove(&self.key);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::MemoryStore;
+
+    type Waiting = tokio::task::JoinHandle<Turn>;
+
+    fn line(limits: &str, most: usize) -> Arc<Line<MemoryStore>> {
+        Arc::new(Line::new(Limiter::memory(limits.parse().unwrap()), most))
+    }
+
+    /// Starts a waiter, and lets it come to its place.
+    async fn wait(line: &Arc<Line<MemoryStore>>, ms: u64) -> Waiting {
+        let line = Arc::clone(line);
+        let deadline = Duration::from_millis(ms);
+        let waiter = tokio::spawn(async move { line.acquire("job", deadline).await.unwrap() });
+        for _ in 0..10 {
+            tokio::task::yield_now().await;
+        }
+        waiter
+    }
+
+    fn held(turn: Turn) -> Hold {
+        match turn {
+            Turn::Held(hold) => hold,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn slots_go_to_waiters_in_the_order_of_their_arrival() {
+        let line = line("1 at once hold 1h", 10);
+        let mut hold = held(wait(&line, 0).await.await.unwrap());
+        let mut waiters = Vec::new();
+        for _ in 0..5 {
+            waiters.push(wait(&line, 600_000).await);
+        }
+        // Who leaves the line is in nobody's way.
+        waiters.remove(2).abort();
+        while !waiters.is_empty() {
+            assert!(waiters.iter().all(|waiter| !waiter.is_finished()));
+            line.release(&hold).await.unwrap();
+            hold = held(waiters.remove(0).await.unwrap());
+        }
+        assert!(line.release(&hold).await.unwrap());
+        assert!(line.places.lock().is_empty(), "an empty line is forgotten");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_line_is_bounded_and_a_waiter_is_late() {
+        let line = line("1 at once hold 1h", 2);
+        let hold = held(wait(&line, 0).await.await.unwrap());
+        let first = wait(&line, 60_000).await;
+        let second = wait(&line, 1_000).await;
+        assert_eq!(wait(&line, 60_000).await.await.unwrap(), Turn::Full);
+        assert_eq!(second.await.unwrap(), Turn::Late);
+        // Its place is free again.
+        let third = wait(&line, 60_000).await;
+        line.release(&hold).await.unwrap();
+        let hold = held(first.await.unwrap());
+        line.release(&hold).await.unwrap();
+        held(third.await.unwrap());
+        assert_eq!(
+            line.acquire(Ask::new("job").cost(2), Duration::MAX).await.unwrap(),
+            Turn::Never
+        );
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_slot_that_is_released_elsewhere_is_found() {
+        let line = line("1 at once hold 1h", 2);
+        let hold = held(wait(&line, 0).await.await.unwrap());
+        let waiter = wait(&line, 60_000).await;
+        line.limiter().release(&hold).await.unwrap();
+        let start = Instant::now();
+        held(waiter.await.unwrap());
+        assert!(start.elapsed() <= LAST_PAUSE);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn without_a_line_a_waiter_asks_again() {
+        let limiter = Arc::new(Limiter::memory("1 at once hold 1h".parse().unwrap()));
+        let hold = limiter.acquire("job").await.unwrap().hold.unwrap();
+        let late = limiter.until_acquired("job", Duration::from_millis(300)).await.unwrap();
+        assert!(late.hold.is_none() && late.decision.is_until_hold());
+        let waiter = tokio::spawn({
+            let limiter = Arc::clone(&limiter);
+            async move {
+                let waiting = Duration::from_secs(60);
+                limiter.until_acquired("job", waiting).await.unwrap().hold.is_some()
+            }
+        });
+        tokio::time::advance(Duration::from_secs(1)).await;
+        assert!(limiter.release(&hold).await.unwrap());
+        assert!(waiter.await.unwrap());
+    }
+}
