@@ -49,9 +49,10 @@ impl Quantile {
         for at in &mut at[cell + 1..] {
             *at += 1.0;
         }
-        let steps = [0.0, self.part / 2.0, self.part, (1.0 + self.part) / 2.0, 1.0];
-        for marker in 1..4 {
-            self.adjust(marker, 1.0 + exact(before) * steps[marker]);
+        // Of those between the least value and the greatest.
+        let steps = [self.part / 2.0, self.part, (1.0 + self.part) / 2.0];
+        for (marker, step) in (1..).zip(steps) {
+            self.adjust(marker, 1.0 + exact(before) * step);
         }
     }
 

@@ -135,8 +135,11 @@ impl fmt::Debug for Counters {
 #[derive(Debug, Default)]
 pub(crate) struct Registry {
     counters: Mutex<BTreeMap<String, Arc<Counters>>>,
-    quantiles: Mutex<BTreeMap<String, (u8, Arc<Mutex<Quantile>>)>>,
+    quantiles: Mutex<BTreeMap<String, Running>>,
 }
+
+/// A running quantile, and the percentage that it is of.
+type Running = (u8, Arc<Mutex<Quantile>>);
 
 /// The most names kept; beyond it, the counters of removed policies are dropped.
 const MAX_KEPT: usize = 2 * crate::read::MAX_POLICIES;

@@ -98,11 +98,11 @@ pub enum Turn {
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build()?.block_on(async {
 /// let limiter = Limiter::memory("1 at once".parse()?);
 /// let line = Line::new(limiter, 100);
-/// let Turn::Held(hold) = line.acquire("backend", Duration::from_secs(5)).await? else { return Ok(()) };
-/// let late = line.acquire("backend", Duration::from_millis(1)).await?;
-/// assert_eq!(late, Turn::Late);
+/// let wait = Duration::from_secs(5);
+/// let Turn::Held(hold) = line.acquire("backend", wait).await? else { panic!("no slot") };
+/// assert_eq!(line.acquire("backend", Duration::from_millis(1)).await?, Turn::Late);
 /// line.release(&hold).await?;
-/// assert!(matches!(line.acquire("backend", Duration::from_secs(5)).await?, Turn::Held(_)));
+/// assert!(matches!(line.acquire("backend", wait).await?, Turn::Held(_)));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// # })?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
