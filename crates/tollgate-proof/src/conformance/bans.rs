@@ -3,11 +3,11 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Carried, LimitSet, SKEW_US, Store};
+use tollgate::{Ask, Carried, LimitSet, Store};
 
 use super::StoreMaker;
-use super::world::{Random, World, block_on, fields, oracle_of, rule_of, set};
-use crate::oracle::{BanOracle, BanRule, Charged, Fields};
+use super::world::{Random, World, block_on, fields, oracle_of, rule_of, set, stepped_back};
+use crate::oracle::{BanOracle, BanRule, Fields};
 
 /// A time far from zero, so that a clock can step back.
 const START_US: u64 = 1_763_632_000_000;
@@ -132,15 +132,9 @@ impl<S: Store> History<'_, S> {
             22 => now_us + random.below(30_000_000),
             _ => now_us + random.below(90_000_000),
         };
-        if self.back && random.below(8) == 0 {
-            // A store may forget what is fresh for a second: so far back it still agrees.
-            now_us = self.latest_us.max(now_us) - random.below(SKEW_US + 1);
-        } else if self.back && random.below(12) == 0 {
-            // And so it does at any distance from a time at which all of it still counted.
-            if self.oracle.all_count(self.latest_us) {
-                now_us = self.latest_us - random.below(20_000_000);
-                self.latest_us = now_us;
-            }
+        if self.back {
+            let all_count = |at_us| self.oracle.all_count(at_us);
+            now_us = stepped_back(random, now_us, &mut self.latest_us, all_count);
         }
         self.latest_us = self.latest_us.max(now_us);
         self.world.at(now_us);
@@ -170,13 +164,7 @@ impl<S: Store> History<'_, S> {
     }
 
     fn charge(&mut self, now_us: u64, cost: u64) {
-        let got = block_on(self.world.limiter.charge(self.ask(cost))).expect("the store answers");
-        let charged = |charged: &tollgate::Charged| {
-            let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } =
-                *charged;
-            Charged { fits, cut, fields: Fields { remaining, retry_after_us, reset_after_us } }
-        };
-        let got: Vec<Charged> = got.iter().map(charged).collect();
+        let got = self.world.charge_each(self.ask(cost));
         let expected = self.oracle.charge(now_us, cost);
         assert_eq!(got, expected, "charge {cost} at {now_us}: {:?}", self.oracle);
     }
@@ -231,7 +219,7 @@ pub(super) fn a_ban_is_forgiven_by_a_reset_and_by_nothing_else<M: StoreMaker>(ma
     world.refund(&receipt);
     world.adjust("ann", 2);
     assert_eq!(wait(), 3600);
-    let charged = block_on(world.limiter.charge("ann")).unwrap();
+    let charged = world.charge_each("ann");
     assert!(!charged[1].fits && charged[1].cut == 0);
     // Other numbers of the rate leave the ban, and so do other numbers of the ban.
     let other = set("5/10s via gcra, ban 2h after 2 denials in 1m");

@@ -7,8 +7,8 @@ use std::collections::BTreeMap;
 use tollgate::{Ask, Decision, Error, Hold, HoldId, HoldKind, LimitSet, Reserve, Store, Subject};
 
 use super::StoreMaker;
-use super::world::{World, block_on, fields, set};
-use crate::oracle::Fields;
+use super::world::{self, World, block_on, fields, set};
+use crate::oracle::{Charged, Fields};
 use crate::vectors::holds::{self, Answer, HOLD_VECTORS, HoldAsk, HoldTimeLine, LimitAnswer, Said};
 
 const SUBJECT: &str = "zoo";
@@ -173,8 +173,7 @@ fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> Answer {
 
 fn all_charged(said: Said, charged: &[tollgate::Charged]) -> Answer {
     let each = charged.iter().map(|done| {
-        let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *done;
-        let fields = Fields { remaining, retry_after_us, reset_after_us };
+        let Charged { fits, cut, fields } = world::charged(done);
         LimitAnswer { fields, at_least: false, charged: Some((fits, cut)) }
     });
     Answer { said, limits: each.collect() }

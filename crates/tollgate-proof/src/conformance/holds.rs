@@ -3,10 +3,10 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, SKEW_US, Store};
+use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Store};
 
 use super::StoreMaker;
-use super::world::{Random, World, block_on, fields, oracle_of, set};
+use super::world::{Random, World, block_on, charged, fields, oracle_of, set, stepped_back};
 use crate::oracle::{Charged, Fields, HeldLimit, HoldOracle, Kind};
 
 /// A time far from zero, so that a clock can step back.
@@ -132,15 +132,9 @@ impl<S: Store> History<'_, S> {
             17 => now_us + random.below(30_000_000),
             _ => now_us + 1,
         };
-        if self.back && random.below(8) == 0 {
-            // A store may forget what is fresh for a second: so far back it still agrees.
-            now_us = self.latest_us.max(now_us) - random.below(SKEW_US + 1);
-        } else if self.back && random.below(12) == 0 {
-            // And so it does at any distance from a time at which all of it still counted.
-            if self.oracle.all_count(self.latest_us) {
-                now_us = self.latest_us - random.below(20_000_000);
-                self.latest_us = now_us;
-            }
+        if self.back {
+            let all_count = |at_us| self.oracle.all_count(at_us);
+            now_us = stepped_back(random, now_us, &mut self.latest_us, all_count);
         }
         self.latest_us = self.latest_us.max(now_us);
         self.world.at(now_us);
@@ -209,7 +203,8 @@ impl<S: Store> History<'_, S> {
             (Ok(settled), Some(expected)) => {
                 assert!(!settled.already, "{what}");
                 assert_eq!(settled.actual, actual, "{what}");
-                self.compare_charged(&settled.charged, &expected, &what);
+                let got: Vec<Charged> = settled.charged.iter().map(charged).collect();
+                self.compare_charged(&got, &expected, &what);
             }
             (Err(Error::NotOpen(_)), None) => {}
             (settled, expected) => panic!("{what}: {settled:?} instead of {expected:?}"),
@@ -233,18 +228,18 @@ impl<S: Store> History<'_, S> {
 
     fn charge(&mut self, now_us: u64, cost: u64) {
         let ask = Ask::new("bob").cost(cost);
-        let got = block_on(self.world.limiter.charge(ask)).expect("the store answers");
+        let got = self.world.charge_each(ask);
         let expected = self.oracle.charge(now_us, cost);
         self.compare_charged(&got, &expected, &format!("charge {cost} at {now_us}"));
     }
 
-    fn compare_charged(&self, got: &[tollgate::Charged], expected: &[Charged], what: &str) {
+    fn compare_charged(&self, got: &[Charged], expected: &[Charged], what: &str) {
         assert_eq!(got.len(), expected.len(), "{what}");
         for (got, expected) in got.iter().zip(expected) {
             assert_eq!((got.fits, got.cut), (expected.fits, expected.cut), "{what}");
         }
-        let got: Vec<Fields> = got.iter().map(charged_fields).collect();
-        let expected: Vec<Fields> = expected.iter().map(|charged| charged.fields).collect();
+        let fields_of = |each: &[Charged]| each.iter().map(|it| it.fields).collect::<Vec<_>>();
+        let (got, expected) = (fields_of(got), fields_of(expected));
         self.compare(&got, &expected, what);
     }
 
@@ -264,11 +259,6 @@ impl<S: Store> History<'_, S> {
             );
         }
     }
-}
-
-fn charged_fields(charged: &tollgate::Charged) -> Fields {
-    let tollgate::Charged { remaining, retry_after_us, reset_after_us, .. } = *charged;
-    Fields { remaining, retry_after_us, reset_after_us }
 }
 
 const WHILE: Duration = Duration::from_secs(20);

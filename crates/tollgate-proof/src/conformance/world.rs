@@ -9,7 +9,7 @@ use std::thread::{self, Thread};
 
 use tollgate::{
     Anchor, Ask, Clock, Decision, Inspection, Limit, LimitSet, Limiter, ManualClock, Quota,
-    Receipt, Refill, Refund, Rounding, Strategy, Time,
+    Receipt, Refill, Refund, Rounding, SKEW_US, Strategy, Time,
 };
 
 use super::StoreMaker;
@@ -145,10 +145,13 @@ impl<S: tollgate::Store> World<S> {
 
     /// Charges without a check under one limit.
     pub(super) fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Charged {
-        let charged = block_on(self.limiter.charge(ask)).expect("the store answers");
-        let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } =
-            charged[0];
-        Charged { fits, cut, fields: Fields { remaining, retry_after_us, reset_after_us } }
+        self.charge_each(ask)[0]
+    }
+
+    /// The same under several, in declared order.
+    pub(super) fn charge_each<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Vec<Charged> {
+        let each = block_on(self.limiter.charge(ask)).expect("the store answers");
+        each.iter().map(charged).collect()
     }
 
     pub(super) fn reset<'l>(&'l self, ask: impl Into<Ask<'l>>) -> bool {
@@ -174,6 +177,33 @@ pub(super) fn fields(decision: &Decision<'_>, index: usize) -> Fields {
         retry_after_us: report.retry_after().map(micros),
         reset_after_us: micros(report.reset_after()),
     }
+}
+
+/// What a charge without a check did to a limit, as the oracle writes it.
+pub(super) fn charged(charged: &tollgate::Charged) -> Charged {
+    let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *charged;
+    Charged { fits, cut, fields: Fields { remaining, retry_after_us, reset_after_us } }
+}
+
+/// The time at which a history of one count goes on, where its clock steps back now and then: to a
+/// time at which every store still agrees with the oracle. `all_count` says whether all of the count
+/// matters at a time.
+pub(super) fn stepped_back(
+    random: &mut Random,
+    now_us: u64,
+    latest_us: &mut u64,
+    all_count: impl FnOnce(u64) -> bool,
+) -> u64 {
+    if random.below(8) == 0 {
+        // A store may forget what is fresh for a second: so far back it still agrees.
+        return (*latest_us).max(now_us) - random.below(SKEW_US + 1);
+    }
+    // And so it does at any distance from a time at which all of it still counted.
+    if random.below(12) == 0 && all_count(*latest_us) {
+        *latest_us -= random.below(20_000_000);
+        return *latest_us;
+    }
+    now_us
 }
 
 /// A decision over one limit, as the oracle writes it.

@@ -146,6 +146,25 @@ impl Parts {
         self.split(step).1
     }
 
+    /// The Lua table of the steps' functions, by the letter of the step. A step need not have all.
+    fn step_table(&self, steps: &[&LuaStep], functions: &[&str]) -> String {
+        let mut text = String::from("local steps = {\n");
+        for step in steps {
+            let _ = write!(text, "  {} = {{capacity = {}, ", step.code, step.capacity);
+            let (hot, cold) = self.split(step);
+            for function in functions {
+                let name = format!("{}_{function}", step.name);
+                let declared = format!("local function {name}(");
+                if hot.contains(&declared) || cold.contains(&declared) {
+                    let _ = write!(text, "{function} = {name}, ");
+                }
+            }
+            text.push_str("},\n");
+        }
+        text.push_str("}\n");
+        text
+    }
+
     fn split(&self, step: &LuaStep) -> (&str, &str) {
         let text = self.steps.iter().find(|(known, _)| known.code == step.code);
         text.and_then(|(_, text)| text.split_once("-- cold\n")).unwrap_or_default()
@@ -254,21 +273,4 @@ fn distinct<'s>(steps: impl IntoIterator<Item = &'s LuaStep>) -> Vec<&'s LuaStep
         }
     }
     each
-}
-
-/// The Lua table of the steps' functions, by the letter of the step.
-fn step_table(steps: &[&LuaStep], functions: &[&str], has: impl Fn(&str) -> bool) -> String {
-    let mut text = String::from("local steps = {\n");
-    for step in steps {
-        let _ = write!(text, "  {} = {{capacity = {}, ", step.code, step.capacity);
-        for function in functions {
-            let name = format!("{}_{function}", step.name);
-            if has(&name) {
-                let _ = write!(text, "{function} = {name}, ");
-            }
-        }
-        text.push_str("},\n");
-    }
-    text.push_str("}\n");
-    text
 }

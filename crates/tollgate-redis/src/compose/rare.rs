@@ -1,12 +1,10 @@
 //! The scripts of rare operations. They are the same for all limits, which the states themselves
 //! describe.
 
-use std::collections::HashSet;
 use std::sync::LazyLock;
 
 use super::{
     Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, has_state, in_state_order, set_tag,
-    step_table,
 };
 use crate::script::Script;
 use tollgate::strategy::{LuaStep, lua_steps};
@@ -144,10 +142,7 @@ fn script_of(name: &str, steps: &[&LuaStep], clock: Clock, parts: &Parts) -> Scr
     }
     let functions =
         ["view", "judge", "charge", "deny", "numbers", "migrate", "refund", "grant", "repair"];
-    let declared = |line| str::strip_prefix(line, "local function ")?.split('(').next();
-    let declared: HashSet<&str> = text.lines().filter_map(declared).collect();
-    let table = step_table(steps, &functions, |function| declared.contains(function));
-    text.push_str(&table);
+    text.push_str(&parts.step_table(steps, &functions));
     text.push_str(parts.clock(clock));
     text.push_str(&parts.state_of(steps));
     text.push_str(&lifetime(clock, parts));

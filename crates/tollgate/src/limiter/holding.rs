@@ -369,7 +369,7 @@ fn check_ttl(ttl: Duration, longest_us: u64) -> Result<u64, Error> {
     )))
 }
 
-pub(super) fn counts_of(question: &Question<'_>) -> Vec<(Subject, LimitSet)> {
+fn counts_of(question: &Question<'_>) -> Vec<(Subject, LimitSet)> {
     let parts = question.parts.iter();
     parts.map(|part| (part.subject.clone(), part.limits.clone())).collect()
 }

@@ -8,11 +8,9 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
-use super::holding::counts_of;
 use super::waiting::spread;
 use super::{Limiter, Waiting};
-use crate::hold::HoldTerms;
-use crate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Store, Subject, Verdict};
+use crate::{Ask, Error, Hold, Holding, LimitSet, Store, Verdict};
 
 /// The first pause before a slot that others hold is asked for again, and the longest. Each is
 /// twice the one before.
@@ -177,7 +175,7 @@ impl<S: Store> Line<S> {
     /// As [`Limiter::release`].
     pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
         let released = self.limiter.release(hold).await;
-        let counts = hold.counts.iter().map(|(subject, limits)| (subject, limits));
+        let counts = hold.counts.iter().map(|(subject, limits)| (subject.as_str(), limits));
         if let Some(place) = self.places.lock().get(&key_of(counts)) {
             place.released.notify_one();
         }
@@ -186,12 +184,9 @@ impl<S: Store> Line<S> {
 
     /// The counts of an ask, as a text that equal asks share.
     fn key_of(&self, mut ask: Ask<'_>) -> Result<String, Error> {
-        let mut terms = None;
-        let question = ask.question_holding(self.limiter.limits(), &mut terms, |_| {
-            Ok(HoldTerms::new(HoldKind::Acquire, 1))
-        })?;
-        let counts = counts_of(&question);
-        Ok(key_of(counts.iter().map(|(subject, limits)| (subject, limits))))
+        // As a peek, which may be about slots.
+        let question = ask.question(self.limiter.limits(), true)?;
+        Ok(key_of(question.parts.iter().map(|part| (part.subject.as_str(), part.limits))))
     }
 
     /// Takes a place at the end of a line; `None` where it is full.
@@ -208,10 +203,10 @@ impl<S: Store> Line<S> {
     }
 }
 
-fn key_of<'c>(counts: impl Iterator<Item = (&'c Subject, &'c LimitSet)>) -> String {
+fn key_of<'c>(counts: impl Iterator<Item = (&'c str, &'c LimitSet)>) -> String {
     let mut key = String::new();
     for (subject, limits) in counts {
-        key.push_str(subject.as_str());
+        key.push_str(subject);
         key.push('\n');
         key.push_str(limits.identity());
         key.push('\n');

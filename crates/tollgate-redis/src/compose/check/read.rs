@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::composer::{Composer, LimitSlot, SubjectPart};
 use super::spec::ReplyFormat;
 use super::write::row_format;
-use crate::compose::{Form, distinct, step_table, tag};
+use crate::compose::{Form, distinct, tag};
 use crate::state::MAX_EXACT;
 
 impl Composer<'_> {
@@ -121,15 +121,8 @@ if {v} then
             text.push_str(self.texts.cold(step));
         }
         text.push_str(&self.texts.state());
-        // A ban has no charge.
-        let has = |function: &str| {
-            let declared = format!("local function {function}(");
-            steps.iter().any(|step| {
-                self.texts.hot(step).contains(&declared)
-                    || self.texts.cold(step).contains(&declared)
-            })
-        };
-        text.push_str(&step_table(&steps, &["view", "judge", "charge", "numbers", "migrate"], has));
+        let functions = ["view", "judge", "charge", "numbers", "migrate"];
+        text.push_str(&self.texts.step_table(&steps, &functions));
         let single = part.slots.len() == 1;
         if single {
             // A log that was counted under this name is stored at the key itself.
