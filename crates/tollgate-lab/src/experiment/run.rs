@@ -4,7 +4,7 @@ use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
 use super::arrivals::{Arrivals, RequestSource};
-use super::measure::{Attempt, Measures};
+use super::measure::{Attempt, AttemptOutcome, Measures};
 use super::raster_builder::{ROWS, RasterBuilder};
 use super::results::CaseResult;
 use super::{Case, Experiment, Workload};
@@ -149,6 +149,20 @@ impl<'e> Run<'e> {
             self.requests += 1;
         }
         Ok(())
+    }
+
+    /// Counts an attempt that is answered as soon as it is made, and schedules its retry if it was
+    /// denied.
+    pub(super) fn count(&mut self, attempt: &Attempt, verdict: Verdict, now_us: u64) {
+        let is_last = !self.try_again(attempt, verdict, now_us);
+        let outcome = AttemptOutcome {
+            decided_us: self.experiment.start_us.saturating_add(now_us),
+            waited_us: now_us - attempt.first_us,
+            is_admitted: verdict.is_admitted,
+            is_last,
+            is_counted: true,
+        };
+        self.measures.count(attempt, outcome);
     }
 
     /// Schedules the retry of an attempt that was denied at this time. Returns false if its client

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::case_run::{BATCH, CaseRun, Timings};
-use super::measure::{Attempt, AttemptOutcome};
+use super::measure::Attempt;
 use super::results::Results;
 use super::run::Run;
 use super::{Case, Experiment, backend, nodes, queue};
@@ -128,17 +128,9 @@ impl<'e> SimulatedRun<'e> {
                 progress(last.at_us, self.attempts, self.took);
             }
             answered?;
-            for ((attempt, event), verdict) in batch.iter().zip(&asks).zip(&verdicts) {
-                let is_last = !self.run.try_again(attempt, *verdict, attempt.at_us);
+            for (attempt, verdict) in batch.iter().zip(&verdicts) {
                 self.attempts += 1;
-                let outcome = AttemptOutcome {
-                    decided_us: event.at_us,
-                    waited_us: attempt.at_us - attempt.first_us,
-                    is_admitted: verdict.is_admitted,
-                    is_last,
-                    is_counted: true,
-                };
-                self.run.measures.count(attempt, outcome);
+                self.run.count(attempt, *verdict, attempt.at_us);
             }
             self.took.measuring += decided.elapsed();
             since += batch.len();

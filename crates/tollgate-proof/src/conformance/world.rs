@@ -186,8 +186,8 @@ pub(super) fn charged(charged: &tollgate::Charged) -> Charged {
 }
 
 /// The time at which a history of one count goes on, where its clock steps back now and then: to a
-/// time at which every store still agrees with the oracle. `all_count` says whether all of the count
-/// matters at a time.
+/// time at which every store still agrees with the oracle. `all_count` says whether all of the
+/// count matters at a time.
 pub(super) fn stepped_back(
     random: &mut Random,
     now_us: u64,

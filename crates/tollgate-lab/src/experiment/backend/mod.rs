@@ -21,7 +21,7 @@ use self::measure::BackendMeasures;
 use self::servers::{Job, Servers};
 use self::slots::Slots;
 use super::case_run::{BATCH, CaseRun, Timings};
-use super::measure::{Attempt, AttemptOutcome};
+use super::measure::Attempt;
 use super::results::CaseResult;
 use super::run::Run;
 use super::{Case, Experiment};
@@ -183,16 +183,8 @@ impl<'e> BackendRun<'e> {
         }
         let decided = Instant::now();
         self.took.deciding += decided - start;
-        let is_last = !self.run.try_again(attempt, verdict, now_us);
-        let outcome = AttemptOutcome {
-            decided_us: self.store_us(),
-            waited_us: now_us - attempt.first_us,
-            is_admitted: verdict.is_admitted,
-            is_last,
-            is_counted: true,
-        };
         self.attempts += 1;
-        self.run.measures.count(attempt, outcome);
+        self.run.count(attempt, verdict, now_us);
         self.took.measuring += decided.elapsed();
         Ok(())
     }

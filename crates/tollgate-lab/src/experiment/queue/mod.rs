@@ -26,7 +26,7 @@ use tollgate_queue::{
 
 use self::case::VISIBILITY_US;
 use super::case_run::{BATCH, CaseRun, Timings};
-use super::measure::{Attempt, AttemptOutcome};
+use super::measure::Attempt;
 use super::results::CaseResult;
 use super::run::Run;
 use super::{Case, Experiment};
@@ -225,17 +225,9 @@ impl<'e> QueueRun<'e> {
         };
         let decided = Instant::now();
         self.took.deciding += decided - start;
-        let is_last = !self.run.try_again(attempt, verdict, now_us);
-        let outcome = AttemptOutcome {
-            decided_us: self.experiment.start_us.saturating_add(now_us),
-            waited_us: now_us - attempt.first_us,
-            is_admitted: verdict.is_admitted,
-            is_last,
-            is_counted: true,
-        };
         self.attempts += 1;
         self.measures.offered(now_us, verdict.is_admitted);
-        self.run.measures.count(attempt, outcome);
+        self.run.count(attempt, verdict, now_us);
         self.took.measuring += decided.elapsed();
         Ok(())
     }
