@@ -209,6 +209,37 @@ fn a_state_is_fresh_when_nothing_counts() {
     }
 }
 
+/// The ends of holds charge up to all that can be owed, at any time: nothing of it counts longer
+/// than a store keeps the count.
+#[test]
+fn all_that_can_be_used_counts_no_longer_than_is_said() {
+    for (limit, longest_us) in [
+        ("1/10us via uniform", 20),
+        ("3/10us debt 4 via gcra", 24),
+        ("4/10us burst 4 refill interval via token_bucket", 20),
+        ("5/10us burst 12 refill interval via token_bucket", 50),
+        ("5/10us via fixed_window", 10),
+        ("5/10us anchor first-hit via fixed_window", 10),
+        ("5/10us via sliding_log", 10),
+        ("5/10us precision 5us via sliding_window", 15),
+        ("5/10us precision 5us rounding truncate via sliding_window", 10),
+        ("5/10us via sliding_log, 4/10us burst 4 refill interval via token_bucket", 20),
+    ] {
+        let limits: LimitSet = limit.parse().unwrap();
+        assert_eq!(engine::longest_count_us(&limits), longest_us, "{limit}");
+        for at_us in 1_000..1_030 {
+            for earlier_us in 0..12 {
+                let mut held = Held::fresh(&limits);
+                for (time_us, cost) in [(at_us - earlier_us, 3), (at_us, u64::MAX)] {
+                    engine::charge(&limits, &mut held, cost, true, Time::from_micros(time_us));
+                }
+                let counts_us = engine::fresh_at_us(&limits, &mut held) - at_us;
+                assert!(counts_us <= longest_us, "{limit}: {counts_us} at {at_us}");
+            }
+        }
+    }
+}
+
 /// What a state weighs: a word more would be held for every subject.
 #[test]
 fn states_have_the_words_they_need() {

@@ -19,7 +19,7 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         found.push(LoadedState::load(cx, *part)?);
     }
     let concerns_holds = question.hold.is_some()
-        || found.iter().any(LoadedState::is_held)
+        || found.iter().any(LoadedState::has_open_holds)
         || question.parts.iter().any(|part| part.limits.counts_slots());
     let mut outcome = if concerns_holds {
         decide_among_holds(cx, question, &mut found)?

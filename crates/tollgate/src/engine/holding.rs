@@ -571,17 +571,22 @@ pub fn ends_count_until_us(limits: &LimitSet, holds: &dyn Holds) -> u64 {
     if holds.sums().charging == 0 {
         return 0;
     }
-    let last_us = holds.last().map_or(0, |hold| hold.end_us);
-    let each = limits.limits().iter();
-    let all_back = |limit: &Limit| limit.step().spent_until_us(last_us, limit.most());
-    each.map(all_back).max().unwrap_or(0)
+    all_used_until_us(limits, holds.last().map_or(0, |hold| hold.end_us))
 }
 
 /// The longest time that a charge of all that can be used counts, in microseconds.
 #[must_use]
 pub fn longest_count_us(limits: &LimitSet) -> u64 {
-    let each = limits.limits().iter();
-    each.map(|limit| limit.step().spent_until_us(0, limit.most())).max().unwrap_or(0)
+    // At the start of the epoch every window and every refill has its whole length before it.
+    all_used_until_us(limits, 0)
+}
+
+/// Until when anything counts where all that can be used of each limit is charged at once.
+fn all_used_until_us(limits: &LimitSet, at_us: u64) -> u64 {
+    let most = limits.limits().iter().map(Limit::most).max().unwrap_or(0);
+    let mut used = Held::fresh(limits);
+    charge_rates(limits, &mut used, most, Time::from_micros(at_us));
+    super::fresh_at_us(limits, &mut used)
 }
 
 /// Renews a hold, which then ends `ttl_us` from now. Returns its new end; `None` when it is open on

@@ -186,6 +186,12 @@ impl HoldTable {
         self.ends.is_empty() && self.settled.is_empty() && !is_fenced
     }
 
+    /// True when holds were open after the last operation.
+    #[must_use]
+    pub fn has_open(&self) -> bool {
+        !self.ends.is_empty()
+    }
+
     /// Until when something is open or remembered, in microseconds since the Unix epoch.
     #[must_use]
     pub fn until_us(&self) -> u64 {

@@ -7,7 +7,7 @@ use super::shard::{Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{self, Carries, MAX_HOLDS, Mode, Outcome, Part, decide_holding};
+use crate::engine::{self, Carries, HoldTable, MAX_HOLDS, Mode, Outcome, Part, decide_holding};
 use crate::error::StoreError;
 use crate::hold::{Hold, Settled};
 use crate::limit::LimitSet;
@@ -22,7 +22,7 @@ impl MemoryStore {
     pub(super) fn concerns_holds(question: &Question<'_>, taken: &[Taken]) -> bool {
         question.hold.is_some()
             || question.parts.iter().any(|part| part.limits.counts_slots())
-            || taken.iter().any(|taken| taken.state.holds().is_some())
+            || taken.iter().any(|taken| taken.state.holds().is_some_and(HoldTable::has_open))
     }
 
     /// Decides a question of which some counts have open holds, or which places one.
