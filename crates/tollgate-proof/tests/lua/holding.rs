@@ -18,7 +18,7 @@ use super::fake::{Fake, Reply};
 use super::histories::{Texts, seeded};
 
 /// Each with other numbers that the same count may have.
-pub(crate) const LIMITS: [[&str; 2]; 14] = [
+pub(crate) const LIMITS: [[&str; 2]; 15] = [
     ["5/3s via uniform", "7/3s via uniform"],
     ["x: 7/3s burst 9 via gcra", "x: 9/3s burst 5 via gcra"],
     ["3/10us burst 7 via gcra", "3/10us burst 12 via gcra"],
@@ -35,6 +35,10 @@ pub(crate) const LIMITS: [[&str; 2]; 14] = [
     ],
     ["4 at once hold 3s", "6 at once hold 9s"],
     ["x: 6/2s via gcra, y: 9/20s via sliding_log", "x: 9/20s via sliding_log, y: 6/2s via gcra"],
+    [
+        "x: 6/2s via gcra, y: 8/7s via fixed_window, 3 at once hold 4s",
+        "y: 9/7s via fixed_window, x: 6/2s via gcra, 5 at once hold 9s",
+    ],
     [
         "a: 8/7s via fixed_window, b: 3 at once hold 9s, c: 7/9s via sliding_log",
         "c: 7/9s via sliding_log, b: 5 at once hold 3s, a: 8/7s via fixed_window",

@@ -20,7 +20,10 @@ if ARGV[6] ~= '' then
     return known
   end
 end
-local counts, before_ms, at = {}, {}, now
+local counts, at = {}, now
+-- A check of rates that meets no open hold is decided as by the script for such a check: a denial
+-- writes only what was carried over, mended or noted for a ban.
+local concerns_holds, changed = kind ~= nil, false
 local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   local all = {key, unpack(logs)}
   local count, wrong = open_count(key, logs, tag, has_state, most, span)
@@ -30,6 +33,7 @@ local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   -- What is counted under other numbers was charged before: it can be given back as long as its state
   -- would have lain.
   count.keys, count.before_ms = all, not peek and count.is_carried and longest_pttl(all) or 0
+  concerns_holds = concerns_holds or count.was_held or count.holds.count > 0
   counts[#counts + 1] = count
 end)
 if wrong then
@@ -59,7 +63,8 @@ for _, count in ipairs(counts) do
   end
   fence = math.max(fence, count.holds.fence)
   for _, limit in ipairs(count.limits) do
-    repair(limit)
+    changed = repair(limit) or changed
+    concerns_holds = concerns_holds or limit.code == 'c'
     -- Slots are taken by holds alone: a check that places none would never give them back.
     stray = stray or limit.code == 'c' and not kind and not peek
   end
@@ -114,9 +119,11 @@ if not admitted and not peek then
   for _, count in ipairs(counts) do
     local waits = {}
     for i in ipairs(count.limits) do
+      changed = changed or count.carried[i] == 1
       waits[i] = fields[f + i].wait
     end
     if deny(count.limits, waits) then
+      changed = true
       for i, limit in ipairs(count.limits) do
         if limit.code == 'b' then
           fields[f + i].left, fields[f + i].wait = judge_beside(count, i, 1)
@@ -130,19 +137,18 @@ local f = 0
 for _, count in ipairs(counts) do
   for i, limit in ipairs(count.limits) do
     f = f + 1
-    local _, reset = judge(limit)
-    fields[f].reset = reset_of(count, i, reset)
+    fields[f].reset = reset_of(count, i, reset_alone(limit))
   end
 end
-if not peek then
+if not peek and (admitted or concerns_holds or changed) then
   write_all()
 end
 local reply = {ARGV[1], admitted and cost or 0, now, kind and admitted and fence or 0,
   kind and admitted and stop or 0}
 for _, field in ipairs(fields) do
-  for _, name in ipairs({'left', 'wait', 'reset', 'held', 'at', 'carried'}) do
-    reply[#reply + 1] = field[name]
-  end
+  local r = #reply
+  reply[r + 1], reply[r + 2], reply[r + 3] = field.left, field.wait, field.reset
+  reply[r + 4], reply[r + 5], reply[r + 6] = field.held, field.at, field.carried
 end
 if request and admitted and not peek then
   reply[1] = ARGV[6]

@@ -47,9 +47,10 @@ end
 
 -- The member of a hold, from its id in hexadecimal digits and its cost.
 local function member_of(id, cost)
-  local member = string.gsub(id, '%x%x', function(digits)
-    return string.char(tonumber(digits, 16))
-  end)
+  local function quarter(from)
+    return tonumber(string.sub(id, from, from + 7), 16)
+  end
+  local member = struct.pack('>I4I4I4I4', quarter(1), quarter(9), quarter(17), quarter(25))
   if cost > 1 then
     member = member .. struct.pack('>I6', cost)
   end
@@ -107,10 +108,14 @@ local function find_last(holds, stop)
   end
 end
 
--- Charges as much as a limit may owe; answers what was not charged.
-local function charge_some(limit, units, most)
-  repair(limit)
-  local taken = math.min(units, room(limit, most))
+-- Charges as much as a limit may owe; answers what was not charged. `fits` says that all of it
+-- remains.
+local function charge_some(limit, units, most, fits)
+  local taken = units
+  if not fits then
+    repair(limit)
+    taken = math.min(units, room(limit, most))
+  end
   if taken > 0 then
     charge(limit, taken)
   end
@@ -299,6 +304,7 @@ end
 local function judge_beside(count, i, wanted)
   local limit = count.limits[i]
   local remaining, reset, _, _, _, z, row_at, wait = judge(limit, wanted)
+  limit.reset = reset
   local kept = kept_of(count, limit)
   local left, held = math.max(0, remaining - kept), 0
   if wanted <= left then
@@ -346,9 +352,9 @@ local function write_count(count)
   if holds.count == 0 and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
-    redis.call('SET', holds.key .. '@sums', '1:' .. table.concat({number(holds.count),
-      number(holds.units), number(holds.charging), number(holds.slots), number(holds.fence),
-      number(holds.seen), number(holds.first), number(holds.last)}, ':'), 'PX', longest)
+    local sums = string.format('1:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', holds.count,
+      holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first, holds.last)
+    redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
 end
 
@@ -377,7 +383,7 @@ end
 -- or other numbers.
 local function open_count(key, logs, tag, has_state, most, span)
   local limits = read_tag(tag)
-  local old, wrong, had_state = load(key, logs, #limits)
+  local old, wrong, had_state = load(key, logs, #limits, limits)
   if wrong then
     return nil, wrong
   end
@@ -431,8 +437,13 @@ local function open_held(key, logs, tag, most, span)
     places[i] = limits[i]
   end
   places.held = true
+  -- Under the numbers that are asked for, the most is what is said of them.
+  places.text = limits.text
+  if not places.text or places.text .. '|' ~= tag then
+    most = most_as_written(places, read_tag(tag), most)
+  end
   return {limits = places, holds = holds, logs = logs, has_state = has_state, span = span,
-    most = most_as_written(places, read_tag(tag), most), was_held = true, is_carried = false}
+    most = most, was_held = true, is_carried = false}
 end
 
 -- Deletes the logs of limits whose names another strategy counts under now.

@@ -75,6 +75,7 @@ impl Default for Parts {
             ("lifetime.lua", include_str!("lifetime.lua")),
             ("rare.lua", include_str!("rare.lua")),
             ("holds.lua", include_str!("holds.lua")),
+            ("fast_holds.lua", include_str!("fast_holds.lua")),
             ("among_holds.lua", include_str!("among_holds.lua")),
             ("settle.lua", include_str!("settle.lua")),
             ("renew.lua", include_str!("renew.lua")),

@@ -45,11 +45,11 @@ local function judge(limit, cost)
   return remaining, reset, back, x, y, z, at, wait
 end
 
--- Cuts a state from the future to what it can rightly be.
+-- Cuts a state from the future to what it can rightly be. Answers whether it was one.
 local function repair(limit)
   local _, _, back, x, y, z = judge(limit)
   if not back then
-    return
+    return false
   end
   if limit.log then
     limit.log.base, limit.log.times, limit.log.totals = 0, {now}, {y}
@@ -58,6 +58,8 @@ local function repair(limit)
   else
     limit.step.repair(limit.words, x, y, unpack(limit.args))
   end
+  limit.reset = nil
+  return true
 end
 
 -- Gives back `units` of a charge of which `left` were not given back before.
@@ -65,6 +67,7 @@ local function refund(limit, charged_at, left, units)
   if not counts_units(limit) then
     return
   end
+  limit.reset = nil
   local _, _, _, x, y, z = judge(limit)
   if limit.log then
     log_refund(limit.log, x, charged_at, units)
@@ -82,6 +85,7 @@ local function grant(limit, units)
   if not counts_units(limit) then
     return
   end
+  limit.reset = nil
   local _, _, _, x, y, z = judge(limit)
   if limit.log then
     log_grant(limit.log, x, units)
@@ -96,6 +100,7 @@ local function charge(limit, units)
   if not counts_units(limit) then
     return
   end
+  limit.reset = nil
   local _, _, back, x, y, z, at = judge(limit)
   if limit.log then
     local log = limit.log
@@ -143,7 +148,7 @@ local function deny(limits, waits)
   end
   for _, ban in ipairs(bans) do
     local _, _, _, at, counted = judge(ban)
-    ban.words = {ban.step.deny(at, counted, now, unpack(ban.args))}
+    ban.words, ban.reset = {ban.step.deny(at, counted, now, unpack(ban.args))}, nil
   end
   return true
 end
@@ -189,6 +194,9 @@ local function read_log(key)
 end
 
 local function tag_of(limits)
+  if limits.text then
+    return limits.text .. (limits.held and 'h|' or '|')
+  end
   local parts = {'1'}
   for _, limit in ipairs(limits) do
     parts[#parts + 1] = limit.strategy .. limit.code .. string.format('%.0f', limit.count) .. ':'
@@ -221,10 +229,17 @@ local function write_log(key, limit, reset, held)
   redis.call('PEXPIRE', key, lifetime(reset))
 end
 
+-- How long until all of a limit is free.
+local function reset_alone(limit)
+  if not limit.reset then
+    limit.reset = select(2, judge(limit))
+  end
+  return limit.reset
+end
+
 -- What is all free again remembers nothing.
 local function settle(limit)
-  local _, reset = judge(limit)
-  if reset > 0 then
+  if reset_alone(limit) > 0 then
     return
   end
   if limit.log then
@@ -243,9 +258,12 @@ local function write(key, logs, limits, count, has_state, least)
   for i = 1, count do
     local limit = limits[i]
     if limit and limit.log then
-      local _, reset = judge(limit)
+      local reset = reset_alone(limit)
       if limit.changed then
         write_log(logs[i], limit, math.max(reset, least or 0), limits.held)
+      elseif limits.held then
+        -- It names the holds, and lies as long as they do.
+        redis.call('PEXPIRE', logs[i], lifetime(math.max(reset, least)))
       end
       most = math.max(most, reset)
       something = something or #limit.log.times > 0
@@ -255,7 +273,7 @@ local function write(key, logs, limits, count, has_state, least)
     for i = 1, count do
       local limit = limits[i]
       if limit and limit.words and limit.count > 0 and (limit.count == 2) == (pass == 1) then
-        most = math.max(most, (select(2, judge(limit))))
+        most = math.max(most, reset_alone(limit))
         for j = 1, limit.count do
           something = something or limit.words[j] > 0
           integers[#integers + 1] = struct.pack(j == 1 and '>I7' or '>I6', limit.words[j])
@@ -286,10 +304,10 @@ local function outlive(key, left)
   end
 end
 
--- Gives a limit the functions and the arguments of its step.
-local function ready(limit)
+-- Gives a limit the functions and the arguments of its step, or of one with the same numbers.
+local function ready(limit, like)
   limit.step = steps[limit.code]
-  limit.args = {limit.step.numbers(unpack(limit.numbers))}
+  limit.args = like and like.args or {limit.step.numbers(unpack(limit.numbers))}
 end
 
 -- What can be charged to a limit without a check, where so many units can be used.
@@ -325,13 +343,32 @@ local function adopt(limit, old, is_new)
     end
     limit.stale = old and old.log
   end
-  ready(limit)
+  ready(limit, old and old.code == limit.code and old.numbers == limit.numbers and old)
   return carried
 end
 
+-- Reads what a state says of itself. Limits that are `known` already are not read again.
+local function read_tag_like(v, known)
+  local after = known and #known.text + 1 or 1
+  local held = string.sub(v, after, after) == 'h'
+  if held then
+    after = after + 1
+  end
+  if not known or string.sub(v, 1, #known.text) ~= known.text
+      or string.sub(v, after, after) ~= '|' then
+    return read_tag(v)
+  end
+  local limits = {held = held, text = known.text}
+  for i, limit in ipairs(known) do
+    limits[i] = {strategy = limit.strategy, code = limit.code, count = limit.count,
+      numbers = limit.numbers, sound = limit.sound}
+  end
+  return limits, after + 1
+end
+
 -- What is counted for a subject: its limits by their places, as they were written. A set of one log
--- keeps it at the key itself.
-local function load(key, logs, count)
+-- keeps it at the key itself. The limits that are asked for need not be read again.
+local function load(key, logs, count, asked)
   local held, has_state = {}, false
   local v = redis.pcall('GET', key)
   if type(v) == 'table' then
@@ -339,7 +376,7 @@ local function load(key, logs, count)
       return nil, v.err
     end
   elseif v then
-    local limits, wrong = read_state(v)
+    local limits, wrong = read_state(v, read_tag_like(v, asked))
     if not limits then
       return nil, 'TOLLGATE ' .. wrong
     end
@@ -354,7 +391,9 @@ local function load(key, logs, count)
       if wrong then
         return nil, 'TOLLGATE ' .. wrong
       end
-      held[i] = limit or held[i]
+      if limit then
+        held[i], held.text = limit, nil
+      end
       held.held = held.held or limit and limit.is_held
     end
     if held[i] then

@@ -1,6 +1,7 @@
 //! The scripts of rare operations. They are the same for all limits, which the states themselves
 //! describe.
 
+use std::fmt::Write as _;
 use std::sync::LazyLock;
 
 use super::{
@@ -68,11 +69,11 @@ impl HoldScripts {
     pub fn of(codes: &str, clock: Clock, parts: &Parts) -> Self {
         let steps: Vec<&LuaStep> =
             distinct(lua_steps()).into_iter().filter(|step| codes.contains(step.code)).collect();
-        let script = |name| script_of(name, &steps, clock, parts);
+        let script = |name, fast| script_of(name, &steps, clock, parts, fast);
         Self {
-            among: script("among_holds.lua"),
-            settle: script("settle.lua"),
-            renew: script("renew.lua"),
+            among: script("among_holds.lua", Some("place_simple")),
+            settle: script("settle.lua", Some("settle_simple")),
+            renew: script("renew.lua", None),
         }
     }
 
@@ -130,10 +131,18 @@ fn lifetime(clock: Clock, parts: &Parts) -> String {
 }
 
 fn with_steps(name: &str, clock: Clock, parts: &Parts) -> Script {
-    script_of(name, &distinct(lua_steps()), clock, parts)
+    script_of(name, &distinct(lua_steps()), clock, parts, None)
 }
 
-fn script_of(name: &str, steps: &[&LuaStep], clock: Clock, parts: &Parts) -> Script {
+/// A script over any limits of these steps. It may have a function of the fast path, which answers
+/// what is simple.
+fn script_of(
+    name: &str,
+    steps: &[&LuaStep],
+    clock: Clock,
+    parts: &Parts,
+    fast: Option<&str>,
+) -> Script {
     let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
     text.push_str(&parts.mul_div);
     for step in steps {
@@ -144,10 +153,26 @@ fn script_of(name: &str, steps: &[&LuaStep], clock: Clock, parts: &Parts) -> Scr
         ["view", "judge", "charge", "deny", "numbers", "migrate", "refund", "grant", "repair"];
     text.push_str(&parts.step_table(steps, &functions));
     text.push_str(parts.clock(clock));
-    text.push_str(&parts.state_of(steps));
     text.push_str(&lifetime(clock, parts));
+    if let Some(fast) = fast {
+        text.push_str(&fast_path(fast, steps, parts));
+    }
+    text.push_str(&parts.state_of(steps));
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver("holds.lua"));
     text.push_str(parts.driver(name));
     Script::new(text)
+}
+
+/// The fast path: the soundness of pairs, its functions, and a call of one of them.
+fn fast_path(call: &str, steps: &[&LuaStep], parts: &Parts) -> String {
+    let mut text = String::new();
+    for step in steps.iter().filter(|step| step.words == Some(2)) {
+        let (code, sound) = (step.code, step.sound_words);
+        // Writing to a string cannot fail.
+        let _ = write!(text, "steps.{code}.sound = function(w, n)\n  return {sound}\nend\n");
+    }
+    text.push_str(parts.driver("fast_holds.lua"));
+    let _ = write!(text, "local answer = {call}()\nif answer then\n  return answer\nend\n");
+    text
 }

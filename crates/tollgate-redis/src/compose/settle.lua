@@ -45,21 +45,14 @@ for _, count in ipairs(counts) do
     local wanted = math.max(actual, 1)
     for i, limit in ipairs(count.limits) do
       repair(limit)
-      rows[i] = {(judge_beside(count, i, wanted))}
-    end
-    for i, limit in ipairs(count.limits) do
-      local fits, cut = (limit.code == 'c' or actual <= rows[i][1]) and 1 or 0, 0
+      local fits, cut = actual <= math.max(0, (judge(limit)) - kept_of(count, limit)), 0
       if actual > 0 and counts_units(limit) then
-        cut = charge_some(limit, actual, count.most[i])
+        cut = charge_some(limit, actual, count.most[i], fits)
       end
-      rows[i] = {fits, cut}
       limit.changed = true
-    end
-    for i in ipairs(count.limits) do
       local left, wait, reset = judge_beside(count, i, wanted)
-      for _, field in ipairs({left, wait, reset_of(count, i, reset)}) do
-        rows[i][#rows[i] + 1] = field
-      end
+      rows[i] = {(limit.code == 'c' or fits) and 1 or 0, cut, left, wait,
+        reset_of(count, i, reset)}
     end
   end
   if count.holds then

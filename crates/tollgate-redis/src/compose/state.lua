@@ -1,6 +1,7 @@
 -- Reads what a state or the head of a log says of itself: the version, then for each limit two
 -- letters (strategy and step), how many integers it has, and its numbers.
 -- Answers a list of limits and where the integers begin; or nothing and what is wrong.
+local shapes
 local function read_tag(v)
   -- An `h` at the end says that holds of the count are open.
   local version, body, held, from = string.match(v, '^(%d+)([^|]-)(h?)|()')
@@ -12,8 +13,8 @@ local function read_tag(v)
   end
   -- By strategy and step: how many numbers, how many integers (a row has two more than its third
   -- number), and which numbers and which integers there can be.
-  local shapes = {$SHAPES}
-  local limits, size = {held = held == 'h'}, 0
+  shapes = shapes or {$SHAPES}
+  local limits, size = {held = held == 'h', text = version .. body}, 0
   for part, step, count, list in string.gmatch(body, '((%l%l)(%d+):([%d,]+);)') do
     local shape, numbers, most = shapes[step], {}, 0
     if not shape then
@@ -40,9 +41,11 @@ local function read_tag(v)
   return limits, from
 end
 
--- Reads the integers of a state: pairs first, then rows.
-local function read_state(v)
-  local limits, from = read_tag(v)
+-- Reads the integers of a state: pairs first, then rows. What it says of itself may have been read.
+local function read_state(v, limits, from)
+  if not limits then
+    limits, from = read_tag(v)
+  end
   if not limits then
     return nil, from
   end
@@ -77,6 +80,9 @@ local function read_state(v)
 end
 
 local function same_numbers(a, b)
+  if a == b then
+    return true
+  end
   for i = 1, math.max(#a, #b) do
     if a[i] ~= b[i] then
       return false

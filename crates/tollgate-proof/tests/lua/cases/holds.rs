@@ -127,6 +127,27 @@ pub(super) fn requests(texts: &Texts) -> Result<(), Difference> {
     expect("what is remembered of it", world.fake.get("request"), None)
 }
 
+/// A renewed hold lies as long as it lasts then, and so does all that says that it is open.
+pub(super) fn renewed(texts: &Texts) -> Result<(), Difference> {
+    for limits in [
+        "9/5s via sliding_log",
+        "x: 9/1ms via sliding_log, y: 6/2ms via gcra",
+        "x: 6/2ms via gcra",
+        "x: 3 at once",
+    ] {
+        let mut world = World::new(texts, limits);
+        world.ask(ID, None);
+        expect(limits, world.renew(ID).integers()[0], i64::try_from(NOW_US).unwrap() + 3_000_000)?;
+        let keys = world.fake.keys();
+        expect(limits, keys.len() >= 3, true)?;
+        for key in keys.keys() {
+            let key = std::str::from_utf8(key).unwrap();
+            expect(&format!("{limits}: {key}"), world.fake.left_ms(key), Some(4_000))?;
+        }
+    }
+    Ok(())
+}
+
 /// Sums that are damaged are an error, and change nothing.
 pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
     for sums in

@@ -49,13 +49,14 @@ pub(crate) const CASES: [(&str, Case); 25] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 6] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 7] = [
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
     ("repeated requests among holds", holds::requests),
     ("damaged sums of holds", holds::damaged),
     ("sums that were lost", holds::lost_sums),
     ("how long holds lie", holds::lifetimes),
+    ("how long renewed holds lie", holds::renewed),
 ];
 
 const NOW_US: u64 = 1_763_632_025_123_456;

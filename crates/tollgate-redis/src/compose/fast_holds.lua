@@ -1,0 +1,299 @@
+-- The fast path of holds: one count of pairs or slots under the numbers that it was written with, of
+-- which no hold is due, and what is asked fits. Everything else is left to the general functions,
+-- which are made only then: until all is known to be simple, nothing is written.
+
+-- What each limit of the count says of a cost, without what is held. Nothing where it is not simple.
+local function simple_limits(tag, v)
+  local limits, body, size = {}, string.sub(tag, 1, -2), 0
+  local from = #tag + 1
+  local held = false
+  if v then
+    if string.sub(v, 1, #body) ~= body then
+      return nil
+    end
+    held = string.sub(v, #tag, #tag) == 'h'
+    from = held and from + 1 or from
+    if string.sub(v, from - 1, from - 1) ~= '|' then
+      return nil
+    end
+  end
+  for part, code, words, list in string.gmatch(body, '(%l(%l)(%d):([%d,]+);)') do
+    local step, numbers = steps[code], {}
+    if not step or code == 'b' or code ~= 'c' and words ~= '2' then
+      return nil
+    end
+    for number in string.gmatch(list, '%d+') do
+      numbers[#numbers + 1] = tonumber(number)
+    end
+    local limit = {capacity = numbers[step.capacity]}
+    if code ~= 'c' then
+      local a, b = 0, 0
+      if v then
+        if #v < from + 12 then
+          return nil
+        end
+        a, b, from = struct.unpack('>I7I6', v, from)
+        if a >= 9007199254740992 or not step.sound({a, b}, numbers) then
+          return nil
+        end
+      end
+      limit.step, limit.a, limit.b, limit.args = step, a, b, {step.numbers(unpack(numbers))}
+    end
+    size = size + #part
+    limits[#limits + 1] = limit
+  end
+  -- The version comes first. A fresh count of several limits may have logs of other strategies.
+  if size ~= #body - 1 or v and from ~= #v + 1 or not v and #limits > 1 then
+    return nil
+  end
+  return limits, body, held
+end
+
+-- The count that the arguments name from `a` on, where it is simple.
+local function simple_count(a)
+  if #KEYS ~= tonumber(ARGV[a]) + 1 then
+    return nil
+  end
+  local key = KEYS[1]
+  local v = redis.pcall('GET', key)
+  if type(v) == 'table' then
+    return nil
+  end
+  local limits, body, held = simple_limits(ARGV[a + 1], v)
+  if not limits then
+    return nil
+  end
+  local count = {key = key, limits = limits, body = body, span = tonumber(ARGV[a + 3]), open = 0,
+    units = 0, charging = 0, slots = 0, fence = 0, seen = now, first = 0, last = 0}
+  local sums = redis.call('GET', key .. '@sums')
+  if sums then
+    local open, units, charging, slots, fence, seen, first, last =
+      string.match(sums, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
+    if not open then
+      return nil
+    end
+    count.is_known, count.fence, count.open = true, tonumber(fence), tonumber(open)
+    if count.open > 0 then
+      count.units, count.charging, count.slots = tonumber(units), tonumber(charging), tonumber(slots)
+      count.first, count.last, seen = tonumber(first), tonumber(last), tonumber(seen)
+      count.seen = math.max(now, seen)
+      if seen - now > 1000000 or count.first <= count.seen then
+        return nil
+      end
+    end
+  end
+  if held ~= (count.open > 0) then
+    return nil
+  end
+  return count
+end
+
+-- What a limit says of a cost at a time, of its two integers. Nothing where the clock has stepped
+-- back.
+local function judge_pair(limit, a, b, at, cost)
+  local x, y, z, back = limit.step.view(a, b, at, unpack(limit.args))
+  if back then
+    return nil
+  end
+  local remaining, _, reset = limit.step.judge(x, y, z, at, cost, unpack(limit.args))
+  return remaining, reset, x, y, z
+end
+
+-- The two integers of a limit after a charge.
+local function charge_pair(limit, a, b, at, units)
+  local x, y, z = limit.step.view(a, b, at, unpack(limit.args))
+  return limit.step.charge(x, y, z, at, units, unpack(limit.args))
+end
+
+-- How long until all of a limit is free, where all of it by itself is so in `alone`. Nothing where
+-- the ends charge more than then remains.
+local function reset_beside(count, limit, alone)
+  local kept = limit.step and count.units or count.slots
+  if kept == 0 then
+    return alone
+  end
+  local until_last = math.max(0, count.last - now)
+  local all = math.max(alone, until_last)
+  if count.charging > 0 and limit.step then
+    local at = now + until_last
+    if count.charging > judge_pair(limit, limit.a, limit.b, at, 1) then
+      return nil
+    end
+    local a, b = charge_pair(limit, limit.a, limit.b, at, count.charging)
+    local _, reset = judge_pair(limit, a, b, at, 1)
+    all = math.max(all, until_last + reset)
+  end
+  return all
+end
+
+-- Writes the state, and what is said of the holds.
+local function write_simple(count)
+  local is_open, least = count.open > 0, 0
+  if is_open then
+    least = math.max(0, count.last - now) + (count.charging > 0 and count.span or 0)
+  end
+  local most, something, integers = least, is_open, ''
+  for _, limit in ipairs(count.limits) do
+    if limit.step then
+      most, something = math.max(most, limit.alone), something or limit.a > 0 or limit.b > 0
+      integers = integers .. struct.pack('>I7I6', limit.a, limit.b)
+    end
+  end
+  if something then
+    redis.call('SET', count.key, count.body .. (is_open and 'h|' or '|') .. integers, 'PX',
+      lifetime(most))
+  else
+    redis.call('DEL', count.key)
+  end
+  local longest = lifetime(math.max(least, count.fence + 1000000 - now, 0))
+  if is_open then
+    redis.call('PEXPIRE', count.key .. '@', longest)
+  end
+  if is_open or count.fence > 0 then
+    redis.call('SET', count.key .. '@sums', string.format(
+      '1:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', count.open, count.units, count.charging,
+      count.slots, count.fence, count.seen, count.first, count.last), 'PX', longest)
+  elseif count.is_known then
+    redis.call('DEL', count.key .. '@sums')
+  end
+end
+
+-- The member of a hold in the sorted set, and what it keeps: units, units that its end charges, and
+-- slots.
+local function simple_hold(id, cost)
+  local function quarter(from)
+    return tonumber(string.sub(id, from, from + 7), 16)
+  end
+  local member = struct.pack('>I4I4I4I4', quarter(1), quarter(9), quarter(17), quarter(25))
+  if cost > 1 then
+    member = member .. struct.pack('>I6', cost)
+  end
+  local kind = string.sub(member, 1, 1)
+  if kind == 'a' then
+    return member, 0, 0, cost
+  end
+  return member, cost, kind == 'c' and cost or 0, 1
+end
+
+-- A check beside open holds, or the placing of a hold, where all of it is admitted.
+local function place_simple()
+  local cost, id = tonumber(ARGV[2]), ARGV[4]
+  if ARGV[3] ~= 'whole' then
+    return nil
+  end
+  local count = simple_count(8)
+  if not count or count.open >= 100000 or id == '' and count.open == 0 then
+    return nil
+  end
+  local member, units, charging, slots
+  if id ~= '' then
+    member, units, charging, slots = simple_hold(id, cost)
+  end
+  local fence = math.max(count.seen, count.fence + 1)
+  local stop = member and count.seen + tonumber(ARGV[5]) or 0
+  local reply = {ARGV[1], cost, now, member and fence or 0, stop}
+  for i, limit in ipairs(count.limits) do
+    local left, recorded, wanted
+    if limit.step then
+      local remaining, alone, x, y, z = judge_pair(limit, limit.a, limit.b, now, cost)
+      if not remaining then
+        return nil
+      end
+      wanted, left, recorded, limit.alone = cost, remaining - count.units, now, alone
+      if wanted > left then
+        return nil
+      end
+      if not member or units == 0 then
+        limit.a, limit.b = limit.step.charge(x, y, z, now, cost, unpack(limit.args))
+        _, limit.alone = judge_pair(limit, limit.a, limit.b, now, 1)
+        recorded = z
+      end
+    else
+      wanted, left, recorded = slots, limit.capacity - count.slots, now
+      if not member or wanted > left then
+        return nil
+      end
+    end
+    reply[6 * i], reply[6 * i + 1], reply[6 * i + 3] = left - wanted, 0, 0
+    reply[6 * i + 4], reply[6 * i + 5] = recorded, 0
+  end
+  if member then
+    count.first = count.open == 0 and stop or math.min(count.first, stop)
+    count.last = count.open == 0 and stop or math.max(count.last, stop)
+    count.open, count.units = count.open + 1, count.units + units
+    count.charging, count.slots = count.charging + charging, count.slots + slots
+    count.fence = fence
+  end
+  for i, limit in ipairs(count.limits) do
+    reply[6 * i + 2] = reset_beside(count, limit, limit.alone or 0)
+    if not reply[6 * i + 2] then
+      return nil
+    end
+  end
+  if member then
+    redis.call('ZADD', count.key .. '@', string.format('%.0f', stop), member)
+  end
+  write_simple(count)
+  return reply
+end
+
+-- A commit of what still remains.
+local function settle_simple()
+  local id, actual = ARGV[2], tonumber(ARGV[4])
+  local count = simple_count(6)
+  if not count or count.open == 0 or redis.call('GET', count.key .. '@' .. id) then
+    return nil
+  end
+  local holds = count.key .. '@'
+  local member, units, charging, slots = simple_hold(id, tonumber(ARGV[3]))
+  local stop = redis.call('ZSCORE', holds, member)
+  if not stop then
+    return nil
+  end
+  count.open, count.units = count.open - 1, math.max(0, count.units - units)
+  count.charging = math.max(0, count.charging - charging)
+  count.slots = math.max(0, count.slots - slots)
+  if count.open > 0 and tonumber(stop) >= count.last then
+    local rows = redis.call('ZRANGE', holds, -2, -1, 'WITHSCORES')
+    if #rows < 4 then
+      return nil
+    end
+    count.last = tonumber(rows[rows[3] == member and 2 or 4])
+  end
+  local reply, wanted = {ARGV[1], 2, actual}, math.max(actual, 1)
+  for i, limit in ipairs(count.limits) do
+    local left, wait = 0, 0
+    if limit.step then
+      local remaining, alone = judge_pair(limit, limit.a, limit.b, now, 1)
+      if not remaining or actual > math.max(0, remaining - count.units) then
+        return nil
+      end
+      if actual > 0 then
+        limit.a, limit.b = charge_pair(limit, limit.a, limit.b, now, actual)
+        remaining, alone = judge_pair(limit, limit.a, limit.b, now, 1)
+      end
+      left, limit.alone = math.max(0, remaining - count.units), alone
+    else
+      left = math.max(0, limit.capacity - count.slots)
+      wait = wanted > limit.capacity and -1 or 0
+    end
+    if wanted > left and wait == 0 then
+      return nil
+    end
+    local r = 5 * i - 1
+    reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = 1, 0, left, wait
+    reply[r + 4] = reset_beside(count, limit, limit.alone or 0)
+    if not reply[r + 4] then
+      return nil
+    end
+  end
+  redis.call('ZREM', holds, member)
+  if string.sub(id, 1, 2) ~= '61' then
+    redis.call('SET', holds .. id, string.format('%.0f', actual), 'PX', ARGV[5])
+  end
+  if count.open == 0 then
+    redis.call('DEL', holds)
+  end
+  write_simple(count)
+  return reply
+end
