@@ -276,8 +276,8 @@ impl<'f> Pair<'f> {
         own: &[String],
     ) -> Vec<i64> {
         self.nonce += 1;
-        let (mut keys, mut args) = (Vec::new(), vec![self.nonce.to_string()]);
-        args.extend_from_slice(own);
+        let (mut keys, mut args) = (Vec::new(), vec![self.nonce.to_string().into_bytes()]);
+        args.extend(own.iter().map(|arg| arg.clone().into_bytes()));
         for (subject, limits) in counts {
             let state = Keys::new().state(subject, limits);
             keys.push(state.clone());

@@ -1,83 +1,69 @@
 -- The fast path of holds: one count of pairs or slots under the numbers that it was written with, of
 -- which no hold is due, and what is asked fits. Everything else is left to the general functions,
--- which are made only then: until all is known to be simple, nothing is written.
+-- which are made only then: until all is known to be simple, nothing is written. `simple` has the
+-- steps of such limits.
 
--- What each limit of the count says of a cost, without what is held. Nothing where it is not simple.
-local function simple_limits(tag, v)
-  local limits, body, size = {}, string.sub(tag, 1, -2), 0
-  local from = #tag + 1
-  local held = false
-  if v then
-    if string.sub(v, 1, #body) ~= body then
-      return nil
-    end
-    held = string.sub(v, #tag, #tag) == 'h'
-    from = held and from + 1 or from
-    if string.sub(v, from - 1, from - 1) ~= '|' then
-      return nil
-    end
-  end
-  for part, code, words, list in string.gmatch(body, '(%l(%l)(%d):([%d,]+);)') do
-    local step, numbers = steps[code], {}
-    if not step or code == 'b' or code ~= 'c' and words ~= '2' then
-      return nil
-    end
-    for number in string.gmatch(list, '%d+') do
-      numbers[#numbers + 1] = tonumber(number)
-    end
-    local limit = {capacity = numbers[step.capacity]}
-    if code ~= 'c' then
-      local a, b = 0, 0
-      if v then
-        if #v < from + 12 then
-          return nil
-        end
-        a, b, from = struct.unpack('>I7I6', v, from)
-        if a >= 9007199254740992 or not step.sound({a, b}, numbers) then
-          return nil
-        end
-      end
-      limit.step, limit.a, limit.b, limit.args = step, a, b, {step.numbers(unpack(numbers))}
-    end
-    size = size + #part
-    limits[#limits + 1] = limit
-  end
-  -- The version comes first. A fresh count of several limits may have logs of other strategies.
-  if size ~= #body - 1 or v and from ~= #v + 1 or not v and #limits > 1 then
-    return nil
-  end
-  return limits, body, held
-end
-
--- The count that the arguments name from `a` on, where it is simple.
+-- The count that the arguments name from `a` on. Nothing where it is not simple.
 local function simple_count(a)
-  if #KEYS ~= tonumber(ARGV[a]) + 1 then
+  if #KEYS ~= ARGV[a] + 1 then
     return nil
   end
-  local key = KEYS[1]
+  local key, tag = KEYS[1], ARGV[a + 1]
   local v = redis.pcall('GET', key)
   if type(v) == 'table' then
     return nil
   end
-  local limits, body, held = simple_limits(ARGV[a + 1], v)
-  if not limits then
+  local body, from, held = string.sub(tag, 1, -2), #tag + 1, false
+  if v then
+    held = string.byte(v, #tag) == 104
+    from = held and from + 1 or from
+    if string.sub(v, 1, #body) ~= body or string.byte(v, from - 1) ~= 124 then
+      return nil
+    end
+  end
+  local limits = {}
+  for i = a + 4, a + 3 + ARGV[a] do
+    local arg = ARGV[i]
+    local step = simple[string.sub(arg, 1, 1)]
+    if not step then
+      return nil
+    end
+    local args = {struct.unpack('>' .. string.rep('I7', (#arg - 8) / 7), arg, 9)}
+    args[#args] = nil
+    local limit = {capacity = args[step.capacity]}
+    if step.view then
+      local words = {0, 0}
+      if v then
+        if #v < from + 12 then
+          return nil
+        end
+        words[1], words[2], from = struct.unpack('>I7I6', v, from)
+        if words[1] >= 9007199254740992 or not step.sound(words, args) then
+          return nil
+        end
+      end
+      limit.step, limit.args, limit.a, limit.b = step, args, words[1], words[2]
+    end
+    limits[#limits + 1] = limit
+  end
+  -- A fresh count of several limits may have logs of other strategies.
+  if v and from ~= #v + 1 or not v and #limits > 1 then
     return nil
   end
-  local count = {key = key, limits = limits, body = body, span = tonumber(ARGV[a + 3]), open = 0,
+  local count = {key = key, limits = limits, body = body, held = held, span = ARGV[a + 3], open = 0,
     units = 0, charging = 0, slots = 0, fence = 0, seen = now, first = 0, last = 0}
   local sums = redis.call('GET', key .. '@sums')
   if sums then
-    local open, units, charging, slots, fence, seen, first, last =
-      string.match(sums, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
-    if not open then
+    if #sums ~= 51 or string.byte(sums) ~= 1 then
       return nil
     end
-    count.is_known, count.fence, count.open = true, tonumber(fence), tonumber(open)
-    if count.open > 0 then
-      count.units, count.charging, count.slots = tonumber(units), tonumber(charging), tonumber(slots)
-      count.first, count.last, seen = tonumber(first), tonumber(last), tonumber(seen)
-      count.seen = math.max(now, seen)
-      if seen - now > 1000000 or count.first <= count.seen then
+    local open, units, charging, slots, fence, seen, first, last =
+      struct.unpack('>I4I7I7I4I7I7I7I7', sums, 2)
+    count.is_known, count.fence, count.open = true, fence, open
+    if open > 0 then
+      count.units, count.charging, count.slots = units, charging, slots
+      count.first, count.last, count.seen = first, last, math.max(now, seen)
+      if seen - now > 1000000 or first <= count.seen then
         return nil
       end
     end
@@ -126,8 +112,9 @@ local function reset_beside(count, limit, alone)
   return all
 end
 
--- Writes the state, and what is said of the holds.
-local function write_simple(count)
+-- Writes the state, which stays as it is if it `is_same`, and what is said of the holds. Answers how
+-- long that lies.
+local function write_simple(count, is_same)
   local is_open, least = count.open > 0, 0
   if is_open then
     least = math.max(0, count.last - now) + (count.charging > 0 and count.span or 0)
@@ -139,20 +126,20 @@ local function write_simple(count)
       integers = integers .. struct.pack('>I7I6', limit.a, limit.b)
     end
   end
-  if something then
+  if is_same and is_open == count.held then
+    redis.call('PEXPIRE', count.key, lifetime(most))
+  elseif something then
     redis.call('SET', count.key, count.body .. (is_open and 'h|' or '|') .. integers, 'PX',
       lifetime(most))
   else
     redis.call('DEL', count.key)
   end
-  local longest = lifetime(math.max(least, count.fence + 1000000 - now, 0))
-  if is_open then
-    redis.call('PEXPIRE', count.key .. '@', longest)
-  end
   if is_open or count.fence > 0 then
-    redis.call('SET', count.key .. '@sums', string.format(
-      '1:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', count.open, count.units, count.charging,
-      count.slots, count.fence, count.seen, count.first, count.last), 'PX', longest)
+    local longest = lifetime(math.max(least, count.fence + 1000000 - now, 0))
+    redis.call('SET', count.key .. '@sums', struct.pack('>I1I4I7I7I4I7I7I7I7', 1, count.open,
+      count.units, count.charging, count.slots, count.fence, count.seen, count.first, count.last),
+      'PX', longest)
+    return longest
   elseif count.is_known then
     redis.call('DEL', count.key .. '@sums')
   end
@@ -175,6 +162,8 @@ local function simple_hold(id, cost)
   return member, cost, kind == 'c' and cost or 0, 1
 end
 
+-- place
+
 -- A check beside open holds, or the placing of a hold, where all of it is admitted.
 local function place_simple()
   local cost, id = tonumber(ARGV[2]), ARGV[4]
@@ -189,10 +178,10 @@ local function place_simple()
   if id ~= '' then
     member, units, charging, slots = simple_hold(id, cost)
   end
+  local charges = not member or units == 0
   local fence = math.max(count.seen, count.fence + 1)
   local stop = member and count.seen + tonumber(ARGV[5]) or 0
-  local reply = {ARGV[1], cost, now, member and fence or 0, stop}
-  for i, limit in ipairs(count.limits) do
+  for _, limit in ipairs(count.limits) do
     local left, recorded, wanted
     if limit.step then
       local remaining, alone, x, y, z = judge_pair(limit, limit.a, limit.b, now, cost)
@@ -203,7 +192,7 @@ local function place_simple()
       if wanted > left then
         return nil
       end
-      if not member or units == 0 then
+      if charges then
         limit.a, limit.b = limit.step.charge(x, y, z, now, cost, unpack(limit.args))
         _, limit.alone = judge_pair(limit, limit.a, limit.b, now, 1)
         recorded = z
@@ -214,8 +203,7 @@ local function place_simple()
         return nil
       end
     end
-    reply[6 * i], reply[6 * i + 1], reply[6 * i + 3] = left - wanted, 0, 0
-    reply[6 * i + 4], reply[6 * i + 5] = recorded, 0
+    limit.left, limit.recorded = left - wanted, recorded
   end
   if member then
     count.first = count.open == 0 and stop or math.min(count.first, stop)
@@ -224,18 +212,25 @@ local function place_simple()
     count.charging, count.slots = count.charging + charging, count.slots + slots
     count.fence = fence
   end
-  for i, limit in ipairs(count.limits) do
-    reply[6 * i + 2] = reset_beside(count, limit, limit.alone or 0)
-    if not reply[6 * i + 2] then
+  local reply = {ARGV[1], cost, now, member and fence or 0, stop}
+  for _, limit in ipairs(count.limits) do
+    local reset = reset_beside(count, limit, limit.alone or 0)
+    if not reset then
       return nil
     end
+    local r = #reply
+    reply[r + 1], reply[r + 2], reply[r + 3] = limit.left, 0, reset
+    reply[r + 4], reply[r + 5], reply[r + 6] = 0, limit.recorded, 0
   end
+  local longest = write_simple(count, not charges)
   if member then
-    redis.call('ZADD', count.key .. '@', string.format('%.0f', stop), member)
+    redis.call('ZADD', count.key .. '@', string.format('%d', stop), member)
+    redis.call('PEXPIRE', count.key .. '@', longest)
   end
-  write_simple(count)
   return reply
 end
+
+-- settle
 
 -- A commit of what still remains.
 local function settle_simple()
@@ -261,7 +256,7 @@ local function settle_simple()
     count.last = tonumber(rows[rows[3] == member and 2 or 4])
   end
   local reply, wanted = {ARGV[1], 2, actual}, math.max(actual, 1)
-  for i, limit in ipairs(count.limits) do
+  for _, limit in ipairs(count.limits) do
     local left, wait = 0, 0
     if limit.step then
       local remaining, alone = judge_pair(limit, limit.a, limit.b, now, 1)
@@ -280,20 +275,18 @@ local function settle_simple()
     if wanted > left and wait == 0 then
       return nil
     end
-    local r = 5 * i - 1
-    reply[r], reply[r + 1], reply[r + 2], reply[r + 3] = 1, 0, left, wait
-    reply[r + 4] = reset_beside(count, limit, limit.alone or 0)
-    if not reply[r + 4] then
+    local reset = reset_beside(count, limit, limit.alone or 0)
+    if not reset then
       return nil
     end
+    local r = #reply
+    reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = 1, 0, left, wait, reset
   end
   redis.call('ZREM', holds, member)
   if string.sub(id, 1, 2) ~= '61' then
-    redis.call('SET', holds .. id, string.format('%.0f', actual), 'PX', ARGV[5])
+    redis.call('SET', holds .. id, string.format('%d', actual), 'PX', ARGV[5])
   end
-  if count.open == 0 then
-    redis.call('DEL', holds)
-  end
-  write_simple(count)
+  -- Where others are open, they lie long enough. The last one took its set along.
+  write_simple(count, actual == 0)
   return reply
 end

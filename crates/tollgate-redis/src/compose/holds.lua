@@ -1,5 +1,7 @@
--- The open holds of a count: a sorted set of ids by their ends, and their sums as text. An id has
--- 16 bytes, of which the first is its kind; a cost above 1 follows it.
+-- The open holds of a count: a sorted set of ids by their ends, and their sums: the version, how many
+-- are open, their units, those that their ends charge, their slots, the last fencing number, the
+-- latest time that was seen, the first end and the last. An id has 16 bytes, of which the first is
+-- its kind; a cost above 1 follows it.
 
 -- The most ends that a denial looks at.
 local most_ends = 64
@@ -16,15 +18,11 @@ local function read_holds(key)
   local v = redis.call('GET', key .. '@sums')
   if v then
     holds.is_known = true
-    local count, units, charging, slots, fence, seen, first, last =
-      string.match(v, '^1:(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+):(%d+)$')
-    if not count then
+    if #v ~= 51 or string.byte(v) ~= 1 then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
-    holds.count, holds.units = tonumber(count), tonumber(units)
-    holds.charging, holds.slots = tonumber(charging), tonumber(slots)
-    holds.fence, holds.seen = tonumber(fence), tonumber(seen)
-    holds.first, holds.last = tonumber(first), tonumber(last)
+    holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
+      holds.last = struct.unpack('>I4I7I7I4I7I7I7I7', v, 2)
   end
   return holds
 end
@@ -352,8 +350,8 @@ local function write_count(count)
   if holds.count == 0 and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
-    local sums = string.format('1:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f:%.0f', holds.count,
-      holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first, holds.last)
+    local sums = struct.pack('>I1I4I7I7I4I7I7I7I7', 1, holds.count, holds.units, holds.charging,
+      holds.slots, holds.fence, holds.seen, holds.first, holds.last)
     redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
 end
@@ -456,8 +454,9 @@ local function drop_stale(count)
 end
 
 -- The counts that the arguments name from `a` on: for each how many limits, what they are, 1 when
--- they have a state beside their logs, how long what they count can matter, and for each limit the
--- most units that can be used. Calls `open` for each.
+-- they have a state beside their logs, how long what they count can matter, and for each limit its
+-- letter, the most units that can be used of it, and what its functions take. Calls `open` for
+-- each.
 local function each_count(a, open)
   local k = 1
   while k <= #KEYS do
@@ -465,7 +464,7 @@ local function each_count(a, open)
     local logs, most = {}, {}
     for i = 1, limits do
       logs[i] = KEYS[k + i]
-      most[i] = tonumber(ARGV[a + 3 + i])
+      most[i] = (struct.unpack('>I7', ARGV[a + 3 + i], 2))
     end
     local wrong = open(KEYS[k], logs, ARGV[a + 1], ARGV[a + 2] == '1', most,
       tonumber(ARGV[a + 3]))

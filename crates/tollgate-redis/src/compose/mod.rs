@@ -148,8 +148,8 @@ impl Parts {
     }
 
     /// The Lua table of the steps' functions, by the letter of the step. A step need not have all.
-    fn step_table(&self, steps: &[&LuaStep], functions: &[&str]) -> String {
-        let mut text = String::from("local steps = {\n");
+    fn step_table(&self, name: &str, steps: &[&LuaStep], functions: &[&str]) -> String {
+        let mut text = format!("local {name} = {{\n");
         for step in steps {
             let _ = write!(text, "  {} = {{capacity = {}, ", step.code, step.capacity);
             let (hot, cold) = self.split(step);

@@ -13,17 +13,28 @@ use tollgate::{Limit, LimitSet, engine};
 
 /// The arguments by which a script of this module knows a count: how many limits it has, what they
 /// are, 1 when they have a state beside their logs, how long what they count can matter, and for
-/// each limit the most units that can be used.
+/// each limit the letter of its step, the most units that can be used, and the arguments of its
+/// functions, in seven bytes each.
 #[must_use]
-pub fn count_args(limits: &LimitSet) -> Vec<String> {
-    let mut args = vec![
+pub fn count_args(limits: &LimitSet) -> Vec<Vec<u8>> {
+    let texts = [
         limits.limits().len().to_string(),
         set_tag(limits),
         u8::from(has_state(limits)).to_string(),
         engine::longest_count_us(limits).to_string(),
     ];
-    args.extend(in_state_order(limits).into_iter().map(|(_, limit)| most_of(limit).to_string()));
-    args
+    let each = in_state_order(limits).into_iter().map(|(_, limit)| {
+        let spec = limit.lua_spec();
+        // A strategy without a step in Lua has none of these scripts. The first arguments are the
+        // numbers.
+        let code = spec.step.and_then(|step| u8::try_from(step.code).ok()).unwrap_or(b'x');
+        let mut arg = vec![code];
+        for number in core::iter::once(most_of(limit)).chain(spec.arguments.iter().copied()) {
+            arg.extend_from_slice(&number.to_be_bytes()[1..]);
+        }
+        arg
+    });
+    texts.into_iter().map(String::into_bytes).chain(each).collect()
 }
 
 /// The most units that can be used of a limit.
@@ -71,8 +82,8 @@ impl HoldScripts {
             distinct(lua_steps()).into_iter().filter(|step| codes.contains(step.code)).collect();
         let script = |name, fast| script_of(name, &steps, clock, parts, fast);
         Self {
-            among: script("among_holds.lua", Some("place_simple")),
-            settle: script("settle.lua", Some("settle_simple")),
+            among: script("among_holds.lua", Some("place")),
+            settle: script("settle.lua", Some("settle")),
             renew: script("renew.lua", None),
         }
     }
@@ -144,19 +155,26 @@ fn script_of(
     fast: Option<&str>,
 ) -> Script {
     let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
+    let is_simple = |step: &&&LuaStep| fast.is_some() && is_simple(step);
+    for step in steps.iter().filter(is_simple) {
+        text.push_str(parts.hot(step));
+    }
+    text.push_str(parts.clock(clock));
+    text.push_str(&lifetime(clock, parts));
+    if let Some(fast) = fast {
+        let simple: Vec<&LuaStep> = steps.iter().filter(is_simple).copied().collect();
+        text.push_str(&fast_path(fast, &simple, parts));
+    }
     text.push_str(&parts.mul_div);
     for step in steps {
-        text.push_str(parts.hot(step));
+        if !is_simple(&step) {
+            text.push_str(parts.hot(step));
+        }
         text.push_str(parts.cold(step));
     }
     let functions =
         ["view", "judge", "charge", "deny", "numbers", "migrate", "refund", "grant", "repair"];
-    text.push_str(&parts.step_table(steps, &functions));
-    text.push_str(parts.clock(clock));
-    text.push_str(&lifetime(clock, parts));
-    if let Some(fast) = fast {
-        text.push_str(&fast_path(fast, steps, parts));
-    }
+    text.push_str(&parts.step_table("steps", steps, &functions));
     text.push_str(&parts.state_of(steps));
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver("holds.lua"));
@@ -164,15 +182,24 @@ fn script_of(
     Script::new(text)
 }
 
-/// The fast path: the soundness of pairs, its functions, and a call of one of them.
-fn fast_path(call: &str, steps: &[&LuaStep], parts: &Parts) -> String {
-    let mut text = String::new();
+/// Whether the fast path knows a step: one of slots or of a pair of words that counts units.
+fn is_simple(step: &LuaStep) -> bool {
+    step.code == 'c' || step.words == Some(2) && step.code != 'b'
+}
+
+/// The fast path of one script: its steps, its functions, and a call of them.
+fn fast_path(name: &str, steps: &[&LuaStep], parts: &Parts) -> String {
+    let mut text = parts.step_table("simple", steps, &["view", "judge", "charge"]);
     for step in steps.iter().filter(|step| step.words == Some(2)) {
         let (code, sound) = (step.code, step.sound_words);
         // Writing to a string cannot fail.
-        let _ = write!(text, "steps.{code}.sound = function(w, n)\n  return {sound}\nend\n");
+        let _ = write!(text, "simple.{code}.sound = function(w, n)\n  return {sound}\nend\n");
     }
-    text.push_str(parts.driver("fast_holds.lua"));
-    let _ = write!(text, "local answer = {call}()\nif answer then\n  return answer\nend\n");
+    let (common, each) =
+        parts.driver("fast_holds.lua").split_once("-- place\n").unwrap_or_default();
+    let (place, settle) = each.split_once("-- settle\n").unwrap_or_default();
+    text.push_str(common);
+    text.push_str(if name == "place" { place } else { settle });
+    let _ = write!(text, "local answer = {name}_simple()\nif answer then\n  return answer\nend\n");
     text
 }

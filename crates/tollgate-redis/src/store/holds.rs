@@ -1,6 +1,9 @@
 //! Holds: questions that place one or meet open ones, commits and renewals. One script decides
 //! about any limits, since the counts describe themselves.
 
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use redis::Value;
@@ -9,21 +12,18 @@ use tollgate::engine::{Charged, Fields, MAX_HOLDS, Mode, Outcome, Placed, SETTLE
 use tollgate::{Carried, Counted, Hold, HoldTerms, Question, Settled, StoreError, Time};
 
 use super::RedisStore;
-use super::plan::fingerprint;
+use super::plan::{CountArgs, fingerprint};
 use super::reply::{parse_unsigned, unexpected_reply};
-use crate::compose::{HoldScripts, all_codes, count_args, in_state_order};
+use crate::compose::{HoldScripts, all_codes};
 use crate::key::Keys;
+use crate::node::Call;
 use crate::script::Script;
 
-/// The counts of a call: their keys, their arguments, and for each limit of the reply its place in
-/// declared order.
+/// The counts of a call: their keys, and what the script is told of their limits.
 #[derive(Default)]
 pub(super) struct Counts {
     pub(super) keys: Vec<String>,
-    pub(super) args: Vec<String>,
-    places: Vec<usize>,
-    /// The letters of the steps of their limits, in order.
-    codes: String,
+    each: SmallVec<[Arc<CountArgs>; 1]>,
 }
 
 impl Counts {
@@ -31,21 +31,36 @@ impl Counts {
         let (state, logs) = store.all_keys(counted);
         self.keys.push(state);
         self.keys.extend(logs);
-        self.args.extend(count_args(counted.limits));
-        for limit in counted.limits.limits() {
-            let code = limit.lua_spec().step.map(|step| step.code);
-            let Some(code) = code.filter(|code| !self.codes.contains(*code)) else { continue };
-            let place = self.codes.find(|other| other > code).unwrap_or(self.codes.len());
-            self.codes.insert(place, code);
+        self.each.push(store.0.plans.count_args(counted.limits));
+    }
+
+    /// The number of their limits.
+    fn limits(&self) -> usize {
+        self.each.iter().map(|args| args.places.len()).sum()
+    }
+
+    /// The letters of the steps of their limits, in order.
+    fn codes(&self) -> Cow<'_, str> {
+        match &self.each[..] {
+            [first, others @ ..] if others.iter().all(|other| other.codes == first.codes) => {
+                Cow::Borrowed(&first.codes)
+            }
+            each => {
+                let codes: BTreeSet<char> = each.iter().flat_map(|it| it.codes.chars()).collect();
+                Cow::Owned(codes.into_iter().collect())
+            }
         }
-        let first = self.places.len();
-        let order = in_state_order(counted.limits);
-        self.places.extend(order.into_iter().map(|(declared, _)| first + declared));
     }
 
     /// What is told of each limit, in declared order.
     fn in_order<T>(&self, each: Vec<T>) -> Vec<T> {
-        let mut each: Vec<(usize, T)> = self.places.iter().copied().zip(each).collect();
+        let mut first = 0;
+        let places = self.each.iter().flat_map(|args| {
+            let before = first;
+            first += args.places.len();
+            args.places.iter().map(move |place| before + place)
+        });
+        let mut each: Vec<(usize, T)> = places.zip(each).collect();
         each.sort_by_key(|(place, _)| *place);
         each.into_iter().map(|(_, it)| it).collect()
     }
@@ -71,25 +86,18 @@ impl RedisStore {
             Some(HoldTerms { id, ttl_us, .. }) => (id.to_string(), *ttl_us),
             None => (String::new(), 0),
         };
-        let mut args = vec![
-            nonce.to_string(),
-            question.cost.to_string(),
-            mode.to_owned(),
-            id,
-            ttl_us.to_string(),
-        ];
-        let mut keys = counts.keys.clone();
+        let mut args = vec![question.cost.to_string(), mode.to_owned(), id, ttl_us.to_string()];
+        let mut request_key = None;
         match (question.request, question.parts.first()) {
             (Some(request), Some(first)) => {
-                keys.push(Keys::request(&self.0.keys.for_count(*first), request));
+                request_key = Some(Keys::request(&self.0.keys.for_count(*first), request));
                 let remembered = self.0.remember.as_millis().max(1).to_string();
                 args.extend([fingerprint(question), remembered]);
             }
             _ => args.extend([String::new(), "0".to_owned()]),
         }
-        args.extend(counts.args.iter().cloned());
-        let answer =
-            self.call_holds(|it| &it.among, &counts, &keys, &args, nonce, deadline).await?;
+        counts.keys.extend(request_key);
+        let answer = self.call_holds(|it| &it.among, &counts, &args, nonce, deadline).await?;
         read_outcome(&answer, question, &counts, nonce)
     }
 
@@ -101,17 +109,10 @@ impl RedisStore {
     ) -> Result<Option<Settled>, StoreError> {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
-        let mut args = vec![
-            nonce.to_string(),
-            hold.id.to_string(),
-            hold.cost.to_string(),
-            actual.to_string(),
-            (SETTLED_FOR_US / 1_000).to_string(),
-        ];
-        args.extend(counts.args.iter().cloned());
-        let keys = &counts.keys;
-        let answer =
-            self.call_holds(|it| &it.settle, &counts, keys, &args, nonce, deadline).await?;
+        let keeps_ms = SETTLED_FOR_US / 1_000;
+        let args =
+            [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), keeps_ms.to_string()];
+        let answer = self.call_holds(|it| &it.settle, &counts, &args, nonce, deadline).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
@@ -121,7 +122,7 @@ impl RedisStore {
             1 => return Ok(Some(Settled::before(actual))),
             _ => {}
         }
-        if rows.len() != 5 * counts.places.len() {
+        if rows.len() != 5 * counts.limits() {
             return Err(unexpected_reply());
         }
         let each: Vec<Option<Charged>> =
@@ -137,11 +138,9 @@ impl RedisStore {
     ) -> Result<Option<Time>, StoreError> {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
-        let mut args =
-            vec![nonce.to_string(), hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
-        args.extend(counts.args.iter().cloned());
-        let (keys, deadline) = (&counts.keys, self.0.deadline);
-        let answer = self.call_holds(|it| &it.renew, &counts, keys, &args, nonce, deadline).await?;
+        let args = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
+        let deadline = self.0.deadline;
+        let answer = self.call_holds(|it| &it.renew, &counts, &args, nonce, deadline).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
@@ -155,18 +154,25 @@ impl RedisStore {
         &self,
         which: impl Fn(&HoldScripts) -> &Script,
         counts: &Counts,
-        keys: &[String],
         args: &[String],
         nonce: u64,
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
-        let scripts = self.0.plans.hold_scripts(&counts.codes);
-        let answer = self.call(which(&scripts), keys, args, nonce, deadline).await?;
+        let call_of = |script| {
+            let mut call = Call::new(script, nonce, counts.keys.len());
+            call.word(&counts.keys).word(nonce).word(args);
+            for args in &counts.each {
+                call.word(&args.args);
+            }
+            call
+        };
+        let scripts = self.0.plans.hold_scripts(&counts.codes());
+        let answer = self.send(call_of(which(&scripts)), deadline).await?;
         if !matches!(answer[..], [Value::Int(-4)]) {
             return Ok(answer);
         }
         let all = self.0.plans.hold_scripts(all_codes());
-        self.call(which(&all), keys, args, nonce, deadline).await
+        self.send(call_of(which(&all)), deadline).await
     }
 
     fn counts_of(&self, hold: &Hold) -> Counts {
@@ -217,7 +223,7 @@ fn read_outcome(
         _ => {}
     }
     let [granted, now, fence, end, rows @ ..] = answer else { return Err(unexpected_reply()) };
-    if rows.len() != 6 * counts.places.len() {
+    if rows.len() != 6 * counts.limits() {
         return Err(unexpected_reply());
     }
     let (granted, now) = (parse_unsigned(granted)?, parse_unsigned(now)?);

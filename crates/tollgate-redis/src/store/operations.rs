@@ -11,8 +11,9 @@ use tollgate::{
 
 use super::RedisStore;
 use super::reply::{StoredValue, damaged, read_states, unexpected_reply};
-use crate::compose::{count_args, in_state_order};
+use crate::compose::in_state_order;
 use crate::key::Keys;
+use crate::node::Call;
 use crate::script::Script;
 use crate::{notices, state};
 
@@ -31,9 +32,9 @@ impl RedisStore {
         let (state, logs) = self.all_keys(counted);
         let mut keys = vec![state];
         keys.extend(logs);
-        let mut args = vec![nonce.to_string(), change];
-        args.extend(count_args(limits));
-        let answer = self.call(script, &keys, args, nonce, self.0.deadline).await?;
+        let mut call = Call::new(script, nonce, keys.len());
+        call.word(&keys).word(nonce).word(change).word(&self.0.plans.count_args(limits).args);
+        let answer = self.send(call, self.0.deadline).await?;
         let number = |value: &Value| match value {
             Value::Int(number) => Ok(*number),
             _ => Err(unexpected_reply()),

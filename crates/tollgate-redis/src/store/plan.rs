@@ -1,6 +1,6 @@
 //! Which script and which keys a question needs, computed once for a set of limits.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
@@ -94,6 +94,30 @@ pub(super) struct Plans {
     cache: RwLock<PlanCache>,
     /// The scripts of holds, by the letters of their steps: at most one for each set of steps.
     holds: RwLock<HashMap<String, Arc<HoldScripts>>>,
+    /// What scripts over any limits are told of these, by the serials of sets.
+    count_args: RwLock<HashMap<u64, Arc<CountArgs>>>,
+}
+
+/// What the scripts over any limits are told of a set.
+pub(super) struct CountArgs {
+    /// The arguments.
+    pub(super) args: Vec<Vec<u8>>,
+    /// The letters of the steps of its limits, in order.
+    pub(super) codes: String,
+    /// For each limit of a reply its place in declared order.
+    pub(super) places: Vec<usize>,
+}
+
+impl CountArgs {
+    fn new(limits: &LimitSet) -> Self {
+        let each = limits.limits().iter().filter_map(|limit| limit.lua_spec().step);
+        let codes: BTreeSet<char> = each.map(|step| step.code).collect();
+        Self {
+            args: compose::count_args(limits),
+            codes: codes.into_iter().collect(),
+            places: compose::in_state_order(limits).iter().map(|(place, _)| *place).collect(),
+        }
+    }
 }
 
 /// The cached plans.
@@ -117,8 +141,23 @@ impl PlanCache {
 impl Plans {
     pub(super) fn new(clock: Clock, parts: Parts, max_inlined: usize) -> Self {
         let (parts, counts, hasher) = (Arc::new(parts), Arc::default(), RandomState::new());
-        let (cache, holds) = (RwLock::default(), RwLock::default());
-        Self { clock, parts, max_inlined, hasher, counts, cache, holds }
+        let (cache, holds, count_args) = <_>::default();
+        Self { clock, parts, max_inlined, hasher, counts, cache, holds, count_args }
+    }
+
+    /// What scripts over any limits are told of these.
+    pub(super) fn count_args(&self, limits: &LimitSet) -> Arc<CountArgs> {
+        let known = self.count_args.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(args) = known.get(&limits.serial()) {
+            return Arc::clone(args);
+        }
+        drop(known);
+        let args = Arc::new(CountArgs::new(limits));
+        let mut known = self.count_args.write().unwrap_or_else(PoisonError::into_inner);
+        if known.len() >= MAX_PLANS {
+            known.clear();
+        }
+        Arc::clone(known.entry(limits.serial()).or_insert(args))
     }
 
     /// The scripts of holds for counts of these steps.

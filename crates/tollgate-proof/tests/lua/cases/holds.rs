@@ -27,12 +27,12 @@ impl<'t> World<'t> {
         Self { fake, texts, limits: limits.to_owned(), key }
     }
 
-    fn words(&self, own: &[&str]) -> (Vec<String>, Vec<String>) {
+    fn words(&self, own: &[&str]) -> (Vec<String>, Vec<Vec<u8>>) {
         let limits = set(&self.limits);
         let mut keys = vec![self.key.clone()];
         keys.extend(Keys::logs(&self.key, &limits));
-        let mut args = vec!["7".to_owned()];
-        args.extend(own.iter().map(|word| (*word).to_owned()));
+        let mut args = vec![b"7".to_vec()];
+        args.extend(own.iter().map(|word| word.as_bytes().to_vec()));
         args.extend(count_args(&limits));
         (keys, args)
     }
@@ -63,9 +63,27 @@ impl<'t> World<'t> {
         let Some(Held::Text(text)) = self.fake.get(&format!("{}@sums", self.key)) else {
             return Vec::new();
         };
-        let text = String::from_utf8(text).unwrap();
-        text.split(':').map(|number| number.parse().unwrap()).collect()
+        let mut rest = &text[..];
+        let mut take = |bytes: usize| {
+            let (number, others) = rest.split_at(bytes);
+            rest = others;
+            number.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))
+        };
+        SUMS.map(&mut take).into()
     }
+
+    fn put_sums(&self, bytes: Vec<u8>) {
+        self.fake.put(&format!("{}@sums", self.key), Held::Text(bytes));
+    }
+}
+
+/// The bytes of each number of the sums: the version, how many holds, their units, those that their
+/// ends charge, their slots, the fencing number, the latest time, the first end, the last.
+const SUMS: [usize; 9] = [1, 4, 7, 7, 4, 7, 7, 7, 7];
+
+fn sums_of(numbers: [u64; 9]) -> Vec<u8> {
+    let each = SUMS.iter().zip(numbers);
+    each.flat_map(|(bytes, number)| number.to_be_bytes()[8 - bytes..].to_vec()).collect()
 }
 
 fn expect<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> Result<(), Difference> {
@@ -92,8 +110,8 @@ pub(super) fn most(texts: &Texts) -> Result<(), Difference> {
         let mut world = World::new(texts, "x: 200000 at once");
         world.ask(&id(1), None);
         let first = NOW_US + 2_000_000;
-        let sums = format!("1:{before}:{before}:0:{before}:{NOW_US}:{NOW_US}:{first}:{first}");
-        world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
+        let sums = [1, before, before, 0, before, NOW_US, NOW_US, first, first];
+        world.put_sums(sums_of(sums));
         let reply = world.ask(&id(2), None);
         let numbers = reply.integers();
         expect("the nonce", nonce_of(&reply), Some("7"))?;
@@ -150,17 +168,18 @@ pub(super) fn renewed(texts: &Texts) -> Result<(), Difference> {
 
 /// Sums that are damaged are an error, and change nothing.
 pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
-    for sums in
-        ["2:1:1:0:1:5:5:5:5", "1:1:1:0:1:5:5:5", "1:1:1:0:1:5:5:5:5:5", "", "1:-1:1:0:1:5:5:5:5"]
-    {
+    let newer = sums_of([2, 1, 1, 0, 1, 5, 5, 5, 5]);
+    let sound = sums_of([1, 1, 1, 0, 1, 5, 5, 5, 5]);
+    let (shorter, longer) = (sound[..50].to_vec(), [&sound[..], &[0]].concat());
+    for sums in [newer, shorter, longer, Vec::new(), b"1:1:1:0:1:5:5:5:5".to_vec()] {
         let mut world = World::new(texts, "x: 7/m via gcra");
         world.ask(ID, None);
-        world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
+        world.put_sums(sums.clone());
         let before = world.fake.keys();
         for reply in [world.ask(&id(2), None), world.settle(ID, "1"), world.renew(ID)] {
-            let Reply::Error(text) = reply else { return Err(format!("{sums}: {reply:?}")) };
+            let Reply::Error(text) = reply else { return Err(format!("{sums:?}: {reply:?}")) };
             if !text.contains("TOLLGATE the sums of the holds") {
-                return Err(format!("{sums}: {text}"));
+                return Err(format!("{sums:?}: {text}"));
             }
         }
         expect("what is held", world.fake.keys(), before)?;
@@ -173,8 +192,7 @@ pub(super) fn lost_sums(texts: &Texts) -> Result<(), Difference> {
     let mut world = World::new(texts, "x: 7/m via gcra");
     world.ask(ID, None);
     let first = NOW_US + 2_000_000;
-    let sums = format!("1:1:0:0:0:{NOW_US}:{NOW_US}:{first}:{first}");
-    world.fake.put(&format!("{}@sums", world.key), Held::Text(sums.into()));
+    world.put_sums(sums_of([1, 1, 0, 0, 0, NOW_US, NOW_US, first, first]));
     let settled = world.settle(ID, "2").integers();
     expect("the settled", settled[..2].to_vec(), vec![2, 2])?;
     expect("the sums", world.sums()[..5].to_vec(), vec![1, 0, 0, 0, 0])

@@ -113,17 +113,18 @@ fn refused(
     fake: &mut Fake,
     script: &Script,
     keys: &[String],
-    args: &[String],
+    args: &[impl AsRef<[u8]>],
     wanted: &str,
 ) -> Result<(), Difference> {
     let before = fake.keys();
     let answer = fake.call(script, keys, args);
+    let args: Vec<_> = args.iter().map(|arg| arg.as_ref().escape_ascii().to_string()).collect();
     equal(&format!("{args:?}"), answer, Reply::Error(wanted.to_owned()))?;
     equal(&format!("{args:?} wrote"), fake.keys() == before && !fake.wrote(), true)
 }
 
 /// The arguments of a refund and of an adjustment of one subject.
-fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<String>); 2] {
+fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<Vec<u8>>); 2] {
     let Place { state, logs, .. } = place(limits);
     let refund = texts.script(compose::refund(Clock::Server, &texts.parts));
     let adjust = texts.script(compose::adjust(Clock::Server, &texts.parts));
@@ -137,8 +138,9 @@ fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<String>)
         args.push(format!("{code}{at}:{}:{most}", NOW_US + 10_000_000));
     }
     let logs = [vec![state], logs].concat();
-    let mut adjusted = words(&["nonce", "1"]);
+    let mut adjusted = vec![b"nonce".to_vec(), b"1".to_vec()];
     adjusted.extend(compose::count_args(limits));
+    let args = args.into_iter().map(String::into_bytes).collect();
     [(refund, keys, args), (adjust, logs, adjusted)]
 }
 

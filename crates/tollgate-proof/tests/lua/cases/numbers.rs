@@ -161,7 +161,8 @@ fn unsound_logs(texts: &Texts) -> Result<(), Difference> {
         ] {
             let rows = [vec![head(tag)], events].concat();
             let check = check(texts, Check::new(Mode::Whole), &[&limits]);
-            let check = in_checks.then(|| (check, place.check.clone(), words(&["1", "n"])));
+            let words = vec![b"1".to_vec(), b"n".to_vec()];
+            let check = in_checks.then(|| (check, place.check.clone(), words));
             for (script, keys, args) in rare(texts, &limits).into_iter().chain(check) {
                 let mut fake = Fake::new().bounded();
                 fake.at(NOW_US);

@@ -80,7 +80,7 @@ pub(super) fn wrong_numbers(texts: &Texts) -> Result<(), Difference> {
                 refused(&mut fake, &script, &keys[1..], &args, &text)?;
                 refused(&mut fake, &script, &[], &args, &text)?;
                 refused(&mut fake, &script, &keys, &args[1..], &text)?;
-                refused(&mut fake, &script, &keys, &[], &text)?;
+                refused(&mut fake, &script, &keys, &[""; 0], &text)?;
                 let more = [args.clone(), vec!["1".to_owned()]].concat();
                 refused(&mut fake, &script, &keys, &more, &text)?;
             }
@@ -186,5 +186,5 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     if each_keys > 1 {
         refused(&mut fake, &script, &odd, &args, &text)?;
     }
-    equal("none", fake.call(&script, &[], &[]), Reply::List(Vec::new()))
+    equal("none", fake.call(&script, &[], &[""; 0]), Reply::List(Vec::new()))
 }

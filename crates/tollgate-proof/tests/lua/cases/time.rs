@@ -81,7 +81,7 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
         let mut fake = fresh();
         fake.at(now_us);
         let [_, (adjust, keys, mut args)] = rare(texts, &limits);
-        delta.clone_into(&mut args[1]);
+        args[1] = delta.into();
         fake.call(&adjust, &keys, &args);
         let peek = check(texts, Check::new(Mode::Peek), &[&limits]);
         let answer = fake.call(&peek, &place.check, &words(&["1", "n"]));
@@ -93,8 +93,8 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
         let events = [0, 1, 2, 3].map(|i| row(NOW_US + i, start + 1 + i));
         let rows: Vec<Vec<u8>> = [vec![head], events.into()].concat();
         let [_, (adjust, keys, mut args)] = rare(texts, &limits);
-        "-1".clone_into(&mut args[1]);
-        let charge = (whole.clone(), place.check.clone(), words(&["1", "n"]));
+        args[1] = b"-1".to_vec();
+        let charge = (whole.clone(), place.check.clone(), vec![b"1".to_vec(), b"n".to_vec()]);
         for (script, keys, args) in [(adjust, keys, args), charge] {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US + 3);
@@ -128,7 +128,7 @@ pub(super) fn long(texts: &Texts) -> Result<(), Difference> {
             rows.push([&(NOW_US + i).to_be_bytes()[1..], &i.to_be_bytes()[2..]].concat());
         }
         let [_, (adjust, keys, mut args)] = rare(texts, &limits);
-        "-1".clone_into(&mut args[1]);
+        args[1] = b"-1".to_vec();
         fake.put(&place(&limits).state, Held::List(rows.clone().into()));
         fake.at(NOW_US + count + 1);
         fake.call(&adjust, &keys, &args);

@@ -183,7 +183,12 @@ impl Fake {
     }
 
     /// Runs a script; a fault in it is an error reply, as in Redis.
-    pub(crate) fn call(&mut self, script: &Script, keys: &[String], args: &[String]) -> Reply {
+    pub(crate) fn call(
+        &mut self,
+        script: &Script,
+        keys: &[String],
+        args: &[impl AsRef<[u8]>],
+    ) -> Reply {
         let function = match self.scripts.get(script.sha()) {
             Some(function) => function.clone(),
             None => {
@@ -200,10 +205,10 @@ impl Fake {
             }
         };
         let globals = self.lua.globals();
-        for (name, words) in [("KEYS", keys), ("ARGV", args)] {
-            let words = self.lua.create_sequence_from(words.iter().map(String::as_str)).unwrap();
-            globals.raw_set(name, words).unwrap();
-        }
+        let keys = self.lua.create_sequence_from(keys.iter().map(String::as_str)).unwrap();
+        globals.raw_set("KEYS", keys).unwrap();
+        let args = args.iter().map(|arg| self.lua.create_string(arg).unwrap());
+        globals.raw_set("ARGV", self.lua.create_sequence_from(args).unwrap()).unwrap();
         {
             let mut data = self.data.borrow_mut();
             data.written.clear();

@@ -64,10 +64,10 @@ impl Pair {
     }
 
     /// Sets the server's clock, or adds the time to the arguments and makes the clock useless.
-    pub(super) fn clock(&self, now_us: u64, args: &mut Vec<String>) {
+    pub(super) fn clock<A: From<String>>(&self, now_us: u64, args: &mut Vec<A>) {
         match self.scripts.clock {
             Clock::Given => {
-                args.push(now_us.to_string());
+                args.push(now_us.to_string().into());
                 self.fake.at(1);
             }
             _ => self.fake.at(now_us),

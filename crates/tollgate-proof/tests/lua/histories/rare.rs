@@ -124,7 +124,7 @@ impl Pair {
         let (state, logs) = self.keys_of(subject, limits);
         let mut keys = vec![state];
         keys.extend(logs);
-        let mut args = vec![self.nonce.to_string(), change];
+        let mut args = vec![self.nonce.to_string().into_bytes(), change.into_bytes()];
         args.extend(compose::count_args(limits));
         self.clock(now_us, &mut args);
         self.fake.call(script, &keys, &args)

@@ -122,7 +122,7 @@ if {v} then
         }
         text.push_str(&self.texts.state());
         let functions = ["view", "judge", "charge", "numbers", "migrate"];
-        text.push_str(&self.texts.step_table(&steps, &functions));
+        text.push_str(&self.texts.step_table("steps", &steps, &functions));
         let single = part.slots.len() == 1;
         if single {
             // A log that was counted under this name is stored at the key itself.
