@@ -20,6 +20,7 @@ mod question;
 mod reservation;
 mod rls;
 mod rules;
+mod settle;
 
 pub(crate) use connection::Grpc;
 pub(crate) use counts::CallCounts;

@@ -17,7 +17,7 @@ use super::json::Messages;
 use super::plan::{How, Planned, plan};
 use super::question::Hits;
 use super::rules::{Live, Rules};
-use super::{metadata, policies, question};
+use super::{metadata, policies, question, settle};
 use crate::envoy::EnvoyOptions;
 use crate::metrics::Metrics;
 use crate::server::StartError;
@@ -84,7 +84,8 @@ impl Rls {
         self.rules.reread().await;
     }
 
-    /// Answers a request. `timeout` is the time that its caller waits.
+    /// Answers a request. `timeout` is the time that its caller waits. Descriptors that name holds
+    /// settle them.
     ///
     /// # Errors
     /// What is wrong with the request; or the store cannot answer, and that is no answer here.
@@ -95,6 +96,39 @@ impl Rls {
         timeout: Option<Duration>,
     ) -> Result<RateLimitResponse, Status> {
         let hits = question::read(request)?;
+        if settle::is_any(request) {
+            return Box::pin(self.settle(service, request.clone(), hits, timeout)).await;
+        }
+        self.decide(service, request, hits, timeout).await
+    }
+
+    async fn settle(
+        &self,
+        service: &Service,
+        mut request: RateLimitRequest,
+        mut hits: Vec<Hits>,
+        timeout: Option<Duration>,
+    ) -> Result<RateLimitResponse, Status> {
+        let places = settle::settle(service, &mut request, &mut hits).await?;
+        let mut response = match hits.is_empty() {
+            true => {
+                RateLimitResponse { overall_code: Code::Ok.into(), ..RateLimitResponse::default() }
+            }
+            false => self.decide(service, &request, hits, timeout).await?,
+        };
+        for place in places {
+            response.statuses.insert(place, settle::settled());
+        }
+        Ok(response)
+    }
+
+    async fn decide(
+        &self,
+        service: &Service,
+        request: &RateLimitRequest,
+        hits: Vec<Hits>,
+        timeout: Option<Duration>,
+    ) -> Result<RateLimitResponse, Status> {
         let usual = service.gate.usual_deadline();
         // A tenth is kept for the way back.
         let deadline = timeout.map_or(usual, |timeout| usual.min(timeout * 9 / 10));

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod answers;
+mod holds;
 mod kuadrant;
 mod life;
 mod metrics;

@@ -35,10 +35,10 @@ fn find() -> Option<PathBuf> {
 }
 
 /// Pages behind an Envoy that asks the service.
-struct Setup {
-    envoy: SocketAddr,
+pub(super) struct Setup {
+    pub(super) envoy: SocketAddr,
     pages: Pages,
-    service: Serving,
+    pub(super) service: Serving,
     rules: PathBuf,
     _envoy: Running,
     _place: Place,
@@ -47,6 +47,15 @@ struct Setup {
 impl Setup {
     /// None when Envoy is not installed; that has been said then.
     fn start(switches: &[(&str, &str)]) -> Option<Self> {
+        Self::of("envoy/envoy.yaml", switches, None)
+    }
+
+    /// The same by another example, and before this backend if there is one.
+    pub(super) fn of(
+        file: &str,
+        switches: &[(&str, &str)],
+        backend: Option<SocketAddr>,
+    ) -> Option<Self> {
         let program = find()?;
         let place = Place::new();
         let rules = place.path().join("limits.yaml");
@@ -56,20 +65,24 @@ impl Setup {
         let service = Serving::start(&place, &args);
         let grpc: SocketAddr = service.said("grpc       ").parse().unwrap();
         let pages = Pages::open();
+        let backend = backend.unwrap_or(pages.address);
         let log = place.path().join("envoy.log");
         let deadline = Instant::now() + STARTS_WITHIN;
         let (envoy, running) = loop {
             let listen = free_port();
-            let text = replaced(example("envoy/envoy.yaml"), switches);
+            let text = replaced(example(file), switches);
             let port = |port: u16| format!("port_value: {port} ");
             let text = replaced(
                 text,
                 &[
                     ("port_value: 8080 ", &port(listen.port())),
-                    ("port_value: 3000 ", &port(pages.address.port())),
+                    ("port_value: 3000 ", &port(backend.port())),
                     ("port_value: 8081 ", &port(grpc.port())),
                 ],
             );
+            // Not every example asks over HTTP.
+            let http = port(service.address().port());
+            let text = text.replace("port_value: 8700 ", &http);
             let config = place.path().join("envoy.yaml");
             std::fs::write(&config, text).unwrap();
             let output = std::fs::File::create(&log).unwrap();
@@ -87,7 +100,7 @@ impl Setup {
         Some(Self { envoy, pages, service, rules, _envoy: running, _place: place })
     }
 
-    fn ask(&self, client: Client, request: &str) -> Answer {
+    pub(super) fn ask(&self, client: Client, request: &str) -> Answer {
         client.ask(self.envoy, request)
     }
 

@@ -4,6 +4,7 @@
 mod backend;
 mod caddy;
 mod envoy;
+mod envoy_slots;
 mod haproxy;
 mod limit_req;
 mod nginx;

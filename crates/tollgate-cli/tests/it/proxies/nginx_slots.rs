@@ -33,7 +33,7 @@ fn setup(backend: &TcpListener) -> Option<Setup> {
 }
 
 /// Sends a request, whose answer is not waited for.
-fn send(to: SocketAddr) -> TcpStream {
+pub(super) fn send(to: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
@@ -41,29 +41,30 @@ fn send(to: SocketAddr) -> TcpStream {
 }
 
 /// The request that the backend got: it is at work until it is answered or dropped.
-fn at_work(backend: &TcpListener) -> TcpStream {
+pub(super) fn at_work(backend: &TcpListener) -> TcpStream {
     let (mut stream, _) = backend.accept().unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     assert!(stream.read(&mut [0; 1_024]).unwrap() > 0);
     stream
 }
 
-fn answer(mut work: TcpStream) {
+pub(super) fn answer(mut work: TcpStream) {
     work.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes").unwrap();
 }
 
-fn answered(mut client: TcpStream) -> String {
+pub(super) fn answered(mut client: TcpStream) -> String {
     let mut said = String::new();
     client.read_to_string(&mut said).unwrap();
     said
 }
 
-/// Waits until so many slots are free: nginx gives one back after the answer.
-fn free(setup: &Setup, slots: u64) {
+/// Waits until so many slots are free by the service at this address: a proxy gives one back after
+/// the answer.
+pub(super) fn free(service: SocketAddr, slots: u64) {
     let question = r#"{"subject": "backend", "limit": "2 at once hold 2m"}"#;
     let until = Instant::now() + LONG;
     loop {
-        let mut client = crate::serving::Client::connect(setup.tap.address).unwrap();
+        let mut client = crate::serving::Client::connect(service).unwrap();
         let (_, said) = client.ask("POST", "/v1/peek", question).unwrap();
         let said: serde_json::Value = serde_json::from_str(&said).unwrap();
         if said["remaining"] == slots {
@@ -82,10 +83,10 @@ fn no_more_requests_are_at_work_than_there_are_slots() {
     let full = setup.ask(Client(1), "GET /");
     assert_eq!((full.status, full.header("retry-after")), (429, Some("1")), "{full:?}");
     assert!(full.body.contains("Every slot is taken"), "{full:?}");
-    free(&setup, 0);
+    free(setup.tap.address, 0);
     // The end of one lets another in. Which of the two clients is answered is not known here.
     answer(first);
-    free(&setup, 1);
+    free(setup.tap.address, 1);
     let three = send(setup.proxy);
     let third = at_work(&backend);
     assert_eq!(setup.ask(Client(1), "GET /").status, 429);
@@ -95,7 +96,7 @@ fn no_more_requests_are_at_work_than_there_are_slots() {
         let said = answered(client);
         assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("yes"), "{said}");
     }
-    free(&setup, 2);
+    free(setup.tap.address, 2);
 }
 
 #[test]
@@ -104,14 +105,14 @@ fn a_client_that_goes_and_a_backend_that_fails_give_the_slot_back() {
     let Some(setup) = setup(&backend) else { return };
     let client = send(setup.proxy);
     let work = at_work(&backend);
-    free(&setup, 1);
+    free(setup.tap.address, 1);
     drop(client);
-    free(&setup, 2);
+    free(setup.tap.address, 2);
     drop(work);
     let client = send(setup.proxy);
     drop(at_work(&backend));
     assert!(answered(client).starts_with("HTTP/1.1 502"));
-    free(&setup, 2);
+    free(setup.tap.address, 2);
 }
 
 #[test]
