@@ -1,7 +1,7 @@
 //! Holds: what histories reach seldom. Each panics or differs where a script is changed.
 
-use tollgate_redis::Keys;
 use tollgate_redis::compose::{Clock, HoldScripts, count_args};
+use tollgate_redis::{Keys, Script};
 
 use super::{NOW_US, Subject, set};
 use crate::lua::fake::{Fake, Held, Reply};
@@ -16,6 +16,8 @@ struct World<'t> {
     texts: &'t Texts,
     limits: String,
     key: String,
+    /// Whether the fast path alone answers what has one.
+    fast: bool,
 }
 
 impl<'t> World<'t> {
@@ -24,7 +26,7 @@ impl<'t> World<'t> {
         fake.at(NOW_US);
         let subject = Subject::literal("s").unwrap();
         let key = Keys::new().state(&subject, &set(limits));
-        Self { fake, texts, limits: limits.to_owned(), key }
+        Self { fake, texts, limits: limits.to_owned(), key, fast: false }
     }
 
     fn words(&self, own: &[&str]) -> (Vec<String>, Vec<Vec<u8>>) {
@@ -43,14 +45,18 @@ impl<'t> World<'t> {
         let fingerprint = request.map_or(fingerprint, |(_, fingerprint)| fingerprint);
         let (mut keys, args) = self.words(&["1", "whole", id, "2000000", fingerprint, remembered]);
         keys.extend(request.map(|(key, _)| key.to_owned()));
-        let script = HoldScripts::all(Clock::Server, &self.texts.parts).among;
-        self.fake.call(&self.texts.script(script), &keys, &args)
+        self.call(HoldScripts::all(Clock::Server, &self.texts.parts).among, &keys, &args)
     }
 
     fn settle(&mut self, id: &str, actual: &str) -> Reply {
         let (keys, args) = self.words(&[id, "1", actual, "60000"]);
-        let script = HoldScripts::all(Clock::Server, &self.texts.parts).settle;
-        self.fake.call(&self.texts.script(script), &keys, &args)
+        self.call(HoldScripts::all(Clock::Server, &self.texts.parts).settle, &keys, &args)
+    }
+
+    fn call(&mut self, script: Script, keys: &[String], args: &[Vec<u8>]) -> Reply {
+        let script = self.texts.script(script);
+        let script = if self.fast { fast_alone(&script) } else { script };
+        self.fake.call(&script, keys, args)
     }
 
     fn renew(&mut self, id: &str) -> Reply {
@@ -164,6 +170,88 @@ pub(super) fn renewed(texts: &Texts) -> Result<(), Difference> {
         }
     }
     Ok(())
+}
+
+/// A script that ends where its fast path has no answer.
+fn fast_alone(script: &Script) -> Script {
+    let (fast, _) = script.text().split_once("if answer then\n").unwrap();
+    Script::new(format!("{fast}return answer or 'none'\n"))
+}
+
+/// What is simple is answered by the fast path, and by nothing else.
+pub(super) fn fast(texts: &Texts) -> Result<(), Difference> {
+    for (limits, units) in [
+        ("x: 7/m via gcra", "1"),
+        ("8/10s via fixed_window", "1"),
+        ("9/m burst 5 refill interval via token_bucket", "1"),
+        ("3 at once", "0"),
+        ("x: 6/m via gcra, y: 8/m via fixed_window, 3 at once", "1"),
+    ] {
+        let mut world = World::new(texts, limits);
+        let count = set(limits).limits().len();
+        let rows = |reply: &Reply, head: usize, each: usize| match reply {
+            Reply::List(list) => list.len() == head + each * count,
+            _ => false,
+        };
+        let charging = format!("63{:030x}", 5);
+        let acquired = format!("61{:030x}", 6);
+        // A fresh count of several limits may have logs of others.
+        if count > 1 {
+            world.ask(&id(9), None);
+            world.settle(&id(9), "1");
+        }
+        world.fast = true;
+        for (id, now_us) in
+            [ID, &charging, &acquired].into_iter().zip((NOW_US..).step_by(90_000_000))
+        {
+            world.fake.at(now_us);
+            let reply = world.ask(id, None);
+            expect(&format!("{limits}: {id}: {reply:?}"), rows(&reply, 5, 6), true)?;
+            let slots = limits.contains("at once");
+            if !slots {
+                let reply = world.ask("", None);
+                expect(&format!("{limits}: a check: {reply:?}"), rows(&reply, 5, 6), true)?;
+            }
+            let reply = world.settle(id, if id == acquired { "0" } else { units });
+            expect(&format!("{limits}: settled {id}: {reply:?}"), rows(&reply, 3, 5), true)?;
+        }
+    }
+    Ok(())
+}
+
+/// A state that no step has written is an error, and changes nothing.
+pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
+    let state = |tag: &str, a: u64, b: u64, rest: &[u8]| {
+        [tag.as_bytes(), &a.to_be_bytes()[1..], &b.to_be_bytes()[2..], rest].concat()
+    };
+    let tag = "1gg2:60000000,7,7,14;h|";
+    let exact = 1 << 53;
+    for bytes in [
+        state(tag, exact, 0, &[]),
+        state(tag, exact + 1, 0, &[]),
+        state(tag, NOW_US, 7, &[]),
+        state(tag, NOW_US, 0, &[0]),
+        state(tag, NOW_US, 0, &[])[..tag.len() + 12].to_vec(),
+        state("1gg2:60000000,7,7,14;h}", NOW_US, 0, &[]),
+        state("1gg2:60000000,7,7,14;i|", NOW_US, 0, &[]),
+        tag.into(),
+    ] {
+        let mut world = World::new(texts, "x: 7/m via gcra");
+        world.ask(ID, None);
+        world.fake.put(&world.key, Held::Text(bytes.clone()));
+        let before = world.fake.keys();
+        for reply in [world.ask(&id(2), None), world.settle(ID, "1"), world.renew(ID)] {
+            let Reply::Error(text) = reply else { return Err(format!("{bytes:?}: {reply:?}")) };
+            let damaged = ["TOLLGATE the state is damaged", "that is no state of Tollgate"];
+            expect(&text, damaged.iter().any(|says| text.contains(says)), true)?;
+        }
+        expect("what is held", world.fake.keys(), before)?;
+    }
+    // The largest number that is exact is a time, far ahead: the clock has stepped back.
+    let mut world = World::new(texts, "x: 7/m via gcra");
+    world.ask(ID, None);
+    world.fake.put(&world.key, Held::Text(state(tag, exact - 1, 0, &[])));
+    expect("far ahead", world.ask(&id(2), None).integers()[0], 0)
 }
 
 /// Sums that are damaged are an error, and change nothing.
