@@ -258,7 +258,9 @@ impl Numbers {
         let help = "Commits of more units than were reserved.";
         counter(encoder, "tollgate_hold_overruns", help)?.count([], holds.over())?;
         let help = "Units that commits had beyond what was reserved: the bound of what is owed.";
-        counter(encoder, "tollgate_hold_overrun_units", help)?.count([], holds.units_over())
+        counter(encoder, "tollgate_hold_overrun_units", help)?.count([], holds.units_over())?;
+        let help = "Units that commits had beyond the max of their policies: nobody was charged.";
+        counter(encoder, "tollgate_hold_cut_units", help)?.count([], holds.units_cut())
     }
 
     fn durations(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -75,7 +75,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
         return None;
     };
     let redis = RedisServer::start();
-    let store = RedisStore::connect(&redis.url()).await.unwrap();
+    let store = RedisStore::connect(&format!("{}?deadline=10s", redis.url())).await.unwrap();
     let timeseries = tollgate_redis::Options::from_url(&redis.url()).unwrap();
     let timeseries = TimeSeriesOptions::new(timeseries, Duration::ZERO).unwrap();
     let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();

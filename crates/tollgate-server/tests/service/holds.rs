@@ -334,3 +334,23 @@ async fn a_commit_beyond_the_estimate_is_owed_and_counted() {
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
+
+#[tokio::test]
+async fn units_beyond_the_max_of_a_policy_are_counted() {
+    let policy = r#"
+        version = 1
+        [[policies]]
+        name = "tokens"
+        on_failure = "deny"
+        cost = { reserve = 5, commit = "header.x-used", max = 20, hold = "2m" }
+        limits = [{ subject = "ip", absent = "deny", limit = "100/h via sliding_log" }]
+    "#;
+    let (service, _clock) = on_memory(policy).await;
+    let client = &mut service.client().await;
+    let question = json!({ "fields": { "ip": "192.0.2.7" }, "ttl": "10s" });
+    let held = done(client, "/v1/reserve", question).await;
+    let commit = json!({ "hold": held["hold"], "actual": 33 });
+    assert_eq!(done(client, "/v1/commit", commit).await["actual"], 20);
+    let page = client.get("/metrics").await.text;
+    assert!(page.contains("tollgate_hold_cut_units_total 13"), "{page}");
+}
