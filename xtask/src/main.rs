@@ -19,6 +19,7 @@ mod test;
 mod tidy;
 mod tools;
 mod tree;
+mod wheel;
 
 use std::process::ExitCode;
 
@@ -50,6 +51,8 @@ Tasks:
   features                        each feature of each crate alone
   packages [--no-install]         what is to be published, packed, unpacked and built, by this
                                   Rust and by the oldest, which --no-install does not install
+  wheel [--no-install]            the Python package: built, installed into a fresh environment,
+                                  tested there; pip installs what it needs (--no-install skips)
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
   fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default
@@ -143,6 +146,10 @@ fn run() -> Result<bool> {
                 }
             }
         }
+        ["wheel"] => {
+            words.only("wheel", &["no-install"])?;
+            wheel::run(&tree, words.install)
+        }
         [task @ ("deny" | "advisories")] => {
             words.only(task, &["no-install"])?;
             tools::deny(&tree, *task == "advisories", words.install)
@@ -177,7 +184,7 @@ fn run() -> Result<bool> {
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
             "no task `{}`; there are: test, check, tidy, docs, playground, features, packages, \
-             deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
+             wheel, deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }

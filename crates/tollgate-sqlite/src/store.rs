@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::thread;
+use std::thread::{self, JoinHandle};
 use std::time::Instant;
 
 use futures_channel::oneshot;
@@ -49,7 +49,13 @@ struct Shared {
     identity: u64,
     options: Options,
     /// The queue of async calls; the thread ends when the last clone is dropped.
-    worker: Mutex<Option<Sender<WorkerTask>>>,
+    worker: Mutex<Option<Worker>>,
+}
+
+/// The queue of async calls, and the thread that works on it.
+struct Worker {
+    queue: Sender<WorkerTask>,
+    thread: JoinHandle<()>,
 }
 
 type WorkerTask = Box<dyn FnOnce(&Mutex<Session>) + Send>;
@@ -96,6 +102,28 @@ impl SqliteStore {
     #[must_use]
     pub fn path(&self) -> &Path {
         self.0.options.path()
+    }
+
+    /// Waits for the async calls that are queued, and ends the thread that works on them. The next
+    /// async call starts another one.
+    ///
+    /// The file is then closed as soon as the last clone is dropped, and not a little later: for
+    /// programs that fork, since no open file of SQLite may be carried into a child.
+    ///
+    /// ```
+    /// use tollgate_sqlite::SqliteStore;
+    /// # let dir = tempfile::tempdir()?;
+    /// # let path = dir.path().join("counts.db");
+    /// let store = SqliteStore::open(path.to_str().expect("a path in UTF-8"))?;
+    /// store.end_thread();
+    /// drop(store); // The file is closed: the process may fork.
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    pub fn end_thread(&self) {
+        let Some(Worker { queue, thread }) = lock(&self.0.worker).take() else { return };
+        drop(queue);
+        // A panic of one call was passed on to its caller, or is one of a caller that is gone.
+        let _ = thread.join();
     }
 
     fn session(&self) -> MutexGuard<'_, Session> {
@@ -235,20 +263,20 @@ impl SqliteStore {
 
     fn send(&self, job: WorkerTask) -> Result<(), StoreError> {
         let mut worker = lock(&self.0.worker);
-        if let Some(sender) = &*worker {
-            return sender.send(job).map_err(|_| worker_ended());
+        if let Some(worker) = &*worker {
+            return worker.queue.send(job).map_err(|_| worker_ended());
         }
-        let (sender, jobs) = channel::<WorkerTask>();
+        let (queue, jobs) = channel::<WorkerTask>();
         let session = Arc::clone(&self.0.session);
-        thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("tollgate-sqlite".to_owned())
             .spawn(move || jobs.iter().for_each(|job| job(&session)))
             .map_err(|error| {
                 StoreError::transient("no thread could be started for the SQLite store")
                     .because(error)
             })?;
-        let sent = sender.send(job).map_err(|_| worker_ended());
-        *worker = Some(sender);
+        let sent = queue.send(job).map_err(|_| worker_ended());
+        *worker = Some(Worker { queue, thread });
         sent
     }
 }

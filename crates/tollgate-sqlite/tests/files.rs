@@ -177,3 +177,21 @@ fn numbers_that_no_engine_writes_are_an_error_and_no_panic_gets_out() {
     block_on(limiter.reset("ann")).expect("reset");
     assert!(block_on(limiter.check("ann")).expect("mended").is_allowed());
 }
+
+#[test]
+fn without_its_thread_a_store_is_closed_where_it_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    for turn in 0..100 {
+        let store = SqliteStore::open_with(Options::new(dir.path().join("counts.db"))).unwrap();
+        let limiter = Limiter::new("1000/h".parse().unwrap(), store);
+        let decision = block_on(limiter.check("a")).unwrap();
+        assert_eq!(decision.remaining(), 999 - turn);
+        limiter.store().end_thread();
+        // The next call starts another one.
+        assert_eq!(block_on(limiter.peek("a")).unwrap().remaining(), 999 - turn);
+        limiter.store().end_thread();
+        drop(limiter);
+        // Whoever closes a file as the last one removes this.
+        assert!(!dir.path().join("counts.db-wal").exists(), "turn {turn}");
+    }
+}

@@ -48,6 +48,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "probes": "health, readiness, and manifests for them",
     "proof": "checking a recorded run; broken limiters that are caught",
     "proxies": "behind nginx, Caddy, HAProxy",
+    "python": "the Python package: checks, asyncio, FastAPI, Django, Flask",
     "queue": "queues: guarantees and usage",
     "redis": "counts on Redis and Valkey",
     "resp": "the Redis protocol: CL.THROTTLE and more",

@@ -1,0 +1,61 @@
+"""The decorator `Limiter.limit`."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from ._errors import Denied
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from ._limiter import Limiter
+    from ._tollgate import Decision
+
+
+def limited(
+    limiter: Limiter,
+    key: str | Callable[..., str],
+    cost: int | Callable[..., int],
+    on_denied: Callable[[Decision], Any] | None,
+) -> Callable[[Any], Any]:
+    """A decorator that checks before each call."""
+    if not (isinstance(key, str) or callable(key)):
+        raise TypeError(f"key must be str or callable, not {type(key).__name__}")
+    if not callable(cost) and (isinstance(cost, bool) or not isinstance(cost, int)):
+        raise TypeError(f"cost must be int or callable, not {type(cost).__name__}")
+
+    def question(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[str, int]:
+        subject = key if isinstance(key, str) else key(*args, **kwargs)
+        return subject, cost if isinstance(cost, int) else cost(*args, **kwargs)
+
+    def denied(decision: Decision) -> Any:
+        if on_denied is None:
+            raise Denied(decision)
+        return on_denied(decision)
+
+    def decorate(function: Any) -> Any:
+        if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+            raise TypeError("a generator runs when it is read: limit the function that reads it")
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def call_async(*args: Any, **kwargs: Any) -> Any:
+                decision = await limiter.acheck(*question(args, kwargs))
+                if decision.allowed:
+                    return await function(*args, **kwargs)
+                result = denied(decision)
+                return await result if inspect.isawaitable(result) else result
+
+            return call_async
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            decision = limiter.check(*question(args, kwargs))
+            return function(*args, **kwargs) if decision.allowed else denied(decision)
+
+        return call
+
+    return decorate

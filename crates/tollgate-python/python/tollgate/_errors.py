@@ -1,0 +1,53 @@
+"""The exceptions. A denial of a check is none of them: it is a `Decision`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from ._tollgate import Decision
+
+
+class TollgateError(Exception):
+    """The base of all exceptions of this package, but for `TypeError` on wrong types."""
+
+
+class LimitError(TollgateError, ValueError):
+    """A text that is no limit. The message says where, and what would be right."""
+
+
+class ArgumentError(TollgateError, ValueError):
+    """An argument with a value that is out of range. The message names it."""
+
+
+class HoldError(TollgateError):
+    """A hold that is not open: it has ended by itself, was reset, or never was."""
+
+
+class StoreError(TollgateError):
+    """The store could not answer.
+
+    `transient` is True when the same call may succeed later. `ambiguous` is True when the check may
+    have been charged nevertheless, as after a lost connection.
+    """
+
+    transient: bool
+    ambiguous: bool
+
+    def __init__(self, message: str, transient: bool = False, ambiguous: bool = False) -> None:
+        super().__init__(message)
+        self.transient = transient
+        self.ambiguous = ambiguous
+
+    def __reduce__(self) -> tuple[type[StoreError], tuple[str, bool, bool]]:
+        return (type(self), (str(self), self.transient, self.ambiguous))
+
+
+class Denied(TollgateError):
+    """What `Limiter.limit` raises instead of calling the function. `decision` says why."""
+
+    decision: Decision
+
+    def __init__(self, decision: Decision) -> None:
+        super().__init__(str(decision))
+        self.decision = decision

@@ -1,0 +1,287 @@
+"""The limiter: the native one, with async calls, holds as context managers, and a decorator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ._tollgate import Decision, Holding, Request
+from ._tollgate import Limiter as _Limiter
+
+if TYPE_CHECKING:
+    from asyncio import Future
+    from collections.abc import Callable, Sequence
+    from types import TracebackType
+    from typing import TypeVar
+
+    from ._tollgate import Charged, Limits, Refund, Settled
+
+    T = TypeVar("T")
+    F = TypeVar("F", bound=Callable[..., Any])
+    Subjects = Sequence[str | tuple[str, str | Limits]]
+
+
+class Limiter(_Limiter):
+    """Limits and the store that counts them.
+
+    `limits` is text, as `10/s, 240/h`, or `Limits`. `store` is `memory://`, `sqlite://PATH`,
+    `redis://HOST`, `redis+cluster://HOST,HOST` or `redis+sentinel://HOST,HOST/NAME`, opened at
+    the first call, and anew after a fork. `policy` is a name within which the limits count by
+    themselves, and under which headers list them. `clock` is for tests.
+
+    Each call has an async form whose name begins with `a`, as `acheck`. It never blocks the event
+    loop. A limiter may be shared by threads, tasks and forked processes.
+    """
+
+    __slots__ = ()
+
+    async def acheck(self, subject: str, cost: int = 1) -> Decision:
+        """`check` for asyncio."""
+        if self.in_memory:
+            return self.check(subject, cost)
+        return await self._ask(Request.check(subject, cost))
+
+    def check_all(self, subjects: Subjects, cost: int = 1, *, partial: bool = False) -> Decision:
+        """Checks several subjects together: all limits admit, or nothing is charged.
+
+        A subject is text, or a tuple of text and its own limits. With `partial`, as much of the
+        cost is charged as remains.
+        """
+        return self.run(Request.check_all(subjects, cost, partial))
+
+    async def acheck_all(
+        self, subjects: Subjects, cost: int = 1, *, partial: bool = False
+    ) -> Decision:
+        """`check_all` for asyncio."""
+        return await self._ask(Request.check_all(subjects, cost, partial))
+
+    def peek(self, subject: str, cost: int = 1, *, partial: bool = False) -> Decision:
+        """What `check` would answer now. Nothing is charged."""
+        return self.run(Request.peek(subject, cost, partial))
+
+    async def apeek(self, subject: str, cost: int = 1, *, partial: bool = False) -> Decision:
+        """`peek` for asyncio."""
+        return await self._ask(Request.peek(subject, cost, partial))
+
+    def charge(self, subject: str, cost: int) -> list[Charged]:
+        """Charges a cost that became known afterwards, also beyond the limits."""
+        return self.run(Request.charge(subject, cost))
+
+    async def acharge(self, subject: str, cost: int) -> list[Charged]:
+        """`charge` for asyncio."""
+        return await self._ask(Request.charge(subject, cost))
+
+    def refund(self, decision: Decision) -> Refund:
+        """Gives back what a decision charged, once, and only what still counts of it."""
+        return self.run(Request.refund(decision))
+
+    async def arefund(self, decision: Decision) -> Refund:
+        """`refund` for asyncio."""
+        return await self._ask(Request.refund(decision))
+
+    def reset(self, subject: str) -> bool:
+        """Deletes the count of a subject. True when there was one."""
+        return self.run(Request.reset(subject))
+
+    async def areset(self, subject: str) -> bool:
+        """`reset` for asyncio."""
+        return await self._ask(Request.reset(subject))
+
+    def reserve(
+        self, subject: str, cost: int, ttl: float, *, charge_at_end: bool = False
+    ) -> Reservation:
+        """Sets a cost aside until it is known what was used, for at most `ttl` seconds.
+
+        Use it by `with`: its end charges what `use` was told, in one step.
+        """
+        return Reservation(self, self.run(Request.reserve(subject, cost, ttl, charge_at_end)))
+
+    async def areserve(
+        self, subject: str, cost: int, ttl: float, *, charge_at_end: bool = False
+    ) -> Reservation:
+        """`reserve` for asyncio: `async with await limiter.areserve(...)`."""
+        holding = await self._ask(Request.reserve(subject, cost, ttl, charge_at_end))
+        return Reservation(self, holding)
+
+    def acquire(self, subject: str, slots: int = 1) -> Slot:
+        """Takes slots of limits such as `20 at once`. Use it by `with`: its end gives them back."""
+        return Slot(self, self.run(Request.acquire(subject, slots)))
+
+    async def aacquire(self, subject: str, slots: int = 1) -> Slot:
+        """`acquire` for asyncio: `async with await limiter.aacquire(...)`."""
+        return Slot(self, await self._ask(Request.acquire(subject, slots)))
+
+    def limit(
+        self,
+        key: str | Callable[..., str],
+        *,
+        cost: int | Callable[..., int] = 1,
+        on_denied: Callable[[Decision], Any] | None = None,
+    ) -> Callable[[F], F]:
+        """A decorator that checks before each call, for functions and for `async` functions.
+
+        `key` is a subject, or makes one of the call's arguments; so does `cost`. A denied call
+        returns what `on_denied` returns, and without it raises `Denied`.
+        """
+        from ._decorator import limited
+
+        return limited(self, key, cost, on_denied)
+
+    async def _ask(self, request: Request[T]) -> T:
+        if self.in_memory:
+            return self.run(request)
+        from ._bridges import bridge
+
+        loop, bridge_of_loop = bridge()
+        future: Future[T] = loop.create_future()
+        self.start(request, bridge_of_loop, future)
+        return await future
+
+
+class _Hold:
+    """A hold, or the decision that denied it."""
+
+    __slots__ = ("_holding", "_is_settled", "_limiter")
+
+    def __init__(self, limiter: Limiter, holding: Holding) -> None:
+        self._limiter = limiter
+        self._holding = holding
+        self._is_settled = not holding.allowed
+
+    @property
+    def allowed(self) -> bool:
+        """Whether it was admitted. Otherwise nothing is held."""
+        return self._holding.allowed
+
+    def __bool__(self) -> bool:
+        return self._holding.allowed
+
+    @property
+    def decision(self) -> Decision:
+        """The decision, with its numbers."""
+        return self._holding.decision
+
+    @property
+    def fence(self) -> int | None:
+        """A number that rises with each hold of a count, to fence writes; None on a denial."""
+        return self._holding.fence
+
+    @property
+    def end_us(self) -> int | None:
+        """When it was first to end by itself, in microseconds since 1970 by the store's clock."""
+        return self._holding.end_us
+
+    def renew(self, ttl: float | None = None) -> bool:
+        """Lets it last `ttl` seconds from now. False when it is not open any more."""
+        return self._limiter.run(Request.renew(self._holding, ttl))
+
+    async def arenew(self, ttl: float | None = None) -> bool:
+        """`renew` for asyncio."""
+        return await self._limiter._ask(Request.renew(self._holding, ttl))
+
+
+class Slot(_Hold):
+    """Slots that `Limiter.acquire` took, or its denial."""
+
+    __slots__ = ()
+
+    def release(self) -> bool:
+        """Gives the slots back. True when they were held until now."""
+        if self._is_settled:
+            return False
+        released = self._limiter.run(Request.release(self._holding))
+        self._is_settled = True
+        return released
+
+    async def arelease(self) -> bool:
+        """`release` for asyncio."""
+        if self._is_settled:
+            return False
+        released = await self._limiter._ask(Request.release(self._holding))
+        self._is_settled = True
+        return released
+
+    def __enter__(self) -> Slot:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.release()
+
+    async def __aenter__(self) -> Slot:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        await self.arelease()
+
+
+class Reservation(_Hold):
+    """Units that `Limiter.reserve` set aside, or its denial."""
+
+    __slots__ = ("_used",)
+
+    def __init__(self, limiter: Limiter, holding: Holding) -> None:
+        super().__init__(limiter, holding)
+        self._used = 0
+
+    def use(self, units: int) -> None:
+        """Adds what was used. The end of `with` charges the sum."""
+        if isinstance(units, bool) or not isinstance(units, int):
+            raise TypeError(f"units must be int, not {type(units).__name__}")
+        if units < 0:
+            from ._errors import ArgumentError
+
+            raise ArgumentError("units must not be negative")
+        self._used += units
+
+    def commit(self, actual: int) -> Settled:
+        """Charges what was used, and gives the rest back. A second commit charges nothing."""
+        settled = self._limiter.run(Request.commit(self._holding, actual))
+        self._is_settled = True
+        return settled
+
+    async def acommit(self, actual: int) -> Settled:
+        """`commit` for asyncio."""
+        settled = await self._limiter._ask(Request.commit(self._holding, actual))
+        self._is_settled = True
+        return settled
+
+    def cancel(self) -> Settled:
+        """Gives all of it back."""
+        return self.commit(0)
+
+    async def acancel(self) -> Settled:
+        """`cancel` for asyncio."""
+        return await self.acommit(0)
+
+    def __enter__(self) -> Reservation:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_settled:
+            self.commit(self._used)
+
+    async def __aenter__(self) -> Reservation:
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if not self._is_settled:
+            await self.acommit(self._used)

@@ -1,0 +1,32 @@
+"""What the ASGI and the WSGI middleware have in common."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Literal
+
+from ._errors import ArgumentError
+
+if TYPE_CHECKING:
+    from ._limiter import Limiter
+
+Profile = Literal["draft", "legacy", "both", "none"]
+OnFailure = Literal["allow", "deny"]
+
+PROFILES = ("draft", "legacy", "both", "none")
+
+
+def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> None:
+    """Refuses options that would only fail in a request."""
+    from ._limiter import Limiter
+
+    if not isinstance(limiter, Limiter):
+        raise TypeError(f"limiter must be Limiter, not {type(limiter).__name__}")
+    if headers not in PROFILES:
+        raise ArgumentError(f"headers is {headers!r:.60}: give one of {', '.join(PROFILES)}")
+    if on_failure not in ("allow", "deny", None):
+        raise ArgumentError(f"on_failure is {on_failure!r:.60}: give 'allow' or 'deny'")
+    if on_failure is None and not limiter.in_memory:
+        raise ArgumentError(
+            "on_failure is missing: say whether requests pass ('allow') or get a 503 ('deny') "
+            "while the store cannot answer"
+        )

@@ -1,0 +1,226 @@
+"""The native part of the package. Use what `tollgate` exports."""
+
+from asyncio import Future
+from collections.abc import Sequence
+from typing import Generic, Literal, TypeVar, final
+
+_T = TypeVar("_T")
+
+__version__: str
+
+def client_subject(address: str) -> str:
+    """The subject of a client by its address: `ip:192.0.2.7`, `ip:2001:db8::/64`."""
+
+def before_fork() -> None: ...
+def after_fork_in_parent() -> None: ...
+def after_fork_in_child() -> None: ...
+@final
+class Limits:
+    """Limits that were parsed, for checks over several subjects."""
+
+    def __new__(cls, limits: str, policy: str | None = None) -> Limits: ...
+    def __hash__(self) -> int: ...
+
+@final
+class LimitReport:
+    """What one limit said in a decision."""
+
+    @property
+    def subject(self) -> str:
+        """The subject, in its written form."""
+    @property
+    def limit(self) -> str:
+        """The limit as text."""
+    @property
+    def admits(self) -> bool:
+        """Whether this limit would admit the cost."""
+    @property
+    def remaining(self) -> int:
+        """The largest cost that it would admit now."""
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds until it admits the cost: 0.0 for now, None for never."""
+    @property
+    def reset_after(self) -> float:
+        """The seconds until it is fresh."""
+
+@final
+class Decision:
+    """The result of a check. It is true when the cost was admitted."""
+
+    def __bool__(self) -> bool: ...
+    @property
+    def allowed(self) -> bool:
+        """Whether the cost was admitted."""
+    @property
+    def granted(self) -> int:
+        """The units that were admitted; 0 on a denial."""
+    @property
+    def remaining(self) -> int:
+        """The largest cost that would be admitted now."""
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds until the same check is admitted: 0.0 if it was, None for never."""
+    @property
+    def never(self) -> bool:
+        """Whether the cost is above a limit's capacity, so that waiting does not help."""
+    @property
+    def reset_after(self) -> float:
+        """The seconds until the binding limit is fresh."""
+    @property
+    def limit(self) -> str:
+        """The binding limit as text: on a denial, the one that denies for longest."""
+    @property
+    def capacity(self) -> int:
+        """The capacity of the binding limit, in units."""
+    @property
+    def subject(self) -> str:
+        """The subject of the binding limit, in its written form."""
+    @property
+    def at_us(self) -> int:
+        """The store's time of the decision, in microseconds since 1970."""
+    @property
+    def authority(self) -> Literal["store", "lease", "deny_cache"]:
+        """What decided."""
+    @property
+    def limits(self) -> tuple[LimitReport, ...]:
+        """The report of each limit, in the order of the subjects and their limits."""
+
+@final
+class Charged:
+    """What a charge without a check did to one limit."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether a check would have admitted the cost."""
+    @property
+    def cut(self) -> int:
+        """The units that were not charged, since the limit cannot owe them."""
+    @property
+    def remaining(self) -> int:
+        """The largest cost that would be admitted now."""
+    @property
+    def retry_after(self) -> float | None:
+        """The seconds until the same cost is admitted: 0.0 for now, None for never."""
+    @property
+    def reset_after(self) -> float:
+        """The seconds until the limit is fresh."""
+
+@final
+class Refund:
+    """What a refund gave back."""
+
+    @property
+    def already(self) -> bool:
+        """Whether all of it had been refunded before."""
+    @property
+    def given(self) -> list[int]:
+        """By how many units each limit's `remaining` rose."""
+    @property
+    def left(self) -> int:
+        """The units of the charge that can still be refunded."""
+
+@final
+class Settled:
+    """What settling a hold did."""
+
+    @property
+    def already(self) -> bool:
+        """Whether it was settled before. Nothing was done now."""
+    @property
+    def actual(self) -> int:
+        """The units that were charged for it."""
+    @property
+    def charged(self) -> list[Charged]:
+        """What was done to each limit."""
+
+@final
+class Holding:
+    @property
+    def decision(self) -> Decision: ...
+    @property
+    def allowed(self) -> bool: ...
+    @property
+    def fence(self) -> int | None: ...
+    @property
+    def end_us(self) -> int | None: ...
+
+@final
+class ManualClock:
+    """A clock that stands still until it is moved, for tests."""
+
+    def __new__(cls, at_us: int = 0) -> ManualClock: ...
+    def set(self, at_us: int) -> None:
+        """Sets the time, in microseconds since 1970. It may go back."""
+    def advance(self, seconds: float) -> None:
+        """Moves the time forward by so many seconds."""
+    @property
+    def at_us(self) -> int:
+        """The time, in microseconds since 1970."""
+
+@final
+class Request(Generic[_T]):
+    @staticmethod
+    def check(subject: str, cost: int = 1, partial: bool = False) -> Request[Decision]: ...
+    @staticmethod
+    def check_all(
+        subjects: Sequence[str | tuple[str, str | Limits]], cost: int = 1, partial: bool = False
+    ) -> Request[Decision]: ...
+    @staticmethod
+    def peek(subject: str, cost: int = 1, partial: bool = False) -> Request[Decision]: ...
+    @staticmethod
+    def charge(subject: str, cost: int) -> Request[list[Charged]]: ...
+    @staticmethod
+    def reset(subject: str) -> Request[bool]: ...
+    @staticmethod
+    def refund(decision: Decision) -> Request[Refund]: ...
+    @staticmethod
+    def reserve(subject: str, cost: int, ttl: float, charge_at_end: bool = False) -> Request[Holding]: ...
+    @staticmethod
+    def acquire(subject: str, slots: int = 1) -> Request[Holding]: ...
+    @staticmethod
+    def commit(holding: Holding, actual: int) -> Request[Settled]: ...
+    @staticmethod
+    def release(holding: Holding) -> Request[bool]: ...
+    @staticmethod
+    def renew(holding: Holding, ttl: float | None = None) -> Request[bool]: ...
+
+@final
+class Bridge:
+    def __new__(cls) -> Bridge: ...
+    def is_ours(self) -> bool: ...
+    def fileno(self) -> int: ...
+    def drain(self) -> None: ...
+
+class Limiter:
+    def __new__(
+        cls,
+        limits: str | Limits,
+        store: str = ...,
+        *,
+        policy: str | None = None,
+        clock: ManualClock | None = None,
+    ) -> Limiter: ...
+    def check(self, subject: str, cost: int = 1) -> Decision:
+        """Checks every limit, and charges the cost if all admit."""
+    def run(self, request: Request[_T]) -> _T: ...
+    def start(self, request: Request[_T], bridge: Bridge, future: Future[_T]) -> None: ...
+    @property
+    def in_memory(self) -> bool:
+        """Whether it counts in the memory of this process, which answers at once."""
+    @property
+    def limits(self) -> str:
+        """The limits as text."""
+    @property
+    def policy(self) -> str | None:
+        """The name of the policy, within which it counts; None without one."""
+    def headers(
+        self, decision: Decision, headers: Literal["draft", "legacy", "both", "none"] = ...
+    ) -> list[tuple[str, str]]:
+        """The headers of a response to a request that `decision` was made for."""
+    def refusal(
+        self, decision: Decision, headers: Literal["draft", "legacy", "both", "none"] = ...
+    ) -> tuple[int, list[tuple[str, str]], bytes] | None:
+        """The status, headers and body for a denied request; None if it was admitted."""
+    def unavailable(self, retry_after: float = ...) -> tuple[int, list[tuple[str, str]], bytes]:
+        """The status, headers and body where the store could not answer."""

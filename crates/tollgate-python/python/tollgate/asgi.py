@@ -1,0 +1,105 @@
+"""Middleware for ASGI: FastAPI, Starlette, Django, Quart, Litestar."""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from typing import TYPE_CHECKING, Any
+
+from ._errors import StoreError
+from ._middleware import check_options
+from ._tollgate import client_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Awaitable, Callable, MutableMapping
+
+    from ._limiter import Limiter
+    from ._middleware import OnFailure, Profile
+
+    Scope = MutableMapping[str, Any]
+    Message = MutableMapping[str, Any]
+    Receive = Callable[[], Awaitable[Message]]
+    Send = Callable[[Message], Awaitable[None]]
+    App = Callable[[Scope, Receive, Send], Awaitable[None]]
+    Key = Callable[[Scope], str | Awaitable[str | None] | None]
+
+_LOG = logging.getLogger("tollgate")
+
+
+def client(scope: Scope) -> str | None:
+    """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
+
+    Behind a proxy that is the proxy's address, unless the server was told to trust it, as
+    `uvicorn --forwarded-allow-ips`. A connection over a Unix socket has no address, and is not
+    limited.
+    """
+    peer = scope.get("client")
+    return client_subject(peer[0]) if peer and peer[0] else None
+
+
+class TollgateMiddleware:
+    """Checks each HTTP request before `app`, and answers denied ones.
+
+    `key` makes the subject of a request's scope; it may be async. A request for which it returns
+    None is not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what
+    happens while the store cannot answer; it is required unless the limiter counts in memory.
+
+    The decision is in `scope["state"]["tollgate"]`. Web sockets and lifespans pass.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        limiter: Limiter,
+        key: Key = client,
+        *,
+        headers: Profile = "draft",
+        on_failure: OnFailure | None = None,
+    ) -> None:
+        check_options(limiter, headers, on_failure)
+        if not callable(key):
+            raise TypeError(f"key must be callable, not {type(key).__name__}")
+        self.app = app
+        self.limiter = limiter
+        self.key = key
+        self.headers: Profile = headers
+        self.on_failure = on_failure
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+        found = self.key(scope)
+        subject = await found if inspect.isawaitable(found) else found
+        if subject is None:
+            return await self.app(scope, receive, send)
+        limiter = self.limiter
+        try:
+            decision = await limiter.acheck(subject)
+        except StoreError as error:
+            _LOG.warning("no decision for a request: %s", error)
+            if self.on_failure == "allow":
+                return await self.app(scope, receive, send)
+            return await _respond(send, limiter.unavailable())
+        refusal = limiter.refusal(decision, self.headers)
+        if refusal is not None:
+            return await _respond(send, refusal)
+        scope.setdefault("state", {})["tollgate"] = decision
+        ours = [
+            (name.encode(), value.encode())
+            for name, value in limiter.headers(decision, self.headers)
+        ]
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", ()), *ours]
+            await send(message)
+
+        return await self.app(scope, receive, send_with_headers)
+
+
+async def _respond(send: Send, refusal: tuple[int, list[tuple[str, str]], bytes]) -> None:
+    status, headers, body = refusal
+    lines = [(name.encode(), value.encode()) for name, value in headers]
+    lines.append((b"content-length", str(len(body)).encode()))
+    await send({"type": "http.response.start", "status": status, "headers": lines})
+    await send({"type": "http.response.body", "body": body})

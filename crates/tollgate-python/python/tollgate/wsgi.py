@@ -1,0 +1,96 @@
+"""Middleware for WSGI: Flask, Django, Pyramid, Bottle."""
+
+from __future__ import annotations
+
+import logging
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+from ._errors import StoreError
+from ._middleware import check_options
+from ._tollgate import client_subject
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable
+
+    from ._limiter import Limiter
+    from ._middleware import OnFailure, Profile
+
+    Environ = dict[str, Any]
+    StartResponse = Callable[..., Any]
+    App = Callable[[Environ, StartResponse], Iterable[bytes]]
+    Key = Callable[[Environ], str | None]
+
+_LOG = logging.getLogger("tollgate")
+
+
+def client(environ: Environ) -> str | None:
+    """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
+
+    Behind a proxy that is the proxy's address, unless the server or a middleware around this one
+    was told to trust it, as werkzeug's `ProxyFix`. A connection over a Unix socket has no address,
+    and is not limited.
+    """
+    address = environ.get("REMOTE_ADDR")
+    return client_subject(address) if address else None
+
+
+class TollgateMiddleware:
+    """Checks each request before `app`, and answers denied ones.
+
+    `key` makes the subject of a request's environment. A request for which it returns None is not
+    limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what happens while
+    the store cannot answer; it is required unless the limiter counts in memory.
+
+    The decision is in `environ["tollgate"]`.
+    """
+
+    def __init__(
+        self,
+        app: App,
+        limiter: Limiter,
+        key: Key = client,
+        *,
+        headers: Profile = "draft",
+        on_failure: OnFailure | None = None,
+    ) -> None:
+        check_options(limiter, headers, on_failure)
+        if not callable(key):
+            raise TypeError(f"key must be callable, not {type(key).__name__}")
+        self.app = app
+        self.limiter = limiter
+        self.key = key
+        self.headers: Profile = headers
+        self.on_failure = on_failure
+
+    def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
+        subject = self.key(environ)
+        if subject is None:
+            return self.app(environ, start_response)
+        limiter = self.limiter
+        try:
+            decision = limiter.check(subject)
+        except StoreError as error:
+            _LOG.warning("no decision for a request: %s", error)
+            if self.on_failure == "allow":
+                return self.app(environ, start_response)
+            return _respond(start_response, limiter.unavailable())
+        refusal = limiter.refusal(decision, self.headers)
+        if refusal is not None:
+            return _respond(start_response, refusal)
+        environ["tollgate"] = decision
+        ours = limiter.headers(decision, self.headers)
+
+        def start_with_headers(status: str, headers: list[tuple[str, str]], *more: Any) -> Any:
+            return start_response(status, [*headers, *ours], *more)
+
+        return self.app(environ, start_with_headers)
+
+
+def _respond(
+    start_response: StartResponse, refusal: tuple[int, list[tuple[str, str]], bytes]
+) -> Iterable[bytes]:
+    status, headers, body = refusal
+    line = f"{status} {HTTPStatus(status).phrase}"
+    start_response(line, [*headers, ("content-length", str(len(body)))])
+    return [body]

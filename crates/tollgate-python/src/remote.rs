@@ -1,0 +1,169 @@
+//! A store in a file or behind a network: opened at the first question, and anew after a fork.
+
+use core::time::Duration;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use pyo3::prelude::*;
+use tokio::sync::OnceCell;
+use tollgate::{Error, LimitSet, Limiter, ManualClock, StoreError};
+use tollgate_redis::RedisStore;
+use tollgate_stores::{AnyStore, StoreUrl};
+
+use crate::bridge::Sender;
+use crate::reply::Reply;
+use crate::request::Kind;
+use crate::{error, fork, runtime};
+
+/// How long a question waits for the store to be opened. Beyond it others are asking in vain too.
+const LONGEST_OPENING: Duration = Duration::from_secs(3);
+
+/// A store that was named and may not be open yet.
+#[derive(Debug)]
+pub(crate) struct Remote {
+    how: Arc<How>,
+    place: Arc<Place>,
+}
+
+/// How the store is opened.
+#[derive(Debug)]
+struct How {
+    limits: LimitSet,
+    url: StoreUrl,
+    clock: Option<ManualClock>,
+}
+
+/// Where the open store is.
+#[derive(Debug)]
+pub(crate) struct Place(Mutex<Arc<Opened>>);
+
+/// The limiter over the open store, in the process that opened it.
+#[derive(Debug)]
+struct Opened {
+    pid: u32,
+    limiter: OnceCell<Limiter<AnyStore>>,
+}
+
+impl Opened {
+    fn none_yet() -> Arc<Self> {
+        Arc::new(Self { pid: std::process::id(), limiter: OnceCell::new() })
+    }
+}
+
+impl Place {
+    /// What is open in this process.
+    ///
+    /// The caller is attached to the interpreter, or has passed the gate: so no fork finds the lock
+    /// taken.
+    fn opened(&self) -> Arc<Opened> {
+        let mut opened = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.pid != std::process::id() {
+            // The parent's. Its threads are not here, its connections are the parent's, and its
+            // locks may be taken for ever: it is neither used nor dropped.
+            core::mem::forget(core::mem::replace(&mut *opened, Opened::none_yet()));
+        }
+        Arc::clone(&opened)
+    }
+
+    /// Closes a file, which nobody uses now. The next question opens it again.
+    pub(crate) fn close(&self) {
+        let opened = self.opened();
+        if let Some(AnyStore::Sqlite(store)) = opened.limiter.get().map(Limiter::store) {
+            store.store().end_thread();
+        }
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Opened::none_yet();
+    }
+}
+
+impl Remote {
+    pub(crate) fn new(
+        py: Python<'_>,
+        limits: LimitSet,
+        url: StoreUrl,
+        clock: Option<ManualClock>,
+    ) -> Self {
+        let place = Arc::new(Place(Mutex::new(Opened::none_yet())));
+        let remote = Self { how: Arc::new(How { limits, url, clock }), place };
+        if remote.is_file() {
+            fork::close_before_fork(py, &remote.place);
+        }
+        remote
+    }
+
+    /// Which kind of store it is.
+    pub(crate) fn kind(&self) -> &'static str {
+        self.how.url.kind().name()
+    }
+
+    fn is_file(&self) -> bool {
+        matches!(self.how.url, StoreUrl::Sqlite(_))
+    }
+
+    /// Asks and waits, while other threads of Python run.
+    pub(crate) fn run(&self, py: Python<'_>, kind: &Kind) -> PyResult<Reply> {
+        let runtime = runtime::get(py)?;
+        let answer = if self.is_file() {
+            let gate = fork::gate(py);
+            py.detach(|| {
+                let _passed = gate.read().unwrap_or_else(PoisonError::into_inner);
+                runtime.block_on(asked(self.place.opened(), &self.how, kind))
+            })
+        } else {
+            let opened = self.place.opened();
+            py.detach(|| runtime.block_on(asked(opened, &self.how, kind)))
+        };
+        answer.map_err(|it| error::raised(py, &it))
+    }
+
+    /// Asks, and hands the answer to `sender` when it comes.
+    pub(crate) fn start(&self, py: Python<'_>, kind: Kind, sender: Sender) -> PyResult<()> {
+        let runtime = runtime::get(py)?;
+        let (place, how) = (Arc::clone(&self.place), Arc::clone(&self.how));
+        if self.is_file() {
+            let gate = fork::gate(py);
+            // A file is read and locked by the thread that asks.
+            runtime.spawn_blocking(move || {
+                let passed = gate.read().unwrap_or_else(PoisonError::into_inner);
+                let answer = runtime.block_on(asked(place.opened(), &how, &kind));
+                drop(passed);
+                sender.send(answer);
+            });
+        } else {
+            let opened = place.opened();
+            runtime.spawn(async move { sender.send(asked(opened, &how, &kind).await) });
+        }
+        Ok(())
+    }
+}
+
+/// Asks the store, which the first question opens. A store that cannot be opened is tried again by
+/// the next one. What is open is not held any more when the answer is there.
+async fn asked(opened: Arc<Opened>, how: &How, kind: &Kind) -> Result<Reply, Error> {
+    if let Some(limiter) = opened.limiter.get() {
+        return kind.perform(limiter).await;
+    }
+    let opening = opened.limiter.get_or_try_init(|| open(how));
+    match tokio::time::timeout(LONGEST_OPENING, opening).await {
+        Ok(limiter) => kind.perform(limiter?).await,
+        Err(_) => Err(StoreError::transient(format!(
+            "the store was not open within {} s: is it reachable?",
+            LONGEST_OPENING.as_secs()
+        ))
+        .into()),
+    }
+}
+
+async fn open(How { limits, url, clock }: &How) -> Result<Limiter<AnyStore>, StoreError> {
+    let store = match (url.clone(), clock.clone()) {
+        (StoreUrl::Sqlite(options), Some(clock)) => {
+            StoreUrl::Sqlite(options.clock(clock)).open().await?
+        }
+        (StoreUrl::Redis(options), Some(clock)) => {
+            // Counts of another clock than the server's lie apart.
+            let run = format!("python-{:016x}", RandomState::new().hash_one(0));
+            RedisStore::builder(options).run(&run, clock).connect().await?.into()
+        }
+        (url, _) => url.open().await?,
+    };
+    Ok(Limiter::new(limits.clone(), store))
+}

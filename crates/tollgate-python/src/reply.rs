@@ -1,0 +1,137 @@
+//! What a limiter answered, and its parts as Python sees them.
+
+use pyo3::IntoPyObjectExt as _;
+use pyo3::prelude::*;
+use tollgate::Hold;
+
+use crate::decision::{Decision, seconds};
+use crate::error;
+
+/// An answer, before there is an object of Python for it.
+#[derive(Debug)]
+pub(crate) enum Reply {
+    Decision(tollgate::Decision<'static>),
+    Charged(Vec<tollgate::Charged>),
+    Refund(tollgate::Refund),
+    Holding(tollgate::Decision<'static>, Option<Hold>),
+    Settled(tollgate::Settled),
+    Flag(bool),
+}
+
+impl Reply {
+    /// The object for it.
+    pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        match self {
+            Self::Decision(decision) => Ok(Bound::new(py, Decision(decision))?.into_any()),
+            Self::Charged(charged) => charged_of(&charged).into_bound_py_any(py),
+            Self::Refund(tollgate::Refund { already, given, left, .. }) => {
+                Ok(Bound::new(py, Refund { already, given, left })?.into_any())
+            }
+            Self::Holding(decision, hold) => {
+                let decision = Bound::new(py, Decision(decision))?.unbind();
+                Ok(Bound::new(py, Holding { decision, hold })?.into_any())
+            }
+            Self::Settled(tollgate::Settled { already, actual, charged, .. }) => {
+                let charged = charged_of(&charged);
+                Ok(Bound::new(py, Settled { already, actual, charged })?.into_any())
+            }
+            Self::Flag(flag) => flag.into_bound_py_any(py),
+        }
+    }
+}
+
+/// What a charge without a check did to one limit.
+#[pyclass(frozen, get_all, module = "tollgate")]
+#[derive(Clone, Debug)]
+pub(crate) struct Charged {
+    /// Whether a check would have admitted the cost.
+    fits: bool,
+    /// The units that were not charged, since the limit cannot owe them.
+    cut: u64,
+    /// The largest cost that would be admitted now.
+    remaining: u64,
+    /// The seconds until the same cost is admitted: 0.0 for now, None for never.
+    retry_after: Option<f64>,
+    /// The seconds until the limit is fresh.
+    reset_after: f64,
+}
+
+fn charged_of(charged: &[tollgate::Charged]) -> Vec<Charged> {
+    let wait = |us| seconds(core::time::Duration::from_micros(us));
+    let each = charged.iter().map(|it| Charged {
+        fits: it.fits,
+        cut: it.cut,
+        remaining: it.remaining,
+        retry_after: it.retry_after_us.map(wait),
+        reset_after: wait(it.reset_after_us),
+    });
+    each.collect()
+}
+
+/// What a refund gave back.
+#[pyclass(frozen, get_all, module = "tollgate")]
+#[derive(Debug)]
+pub(crate) struct Refund {
+    /// Whether all of it had been refunded before.
+    already: bool,
+    /// By how many units each limit's `remaining` rose.
+    given: Vec<u64>,
+    /// The units of the charge that can still be refunded.
+    left: u64,
+}
+
+/// What settling a hold did.
+#[pyclass(frozen, get_all, module = "tollgate")]
+#[derive(Debug)]
+pub(crate) struct Settled {
+    /// Whether it was settled before. Nothing was done now.
+    already: bool,
+    /// The units that were charged for it.
+    actual: u64,
+    /// What was done to each limit.
+    charged: Vec<Charged>,
+}
+
+/// The answer to a question for a hold: the decision and, where it was admitted, the hold.
+#[pyclass(frozen, module = "tollgate._tollgate")]
+#[derive(Debug)]
+pub(crate) struct Holding {
+    decision: Py<Decision>,
+    hold: Option<Hold>,
+}
+
+impl Holding {
+    /// The hold.
+    ///
+    /// # Errors
+    /// It was denied.
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Hold> {
+        self.hold.clone().ok_or_else(|| error::argument(py, "the hold was denied: it is not open"))
+    }
+}
+
+#[pymethods]
+impl Holding {
+    #[getter]
+    fn decision(&self, py: Python<'_>) -> Py<Decision> {
+        self.decision.clone_ref(py)
+    }
+
+    /// Whether there is a hold.
+    #[getter]
+    fn allowed(&self) -> bool {
+        self.hold.is_some()
+    }
+
+    /// A number that rises with each hold of a count; None on a denial.
+    #[getter]
+    fn fence(&self) -> Option<u64> {
+        self.hold.as_ref().map(|hold| hold.fence)
+    }
+
+    /// When the hold ends by itself, in microseconds since 1970 by the store's clock.
+    #[getter]
+    fn end_us(&self) -> Option<u64> {
+        self.hold.as_ref().map(|hold| hold.end.as_micros())
+    }
+}

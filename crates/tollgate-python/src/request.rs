@@ -1,0 +1,228 @@
+//! What a limiter is asked, made before it is known how the answer is waited for.
+
+use core::time::Duration;
+
+use pyo3::prelude::*;
+use pyo3::types::{PyString, PyTuple};
+use tollgate::{Ask, Error, Hold, LimitSet, Limiter, Receipt, Reserve, Store};
+
+use crate::argument::{self, SubjectText, wrong_type};
+use crate::decision::Decision;
+use crate::error;
+use crate::limits::AnyLimits;
+use crate::reply::{Holding, Reply};
+
+/// One question to a limiter.
+#[pyclass(frozen, module = "tollgate._tollgate")]
+#[derive(Clone, Debug)]
+pub(crate) struct Request(pub(crate) Kind);
+
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Check { subjects: Vec<Part>, cost: u64, partial: bool },
+    Peek { subjects: Vec<Part>, cost: u64, partial: bool },
+    Charge { subject: String, cost: u64 },
+    Reset { subject: String },
+    Refund(Box<Receipt>),
+    Reserve { subject: String, cost: u64, reserve: Reserve },
+    Acquire { subject: String, slots: u64 },
+    Commit(Box<Hold>, u64),
+    Release(Box<Hold>),
+    Renew(Box<Hold>, Option<Duration>),
+}
+
+/// A subject, with its limits if they are not the limiter's.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    subject: String,
+    limits: Option<LimitSet>,
+}
+
+impl<'a, 'py> FromPyObject<'a, 'py> for Part {
+    type Error = PyErr;
+
+    fn extract(object: Borrowed<'a, 'py, PyAny>) -> PyResult<Self> {
+        if object.is_instance_of::<PyString>() {
+            let SubjectText(subject) = object.extract()?;
+            return Ok(Self { subject: subject.to_owned(), limits: None });
+        }
+        let Ok(pair) = object.cast::<PyTuple>() else {
+            return Err(wrong_type(object, "subjects", "a list of str or (str, limits)"));
+        };
+        if pair.len() != 2 {
+            let what = format!("subjects has a tuple of {}: give (subject, limits)", pair.len());
+            return Err(error::argument(object.py(), what));
+        }
+        let (subject, limits) = (pair.get_item(0)?, pair.get_item(1)?);
+        let SubjectText(text) = subject.extract()?;
+        let AnyLimits(limits) = limits.extract()?;
+        Ok(Self { subject: text.to_owned(), limits: Some(limits) })
+    }
+}
+
+/// The argument `subjects`.
+fn subjects(object: &Bound<'_, PyAny>) -> PyResult<Vec<Part>> {
+    // A text is a list of texts for Python, of its characters.
+    if object.is_instance_of::<PyString>() || object.try_iter().is_err() {
+        return Err(wrong_type(object.as_borrowed(), "subjects", "a list of str or (str, limits)"));
+    }
+    object.try_iter()?.map(|part| part?.extract()).collect()
+}
+
+fn ask(parts: &[Part], cost: u64, partial: bool) -> Option<Ask<'_>> {
+    let mut parts = parts.iter();
+    let first = parts.next()?;
+    let mut ask = Ask::new(first.subject.as_str());
+    if let Some(limits) = &first.limits {
+        ask = ask.under(limits);
+    }
+    for Part { subject, limits } in parts {
+        ask = match limits {
+            Some(limits) => ask.and_under(subject.as_str(), limits),
+            None => ask.and(subject.as_str()),
+        };
+    }
+    let ask = ask.cost(cost);
+    Some(if partial { ask.partial() } else { ask })
+}
+
+impl Kind {
+    /// A check of one subject.
+    pub(crate) fn check(subject: &str, cost: u64) -> Self {
+        let subjects = vec![Part { subject: subject.to_owned(), limits: None }];
+        Self::Check { subjects, cost, partial: false }
+    }
+
+    /// Asks, and makes the answer last.
+    pub(crate) async fn perform<S: Store>(&self, limiter: &Limiter<S>) -> Result<Reply, Error> {
+        let none = || Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned());
+        Ok(match self {
+            Self::Check { subjects, cost, partial } => {
+                let ask = ask(subjects, *cost, *partial).ok_or_else(none)?;
+                Reply::Decision(limiter.check(ask).await?.into_owned())
+            }
+            Self::Peek { subjects, cost, partial } => {
+                let ask = ask(subjects, *cost, *partial).ok_or_else(none)?;
+                Reply::Decision(limiter.peek(ask).await?.into_owned())
+            }
+            Self::Charge { subject, cost } => {
+                Reply::Charged(limiter.charge(Ask::new(subject).cost(*cost)).await?)
+            }
+            Self::Reset { subject } => Reply::Flag(limiter.reset(subject).await?),
+            Self::Refund(receipt) => Reply::Refund(limiter.refund(receipt).await?),
+            Self::Reserve { subject, cost, reserve } => {
+                let placed = limiter.reserve(Ask::new(subject).cost(*cost), *reserve).await?;
+                Reply::Holding(placed.decision.into_owned(), placed.hold)
+            }
+            Self::Acquire { subject, slots } => {
+                let placed = limiter.acquire(Ask::new(subject).cost(*slots)).await?;
+                Reply::Holding(placed.decision.into_owned(), placed.hold)
+            }
+            Self::Commit(hold, actual) => Reply::Settled(limiter.commit(hold, *actual).await?),
+            Self::Release(hold) => Reply::Flag(limiter.release(hold).await?),
+            Self::Renew(hold, ttl) => {
+                let mut hold = Hold::clone(hold);
+                Reply::Flag(limiter.renew(&mut hold, *ttl).await?)
+            }
+        })
+    }
+}
+
+#[pymethods]
+impl Request {
+    #[staticmethod]
+    #[pyo3(signature = (subject, cost=1, partial=false))]
+    fn check(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        partial: bool,
+    ) -> Self {
+        let subjects = vec![Part { subject: subject.0.to_owned(), limits: None }];
+        Self(Kind::Check { subjects, cost, partial })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (subjects, cost=1, partial=false))]
+    fn check_all(
+        #[pyo3(from_py_with = subjects)] subjects: Vec<Part>,
+        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        partial: bool,
+    ) -> Self {
+        Self(Kind::Check { subjects, cost, partial })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (subject, cost=1, partial=false))]
+    fn peek(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        partial: bool,
+    ) -> Self {
+        let subjects = vec![Part { subject: subject.0.to_owned(), limits: None }];
+        Self(Kind::Peek { subjects, cost, partial })
+    }
+
+    #[staticmethod]
+    fn charge(subject: SubjectText<'_>, #[pyo3(from_py_with = argument::cost)] cost: u64) -> Self {
+        Self(Kind::Charge { subject: subject.0.to_owned(), cost })
+    }
+
+    #[staticmethod]
+    fn reset(subject: SubjectText<'_>) -> Self {
+        Self(Kind::Reset { subject: subject.0.to_owned() })
+    }
+
+    #[staticmethod]
+    fn refund(py: Python<'_>, decision: &Bound<'_, Decision>) -> PyResult<Self> {
+        let receipt = decision.get().0.receipt().ok_or_else(|| {
+            error::argument(py, "decision charged nothing, so there is nothing to refund")
+        })?;
+        Ok(Self(Kind::Refund(Box::new(receipt))))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (subject, cost, ttl, charge_at_end=false))]
+    fn reserve(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::cost)] cost: u64,
+        #[pyo3(from_py_with = argument::ttl)] ttl: Duration,
+        charge_at_end: bool,
+    ) -> Self {
+        let reserve = Reserve::from(ttl);
+        let reserve = if charge_at_end { reserve.charging() } else { reserve };
+        Self(Kind::Reserve { subject: subject.0.to_owned(), cost, reserve })
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (subject, slots=1))]
+    fn acquire(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::slots)] slots: u64,
+    ) -> Self {
+        Self(Kind::Acquire { subject: subject.0.to_owned(), slots })
+    }
+
+    #[staticmethod]
+    fn commit(
+        py: Python<'_>,
+        holding: &Bound<'_, Holding>,
+        #[pyo3(from_py_with = argument::actual)] actual: u64,
+    ) -> PyResult<Self> {
+        Ok(Self(Kind::Commit(Box::new(holding.get().open(py)?), actual)))
+    }
+
+    #[staticmethod]
+    fn release(py: Python<'_>, holding: &Bound<'_, Holding>) -> PyResult<Self> {
+        Ok(Self(Kind::Release(Box::new(holding.get().open(py)?))))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (holding, ttl=None))]
+    fn renew(
+        py: Python<'_>,
+        holding: &Bound<'_, Holding>,
+        #[pyo3(from_py_with = argument::optional_ttl)] ttl: Option<Duration>,
+    ) -> PyResult<Self> {
+        Ok(Self(Kind::Renew(Box::new(holding.get().open(py)?), ttl)))
+    }
+}
