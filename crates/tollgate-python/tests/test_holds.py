@@ -1,0 +1,149 @@
+"""The time lines of `vectors/holds/` through Python, in memory and on a Redis.
+
+Lines after a `change:` are left out, since a limiter has its limits for good. So are names of holds
+that were never placed, which Python cannot say.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from conftest import ROOT
+from test_vectors import microseconds, us
+
+from tollgate import Decision, HoldError, Limiter, ManualClock
+from tollgate._tollgate import Holding, Request
+
+FILES = sorted((ROOT / "vectors/holds").glob("*.txt"))
+
+# Of a limit: what remains, the wait, and the time until it is fresh.
+Column = tuple[int, int | None, int]
+
+
+def timelines(file: Path) -> list[tuple[str, list[tuple[int, list[str]]]]]:
+    found: list[tuple[str, list[tuple[int, list[str]]]]] = []
+    changed = False
+    for number, line in enumerate(file.read_text().splitlines(), 1):
+        line = line.strip()
+        if line.startswith("limits:"):
+            found.append((line.removeprefix("limits:").strip(), []))
+            changed = False
+        elif line.startswith("change:"):
+            changed = True
+        elif line and not line.startswith("#") and not changed:
+            found[-1][1].append((number, [column.strip() for column in line.split("|")]))
+    return found
+
+
+class Asker:
+    """A limiter, and the holds that were placed by name."""
+
+    def __init__(self, limiter: Limiter, subject: str) -> None:
+        self.limiter, self.subject = limiter, subject
+        self.holds: dict[str, Holding] = {}
+
+    def ask(self, question: str) -> tuple[str, list[Column]] | None:
+        """The answer as it is written, and its columns; None if it cannot be asked."""
+        word, *rest = question.split()
+        limiter, subject = self.limiter, self.subject
+        if word in ("check", "peek", "partial"):
+            units = int(rest[0].replace("_", ""))
+            if word == "peek":
+                return said(limiter.peek(subject, units))
+            decision = limiter.check_all([subject], units, partial=word == "partial")
+            answer, columns = said(decision)
+            is_granted = word == "partial" and decision.allowed
+            return (f"granted {decision.granted}" if is_granted else answer), columns
+        if word == "charge":
+            units = int(rest[0].replace("_", ""))
+            return f"charged {units}", charged(limiter.charge(subject, units))
+        if word == "reset":
+            limiter.reset(subject)
+            return "reset", []
+        name = rest[0]
+        if word in ("reserve", "acquire"):
+            units = int(rest[1].replace("_", ""))
+            request = Request.acquire(subject, units)
+            if word == "reserve":
+                ttl = microseconds(rest[3]) / 1e6
+                request = Request.reserve(subject, units, ttl, rest[-1] == "charging")
+            holding = limiter.run(request)
+            self.holds.pop(name, None)
+            answer, columns = said(holding.decision)
+            if not holding.allowed:
+                return answer, columns
+            self.holds[name] = holding
+            return f"until {holding.end_us}", columns
+        if name not in self.holds:
+            return None
+        holding = self.holds[name]
+        if word == "release":
+            return ("released" if limiter.run(Request.release(holding)) else "not open"), []
+        if word == "renew":
+            ttl = microseconds(rest[2]) / 1e6 if len(rest) > 1 else None
+            is_open = limiter.run(Request.renew(holding, ttl))
+            return ("until" if is_open else "not open"), []
+        actual = int(rest[1].replace("_", "")) if word == "commit" else 0
+        try:
+            settled = limiter.run(Request.commit(holding, actual))
+        except HoldError:
+            return "not open", []
+        if settled.already:
+            return f"already {settled.actual}", []
+        return f"charged {settled.actual}", charged(settled.charged)
+
+
+def said(decision: Decision) -> tuple[str, list[Column]]:
+    answer = "yes" if decision.allowed else "never" if decision.never else "no"
+    columns = [(it.remaining, us(it.retry_after), us(it.reset_after)) for it in decision.limits]
+    return answer, columns
+
+
+def charged(each: list) -> list[Column]:
+    return [(it.remaining, us(it.retry_after), us(it.reset_after)) for it in each]
+
+
+def written(answer: str) -> str:
+    """An answer in the form of `Asker.ask`."""
+    if answer == "no, held":
+        return "no"
+    if answer.startswith("until "):
+        return f"until {microseconds(answer.removeprefix('until '))}"
+    return answer.replace("_", "")
+
+
+def check_column(column: str, found: Column, place: str) -> None:
+    remaining, retry, reset = column.split()[:3]
+    wait = None if retry == "-" else microseconds(retry)
+    assert found[:2] == (int(remaining.replace("_", "")), wait), place
+    least = microseconds(reset.rstrip("+"))
+    assert found[2] >= least if reset.endswith("+") else found[2] == least, place
+
+
+@pytest.mark.parametrize("kind", ["memory", "redis"])
+@pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
+def test_every_line_is_answered_as_written(
+    file: Path, kind: str, request: pytest.FixtureRequest
+) -> None:
+    url = "memory://" if kind == "memory" else request.getfixturevalue("redis_url")
+    asked = 0
+    for index, (limits, lines) in enumerate(timelines(file)):
+        clock = ManualClock()
+        asker = Asker(Limiter(limits, url, clock=clock), f"line:{index}")
+        for number, (at, question, answer, *columns) in lines:
+            clock.set(microseconds(at))
+            place = f"{file.name}:{number}"
+            found = asker.ask(question)
+            if found is None:
+                continue
+            expected = written(answer)
+            if question.startswith("renew"):
+                expected = re.sub(r" \d+$", "", expected)
+            assert found[0] == expected, place
+            assert len(found[1]) == len(columns) or not found[1], place
+            for column, numbers in zip(columns, found[1], strict=False):
+                check_column(column, numbers, place)
+            asked += 1
+    assert asked >= 10, f"{file} asks next to nothing"
