@@ -50,6 +50,12 @@ impl Decision {
         self.0.is_never()
     }
 
+    /// Whether `retry_after` is an upper bound: open holds are in the way.
+    #[getter]
+    fn until_hold(&self) -> bool {
+        self.0.is_until_hold()
+    }
+
     /// The seconds until the binding limit is fresh.
     #[getter]
     fn reset_after(&self) -> f64 {

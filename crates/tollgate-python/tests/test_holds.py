@@ -97,6 +97,8 @@ class Asker:
 
 def said(decision: Decision) -> tuple[str, list[Column]]:
     answer = "yes" if decision.allowed else "never" if decision.never else "no"
+    if decision.until_hold and answer == "no":
+        answer = "no, held"
     columns = [(it.remaining, us(it.retry_after), us(it.reset_after)) for it in decision.limits]
     return answer, columns
 
@@ -107,8 +109,6 @@ def charged(each: list) -> list[Column]:
 
 def written(answer: str) -> str:
     """An answer in the form of `Asker.ask`."""
-    if answer == "no, held":
-        return "no"
     if answer.startswith("until "):
         return f"until {microseconds(answer.removeprefix('until '))}"
     return answer.replace("_", "")

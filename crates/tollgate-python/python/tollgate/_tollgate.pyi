@@ -65,6 +65,9 @@ class Decision:
     def never(self) -> bool:
         """Whether the cost is above a limit's capacity, so that waiting does not help."""
     @property
+    def until_hold(self) -> bool:
+        """Whether `retry_after` is an upper bound: open holds are in the way."""
+    @property
     def reset_after(self) -> float:
         """The seconds until the binding limit is fresh."""
     @property
