@@ -59,6 +59,11 @@ impl SubjectForm {
         Ok(Self { subjects, key: Hmac::new_from_slice(key).map_err(refused)? })
     }
 
+    /// Whether subjects are hashes.
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.subjects == Subjects::Hashed
+    }
+
     /// A subject in this form.
     pub(crate) fn written(&self, subject: &str) -> String {
         match self.subjects {

@@ -37,6 +37,7 @@
 struct Readme;
 
 mod api;
+mod console;
 mod denials;
 mod envoy;
 mod fullness;

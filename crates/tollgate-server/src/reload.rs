@@ -2,11 +2,14 @@
 //! changes.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
-use tollgate_policy::{Gate, Policies, Problems, Reload, Reread, Watcher};
+use tollgate_policy::{Gate, Policies, Problems, Reload, Reread, Revision, Watcher};
 use tollgate_stores::AnyStore;
 
+use crate::console::History;
 use crate::metrics::{Metrics, Reloaded};
+use crate::recorder::since_epoch;
 
 /// Why the policies were not reloaded.
 #[derive(thiserror::Error)]
@@ -31,6 +34,7 @@ pub(crate) struct Reader {
     pub(crate) gate: Gate<AnyStore>,
     pub(crate) path: Option<PathBuf>,
     pub(crate) metrics: Metrics,
+    pub(crate) history: Arc<History>,
 }
 
 impl Reader {
@@ -48,10 +52,26 @@ impl Reader {
         let reread = self.gate.reread(|| Policies::load(path));
         reloads.add(match &reread {
             Ok(Reread::Unchanged(_)) => Reloaded::Unchanged,
-            Ok(_) => Reloaded::Taken,
-            Err(_) => Reloaded::Broken,
+            Ok(reread) => {
+                // Policies that came at the same time are those of the next entry.
+                self.taken(reread.revision(), self.gate.policies());
+                Reloaded::Taken
+            }
+            Err(problems) => {
+                self.broken(problems);
+                Reloaded::Broken
+            }
         });
         reread.map_err(|problems| ReloadError::Problems(Box::new(problems)))
+    }
+
+    fn taken(&self, revision: &Revision, policies: Policies) {
+        self.history.taken(since_epoch().as_secs(), revision.to_string(), policies);
+    }
+
+    fn broken(&self, problems: &Problems) {
+        let revision = self.gate.revision().to_string();
+        self.history.broken(since_epoch().as_secs(), revision, &problems.to_string());
     }
 
     /// Watches the file; `None` when there is no file.
@@ -60,12 +80,19 @@ impl Reader {
         mut told: impl FnMut(&Reload) + Send + 'static,
     ) -> Result<Option<Watcher>, Problems> {
         let Some(path) = &self.path else { return Ok(None) };
-        let metrics = self.metrics.clone();
+        let reader = self.clone();
         let counted = move |reload: &Reload| {
+            let reloads = reader.metrics.reloads();
             match reload {
-                Reload::Replaced { .. } => metrics.reloads().add(Reloaded::Taken),
-                Reload::Unchanged(_) => metrics.reloads().add(Reloaded::Unchanged),
-                Reload::Broken(_) => metrics.reloads().add(Reloaded::Broken),
+                Reload::Replaced { revision, policies, .. } => {
+                    reader.taken(revision, policies.clone());
+                    reloads.add(Reloaded::Taken);
+                }
+                Reload::Unchanged(_) => reloads.add(Reloaded::Unchanged),
+                Reload::Broken(problems) => {
+                    reader.broken(problems);
+                    reloads.add(Reloaded::Broken);
+                }
                 _ => {}
             }
             told(reload);

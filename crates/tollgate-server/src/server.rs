@@ -18,6 +18,7 @@ use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, PathReading, Remark};
 
 use crate::api::{Admin, Api, Auth, AuthOptions, Guard, Origins, Workers};
+use crate::console::{History, Overview};
 use crate::envoy::EnvoyOptions;
 use crate::grpc::{Grpc, Rls};
 use crate::http::Http;
@@ -274,6 +275,7 @@ impl Server {
         let (ending, ended) = watch::channel(false);
         let workers = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", options.worker_token)?;
         let guard = Guard::new("an administrator", "TOLLGATE_ADMIN_TOKEN", options.admin_token)?;
+        let guard = guard.with_own_pages();
         // A web page cannot reach a unix socket.
         let guard = match &options.admin {
             Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
@@ -309,7 +311,13 @@ impl Server {
             metrics: options.metrics.clone(),
             open: AtomicBool::new(true),
         });
-        let reader = Reader { gate: gate.clone(), path: options.config, metrics: options.metrics };
+        let history = Arc::new(History::new(gate.policies()));
+        let reader = Reader {
+            gate: gate.clone(),
+            path: options.config,
+            metrics: options.metrics,
+            history: Arc::clone(&history),
+        };
         // Bind all addresses before any of them serves: a partly running service is worse than
         // none.
         let everybody = |address| bind(address, Access::Everybody);
@@ -384,8 +392,9 @@ impl Server {
         if let Some(bound) = admin {
             tasks.spawn(api.metrics.clone().follow_top());
             let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
+            let overview = Overview::new(history);
             let listener = Listener {
-                protocol: Http(Arc::new(Admin { api, guard, reader, recorder })),
+                protocol: Http(Arc::new(Admin { api, guard, reader, recorder, overview })),
                 registry: Arc::clone(admin_registry),
                 // Protect the token with TLS on a network where a certificate is configured.
                 tls: tls

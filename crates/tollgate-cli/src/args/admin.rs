@@ -7,6 +7,36 @@ pub(crate) struct Admin {
     #[command(subcommand)]
     pub(crate) act: AdminAction,
 
+    #[command(flatten)]
+    pub(crate) service: AdminService,
+
+    /// Print the service's answer unchanged: one JSON object
+    #[arg(long, global = true)]
+    pub(crate) json: bool,
+}
+
+/// The figures of a running service, again and again.
+#[derive(Debug, Args)]
+pub(crate) struct Top {
+    #[command(flatten)]
+    pub(crate) service: AdminService,
+
+    /// How often the figures are shown
+    #[arg(long, value_name = "DURATION", default_value = "2s")]
+    pub(crate) every: String,
+
+    /// Show the figures once, and end
+    #[arg(long)]
+    pub(crate) once: bool,
+
+    /// Print the service's answer once and unchanged: one JSON object
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// Which service.
+#[derive(Debug, Args)]
+pub(crate) struct AdminService {
     /// The admin listener of the service: `HOST:PORT` or `unix:/PATH`, as in its `--admin`
     #[arg(long, value_name = "ADDR", default_value = "127.0.0.1:8701", global = true)]
     pub(crate) at: String,
@@ -14,10 +44,6 @@ pub(crate) struct Admin {
     /// The longest time to wait
     #[arg(long, value_name = "DURATION", default_value = "5s", global = true)]
     pub(crate) timeout: String,
-
-    /// Print the service's answer unchanged: one JSON object
-    #[arg(long, global = true)]
-    pub(crate) json: bool,
 }
 
 #[derive(Debug, Subcommand)]
@@ -25,6 +51,27 @@ pub(crate) enum AdminAction {
     /// Show the stored count of a subject
     #[command(after_help = "Example: tollgate admin inspect ip:192.0.2.7 --policy login")]
     Inspect(AdminCount),
+    /// Show what a request of one unit would be answered now, without a charge
+    #[command(after_help = "Example: tollgate admin peek ip:192.0.2.7 --policy login")]
+    Peek(AdminCount),
+    /// Show who is behind a hash, as `top` and the log of denials write it
+    ///
+    /// The service knows the subjects of the last one to two minutes. It logs who asked.
+    #[command(after_help = "Example: tollgate admin lookup 5d1f0c6a92e7b384")]
+    Lookup {
+        /// The 16 digits
+        hash: String,
+    },
+    /// Show which policies apply to a request, and why
+    #[command(after_help = "Example: tollgate admin explain ip=192.0.2.7 method=POST path=/login")]
+    Explain {
+        /// A field of the request
+        #[arg(value_name = "FIELD=VALUE", required = true)]
+        fields: Vec<String>,
+    },
+    /// Show the last reloads of the policies, and what each of them changed
+    #[command(after_help = "Example: tollgate admin reloads")]
+    Reloads,
     /// Reset the count of a subject
     #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
     Reset(AdminCount),

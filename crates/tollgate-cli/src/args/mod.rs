@@ -19,7 +19,9 @@ use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use strategy::strategies;
 
-pub(crate) use admin::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget, TopBy};
+pub(crate) use admin::{
+    Admin, AdminAction, AdminCount, AdminService, RulingArgs, RulingTarget, Top, TopBy,
+};
 pub(crate) use advise::{Advise, Outliers};
 pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
 pub(crate) use diff::Diff;
@@ -87,6 +89,12 @@ Secrets come from the environment, so that no process list shows them:
     /// If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
     #[command(after_help = "Example: tollgate admin reset ip:192.0.2.7 --policy login")]
     Admin(Admin),
+    /// Watch a running service: what it admits and denies, its store, its busiest subjects
+    ///
+    /// Shows the figures of the console again and again, until Ctrl-C. They come from the admin
+    /// listener. If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.
+    #[command(after_help = "Example: tollgate top --every 5s")]
+    Top(Top),
     /// Check a request, and charge it when every limit admits it
     ///
     /// Exits with 0 when admitted, 1 when denied for now, 3 when denied for ever (the cost is above

@@ -27,6 +27,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "coming-from-redis-cell": "the same limits as in redis-cell, and what differs",
     "coming-from-tower-governor": "the same limits as with tower_governor, and what differs",
     "commands": "the command line, command by command",
+    "console": "the console: a page for administrators",
     "definitions": "what each strategy means, exactly",
     "doctor": "the checks of a Redis server, and what to do",
     "envoy": "Envoy's rate limit service: serve --grpc",

@@ -27,6 +27,7 @@ pub(crate) mod run;
 mod scripts;
 mod serve;
 mod slot;
+mod top;
 
 /// Runs a command.
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
@@ -34,6 +35,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Serve(args) => serve::serve(&args, out),
         Command::Health(args) => health::health(&args, out),
         Command::Admin(args) => admin::admin(&args, out),
+        Command::Top(args) => top::top(&args, out),
         Command::Check(args) => check::check(&args, out),
         Command::Peek(args) => check::peek(&args, out),
         Command::Reserve(args) => hold::reserve(&args, out),

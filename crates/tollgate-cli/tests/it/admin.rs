@@ -78,6 +78,63 @@ fn clients_are_banned_and_exempted() {
 }
 
 #[test]
+fn a_hash_is_looked_up_and_a_request_is_explained() {
+    let place = Place::new();
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let at = serving.admin_address();
+    let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
+    let ask = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
+    for _ in 0..4 {
+        serving.client().check(ask).unwrap();
+    }
+    let top = admin(&["top", "--json"]).1;
+    let top: serde_json::Value = serde_json::from_str(&top).unwrap();
+    let hash = top["subjects"][0]["subject"].as_str().unwrap();
+    assert_eq!(admin(&["lookup", hash]), (0, "ip:192.0.2.7 in login\n".into(), String::new()));
+    let nobody = "0000000000000000";
+    assert_eq!(admin(&["lookup", nobody]).1, format!("{nobody} is not counted now\n"));
+    assert_eq!(admin(&["lookup", nobody]).0, 1);
+    let (code, out, error) = admin(&["peek", "ip:192.0.2.7", "--policy", "login"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    assert!(out.starts_with("deny ip:192.0.2.7: retry in "), "{out}");
+    assert!(out.contains("\n  deny  3/h via sliding_log  0 of 3 left, full again in "), "{out}");
+    let (code, out, error) = admin(&["explain", "ip=192.0.2.7", "header.x-a=b & c"]);
+    assert_eq!((code, error.as_str()), (0, ""));
+    assert!(out.starts_with("denied by login, retry in "), "{out}");
+    assert!(out.contains("login    yes       every condition holds"), "{out}");
+    let (code, _, error) = admin(&["explain", "192.0.2.7"]);
+    assert!(code == 2 && error.contains("`192.0.2.7` is no field"), "{error}");
+}
+
+#[test]
+fn reloads_are_shown_with_what_they_changed() {
+    let place = Place::new();
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let at = serving.admin_address();
+    let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
+    assert_eq!(admin(&["reloads"]).1, "0 taken, 0 unchanged, 0 broken\n");
+    std::fs::write(&path, POLICIES.replace("3/h", "4/h")).unwrap();
+    // The watcher of the file may have been faster: it is one reload all the same.
+    assert_eq!(admin(&["reload"]).0, 0);
+    // The figures are a second old at most.
+    let out = loop {
+        let out = admin(&["reloads"]).1;
+        if out.starts_with("1 taken, ") {
+            break out;
+        }
+    };
+    let lines = "  login: changed\n    - limit of ip: 3/h via sliding_log\n    \
+                 + limit of ip: 4/h via sliding_log\n";
+    assert!(out.ends_with(lines), "{out}");
+    let json = admin(&["reloads", "--json"]).1;
+    assert!(json.contains(r#""counts":{"broken":0,"#), "{json}");
+}
+
+#[test]
 fn the_busiest_and_the_most_denied_are_listed() {
     let place = Place::new();
     let path = place.path().join("p.toml");

@@ -6,11 +6,12 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
+use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate::{LimitSet, ParseError, Period, Subject};
-use tollgate_policy::{Effect, SubjectCounts};
+use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
 use super::bearer::Guard;
 use super::check::json;
@@ -18,8 +19,10 @@ use super::problem::Problem;
 use super::query::Query;
 use super::question::{LimitsJson, Text, no_subject, not_null, parts, read_one};
 use super::subject::{SubjectJson, subject_of};
-use super::{Api, Reply, body_of, is_read, not_found, rulings, strict, text};
+use super::{Api, Reply, body_of, is_read, not_found, policies, rulings, strict, text};
+use crate::console::{self, Overview};
 use crate::http::{Answering, Explain, Whole};
+use crate::json::AnswerJson;
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
@@ -39,6 +42,7 @@ pub(crate) struct Admin {
     pub(crate) guard: Guard,
     pub(crate) reader: Reader,
     pub(crate) recorder: Recorder,
+    pub(crate) overview: Overview,
 }
 
 /// The count that a request is about.
@@ -77,6 +81,22 @@ struct HeldJson {
     shared: bool,
 }
 
+/// What a check of one unit would be answered now.
+#[derive(Serialize)]
+struct Peeked<'a> {
+    /// The decision in words.
+    text: Option<String>,
+    answer: AnswerJson<'a>,
+}
+
+/// The subject that is looked up, in the form of the log of denials.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LookUp<'a> {
+    #[serde(borrow)]
+    subject: Text<'a>,
+}
+
 /// What the log reports of a request.
 #[derive(Default)]
 struct Of {
@@ -110,6 +130,10 @@ impl Answering for Admin {
 
 impl Admin {
     async fn answered(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
+        if console::is_page(request.uri().path()) {
+            let reply = self.guard.refuse_page(request.headers());
+            return reply.unwrap_or_else(|| self.page(&request));
+        }
         if let Some(refused) = self.guard.refuse(request.headers(), peer) {
             return refused;
         }
@@ -117,10 +141,24 @@ impl Admin {
         answered.await.unwrap_or_else(|problem| problem.response())
     }
 
+    /// A file of the console.
+    fn page(&self, request: &Request<Whole>) -> Reply {
+        let path = request.uri().path();
+        if let Err(problem) = strict(request) {
+            return problem.response();
+        }
+        if !is_read(request) {
+            return Problem::method("GET");
+        }
+        let page = console::page(path, self.guard.has_token());
+        page.unwrap_or_else(|| not_found(path).response())
+    }
+
     async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
         strict(&request)?;
         let path = request.uri().path().to_owned();
-        let known = ["inspect", "reset", "adjust", "reload", "ban", "exempt", "lift"];
+        let known =
+            ["inspect", "peek", "reset", "adjust", "reload", "ban", "exempt", "lift", "lookup"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
@@ -136,7 +174,19 @@ impl Admin {
                 "/v1/admin/top" if request.method() == Method::GET => {
                     self.top(Query::new(request.uri()))
                 }
-                "/v1/admin/series" | "/v1/admin/rulings" | "/v1/admin/top" => {
+                "/v1/admin/overview" if request.method() == Method::GET => {
+                    Query::new(request.uri()).only(&[])?;
+                    let answer = self.overview.answer(&self.api, &self.recorder).await;
+                    Ok(no_store(super::json((StatusCode::OK, answer))))
+                }
+                "/v1/admin/policies" if request.method() == Method::GET => {
+                    policies::list(&self.api.service, Query::new(request.uri()))
+                }
+                "/v1/admin/explain" if request.method() == Method::GET => {
+                    policies::explain(&self.api.service, Query::new(request.uri())).await
+                }
+                "/v1/admin/series" | "/v1/admin/rulings" | "/v1/admin/top"
+                | "/v1/admin/overview" | "/v1/admin/policies" | "/v1/admin/explain" => {
                     Ok(Problem::method("GET"))
                 }
                 _ => Err(not_found(&path)),
@@ -155,6 +205,7 @@ impl Admin {
                 let about = read_one(&body)?;
                 rulings::lift(&self.api.service.gate, about, &mut of.about).await
             }
+            "lookup" => self.look_up(&body, &mut of),
             _ => self.correct(act, &body, &mut of).await,
         };
         // Log every act with its subject, also when it fails: each corrected count must be
@@ -237,6 +288,12 @@ impl Admin {
                 });
                 Ok(json(&Held { held }))
             }
+            "peek" => {
+                let terms = Terms::new(OnFailure::Deny).deadline(gate.usual_deadline());
+                let answer = gate.peek_limits(ask(&parts, shard)?, terms).await.map_err(refused)?;
+                let text = answer.decision().map(ToString::to_string);
+                Ok(json(&Peeked { text, answer: AnswerJson::new(&answer) }))
+            }
             "reset" => {
                 // The counts of a policy are independent, so each is reset alone. Those of `on`
                 // stay together, and the gate refuses several.
@@ -314,6 +371,18 @@ impl Admin {
         Ok(json(&top.busiest(by, most, Instant::now())))
     }
 
+    /// Who is behind a hash, among those that are counted in the last one to two minutes.
+    fn look_up(&self, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+        let LookUp { subject: Text(written) } = read_one(body)?;
+        let top = self.api.metrics.top().ok_or_else(|| not_found("/v1/admin/lookup"))?;
+        let found = top.find(&written);
+        // What was sent may be anything; what is found is written so.
+        if !found.is_empty() {
+            of.subjects = written.into_owned();
+        }
+        Ok(no_store(json(&serde_json::json!({ "found": found }))))
+    }
+
     async fn reload(&self) -> Result<Reply, Problem> {
         match self.reader.clone().read().await {
             Ok(read) => Ok(json(&serde_json::json!({ "revision": read.revision().to_string() }))),
@@ -327,6 +396,12 @@ impl Admin {
             Err(broken) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, broken.to_string())),
         }
     }
+}
+
+/// A reply that no cache keeps.
+fn no_store(mut reply: Reply) -> Reply {
+    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    reply
 }
 
 /// Parses a duration into whole seconds: `90s`, `10m`, `24h`, `30d`.

@@ -32,6 +32,25 @@ fn is_of_a_page(headers: &HeaderMap) -> bool {
     [ORIGIN, SEC_FETCH_SITE].iter().any(|name| headers.contains_key(name))
 }
 
+/// Whether a web page sent this request that did not come from the host that is asked. A URL that
+/// a person types has `none` as its site.
+fn is_of_another_page(headers: &HeaderMap) -> bool {
+    let one = |name: HeaderName| {
+        let mut values = headers.get_all(name).iter().map(HeaderValue::as_bytes);
+        (values.next(), values.next().is_some())
+    };
+    let (site, more_sites) = one(SEC_FETCH_SITE);
+    let (origin, more_origins) = one(ORIGIN);
+    let is_own = |origin: &[u8]| {
+        let host = [&b"http://"[..], b"https://"].iter().find_map(|it| origin.strip_prefix(*it));
+        host.is_some() && host == headers.get(HOST).map(HeaderValue::as_bytes)
+    };
+    more_sites
+        || more_origins
+        || site.is_some_and(|site| site != b"same-origin" && site != b"none")
+        || origin.is_some_and(|origin| !is_own(origin))
+}
+
 /// Admits requests with the token, where one is set, and rejects web pages. An address that is
 /// refused too often has to wait, even with the right token.
 #[derive(Debug)]
@@ -44,6 +63,8 @@ pub(crate) struct Guard {
     /// The names allowed in `Host` where no token is set. Without this check a web page could reach
     /// the service through a host name that its owner points at this machine (DNS rebinding).
     names: Option<Vec<String>>,
+    /// Whether pages that this listener serves may ask.
+    has_pages: bool,
     /// The refusals of each address.
     refusals: Limiter<MemoryStore>,
 }
@@ -56,12 +77,28 @@ impl Guard {
     ) -> Result<Self, ParseError> {
         let store = MemoryStore::builder().max_bytes(REFUSALS_BYTES).build();
         let refusals = Limiter::new(REFUSALS.parse()?, store);
-        Ok(Self { who, variable, token, names: None, refusals })
+        Ok(Self { who, variable, token, names: None, has_pages: false, refusals })
     }
 
     /// Requires one of these names, `localhost` or an address in `Host`.
     pub(crate) fn with_names(self, names: Vec<String>) -> Self {
         Self { names: Some(names), ..self }
+    }
+
+    /// Admits requests of pages that come from the host that is asked.
+    pub(crate) fn with_own_pages(self) -> Self {
+        Self { has_pages: true, ..self }
+    }
+
+    /// Whether requests must have a token.
+    pub(super) fn has_token(&self) -> bool {
+        self.token.is_some()
+    }
+
+    /// The refusal of a request for a page, which has no token: a browser that opens an address
+    /// sends none.
+    pub(super) fn refuse_page(&self, headers: &HeaderMap) -> Option<Reply> {
+        self.verify_host(headers).map(|(_, reply)| reply)
     }
 
     /// The refusal of a request that is not admitted; `None` admits it.
@@ -90,18 +127,30 @@ impl Guard {
     }
 
     fn verify(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
-        let who = self.who;
-        let forbidden = |detail: String| Problem::new(StatusCode::FORBIDDEN, detail).response();
-        if is_of_a_page(headers) {
-            return Some((
-                "a web page asks",
-                forbidden(format!("{who} does not ask from web pages")),
-            ));
-        }
-        match &self.token {
+        let wrong = || match &self.token {
             Some(token) if !has_token(token, headers) => {
                 Some(("the token is missing or another", missing(self.variable)))
             }
+            _ => None,
+        };
+        self.verify_host(headers).or_else(wrong)
+    }
+
+    /// Who asks, and by which name.
+    fn verify_host(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
+        let who = self.who;
+        let forbidden = |detail: String| Problem::new(StatusCode::FORBIDDEN, detail).response();
+        let (is_refused, pages) = match self.has_pages {
+            true => (is_of_another_page(headers), "web pages of another origin"),
+            false => (is_of_a_page(headers), "web pages"),
+        };
+        if is_refused {
+            return Some((
+                "a web page asks",
+                forbidden(format!("{who} does not ask from {pages}")),
+            ));
+        }
+        match &self.token {
             None if !self.is_named(headers) => {
                 let detail = format!(
                     "this `Host` is a name that anybody can let lead here: ask by address or as \

@@ -6,8 +6,8 @@ use http::StatusCode;
 
 use crate::api::queue_parts;
 
-/// The endpoints. Any other path counts as `other`: a label with paths chosen by clients would be
-/// unbounded.
+/// The endpoints; the files of the console are one. Any other path counts as `other`: a label with
+/// paths chosen by clients would be unbounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Endpoint {
     Check,
@@ -42,11 +42,17 @@ pub(crate) enum Endpoint {
     Exempt,
     Lift,
     Rulings,
+    AdminPeek,
+    AdminExplain,
+    AdminPolicies,
+    Overview,
+    Lookup,
+    Console,
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 33] = [
+    const ALL: [Self; 39] = [
         Self::Check,
         Self::Peek,
         Self::Refund,
@@ -79,6 +85,12 @@ impl Endpoint {
         Self::Exempt,
         Self::Lift,
         Self::Rulings,
+        Self::AdminPeek,
+        Self::AdminExplain,
+        Self::AdminPolicies,
+        Self::Overview,
+        Self::Lookup,
+        Self::Console,
         Self::Other,
     ];
 
@@ -117,12 +129,21 @@ impl Endpoint {
             Self::Exempt => "/v1/admin/exempt",
             Self::Lift => "/v1/admin/lift",
             Self::Rulings => "/v1/admin/rulings",
+            Self::AdminPeek => "/v1/admin/peek",
+            Self::AdminExplain => "/v1/admin/explain",
+            Self::AdminPolicies => "/v1/admin/policies",
+            Self::Overview => "/v1/admin/overview",
+            Self::Lookup => "/v1/admin/lookup",
+            Self::Console => "/console",
             Self::Other => super::OTHER,
         }
     }
 
     /// The endpoint of a path.
     pub(crate) fn from_path(path: &str) -> Self {
+        if path.starts_with("/console/") {
+            return Self::Console;
+        }
         // A queue's name is not a label, since clients may request queues that do not exist.
         match queue_parts(path) {
             None => {}
@@ -200,6 +221,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 34);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 40);
     }
 }

@@ -49,6 +49,38 @@ impl Default for Latency {
     }
 }
 
+/// The number of answers in each bucket, to subtract an earlier number from.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counts([u64; ENDS_NS.len() + 1]);
+
+impl Counts {
+    /// What came since an earlier time.
+    pub(super) fn since(&self, before: &Self) -> Self {
+        let mut came = self.clone();
+        for (count, was) in came.0.iter_mut().zip(&before.0) {
+            *count = count.saturating_sub(*was);
+        }
+        came
+    }
+
+    /// The number of answers.
+    pub(crate) fn answers(&self) -> u64 {
+        self.0.iter().sum()
+    }
+
+    /// The duration that `percent` of the answers do not exceed, rounded up to the end of its
+    /// bucket. `None` without answers, and above the last end.
+    pub(crate) fn percentile(&self, percent: u64) -> Option<Duration> {
+        let rank = self.answers().saturating_mul(percent).div_ceil(100);
+        let mut below = 0;
+        let mut ends = self.0.iter().zip(ENDS_NS).skip_while(|(count, _)| {
+            below += **count;
+            below < rank
+        });
+        ends.next().filter(|_| rank > 0).map(|(_, end)| Duration::from_nanos(end))
+    }
+}
+
 /// A snapshot of the histogram.
 #[derive(Debug)]
 pub(super) struct Counted {
@@ -68,6 +100,13 @@ impl Latency {
             bucket.fetch_add(answers, Ordering::Relaxed);
         }
         self.sum_ns.fetch_add(nanos.wrapping_mul(answers), Ordering::Relaxed);
+    }
+
+    /// The number of answers in each bucket until now.
+    pub(super) fn counts(&self) -> Counts {
+        Counts(core::array::from_fn(|place| {
+            self.buckets.get(place).map_or(0, |bucket| bucket.load(Ordering::Relaxed))
+        }))
     }
 
     /// Takes a snapshot. Its total is the sum of its buckets, so that the two agree while other
@@ -101,5 +140,21 @@ mod tests {
         assert_eq!((seen.count, seen.buckets.len()), (9, 22));
         let sum = Duration::from_nanos(nanos.iter().sum()).as_secs_f64();
         assert!((seen.sum_seconds - sum).abs() < 1e-9);
+    }
+
+    #[test]
+    fn a_percentile_is_the_end_of_its_bucket() {
+        let latency = Latency::default();
+        assert_eq!(latency.counts().percentile(99), None);
+        for micros in [1, 1, 1, 3, 40] {
+            latency.add(Duration::from_micros(micros), 1);
+        }
+        let before = latency.counts();
+        let told = [50, 60, 61, 80, 81, 100].map(|percent| before.percentile(percent));
+        let [fast, mid, slow] = [1, 5, 50].map(|micros| Some(Duration::from_micros(micros)));
+        assert_eq!(told, [fast, fast, mid, mid, slow, slow]);
+        latency.add(Duration::from_secs(9), 2);
+        let came = latency.counts().since(&before);
+        assert_eq!((came.answers(), came.percentile(50)), (2, None), "above the last end");
     }
 }

@@ -33,12 +33,28 @@ use by_limit::ByLimit;
 use by_rule::ByRule;
 #[cfg(feature = "resp")]
 use commands::Commands;
-use latency::Latency;
+use latency::{Counts, Latency};
 
 #[cfg(feature = "grpc")]
 pub(crate) use by_rule::{Reached, RuleCounts};
 pub(crate) use endpoint::{Endpoint, Requests};
 pub(crate) use page::Page;
+
+/// The durations of answers: by the store, by the failure rule, by the share of this process.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct DurationCounts(pub(crate) [Counts; 3]);
+
+impl DurationCounts {
+    /// The authorities of the three.
+    pub(crate) const AUTHORITIES: [Authority; 3] =
+        [Authority::Store, Authority::FailureRule, Authority::LocalShare];
+
+    /// What came since an earlier time.
+    pub(crate) fn since(&self, before: &Self) -> Self {
+        let ([store, rule, share], [old_store, old_rule, old_share]) = (&self.0, &before.0);
+        Self([store.since(old_store), rule.since(old_rule), share.since(old_share)])
+    }
+}
 
 /// The label for everything without a separate series. A policy with this name has no separate
 /// series either.
@@ -55,6 +71,8 @@ pub struct Metrics(Arc<Inner>);
 struct Inner {
     started: SystemTime,
     limits: ByLimit,
+    /// The answers that no limit took part in.
+    without_limit: Counters,
     /// The durations of answers by the store.
     store: Latency,
     /// The durations of answers by the failure rule.
@@ -81,6 +99,7 @@ impl Default for Inner {
         Self {
             started: SystemTime::now(),
             limits: ByLimit::default(),
+            without_limit: Counters::default(),
             store: Latency::default(),
             failure_rule: Latency::default(),
             local_share: Latency::default(),
@@ -136,6 +155,22 @@ impl Metrics {
         tell: impl FnMut(&str, &str, &Counters) -> Result<(), E>,
     ) -> Result<(), E> {
         self.0.limits.each(tell)
+    }
+
+    /// The answers that no limit took part in: no policy applied, a ban, a failure rule.
+    pub(crate) fn without_limit(&self) -> &Counters {
+        &self.0.without_limit
+    }
+
+    /// The durations of answers until now.
+    pub(crate) fn durations(&self) -> DurationCounts {
+        let Inner { store, failure_rule, local_share, .. } = &*self.0;
+        DurationCounts([store.counts(), failure_rule.counts(), local_share.counts()])
+    }
+
+    /// When the service started.
+    pub(crate) fn started(&self) -> SystemTime {
+        self.0.started
     }
 
     pub(crate) fn traces(&self) -> Option<&Traces> {
@@ -219,6 +254,8 @@ impl Observer for Metrics {
         if let Some(limit) = event.limit {
             let what = (event.outcome, event.authority, event.answers);
             self.0.limits.add(event.policy, limit.identity(), what);
+        } else if event.decides {
+            self.0.without_limit.add_many(event.outcome, event.authority, event.answers);
         }
         // One answer, whatever their number: the others may be about other subjects, and are told
         // one by one.
@@ -268,10 +305,10 @@ pub(crate) enum Reloaded {
 }
 
 impl Reloaded {
-    const ALL: [Self; 3] = [Self::Taken, Self::Unchanged, Self::Broken];
+    pub(crate) const ALL: [Self; 3] = [Self::Taken, Self::Unchanged, Self::Broken];
 
     /// The outcome in lower case, for labels.
-    fn name(self) -> &'static str {
+    pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Taken => "taken",
             Self::Unchanged => "unchanged",
@@ -288,7 +325,8 @@ impl Reloads {
         self.broken.store(result == Reloaded::Broken, Ordering::Relaxed);
     }
 
-    fn get(&self, result: Reloaded) -> u64 {
+    /// How often it came to this.
+    pub(crate) fn get(&self, result: Reloaded) -> u64 {
         self.counts.get(result as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 }

@@ -1,4 +1,5 @@
-//! Counts of decisions over time, per limit and outcome, in buckets.
+//! Counts of decisions over time, per limit and outcome, in buckets; and the durations of decisions
+//! in the last minute.
 //!
 //! The metrics already count decisions. Once a second the recorder reads these counters and adds
 //! the increase to its series. So recording adds no cost to a decision, and counts are lost only
@@ -6,20 +7,26 @@
 
 mod series;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use parking_lot::Mutex;
 use serde::Serialize;
-use tollgate_policy::Outcome;
+use tollgate_policy::{Authority, Counters, Outcome};
 
-use crate::metrics::{Metrics, OTHER};
+use crate::metrics::{DurationCounts, Metrics, OTHER};
 use crate::timeseries::Outbox;
 use series::{Series, reach_s, step_of};
 
 /// The most series, of 23 KB each. Later limits share one series for each outcome.
 const MAX_SERIES: usize = 256;
+
+/// How many seconds of durations are kept.
+pub(crate) const DURATION_SECONDS: usize = 60;
+
+/// The limit of decisions that no limit took part in: no policy applied, a ban, a failure rule.
+const NO_LIMIT: &str = "none";
 
 /// Records the increases of a service's counters. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -36,12 +43,34 @@ struct State {
     /// The previous value of each counter.
     before: BTreeMap<Key, u64>,
     series: BTreeMap<Key, Series>,
+    /// The counters of durations at the ends of the last seconds, the oldest first.
+    durations: VecDeque<DurationCounts>,
     /// The queue to Redis time series, if any.
     outbox: Option<Outbox>,
 }
 
-/// The policy, the limit and the outcome.
-type Key = (String, String, &'static str);
+/// What a series counts.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+struct Key {
+    /// Empty for inline limits.
+    policy: String,
+    limit: String,
+    outcome: &'static str,
+    /// Whether the policy was in shadow.
+    is_shadow: bool,
+}
+
+impl Key {
+    fn new(policy: &str, limit: &str, outcome: Outcome, is_shadow: bool) -> Self {
+        let (policy, limit) = (policy.to_owned(), limit.to_owned());
+        Self { policy, limit, outcome: outcome.name(), is_shadow }
+    }
+
+    /// The series for all that have none of their own.
+    fn other(outcome: Outcome, is_shadow: bool) -> Self {
+        Self::new(OTHER, OTHER, outcome, is_shadow)
+    }
+}
 
 /// The series of a time range, which ends with the last complete second.
 #[derive(Debug, Serialize)]
@@ -60,8 +89,30 @@ struct OneRecorded {
     policy: Option<String>,
     limit: String,
     outcome: &'static str,
+    /// Whether the policy was in shadow, so that the outcome is what would have been.
+    #[serde(skip_serializing_if = "is_false")]
+    shadow: bool,
     /// One count for each bucket.
     counts: Vec<u32>,
+}
+
+/// The counts of one series by minute and in the last seconds, for the console.
+#[derive(Debug)]
+pub(crate) struct Recent {
+    /// `None` for inline limits, and where no limit took part.
+    pub(crate) policy: Option<String>,
+    pub(crate) limit: String,
+    pub(crate) outcome: &'static str,
+    pub(crate) is_shadow: bool,
+    /// One count for each minute; the last minute is not over.
+    pub(crate) minutes: Vec<u32>,
+    /// The count in the last complete seconds.
+    pub(crate) now: u64,
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde gives a reference
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 impl Recorder {
@@ -73,29 +124,16 @@ impl Recorder {
     /// Reads the counters and adds their increase to this second.
     fn read(&self, at_s: u64) {
         let mut state = self.0.state.lock();
-        let State { before, series, outbox } = &mut *state;
+        let durations = self.0.metrics.durations();
+        if state.durations.len() > DURATION_SECONDS {
+            state.durations.pop_front();
+        }
+        state.durations.push_back(durations);
         let _ = self.0.metrics.each_limit(|policy, limit, counters| {
-            for outcome in Outcome::ALL {
-                let total = counters.total(outcome);
-                if total == 0 {
-                    continue;
-                }
-                let key = (policy.to_owned(), limit.to_owned(), outcome.name());
-                let was = before.insert(key.clone(), total).unwrap_or(0);
-                if total <= was {
-                    continue;
-                }
-                let other = (OTHER.to_owned(), OTHER.to_owned(), outcome.name());
-                let has_room = series.len() < MAX_SERIES || series.contains_key(&key);
-                let key = if has_room { key } else { other };
-                let came = total - was;
-                if let Some(outbox) = outbox {
-                    outbox.put((&key.0, &key.1), outcome, at_s, came);
-                }
-                series.entry(key).or_insert_with(Series::new).add(at_s, came);
-            }
+            state.add(policy, limit, counters, at_s);
             Ok::<(), core::convert::Infallible>(())
         });
+        state.add("", NO_LIMIT, self.0.metrics.without_limit(), at_s);
     }
 
     /// The counts of the last `last_s` seconds up to `now_s`.
@@ -106,14 +144,47 @@ impl Recorder {
         let newest = now_s.saturating_sub(1) / step_s;
         let first = (newest + 1).saturating_sub(buckets as u64);
         let state = self.0.state.lock();
-        let series = state.series.iter().map(|((policy, limit, outcome), series)| OneRecorded {
-            policy: (!policy.is_empty()).then(|| policy.clone()),
-            limit: limit.clone(),
-            outcome,
+        let series = state.series.iter().map(|(key, series)| OneRecorded {
+            policy: (!key.policy.is_empty()).then(|| key.policy.clone()),
+            limit: key.limit.clone(),
+            outcome: key.outcome,
+            shadow: key.is_shadow,
             counts: series.counts(step_s, first, buckets),
         });
         let series = series.filter(|one| one.counts.iter().any(|count| *count > 0)).collect();
         Recorded { from_s: first * step_s, step_s, buckets, series }
+    }
+
+    /// The counts of the last `minutes` minutes, of which the last is not over, and of the last
+    /// `seconds` complete seconds. Also the time in seconds at which the first minute began.
+    pub(crate) fn recent(&self, minutes: usize, seconds: usize, now_s: u64) -> (u64, Vec<Recent>) {
+        let newest = now_s.saturating_sub(1);
+        let first_minute = (newest / 60 + 1).saturating_sub(minutes as u64);
+        let first_second = (newest + 1).saturating_sub(seconds as u64);
+        let state = self.0.state.lock();
+        let recent = state.series.iter().map(|(key, series)| Recent {
+            policy: (!key.policy.is_empty()).then(|| key.policy.clone()),
+            limit: key.limit.clone(),
+            outcome: key.outcome,
+            is_shadow: key.is_shadow,
+            minutes: series.counts(60, first_minute, minutes),
+            now: series.counts(1, first_second, seconds).into_iter().map(u64::from).sum(),
+        });
+        let recent = recent.filter(|one| one.minutes.iter().any(|count| *count > 0)).collect();
+        (first_minute * 60, recent)
+    }
+
+    /// The durations of the decisions in the last [`DURATION_SECONDS`], and less just after the
+    /// start.
+    pub(crate) fn durations(&self) -> DurationCounts {
+        let now = self.0.metrics.durations();
+        let state = self.0.state.lock();
+        // The first one is read before the first second has ended, when nothing was counted.
+        let is_full = state.durations.len() > DURATION_SECONDS;
+        match state.durations.front().filter(|_| is_full) {
+            Some(before) => now.since(before),
+            None => now,
+        }
     }
 
     /// Reads the counters for the last time. Time series receive no later counts.
@@ -129,6 +200,36 @@ impl Recorder {
             let rest = Duration::from_secs(1) - Duration::from_nanos(u64::from(now.subsec_nanos()));
             tokio::time::sleep(rest).await;
             self.read(since_epoch().as_secs().saturating_sub(1));
+        }
+    }
+}
+
+impl State {
+    /// Adds the increase of these counters to this second.
+    fn add(&mut self, policy: &str, limit: &str, counters: &Counters, at_s: u64) {
+        for outcome in Outcome::ALL {
+            let all = counters.total(outcome);
+            if all == 0 {
+                continue;
+            }
+            let in_shadow = counters.get(outcome, Authority::Shadow);
+            for (is_shadow, total) in [(false, all.saturating_sub(in_shadow)), (true, in_shadow)] {
+                let key = Key::new(policy, limit, outcome, is_shadow);
+                let was = match total {
+                    0 => continue,
+                    _ => self.before.insert(key.clone(), total).unwrap_or(0),
+                };
+                if total <= was {
+                    continue;
+                }
+                let has_room = self.series.len() < MAX_SERIES || self.series.contains_key(&key);
+                let key = if has_room { key } else { Key::other(outcome, is_shadow) };
+                let came = total - was;
+                if let Some(outbox) = self.outbox.as_mut().filter(|_| limit != NO_LIMIT) {
+                    outbox.put((&key.policy, &key.limit), outcome, at_s, came);
+                }
+                self.series.entry(key).or_insert_with(Series::new).add(at_s, came);
+            }
         }
     }
 }

@@ -10,6 +10,7 @@ mod space_saving;
 use core::fmt;
 use core::hash::BuildHasher as _;
 use core::time::Duration;
+use std::collections::BTreeSet;
 use std::time::Instant;
 
 use parking_lot::Mutex;
@@ -64,6 +65,14 @@ struct OneSubject {
     count: u64,
     /// By how much that may be too high.
     error: u64,
+}
+
+/// A subject that was looked up, as it is.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+pub(crate) struct Found {
+    subject: String,
+    /// `None` for inline limits, and for rules of Envoy's service.
+    policy: Option<String>,
 }
 
 /// The counts of subjects.
@@ -186,6 +195,36 @@ impl Top {
             others_at_most: others,
             subjects: subjects.collect(),
         }
+    }
+
+    /// The subjects that are counted now and written so, with the policies that count them, in
+    /// order: who is behind a hash.
+    pub(crate) fn find(&self, written: &str) -> Vec<Found> {
+        let times = self.times.lock();
+        let mut found = BTreeSet::new();
+        for shard in &self.shards {
+            let shard = shard.lock();
+            let minutes = [&shard.current, &shard.last];
+            let counted = minutes.into_iter().flat_map(|Minute { asked, denied }| [asked, denied]);
+            let names = counted.flat_map(SpaceSaving::iter).map(|(.., name)| name);
+            let names: BTreeSet<Name> = names.cloned().collect();
+            // Hashed while others count.
+            drop(shard);
+            found.extend(
+                names.into_iter().filter(|name| self.form.written(&name.subject) == written),
+            );
+        }
+        drop(times);
+        let found = found.into_iter().map(|Name { policy, subject }| Found {
+            subject,
+            policy: (!policy.is_empty()).then_some(policy),
+        });
+        found.collect()
+    }
+
+    /// Whether subjects are shown as hashes.
+    pub(crate) fn is_hashed(&self) -> bool {
+        self.form.is_hashed()
     }
 }
 
@@ -375,6 +414,26 @@ mod tests {
         assert!((8 << 20..10 << 20).contains(&bytes), "{bytes}");
         let shown = top.busiest(By::Asked, 1, now);
         assert_eq!(shown.subjects[0].subject.len(), MAX_SUBJECT_BYTES);
+    }
+
+    #[test]
+    fn who_is_behind_a_hash_is_found_while_it_is_counted() {
+        let now = Instant::now();
+        let form = SubjectForm::new(Subjects::Hashed, Some(b"key")).unwrap();
+        let top = Top::new(form.clone(), now);
+        top.add(Some("login"), "ip:192.0.2.7", false);
+        top.add(None, "ip:192.0.2.7", true);
+        top.add(None, "ip:192.0.2.8", true);
+        let subject = "ip:192.0.2.7".to_owned();
+        let found = [None, Some("login".to_owned())]
+            .map(|policy| Found { subject: subject.clone(), policy });
+        let hash = form.written(&subject);
+        assert_eq!(top.find(&hash), found);
+        assert_eq!(top.find(&subject), [], "the hash is asked for");
+        top.rotate(now);
+        assert_eq!(top.find(&hash), found);
+        top.rotate(now);
+        assert_eq!(top.find(&hash), []);
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod admin;
 mod auth;
 mod checks;
 mod client;
+mod console;
 mod crowds;
 mod doors;
 mod ending;

@@ -1,5 +1,7 @@
 //! `admin`: inspects and corrects counts of a running service, over its admin listener.
 
+mod look;
+
 use core::time::Duration;
 use std::collections::BTreeMap;
 
@@ -11,7 +13,7 @@ use http_body_util::Full;
 use serde_json::{Value, json};
 use tollgate_server::Address;
 
-use crate::args::{Admin, AdminAction, AdminCount, RulingArgs, RulingTarget, TopBy};
+use crate::args::{Admin, AdminAction, AdminCount, AdminService, RulingArgs, RulingTarget, TopBy};
 use crate::client;
 use crate::input::{secret, shown, wait};
 use crate::show::{self, Output};
@@ -19,11 +21,20 @@ use crate::show::{self, Output};
 /// The environment variable with the administrators' token, which keeps it out of process lists.
 const TOKEN: &str = "TOLLGATE_ADMIN_TOKEN";
 
+/// The path of the console's figures.
+pub(super) const OVERVIEW: &str = "/v1/admin/overview";
+
 pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
     let (path, body) = match &args.act {
         AdminAction::Inspect(counted) => {
             ("/v1/admin/inspect".to_owned(), Some(count_body(counted)))
         }
+        AdminAction::Peek(counted) => ("/v1/admin/peek".to_owned(), Some(count_body(counted))),
+        AdminAction::Lookup { hash } => {
+            ("/v1/admin/lookup".to_owned(), Some(json!({ "subject": hash })))
+        }
+        AdminAction::Explain { fields } => (explain_path(fields)?, None),
+        AdminAction::Reloads => (OVERVIEW.to_owned(), None),
         AdminAction::Reset(counted) => ("/v1/admin/reset".to_owned(), Some(count_body(counted))),
         AdminAction::Adjust { counted, by } => {
             let mut body = count_body(counted);
@@ -47,13 +58,20 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
             (format!("/v1/admin/top?by={by}&n={n}"), None)
         }
     };
-    let answer = ask(args, &path, body)?;
+    let mut answer = ask(&args.service, &path, body)?;
+    if matches!(args.act, AdminAction::Reloads) {
+        answer = answer["reloads"].take();
+    }
     if args.json {
         out.json(&answer)?;
     } else {
         out.text(&text(&args.act, &answer))?;
     }
-    let missed = matches!(args.act, AdminAction::Lift(_)) && answer["was_there"] == false;
+    let missed = match args.act {
+        AdminAction::Lift(_) => answer["was_there"] == false,
+        AdminAction::Lookup { .. } => answer["found"].as_array().is_some_and(Vec::is_empty),
+        _ => false,
+    };
     Ok(u8::from(missed))
 }
 
@@ -66,6 +84,18 @@ fn count_body(counted: &AdminCount) -> Value {
         }
     }
     body
+}
+
+/// The path that explains a request with these fields.
+fn explain_path(fields: &[String]) -> Result<String> {
+    let mut query = form_urlencoded::Serializer::new(String::new());
+    for field in fields {
+        let (name, value) = field.split_once('=').ok_or_else(|| {
+            anyhow!("`{}` is no field: write FIELD=VALUE, as `ip=192.0.2.7`", shown(field))
+        })?;
+        query.append_pair(name, value);
+    }
+    Ok(format!("/v1/admin/explain?{}", query.finish()))
 }
 
 fn ruling(ruled: &RulingArgs) -> Result<Value> {
@@ -96,7 +126,7 @@ fn ruling_body(RulingTarget { when, policy }: &RulingTarget) -> Result<Value> {
 }
 
 /// The service's answer; a refusal is an error with the service's text.
-fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
+pub(super) fn ask(args: &AdminService, path: &str, body: Option<Value>) -> Result<Value> {
     let address: Address = args.at.parse().map_err(|_| {
         anyhow!(
             "`{}` is no address: write HOST:PORT, as `127.0.0.1:8701`, or `unix:/PATH`, as the \
@@ -142,6 +172,10 @@ fn ask(args: &Admin, path: &str, body: Option<Value>) -> Result<Value> {
 fn text(act: &AdminAction, answer: &Value) -> String {
     match act {
         AdminAction::Inspect(counted) => held(&counted.subject, &answer["held"]),
+        AdminAction::Peek(_) => look::peeked(answer),
+        AdminAction::Lookup { hash } => look::found(hash, &answer["found"]),
+        AdminAction::Explain { .. } => look::explained(answer),
+        AdminAction::Reloads => look::reloads(answer),
         AdminAction::Reset(counted) if answer["was_there"] == true => {
             format!("reset {}\n", shown(&counted.subject))
         }
@@ -312,7 +346,7 @@ fn top(by: TopBy, answer: &Value) -> String {
 }
 
 /// A JSON value as text, strings without quotes.
-fn said(value: &Value) -> String {
+pub(super) fn said(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), shown)
 }
 

@@ -1,0 +1,219 @@
+//! A browser that opens pages of a running service: driven over two pipes, as its developer tools
+//! are, so that keys are keys and headers are those of a browser.
+
+use std::fs::File;
+use std::io::{BufRead as _, BufReader, Write as _};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, channel};
+use std::thread;
+
+use base64::Engine as _;
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+use crate::serving::LONG;
+
+/// How a reader's screen is.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Screen {
+    /// In CSS pixels.
+    pub(crate) width: u32,
+    pub(crate) is_dark: bool,
+}
+
+pub(crate) const DESK: Screen = Screen { width: 1_280, is_dark: false };
+
+/// A browser with one page; ended with the test.
+pub(crate) struct Browser {
+    child: Child,
+    requests: File,
+    messages: Receiver<Value>,
+    session: String,
+    number: u64,
+    /// What the page's console said of mistakes, and scripts that failed.
+    faults: Vec<String>,
+    _folder: TempDir,
+}
+
+impl Drop for Browser {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Browser {
+    /// Starts a browser; `None`, and a word about it, where none is installed.
+    pub(crate) fn start(screen: Screen) -> Option<Self> {
+        let programs = ["chromium", "chromium-browser", "google-chrome"];
+        let is_there =
+            |it: &&&str| Command::new(it).arg("--version").stdout(Stdio::null()).status().is_ok();
+        let Some(program) = programs.iter().find(is_there) else {
+            println!("SKIPPED: no browser is installed: apt-get install chromium");
+            return None;
+        };
+        let folder = tempfile::tempdir().unwrap();
+        let [to, from] = ["to", "from"].map(|name| folder.path().join(name));
+        assert!(Command::new("mkfifo").args([&to, &from]).status().unwrap().success());
+        // The browser reads requests from file 3, and writes messages to file 4.
+        let shell = "exec \"$0\" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
+                     --no-first-run --hide-scrollbars --remote-debugging-pipe \
+                     --user-data-dir=\"$3\" about:blank 3<\"$1\" 4>\"$2\"";
+        let child = Command::new("sh")
+            .args(["-c", shell, program])
+            .args([to.as_os_str(), from.as_os_str()])
+            .arg(folder.path().join("profile"))
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        // In the order in which the shell opens them: each waits for the other end.
+        let requests = File::options().write(true).open(to).unwrap();
+        let messages = messages(&from);
+        let mut browser = Self {
+            child,
+            requests,
+            messages,
+            session: String::new(),
+            number: 0,
+            faults: Vec::new(),
+            _folder: folder,
+        };
+        let target = browser.call("Target.createTarget", json!({ "url": "about:blank" }));
+        let attach = json!({ "targetId": target["targetId"], "flatten": true });
+        let session = browser.call("Target.attachToTarget", attach);
+        browser.session = session["sessionId"].as_str().unwrap().to_owned();
+        for domain in ["Page", "Runtime", "Log"] {
+            browser.call(&format!("{domain}.enable"), json!({}));
+        }
+        browser.look(screen);
+        Some(browser)
+    }
+
+    /// Gives the page such a screen.
+    pub(crate) fn look(&mut self, screen: Screen) {
+        let Screen { width, is_dark } = screen;
+        let metrics = json!({
+            "width": width, "height": 900, "deviceScaleFactor": 1, "mobile": width < 600
+        });
+        self.call("Emulation.setDeviceMetricsOverride", metrics);
+        let scheme = if is_dark { "dark" } else { "light" };
+        let feature = json!([{ "name": "prefers-color-scheme", "value": scheme }]);
+        self.call("Emulation.setEmulatedMedia", json!({ "features": feature }));
+    }
+
+    /// Opens this address as a person who types it.
+    pub(crate) fn open(&mut self, url: &str) {
+        let went = self.call("Page.navigate", json!({ "url": url }));
+        assert!(went["errorText"].is_null(), "{url}: {went}");
+        self.run(
+            "await new Promise(done => document.readyState === \"complete\" ? done() \
+                  : addEventListener(\"load\", done))",
+        );
+    }
+
+    /// Runs the body of an async function in the page: what it returns.
+    pub(crate) fn run(&mut self, script: &str) -> Value {
+        let helpers = include_str!("browser.js");
+        let expression = format!("(async () => {{ {helpers}\n{script}\n}})()");
+        let evaluate = json!({
+            "expression": expression, "awaitPromise": true, "returnByValue": true
+        });
+        let found = self.call("Runtime.evaluate", evaluate);
+        assert!(found["exceptionDetails"].is_null(), "{script}: {found:#}");
+        found["result"]["value"].clone()
+    }
+
+    /// Adds a script of somebody else to the page, whatever the page allows itself.
+    pub(crate) fn add(&mut self, script: &str) {
+        let found = self.call("Runtime.evaluate", json!({ "expression": script }));
+        assert!(found["exceptionDetails"].is_null(), "{found:#}");
+    }
+
+    /// Types a text where the focus is.
+    pub(crate) fn write(&mut self, text: &str) {
+        self.call("Input.insertText", json!({ "text": text }));
+    }
+
+    /// Presses a key and lets it go.
+    pub(crate) fn press(&mut self, key: &str) {
+        let (code, text) = match key {
+            "Tab" => (9, ""),
+            "Enter" => (13, "\r"),
+            "Escape" => (27, ""),
+            " " => (32, " "),
+            _ => panic!("{key}"),
+        };
+        for kind in ["keyDown", "keyUp"] {
+            let mut event = json!({
+                "type": kind, "key": key, "code": key, "windowsVirtualKeyCode": code
+            });
+            if kind == "keyDown" && !text.is_empty() {
+                event["text"] = text.into();
+            }
+            self.call("Input.dispatchKeyEvent", event);
+        }
+    }
+
+    /// A picture of the whole page, or of what is in view, where `TOLLGATE_PICTURES` names a folder
+    /// for them.
+    pub(crate) fn picture(&mut self, name: &str, is_whole: bool) {
+        let Some(folder) = std::env::var_os("TOLLGATE_PICTURES") else { return };
+        let shot =
+            self.call("Page.captureScreenshot", json!({ "captureBeyondViewport": is_whole }));
+        let bytes = base64::engine::general_purpose::STANDARD
+            .decode(shot["data"].as_str().unwrap())
+            .unwrap();
+        std::fs::write(Path::new(&folder).join(format!("{name}.png")), bytes).unwrap();
+    }
+
+    /// The mistakes that the browser noticed in the page since the last question.
+    pub(crate) fn faults(&mut self) -> Vec<String> {
+        // What was noticed before this answer has come.
+        self.run("return 0");
+        std::mem::take(&mut self.faults)
+    }
+
+    fn call(&mut self, method: &str, params: Value) -> Value {
+        self.number += 1;
+        let mut request = json!({ "id": self.number, "method": method, "params": params });
+        if !self.session.is_empty() {
+            request["sessionId"] = self.session.as_str().into();
+        }
+        write!(self.requests, "{request}\0").unwrap();
+        loop {
+            let message = self.messages.recv_timeout(LONG).unwrap();
+            if message["id"] == self.number {
+                assert!(message["error"].is_null(), "{method}: {message}");
+                return message["result"].clone();
+            }
+            match message["method"].as_str() {
+                Some("Runtime.exceptionThrown") => self.faults.push(message.to_string()),
+                Some("Log.entryAdded") if message["params"]["entry"]["level"] == "error" => {
+                    self.faults.push(message.to_string());
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// What the browser writes, until it ends.
+fn messages(from: &Path) -> Receiver<Value> {
+    let mut reader = BufReader::new(File::open(from).unwrap());
+    let (sender, receiver) = channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        while reader.read_until(0, &mut bytes).is_ok_and(|read| read > 0) {
+            bytes.pop();
+            let message = serde_json::from_slice(&bytes).unwrap();
+            if sender.send(message).is_err() {
+                return;
+            }
+            bytes.clear();
+        }
+    });
+    receiver
+}

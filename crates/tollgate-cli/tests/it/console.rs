@@ -1,0 +1,392 @@
+//! The console of a running service in a browser: its figures, corrections by keyboard, and pages
+//! of other origins. Without a browser the tests skip themselves, and say so.
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+use serde_json::{Value, json};
+
+use crate::Place;
+use crate::browser::{Browser, DESK, Screen};
+use crate::serving::{Client, Serving};
+
+const TOKEN: &str = "0123456789abcdef";
+
+const POLICIES: &str = r#"
+version = 1
+match = "all"
+[[policies]]
+name = "login"
+on_failure = "deny"
+when = { path = "/login" }
+limits = [{ subject = "ip", limit = "3/h" }]
+[[policies]]
+name = "pages"
+on_failure = "allow"
+limits = [{ subject = "ip", limit = "100/h via gcra" }]
+[[policies]]
+name = "stricter"
+on_failure = "allow"
+shadow = true
+limits = [{ subject = "ip", limit = "2/h" }]
+"#;
+
+/// A service with a token, a queue and a file of policies.
+fn serve(place: &Place) -> (Serving, PathBuf) {
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    let jobs = format!("sqlite://{}", place.path().join("counts.db").display());
+    let args = ["--config", path.to_str().unwrap(), "--queue", "mail=10", "--store", &jobs];
+    let mut command = Serving::command(place, &args);
+    command.env("TOLLGATE_ADMIN_TOKEN", TOKEN);
+    (Serving::start_command(command), path)
+}
+
+fn ask(client: &mut Client, policy: &str, ip: &str, times: u32) {
+    let body = format!(r#"{{"policy": "{policy}", "fields": {{"ip": "{ip}"}}}}"#);
+    for _ in 0..times {
+        client.check(&body).unwrap();
+    }
+}
+
+/// Opens the console, and signs in with this token.
+fn sign_in(browser: &mut Browser, serving: &Serving, token: &str) {
+    browser.open(&format!("http://{}/console", serving.admin_address()));
+    browser.run("await until(() => document.activeElement === get(\"token\"))");
+    browser.write(token);
+    browser.press("Enter");
+}
+
+/// Waits until the figures have so many decisions.
+fn until_decided(browser: &mut Browser, decisions: u32) {
+    browser.run(&format!(
+        "await until(() => rows(\"limits\").reduce((all, row) => \
+         all + Number(row[3]) + Number(row[4]), 0) === {decisions})"
+    ));
+}
+
+#[test]
+fn the_console_shows_what_was_asked() {
+    let Some(mut browser) = Browser::start(DESK) else { return };
+    let place = Place::new();
+    let (serving, path) = serve(&place);
+    let mut client = serving.client();
+    ask(&mut client, "login", "192.0.2.1", 5);
+    ask(&mut client, "pages", "192.0.2.2", 4);
+    ask(&mut client, "stricter", "192.0.2.2", 6);
+    client.check(r#"{"subject": "user:ann", "limit": "1/h"}"#).unwrap();
+    sign_in(&mut browser, &serving, "fedcba9876543210");
+    let fault = browser.run(
+        "await until(() => get(\"entry-fault\").textContent); \
+         return [get(\"entry-fault\").textContent, isShown(get(\"figures\")), rows(\"limits\")]",
+    );
+    assert_eq!(fault, json!(["The service does not accept this token.", false, []]));
+    // The browser tells of the refused request itself.
+    let faults = browser.faults();
+    assert!(faults.len() == 1 && faults[0].contains("401"), "{faults:?}");
+    browser.write(TOKEN);
+    browser.press("Enter");
+    until_decided(&mut browser, 16);
+    let found = browser.run(
+        "return { limits: rows(\"limits\"), shadows: rows(\"shadows\"), asked: rows(\"asked\"), \
+         denied: rows(\"denied\"), tiles: texts(\"#tiles dd\"), queues: rows(\"queues\"), \
+         chart: document.querySelector(\".hour\").ariaLabel, kept: Object.keys(localStorage), \
+         cookie: document.cookie, durations: rows(\"durations\")[0].slice(0, 2) }",
+    );
+    let row = |found: &Value, at: usize| -> Vec<String> {
+        let cells = found[at].as_array().unwrap().iter();
+        cells.map(|cell| cell.as_str().unwrap().to_owned()).collect()
+    };
+    let limits = &found["limits"];
+    assert_eq!(row(limits, 0)[..1], ["login|sliding_log/1h"]);
+    assert_eq!(row(limits, 0)[3..5], ["3", "2"], "{found:#}");
+    assert_eq!(row(limits, 1)[0], "pages|gcra/1h");
+    assert_eq!(row(limits, 1)[3..5], ["4", "0"]);
+    assert_eq!(row(limits, 2)[0], "no policy|limits given in requests");
+    assert_eq!(row(limits, 2)[3..5], ["1", "0"]);
+    assert_eq!(row(limits, 3)[3..5], ["6", "0"], "those that a shadow alone was about");
+    assert_eq!(row(&found["shadows"], 0)[..4], ["stricter|sliding_log/1h", "2", "4", "66.7 %"]);
+    let denied = row(&found["denied"], 0);
+    assert!(denied[0].ends_with("|login") && !denied[0].contains("192"), "{denied:?}");
+    assert_eq!(denied[1..3], ["2", "100 %"]);
+    assert_eq!(found["asked"].as_array().unwrap().len(), 3, "{found:#}");
+    assert_eq!(found["tiles"][2], "14");
+    assert_eq!(found["tiles"][3], "2 (12.5 %)");
+    assert_eq!(found["tiles"][4], "counts");
+    assert_eq!(found["queues"][0], json!(["mail", "0", "0", "0", "0", "-"]));
+    assert_eq!(found["durations"], json!(["the store", "10"]));
+    let chart = found["chart"].as_str().unwrap();
+    assert!(chart.contains("14 requests were admitted and 2 denied"), "{chart}");
+    assert_eq!((&found["kept"], &found["cookie"]), (&json!([]), &json!("")));
+
+    // More requests, a reload, and a broken file are seen without a new visit.
+    ask(&mut client, "login", "192.0.2.1", 4);
+    until_decided(&mut browser, 20);
+    std::fs::write(&path, POLICIES.replace("3/h", "9/h")).unwrap();
+    browser.run("await until(() => texts(\"#reloads h4\").length === 1)");
+    std::fs::write(&path, "version").unwrap();
+    browser.run("await until(() => texts(\"#reloads li\").length === 2)");
+    let lines = browser.run("return texts(\"#reloads .change span\")");
+    let expected = ["- limit of ip: 3/h via sliding_log\n", "+ limit of ip: 9/h via sliding_log\n"];
+    assert_eq!(lines, json!(expected));
+    let counts = browser.run("return get(\"reload-counts\").textContent");
+    assert_eq!(counts, "1 taken, 0 unchanged, 1 broken.");
+    assert_eq!(browser.faults(), Vec::<String>::new());
+
+    // A service that is gone is said to be, and the figures stay as old ones.
+    drop(serving);
+    let state = browser.run(
+        "await until(() => document.body.classList.contains(\"stale\")); \
+         return [get(\"state\").textContent, rows(\"limits\").length > 0]",
+    );
+    assert_eq!(state, json!(["The service does not answer. The figures are old.", true]));
+}
+
+#[test]
+fn a_count_is_looked_up_and_reset_by_keyboard_after_a_confirmation() {
+    let Some(mut browser) = Browser::start(DESK) else { return };
+    let place = Place::new();
+    let (serving, _) = serve(&place);
+    let mut client = serving.client();
+    ask(&mut client, "login", "192.0.2.1", 5);
+    sign_in(&mut browser, &serving, TOKEN);
+    until_decided(&mut browser, 5);
+    // Every control is reached with the key Tab, in the order of the page.
+    let wanted = browser.run(
+        "get(\"pause\").focus(); \
+         return [...document.querySelectorAll(\"button, input\")].filter(isShown).map(nameOf)",
+    );
+    let mut reached = Vec::new();
+    for _ in 0..wanted.as_array().unwrap().len() {
+        reached.push(browser.run("return nameOf(document.activeElement)"));
+        browser.press("Tab");
+    }
+    assert_eq!(json!(reached), wanted);
+
+    // The hash of who was denied most, looked up by its button.
+    browser.run("document.querySelector(\"#denied button\").focus()");
+    browser.press("Enter");
+    let found = browser.run(
+        "await until(() => isShown(get(\"subject-answer\"))); \
+         return [get(\"subject\").value, get(\"policy\").value, get(\"words\").textContent, \
+         rows(\"reports\")[0][1], document.activeElement.id, get(\"held\").textContent]",
+    );
+    assert_eq!(found[0], "ip:192.0.2.1");
+    assert_eq!(
+        (&found[1], &found[3], &found[4]),
+        (&json!("login"), &json!("0 of 3"), &json!("subject"))
+    );
+    let words = found[2].as_str().unwrap();
+    assert!(words.starts_with("deny ip:192.0.2.1: retry in "), "{words}");
+    assert!(found[5].as_str().unwrap().starts_with("Held under 3/h via sliding_log"), "{found}");
+
+    let outcome = |client: &mut Client| {
+        let body = r#"{"policy": "login", "fields": {"ip": "192.0.2.1"}}"#;
+        client.ask("POST", "/v1/peek", body).unwrap().1.contains("\"allowed\":true")
+    };
+    // Cancelled, by the button that has the focus, and by Escape: nothing changes.
+    for key in ["Enter", "Escape"] {
+        browser.run("get(\"reset\").focus()");
+        browser.press("Enter");
+        let asked = browser.run(
+            "return [get(\"sure\").open, document.activeElement.id, get(\"sure-words\").textContent]",
+        );
+        assert_eq!((&asked[0], &asked[1]), (&json!(true), &json!("sure-no")), "{key}");
+        assert!(asked[2].as_str().unwrap().contains("ip:192.0.2.1 in login"), "{asked}");
+        browser.press(key);
+        browser.run("await until(() => !get(\"sure\").open)");
+        assert_eq!(browser.run("return get(\"subject-done\").textContent"), "");
+        assert!(!outcome(&mut client));
+    }
+    browser.run("get(\"reset\").focus()");
+    browser.press("Enter");
+    browser.press("Tab");
+    browser.press("Enter");
+    let done = browser.run(
+        "await until(() => get(\"subject-done\").textContent); \
+         await until(() => rows(\"reports\")[0][1] === \"3 of 3\"); \
+         return get(\"subject-done\").textContent",
+    );
+    assert_eq!(done, "ip:192.0.2.1 in login was reset.");
+    assert!(outcome(&mut client));
+
+    // Two units are taken.
+    browser.run("get(\"units\").focus(); get(\"units\").select()");
+    browser.write("-2");
+    browser.press("Tab");
+    browser.press("Enter");
+    browser.press("Tab");
+    browser.press("Enter");
+    browser.run("await until(() => rows(\"reports\")[0][1] === \"1 of 3\")");
+
+    // What a request would be answered, and why.
+    browser.run("get(\"fields\").focus()");
+    browser.write("ip=192.0.2.1 path=/pages");
+    browser.press("Enter");
+    let found = browser.run(
+        "await until(() => rows(\"standings\").length); \
+         return [get(\"explain-words\").textContent, ...rows(\"standings\")]",
+    );
+    assert_eq!(found[0], "It would be allowed by pages.");
+    assert_eq!(found[1], json!(["login", "no", "`path` is `/pages`"]));
+    assert_eq!(found[3], json!(["stricter (shadow)", "yes", "every condition holds"]));
+    assert_eq!(browser.faults(), Vec::<String>::new());
+    let log = serving.end();
+    let acts = ["lookup", "reset", "adjust"].map(|act| log.contains(&format!("act=\"{act}\"")));
+    assert_eq!(acts, [true; 3], "{log}");
+    assert!(!log.contains("192.0.2.1"), "{log}");
+}
+
+#[test]
+fn a_page_of_another_origin_gets_and_changes_nothing() {
+    let Some(mut browser) = Browser::start(DESK) else { return };
+    let place = Place::new();
+    let (serving, _) = serve(&place);
+    let mut client = serving.client();
+    ask(&mut client, "login", "192.0.2.1", 3);
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let evil = format!("http://{}/", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let _ = stream.read(&mut [0; 4_096]);
+            let page = "<!DOCTYPE html><title>evil</title>";
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/html\r\nconnection: close\r\n";
+            let _ = write!(stream, "{head}content-length: {}\r\n\r\n{page}", page.len());
+        }
+    });
+    browser.open(&evil);
+    // Even with the token, and with a request that a browser sends without asking first.
+    let script = format!(
+        r#"
+        const at = "http://{}";
+        const token = {{ authorization: "Bearer {TOKEN}" }};
+        const body = JSON.stringify({{ policy: "login", subject: "ip:192.0.2.1" }});
+        const tries = [
+          ["/v1/admin/overview", {{}}],
+          ["/v1/admin/overview", {{ headers: token }}],
+          ["/v1/admin/reset", {{ method: "POST", headers: token, body }}],
+          ["/v1/admin/reset", {{ method: "POST", mode: "no-cors", body }}],
+          ["/console", {{}}],
+        ];
+        const found = [];
+        for (const [path, options] of tries) {{
+          found.push(await fetch(at + path, options).then(it => `${{it.type}} ${{it.status}}`,
+            error => error.name));
+        }}
+        const frame = document.createElement("iframe");
+        frame.src = at + "/console";
+        document.body.append(frame);
+        await new Promise(done => frame.addEventListener("load", done, {{ once: true }}));
+        let inside = "";
+        try {{ inside = frame.contentDocument?.title ?? "closed"; }} catch (error) {{ inside = error.name; }}
+        found.push(inside);
+        return found;
+        "#,
+        serving.admin_address()
+    );
+    let found = browser.run(&script);
+    let error = "TypeError";
+    assert_eq!(found, json!([error, error, error, "opaque 0", error, "closed"]));
+    let denied = client.check(r#"{"policy": "login", "fields": {"ip": "192.0.2.1"}}"#).unwrap();
+    assert_eq!(denied["allowed"], false, "nobody reset it");
+    let log = serving.end();
+    assert!(log.contains("a web page asks") && !log.contains("act="), "{log}");
+}
+
+/// What a reader of this width has to scroll for, and what stands in somebody's way.
+const LOOK: &str = "
+  await until(() => document.documentElement.dataset.updates);
+  return { width: document.documentElement.clientWidth,
+    scrolls: document.documentElement.scrollWidth > document.documentElement.clientWidth,
+    wide: [...document.querySelectorAll(\"section *\")].filter(it => isShown(it) &&
+      it.getBoundingClientRect().right > it.closest(\"section\").getBoundingClientRect().right)
+      .map(it => it.outerHTML.slice(0, 200)),
+    hurdles: hurdles(), paper: getComputedStyle(document.body).backgroundColor,
+    ...(window.axe ? await axeFinds() : { violations: [], passes: 99 }) };
+";
+
+#[test]
+fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
+    let Some(mut browser) = Browser::start(DESK) else { return };
+    let checker = PathBuf::from(env!("CARGO_MANIFEST_DIR"))
+        .join("../../target/tools/node/node_modules/axe-core/axe.min.js");
+    let axe = std::fs::read_to_string(checker).ok();
+    if axe.is_none() {
+        println!("SKIPPED: axe-core is not installed: cargo xtask test installs it");
+    }
+    let place = Place::new();
+    let (serving, path) = serve(&place);
+    let mut client = serving.client();
+    for ip in 1..=14 {
+        ask(&mut client, "login", &format!("192.0.2.{ip}"), ip % 5 + 1);
+        ask(&mut client, "pages", &format!("2001:db8:0:{ip}::1"), ip);
+    }
+    ask(&mut client, "stricter", "192.0.2.2", 600);
+    let file = POLICIES.replace("3/h", "9/h, 2/s").replace("deny", "allow");
+    std::fs::write(&path, file).unwrap();
+    sign_in(&mut browser, &serving, TOKEN);
+    browser.run(
+        "await until(() => texts(\"#reloads h4\").length === 1); \
+         await until(() => rows(\"denied\").length === 6)",
+    );
+    std::fs::write(&path, "version").unwrap();
+    browser.run("await until(() => texts(\"#reloads li\").length === 2)");
+    // All that it can show: a subject, a request, a fault.
+    browser.run(
+        "document.querySelector(\"#denied button\").click(); \
+         await until(() => isShown(get(\"subject-answer\"))); \
+         get(\"fields\").value = \"ip=192.0.2.1 path=/login\"; \
+         get(\"explain-form\").requestSubmit(); \
+         await until(() => rows(\"standings\").length); \
+         get(\"subject-fault\").textContent = \"An example of a fault.\"; \
+         get(\"subject-done\").textContent = \"An example of a message.\"",
+    );
+    if let Some(axe) = &axe {
+        browser.add(axe);
+    }
+    let mut papers = Vec::new();
+    for width in [1_280, 390] {
+        for is_dark in [false, true] {
+            browser.look(Screen { width, is_dark });
+            browser.run(
+                "const seen = document.documentElement.dataset.updates; \
+                 await until(() => document.documentElement.dataset.updates !== seen)",
+            );
+            let found = browser.run(LOOK);
+            let seen = format!("{width} {is_dark}: {found:#}");
+            assert_eq!(
+                (&found["width"], &found["scrolls"]),
+                (&json!(width), &json!(false)),
+                "{seen}"
+            );
+            assert_eq!((&found["wide"], &found["hurdles"]), (&json!([]), &json!([])), "{seen}");
+            assert_eq!(found["violations"], json!([]), "{seen}");
+            assert!(found["passes"].as_u64().unwrap() > 15, "{seen}");
+            papers.push(found["paper"].clone());
+            let theme = if is_dark { "dark" } else { "light" };
+            browser.picture(&format!("console-{width}-{theme}"), true);
+            // The dialog is a page of its own for all of this.
+            browser.run("get(\"reset\").click()");
+            let found = browser.run(LOOK);
+            assert_eq!(found["hurdles"], json!([]), "{width} {is_dark}: {found:#}");
+            assert_eq!(found["violations"], json!([]), "{width} {is_dark}: {found:#}");
+            browser.picture(&format!("console-{width}-{theme}-dialog"), false);
+            browser.run("get(\"sure-no\").click(); await until(() => !get(\"sure\").open)");
+        }
+    }
+    assert_ne!(papers[0], papers[1], "the night is dark");
+    assert_eq!(papers[..2], papers[2..]);
+    // And so is what comes before: the form for the token.
+    browser.run("get(\"leave\").click()");
+    browser.run("await until(() => document.activeElement === get(\"token\"))");
+    for is_dark in [false, true] {
+        browser.look(Screen { width: 390, is_dark });
+        let found = browser.run(
+            "return [isShown(get(\"figures\")), rows(\"limits\"), hurdles(), \
+             Object.keys(sessionStorage)]",
+        );
+        assert_eq!(found, json!([false, [], [], []]));
+        browser.picture(&format!("console-entry-{is_dark}"), false);
+    }
+}

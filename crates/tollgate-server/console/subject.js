@@ -1,0 +1,165 @@
+// One subject: its state, why it is answered so, and corrections after a confirmation. And one
+// request: which policies apply to it.
+
+import { ask } from "./api.js";
+import { count, fill, get, make, say, sure } from "./dom.js";
+
+/** The count that is shown, as the API names it. */
+let shown = null;
+
+function asked() {
+  const body = { written_subject: get("subject").value.trim() };
+  for (const key of ["policy", "limit"]) {
+    const text = get(key).value.trim();
+    if (text) body[key] = text;
+  }
+  return body;
+}
+
+function named(body) {
+  return body.policy ? `${body.written_subject} in ${body.policy}` : body.written_subject;
+}
+
+function heldWords(held) {
+  if (held === null) return "Nothing is held: the subject is fresh.";
+  const events = held.logs.map(log => `${count(log.length)} events`);
+  const fresh = new Date(held.fresh_at_us / 1_000).toLocaleString("en-GB");
+  const shared = held.shared ? " The store is full, so others share this count." : "";
+  return `Held under ${held.written_under}${events.length ? `: ${events.join(", ")}` : ""}. ` +
+    `Fresh at ${fresh}.${shared}`;
+}
+
+function wait(report) {
+  if (report.admits) return "none";
+  return report.retry_after?.text ?? "for ever";
+}
+
+async function showSubject(body) {
+  say(get("subject-fault"), "");
+  try {
+    const [{ held }, { text, answer }] = [
+      await ask("/v1/admin/inspect", body), await ask("/v1/admin/peek", body),
+    ];
+    shown = body;
+    say(get("words"), text ?? answer.error ?? answer.outcome);
+    fill(get("reports"), answer.limits, one => one.identity, one => [
+      one.limit, `${count(one.remaining)} of ${count(one.capacity)}`, wait(one), one.reset_after.text,
+    ]);
+    say(get("held"), heldWords(held));
+    get("subject-answer").hidden = false;
+  } catch (error) {
+    shown = null;
+    get("subject-answer").hidden = true;
+    say(get("subject-fault"), error.message);
+  }
+}
+
+/** Corrects the shown count, if the administrator is sure. */
+async function correct(act, more, title, words, yes, done) {
+  const body = { ...shown, ...more };
+  if (!(await sure(title, words, yes))) return;
+  try {
+    const answer = await ask(`/v1/admin/${act}`, body);
+    say(get("subject-done"), done(answer));
+    await showSubject(shown);
+  } catch (error) {
+    say(get("subject-fault"), error.message);
+  }
+}
+
+function reset() {
+  const who = named(shown);
+  correct("reset", {}, "Reset this count?",
+    `The count of ${who} is forgotten: it may use its whole limit again at once.`, "Reset",
+    ({ was_there: was }) => (was ? `${who} was reset.` : `Nothing was held for ${who}.`));
+}
+
+function adjust() {
+  const units = Number(get("units").value);
+  if (!Number.isInteger(units) || units === 0) {
+    say(get("subject-fault"), "Units are a whole number, and not 0.");
+    return;
+  }
+  const who = named(shown);
+  const words = units > 0 ? `${count(units)} units are given back to ${who}.`
+    : `${count(-units)} units are taken from ${who}.`;
+  correct("adjust", { by: units }, "Adjust this count?", words, "Adjust",
+    ({ changed }) => `${who} was changed by ${changed.join(", ")}.`);
+}
+
+/** Shows a subject of the lists: who it is, where they are hashed. */
+export async function lookUp({ subject, policy }, isHashed) {
+  say(get("subject-fault"), "");
+  say(get("subject-done"), "");
+  get("subject-answer").hidden = true;
+  try {
+    let found = subject;
+    if (isHashed) {
+      const answer = await ask("/v1/admin/lookup", { subject });
+      const one = answer.found.find(it => it.policy === policy) ?? answer.found[0];
+      if (!one) throw new Error(`${subject} is not counted any more.`);
+      found = one.subject;
+    }
+    get("subject").value = found;
+    get("policy").value = policy ?? "";
+    get("limit").value = "";
+    get("subject").focus();
+    if (policy === null) {
+      say(get("subject-done"), "No policy counts it: give the limit that its requests name.");
+    } else {
+      await showSubject(asked());
+    }
+  } catch (error) {
+    say(get("subject-fault"), error.message);
+    get("subject").focus();
+  }
+}
+
+/** `ip=192.0.2.7 path=/login` as a query. */
+function queryOf(text) {
+  const query = new URLSearchParams();
+  for (const word of text.trim().split(/\s+/)) {
+    const [name, ...value] = word.split("=");
+    if (!value.length) throw new Error(`${word} is no field: write NAME=VALUE, as ip=192.0.2.7.`);
+    query.append(name, value.join("="));
+  }
+  return query;
+}
+
+async function explain() {
+  say(get("explain-fault"), "");
+  try {
+    const answered = await ask(`/v1/admin/explain?${queryOf(get("fields").value)}`);
+    const { answer, policies } = answered;
+    const by = answer.policy ? ` by ${answer.policy}` : "";
+    const after = answer.retry_after ? `, to retry in ${answer.retry_after.text}` : "";
+    say(get("explain-words"), `It would be ${answer.outcome.replace("_", " ")}${by}${after}.`);
+    fill(get("standings"), policies, one => one.policy, one => [
+      one.shadow ? `${one.policy} (shadow)` : one.policy, one.applies ? "yes" : "no", one.why,
+    ]);
+    get("explain-answer").hidden = false;
+  } catch (error) {
+    get("explain-answer").hidden = true;
+    say(get("explain-fault"), error.message);
+  }
+}
+
+/** Offers the names of the policies where one is typed. */
+export async function namePolicies() {
+  const { policies } = await ask("/v1/admin/policies?count=1000");
+  get("policies").replaceChildren(...policies.map(({ name }) => make("option", { value: name })));
+}
+
+export function begin() {
+  get("subject-form").addEventListener("submit", event => {
+    event.preventDefault();
+    say(get("subject-done"), "");
+    showSubject(asked());
+  });
+  get("reset").addEventListener("click", reset);
+  get("adjust").addEventListener("click", adjust);
+  get("explain-form").addEventListener("submit", event => {
+    event.preventDefault();
+    explain();
+  });
+}

@@ -1,0 +1,9 @@
+//! The console: one page for administrators, and the figures that it shows.
+
+mod history;
+mod overview;
+mod page;
+
+pub(crate) use history::History;
+pub(crate) use overview::Overview;
+pub(crate) use page::{is_page, page};

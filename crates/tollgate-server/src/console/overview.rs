@@ -1,0 +1,237 @@
+//! The figures of the console: one answer, at most a second old, whoever asks.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Instant, UNIX_EPOCH};
+
+use bytes::Bytes;
+use serde::Serialize;
+use serde_json::{Value, json};
+use tokio::sync::Mutex;
+use tollgate_policy::Outcome;
+use tollgate_redis::BreakerState;
+use tollgate_stores::AnyStore;
+
+use super::History;
+use crate::api::Api;
+use crate::metrics::{DurationCounts, Reloaded};
+use crate::queues;
+use crate::recorder::{DURATION_SECONDS, Recent, Recorder, since_epoch};
+use crate::top::By;
+
+/// How long an answer is given again, in milliseconds.
+const FRESH_MS: u128 = 1_000;
+
+/// The minutes of the last hour; the last one is not over.
+const MINUTES: usize = 60;
+
+/// The complete seconds that count as now.
+const NOW_SECONDS: usize = 10;
+
+/// The most subjects in each list.
+const SUBJECTS: usize = 10;
+
+/// The figures, and the last answer.
+#[derive(Debug)]
+pub(crate) struct Overview {
+    history: Arc<History>,
+    /// Held while an answer is made, so that ten browsers at once cost as much as one.
+    last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+/// The counts of one limit.
+#[derive(Debug, Default, Serialize)]
+struct OneLimit {
+    /// How many were admitted in the last seconds.
+    admitted_now: u64,
+    denied_now: u64,
+    /// How many were admitted in the last hour.
+    admitted: u64,
+    denied: u64,
+    /// The hour by outcome.
+    outcomes: BTreeMap<&'static str, u64>,
+    /// For each minute how many were admitted, and how many denied.
+    minutes: Vec<[u64; 2]>,
+}
+
+impl Overview {
+    pub(crate) fn new(history: Arc<History>) -> Self {
+        Self { history, last: Mutex::default() }
+    }
+
+    /// The answer: JSON.
+    pub(crate) async fn answer(&self, api: &Api, recorder: &Recorder) -> Bytes {
+        let mut last = self.last.lock().await;
+        if let Some((at, bytes)) = &*last
+            && at.elapsed().as_millis() < FRESH_MS
+        {
+            return bytes.clone();
+        }
+        let figures = self.figures(api, recorder).await;
+        let bytes = Bytes::from(figures.to_string());
+        *last = Some((Instant::now(), bytes.clone()));
+        bytes
+    }
+
+    async fn figures(&self, api: &Api, recorder: &Recorder) -> Value {
+        let store = store(api).await;
+        let now = since_epoch();
+        let (gate, metrics) = (&api.service.gate, &api.metrics);
+        let (minutes_from_s, recent) = recorder.recent(MINUTES, NOW_SECONDS, now.as_secs());
+        let busiest = |by| metrics.top().map(|top| top.busiest(by, SUBJECTS, Instant::now()));
+        let started = metrics.started().duration_since(UNIX_EPOCH).unwrap_or_default();
+        json!({
+            "at_s": now.as_secs(),
+            "started_s": started.as_secs(),
+            "version": env!("CARGO_PKG_VERSION"),
+            "revision": gate.revision().to_string(),
+            "policies": gate.policies().policies().len(),
+            "subjects_hashed": metrics.top().is_some_and(crate::top::Top::is_hashed),
+            "now_seconds": NOW_SECONDS,
+            "minutes_from_s": minutes_from_s,
+            "limits": limits(recent),
+            "durations": durations(&recorder.durations()),
+            "store": store,
+            "asked": busiest(By::Asked),
+            "denied": busiest(By::Denied),
+            "queues": queues(&api.queues),
+            "reloads": self.reloads(api),
+        })
+    }
+
+    fn reloads(&self, api: &Api) -> Value {
+        let reloads = api.metrics.reloads();
+        let counts = Reloaded::ALL.map(|result| (result.name(), reloads.get(result)));
+        let counts: BTreeMap<_, _> = counts.into_iter().collect();
+        json!({ "counts": counts, "last": self.history.list() })
+    }
+}
+
+/// Each limit with its counts, the policies' limits first; those in shadow apart.
+fn limits(recent: Vec<Recent>) -> Vec<Value> {
+    let mut limits = BTreeMap::<_, OneLimit>::new();
+    for Recent { policy, limit, outcome, is_shadow, minutes, now } in recent {
+        let one = limits.entry((is_shadow, policy.is_none(), policy, limit)).or_default();
+        let admits = admits(outcome);
+        let total: u64 = minutes.iter().copied().map(u64::from).sum();
+        *one.outcomes.entry(outcome).or_default() += total;
+        let (of_now, of_hour) = match admits {
+            true => (&mut one.admitted_now, &mut one.admitted),
+            false => (&mut one.denied_now, &mut one.denied),
+        };
+        *of_now += now;
+        *of_hour += total;
+        one.minutes.resize(MINUTES, [0; 2]);
+        for ([admitted, denied], count) in one.minutes.iter_mut().zip(minutes) {
+            *(if admits { admitted } else { denied }) += u64::from(count);
+        }
+    }
+    let told = limits.into_iter().map(|((shadow, _, policy, limit), one)| {
+        let mut told = json!(one);
+        told["policy"] = json!(policy);
+        told["limit"] = json!(limit);
+        told["shadow"] = json!(shadow);
+        told
+    });
+    told.collect()
+}
+
+/// Whether requests of this outcome go on.
+fn admits(outcome: &str) -> bool {
+    let found = Outcome::ALL.into_iter().find(|known| known.name() == outcome);
+    found.is_some_and(Outcome::admits)
+}
+
+/// Percentiles of the last minute by what decided; what decided nothing is left out.
+fn durations(counts: &DurationCounts) -> Value {
+    let each = DurationCounts::AUTHORITIES.iter().zip(&counts.0);
+    let each = each.filter(|(_, counts)| counts.answers() > 0).map(|(authority, counts)| {
+        let [p50, p99] = [50, 99].map(|percent| counts.percentile(percent));
+        json!({
+            "authority": authority.name(),
+            "answers": counts.answers(),
+            "p50_us": p50.map(|it| it.as_micros()),
+            "p99_us": p99.map(|it| it.as_micros()),
+        })
+    });
+    json!({ "seconds": DURATION_SECONDS, "by": each.collect::<Vec<_>>() })
+}
+
+/// Whether the store counts, asked now, and its own figures.
+async fn store(api: &Api) -> Value {
+    let store = api.service.gate.store();
+    let began = Instant::now();
+    let error = api.service.probe_store().await.err().map(|refusal| refusal.detail);
+    let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
+    let mut told = json!({
+        "kind": store.kind(), "counts": error.is_none(), "error": error, "took_us": took_us
+    });
+    match store {
+        AnyStore::Memory(store) => {
+            told["subjects"] = json!(store.subjects());
+            told["bytes"] = json!(store.bytes());
+            told["max_bytes"] = json!(store.max_bytes());
+            told["full_decisions"] = json!(store.shared() + store.refused());
+        }
+        AnyStore::Redis(store) => {
+            told["breaker"] = json!(match store.store().breaker() {
+                BreakerState::Closed => "closed",
+                BreakerState::HalfOpen => "half open",
+                _ => "open",
+            });
+        }
+        _ => {}
+    }
+    told
+}
+
+/// The queues, with their jobs where the store could be read.
+fn queues(queues: &queues::Queues) -> Vec<Value> {
+    let each = queues.iter().map(|(name, queue)| {
+        let seen = queue.seen();
+        let offers = queues::Outcome::ALL.map(|outcome| (outcome.name(), queue.count(outcome)));
+        let offers: BTreeMap<_, _> = offers.into_iter().collect();
+        json!({
+            "queue": name,
+            "waiting": seen.as_ref().map(|it| it.waiting),
+            "in_flight": seen.as_ref().map(|it| it.in_flight),
+            "dead": seen.as_ref().map(|it| it.dead),
+            "oldest_ms": seen.as_ref().and_then(|it| it.oldest).map(|it| it.as_millis()),
+            "offers": offers,
+        })
+    });
+    each.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn recent(policy: Option<&str>, outcome: &'static str, is_shadow: bool, count: u32) -> Recent {
+        let mut minutes = vec![0; MINUTES];
+        minutes[3] = count;
+        let (policy, limit) = (policy.map(str::to_owned), "sliding_log/1h".to_owned());
+        Recent { policy, limit, outcome, is_shadow, minutes, now: 1 }
+    }
+
+    #[test]
+    fn a_limit_is_one_row_and_shadows_are_last() {
+        let rows = limits(vec![
+            recent(None, "allowed", false, 4),
+            recent(Some("z"), "denied", true, 2),
+            recent(Some("login"), "allowed", false, 10),
+            recent(Some("login"), "never", false, 1),
+            recent(Some("login"), "denied", false, 5),
+        ]);
+        let told = |key| rows.iter().map(|row| row[key].clone()).collect::<Vec<_>>();
+        assert_eq!(told("policy"), [json!("login"), json!(null), json!("z")]);
+        assert_eq!(told("shadow"), [false, false, true]);
+        assert_eq!(
+            (told("admitted"), told("denied")),
+            (vec![10.into(), 4.into(), 0.into()], vec![6.into(), 0.into(), 2.into()])
+        );
+        assert_eq!(rows[0]["minutes"][3], json!([10, 6]));
+        assert_eq!(rows[0]["minutes"][4], json!([0, 0]));
+        assert_eq!((&rows[0]["admitted_now"], &rows[0]["denied_now"]), (&json!(1), &json!(2)));
+    }
+}
