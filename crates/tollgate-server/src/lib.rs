@@ -37,6 +37,7 @@
 struct Readme;
 
 mod api;
+mod check_log;
 mod console;
 mod denials;
 mod envoy;
@@ -65,6 +66,7 @@ mod top;
 mod traces;
 
 pub use api::{AuthOptions, Forwarded};
+pub use check_log::CheckLog;
 pub use denials::{Denials, Subjects};
 pub use envoy::EnvoyOptions;
 pub use fullness::Fullness;

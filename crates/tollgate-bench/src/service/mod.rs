@@ -9,6 +9,7 @@ use crate::args::BenchServer;
 use crate::redis_server::Server;
 use crate::show::{self, note};
 
+mod consoles;
 mod loaders;
 mod nginx;
 mod program;
@@ -77,6 +78,7 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
     }
     rows.extend(turns.take(sides, Some(OVER_PEER))?);
     drop((ours, peer));
+    rows.extend(consoles::with_consoles(&tollgate, &turns, &wrk, &script)?);
 
     // On Redis, beside the bare script.
     match Server::start() {

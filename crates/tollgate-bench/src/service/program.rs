@@ -3,7 +3,7 @@
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{Ipv4Addr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -66,12 +66,25 @@ impl Tollgate {
         Ok((program, address))
     }
 
+    /// Starts it with an admin listener, and the address of that.
+    pub(crate) fn serve_with_admin(&self) -> Result<(Program, SocketAddr)> {
+        let (program, lines) = self.start_with_admin("127.0.0.1:0", &[])?;
+        let address = lines.iter().find_map(|line| line.strip_prefix("admin      http://"));
+        let address = address.context("the service has no admin listener")?.parse()?;
+        Ok((program, address))
+    }
+
     /// Starts it, with the first lines that it prints.
     fn start(&self, args: &[&str]) -> Result<(Program, Vec<String>)> {
+        self.start_with_admin("off", args)
+    }
+
+    fn start_with_admin(&self, admin: &str, args: &[&str]) -> Result<(Program, Vec<String>)> {
         let mut child = Command::new(&self.0)
-            .args(["serve", "--listen", "127.0.0.1:0", "--admin", "off"])
+            .args(["serve", "--listen", "127.0.0.1:0", "--admin", admin])
             .args(args)
             .env_remove("TOLLGATE_STORE")
+            .env_remove("TOLLGATE_ADMIN_TOKEN")
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

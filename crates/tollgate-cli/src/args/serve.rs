@@ -184,6 +184,15 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "HOW", default_value_t = LogDenials::Hashed)]
     pub(crate) log_denials: LogDenials,
 
+    /// Log the checks that a limit decided into FILE, as JSON lines that `tollgate advise` reads.
+    /// Subjects are written as they are: personal data
+    #[arg(long, value_name = "FILE")]
+    pub(crate) record: Option<PathBuf>,
+
+    /// The most bytes of FILE and of FILE.1, where older checks are: 1MiB and up
+    #[arg(long, value_name = "SIZE", default_value = "256MiB", requires = "record")]
+    pub(crate) record_max: String,
+
     /// Send a trace of each request to this OpenTelemetry collector, as http://127.0.0.1:4318: OTLP
     /// over HTTP, at /v1/traces below the URL
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide_env_values = true)]

@@ -40,6 +40,7 @@ mod queue_http;
 mod queue_look;
 mod queue_signals;
 mod queue_workers;
+mod recording;
 mod redis;
 mod redis_cell;
 mod replaying;

@@ -131,7 +131,7 @@ impl Answering for Admin {
 impl Admin {
     async fn answered(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
         if console::is_page(request.uri().path()) {
-            let reply = self.guard.refuse_page(request.headers());
+            let reply = self.guard.refuse_page(request.headers(), peer);
             return reply.unwrap_or_else(|| self.page(&request));
         }
         if let Some(refused) = self.guard.refuse(request.headers(), peer) {

@@ -67,6 +67,8 @@ pub(crate) struct Guard {
     has_pages: bool,
     /// The refusals of each address.
     refusals: Limiter<MemoryStore>,
+    /// The log lines for refused pages.
+    lines: Limiter<MemoryStore>,
 }
 
 impl Guard {
@@ -77,7 +79,8 @@ impl Guard {
     ) -> Result<Self, ParseError> {
         let store = MemoryStore::builder().max_bytes(REFUSALS_BYTES).build();
         let refusals = Limiter::new(REFUSALS.parse()?, store);
-        Ok(Self { who, variable, token, names: None, has_pages: false, refusals })
+        let lines = Limiter::memory(PAGE_LINES.parse()?);
+        Ok(Self { who, variable, token, names: None, has_pages: false, refusals, lines })
     }
 
     /// Requires one of these names, `localhost` or an address in `Host`.
@@ -95,14 +98,22 @@ impl Guard {
         self.token.is_some()
     }
 
-    /// The refusal of a request for a page, which has no token: a browser that opens an address
-    /// sends none.
-    pub(super) fn refuse_page(&self, headers: &HeaderMap) -> Option<Reply> {
-        self.verify_host(headers).map(|(_, reply)| reply)
+    /// The refusal of a request of another page or by another name, whatever its token. It guesses
+    /// none, so it does not make its address wait: a page in the browser of an administrator would
+    /// lock that out.
+    pub(super) fn refuse_page(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
+        let (why, reply) = self.verify_host(headers)?;
+        if self.lines.check_now("pages").is_ok_and(|line| line.is_allowed()) {
+            tracing::warn!(target: "tollgate", client = %peer, "{} was refused: {why}", self.who);
+        }
+        Some(reply)
     }
 
     /// The refusal of a request that is not admitted; `None` admits it.
     pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
+        if let Some(refused) = self.refuse_page(headers, peer) {
+            return Some(refused);
+        }
         let client = ClientAddress::peer().client(peer, &HeaderMap::new());
         let client = client.value();
         let Ok(subject) = Subject::new("ip", client.as_str()) else {
@@ -127,13 +138,12 @@ impl Guard {
     }
 
     fn verify(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
-        let wrong = || match &self.token {
+        match &self.token {
             Some(token) if !has_token(token, headers) => {
                 Some(("the token is missing or another", missing(self.variable)))
             }
             _ => None,
-        };
-        self.verify_host(headers).or_else(wrong)
+        }
     }
 
     /// Who asks, and by which name.

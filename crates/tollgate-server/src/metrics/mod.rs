@@ -24,6 +24,7 @@ use tollgate::{ParseError, Subject};
 use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Outcome, Policies};
 use tollgate_stores::AnyStore;
 
+use crate::check_log::{CheckLog, CheckQueue};
 use crate::denials::{Denials, SubjectForm, Subjects};
 use crate::grpc::CallCounts;
 use crate::top::{self, Top};
@@ -90,6 +91,8 @@ struct Inner {
     rules: OnceLock<ByRule>,
     /// Only where administrators can read it.
     top: OnceLock<Top>,
+    /// Only where checks are logged.
+    checks: OnceLock<CheckQueue>,
     denials: Option<Denials>,
     traces: Option<Traces>,
 }
@@ -112,6 +115,7 @@ impl Default for Inner {
             #[cfg(feature = "grpc")]
             rules: OnceLock::new(),
             top: OnceLock::new(),
+            checks: OnceLock::new(),
             denials: None,
             traces: None,
         }
@@ -129,6 +133,11 @@ impl Metrics {
     #[must_use]
     pub fn with(denials: Option<Denials>, traces: Option<Traces>) -> Self {
         Self(Arc::new(Inner { denials, traces, ..Inner::default() }))
+    }
+
+    /// Begins to log checks into this log, the first that is given.
+    pub fn log_checks(&self, log: &CheckLog) {
+        self.0.checks.get_or_init(|| log.queue());
     }
 
     /// Builds a gate whose decisions are counted here, by limit and with their durations. For
@@ -264,6 +273,12 @@ impl Observer for Metrics {
         {
             top.add(event.policy, subject, !event.outcome.admits());
         }
+        // One line for a check; one about which no limit decided has no subject.
+        if event.decides
+            && let Some((checks, subject)) = self.0.checks.get().zip(event.subject)
+        {
+            checks.put(event.policy, subject, event.outcome);
+        }
         if let Some(denials) = &self.0.denials {
             denials.observe(event);
         }
@@ -274,13 +289,16 @@ impl Observer for Metrics {
 
     #[inline]
     fn wants_further(&self) -> bool {
-        self.0.top.get().is_some()
+        self.0.top.get().is_some() || self.0.checks.get().is_some()
     }
 
     #[inline]
     fn observe_further(&self, subject: &str, outcome: Outcome) {
         if let Some(top) = self.0.top.get() {
             top.add(None, subject, !outcome.admits());
+        }
+        if let Some(checks) = self.0.checks.get() {
+            checks.put(None, subject, outcome);
         }
     }
 }

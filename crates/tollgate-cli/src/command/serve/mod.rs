@@ -13,8 +13,8 @@ use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tollgate_policy::{Format, Gate, Policies, Reload, Reread, Watcher};
 use tollgate_server::{
-    Address, AuthOptions, Bounds, CallerLimits, Denials, Forwarded, Fullness, Metrics, Options,
-    ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
+    Address, AuthOptions, Bounds, CallerLimits, CheckLog, Denials, Forwarded, Fullness, Metrics,
+    Options, ReloadError, Server, Subjects, TimeSeriesOptions, Tls,
 };
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
@@ -24,7 +24,7 @@ use tollgate_tower::identity::{
 use crate::args::{
     CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
 };
-use crate::input::{secret, wait};
+use crate::input::{bytes, secret, wait};
 use crate::show::{Output, duration};
 use crate::store::{service_queues, service_store, time_series_options};
 
@@ -59,6 +59,7 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
         None => Policies::parse_named("demo.toml", DEMO, Format::Toml)
             .map_err(|problems| anyhow!("{problems}"))?,
     };
+    let checks = check_log(args)?;
     let runtime = runtime()?;
     let others = (1..threads(args.threads)).map(|_| serving_thread());
     options.runtimes = others.collect::<Result<_>>()?;
@@ -66,7 +67,14 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
     runtime.block_on(async {
         let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
         options.metrics = Metrics::with(denials, traces);
+        if let Some(log) = &checks {
+            options.metrics.log_checks(log);
+        }
         let code = run(args, options, policies, out).await;
+        // After the last answer.
+        if let Some(log) = checks {
+            log.end();
+        }
         match exporter {
             // Dropping the exporter would wait, but a second signal demands an immediate end.
             Some(exporter) if matches!(code, Ok(AT_ONCE)) => std::mem::forget(exporter),
@@ -265,6 +273,14 @@ fn denials(args: &Serve, options: &Options) -> Result<Option<Denials>> {
         LogDenials::Off => return Ok(None),
     };
     Ok(Some(Denials::new(subjects, options.key_secret.as_deref())?))
+}
+
+/// The log of checks.
+fn check_log(args: &Serve) -> Result<Option<CheckLog>> {
+    let Some(path) = &args.record else { return Ok(None) };
+    let most = u64::try_from(bytes(&args.record_max).context("--record-max")?)?;
+    let log = CheckLog::start(path, most);
+    log.with_context(|| format!("--record: {} cannot be written", path.display())).map(Some)
 }
 
 fn auth(args: &Serve) -> Result<AuthOptions> {
