@@ -13,21 +13,25 @@ use crate::serving::{Client, Serving};
 
 const TOKEN: &str = "0123456789abcdef";
 
+/// With deadlines that a busy machine keeps.
 const POLICIES: &str = r#"
 version = 1
 match = "all"
 [[policies]]
 name = "login"
 on_failure = "deny"
+deadline = "30s"
 when = { path = "/login" }
 limits = [{ subject = "ip", limit = "3/h" }]
 [[policies]]
 name = "pages"
 on_failure = "allow"
+deadline = "30s"
 limits = [{ subject = "ip", limit = "100/h via gcra" }]
 [[policies]]
 name = "stricter"
 on_failure = "allow"
+deadline = "30s"
 shadow = true
 limits = [{ subject = "ip", limit = "2/h" }]
 "#;
@@ -36,8 +40,9 @@ limits = [{ subject = "ip", limit = "2/h" }]
 fn serve(place: &Place) -> (Serving, PathBuf) {
     let path = place.path().join("p.toml");
     std::fs::write(&path, POLICIES).unwrap();
-    let jobs = format!("sqlite://{}", place.path().join("counts.db").display());
-    let args = ["--config", path.to_str().unwrap(), "--queue", "mail=10", "--store", &jobs];
+    let file = place.path().join("counts.db");
+    let store = format!("sqlite://{}?deadline=30s", file.display());
+    let args = ["--config", path.to_str().unwrap(), "--queue", "mail=10", "--store", &store];
     let mut command = Serving::command(place, &args);
     command.env("TOLLGATE_ADMIN_TOKEN", TOKEN);
     (Serving::start_command(command), path)
@@ -75,7 +80,7 @@ fn the_console_shows_what_was_asked() {
     ask(&mut client, "login", "192.0.2.1", 5);
     ask(&mut client, "pages", "192.0.2.2", 4);
     ask(&mut client, "stricter", "192.0.2.2", 6);
-    client.check(r#"{"subject": "user:ann", "limit": "1/h"}"#).unwrap();
+    client.check(r#"{"subject": "user:ann", "limit": "1/h", "deadline": "30s"}"#).unwrap();
     sign_in(&mut browser, &serving, "fedcba9876543210");
     let fault = browser.run(
         "await until(() => get(\"entry-fault\").textContent); \
