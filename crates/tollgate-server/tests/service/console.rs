@@ -284,8 +284,8 @@ async fn clients_have_no_console() {
 async fn an_answer_is_given_again_for_a_second() {
     let service = service(|_| {}).await;
     let (mut client, mut admin) = (service.client().await, service.admin().await);
-    // Two in a row are of one second but for the rarest of cases, which is tried again. A new answer
-    // would count the check between them.
+    // Two in a row are of one second but for the rarest of cases, which is tried again. A new
+    // answer would count the check between them.
     for _ in 0..20 {
         let first = admin.get("/v1/admin/overview").await.text;
         client.check(r#"{"subject": "user:1", "limit": "9/h"}"#).await;
