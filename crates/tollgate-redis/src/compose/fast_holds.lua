@@ -286,7 +286,10 @@ local function settle_simple()
   if string.sub(id, 1, 2) ~= '61' then
     redis.call('SET', holds .. id, string.format('%d', actual), 'PX', ARGV[5])
   end
-  -- Where others are open, they lie long enough. The last one took its set along.
-  write_simple(count, actual == 0)
+  local longest = write_simple(count, actual == 0)
+  -- The last one took its set along. Others must not lie longer than their sums.
+  if count.open > 0 then
+    redis.call('PEXPIRE', holds, longest)
+  end
   return reply
 end

@@ -172,6 +172,25 @@ pub(super) fn renewed(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
+/// The set of the holds never lies longer than their sums: it would name holds that nobody counts.
+pub(super) fn together(texts: &Texts) -> Result<(), Difference> {
+    for limits in ["x: 7/m via gcra", "x: 9/5s via sliding_log", "x: 3 at once"] {
+        let mut world = World::new(texts, limits);
+        let charging = format!("63{:030x}", 5);
+        world.ask(ID, None);
+        world.ask(&charging, None);
+        world.fake.at(NOW_US + 1_500_000);
+        world.ask(&id(2), None);
+        for settled in [id(2), charging] {
+            world.settle(&settled, "0");
+            let [open, sums] = ["@", "@sums"].map(|end| format!("{}{end}", world.key));
+            let (open, sums) = (world.fake.left_ms(&open), world.fake.left_ms(&sums));
+            expect(&format!("{limits}: the set beside the sums"), open, sums)?;
+        }
+    }
+    Ok(())
+}
+
 /// A script that ends where its fast path has no answer.
 fn fast_alone(script: &Script) -> Script {
     let (fast, _) = script.text().split_once("if answer then\n").unwrap();

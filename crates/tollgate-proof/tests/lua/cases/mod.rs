@@ -49,7 +49,7 @@ pub(crate) const CASES: [(&str, Case); 25] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 9] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 10] = [
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
     ("repeated requests among holds", holds::requests),
@@ -57,6 +57,7 @@ pub(crate) const HOLD_CASES: [(&str, Case); 9] = [
     ("sums that were lost", holds::lost_sums),
     ("how long holds lie", holds::lifetimes),
     ("how long renewed holds lie", holds::renewed),
+    ("holds that lie as long as their sums", holds::together),
     ("holds by the fast path", holds::fast),
     ("damaged states of holds", holds::damaged_states),
 ];
