@@ -183,6 +183,7 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
         queue: None,
         nodes: None,
         backend: None,
+        told_wait_us: None,
         most_denied: denied_of(&raster, &denied),
         groups,
         buckets,
@@ -193,7 +194,14 @@ fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
 /// The denied clients of a raster, with their denials.
 fn denied_of(raster: &Raster, denied: &[u64]) -> Vec<Denied> {
     let each = raster.clients.iter().zip(denied);
-    let each = each.map(|(client, denied)| Denied { client: client.clone(), denied: *denied });
+    let each = each.map(|(client, denied)| Denied {
+        client: client.clone(),
+        denied: *denied,
+        admitted: 0,
+        first_us: 1_000_000,
+        last_us: 2_000_000,
+        longest_wait_us: Some(1_500_000),
+    });
     each.filter(|it| it.denied > 0).collect()
 }
 
@@ -225,6 +233,7 @@ pub(crate) fn bare(name: &str, buckets: Vec<Bucket>) -> CaseResult {
         queue: None,
         nodes: None,
         backend: None,
+        told_wait_us: None,
         most_denied: Vec::new(),
         groups: Vec::new(),
         buckets,

@@ -99,6 +99,9 @@ fn a_report_shows_the_same_decisions_with_who_was_denied_most_and_when() {
         }
         let (mine, theirs) = (&case["most_denied"][0], &strategy["top_denied"][0]);
         assert_eq!((&mine["client"], &mine["denied"]), (&theirs[0], &theirs[1]));
+        assert!(mine["first_us"].as_u64() <= mine["last_us"].as_u64(), "{mine}");
+        assert!(mine["longest_wait_us"].as_u64() > Some(0), "{mine}");
+        assert!(case["told_wait_us"]["p50"].as_u64() > Some(0), "{case}");
     }
     assert!(html.find("Denied most often").unwrap() < html.find("<h2>Measures").unwrap());
     let nowhere = ["replay", &log, "--limit", "3/10s", "--report", "/nowhere/page.html"];

@@ -84,6 +84,7 @@ mod tests {
                 decided_us,
                 waited_us: 0,
                 is_admitted: true,
+                retry_after_us: None,
                 is_last: true,
                 is_counted: true,
             },

@@ -13,8 +13,13 @@ impl LatencyHistogram {
     const MAX_US: u64 = 3_600_000_000;
 
     pub(super) fn new() -> Self {
-        #[allow(clippy::expect_used)] // fixed bounds, and the test below makes one
-        Self(Histogram::new_with_bounds(1, Self::MAX_US, 3).expect("bounds that are possible"))
+        Self::up_to(Self::MAX_US)
+    }
+
+    /// A histogram that records durations up to `max_us`, which is at least 2.
+    pub(super) fn up_to(max_us: u64) -> Self {
+        #[allow(clippy::expect_used)] // such bounds are possible, and the test below makes one
+        Self(Histogram::new_with_bounds(1, max_us, 3).expect("bounds that are possible"))
     }
 
     pub(super) fn add(&mut self, us: u64) {

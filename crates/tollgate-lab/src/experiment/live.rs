@@ -214,8 +214,14 @@ impl<'e> Live<'e> {
         self.missed_edges += u64::from(self.missed_its_edge(&attempt, decided_us));
         let is_last = !self.run.try_again(&attempt, verdict, answered_us);
         let waited_us = answered_us.saturating_sub(attempt.first_us);
-        let is_admitted = verdict.is_admitted;
-        let outcome = AttemptOutcome { decided_us, waited_us, is_admitted, is_last, is_counted };
+        let outcome = AttemptOutcome {
+            decided_us,
+            waited_us,
+            is_admitted: verdict.is_admitted,
+            retry_after_us: verdict.retry_after_us,
+            is_last,
+            is_counted,
+        };
         self.order.done(number, Some((attempt, outcome)));
         self.count();
     }

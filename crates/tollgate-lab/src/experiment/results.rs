@@ -164,6 +164,8 @@ pub struct CaseResult {
     /// `used_share` and `burstiness` are of attempts when they are admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendResult>,
+    /// How long denials told clients to wait; `None` where none did.
+    pub told_wait_us: Option<Latency>,
     /// Up to 10 clients with the most denied attempts, the most denied first.
     pub most_denied: Vec<Denied>,
     /// The groups, in the order of [`Results::groups`].
@@ -349,6 +351,14 @@ pub struct Denied {
     pub client: String,
     /// Its denied attempts.
     pub denied: u64,
+    /// Its admitted attempts.
+    pub admitted: u64,
+    /// The first denial, in microseconds from the start.
+    pub first_us: u64,
+    /// The last denial.
+    pub last_us: u64,
+    /// The longest time that a denial told it to wait; `None` where no wait would help.
+    pub longest_wait_us: Option<u64>,
 }
 
 /// The results of a group.

@@ -159,6 +159,7 @@ impl<'e> Run<'e> {
             decided_us: self.experiment.start_us.saturating_add(now_us),
             waited_us: now_us - attempt.first_us,
             is_admitted: verdict.is_admitted,
+            retry_after_us: verdict.retry_after_us,
             is_last,
             is_counted: true,
         };

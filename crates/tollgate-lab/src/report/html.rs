@@ -11,6 +11,7 @@ use crate::chart::{self, Chart, Look, Width, page_colours};
 use crate::experiment::results::{CaseResult, Group, GroupResult, Results};
 use crate::figure::{length, plural, span};
 use crate::text::printable;
+use crate::time::show;
 
 /// The content security policy: the page may load nothing, and the browser enforces it.
 pub(super) const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
@@ -92,16 +93,53 @@ fn findings(findings: &[String]) -> Markup {
     }
 }
 
-/// The most denied clients of each case.
+/// What the most denied clients of each case saw.
 fn denied(results: &Results) -> Markup {
     html! {
         @if with_denied(results).next().is_some() {
             h2 { "Denied most often" }
-            dl id="denied" {
+            p class="lead" {
+                "What each of them would have seen. The longest wait is the longest that a denial told."
+            }
+            div id="denied" {
                 @for case in with_denied(results) {
-                    dt { (name(&case.name)) }
-                    dd { (denied_in_words(case, usize::MAX)) }
+                    details class="clients" {
+                        summary { b { (name(&case.name)) } ": " (denied_in_words(case, 3)) }
+                        (clients(results, case))
+                    }
                 }
+            }
+        }
+    }
+}
+
+fn clients(results: &Results, case: &CaseResult) -> Markup {
+    let when = |us: u64| match results.start_us {
+        Some(start_us) => show((start_us.saturating_add(us)) / 1_000_000 * 1_000_000),
+        None => span(us),
+    };
+    let label = format!("denied most often by {}", name(&case.name));
+    html! {
+        div class="table" role="region" aria-label=(label) tabindex="0" {
+            table {
+                thead { tr {
+                    th scope="col" { "client" }
+                    th scope="col" { "denied" }
+                    th scope="col" { "admitted" }
+                    th scope="col" { "first denial" }
+                    th scope="col" { "last denial" }
+                    th scope="col" { "longest wait" }
+                } }
+                tbody { @for it in &case.most_denied { tr {
+                    th scope="row" { (tag(&it.client)) }
+                    td data-label="denied" { (it.denied) }
+                    td data-label="admitted" { (it.admitted) }
+                    td data-label="first denial" { (when(it.first_us)) }
+                    td data-label="last denial" { (when(it.last_us)) }
+                    td data-label="longest wait" {
+                        (it.longest_wait_us.map_or_else(|| "no wait helps".into(), span))
+                    }
+                } } }
             }
         }
     }

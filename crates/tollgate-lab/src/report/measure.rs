@@ -77,7 +77,7 @@ fn finite(real: Option<f64>) -> Option<f64> {
     real.filter(|real| real.is_finite())
 }
 
-static ALL: [Measure; 52] = [
+static ALL: [Measure; 55] = [
     Measure {
         id: "requests",
         title: "requests",
@@ -137,6 +137,24 @@ static ALL: [Measure; 52] = [
         title: "longest wait",
         means: "From a request's first attempt to the one that was let through, rounded up.",
         value: |case| Value::Wait(case.longest_wait_us),
+    },
+    Measure {
+        id: "told_wait_us.p50",
+        title: "told to wait p50",
+        means: "How long denials told clients to wait: half told no longer.",
+        value: |case| Value::Wait(case.told_wait_us.as_ref().map(|it| it.p50)),
+    },
+    Measure {
+        id: "told_wait_us.p99",
+        title: "told to wait p99",
+        means: "How long denials told clients to wait: 99 of 100 told no longer.",
+        value: |case| Value::Wait(case.told_wait_us.as_ref().map(|it| it.p99)),
+    },
+    Measure {
+        id: "told_wait_us.max",
+        title: "told to wait at most",
+        means: "How long denials told clients to wait: the longest.",
+        value: |case| Value::Wait(case.told_wait_us.as_ref().map(|it| it.max)),
     },
     Measure {
         id: "burstiness",

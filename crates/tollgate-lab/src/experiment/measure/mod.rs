@@ -1,12 +1,14 @@
 //! The measures of a case, attempt by attempt, in bounded memory.
 
+mod denials;
 mod share;
 mod window;
 
+use self::denials::Denials;
 use self::share::{burstiness, fairness};
 use self::window::{PeakWindow, Utilization};
 use super::raster_builder::{RasterBuilder, most_denied};
-use super::results::{Bucket, CaseResult, Denied, GroupResult, LimitResult};
+use super::results::{Bucket, CaseResult, GroupResult, LimitResult};
 use super::{Case, Experiment};
 use crate::decide::Per;
 
@@ -39,6 +41,8 @@ pub(super) struct AttemptOutcome {
     /// The time from the request's first attempt to this answer.
     pub(super) waited_us: u64,
     pub(super) is_admitted: bool,
+    /// How long a denial told to wait; `None` where no wait would help.
+    pub(super) retry_after_us: Option<u64>,
     /// Whether its request is not tried again.
     pub(super) is_last: bool,
     /// Whether limits decided it. A failure rule counts nothing.
@@ -59,6 +63,7 @@ pub(super) struct Measures {
     clients: Vec<(u32, u32)>,
     /// The denied attempts of each client.
     denied: Vec<u32>,
+    denials: Denials,
     groups: Vec<GroupResult>,
     raster: RasterBuilder,
     /// The number of buckets that have begun.
@@ -127,6 +132,7 @@ impl Measures {
             limits: limits.collect(),
             clients: vec![(0, 0); clients],
             denied: vec![0; clients],
+            denials: Denials::new(),
             groups: vec![none; experiment.workloads.len()],
             raster,
             begun: 0,
@@ -140,7 +146,8 @@ impl Measures {
 
     /// Counts an attempt, in the order of decisions.
     pub(super) fn count(&mut self, attempt: &Attempt, outcome: AttemptOutcome) {
-        let AttemptOutcome { decided_us, waited_us, is_admitted, is_last, is_counted } = outcome;
+        let AttemptOutcome { decided_us, waited_us, is_admitted, is_last, is_counted, .. } =
+            outcome;
         // The clocks of two machines may differ a little. Windows use the deciding clock, and
         // series over time count from the start on that clock.
         let at = decided_us.saturating_sub(self.start_us);
@@ -167,6 +174,9 @@ impl Measures {
         }
         if let Some(denied) = self.denied.get_mut(attempt.client as usize) {
             *denied = denied.saturating_add(u32::from(!is_admitted));
+        }
+        if !is_admitted {
+            self.denials.count(attempt.client, at, outcome.retry_after_us);
         }
         if let Some((requests, admitted)) = self.clients.get_mut(attempt.client as usize) {
             *requests = requests.saturating_add(u32::from(attempt.tries == 0));
@@ -300,9 +310,14 @@ impl Measures {
             backend: None,
             groups: self.groups,
             buckets: self.buckets,
+            told_wait_us: self.denials.waits(),
             most_denied: most_denied(&self.denied, MOST_DENIED)
                 .into_iter()
-                .map(|(client, denied)| Denied { client: name(client), denied })
+                .map(|(client, denied)| {
+                    let counted = self.clients.get(client as usize);
+                    let admitted = counted.map_or(0, |(_, admitted)| u64::from(*admitted));
+                    self.denials.of(client, name(client), denied, admitted)
+                })
                 .collect(),
             raster: self.raster.finish(&self.denied, name),
         }

@@ -258,6 +258,7 @@ impl<'e> NodesRun<'e> {
             decided_us,
             waited_us: answered_us - attempt.first_us,
             is_admitted: verdict.is_admitted,
+            retry_after_us: verdict.retry_after_us,
             is_last,
             is_counted: authority != Authority::FailureRule,
         };

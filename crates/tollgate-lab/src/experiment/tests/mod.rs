@@ -7,6 +7,7 @@ mod live;
 use proptest::prelude::*;
 use tollgate::Strategy;
 
+use super::results::Denied;
 use super::*;
 use crate::decide::{Decider, InMemory, Verdict};
 use crate::error::Error;
@@ -88,6 +89,27 @@ fn who_was_denied_most_is_named_first() {
     assert_eq!(told.len(), 10);
     assert_eq!(told[..2], [("many 1", 4), ("many 2", 4)]);
     assert_eq!(case.raster.clients[0], "many 1", "and drawn first");
+}
+
+#[test]
+fn what_a_denied_client_saw_is_told() {
+    let text = "version = 1\nduration = \"20s\"\n\
+        workload = [{ name = \"few\", arrivals = \"bursts\", size = 3, every = \"10s\" }]\n\
+        case = [{ limits = [{ per = \"client\", limit = \"1/9s\" }] }]\n";
+    let case = &results(text).cases[0];
+    let [Denied { denied, admitted, first_us, last_us, longest_wait_us, .. }] =
+        &case.most_denied[..]
+    else {
+        panic!("{:?}", case.most_denied)
+    };
+    assert_eq!((*denied, *admitted), (4, 2));
+    assert_eq!((*first_us, *last_us, *longest_wait_us), (0, 10_000_000, Some(9_000_000)));
+    let told = case.told_wait_us.as_ref().unwrap();
+    for told in [told.p50, told.p99, told.max] {
+        assert!(told.abs_diff(9_000_000) <= 9_000, "three digits of 9 s: {told}");
+    }
+    let never = text.replace("1/9s", "1/9s via gcra").replace("size = 3", "size = 1");
+    assert_eq!(results(&never).cases[0].told_wait_us, None, "nobody was denied");
 }
 
 /// What is drawn is the whole time, however much happens before the worst client comes.

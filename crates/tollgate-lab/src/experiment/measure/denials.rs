@@ -1,0 +1,52 @@
+//! What clients saw of denials: when, and how long each told them to wait.
+
+use std::collections::HashMap;
+
+use tollgate::MAX_PERIOD_US;
+
+use crate::experiment::latency_histogram::LatencyHistogram;
+use crate::experiment::results::{Denied, Latency};
+
+/// The denials of a case, in memory for each client that was denied.
+pub(super) struct Denials {
+    waits: LatencyHistogram,
+    clients: HashMap<u32, Seen>,
+}
+
+/// What one client saw. Times are microseconds from the start.
+#[derive(Clone, Copy)]
+struct Seen {
+    first_us: u64,
+    last_us: u64,
+    longest_wait_us: Option<u64>,
+}
+
+impl Denials {
+    pub(super) fn new() -> Self {
+        Self { waits: LatencyHistogram::up_to(MAX_PERIOD_US), clients: HashMap::new() }
+    }
+
+    /// Counts a denial; `wait_us` is `None` where no wait would help.
+    pub(super) fn count(&mut self, client: u32, at_us: u64, wait_us: Option<u64>) {
+        if let Some(wait_us) = wait_us {
+            self.waits.add(wait_us);
+        }
+        let fresh = Seen { first_us: at_us, last_us: at_us, longest_wait_us: None };
+        let seen = self.clients.entry(client).or_insert(fresh);
+        seen.last_us = at_us;
+        seen.longest_wait_us = seen.longest_wait_us.max(wait_us);
+    }
+
+    /// The waits that denials told.
+    pub(super) fn waits(&self) -> Option<Latency> {
+        self.waits.read()
+    }
+
+    /// What a client saw of its denials, beside what was admitted of it.
+    pub(super) fn of(&self, client: u32, name: String, denied: u64, admitted: u64) -> Denied {
+        let seen = self.clients.get(&client).copied();
+        let seen = seen.unwrap_or(Seen { first_us: 0, last_us: 0, longest_wait_us: None });
+        let Seen { first_us, last_us, longest_wait_us } = seen;
+        Denied { client: name, denied, admitted, first_us, last_us, longest_wait_us }
+    }
+}
