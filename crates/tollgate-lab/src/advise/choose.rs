@@ -9,7 +9,7 @@ use super::outliers::outliers;
 use super::policy::{self, dimensions};
 use super::scan::{Busy, Profile, Sample, Scan};
 use super::search::search;
-use super::simulate::{Denied, simulate};
+use super::simulate::{Denied, Who, simulate};
 use super::table::{Clients, limit_of};
 use super::{Go, Options, Target};
 use crate::error::Error;
@@ -220,18 +220,18 @@ fn measure(
         if row.limit.is_none() {
             continue;
         }
-        let replay = |units: u64, go: &mut Go<'_>| {
+        // Clients that the pass over the log has shown to be admitted are left out.
+        let replay = |units: u64, most: u64, go: &mut Go<'_>| {
             let refused = |why: tollgate::ParseError| Error::Advice { why: why.to_string() };
             let limits = limit_of(*strategy, units, clients.period).map_err(refused)?;
-            simulate(traffic, sample, clients.is_outlier, (&limits, *strategy), go)
+            let is_denied = clients.are_denied(*strategy, units);
+            let who = Who { sample, is_outlier: clients.is_outlier, is_denied: &is_denied };
+            simulate(traffic, who, (&limits, *strategy), most, go)
         };
         let mut measured: Option<Denied> = None;
         if let Target::Requests(share) = options.target {
             let may_be_denied = clients.may_deny(share);
-            let found = search(row.units, hint, |units| {
-                let denied = replay(units, go)?;
-                Ok((denied.requests <= may_be_denied, denied))
-            })?;
+            let found = search(row.units, hint, |units| replay(units, may_be_denied, go))?;
             *row = clients.row(*strategy, Some(found.units), subjects);
             row.too_few = Some(found.too_few);
             measured = found.measured;
@@ -239,7 +239,7 @@ fn measure(
         }
         let denied = match measured {
             Some(denied) => denied,
-            None => replay(row.units, go)?,
+            None => replay(row.units, u64::MAX, go)?.unwrap_or_default(),
         };
         row.clients_denied = denied.clients;
         row.outliers_denied = denied.outliers;

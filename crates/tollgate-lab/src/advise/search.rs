@@ -17,11 +17,11 @@ pub(super) struct Found<T> {
 }
 
 /// Searches below `enough`, which keeps to the share, near `hint` first. `try_units` measures a
-/// number, and says whether it keeps to the share.
+/// number; `None` if it does not keep to the share.
 pub(super) fn search<T>(
     enough: u64,
     hint: Option<u64>,
-    mut try_units: impl FnMut(u64) -> Result<(bool, T), Error>,
+    mut try_units: impl FnMut(u64) -> Result<Option<T>, Error>,
 ) -> Result<Found<T>, Error> {
     let mut found = Found { units: enough, too_few: 0, measured: None };
     let mut next = hint;
@@ -32,12 +32,12 @@ pub(super) fn search<T>(
         let middle = found.too_few + (found.units - found.too_few) / 2;
         let units = next.take().unwrap_or(middle);
         let units = units.clamp(found.too_few + 1, found.units - 1);
-        let (keeps, measured) = try_units(units)?;
+        let measured = try_units(units)?;
         // A hint is nearly right: the second number lies beside it, and often is the other end.
         let step = (units / 16).max(1);
         let is_hint = Some(units) == hint;
-        if keeps {
-            (found.units, found.measured) = (units, Some(measured));
+        if measured.is_some() {
+            (found.units, found.measured) = (units, measured);
             next = is_hint.then(|| units.saturating_sub(step));
         } else {
             found.too_few = units;
@@ -56,7 +56,7 @@ mod tests {
         let found = search(enough, hint, |units| {
             tries += 1;
             assert!(units > 0 && units < enough);
-            Ok((units >= truth, units))
+            Ok((units >= truth).then_some(units))
         });
         (found.unwrap(), tries)
     }

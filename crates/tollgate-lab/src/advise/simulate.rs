@@ -21,14 +21,25 @@ pub(super) struct Denied {
     pub(super) outliers_requests: u64,
 }
 
-/// Replays this limit over the clients of the sample.
+/// The clients of a simulation, by their dense numbers.
+#[derive(Clone, Copy)]
+pub(super) struct Who<'s> {
+    pub(super) sample: &'s Sample,
+    pub(super) is_outlier: &'s [bool],
+    /// Whether the limit ever denies the client. The others are not asked about: they are admitted.
+    pub(super) is_denied: &'s [bool],
+}
+
+/// Replays this limit over the clients of the sample. `None` once more than `most` requests of
+/// clients that are no outliers are denied.
 pub(super) fn simulate(
     traffic: &Traffic,
-    sample: &Sample,
-    is_outlier: &[bool],
+    who: Who<'_>,
     (limits, strategy): (&LimitSet, Strategy),
+    most: u64,
     go: &mut Go<'_>,
-) -> Result<Denied, Error> {
+) -> Result<Option<Denied>, Error> {
+    let Who { sample, is_outlier, is_denied } = who;
     let mut decider = InMemory::default();
     decider.begin(&[Part::new(Per::Client, limits.clone())], false)?;
     let mut was_denied = vec![false; sample.len()];
@@ -44,7 +55,8 @@ pub(super) fn simulate(
         for event in events.by_ref().take(BATCH_EVENTS) {
             let event: Event = event?;
             taken += 1;
-            if sample.place(&event).is_some() {
+            let place = sample.place(&event);
+            if place.and_then(|place| is_denied.get(place)).copied().unwrap_or(false) {
                 batch.push(event);
             }
         }
@@ -64,8 +76,11 @@ pub(super) fn simulate(
         }
         done += taken as u64;
         go(Progress { step: Step::Replay(strategy), events: done, total_events })?;
+        if denied.requests > most {
+            return Ok(None);
+        }
         if taken < BATCH_EVENTS {
-            return Ok(denied);
+            return Ok(Some(denied));
         }
     }
 }

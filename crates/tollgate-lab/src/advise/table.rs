@@ -89,6 +89,14 @@ impl Clients<'_> {
         (units != NEVER).then_some(units.max(1))
     }
 
+    /// Whether each client is ever denied with so many units under this strategy.
+    pub(super) fn are_denied(&self, strategy: Strategy, units: u64) -> Vec<bool> {
+        let period_us = self.window.period_us;
+        let each = self.window.busy.iter().zip(self.profiles);
+        let least = |(busy, profile): (&Busy, &Profile)| busy.least(strategy, profile, period_us);
+        each.map(|it| least(it).is_none_or(|least| least > units)).collect()
+    }
+
     /// The requests that this share may deny.
     pub(super) fn may_deny(&self, share: Tolerance) -> u64 {
         let each =

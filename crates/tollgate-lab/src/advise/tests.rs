@@ -7,7 +7,8 @@ use std::path::Path;
 use proptest::prelude::*;
 use tollgate::{LimitSet, Strategy};
 
-use super::table::limit_of;
+use super::simulate::{Who, simulate};
+use super::table::{Clients, bucket_us, limit_of};
 use super::*;
 use crate::order::Sorting;
 use crate::read::Reading;
@@ -292,6 +293,49 @@ proptest! {
                         prop_assert!(denied(period_us(&options), client));
                     }
                 }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(64))]
+
+    /// A simulation leaves out clients that are never denied, and ends when its answer is known.
+    /// Its counts are those of all clients over the whole log.
+    #[test]
+    fn a_simulation_of_the_denied_clients_is_one_of_all(
+        gaps in proptest::collection::vec((0..400_u64, 0..6_u32, 1..3_u32), 2..120),
+        units in 1..12_u64,
+        one_in in 2..5_usize,
+    ) {
+        let mut at = 0;
+        let events: Vec<(u64, u32, u32)> = gaps.into_iter().map(|(gap, client, cost)| {
+            at += gap;
+            // Few ask often, as in real logs.
+            (at, client * client / 5, cost)
+        }).collect();
+        let traffic = read(log(events), with_costs());
+        let sample = Sample::new(&traffic);
+        let period: Period = "1s".parse().unwrap();
+        let windows = [(period.as_micros(), bucket_us(period))];
+        let scan = Scan::new(&traffic, &sample, &windows, &mut |_| Ok(())).unwrap();
+        let is_outlier: Vec<bool> = (0..sample.len()).map(|place| place % one_in == 0).collect();
+        let (window, profiles) = (&scan.windows[0], &scan.profiles[..]);
+        let clients = Clients { window, period, profiles, is_outlier: &is_outlier };
+        for strategy in Strategy::RATES {
+            let limits = limit_of(*strategy, units, period).unwrap();
+            let denied = |is_denied: &[bool], most: u64| {
+                let who = Who { sample: &sample, is_outlier: &is_outlier, is_denied };
+                simulate(&traffic, who, (&limits, *strategy), most, &mut |_| Ok(())).unwrap()
+            };
+            let all = denied(&vec![true; sample.len()], u64::MAX).unwrap();
+            let some = clients.are_denied(*strategy, units);
+            prop_assert_eq!(denied(&some, all.requests), Some(all), "{}", limits);
+            let counted = some.iter().filter(|is_denied| **is_denied).count() as u64;
+            prop_assert_eq!(counted, all.clients + all.outliers, "{}", limits);
+            if let Some(fewer) = all.requests.checked_sub(1) {
+                prop_assert_eq!(denied(&some, fewer), None, "{}", limits);
             }
         }
     }
