@@ -1,7 +1,12 @@
 //! `advise`: a log in, a limit and a policy file out.
 
 use std::fmt::Write as _;
+use std::fs::{self, File};
+use std::io::{Read as _, Write as _};
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::{Child, Stdio};
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Place;
@@ -224,4 +229,83 @@ fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
         assert_eq!((code, out.as_str()), (2, ""), "{args:?}: {err}");
         assert!(err.starts_with("error: ") && err.contains(says), "{args:?} says\n{err}");
     }
+}
+
+/// An advice that is to write three files, of which the policy file is there already.
+struct Interrupted {
+    folder: std::path::PathBuf,
+    child: Child,
+}
+
+const OLD_POLICY: &str = "# the one of yesterday\n";
+
+impl Interrupted {
+    fn start(place: &Place, logs: &[&str]) -> Self {
+        let folder = place.path().join("out");
+        fs::create_dir(&folder).unwrap();
+        fs::write(folder.join("policy.toml"), OLD_POLICY).unwrap();
+        let mut args = vec!["advise", "--deny-requests", "1%"];
+        args.extend(logs);
+        let mut command = place.std(&args);
+        for (option, name) in
+            [("--policy", "policy.toml"), ("--csv", "clients.csv"), ("--report", "page.html")]
+        {
+            command.arg(option).arg(folder.join(name));
+        }
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        Self { folder, child }
+    }
+
+    /// Sends the signal of Ctrl-C. Returns the exit code as a shell tells it, and what was printed,
+    /// and checks that no file was touched.
+    fn end(mut self) -> (i32, String) {
+        assert!(self.child.try_wait().unwrap().is_none(), "it ended before it was told to");
+        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        let (mut out, mut err) = (String::new(), String::new());
+        self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
+        self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
+        let status = self.child.wait().unwrap();
+        assert_eq!(out, "", "no part of an advice");
+        let files: Vec<_> = fs::read_dir(&self.folder).unwrap().map(Result::unwrap).collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        assert_eq!(fs::read_to_string(self.folder.join("policy.toml")).unwrap(), OLD_POLICY);
+        (status.code().or(status.signal().map(|signal| 128 + signal)).unwrap(), err)
+    }
+
+    /// Whether it handles the signal itself: from the end of the log on.
+    fn handles_signals(&self) -> bool {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = fs::read_to_string(path).unwrap();
+        let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:")).unwrap();
+        let caught = u64::from_str_radix(caught.trim(), 16).unwrap();
+        caught >> (Signal::INT.as_raw() - 1) & 1 == 1
+    }
+}
+
+#[test]
+fn an_advice_that_is_interrupted_while_it_reads_ends_at_once_and_writes_nothing() {
+    let place = Place::new();
+    let fifo = place.path().join("log");
+    assert!(std::process::Command::new("mkfifo").arg(&fifo).status().unwrap().success());
+    let advice = Interrupted::start(&place, &[fifo.to_str().unwrap()]);
+    let mut log = File::options().write(true).open(&fifo).unwrap();
+    // More than a pipe holds, so it has read some. Then it waits for more, which never comes.
+    let lines: String =
+        (0..20_000).map(|n| format!("{{\"ts\":{n},\"ip\":\"10.0.0.{}\"}}\n", n % 9)).collect();
+    log.write_all(lines.as_bytes()).unwrap();
+    let (code, err) = advice.end();
+    assert_eq!((code, err.as_str()), (130, ""));
+    drop(log);
+}
+
+#[test]
+fn an_advice_that_is_interrupted_while_it_replays_says_so_and_writes_nothing() {
+    let place = Place::new();
+    let advice = Interrupted::start(&place, &[BUNDLED; 20]);
+    while !advice.handles_signals() {
+        std::thread::yield_now();
+    }
+    let (code, err) = advice.end();
+    assert_eq!(code, 130, "{err}");
+    assert!(err.contains("interrupted: no advice is written"), "{err}");
 }
