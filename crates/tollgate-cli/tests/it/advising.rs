@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Child, Stdio};
+use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -237,6 +238,9 @@ struct Interrupted {
     child: Child,
 }
 
+/// Far more than the end of a process takes on a busy machine.
+const ENDS_WITHIN: Duration = Duration::from_secs(30);
+
 const OLD_POLICY: &str = "# the one of yesterday\n";
 
 impl Interrupted {
@@ -261,10 +265,21 @@ impl Interrupted {
     fn end(mut self) -> (i32, String) {
         assert!(self.child.try_wait().unwrap().is_none(), "it ended before it was told to");
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        let sent = Instant::now();
+        // What it prints fits into a pipe, so it ends without a reader.
+        let status = loop {
+            if let Some(status) = self.child.try_wait().unwrap() {
+                break status;
+            }
+            if sent.elapsed() > ENDS_WITHIN {
+                self.child.kill().unwrap();
+                panic!("it goes on after the signal");
+            }
+            std::thread::yield_now();
+        };
         let (mut out, mut err) = (String::new(), String::new());
         self.child.stdout.take().unwrap().read_to_string(&mut out).unwrap();
         self.child.stderr.take().unwrap().read_to_string(&mut err).unwrap();
-        let status = self.child.wait().unwrap();
         assert_eq!(out, "", "no part of an advice");
         let files: Vec<_> = fs::read_dir(&self.folder).unwrap().map(Result::unwrap).collect();
         assert_eq!(files.len(), 1, "{files:?}");
