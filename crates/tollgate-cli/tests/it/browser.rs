@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
+use std::time::Instant;
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -116,14 +117,31 @@ impl Browser {
 
     /// Runs the body of an async function in the page: what it returns.
     pub(crate) fn run(&mut self, script: &str) -> Value {
+        self.evaluate(script).unwrap_or_else(|error| panic!("{script}: {error}"))
+    }
+
+    /// Runs a script that only waits, while the page may give way to another one: then it waits
+    /// there.
+    pub(crate) fn run_in_next_page(&mut self, script: &str) {
+        let until = Instant::now() + LONG;
+        while let Err(error) = self.evaluate(script) {
+            let gone = ["navigated or closed", "context was destroyed", "Cannot find context"];
+            let is_gone = gone.iter().any(|says| error.contains(says));
+            assert!(is_gone && Instant::now() < until, "{script}: {error}");
+        }
+    }
+
+    fn evaluate(&mut self, script: &str) -> Result<Value, String> {
         let helpers = include_str!("browser.js");
         let expression = format!("(async () => {{ {helpers}\n{script}\n}})()");
         let evaluate = json!({
             "expression": expression, "awaitPromise": true, "returnByValue": true
         });
-        let found = self.call("Runtime.evaluate", evaluate);
-        assert!(found["exceptionDetails"].is_null(), "{script}: {found:#}");
-        found["result"]["value"].clone()
+        let found = self.ask("Runtime.evaluate", evaluate)?;
+        match found["exceptionDetails"].is_null() {
+            true => Ok(found["result"]["value"].clone()),
+            false => Err(format!("{found:#}")),
+        }
     }
 
     /// Adds a script of somebody else to the page, whatever the page allows itself.
@@ -177,6 +195,11 @@ impl Browser {
     }
 
     fn call(&mut self, method: &str, params: Value) -> Value {
+        self.ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// What the browser answers; or its error, as text.
+    fn ask(&mut self, method: &str, params: Value) -> Result<Value, String> {
         self.number += 1;
         let mut request = json!({ "id": self.number, "method": method, "params": params });
         if !self.session.is_empty() {
@@ -186,8 +209,10 @@ impl Browser {
         loop {
             let message = self.messages.recv_timeout(LONG).unwrap();
             if message["id"] == self.number {
-                assert!(message["error"].is_null(), "{method}: {message}");
-                return message["result"].clone();
+                return match message["error"].is_null() {
+                    true => Ok(message["result"].clone()),
+                    false => Err(message.to_string()),
+                };
             }
             match message["method"].as_str() {
                 Some("Runtime.exceptionThrown") => self.faults.push(message.to_string()),
