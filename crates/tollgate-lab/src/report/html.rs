@@ -104,7 +104,7 @@ fn denied(results: &Results) -> Markup {
             div id="denied" {
                 @for case in with_denied(results) {
                     details class="clients" {
-                        summary { b { (name(&case.name)) } ": " (denied_in_words(case, 3)) }
+                        summary { strong { (name(&case.name)) } ": " (denied_in_words(case, 3)) }
                         (clients(results, case))
                     }
                 }
