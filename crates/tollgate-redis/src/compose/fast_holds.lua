@@ -54,16 +54,15 @@ local function simple_count(a)
     units = 0, charging = 0, slots = 0, fence = 0, seen = now, first = 0, last = 0}
   local sums = redis.call('GET', key .. '@sums')
   if sums then
-    if #sums ~= 51 or string.byte(sums) ~= 1 then
+    local open, units, charging, slots, fence, seen, first, last = read_sums(sums)
+    if not open then
       return nil
     end
-    local open, units, charging, slots, fence, seen, first, last =
-      struct.unpack('>I4I7I7I4I7I7I7I7', sums, 2)
     count.is_known, count.fence, count.open = true, fence, open
     if open > 0 then
       count.units, count.charging, count.slots = units, charging, slots
       count.first, count.last, count.seen = first, last, math.max(now, seen)
-      if seen - now > 1000000 or first <= count.seen then
+      if seen - now > skew or first <= count.seen then
         return nil
       end
     end
@@ -135,31 +134,14 @@ local function write_simple(count, is_same)
     redis.call('DEL', count.key)
   end
   if is_open or count.fence > 0 then
-    local longest = lifetime(math.max(least, count.fence + 1000000 - now, 0))
-    redis.call('SET', count.key .. '@sums', struct.pack('>I1I4I7I7I4I7I7I7I7', 1, count.open,
-      count.units, count.charging, count.slots, count.fence, count.seen, count.first, count.last),
-      'PX', longest)
+    local longest = lifetime(math.max(least, count.fence + skew - now, 0))
+    local sums = sums_of(count.open, count.units, count.charging, count.slots, count.fence,
+      count.seen, count.first, count.last)
+    redis.call('SET', count.key .. '@sums', sums, 'PX', longest)
     return longest
   elseif count.is_known then
     redis.call('DEL', count.key .. '@sums')
   end
-end
-
--- The member of a hold in the sorted set, and what it keeps: units, units that its end charges, and
--- slots.
-local function simple_hold(id, cost)
-  local function quarter(from)
-    return tonumber(string.sub(id, from, from + 7), 16)
-  end
-  local member = struct.pack('>I4I4I4I4', quarter(1), quarter(9), quarter(17), quarter(25))
-  if cost > 1 then
-    member = member .. struct.pack('>I6', cost)
-  end
-  local kind = string.sub(member, 1, 1)
-  if kind == 'a' then
-    return member, 0, 0, cost
-  end
-  return member, cost, kind == 'c' and cost or 0, 1
 end
 
 -- place
@@ -171,16 +153,13 @@ local function place_simple()
     return nil
   end
   local count = simple_count(8)
-  if not count or count.open >= 100000 or id == '' and count.open == 0 then
+  if not count or count.open >= most_holds or id == '' and count.open == 0 then
     return nil
   end
-  local member, units, charging, slots
-  if id ~= '' then
-    member, units, charging, slots = simple_hold(id, cost)
-  end
-  local charges = not member or units == 0
+  local hold = id ~= '' and hold_of(member_of(id, cost), 0)
+  local charges = not hold or hold.units == 0
   local fence = math.max(count.seen, count.fence + 1)
-  local stop = member and count.seen + tonumber(ARGV[5]) or 0
+  local stop = hold and count.seen + tonumber(ARGV[5]) or 0
   for _, limit in ipairs(count.limits) do
     local left, recorded, wanted
     if limit.step then
@@ -198,21 +177,21 @@ local function place_simple()
         recorded = z
       end
     else
-      wanted, left, recorded = slots, limit.capacity - count.slots, now
-      if not member or wanted > left then
+      wanted, left, recorded = hold and hold.slots, limit.capacity - count.slots, now
+      if not hold or wanted > left then
         return nil
       end
     end
     limit.left, limit.recorded = left - wanted, recorded
   end
-  if member then
+  if hold then
     count.first = count.open == 0 and stop or math.min(count.first, stop)
     count.last = count.open == 0 and stop or math.max(count.last, stop)
-    count.open, count.units = count.open + 1, count.units + units
-    count.charging, count.slots = count.charging + charging, count.slots + slots
+    count.open, count.units = count.open + 1, count.units + hold.units
+    count.charging, count.slots = count.charging + hold.charging, count.slots + hold.slots
     count.fence = fence
   end
-  local reply = {ARGV[1], cost, now, member and fence or 0, stop}
+  local reply = {ARGV[1], cost, now, hold and fence or 0, stop}
   for _, limit in ipairs(count.limits) do
     local reset = reset_beside(count, limit, limit.alone or 0)
     if not reset then
@@ -223,8 +202,8 @@ local function place_simple()
     reply[r + 4], reply[r + 5], reply[r + 6] = 0, limit.recorded, 0
   end
   local longest = write_simple(count, not charges)
-  if member then
-    redis.call('ZADD', count.key .. '@', string.format('%d', stop), member)
+  if hold then
+    redis.call('ZADD', count.key .. '@', string.format('%d', stop), hold.member)
     redis.call('PEXPIRE', count.key .. '@', longest)
   end
   return reply
@@ -240,14 +219,15 @@ local function settle_simple()
     return nil
   end
   local holds = count.key .. '@'
-  local member, units, charging, slots = simple_hold(id, tonumber(ARGV[3]))
+  local hold = hold_of(member_of(id, tonumber(ARGV[3])), 0)
+  local member = hold.member
   local stop = redis.call('ZSCORE', holds, member)
   if not stop then
     return nil
   end
-  count.open, count.units = count.open - 1, math.max(0, count.units - units)
-  count.charging = math.max(0, count.charging - charging)
-  count.slots = math.max(0, count.slots - slots)
+  count.open, count.units = count.open - 1, math.max(0, count.units - hold.units)
+  count.charging = math.max(0, count.charging - hold.charging)
+  count.slots = math.max(0, count.slots - hold.slots)
   if count.open > 0 and tonumber(stop) >= count.last then
     local rows = redis.call('ZRANGE', holds, -2, -1, 'WITHSCORES')
     if #rows < 4 then

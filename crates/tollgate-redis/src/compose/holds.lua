@@ -1,16 +1,7 @@
--- The open holds of a count: a sorted set of ids by their ends, and their sums: the version, how many
--- are open, their units, those that their ends charge, their slots, the last fencing number, the
--- latest time that was seen, the first end and the last. An id has 16 bytes, of which the first is
--- its kind; a cost above 1 follows it.
+-- The open holds of a count: their sums, and their sorted set.
 
 -- The most ends that a denial looks at.
 local most_ends = 64
-
--- The most holds that are open on one count.
-local most_holds = 100000
-
--- Beyond this a clock has stepped back.
-local skew = 1000000
 
 local function read_holds(key)
   local holds = {key = key, count = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = 0,
@@ -18,41 +9,13 @@ local function read_holds(key)
   local v = redis.call('GET', key .. '@sums')
   if v then
     holds.is_known = true
-    if #v ~= 51 or string.byte(v) ~= 1 then
+    holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
+      holds.last = read_sums(v)
+    if not holds.count then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
-    holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
-      holds.last = struct.unpack('>I4I7I7I4I7I7I7I7', v, 2)
   end
   return holds
-end
-
--- A hold of the sorted set: what it keeps, and what its end charges.
-local function hold_of(member, score)
-  local kind = string.sub(member, 1, 1)
-  local cost = 1
-  if #member == 22 then
-    cost = struct.unpack('>I6', member, 17)
-  end
-  local hold = {member = member, stop = tonumber(score), units = cost, charging = 0, slots = 1}
-  if kind == 'a' then
-    hold.units, hold.slots = 0, cost
-  elseif kind == 'c' then
-    hold.charging = cost
-  end
-  return hold
-end
-
--- The member of a hold, from its id in hexadecimal digits and its cost.
-local function member_of(id, cost)
-  local function quarter(from)
-    return tonumber(string.sub(id, from, from + 7), 16)
-  end
-  local member = struct.pack('>I4I4I4I4', quarter(1), quarter(9), quarter(17), quarter(25))
-  if cost > 1 then
-    member = member .. struct.pack('>I6', cost)
-  end
-  return member
 end
 
 local function add(holds, hold, sign)
@@ -350,8 +313,8 @@ local function write_count(count)
   if holds.count == 0 and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
-    local sums = struct.pack('>I1I4I7I7I4I7I7I7I7', 1, holds.count, holds.units, holds.charging,
-      holds.slots, holds.fence, holds.seen, holds.first, holds.last)
+    local sums = sums_of(holds.count, holds.units, holds.charging, holds.slots, holds.fence,
+      holds.seen, holds.first, holds.last)
     redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
 end

@@ -74,6 +74,7 @@ impl Default for Parts {
             ("state.lua", include_str!("state.lua")),
             ("lifetime.lua", include_str!("lifetime.lua")),
             ("rare.lua", include_str!("rare.lua")),
+            ("hold_form.lua", include_str!("hold_form.lua")),
             ("holds.lua", include_str!("holds.lua")),
             ("fast_holds.lua", include_str!("fast_holds.lua")),
             ("among_holds.lua", include_str!("among_holds.lua")),

@@ -161,6 +161,7 @@ fn script_of(
     }
     text.push_str(parts.clock(clock));
     text.push_str(&lifetime(clock, parts));
+    text.push_str(parts.driver("hold_form.lua"));
     if let Some(fast) = fast {
         let simple: Vec<&LuaStep> = steps.iter().filter(is_simple).copied().collect();
         text.push_str(&fast_path(fast, &simple, parts));

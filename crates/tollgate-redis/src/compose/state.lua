@@ -1,7 +1,8 @@
+local shapes
+
 -- Reads what a state or the head of a log says of itself: the version, then for each limit two
 -- letters (strategy and step), how many integers it has, and its numbers.
 -- Answers a list of limits and where the integers begin; or nothing and what is wrong.
-local shapes
 local function read_tag(v)
   -- An `h` at the end says that holds of the count are open.
   local version, body, held, from = string.match(v, '^(%d+)([^|]-)(h?)|()')
