@@ -11,12 +11,17 @@ const TOKEN: &str = "0123456789abcdef";
 const POLICIES: &str = "version = 1\n[[policies]]\nname = \"login\"\non_failure = \"deny\"\n\
                         limits = [{ subject = \"ip\", limit = \"3/h\" }]\n";
 
+/// A service under the policies, with more arguments.
+fn serve(place: &Place, more: &[&str]) -> Serving {
+    let path = place.path().join("p.toml");
+    std::fs::write(&path, POLICIES).unwrap();
+    Serving::start(place, &[&["--config", path.to_str().unwrap()], more].concat())
+}
+
 #[test]
 fn counts_of_a_service_are_looked_at_and_corrected() {
     let place = Place::new();
-    let path = place.path().join("p.toml");
-    std::fs::write(&path, POLICIES).unwrap();
-    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let serving = serve(&place, &[]);
     let at = serving.admin_address();
     let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
     let ask = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
@@ -36,7 +41,7 @@ fn counts_of_a_service_are_looked_at_and_corrected() {
     assert_eq!(out, "{\"held\":null}\n");
     let (code, out, error) = admin(&["reload"]);
     assert!(code == 0 && out.starts_with("policies of revision 1-"), "{out}{error}");
-    std::fs::write(&path, POLICIES.replace("3/h", "4/h")).unwrap();
+    std::fs::write(place.path().join("p.toml"), POLICIES.replace("3/h", "4/h")).unwrap();
     let (code, out, error) = admin(&["reload"]);
     assert!(code == 0 && out.contains(" revision 2-"), "{out}{error}");
     let (code, out, error) = admin(&["series", "--last", "10s"]);
@@ -46,9 +51,7 @@ fn counts_of_a_service_are_looked_at_and_corrected() {
 #[test]
 fn clients_are_banned_and_exempted() {
     let place = Place::new();
-    let path = place.path().join("p.toml");
-    std::fs::write(&path, POLICIES).unwrap();
-    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let serving = serve(&place, &[]);
     let at = serving.admin_address();
     let admin = |words: &[&str]| {
         let (code, out, error) = place.run(&[&["admin", "--at", &at], words].concat());
@@ -80,9 +83,7 @@ fn clients_are_banned_and_exempted() {
 #[test]
 fn a_hash_is_looked_up_and_a_request_is_explained() {
     let place = Place::new();
-    let path = place.path().join("p.toml");
-    std::fs::write(&path, POLICIES).unwrap();
-    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let serving = serve(&place, &[]);
     let at = serving.admin_address();
     let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
     let ask = r#"{"policy": "login", "fields": {"ip": "192.0.2.7"}}"#;
@@ -111,13 +112,11 @@ fn a_hash_is_looked_up_and_a_request_is_explained() {
 #[test]
 fn reloads_are_shown_with_what_they_changed() {
     let place = Place::new();
-    let path = place.path().join("p.toml");
-    std::fs::write(&path, POLICIES).unwrap();
-    let serving = Serving::start(&place, &["--config", path.to_str().unwrap()]);
+    let serving = serve(&place, &[]);
     let at = serving.admin_address();
     let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
     assert_eq!(admin(&["reloads"]).1, "0 taken, 0 unchanged, 0 broken\n");
-    std::fs::write(&path, POLICIES.replace("3/h", "4/h")).unwrap();
+    std::fs::write(place.path().join("p.toml"), POLICIES.replace("3/h", "4/h")).unwrap();
     // The watcher of the file may have been faster: it is one reload all the same.
     assert_eq!(admin(&["reload"]).0, 0);
     // The figures are a second old at most.
@@ -137,10 +136,7 @@ fn reloads_are_shown_with_what_they_changed() {
 #[test]
 fn the_busiest_and_the_most_denied_are_listed() {
     let place = Place::new();
-    let path = place.path().join("p.toml");
-    std::fs::write(&path, POLICIES).unwrap();
-    let args = ["--config", path.to_str().unwrap(), "--log-denials", "plain"];
-    let serving = Serving::start(&place, &args);
+    let serving = serve(&place, &["--log-denials", "plain"]);
     let at = serving.admin_address();
     let top = |words: &[&str]| {
         let (code, out, error) = place.run(&[&["admin", "--at", &at, "top"], words].concat());

@@ -100,7 +100,7 @@ impl Setup {
         Some(Self { envoy, pages, service, rules, _envoy: running, _place: place })
     }
 
-    pub(super) fn ask(&self, client: Client, request: &str) -> Answer {
+    fn ask(&self, client: Client, request: &str) -> Answer {
         client.ask(self.envoy, request)
     }
 

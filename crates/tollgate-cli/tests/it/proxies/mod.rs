@@ -11,6 +11,7 @@ mod nginx;
 mod nginx_slots;
 mod paths;
 mod promises;
+mod slots;
 mod wire;
 
 use std::io::{BufRead as _, BufReader, Read as _};

@@ -14,7 +14,7 @@ pub(super) struct Denials {
 }
 
 /// What one client saw. Times are microseconds from the start.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Default)]
 struct Seen {
     first_us: u64,
     last_us: u64,
@@ -31,8 +31,8 @@ impl Denials {
         if let Some(wait_us) = wait_us {
             self.waits.add(wait_us);
         }
-        let fresh = Seen { first_us: at_us, last_us: at_us, longest_wait_us: None };
-        let seen = self.clients.entry(client).or_insert(fresh);
+        let seen =
+            self.clients.entry(client).or_insert(Seen { first_us: at_us, ..Seen::default() });
         seen.last_us = at_us;
         seen.longest_wait_us = seen.longest_wait_us.max(wait_us);
     }
@@ -44,8 +44,7 @@ impl Denials {
 
     /// What a client saw of its denials, beside what was admitted of it.
     pub(super) fn of(&self, client: u32, name: String, denied: u64, admitted: u64) -> Denied {
-        let seen = self.clients.get(&client).copied();
-        let seen = seen.unwrap_or(Seen { first_us: 0, last_us: 0, longest_wait_us: None });
+        let seen = self.clients.get(&client).copied().unwrap_or_default();
         let Seen { first_us, last_us, longest_wait_us } = seen;
         Denied { client: name, denied, admitted, first_us, last_us, longest_wait_us }
     }

@@ -1,0 +1,102 @@
+//! A slot for each request at work, as every proxy has to keep it: two of them, before a backend.
+
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::time::Instant;
+
+use super::wire::Client;
+use crate::serving::LONG;
+
+/// A proxy, and the service that it asks.
+pub(super) struct At {
+    pub(super) proxy: SocketAddr,
+    pub(super) service: SocketAddr,
+}
+
+/// Sends a request, whose answer is not waited for.
+fn send(to: SocketAddr) -> TcpStream {
+    let mut stream = TcpStream::connect(to).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    stream
+}
+
+/// The request that the backend got: it is at work until it is answered or dropped.
+fn at_work(backend: &TcpListener) -> TcpStream {
+    let (mut stream, _) = backend.accept().unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
+    assert!(stream.read(&mut [0; 1_024]).unwrap() > 0);
+    stream
+}
+
+fn answer(mut work: TcpStream) {
+    work.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes").unwrap();
+}
+
+fn answered(mut client: TcpStream) -> String {
+    let mut said = String::new();
+    client.read_to_string(&mut said).unwrap();
+    said
+}
+
+/// Waits until so many slots are free by the service at this address: a proxy gives one back after
+/// the answer.
+fn free(service: SocketAddr, slots: u64) {
+    let question = r#"{"subject": "backend", "limit": "2 at once hold 2m"}"#;
+    let until = Instant::now() + LONG;
+    loop {
+        let mut client = crate::serving::Client::connect(service).unwrap();
+        let (_, said) = client.ask("POST", "/v1/peek", question).unwrap();
+        let said: serde_json::Value = serde_json::from_str(&said).unwrap();
+        if said["remaining"] == slots {
+            return;
+        }
+        assert!(Instant::now() < until, "not {slots}: {said}");
+    }
+}
+
+/// No more requests are at work than there are slots. `request` meets none that is free.
+pub(super) fn never_more(at: &At, backend: &TcpListener, request: &str) {
+    let [one, two] = [send(at.proxy), send(at.proxy)];
+    let (first, second) = (at_work(backend), at_work(backend));
+    let full = Client(1).ask(at.proxy, request);
+    assert_eq!((full.status, full.header("retry-after")), (429, Some("1")), "{full:?}");
+    assert!(full.body.contains("Every slot is taken"), "{full:?}");
+    free(at.service, 0);
+    // The end of one lets another in. Which of the two clients is answered is not known here.
+    answer(first);
+    free(at.service, 1);
+    let three = send(at.proxy);
+    let third = at_work(backend);
+    assert_eq!(Client(1).ask(at.proxy, "GET /").status, 429);
+    answer(second);
+    answer(third);
+    for client in [one, two, three] {
+        let said = answered(client);
+        assert!(said.starts_with("HTTP/1.1 200") && said.ends_with("yes"), "{said}");
+    }
+    free(at.service, 2);
+}
+
+/// A client that goes and a backend that fails, with this status, give the slot back.
+pub(super) fn always_given_back(at: &At, backend: &TcpListener, failed: &str) {
+    let client = send(at.proxy);
+    let work = at_work(backend);
+    free(at.service, 1);
+    drop(client);
+    free(at.service, 2);
+    drop(work);
+    let client = send(at.proxy);
+    drop(at_work(backend));
+    let said = answered(client);
+    assert!(said.starts_with(failed), "{said}");
+    free(at.service, 2);
+}
+
+/// Nothing reaches the backend where the service does not answer the proxy.
+pub(super) fn closed(proxy: SocketAddr, backend: &TcpListener) {
+    let said = Client(1).ask(proxy, "GET /");
+    assert_eq!((said.status, said.header("retry-after")), (503, Some("1")), "{said:?}");
+    backend.set_nonblocking(true).unwrap();
+    assert!(backend.accept().is_err());
+}
