@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use serde_json::Value;
 
-use super::admin::{OVERVIEW, ask, said};
+use super::admin::{OVERVIEW, ask, list, said};
 use crate::args::Top;
 use crate::input::{shown, wait};
 use crate::show::{self, Output};
@@ -68,10 +68,6 @@ pub(crate) fn top(args: &Top, out: &mut Output) -> Result<u8> {
         }
     }
     Ok(0)
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 fn number(value: &Value) -> u64 {

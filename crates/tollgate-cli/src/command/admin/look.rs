@@ -2,14 +2,9 @@
 
 use serde_json::Value;
 
-use super::said;
+use super::{list, said};
 use crate::input::shown;
 use crate::show;
-
-/// The elements of a JSON list; none where it is another value.
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map_or(&[], Vec::as_slice)
-}
 
 /// The decision in words, and each limit.
 pub(super) fn peeked(answer: &Value) -> String {

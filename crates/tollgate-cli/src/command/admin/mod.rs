@@ -183,7 +183,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
             format!("nothing was held for {}\n", shown(&counted.subject))
         }
         AdminAction::Adjust { counted, .. } => {
-            let changed = answer["changed"].as_array().map_or(&[][..], Vec::as_slice);
+            let changed = list(&answer["changed"]);
             let changed: Vec<String> = changed.iter().map(said).collect();
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
@@ -229,7 +229,7 @@ fn not_lifted(about: &RulingTarget, others: &Value) -> String {
 }
 
 fn rulings(answer: &Value) -> String {
-    let all = answer["rulings"].as_array().map_or(&[][..], Vec::as_slice);
+    let all = list(&answer["rulings"]);
     if all.is_empty() {
         return "no bans and no exemptions\n".to_owned();
     }
@@ -267,7 +267,7 @@ fn held(subject: &str, held: &Value) -> String {
         return format!("{subject}\n  nothing is held: fresh\n");
     }
     let mut text = format!("{subject}\n  written under {}\n", said(&held["written_under"]));
-    let logs = held["logs"].as_array().map_or(&[][..], Vec::as_slice);
+    let logs = list(&held["logs"]);
     for log in logs {
         let events = log.as_array().map_or(0, Vec::len);
         text.push_str(&format!("  {events} events held\n"));
@@ -287,14 +287,14 @@ fn held(subject: &str, held: &Value) -> String {
 
 /// A line for each limit and outcome, with its sum.
 fn series(answer: &Value) -> String {
-    let series = answer["series"].as_array().map_or(&[][..], Vec::as_slice);
+    let series = list(&answer["series"]);
     if series.is_empty() {
         return "no requests in this time\n".to_owned();
     }
     let mut table = show::table(["policy and limit", "outcome", "total", "peak"]);
     let step = said(&answer["step_s"]);
     for one in series {
-        let counts = one["counts"].as_array().map_or(&[][..], Vec::as_slice);
+        let counts = list(&one["counts"]);
         let counts = counts.iter().filter_map(Value::as_u64);
         let (all, most) = counts.fold((0, 0), |(all, most), one| (all + one, one.max(most)));
         let policy = one["policy"].as_str().map_or(String::new(), |policy| format!("{policy}: "));
@@ -318,7 +318,7 @@ fn top(by: TopBy, answer: &Value) -> String {
     let (span_ms, observed) = (number(&answer["span_ms"]), number(&answer["observed"]));
     let span = show::duration(Duration::from_secs(span_ms.div_ceil(1_000)));
     let mut text = format!("{observed} {what} in the last {span}\n");
-    let subjects = answer["subjects"].as_array().map_or(&[][..], Vec::as_slice);
+    let subjects = list(&answer["subjects"]);
     if subjects.is_empty() {
         return text;
     }
@@ -343,6 +343,11 @@ fn top(by: TopBy, answer: &Value) -> String {
         text.push_str(&format!("nobody else {verb} more than {times}\n"));
     }
     text
+}
+
+/// The elements of a JSON list; none where it is another value.
+pub(super) fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
 }
 
 /// A JSON value as text, strings without quotes.
