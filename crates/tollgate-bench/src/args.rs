@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measure Tollgate beside other programs
 ///
@@ -55,7 +55,7 @@ pub(crate) enum Bench {
     /// hypervisor gave more than 1 % of the processors to others, at most as many times for each
     /// side as runs count.
     #[command(after_help = "Example: cargo run --release -p tollgate-bench -- server --runs 31")]
-    Server(BenchServer),
+    Server(BenchService),
     /// Measure the Redis protocol of the service beside Redis, redis-cell and throttlecrab
     ///
     /// redis-benchmark sends throttle commands over 50 connections, one by one and sixteen at once,
@@ -218,6 +218,29 @@ pub(crate) struct BenchSqlite {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchService {
+    /// Only this comparison
+    #[arg(long, value_enum)]
+    pub(crate) only: Option<Comparison>,
+
+    #[command(flatten)]
+    pub(crate) server: BenchServer,
+}
+
+/// What `server` compares.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
+pub(crate) enum Comparison {
+    /// With a peer, both in memory
+    Peer,
+    /// With open consoles, and without any
+    Consoles,
+    /// On Redis, with a bare script
+    Redis,
+    /// Behind nginx, with its own limit
+    Nginx,
 }
 
 #[derive(Debug, Args)]

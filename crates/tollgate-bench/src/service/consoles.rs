@@ -2,15 +2,14 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::path::Path;
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::loaders::Wrk;
-use super::program::Tollgate;
-use super::turns::{Bar, RowJson, Run, Side, Turns};
+use super::Bench;
+use super::turns::{Bar, Load, RowJson, Run, Side};
+use crate::processor::with_cpu;
 
 /// How many browsers show the console.
 const BROWSERS: u32 = 10;
@@ -22,24 +21,25 @@ const PAUSE: Duration = Duration::from_secs(2);
 const OVER_NONE: Bar = Bar::AtLeast(0.98);
 
 /// Checks with ten consoles open and with none, of one service.
-pub(super) fn with_consoles(
-    tollgate: &Tollgate,
-    turns: &Turns,
-    wrk: &Wrk,
-    script: &Path,
-) -> Result<Vec<RowJson>> {
-    let (ours, admin) = tollgate.serve_with_admin()?;
+pub(super) fn with_consoles(bench: &Bench<'_>) -> Result<Vec<RowJson>> {
+    let (ours, admin) = bench.tollgate.serve_with_admin()?;
     let url = ours.url("/v1/check");
-    let watched = |_: Option<&Run>| watching(admin, || wrk.load(&url, Some(script)));
+    let seconds = f64::from(bench.args.turns.seconds);
+    let load = || {
+        with_cpu(ours.id(), || {
+            let run = bench.wrk.load(&url, Some(bench.script))?;
+            Ok((run, run.per_second * seconds))
+        })
+    };
+    let side = |what, load| Side { what, load, runs: Vec::new() };
     let sides = vec![
-        Side {
-            what: format!("tollgate, memory, {BROWSERS} consoles"),
-            load: Box::new(watched),
-            runs: Vec::new(),
-        },
-        wrk.side("tollgate, memory, no console", &url, Some(script)),
+        side(
+            format!("tollgate, memory, {BROWSERS} consoles"),
+            Box::new(|_: Option<&Run>| watching(admin, load)) as Load<'_>,
+        ),
+        side("tollgate, memory, no console".to_owned(), Box::new(|_: Option<&Run>| load())),
     ];
-    turns.take(sides, Some(OVER_NONE))
+    bench.turns.take(sides, Some(OVER_NONE))
 }
 
 /// Does something while as many browsers ask for the figures, one after the other in each pause.

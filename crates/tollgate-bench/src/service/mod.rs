@@ -1,11 +1,12 @@
 //! `server`: the service beside a peer, beside bare scripts, and behind nginx.
 
 use std::fmt::Write as _;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
 
-use crate::args::BenchServer;
+use crate::args::{BenchServer, BenchService, Comparison};
 use crate::redis_server::Server;
 use crate::show::{self, note};
 
@@ -47,73 +48,39 @@ struct ServerJson {
     rows: Vec<RowJson>,
 }
 
-pub(crate) fn server(args: &BenchServer) -> Result<u8> {
+pub(crate) fn server(args: &BenchService) -> Result<u8> {
     show::warn_of_debug();
-    show::figures(args.turns.json, &measure(args)?, text)?;
+    show::figures(args.server.turns.json, &measure(args)?, text)?;
     Ok(0)
 }
 
-fn measure(args: &BenchServer) -> Result<ServerJson> {
+fn measure(BenchService { only, server: args }: &BenchService) -> Result<ServerJson> {
     let tollgate = Tollgate::find(args.turns.program.as_deref())?;
     let dir = tempfile::tempdir().context("no temporary directory")?;
     let wrk = Wrk::find(CONNECTIONS, args.turns.seconds)?;
     let turns = Turns::new(args.turns.runs);
-    let mut rows = Vec::new();
-
-    // Against the peer, both in memory.
-    let ours = tollgate.serve(&[])?;
-    let (script, peer_script) = (dir.path().join("check.lua"), dir.path().join("throttle.lua"));
+    let script = dir.path().join("check.lua");
     std::fs::write(&script, check_script(args.subjects))?;
-    std::fs::write(&peer_script, throttle_script(args.subjects))?;
-    let mut sides = vec![wrk.side("tollgate, memory", &ours.url("/v1/check"), Some(&script))];
-    let peer = Program::peer("http")?;
-    if let Some(peer) = &peer {
-        let url = peer.url("/throttle");
-        sides.push(wrk.side("throttlecrab-server, memory", &url, Some(&peer_script)));
-    } else {
-        note(&format!(
-            "SKIPPED: {PEER} names no throttlecrab-server (cargo install throttlecrab-server \
-             --version 0.4.40), so there is nothing to compare with"
-        ));
+    let bench = Bench { tollgate: &tollgate, turns: &turns, wrk: &wrk, script: &script, args };
+    let is_wanted = |comparison| only.is_none_or(|only| only == comparison);
+    let mut rows = Vec::new();
+    if is_wanted(Comparison::Peer) {
+        rows.extend(bench.beside_peer(dir.path())?);
     }
-    rows.extend(turns.take(sides, Some(OVER_PEER))?);
-    drop((ours, peer));
-    rows.extend(consoles::with_consoles(&tollgate, &turns, &wrk, &script)?);
-
-    // On Redis, beside the bare script.
-    match Server::start() {
-        Ok(redis) => {
-            let ours = tollgate.serve(&["--store", &redis.url()])?;
-            let url = ours.url("/v1/check");
-            // Each run has the keys that expire to itself: removing those of another takes 4 to
-            // 19 ms at a time, ten times a second, in which nobody is answered.
-            let sides = vec![
-                Side {
-                    what: "tollgate, Redis".to_owned(),
-                    load: Box::new(|_: Option<&Run>| {
-                        redis.empty()?;
-                        wrk.load(&url, Some(&script))
-                    }),
-                    runs: Vec::new(),
-                },
-                Side {
-                    what: "redis-benchmark, the bare script".to_owned(),
-                    load: Box::new(|before: Option<&Run>| {
-                        redis.empty()?;
-                        bare_script(&redis, args, before.map_or(FIRST_RATE, |run| run.per_second))
-                    }),
-                    runs: Vec::new(),
-                },
-            ];
-            rows.extend(turns.take(sides, Some(OVER_SCRIPT))?);
+    if is_wanted(Comparison::Consoles) {
+        rows.extend(consoles::with_consoles(&bench)?);
+    }
+    if is_wanted(Comparison::Redis) {
+        match Server::start() {
+            Ok(redis) => rows.extend(bench.on_redis(&redis)?),
+            Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
         }
-        Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
     }
-
-    // Behind nginx.
-    match behind_nginx(&tollgate, &turns, &wrk, dir.path()) {
-        Ok(more) => rows.extend(more),
-        Err(error) => note(&format!("SKIPPED: nginx: {error:#}")),
+    if is_wanted(Comparison::Nginx) {
+        match behind_nginx(&tollgate, &turns, &wrk, dir.path()) {
+            Ok(more) => rows.extend(more),
+            Err(error) => note(&format!("SKIPPED: nginx: {error:#}")),
+        }
     }
     turns.end();
     Ok(ServerJson {
@@ -126,9 +93,77 @@ fn measure(args: &BenchServer) -> Result<ServerJson> {
     })
 }
 
+/// What every comparison uses.
+struct Bench<'b> {
+    tollgate: &'b Tollgate,
+    turns: &'b Turns,
+    wrk: &'b Wrk,
+    /// What wrk sends to the service.
+    script: &'b Path,
+    args: &'b BenchServer,
+}
+
+impl Bench<'_> {
+    /// The service and a peer, both in memory.
+    fn beside_peer(&self, dir: &Path) -> Result<Vec<RowJson>> {
+        let Self { wrk, script, .. } = self;
+        let ours = self.tollgate.serve(&[])?;
+        let peer_script = dir.join("throttle.lua");
+        std::fs::write(&peer_script, throttle_script(self.args.subjects))?;
+        let mut sides = vec![wrk.side("tollgate, memory", &ours.url("/v1/check"), Some(script))];
+        let peer = Program::peer("http")?;
+        if let Some(peer) = &peer {
+            let url = peer.url("/throttle");
+            sides.push(wrk.side("throttlecrab-server, memory", &url, Some(&peer_script)));
+        } else {
+            note(&format!(
+                "SKIPPED: {PEER} names no throttlecrab-server (cargo install throttlecrab-server \
+                 --version 0.4.40), so there is nothing to compare with"
+            ));
+        }
+        self.turns.take(sides, Some(OVER_PEER))
+    }
+
+    /// The service and a bare script, both on one Redis.
+    fn on_redis(&self, redis: &Server) -> Result<Vec<RowJson>> {
+        let ours = self.tollgate.serve(&["--store", &redis.url()])?;
+        let url = ours.url("/v1/check");
+        // Each run has the keys that expire to itself: removing those of another takes 4 to 19 ms
+        // at a time, ten times a second, in which nobody is answered.
+        let sides = vec![
+            Side {
+                what: "tollgate, Redis".to_owned(),
+                load: Box::new(|_: Option<&Run>| {
+                    redis.empty()?;
+                    self.wrk.load(&url, Some(self.script))
+                }),
+                runs: Vec::new(),
+            },
+            Side {
+                what: "redis-benchmark, the bare script".to_owned(),
+                load: Box::new(|before: Option<&Run>| {
+                    redis.empty()?;
+                    let rate = before.map_or(FIRST_RATE, |run| run.per_second);
+                    bare_script(redis, self.args, rate)
+                }),
+                runs: Vec::new(),
+            },
+        ];
+        self.turns.take(sides, Some(OVER_SCRIPT))
+    }
+}
+
 fn text(json: &ServerJson) -> String {
-    let mut rows =
-        show::table(["", "per second", "p50 ms", "p99 ms", "ratio", "middle half", "bar"]);
+    let mut rows = show::table([
+        "",
+        "per second",
+        "p50 ms",
+        "p99 ms",
+        "CPU us",
+        "ratio",
+        "middle half",
+        "bar",
+    ]);
     for row in &json.rows {
         let [ratio, half, bar] = row.beside_cells();
         rows.add_row([
@@ -136,6 +171,7 @@ fn text(json: &ServerJson) -> String {
             format!("{:.0}", row.per_second),
             format!("{:.3}", row.p50_ms),
             format!("{:.3}", row.p99_ms),
+            row.cpu_us.map_or_else(String::new, |cpu_us| format!("{cpu_us:.2}")),
             ratio,
             half,
             bar,
