@@ -14,6 +14,7 @@ mod charge;
 mod correct;
 mod decide;
 mod held;
+mod hold_table;
 mod holding;
 mod holds;
 
@@ -24,11 +25,12 @@ pub use correct::{
 pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
 pub use held::{Held, VecLog};
+pub use hold_table::HoldTable;
 pub use holding::{
     TooManyHolds, charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
     migrate_holding, renew, settle,
 };
-pub use holds::{HoldSums, HoldTable, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+pub use holds::{HoldSums, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 
 /// The state of a limit set for one subject, wherever the store keeps it.
 pub trait States {

@@ -32,7 +32,6 @@ const DEFAULT_PREFIX: &str = "key:";
 /// the first colon *literally*: no value that a client sends can turn it into another subject.
 /// [`Subject::parse`] parses the written form, with its commas and escapes, as the command line
 /// does.
-/// does.
 ///
 /// ```
 /// use tollgate::Subject;

@@ -81,24 +81,24 @@ async fn reserves<S: Store + Clone>(
     (count, in_flight): (u32, u32),
 ) -> Result<Vec<RowJson>> {
     let limiter = Limiter::new(LIMIT.parse()?, store.clone());
-    let subjects: Vec<String> = (0..1_000).map(|n| format!("user:{n}")).collect();
-    let subject = |n: u32| subjects[n as usize % subjects.len()].as_str();
+    // Others are held than are checked, which would meet open holds.
+    let [checked, held] = ["user", "held"].map(|dimension| -> Vec<String> {
+        (0..1_000).map(|n| format!("{dimension}:{n}")).collect()
+    });
     let mut times = [Vec::new(), Vec::new(), Vec::new()];
     for _ in 0..runs {
         let started = Instant::now();
         for first in (0..count).step_by(in_flight as usize) {
-            let asks = (first..first + in_flight).map(|n| limiter.check(Ask::new(subject(n))));
+            let asks = (first..first + in_flight).map(|n| limiter.check(ask(&checked, n)));
             for decision in join_all(asks).await {
                 let _ = black_box(decision?);
             }
         }
         times[0].push(each_us(started, count));
-        let mut open: Vec<Hold> = Vec::new();
+        let mut open: Vec<Hold> = Vec::with_capacity(count as usize);
         let started = Instant::now();
         for first in (0..count).step_by(in_flight as usize) {
-            // Other subjects than those that are checked, which would meet open holds.
-            let ask = |n: u32| Ask::new(format!("held:{}", n % 1_000));
-            let asks = (first..first + in_flight).map(|n| limiter.reserve(ask(n), TTL));
+            let asks = (first..first + in_flight).map(|n| limiter.reserve(ask(&held, n), TTL));
             for holding in join_all(asks).await {
                 open.extend(holding?.hold);
             }
@@ -120,6 +120,11 @@ async fn reserves<S: Store + Clone>(
         ratio: us / medians[0],
     });
     Ok(rows.collect())
+}
+
+/// The ask about one subject of many, in turns.
+fn ask(subjects: &[String], n: u32) -> Ask<'_> {
+    Ask::new(subjects[n as usize % subjects.len()].as_str())
 }
 
 /// Acquires and releases beside so many holders, in turns.

@@ -410,6 +410,31 @@ pub(super) fn fencing_numbers_rise<M: StoreMaker>(maker: &M) {
     }
 }
 
+pub(super) fn what_an_acquire_charges_is_refunded_once<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "5/h via gcra, 4 at once", START_US);
+    let remaining = || {
+        let peek = world.peek("job");
+        let all: Vec<_> = peek.reports().map(|report| report.remaining()).collect();
+        all
+    };
+    let mut receipts = Vec::new();
+    // The first makes a count, and the others find it with open holds.
+    for taken in 1..4 {
+        let Holding { decision, hold, .. } = block_on(world.limiter.acquire("job")).unwrap();
+        assert!(hold.is_some());
+        receipts.push(decision.receipt().expect("an acquire is charged").clone());
+        assert_eq!(remaining(), [5 - taken, 4 - taken]);
+    }
+    for (receipt, left) in receipts.iter().zip(3..) {
+        assert_eq!(world.refund(receipt).given[0], 1);
+        assert!(world.refund(receipt).already);
+        assert_eq!(remaining(), [left, 1]);
+    }
+    let ttl = Duration::from_secs(1);
+    let held = block_on(world.limiter.reserve("job", ttl)).unwrap();
+    assert!(held.hold.is_some() && held.decision.receipt().is_none(), "nothing is charged yet");
+}
+
 pub(super) fn a_check_takes_no_slot<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "100/s via gcra, 2 at once", START_US);
     let error = block_on(world.limiter.check("job")).unwrap_err().to_string();

@@ -94,7 +94,7 @@ fn peek(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
 }
 
 /// The parts of a question on which nothing is due.
-fn look<'p>(parts: &'p mut [Part<'_>]) -> Vec<Looked<'p>> {
+fn look<'p>(parts: &'p mut [Part<'_>]) -> SmallVec<[Looked<'p>; 1]> {
     let each = parts.iter_mut().map(|part| Looked {
         limits: part.limits,
         states: &mut *part.states,

@@ -254,7 +254,7 @@ impl Limiter<MemoryStore> {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
                 Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
             })?;
-            (counts_of(&question), self.store.answer_general(&question)?)
+            (counts_of(&question), self.store.answer(&question)?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
     }

@@ -20,13 +20,14 @@ impl MemoryStore {
     /// # Errors
     /// No room for a hold that the question asks for.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let known = match question.parts[..] {
-            [part] if question.receipts == 1 && question.hold.is_none() => {
-                self.answer_written(part, question.cost, question.mode)
+        let known = match (&question.parts[..], question.hold) {
+            ([part], None) if question.receipts == 1 => {
+                self.answer_written(*part, question.cost, question.mode).map(Ok)
             }
+            ([part], Some(terms)) => self.answer_in_place(question, *part, *terms),
             _ => None,
         };
-        known.map_or_else(|| self.answer_general(question), Ok)
+        known.unwrap_or_else(|| self.answer_general(question))
     }
 
     /// Answers for a subject that has an entry under exactly these limits; `None` for any other.

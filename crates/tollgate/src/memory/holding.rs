@@ -7,7 +7,9 @@ use super::shard::{Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{self, Carries, HoldTable, MAX_HOLDS, Mode, Outcome, Part, decide_holding};
+use crate::engine::{
+    self, Carries, HoldTable, MAX_HOLDS, Mode, Outcome, Part, TooManyHolds, decide_holding,
+};
 use crate::error::StoreError;
 use crate::hold::{Hold, Settled};
 use crate::limit::LimitSet;
@@ -15,7 +17,7 @@ use crate::store::Question;
 use crate::time::Time;
 
 /// The bytes that must be free for another hold.
-const ROOM_FOR_HOLD: usize = 1 << 10;
+pub(super) const ROOM_FOR_HOLD: usize = 1 << 10;
 
 impl MemoryStore {
     /// Whether a question has to be decided here rather than by [`engine::decide`].
@@ -61,22 +63,21 @@ impl MemoryStore {
         for (taken, holds) in taken.iter_mut().zip(holds) {
             taken.state.give_holds(holds);
         }
-        decided.map_err(|_| {
-            StoreError::misuse(format!(
-                "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
-                 shorter ones"
-            ))
-        })
+        decided.map_err(too_many)
     }
 
     pub(crate) fn settle_now(&self, hold: &Hold, actual: u64) -> Option<Settled> {
-        self.with_counts(hold, |parts, asked, now| {
+        let settle = |parts: &mut [Part<'_>], asked: &[&LimitSet], now| {
             engine::settle(parts, asked, now, hold.id, actual)
-        })
+        };
+        self.with_count_in_place(hold, settle).unwrap_or_else(|| self.with_counts(hold, settle))
     }
 
     pub(crate) fn renew_now(&self, hold: &Hold, ttl_us: u64) -> Option<Time> {
-        self.with_counts(hold, |parts, _, now| engine::renew(parts, now, hold.id, ttl_us))
+        let renew = |parts: &mut [Part<'_>], _: &[&LimitSet], now| {
+            engine::renew(parts, now, hold.id, ttl_us)
+        };
+        self.with_count_in_place(hold, renew).unwrap_or_else(|| self.with_counts(hold, renew))
     }
 
     /// Runs `work` on the counts of a hold, all at one time, under the limits that each is written
@@ -119,6 +120,14 @@ impl MemoryStore {
         }
         answer
     }
+}
+
+#[cold]
+pub(super) fn too_many(_: TooManyHolds) -> StoreError {
+    StoreError::misuse(format!(
+        "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use shorter \
+         ones"
+    ))
 }
 
 /// The part with its holds, if it has any.

@@ -16,6 +16,7 @@ use crate::limit::LimitSet;
 use crate::time::Time;
 
 mod fast_path;
+mod in_place;
 mod room;
 mod saved;
 mod shared;

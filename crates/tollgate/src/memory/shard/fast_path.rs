@@ -92,7 +92,7 @@ impl Shard {
     /// The index of a set that states are written under, remembered from the last check.
     #[inline]
     #[allow(clippy::cast_possible_truncation)] // an index of at most SET_BITS bits
-    fn usual_set(&mut self, limits: &LimitSet) -> Option<u32> {
+    pub(super) fn usual_set(&mut self, limits: &LimitSet) -> Option<u32> {
         if self.usual >> SET_BITS != limits.serial() {
             self.find_usual(limits.serial())?;
         }

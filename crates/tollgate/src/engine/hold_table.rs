@@ -1,0 +1,358 @@
+//! The holds of a count in memory. A few lie in a list, more than that in maps.
+
+use std::collections::hash_map::Entry;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+use super::holds::{self, HoldSums, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use crate::hold::HoldId;
+use crate::time::SKEW_US;
+
+/// The most entries that a list has: to look through so many takes no longer than to hash an id.
+const FEW: usize = 32;
+
+/// The holds of a count in memory, and what was settled.
+#[derive(Clone, Debug, Default)]
+pub struct HoldTable {
+    sums: HoldSums,
+    open: Open,
+    settled: Settled,
+}
+
+/// The bytes of an open hold and of a settled one in a map, at the worst point of its growth.
+const OPEN_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>()) + 32;
+const SETTLED_BYTES: usize = 2 * (size_of::<HoldId>() + size_of::<u64>());
+
+impl HoldTable {
+    /// True when nothing is open and nothing is remembered, as of the last operation.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        let HoldSums { fence, seen_us, .. } = self.sums;
+        // The next fencing number is larger, even if the clock is a little behind then.
+        let is_fenced = fence > 0 && seen_us < fence + SKEW_US;
+        !self.has_open() && self.settled.list.is_empty() && !is_fenced
+    }
+
+    /// True when holds were open after the last operation.
+    #[must_use]
+    pub fn has_open(&self) -> bool {
+        self.open.len() > 0
+    }
+
+    /// Until when something is open or remembered, in microseconds since the Unix epoch.
+    #[must_use]
+    pub fn until_us(&self) -> u64 {
+        let open = self.last().map_or(0, |hold| hold.end_us);
+        let fenced = match self.sums.fence {
+            0 => 0,
+            fence => fence + SKEW_US,
+        };
+        let remembered = self.settled.list.back().map_or(0, |settled| settled.until_us);
+        open.max(fenced).max(remembered)
+    }
+
+    /// Adds a hold and updates the sums.
+    pub(crate) fn place(&mut self, hold: OpenHold) {
+        holds::place(self, hold);
+    }
+
+    /// All open holds, in the order of their ends.
+    pub fn open(&self) -> impl Iterator<Item = OpenHold> {
+        let (few, many) = match &self.open {
+            Open::Few(list) => (&list[..], None),
+            Open::Many(maps) => (&[][..], Some(maps.ends.iter().map(hold_of))),
+        };
+        few.iter().copied().chain(many.into_iter().flatten())
+    }
+
+    /// The settled holds that are remembered: until when, the id, and what was charged.
+    pub fn remembered(&self) -> impl Iterator<Item = (u64, HoldId, u64)> {
+        self.settled
+            .list
+            .iter()
+            .map(|OneSettled { until_us, id, actual }| (*until_us, *id, *actual))
+    }
+
+    /// Approximately the bytes that the table has allocated.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let open = match &self.open {
+            Open::Few(list) => list.capacity() * size_of::<OpenHold>(),
+            Open::Many(maps) => maps.by_id.capacity().max(maps.ends.len()) * OPEN_BYTES,
+        };
+        let Settled { list, by_id } = &self.settled;
+        open + list.capacity() * size_of::<OneSettled>() + by_id.capacity() * SETTLED_BYTES
+    }
+}
+
+impl Holds for HoldTable {
+    fn sums(&self) -> HoldSums {
+        self.sums
+    }
+
+    fn set_sums(&mut self, sums: HoldSums) {
+        self.sums = sums;
+    }
+
+    fn find(&self, id: HoldId) -> Option<OpenHold> {
+        match &self.open {
+            Open::Few(list) => list.iter().find(|hold| hold.id == id).copied(),
+            Open::Many(maps) => {
+                let end_us = *maps.by_id.get(&id)?;
+                let cost = *maps.ends.get(&(end_us, id))?;
+                Some(OpenHold { end_us, id, cost })
+            }
+        }
+    }
+
+    fn first(&self) -> Option<OpenHold> {
+        match &self.open {
+            Open::Few(list) => list.first().copied(),
+            Open::Many(maps) => maps.ends.first_key_value().map(hold_of),
+        }
+    }
+
+    fn soonest(&self, most: usize) -> Vec<OpenHold> {
+        self.open().take(most).collect()
+    }
+
+    fn last(&self) -> Option<OpenHold> {
+        match &self.open {
+            Open::Few(list) => list.last().copied(),
+            Open::Many(maps) => maps.ends.last_key_value().map(hold_of),
+        }
+    }
+
+    fn insert(&mut self, hold: OpenHold) {
+        self.open.insert(hold);
+    }
+
+    fn remove(&mut self, hold: OpenHold) {
+        self.open.remove(hold);
+    }
+
+    fn advance(&mut self, by_us: u64) {
+        let all: Vec<OpenHold> = self.open().collect();
+        self.open = Open::default();
+        for hold in all {
+            self.open.insert(OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold });
+        }
+        for settled in &mut self.settled.list {
+            settled.until_us = settled.until_us.saturating_sub(by_us);
+        }
+    }
+
+    fn settled(&self, id: HoldId) -> Option<u64> {
+        self.settled.actual_of(id)
+    }
+
+    fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
+        self.settled.forget_until(until_us.saturating_sub(SETTLED_FOR_US));
+        self.settled.add(OneSettled { until_us, id, actual });
+    }
+}
+
+/// The open holds, in the order of their ends.
+#[derive(Clone, Debug)]
+enum Open {
+    Few(Vec<OpenHold>),
+    Many(Box<Maps>),
+}
+
+#[derive(Clone, Debug, Default)]
+struct Maps {
+    ends: BTreeMap<(u64, HoldId), u64>,
+    by_id: HashMap<HoldId, u64, RandomState>,
+}
+
+impl Default for Open {
+    fn default() -> Self {
+        Self::Few(Vec::new())
+    }
+}
+
+impl Open {
+    fn len(&self) -> usize {
+        match self {
+            Self::Few(list) => list.len(),
+            Self::Many(maps) => maps.ends.len(),
+        }
+    }
+
+    fn insert(&mut self, hold: OpenHold) {
+        match self {
+            Self::Few(list) if list.len() < FEW => {
+                let place = list.iter().rposition(|other| *other < hold).map_or(0, |at| at + 1);
+                list.insert(place, hold);
+            }
+            Self::Few(list) => {
+                let mut maps = Box::<Maps>::default();
+                list.iter().for_each(|hold| maps.insert(*hold));
+                maps.insert(hold);
+                *self = Self::Many(maps);
+            }
+            Self::Many(maps) => maps.insert(hold),
+        }
+    }
+
+    fn remove(&mut self, hold: OpenHold) {
+        match self {
+            Self::Few(list) => list.retain(|other| other.id != hold.id),
+            Self::Many(maps) => {
+                maps.remove(hold);
+                // Far below what fills the list, so that it does not turn to and fro.
+                if maps.ends.len() < FEW / 4 {
+                    *self = Self::Few(maps.ends.iter().map(hold_of).collect());
+                }
+            }
+        }
+    }
+}
+
+impl Maps {
+    fn insert(&mut self, OpenHold { end_us, id, cost }: OpenHold) {
+        self.ends.insert((end_us, id), cost);
+        self.by_id.insert(id, end_us);
+    }
+
+    fn remove(&mut self, hold: OpenHold) {
+        self.ends.remove(&(hold.end_us, hold.id));
+        self.by_id.remove(&hold.id);
+        if self.by_id.len() < self.by_id.capacity() / 4 {
+            self.by_id.shrink_to_fit();
+        }
+    }
+}
+
+fn hold_of(((end_us, id), cost): (&(u64, HoldId), &u64)) -> OpenHold {
+    OpenHold { end_us: *end_us, id: *id, cost: *cost }
+}
+
+/// The settled holds that are remembered, in the order in which they are forgotten.
+#[derive(Clone, Debug, Default)]
+struct Settled {
+    list: VecDeque<OneSettled>,
+    /// What was charged for each, while there are more than a few.
+    by_id: HashMap<HoldId, u64, RandomState>,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct OneSettled {
+    until_us: u64,
+    id: HoldId,
+    actual: u64,
+}
+
+impl Settled {
+    fn actual_of(&self, id: HoldId) -> Option<u64> {
+        match self.by_id.is_empty() {
+            true => self.list.iter().find(|settled| settled.id == id).map(|settled| settled.actual),
+            false => self.by_id.get(&id).copied(),
+        }
+    }
+
+    fn add(&mut self, settled: OneSettled) {
+        let OneSettled { id, actual, .. } = settled;
+        if self.by_id.is_empty() {
+            if self.actual_of(id).is_some() {
+                return;
+            }
+            if self.list.len() == FEW {
+                self.by_id = self.list.iter().map(|settled| (settled.id, settled.actual)).collect();
+                self.by_id.insert(id, actual);
+            }
+        } else {
+            match self.by_id.entry(id) {
+                Entry::Occupied(_) => return,
+                Entry::Vacant(place) => place.insert(actual),
+            };
+        }
+        self.list.push_back(settled);
+    }
+
+    fn forget_until(&mut self, now_us: u64) {
+        while let Some(OneSettled { until_us, id, .. }) = self.list.front().copied()
+            && (until_us <= now_us || self.list.len() as u64 > MAX_HOLDS)
+        {
+            self.list.pop_front();
+            self.by_id.remove(&id);
+        }
+        if self.list.capacity() > FEW && self.list.len() < self.list.capacity() / 4 {
+            self.list.shrink_to_fit();
+        }
+        if self.by_id.len() < self.by_id.capacity() / 4 {
+            match self.by_id.len() {
+                few if few < FEW / 4 => self.by_id = HashMap::default(),
+                _ => self.by_id.shrink_to_fit(),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::hold::HoldKind;
+
+    /// A number for what comes next, the same in every run.
+    fn next(seed: &mut u64) -> u64 {
+        *seed =
+            seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        *seed >> 33
+    }
+
+    #[test]
+    fn lists_and_maps_hold_the_same() {
+        let mut seed = 7;
+        let mut table = HoldTable::default();
+        let mut open: Vec<OpenHold> = Vec::new();
+        let mut settled: Vec<(u64, HoldId, u64)> = Vec::new();
+        let (mut now_us, mut seen) = (SETTLED_FOR_US, [false; 4]);
+        for turn in 0..20_000_u64 {
+            // More come than go, and later more go than come, several times.
+            let grows = turn % 1_000 < 500;
+            let places = next(&mut seed) % 10 < if grows { 7 } else { 3 };
+            now_us += SETTLED_FOR_US / if grows { 400 } else { 20 };
+            if places {
+                let end_us = now_us + next(&mut seed) % 50;
+                let hold = OpenHold { end_us, id: HoldId::random(HoldKind::Reserve), cost: turn };
+                table.place(hold);
+                open.push(hold);
+            } else if !open.is_empty() {
+                let at = usize::try_from(next(&mut seed)).unwrap() % open.len();
+                let hold = open.swap_remove(at);
+                assert_eq!(table.find(hold.id), Some(hold));
+                holds::take(&mut table, hold);
+                let until_us = now_us + SETTLED_FOR_US;
+                table.remember(hold.id, turn, until_us);
+                table.remember(hold.id, turn + 1, until_us);
+                settled.retain(|(until_us, ..)| *until_us > now_us);
+                settled.push((until_us, hold.id, turn));
+                assert!(table.find(hold.id).is_none());
+            }
+            open.sort_unstable();
+            assert!(table.open().eq(open.iter().copied()), "{turn}");
+            assert!(table.remembered().eq(settled.iter().copied()), "{turn}");
+            assert_eq!(
+                (table.first(), table.last()),
+                (open.first().copied(), open.last().copied())
+            );
+            assert_eq!(table.soonest(3), open.get(..3.min(open.len())).unwrap());
+            for (_, id, actual) in &settled {
+                assert_eq!(table.settled(*id), Some(*actual), "{turn}");
+            }
+            let sums = table.sums();
+            let units: u64 = open.iter().map(OpenHold::units).sum();
+            assert_eq!((sums.count, sums.units), (open.len() as u64, units));
+            if turn % 777 == 0 {
+                table.advance(3);
+                open.iter_mut().for_each(|hold| hold.end_us -= 3);
+                settled.iter_mut().for_each(|(until_us, ..)| *until_us -= 3);
+            }
+            seen[usize::from(matches!(table.open, Open::Many(_)))] = true;
+            seen[2 + usize::from(table.settled.by_id.is_empty())] = true;
+        }
+        assert_eq!(seen, [true; 4], "lists and maps were used");
+    }
+}
