@@ -295,3 +295,43 @@ fn text(kind: &'static str, text: &'static str) -> Reply {
     response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use super::OPENAPI;
+
+    /// Many generators of clients read YAML 1.1, where a bare `on` is `true`.
+    #[test]
+    fn the_openapi_document_has_no_word_that_yaml_1_1_reads_as_a_boolean() {
+        let booleans = ["on", "off", "yes", "no", "y", "n"];
+        for (number, line) in OPENAPI.lines().enumerate() {
+            let (before, value) = line.split_once(':').unwrap_or(("", line));
+            let key = before.trim_start_matches([' ', '-']);
+            let items = value.split(['[', ']', '{', '}', ',']).map(str::trim);
+            let found = items.chain([key]).find(|word| booleans.contains(word));
+            assert_eq!(found, None, "line {}: quote it: {line}", number + 1);
+        }
+    }
+
+    /// Without a format a generated client has 32 bits for an integer.
+    #[test]
+    fn an_integer_of_the_openapi_document_is_small_or_says_that_it_is_not() {
+        let lines: Vec<&str> = OPENAPI.lines().collect();
+        let mut found = 0;
+        for (number, line) in lines.iter().enumerate() {
+            if !line.contains("type: integer") && !line.contains("type: [integer") {
+                continue;
+            }
+            found += 1;
+            let next = lines.get(number + 1).copied().unwrap_or_default();
+            let (_, most) = line.split_once("maximum: ").unwrap_or(("", "none"));
+            let most: String = most.chars().take_while(char::is_ascii_digit).collect();
+            // The value of a field may be any integer of 64 bits, with a sign or without.
+            let is_any = line.contains("minimum: -9223372036854775808");
+            let is_small = most.parse::<i32>().is_ok();
+            let is_long = line.contains("format: int64") || next.trim() == "format: int64";
+            assert!(is_small || is_long || is_any, "line {}: {line}", number + 1);
+        }
+        assert!(found > 40, "{found}");
+    }
+}
