@@ -27,7 +27,7 @@ const BEGIN: &str = "<!-- generated: which-one -->";
 
 /// Pages that show programs as they stand, each with the language of its block. The line that opens
 /// the part names the file.
-const EXAMPLES: [(&str, &[(&str, &str)]); 2] = [
+const EXAMPLES: [(&str, &[(&str, &str)]); 3] = [
     (
         "docs/redis.md",
         &[
@@ -43,6 +43,17 @@ const EXAMPLES: [(&str, &[(&str, &str)]); 2] = [
             ("examples/redis/cluster.py", "python"),
             ("examples/redis/cluster.mjs", "js"),
             ("examples/redis/cluster-ioredis.mjs", "js"),
+        ],
+    ),
+    (
+        "docs/languages.md",
+        &[
+            ("examples/go/check/main.go", "go"),
+            ("examples/go/middleware/main.go", "go"),
+            ("examples/go/throttle/main.go", "go"),
+            ("examples/java/Check.java", "java"),
+            ("examples/java/Middleware.java", "java"),
+            ("examples/java/Throttle.java", "java"),
         ],
     ),
 ];

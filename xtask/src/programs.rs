@@ -26,8 +26,8 @@ const REDIS: Service = Service { name: "redis-server", port: 6379 };
 /// cuts servers off, the proxies that have an example, and a browser for reports; with the package
 /// that has each, and its service. On Debian 12 Python takes 21 MB where there is none, Node 96 MB
 /// (23 MB to fetch), nginx 2 MB, HAProxy 5 MB, Caddy 36 MB (9 MB to fetch), Chromium 300 MB (81 MB
-/// to fetch).
-const PROGRAMS: [(&str, &str, Option<Service>); 8] = [
+/// to fetch), Go 450 MB (81 MB to fetch).
+const PROGRAMS: [(&str, &str, Option<Service>); 9] = [
     ("python3", "python3", None),
     ("iptables", "iptables", None),
     ("node", "nodejs", None),
@@ -36,7 +36,13 @@ const PROGRAMS: [(&str, &str, Option<Service>); 8] = [
     ("caddy", "caddy", Some(Service { name: "caddy", port: 80 })),
     ("haproxy", "haproxy", Some(Service { name: "haproxy", port: 80 })),
     ("chromium", "chromium", None),
+    ("go", "golang-go", None),
 ];
+
+/// Sources of Go, of which an example is built, with the package that has each. Sources come as
+/// packages here, since a module would be fetched by every build.
+const SOURCES: [(&str, &str); 1] =
+    [("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev")];
 
 /// Modules of Python, real backends behind the proxies, with the package that has each. On Debian
 /// 12 Flask takes 2.4 MB and Django 25 MB.
@@ -60,36 +66,29 @@ enum Plan {
 /// themselves.
 pub(crate) fn provide(may_install: bool) {
     provide_server(may_install);
+    let plan = |found| plan(found, may_install, is_there("apt-get"), is_root());
     for (program, package, service) in PROGRAMS {
-        match plan(is_there(program), may_install, is_there("apt-get"), is_root()) {
-            Plan::Found => {}
-            Plan::Say(why) => {
-                eprintln!("{program} is not installed ({why}): apt-get install {package}");
-            }
-            Plan::Install => {
-                eprintln!("installing {package} with apt-get (once); tests need it");
-                if let Err(error) = install(package, service) {
-                    eprintln!("{package} could not be installed ({error:#})");
-                }
-            }
-        }
+        let missing = format!("{program} is not installed");
+        provide_package(plan(is_there(program)), &missing, package, service);
     }
-    provide_modules(may_install);
+    for (module, package) in MODULES {
+        let missing = format!("python3 has no {module}");
+        provide_package(plan(has_module(module)), &missing, package, None);
+    }
+    for (folder, package) in SOURCES {
+        let missing = format!("there is no {folder}");
+        provide_package(plan(Path::new(folder).is_dir()), &missing, package, None);
+    }
 }
 
-/// The same for what Python finds.
-fn provide_modules(may_install: bool) {
-    for (module, package) in MODULES {
-        match plan(has_module(module), may_install, is_there("apt-get"), is_root()) {
-            Plan::Found => {}
-            Plan::Say(why) => {
-                eprintln!("python3 has no {module} ({why}): apt-get install {package}");
-            }
-            Plan::Install => {
-                eprintln!("installing {package} with apt-get (once); tests need it");
-                if let Err(error) = install(package, None) {
-                    eprintln!("{package} could not be installed ({error:#})");
-                }
+fn provide_package(plan: Plan, missing: &str, package: &str, service: Option<Service>) {
+    match plan {
+        Plan::Found => {}
+        Plan::Say(why) => eprintln!("{missing} ({why}): apt-get install {package}"),
+        Plan::Install => {
+            eprintln!("installing {package} with apt-get (once); tests need it");
+            if let Err(error) = install(package, service) {
+                eprintln!("{package} could not be installed ({error:#})");
             }
         }
     }

@@ -38,6 +38,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "image": "the container image",
     "keys": "names and formats of keys on Redis",
     "lab": "compare strategies on traffic",
+    "languages": "asking from Go, Java and any other language",
     "leases": "fewer questions to the store: leases, the deny cache",
     "memory": "the memory store",
     "metrics": "metrics, and what to alert on",

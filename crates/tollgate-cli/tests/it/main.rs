@@ -24,6 +24,7 @@ mod holding;
 mod image;
 mod lab;
 mod lab_report;
+mod languages;
 mod lent;
 mod live;
 mod memory;

@@ -190,7 +190,8 @@ impl Client {
             if self.0.read_line(&mut line)? == 0 {
                 return Err(ended());
             }
-            if let Some(value) = line.strip_prefix("content-length: ") {
+            // Servers of other languages write it with capitals.
+            if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
                 length = value.trim().parse().unwrap();
             }
             if line == "\r\n" {
