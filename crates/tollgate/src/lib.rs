@@ -1,4 +1,5 @@
-//! Exact rate limiting: six strategies, several limits in one check, and a store in memory.
+//! Exact rate limiting: seven strategies, holds and bans, several limits in one check, and a store
+//! in memory.
 //!
 //! ```
 //! use tollgate::{Ask, Limiter};

@@ -41,6 +41,7 @@ mod queue_http;
 mod queue_look;
 mod queue_signals;
 mod queue_workers;
+mod readme;
 mod recording;
 mod redis;
 mod redis_cell;
