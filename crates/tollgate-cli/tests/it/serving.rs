@@ -37,9 +37,11 @@ impl Serving {
 
     /// On a port of its own, unless the arguments say otherwise.
     pub(crate) fn command(place: &Place, args: &[&str]) -> Command {
-        let mut all = vec!["serve", "--admin", "127.0.0.1:0"];
-        if !args.contains(&"--listen") {
-            all.extend(["--listen", "127.0.0.1:0"]);
+        let mut all = vec!["serve"];
+        for option in ["--admin", "--listen"] {
+            if !args.contains(&option) {
+                all.extend([option, "127.0.0.1:0"]);
+            }
         }
         all.extend(args);
         let mut command = place.std(&all);
@@ -219,6 +221,9 @@ fn without_arguments_it_answers_the_lines_that_it_prints_and_ends_by_ctrl_c() {
     assert!(printed.contains("10 requests in 10 s for each address"), "{printed}");
     let lines: Vec<&String> = serving.said.iter().filter(|line| line.contains("curl")).collect();
     assert_eq!(lines.len(), 4, "{printed}");
+    let console = format!("http://{}/console", serving.admin_address());
+    assert_eq!(serving.said("console    "), console);
+    assert!(serving.admin().ask("GET", "/console", "").unwrap().1.starts_with("<!DOCTYPE html>"));
     for (line, says) in
         lines.iter().zip(["\"remaining\":2", "\"policy\":\"demo\"", "\"demo\";r=9;", "/v1/check"])
     {
@@ -231,6 +236,19 @@ fn without_arguments_it_answers_the_lines_that_it_prints_and_ends_by_ctrl_c() {
     assert_eq!(code, 0, "{log}");
     assert!(log.contains("SIGINT: ending") && log.contains("ended in"), "{log}");
     assert!(!log.contains("WARN"), "{log}");
+}
+
+#[test]
+fn the_console_is_named_where_a_browser_can_open_it() {
+    let place = Place::new();
+    let socket = format!("unix:{}", place.path().join("admin.sock").display());
+    for admin in ["off", &socket] {
+        let serving = Serving::start(&place, &["--admin", admin]);
+        assert_eq!(serving.said("admin      "), admin);
+        let printed = serving.said.join("\n");
+        assert!(!printed.contains("console"), "{printed}");
+        serving.end();
+    }
 }
 
 #[test]

@@ -408,6 +408,10 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
         out.line(format!("grpc       {}", grpc.join(", ")))?;
     }
     out.line(format!("admin      {admin}"))?;
+    // A browser opens no socket in a folder.
+    if let Some(Address::Tcp(_)) = server.admin() {
+        out.line(format!("console    {admin}/console"))?;
+    }
     out.line(format!("store      {}", gate.store().kind()))?;
     out.line(format!("policies   {policies}"))?;
     if let Some(path) = &args.envoy_config {
