@@ -110,6 +110,43 @@ fn a_report_shows_the_same_decisions_with_who_was_denied_most_and_when() {
 }
 
 #[test]
+fn a_report_weighs_by_cost_as_the_replay_does() {
+    let place = Place::new();
+    let log = place.path().join("units.jsonl");
+    let mut text = String::new();
+    for (second, ip, units) in [(0, "a", 4), (1, "a", 4), (2, "a", 4), (3, "b", 9), (4, "a", 2)] {
+        text += &format!(
+            "{{\"time\": {}, \"ip\": \"{ip}\", \"units\": {units}}}\n",
+            1_764_228_000 + second
+        );
+    }
+    std::fs::write(&log, text).unwrap();
+    let page = place.path().join("page.html");
+    let (log, page) = (log.to_str().unwrap(), page.to_str().unwrap());
+    let args = ["replay", log, "-l", "10/10s via sliding_log", "--report", page, "--json"];
+    // Without costs nothing is denied; in units the third request is.
+    for (more, denied, peak) in [(&[][..], 0, 4), (&["--cost", "units"], 1, 10)] {
+        let json = place.json(&[&args[..], more].concat());
+        let replayed = &json["strategies"][0];
+        assert_eq!(
+            (&replayed["denied"], &replayed["peak_in_window"]),
+            (&denied.into(), &peak.into())
+        );
+        let html = std::fs::read_to_string(page).unwrap();
+        let (_, rest) = html.split_once("id=\"results\">").unwrap();
+        let results: serde_json::Value =
+            serde_json::from_str(rest.split_once("</script>").unwrap().0).unwrap();
+        let case = &results["cases"][0];
+        assert_eq!((&case["denied"], &case["requests"]), (&denied.into(), &5.into()));
+        assert_eq!(
+            (&case["limits"][0]["peak"], &case["limits"][0]["holds"]),
+            (&peak.into(), &true.into())
+        );
+        assert_eq!(html.contains("count these units"), !more.is_empty());
+    }
+}
+
+#[test]
 fn a_log_without_an_event_is_an_error() {
     let (place, log) = with_log();
     let strange = place.path().join("strange.log");

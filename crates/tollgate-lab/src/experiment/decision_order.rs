@@ -76,8 +76,15 @@ mod tests {
     use super::*;
 
     fn outcome(decided_us: u64) -> Option<(Attempt, AttemptOutcome)> {
-        let attempt =
-            Attempt { at_us: 0, first_us: 0, client: 0, workload: 0, tries: 0, request: 0 };
+        let attempt = Attempt {
+            at_us: 0,
+            first_us: 0,
+            client: 0,
+            cost: 1,
+            workload: 0,
+            tries: 0,
+            request: 0,
+        };
         Some((
             attempt,
             AttemptOutcome {

@@ -3,7 +3,7 @@
 use core::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-use super::arrivals::{Arrivals, RequestSource};
+use super::arrivals::{Arrivals, Request, RequestSource};
 use super::measure::{Attempt, AttemptOutcome, Measures};
 use super::raster_builder::{ROWS, RasterBuilder};
 use super::results::CaseResult;
@@ -22,8 +22,7 @@ pub(super) const WAITING_BYTES: u64 = size_of::<PendingRetry>() as u64;
 struct NextRequest<'e> {
     workload: u32,
     source: RequestSource<'e>,
-    /// Microseconds from the start, and the client.
-    next: Option<(u64, u32)>,
+    next: Option<Request>,
 }
 
 /// The attempts of one case as they become due, and their outcomes. The same code serves simulated
@@ -133,15 +132,16 @@ impl<'e> Run<'e> {
         while self.fresh.len() < self.batch {
             // There are few, so scanning all of them is fastest.
             let heads = self.sources.iter().enumerate();
-            let heads = heads.filter_map(|(place, head)| head.next.map(|(at, _)| (at, place)));
+            let heads = heads.filter_map(|(place, head)| head.next.map(|it| (it.at_us, place)));
             let Some((_, place)) = heads.min() else { return Ok(()) };
             let Some(head) = self.sources.get_mut(place) else { return Ok(()) };
-            let Some((at_us, client)) = head.next else { return Ok(()) };
+            let Some(Request { at_us, client, cost }) = head.next else { return Ok(()) };
             head.next = head.source.next()?;
             self.fresh.push(Attempt {
                 at_us,
                 first_us: at_us,
                 client,
+                cost,
                 workload: head.workload,
                 tries: 0,
                 request: self.requests,

@@ -119,6 +119,7 @@ impl<'e> SimulatedRun<'e> {
             let start = self.experiment.start_us;
             asks.extend(batch.iter().map(|attempt: &Attempt| {
                 Event::new(start.saturating_add(attempt.at_us), ClientId::new(attempt.client))
+                    .with_cost(attempt.cost)
             }));
             let start = Instant::now();
             let answered = decider.decide(&asks, &mut verdicts);

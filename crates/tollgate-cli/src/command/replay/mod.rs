@@ -10,7 +10,7 @@ use indicatif::ProgressBar;
 use tollgate_lab::experiment::{Experiment, Timings};
 use tollgate_lab::replay::{self as replaying, CaseReport, Plan, Report, StrategyChoice};
 use tollgate_lab::report::html;
-use tollgate_lab::{By, Error, Reading, Summary, Traffic};
+use tollgate_lab::{Error, Reading, Summary, Traffic};
 use tollgate_redis::Options;
 
 use super::lab::{Stoppable, run, write};
@@ -50,9 +50,6 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
         write::beside(path)?;
     }
     let log = LogOptions::new(&args.log)?;
-    if log.cost.is_some() && args.report.is_some() {
-        bail!("the pictures of --report count requests and not units: leave out --cost");
-    }
     let start = Instant::now();
     let reading = Reading::by(log.by.clone()).with_cost(log.cost.clone());
     let traffic = log.read(&args.logs, |lines, update| reading.read_lines(lines, update))?;
@@ -66,7 +63,7 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
         },
     };
     let written = match &args.report {
-        Some(path) => match drawn(args, &log.by, &traffic, &plan, path)? {
+        Some(path) => match drawn(args, &log, &traffic, &plan, path)? {
             Ok(()) => Some(format!("written to {}", path.display())),
             Err(code) => return Ok(code),
         },
@@ -94,15 +91,21 @@ pub(crate) fn replay(args: &Replay, out: &mut Output) -> Result<u8> {
 /// exit code if one arrived.
 fn drawn(
     args: &Replay,
-    by: &By,
+    log: &LogOptions,
     traffic: &Arc<Traffic>,
     plan: &Plan,
     path: &Path,
 ) -> Result<Result<(), u8>> {
     let stop = Stop::listen()?;
     let logs: Vec<String> = args.logs.iter().map(|log| log.display().to_string()).collect();
-    let name = format!("{} by {by}: {}", logs.join(" and "), args.limit.join(", "));
-    let experiment = Experiment::from_log(&name, Arc::clone(traffic), plan);
+    let name = format!("{} by {}: {}", logs.join(" and "), log.by, args.limit.join(", "));
+    let mut experiment = Experiment::from_log(&name, Arc::clone(traffic), plan);
+    if let Some(cost) = &log.cost {
+        experiment.notes.push(format!(
+            "A request costs what its field `{cost}` says. Limits and their peaks count these \
+             units, and all else counts requests."
+        ));
+    }
     let mut decider = Stoppable::new(stop.clone());
     let results = run(&experiment, &mut decider, &mut Timings::default())?;
     if !results.complete {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::Retry;
 use crate::read::Traffic;
 
-pub(super) use self::source::RequestSource;
+pub(super) use self::source::{Request, RequestSource};
 
 /// Clients that behave alike, and when they ask.
 #[derive(Clone, Debug)]

@@ -5,6 +5,23 @@ use crate::error::Error;
 use crate::order;
 use crate::split_mix::SplitMix64;
 
+/// A request of a workload.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::experiment) struct Request {
+    /// Microseconds from the start.
+    pub(in crate::experiment) at_us: u64,
+    /// The number of the client.
+    pub(in crate::experiment) client: u32,
+    /// The cost in units: 1, unless a log has others.
+    pub(in crate::experiment) cost: u32,
+}
+
+impl Request {
+    fn of_one_unit((at_us, client): (u64, u32)) -> Self {
+        Self { at_us, client, cost: 1 }
+    }
+}
+
 /// The requests of one workload, in the order of time.
 pub(in crate::experiment) struct RequestSource<'w> {
     workload: &'w Workload,
@@ -47,8 +64,8 @@ impl<'w> RequestSource<'w> {
         })
     }
 
-    /// The next request: microseconds from the start, and the number of the client.
-    pub(in crate::experiment) fn next(&mut self) -> Result<Option<(u64, u32)>, Error> {
+    /// The next request.
+    pub(in crate::experiment) fn next(&mut self) -> Result<Option<Request>, Error> {
         let workload = self.workload;
         let from = workload.from_us;
         let n = self.count;
@@ -74,7 +91,7 @@ impl<'w> RequestSource<'w> {
                 if place < *size { at - before + spread(before, place, *size) } else { at }
             }
             Arrivals::Diurnal { rate, day_us } => self.next_diurnal(*rate, *day_us),
-            Arrivals::Gang { .. } => return Ok(self.next_gang()),
+            Arrivals::Gang { .. } => return Ok(self.next_gang().map(Request::of_one_unit)),
             Arrivals::Log(_) => return self.next_logged(),
         };
         self.count += 1;
@@ -82,7 +99,7 @@ impl<'w> RequestSource<'w> {
             return Ok(None);
         }
         let client = self.pick.one(&mut self.rng, n);
-        Ok(Some((at, self.first + client)))
+        Ok(Some(Request::of_one_unit((at, self.first + client))))
     }
 
     /// The end of the next gap of a Poisson process.
@@ -136,14 +153,15 @@ impl<'w> RequestSource<'w> {
         self.gang.pop().filter(|(at, _)| *at < self.workload.until_us)
     }
 
-    fn next_logged(&mut self) -> Result<Option<(u64, u32)>, Error> {
+    fn next_logged(&mut self) -> Result<Option<Request>, Error> {
         let from = self.workload.from_us;
         let Some(event) = self.log.as_mut().and_then(Iterator::next).transpose()? else {
             return Ok(None);
         };
-        let at = event.at_us.saturating_sub(self.start_us).saturating_add(from);
-        let is_within = at < self.workload.until_us;
-        Ok(is_within.then(|| (at, self.first + event.client.index())))
+        let at_us = event.at_us.saturating_sub(self.start_us).saturating_add(from);
+        let client = self.first + event.client.index();
+        let request = Request { at_us, client, cost: event.cost };
+        Ok(Some(request).filter(|it| it.at_us < self.workload.until_us))
     }
 }
 

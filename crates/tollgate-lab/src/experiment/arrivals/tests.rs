@@ -20,7 +20,8 @@ fn all(workload: &Workload, seed: u64) -> Vec<(u64, u32)> {
     let mut source = RequestSource::new(workload, 10, seed, crate::experiment::START_US).unwrap();
     let mut all = Vec::new();
     while let Some(next) = source.next().unwrap() {
-        all.push(next);
+        assert_eq!(next.cost, 1);
+        all.push((next.at_us, next.client));
     }
     assert!(all.is_sorted_by_key(|(at, _)| *at), "in order");
     let within = workload.from_us..workload.until_us;

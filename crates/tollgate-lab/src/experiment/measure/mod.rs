@@ -26,6 +26,8 @@ pub(super) struct Attempt {
     /// When the request was first tried.
     pub(super) first_us: u64,
     pub(super) client: u32,
+    /// Its units, at least 1. Windows count them; all else counts attempts.
+    pub(super) cost: u32,
     pub(super) workload: u32,
     /// How many times it was tried before.
     pub(super) tries: u32,
@@ -154,16 +156,22 @@ impl Measures {
         self.grow(at);
         self.begin(at);
         for (window, _) in &mut self.limits {
-            window.see(decided_us, attempt.client, is_admitted && is_counted);
+            window.pass(decided_us);
+            if is_admitted && is_counted {
+                window.admit(decided_us, attempt.client, attempt.cost);
+            }
         }
         let mut occupancy = 0;
         // A job that a queue accepts goes through only at its delivery.
         let goes_through = is_admitted && self.delivered.is_none();
         if let Some((window, used)) = &mut self.capacity {
-            window.see(decided_us, attempt.client, goes_through);
-            occupancy = window.admitted.len() as u64;
+            window.pass(decided_us);
+            if goes_through {
+                window.admit(decided_us, attempt.client, attempt.cost);
+            }
+            occupancy = window.units;
             // Windows aligned to the clock, as those of a fixed window.
-            used.count(decided_us, goes_through);
+            used.count(decided_us, attempt.cost, goes_through);
         }
         let place = usize::try_from(at / self.bucket_us).unwrap_or(usize::MAX);
         let last = self.buckets.len() - 1;
@@ -204,10 +212,11 @@ impl Measures {
             *count += 1;
         }
         if let Some((window, used)) = &mut self.capacity {
-            window.see(now_us, 0, true);
+            window.pass(now_us);
+            window.admit(now_us, 0, 1);
             used.deliver(now_us);
             if let Some(bucket) = self.buckets.get_mut(place) {
-                bucket.occupancy = bucket.occupancy.max(window.admitted.len() as u64);
+                bucket.occupancy = bucket.occupancy.max(window.units);
             }
         }
     }
@@ -253,7 +262,7 @@ impl Measures {
                 (&mut self.capacity, self.buckets.get_mut(self.begun))
             {
                 window.pass(self.start_us.saturating_add(start_us));
-                bucket.occupancy = window.admitted.len() as u64;
+                bucket.occupancy = window.units;
             }
             self.begun += 1;
         }

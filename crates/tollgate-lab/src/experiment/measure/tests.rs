@@ -25,15 +25,22 @@ fn a_window_is_half_open() {
     let mut window = PeakWindow::new(10, Per::Resource, 0);
     for (at, most) in [(0, 1), (9, 2), (10, 2), (19, 2), (20, 2), (20, 3)] {
         window.pass(at);
-        window.admit(at, 0);
+        window.admit(at, 0, 1);
         assert_eq!(window.most, most, "at {at}");
     }
     let mut each = PeakWindow::new(10, Per::Client, 2);
     for (at, client) in [(0, 0), (1, 1), (2, 0), (10, 0), (12, 0)] {
         each.pass(at);
-        each.admit(at, client);
+        each.admit(at, client, 1);
     }
     assert_eq!((each.most, &each.counts[..]), (2, &[2, 0][..]));
+    // Units leave with what brought them.
+    let mut weighed = PeakWindow::new(10, Per::Client, 2);
+    for (at, client, units) in [(0, 0, 7), (1, 1, 8), (5, 0, 2), (10, 0, 6), (16, 0, 1)] {
+        weighed.pass(at);
+        weighed.admit(at, client, units);
+    }
+    assert_eq!((weighed.most, weighed.units, &weighed.counts[..]), (9, 7, &[7, 0][..]));
 }
 
 #[test]
@@ -58,7 +65,7 @@ fn use_is_of_windows_in_which_enough_was_asked_for() {
         &[(30, false), (31, false), (32, false)],
     ];
     for (at, is_admitted) in attempt.concat() {
-        used.count(1_000 + at, is_admitted);
+        used.count(1_000 + at, 1, is_admitted);
     }
     assert_eq!(used.share(), Some(0.75));
 }

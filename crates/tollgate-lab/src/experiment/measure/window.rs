@@ -4,57 +4,53 @@ use std::collections::VecDeque;
 
 use crate::decide::Per;
 
-/// The time and the client of an admitted attempt.
-type Admitted = (u64, u32);
+/// The time, the client and the units of an admitted attempt.
+type Admitted = (u64, u32, u32);
 
 /// The bytes of such an entry while it is in a window.
 pub(in crate::experiment) const ADMITTED_BYTES: u64 = size_of::<Admitted>() as u64;
 
-/// The most admitted in any half-open window `(t - D, t]` of one subject: of all clients, or of
-/// each. It stores what was admitted in the last window.
+/// The most units admitted in any half-open window `(t - D, t]` of one subject: of all clients, or
+/// of each. It stores what was admitted in the last window.
 pub(super) struct PeakWindow {
     pub(super) window_us: u64,
     pub(super) per: Per,
     pub(super) admitted: VecDeque<Admitted>,
-    /// The count of each client, if clients are counted separately.
-    pub(super) counts: Vec<u32>,
+    /// The units of all of these.
+    pub(super) units: u64,
+    /// The units of each client, if clients are counted separately.
+    pub(super) counts: Vec<u64>,
     pub(super) most: u64,
 }
 
 impl PeakWindow {
     pub(super) fn new(window_us: u64, per: Per, clients: usize) -> Self {
         let counts = if per == Per::Client { vec![0; clients] } else { Vec::new() };
-        Self { window_us, per, admitted: VecDeque::new(), counts, most: 0 }
+        Self { window_us, per, admitted: VecDeque::new(), units: 0, counts, most: 0 }
     }
 
     /// Removes what has left the window that ends now.
     pub(super) fn pass(&mut self, now_us: u64) {
-        while let Some((at, client)) = self.admitted.front().copied() {
+        while let Some((at, client, units)) = self.admitted.front().copied() {
             if at + self.window_us > now_us {
                 return;
             }
             self.admitted.pop_front();
+            self.units -= u64::from(units);
             if let Some(count) = self.counts.get_mut(client as usize) {
-                *count -= 1;
+                *count -= u64::from(units);
             }
         }
     }
 
-    /// Records an attempt, admitted or not.
-    pub(super) fn see(&mut self, now_us: u64, client: u32, is_admitted: bool) {
-        self.pass(now_us);
-        if is_admitted {
-            self.admit(now_us, client);
-        }
-    }
-
-    pub(super) fn admit(&mut self, now_us: u64, client: u32) {
-        self.admitted.push_back((now_us, client));
+    pub(super) fn admit(&mut self, now_us: u64, client: u32, units: u32) {
+        self.admitted.push_back((now_us, client, units));
+        self.units += u64::from(units);
         let now = match self.per {
-            Per::Resource => self.admitted.len() as u64,
+            Per::Resource => self.units,
             Per::Client => self.counts.get_mut(client as usize).map_or(0, |count| {
-                *count += 1;
-                u64::from(*count)
+                *count += u64::from(units);
+                *count
             }),
         };
         self.most = self.most.max(now);
@@ -68,7 +64,7 @@ pub(super) struct Utilization {
     pub(super) window_us: u64,
     pub(super) begin_us: u64,
     pub(super) end_us: u64,
-    /// The number of the current window, with the demand and the admitted attempts in it.
+    /// The number of the current window, with the units asked for and admitted in it.
     pub(super) window: u64,
     pub(super) attempt: u64,
     pub(super) admitted: u64,
@@ -77,10 +73,10 @@ pub(super) struct Utilization {
 }
 
 impl Utilization {
-    pub(super) fn count(&mut self, at_us: u64, is_admitted: bool) {
+    pub(super) fn count(&mut self, at_us: u64, units: u32, is_admitted: bool) {
         self.pass(at_us);
-        self.attempt += 1;
-        self.admitted += u64::from(is_admitted);
+        self.attempt += u64::from(units);
+        self.admitted += if is_admitted { u64::from(units) } else { 0 };
     }
 
     /// Records that an earlier demand goes through now.
