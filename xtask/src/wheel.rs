@@ -19,6 +19,9 @@ const REQUIREMENTS: &str = "crates/tollgate-python/requirements-test.txt";
 /// What pip installs for each run.
 const ENVIRONMENT: &str = "target/tools/wheel";
 
+/// How many random histories are replayed, ten of each kind.
+const HISTORIES: &str = "220";
+
 /// Where wheels are put.
 const WHEELS: &str = "target/wheels";
 
@@ -43,11 +46,13 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
             false => bail!("tollgate-cli cannot be built"),
         }
     })?;
+    let histories = timed("random histories", || histories(tree))?;
     let mut failed = Vec::new();
     for (name, words) in CHECKS {
         let mut command = Command::new(&python);
         command.current_dir(tree.root.join(CRATE)).arg("-m").args(words);
         command.env("TOLLGATE_WHEEL", &wheel).env("TOLLGATE_BIN", program(tree));
+        command.env("TOLLGATE_HISTORIES", &histories);
         // Else a folder of the sources would be imported, without its native part.
         command.env("PYTHONSAFEPATH", "1").env("PYTHONDONTWRITEBYTECODE", "1");
         if !timed(name, || process::show(&mut command))? {
@@ -131,6 +136,19 @@ fn build(tree: &Tree, python: &Path) -> Result<PathBuf> {
         bail!("pip cannot install {}", wheel.display());
     }
     Ok(wheel.clone())
+}
+
+/// Writes random histories with the answers of the oracle, which its tests replay.
+fn histories(tree: &Tree) -> Result<PathBuf> {
+    let mut example = cargo(tree);
+    example.args(["run", "--quiet", "--locked", "--package", "tollgate-python"]);
+    let output = example.args(["--example", "histories", "--", HISTORIES]).output()?;
+    if !output.status.success() {
+        bail!("no histories were written: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    let file = tree.root.join("target/histories.jsonl");
+    std::fs::write(&file, output.stdout).with_context(|| file.display().to_string())?;
+    Ok(file)
 }
 
 /// The program that cargo built.
