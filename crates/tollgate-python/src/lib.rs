@@ -4,6 +4,7 @@
 
 mod argument;
 mod bridge;
+mod carrier;
 mod clock;
 mod decision;
 mod error;
@@ -15,6 +16,8 @@ mod remote;
 mod reply;
 mod request;
 mod runtime;
+mod socket;
+mod spin;
 
 use pyo3::prelude::*;
 

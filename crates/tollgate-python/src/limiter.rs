@@ -126,9 +126,7 @@ impl Limiter {
     ) -> PyResult<()> {
         match &self.store {
             Counts::Memory(_) => Err(PyRuntimeError::new_err("memory answers by `run`")),
-            Counts::Remote(remote) => {
-                remote.start(py, request.get().0.clone(), bridge.get().sender(future))
-            }
+            Counts::Remote(remote) => remote.start(py, request.get().0.clone(), bridge, future),
         }
     }
 

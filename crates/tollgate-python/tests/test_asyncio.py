@@ -135,12 +135,16 @@ def test_who_is_cancelled_is_not_charged_twice(redis_url: str, unique: str) -> N
 
     async def cancel() -> int:
         await limiter.acheck("a")
+        cancelled = 0
         for _ in range(50):
             task = asyncio.ensure_future(limiter.acheck("a"))
             await asyncio.sleep(0)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            # One that is alone may have its answer already.
+            if task.cancel():
+                cancelled += 1
+                with pytest.raises(asyncio.CancelledError):
+                    await task
+        assert cancelled >= 10
         return (await limiter.apeek("a")).remaining
 
     # Each of them was charged once or not at all.

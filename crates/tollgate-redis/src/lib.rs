@@ -40,6 +40,7 @@ mod client;
 mod command_reply;
 pub mod compose;
 pub mod doctor;
+pub mod event_loop;
 pub mod fault;
 mod key;
 mod node;

@@ -16,6 +16,9 @@ def bridge() -> tuple[asyncio.AbstractEventLoop, Bridge]:
     found = _BRIDGES.get(loop)
     # A forked child must not read the bytes that are its parent's.
     if found is None or not found.is_ours():
+        for other in [loop for loop in _BRIDGES if loop.is_closed()]:
+            # Else a question that was open would keep it, and its connections.
+            del _BRIDGES[other]
         found = Bridge()
         loop.add_reader(found.fileno(), found.drain)
         _BRIDGES[loop] = found

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use redis::aio::{MultiplexedConnection, PubSub};
 use redis::{AsyncConnectionConfig, Cmd, Pipeline, RedisConnectionInfo, Value};
-use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
@@ -21,6 +21,7 @@ use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 use super::deadline::Deadline;
 use super::reply_errors::{lost, refused};
 use super::wire::Wire;
+use crate::event_loop::Stream;
 use crate::fault::{ChargeState, Fault};
 use crate::options::{Address, Endpoint, Options, Target};
 
@@ -47,9 +48,6 @@ fn is_suspicious(fault: &Fault) -> bool {
             | Fault::Unreachable { .. }
     )
 }
-
-trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
-impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
 
 /// Makes connections to one server; shared by all who need one.
 pub(crate) struct Connector {
@@ -210,7 +208,11 @@ impl Connector {
         match &self.address {
             #[cfg(unix)]
             Address::Unix(path) => {
-                Ok(Box::new(tokio::net::UnixStream::connect(path).await.map_err(failed)?))
+                let stream = tokio::net::UnixStream::connect(path).await.map_err(failed)?;
+                match &self.options.event_loop {
+                    Some(it) => Ok(it.0.adopt(stream.into_std().map_err(failed)?.into())),
+                    None => Ok(Box::new(stream)),
+                }
             }
             #[cfg(not(unix))]
             Address::Unix(_) => Err(self.unreachable("this system has no Unix sockets")),
@@ -219,7 +221,8 @@ impl Connector {
                 // A call is one small packet; Nagle's algorithm would double its latency (redis-rs
                 // #2195).
                 stream.set_nodelay(true).map_err(failed)?;
-                let Some(config) = &self.tls else { return Ok(Box::new(stream)) };
+                let stream = self.carried(stream).map_err(failed)?;
+                let Some(config) = &self.tls else { return Ok(stream) };
                 let failed = |why| Fault::Tls { address: self.address.to_string(), why };
                 let name = ServerName::try_from(host.clone()).map_err(|_| {
                     failed("it is no name that a certificate can be for".to_owned())
@@ -236,6 +239,15 @@ impl Connector {
                 }
             }
         }
+    }
+
+    /// The stream, as the loop that carries connections reads and writes it.
+    fn carried(&self, stream: TcpStream) -> io::Result<Box<dyn Stream>> {
+        #[cfg(unix)]
+        if let Some(it) = &self.options.event_loop {
+            return Ok(it.0.adopt(stream.into_std()?.into()));
+        }
+        Ok(Box::new(stream))
     }
 
     /// A separate connection that subscribes to channels.
@@ -280,7 +292,7 @@ impl Connector {
         let (connection, driver) = MultiplexedConnection::new_with_config(&info, stream, config)
             .await
             .map_err(|error| lost(&error, ChargeState::NotCharged))?;
-        let wire = Wire::new(id, connection, driver, ended, options.in_flight, self.number);
+        let wire = Wire::new(id, connection, driver, ended, options, self.number);
         if let Some(password) = &options.password {
             let mut auth = redis::cmd("AUTH");
             if let Some(user) = &options.user {

@@ -6,16 +6,17 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::task::Poll;
 
+use futures_util::future::{AbortHandle, abortable};
 use redis::aio::MultiplexedConnection;
 use redis::{Cmd, Pipeline, RedisResult, Value};
 use tokio::sync::{mpsc, oneshot};
-use tokio::task::AbortHandle;
 use tokio::time::{Instant, timeout_at};
 
 use super::batch::{BatchScript, Batches, CallReply, PendingCall};
 use super::deadline::Deadline;
 use super::reply_errors::lost;
 use crate::fault::{ChargeState, Fault};
+use crate::options::Options;
 
 /// What is sent of a call.
 pub(super) struct Sending {
@@ -66,27 +67,30 @@ impl Wire {
         connection: MultiplexedConnection,
         driver: impl Future<Output = ()> + Send + 'static,
         ended: impl FnOnce(bool) + Send + 'static,
-        most: usize,
+        options: &Options,
         number: usize,
     ) -> Self {
         let flag = Arc::new(AtomicBool::new(false));
         let mut end = EndGuard { flag: Arc::clone(&flag), by_itself: false, told: Some(ended) };
         let (asked, questions) = mpsc::unbounded_channel();
         let batches = Batches::new(connection.clone(), questions, number);
-        let driver = tokio::spawn(async move {
+        let (driving, driver) = abortable(async move {
             drive(driver, batches).await;
             end.by_itself = true;
             drop(end);
+        });
+        options.spawn(async move {
+            let _ = driving.await;
         });
         Self {
             id,
             since: Instant::now(),
             connection,
             asked,
-            driver: driver.abort_handle(),
+            driver,
             ended: flag,
             open: AtomicUsize::new(0),
-            most,
+            most: options.in_flight,
             abandoned: AtomicUsize::new(0),
         }
     }

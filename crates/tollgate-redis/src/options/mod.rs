@@ -6,6 +6,9 @@ use core::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
+#[cfg(unix)]
+use crate::event_loop::{EventLoop, SharedLoop};
+
 /// The default deadline of a call.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
 
@@ -144,6 +147,8 @@ pub struct Options {
     pub(crate) breaker_timeout: Option<Duration>,
     pub(crate) scripts: usize,
     pub(crate) authorities: Option<Vec<u8>>,
+    #[cfg(unix)]
+    pub(crate) event_loop: Option<SharedLoop>,
 }
 
 impl Options {
@@ -164,6 +169,8 @@ impl Options {
             breaker_timeout: None,
             scripts: DEFAULT_SCRIPTS,
             authorities: None,
+            #[cfg(unix)]
+            event_loop: None,
         }
     }
 
@@ -269,6 +276,15 @@ impl Options {
         matches!(self.target, Target::Cluster { .. })
     }
 
+    /// Starts a task that drives a connection.
+    pub(crate) fn spawn(&self, driver: impl Future<Output = ()> + Send + 'static) {
+        #[cfg(unix)]
+        if let Some(SharedLoop(it)) = &self.event_loop {
+            return it.spawn(Box::pin(driver));
+        }
+        drop(tokio::spawn(driver));
+    }
+
     /// Where an announced endpoint is reached.
     pub(crate) fn reachable(&self, announced: Endpoint) -> Endpoint {
         let known = self.reached_at.iter().find(|(other, _)| *other == announced);
@@ -362,6 +378,13 @@ impl Options {
     #[must_use]
     pub fn scripts(self, most: usize) -> Self {
         Self { scripts: most, ..self }
+    }
+
+    /// The loop that carries the connections; tokio's unless set.
+    #[cfg(unix)]
+    #[must_use]
+    pub fn event_loop(self, event_loop: std::sync::Arc<dyn EventLoop>) -> Self {
+        Self { event_loop: Some(SharedLoop(event_loop)), ..self }
     }
 
     /// Certificates of authorities (PEM, one or several) to trust for TLS instead of this

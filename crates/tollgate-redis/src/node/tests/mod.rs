@@ -3,6 +3,8 @@
 
 mod batch;
 mod errors;
+#[cfg(unix)]
+mod event_loop;
 mod faults;
 mod hostile;
 mod server;
