@@ -80,6 +80,26 @@ def test_connections_end_with_their_loop(redis_url: str, unique: str) -> None:
     wait_until(lambda: connections(redis_url) <= before + 1, "the end of the connections")
 
 
+def test_connections_end_with_a_loop_that_was_closed_in_the_middle(
+    redis_url: str, unique: str
+) -> None:
+    limiter = Limiter("100/h", redis_url, policy=unique)
+    before = connections(redis_url)
+    for _ in range(5):
+        loop = asyncio.new_event_loop()
+        loop.run_until_complete(limiter.acheck("a"))
+        tasks = [loop.create_task(limiter.acheck("a")) for _ in range(3)]
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        for task in tasks:
+            task.cancel()
+        loop.close()
+    del loop, task, tasks
+    asyncio.run(limiter.acheck("a"))
+    gc.collect()
+    wait_until(lambda: connections(redis_url) <= before + 1, "the end of the connections")
+
+
 def test_connections_end_with_their_limiter(redis_url: str, unique: str) -> None:
     async def ask() -> int:
         first = connections(redis_url)
