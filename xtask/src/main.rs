@@ -6,6 +6,7 @@ mod faults;
 mod fuzz;
 mod mutate;
 mod node;
+mod node_package;
 mod part;
 mod playground;
 mod process;
@@ -53,6 +54,8 @@ Tasks:
                                   Rust and by the oldest, which --no-install does not install
   wheel [--no-install]            the Python package: built, installed into a fresh environment,
                                   tested there; pip installs what it needs (--no-install skips)
+  node-package [--no-install]     the Node package: built, packed, installed into a fresh folder,
+                                  tested there; npm installs what it needs (--no-install skips)
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
   fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default
@@ -149,6 +152,10 @@ fn run() -> Result<bool> {
         ["wheel"] => {
             words.only("wheel", &["no-install"])?;
             wheel::run(&tree, words.install)
+        }
+        ["node-package"] => {
+            words.only("node-package", &["no-install"])?;
+            node_package::run(&tree, words.install)
         }
         [task @ ("deny" | "advisories")] => {
             words.only(task, &["no-install"])?;

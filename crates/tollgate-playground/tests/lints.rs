@@ -1,4 +1,4 @@
-//! This crate's lints are the workspace's, but for one.
+//! The lints of this crate, and of the one that Node loads, are the workspace's, but for one.
 
 #![allow(clippy::unwrap_used, reason = "a test's panic is its verdict")]
 
@@ -11,10 +11,12 @@ fn read(path: &str) -> toml::Table {
 
 #[test]
 fn the_lints_are_those_of_the_workspace_but_one() {
-    let mut ours = read("Cargo.toml")["lints"].as_table().unwrap().clone();
     let theirs = read("../../Cargo.toml")["workspace"]["lints"].as_table().unwrap().clone();
-    let unsafe_code = ours["rust"].as_table_mut().unwrap().get_mut("unsafe_code").unwrap();
-    assert_eq!(unsafe_code.as_str(), Some("deny"));
-    *unsafe_code = "forbid".into();
-    assert_eq!(ours, theirs);
+    for manifest in ["Cargo.toml", "../tollgate-node/Cargo.toml"] {
+        let mut ours = read(manifest)["lints"].as_table().unwrap().clone();
+        let unsafe_code = ours["rust"].as_table_mut().unwrap().get_mut("unsafe_code").unwrap();
+        assert_eq!(unsafe_code.as_str(), Some("deny"), "{manifest}");
+        *unsafe_code = "forbid".into();
+        assert_eq!(ours, theirs, "{manifest}");
+    }
 }

@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 20] = [
+const MAY_USE: [(&str, &[&str]); 21] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -85,6 +85,8 @@ const MAY_USE: [(&str, &[&str]); 20] = [
     ("tollgate-playground", &["tollgate"]),
     // What Python gets; nobody builds on it.
     ("tollgate-python", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
+    // What Node gets; nobody builds on it.
+    ("tollgate-node", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
     // It is built before everything else: what needs the registry for the documents' tables is an
     // example.
     ("xtask", &[]),

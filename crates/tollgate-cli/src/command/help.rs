@@ -44,6 +44,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "metrics": "metrics, and what to alert on",
     "middleware": "limits in front of an HTTP service in Rust",
     "mistakes": "mistakes in a setup, and how to fix them",
+    "node": "the Node package: checks, Express, Fastify, Hono",
     "notation": "how limits and subjects are written",
     "playground": "limits to try in a browser: one HTML file",
     "policies": "policy files",

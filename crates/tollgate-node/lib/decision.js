@@ -1,0 +1,167 @@
+"use strict";
+// Decisions: numbers, of which the native module makes what is seldom asked.
+
+const { inspect } = require("node:util");
+const { call } = require("./errors.js");
+const { native, numbers } = require("./native.js");
+
+// Places of numbers, as `src/numbers.rs` writes them.
+const GRANTED = 0;
+const REMAINING = 1;
+const RETRY = 2;
+const RESET = 3;
+const NOW = 4;
+const FLAGS = 5;
+const LIMITS = 8;
+const HEAD = 9;
+const EACH = 5;
+
+const AUTHORITIES = ["store", "lease", "deny_cache", "store"];
+
+/** What the native module needs to make a decision anew. */
+let madeOf;
+
+/** Whether a value is a decision. */
+let isDecision;
+
+/** What is seldom asked of a decision. */
+let detailsOf;
+
+/** The first numbers of the shared array. */
+function copy(count) {
+  const copied = [];
+  for (let at = 0; at < count; at += 1) copied.push(numbers[at]);
+  return copied;
+}
+
+/** The result of a check. */
+class Decision {
+  // Few fields, and no private method, which would be one more: a decision is made for each check.
+  #limiter;
+  #asked;
+  #numbers;
+  #details;
+
+  /**
+   * Of the numbers that the native module has written. `asked` is a subject, or `subjects` with the
+   * numbers of their `limits`; these limits must outlive their numbers, so `asked` keeps them.
+   */
+  constructor(limiter, asked) {
+    this.#limiter = limiter;
+    this.#asked = asked;
+    const n = numbers;
+    // Written out: an array of this kind is made in a few nanoseconds, a copy of a typed one is
+    // not.
+    this.#numbers =
+      n[LIMITS] === 1
+        ? [n[0], n[1], n[2], n[3], n[4], n[5], n[6], n[7], n[8], n[9], n[10], n[11], n[12], n[13]]
+        : copy(HEAD + EACH * n[LIMITS]);
+  }
+
+  static {
+    isDecision = (value) => typeof value === "object" && value !== null && #numbers in value;
+    madeOf = (decision) => {
+      const [limiter, asked] = [decision.#limiter.number, decision.#asked];
+      const { subjects, limits } =
+        typeof asked === "string" ? { subjects: [asked], limits: [] } : asked;
+      return { limiter, subjects, limits, numbers: decision.#numbers };
+    };
+    detailsOf = (decision) => {
+      decision.#details ??= call(native.details, madeOf(decision));
+      return decision.#details;
+    };
+  }
+
+  /** Whether the cost was admitted. */
+  get allowed() {
+    return this.#numbers[GRANTED] > 0;
+  }
+
+  /** The units that were admitted; 0 on a denial. */
+  get granted() {
+    return this.#numbers[GRANTED];
+  }
+
+  /** The largest cost that would be admitted now. */
+  get remaining() {
+    return this.#numbers[REMAINING];
+  }
+
+  /** The wait in seconds until the same check is admitted: 0 if it was, null for never. */
+  get retryAfter() {
+    const us = this.#numbers[RETRY];
+    return us < 0 ? null : us / 1e6;
+  }
+
+  /** Whether the cost is above a limit's capacity, so that waiting does not help. */
+  get never() {
+    return this.#numbers[RETRY] < 0;
+  }
+
+  /** Whether `retryAfter` is an upper bound: open holds are in the way. */
+  get untilHold() {
+    return (this.#numbers[FLAGS] & 1) !== 0;
+  }
+
+  /** The seconds until the binding limit is fresh. */
+  get resetAfter() {
+    return this.#numbers[RESET] / 1e6;
+  }
+
+  /** The store's time of the decision, in microseconds since 1970. */
+  get atUs() {
+    return this.#numbers[NOW];
+  }
+
+  /** What decided: "store", "lease" or "deny_cache". */
+  get authority() {
+    return AUTHORITIES[(this.#numbers[FLAGS] >> 1) & 3];
+  }
+
+  /** The binding limit as text: on a denial, the one that denies for longest. */
+  get limit() {
+    return detailsOf(this).limit;
+  }
+
+  /** The capacity of the binding limit, in units. */
+  get capacity() {
+    return detailsOf(this).capacity;
+  }
+
+  /** The subject of the binding limit, in its written form. */
+  get subject() {
+    return detailsOf(this).subject;
+  }
+
+  /** The report of each limit, in the order of the subjects and their limits. */
+  get limits() {
+    return detailsOf(this).limits;
+  }
+
+  toString() {
+    return detailsOf(this).text;
+  }
+
+  toJSON() {
+    const { allowed, granted, remaining, retryAfter, never, resetAfter } = this;
+    const { limit, capacity, subject, atUs } = this;
+    return {
+      allowed,
+      granted,
+      remaining,
+      retryAfter,
+      never,
+      resetAfter,
+      limit,
+      capacity,
+      subject,
+      atUs,
+    };
+  }
+
+  [inspect.custom]() {
+    return `<Decision ${this}>`;
+  }
+}
+
+module.exports = { Decision, isDecision, madeOf };

@@ -1,0 +1,71 @@
+"use strict";
+// The errors. A denial of a check is none of them: it is a `Decision`.
+
+/** The base of all errors of this package, but for `TypeError` on wrong types. */
+class TollgateError extends Error {
+  get name() {
+    return this.constructor.name;
+  }
+}
+
+/** A text that is no limit. The message says where, and what would be right. */
+class LimitError extends TollgateError {}
+
+/** An argument with a value that is out of range. The message names it. */
+class ArgumentError extends TollgateError {}
+
+/** A hold that is not open: it has ended by itself, was reset, or never was. */
+class HoldError extends TollgateError {}
+
+/**
+ * The store could not answer. `transient` is true when the same call may succeed later. `ambiguous`
+ * is true when the check may have been charged nevertheless, as after a lost connection.
+ */
+class StoreError extends TollgateError {
+  constructor(message, { transient = false, ambiguous = false } = {}) {
+    super(message);
+    this.transient = transient;
+    this.ambiguous = ambiguous;
+  }
+}
+
+/** What `Limiter.limit` throws instead of calling the function. `decision` says why. */
+class Denied extends TollgateError {
+  constructor(decision) {
+    super(String(decision));
+    this.decision = decision;
+  }
+}
+
+const CLASSES = { LimitError, ArgumentError, HoldError, StoreError, TollgateError };
+
+/** The error of this package for one of the native module, whose code says which it is. */
+function raised(error) {
+  const [name, ...marks] = String(error?.code).split(" ");
+  const Class = CLASSES[name];
+  if (Class === undefined) return error;
+  return new Class(error.message, {
+    transient: marks.includes("transient"),
+    ambiguous: marks.includes("ambiguous"),
+  });
+}
+
+/** Calls the native module, and throws the errors of this package. */
+function call(native, ...words) {
+  try {
+    return native(...words);
+  } catch (error) {
+    throw raised(error);
+  }
+}
+
+module.exports = {
+  ArgumentError,
+  Denied,
+  HoldError,
+  LimitError,
+  StoreError,
+  TollgateError,
+  call,
+  raised,
+};

@@ -1,0 +1,22 @@
+import type { IncomingMessage, ServerResponse } from "node:http";
+import type { Decision, Limiter, MiddlewareOptions } from "./index";
+
+/** A request of Express, as far as it is known here. */
+type Request = IncomingMessage & { ip?: string; tollgate?: Decision };
+
+/**
+ * Middleware that checks each request, and answers denied ones. The decision is in `req.tollgate`.
+ */
+export function tollgate<Of extends IncomingMessage = Request>(
+  limiter: Limiter,
+  options?: MiddlewareOptions<Of>,
+): (request: Of, response: ServerResponse, next: (error?: unknown) => void) => void;
+
+declare global {
+  namespace Express {
+    interface Request {
+      /** The decision about this request, where it was limited. */
+      tollgate?: Decision;
+    }
+  }
+}

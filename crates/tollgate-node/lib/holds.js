@@ -1,0 +1,116 @@
+"use strict";
+// Holds: units that are set aside, and slots that are taken.
+
+const { seconds, units } = require("./arguments.js");
+const { ArgumentError } = require("./errors.js");
+const { native, owned } = require("./native.js");
+
+/** A hold, or the decision that denied it. */
+class Hold {
+  #decision;
+  #fence;
+  #endUs;
+  #number = 0;
+
+  /** `ask` asks the limiter about this hold. */
+  constructor(ask, decision, { hold, fence, endUs }) {
+    this.ask = (question, words, read) => {
+      if (this.#number === 0) {
+        throw new ArgumentError("the hold was denied: it is not open");
+      }
+      return ask({ ask: question, hold: this.#number, ...words }, read);
+    };
+    Object.defineProperty(this, "ask", { enumerable: false });
+    this.#decision = decision;
+    if (hold === undefined) return;
+    this.#number = owned(this, native.forgetHold, hold);
+    this.#fence = fence;
+    this.#endUs = endUs;
+  }
+
+  /** Whether it was admitted. Otherwise nothing is held. */
+  get allowed() {
+    return this.#number !== 0;
+  }
+
+  /** The decision, with its numbers. */
+  get decision() {
+    return this.#decision;
+  }
+
+  /** A number that rises with each hold of a count, to fence writes; null on a denial. */
+  get fence() {
+    return this.#fence ?? null;
+  }
+
+  /** When it was first to end by itself, in microseconds since 1970 by the store's clock. */
+  get endUs() {
+    return this.#endUs ?? null;
+  }
+
+  /** Lets it last `ttl` seconds from now. False when it is not open any more. */
+  async renew(ttl) {
+    const words = ttl === undefined ? {} : { ttl: seconds(ttl, "ttl") };
+    return this.ask("renew", words, ({ flag }) => flag);
+  }
+}
+
+/** Slots that `Limiter.acquire` took, or its denial. */
+class Slot extends Hold {
+  #isReleased = false;
+
+  /** Gives the slots back. True when they were held until now. */
+  async release() {
+    if (!this.allowed || this.#isReleased) return false;
+    const released = await this.ask("release", {}, ({ flag }) => flag);
+    this.#isReleased = true;
+    return released;
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.release();
+  }
+}
+
+/** Units that `Limiter.reserve` set aside, or its denial. */
+class Reservation extends Hold {
+  #used = 0;
+  #isSettled = false;
+
+  /** Adds what was used. The end charges the sum. */
+  use(used) {
+    this.#used += units(used, "units", 0);
+  }
+
+  /** Charges what was used, and gives the rest back. A second commit charges nothing. */
+  async commit(actual) {
+    const words = { units: units(actual, "actual", 0) };
+    const settled = await this.ask(
+      "commit",
+      words,
+      ({ already, actual: charged, charged: each }) => ({
+        already,
+        actual: charged,
+        charged: each,
+      }),
+    );
+    this.#isSettled = true;
+    return settled;
+  }
+
+  /** Gives all of it back. */
+  async cancel() {
+    return this.commit(0);
+  }
+
+  /** Charges what `use` was told, unless it was settled before. */
+  async end() {
+    if (this.allowed && !this.#isSettled) await this.commit(this.#used);
+  }
+
+  async [Symbol.asyncDispose]() {
+    await this.end();
+  }
+}
+
+module.exports = { Reservation, Slot };

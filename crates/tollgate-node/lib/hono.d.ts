@@ -1,0 +1,11 @@
+import type { Context, MiddlewareHandler } from "hono";
+import type { Decision, Limiter, MiddlewareOptions } from "./index";
+
+/**
+ * Middleware that checks each request, and answers denied ones. The decision is
+ * `c.get("tollgate")`.
+ */
+export function tollgate(
+  limiter: Limiter,
+  options?: MiddlewareOptions<Context>,
+): MiddlewareHandler<{ Variables: { tollgate?: Decision } }>;

@@ -1,0 +1,283 @@
+/** Exact rate limiting: several limits in one check, in memory, SQLite, Redis, Redis Cluster. */
+
+/** The version of the package. */
+export const version: string;
+
+/** The subject of a client by its address: `ip:192.0.2.7`, `ip:2001:db8::/64`. */
+export function clientSubject(address: string): string;
+
+/** The headers that tell a client about its limits. */
+export type Profile = "draft" | "legacy" | "both" | "none";
+
+/** Pairs of a name and a value, in the order in which they are written. */
+export type Headers = [string, string][];
+
+/** A response: its status, headers and body. */
+export interface Refusal {
+  status: number;
+  headers: Headers;
+  body: string;
+}
+
+/** What one limit said in a decision. */
+export interface LimitReport {
+  /** The subject, in its written form. */
+  readonly subject: string;
+  /** The limit as text. */
+  readonly limit: string;
+  /** Whether this limit would admit the cost. */
+  readonly admits: boolean;
+  /** The largest cost that it would admit now. */
+  readonly remaining: number;
+  /** The seconds until it admits the cost: 0 for now, null for never. */
+  readonly retryAfter: number | null;
+  /** The seconds until it is fresh. */
+  readonly resetAfter: number;
+}
+
+/** The result of a check. */
+export class Decision {
+  private constructor();
+  /** Whether the cost was admitted. */
+  get allowed(): boolean;
+  /** The units that were admitted; 0 on a denial. */
+  get granted(): number;
+  /** The largest cost that would be admitted now. */
+  get remaining(): number;
+  /** The wait in seconds until the same check is admitted: 0 if it was, null for never. */
+  get retryAfter(): number | null;
+  /** Whether the cost is above a limit's capacity, so that waiting does not help. */
+  get never(): boolean;
+  /** Whether `retryAfter` is an upper bound: open holds are in the way. */
+  get untilHold(): boolean;
+  /** The seconds until the binding limit is fresh. */
+  get resetAfter(): number;
+  /** The binding limit as text: on a denial, the one that denies for longest. */
+  get limit(): string;
+  /** The capacity of the binding limit, in units. */
+  get capacity(): number;
+  /** The subject of the binding limit, in its written form. */
+  get subject(): string;
+  /** The store's time of the decision, in microseconds since 1970. */
+  get atUs(): number;
+  /** What decided. */
+  get authority(): "store" | "lease" | "deny_cache";
+  /** The report of each limit, in the order of the subjects and their limits. */
+  get limits(): readonly LimitReport[];
+  /** One line for humans. */
+  toString(): string;
+  /** The numbers and the binding limit. */
+  toJSON(): Record<string, unknown>;
+}
+
+/** What a charge without a check did to one limit. */
+export interface Charged {
+  /** Whether a check would have admitted the cost. */
+  readonly fits: boolean;
+  /** The units that were not charged, since the limit cannot owe them. */
+  readonly cut: number;
+  /** The largest cost that would be admitted now. */
+  readonly remaining: number;
+  /** The seconds until the same cost is admitted: 0 for now, null for never. */
+  readonly retryAfter: number | null;
+  /** The seconds until the limit is fresh. */
+  readonly resetAfter: number;
+}
+
+/** What a refund gave back. */
+export interface Refund {
+  /** Whether all of it had been refunded before. */
+  readonly already: boolean;
+  /** By how many units each limit's `remaining` rose. */
+  readonly given: number[];
+  /** The units of the charge that can still be refunded. */
+  readonly left: number;
+}
+
+/** What settling a hold did. */
+export interface Settled {
+  /** Whether it was settled before. Nothing was done now. */
+  readonly already: boolean;
+  /** The units that were charged for it. */
+  readonly actual: number;
+  /** What was done to each limit. */
+  readonly charged: Charged[];
+}
+
+/** A hold, or the decision that denied it. */
+interface Hold {
+  /** Whether it was admitted. Otherwise nothing is held. */
+  get allowed(): boolean;
+  /** The decision, with its numbers. */
+  get decision(): Decision;
+  /** A number that rises with each hold of a count, to fence writes; null on a denial. */
+  get fence(): number | null;
+  /** When it was first to end by itself, in microseconds since 1970 by the store's clock. */
+  get endUs(): number | null;
+  /** Lets it last `ttl` seconds from now. False when it is not open any more. */
+  renew(ttl?: number): Promise<boolean>;
+}
+
+/** Units that `Limiter.reserve` set aside, or its denial. */
+export class Reservation implements Hold {
+  private constructor();
+  get allowed(): boolean;
+  get decision(): Decision;
+  get fence(): number | null;
+  get endUs(): number | null;
+  renew(ttl?: number): Promise<boolean>;
+  /** Adds what was used. The end charges the sum. */
+  use(units: number): void;
+  /** Charges what was used, and gives the rest back. A second commit charges nothing. */
+  commit(actual: number): Promise<Settled>;
+  /** Gives all of it back. */
+  cancel(): Promise<Settled>;
+  /** Charges what `use` was told, unless it was settled before. `await using` calls it. */
+  end(): Promise<void>;
+}
+
+/** Slots that `Limiter.acquire` took, or its denial. */
+export class Slot implements Hold {
+  private constructor();
+  get allowed(): boolean;
+  get decision(): Decision;
+  get fence(): number | null;
+  get endUs(): number | null;
+  renew(ttl?: number): Promise<boolean>;
+  /** Gives the slots back. True when they were held until now. `await using` calls it. */
+  release(): Promise<boolean>;
+}
+
+/** Limits, parsed once: for checks over several subjects. */
+export class Limits {
+  constructor(limits: string, policy?: string);
+  /** Whether both count the same. */
+  equals(other: unknown): boolean;
+  /** The name of the policy, within which they count; null without one. */
+  get policy(): string | null;
+  toString(): string;
+}
+
+/** A clock that stands still until it is moved, for tests. */
+export class ManualClock {
+  constructor(atUs?: number);
+  /** Sets the time, in microseconds since 1970. It may go back. */
+  set(atUs: number): void;
+  /** Moves the time forward by so many seconds. */
+  advance(seconds: number): void;
+  /** The time, in microseconds since 1970. */
+  get atUs(): number;
+}
+
+/** The options of a limiter. */
+export interface LimiterOptions {
+  /**
+   * Where it counts: `memory://`, `sqlite://PATH`, `redis://HOST`, `redis+cluster://HOST,HOST` or
+   * `redis+sentinel://HOST,HOST/NAME`.
+   */
+  store?: string;
+  /** A name within which the limits count by themselves, and under which headers list them. */
+  policy?: string;
+  /** A clock, for tests. */
+  clock?: ManualClock;
+}
+
+/** A subject, or a subject with its own limits. */
+export type Subjects = readonly (string | readonly [string, string | Limits])[];
+
+/** Limits and the store that counts them. The store is opened at the first call. */
+export class Limiter {
+  constructor(limits: string | Limits, options?: LimiterOptions);
+  /** Whether it counts in the memory of this process, which answers at once. */
+  get inMemory(): boolean;
+  /** The limits as text. */
+  get limits(): string;
+  /** The name of the policy, within which it counts; null without one. */
+  get policy(): string | null;
+  /** Checks every limit, and charges the cost if all admit. */
+  check(subject: string, cost?: number): Promise<Decision>;
+  /** `check` in memory, which answers at once. */
+  checkSync(subject: string, cost?: number): Decision;
+  /**
+   * Checks several subjects together: all limits admit, or nothing is charged. With `partial`, as
+   * much of the cost is charged as remains.
+   */
+  checkAll(subjects: Subjects, cost?: number, options?: { partial?: boolean }): Promise<Decision>;
+  /** What `check` would answer now. Nothing is charged. */
+  peek(subject: string, cost?: number, options?: { partial?: boolean }): Promise<Decision>;
+  /** Charges a cost that became known afterwards, also beyond the limits. */
+  charge(subject: string, cost: number): Promise<Charged[]>;
+  /** Gives back what a decision charged, once, and only what still counts of it. */
+  refund(decision: Decision): Promise<Refund>;
+  /** Deletes the count of a subject. True when there was one. */
+  reset(subject: string): Promise<boolean>;
+  /** Sets a cost aside until it is known what was used, for at most `ttl` seconds. */
+  reserve(
+    subject: string,
+    cost: number,
+    ttl: number,
+    options?: { chargeAtEnd?: boolean },
+  ): Promise<Reservation>;
+  /** Takes slots of limits such as `20 at once`. */
+  acquire(subject: string, slots?: number): Promise<Slot>;
+  /**
+   * A function that checks before each call of another. `key` is a subject, or makes one of the
+   * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
+   * throws `Denied`.
+   */
+  limit<Words extends unknown[], Result, Other = never>(
+    key: string | ((...words: Words) => string),
+    limited: (...words: Words) => Result,
+    options?: {
+      cost?: number | ((...words: Words) => number);
+      onDenied?: (decision: Decision) => Other;
+    },
+  ): (...words: Words) => Promise<Awaited<Result> | Awaited<Other>>;
+  /** The headers of a response to a request that `decision` was made for. */
+  headers(decision: Decision, headers?: Profile): Headers;
+  /** The status, headers and body for a denied request; null if it was admitted. */
+  refusal(decision: Decision, headers?: Profile): Refusal | null;
+  /** The status, headers and body where the store could not answer. */
+  unavailable(retryAfter?: number): Refusal;
+  /** Closes the store, once the questions that are under way have their answers. */
+  close(): void;
+}
+
+/** The base of all errors of this package, but for `TypeError` on wrong types. */
+export class TollgateError extends Error {}
+
+/** A text that is no limit. The message says where, and what would be right. */
+export class LimitError extends TollgateError {}
+
+/** An argument with a value that is out of range. The message names it. */
+export class ArgumentError extends TollgateError {}
+
+/** A hold that is not open: it has ended by itself, was reset, or never was. */
+export class HoldError extends TollgateError {}
+
+/** The store could not answer. */
+export class StoreError extends TollgateError {
+  /** Whether the same call may succeed later. */
+  readonly transient: boolean;
+  /** Whether the check may have been charged nevertheless, as after a lost connection. */
+  readonly ambiguous: boolean;
+}
+
+/** What a function of `Limiter.limit` throws where the call was denied. */
+export class Denied extends TollgateError {
+  /** Why. */
+  readonly decision: Decision;
+}
+
+/** The options of the middleware. `Request` is what the framework passes. */
+export interface MiddlewareOptions<Request> {
+  /** The subject of a request; undefined or null: not limited. By default the client's address. */
+  key?: (request: Request) => string | null | undefined | Promise<string | null | undefined>;
+  /** The headers that tell a client about its limits. By default `draft`. */
+  headers?: Profile;
+  /**
+   * What happens while the store cannot answer: requests pass, or get a 503. Required unless the
+   * limiter counts in memory.
+   */
+  onFailure?: "allow" | "deny";
+}

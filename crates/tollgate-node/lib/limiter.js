@@ -1,0 +1,271 @@
+"use strict";
+// The limiter: limits and the store that counts them.
+
+const { inspect } = require("node:util");
+const { flag, options, seconds, text, units, wrongType } = require("./arguments.js");
+const { Decision, isDecision, madeOf } = require("./decision.js");
+const { ArgumentError, Denied, TollgateError, call, raised } = require("./errors.js");
+const { Reservation, Slot } = require("./holds.js");
+const { anyClock, anyLimits, numberOfLimits } = require("./limits.js");
+const { ask, native, owned, write } = require("./native.js");
+
+/** The most subjects of one check, as of the engine. */
+const MAX_SUBJECTS = 16;
+
+const QUESTION = {
+  subjects: [],
+  limits: [],
+  units: 0,
+  flag: false,
+  ttl: 0,
+  hold: 0,
+  maker: 0,
+  numbers: [],
+};
+
+/** Limits and the store that counts them. */
+class Limiter {
+  #number;
+  #isMemory;
+  #isClosed = false;
+  #described;
+  #handle;
+
+  constructor(limits, settings) {
+    const { store = "memory://", policy, clock } = options(settings, ["store", "policy", "clock"]);
+    const parsed = anyLimits(limits);
+    text(store, "store");
+    if (policy !== undefined) text(policy, "policy");
+    const clockNumber = anyClock(clock);
+    const given = numberOfLimits(parsed);
+    const within = policy === undefined ? given : call(native.limitsInPolicy, given, policy);
+    try {
+      this.#described = native.describeLimits(within);
+      this.#number = call(native.open, within, store, clockNumber);
+    } finally {
+      if (within !== given) native.forgetLimits(within);
+    }
+    // Decisions keep it, so it is forgotten when the last of them is.
+    this.#handle = { number: this.#number };
+    owned(this.#handle, native.forgetLimiter, this.#number);
+    this.#isMemory = native.kind(this.#number) === "memory";
+  }
+
+  /** Whether it counts in the memory of this process, which answers at once. */
+  get inMemory() {
+    return this.#isMemory;
+  }
+
+  /** The limits as text. */
+  get limits() {
+    return this.#described.text;
+  }
+
+  /** The name of the policy, within which it counts; null without one. */
+  get policy() {
+    return this.#described.policy ?? null;
+  }
+
+  #isOpen() {
+    if (this.#isClosed) throw new TollgateError("the limiter is closed");
+  }
+
+  /** Checks every limit, and charges the cost if all admit. */
+  check(subject, cost = 1) {
+    // Not `async`, which takes longer, and without a function that would keep the arguments.
+    if (!this.#isMemory) return this.#checkLater(subject, cost);
+    try {
+      return Promise.resolve(this.checkSync(subject, cost));
+    } catch (error) {
+      return Promise.reject(error);
+    }
+  }
+
+  #checkLater(subject, cost) {
+    try {
+      this.#isOpen();
+      text(subject, "subject");
+      units(cost, "cost");
+    } catch (error) {
+      return Promise.reject(error);
+    }
+    return ask(
+      (place) => native.startCheck(this.#number, place, subject, cost),
+      () => new Decision(this.#handle, subject),
+    );
+  }
+
+  /** `check` in memory, which answers at once. */
+  checkSync(subject, cost = 1) {
+    if (this.#isClosed) this.#isOpen();
+    if (typeof subject !== "string") text(subject, "subject");
+    units(cost, "cost");
+    try {
+      if (!write(this.#number, subject, cost) || !native.checkWritten()) {
+        native.checkNow(this.#number, text(subject, "subject"), cost);
+      }
+    } catch (error) {
+      throw raised(error);
+    }
+    return new Decision(this.#handle, subject);
+  }
+
+  #ask(question, read) {
+    this.#isOpen();
+    const request = { ...QUESTION, ...question };
+    if (this.#isMemory) return read(call(native.answer, this.#number, request));
+    return ask((place) => native.start(this.#number, place, request), read);
+  }
+
+  /** Checks several subjects together: all limits admit, or nothing is charged. */
+  async checkAll(subjects, cost = 1, given) {
+    const { partial = false } = options(given, ["partial"]);
+    const parts = readSubjects(subjects);
+    const question = { ask: "check", units: units(cost, "cost"), flag: flag(partial, "partial") };
+    return this.#ask(
+      { ...question, subjects: parts.subjects, limits: parts.limits },
+      () => new Decision(this.#handle, parts),
+    );
+  }
+
+  /** What `check` would answer now. Nothing is charged. */
+  async peek(subject, cost = 1, given) {
+    const { partial = false } = options(given, ["partial"]);
+    const subjects = [text(subject, "subject")];
+    const question = { ask: "peek", subjects, units: units(cost, "cost") };
+    return this.#ask(
+      { ...question, flag: flag(partial, "partial") },
+      () => new Decision(this.#handle, subject),
+    );
+  }
+
+  /** Charges a cost that became known afterwards, also beyond the limits. */
+  async charge(subject, cost) {
+    const subjects = [text(subject, "subject")];
+    const question = { ask: "charge", subjects, units: units(cost, "cost") };
+    return this.#ask(question, ({ charged }) => charged);
+  }
+
+  /** Gives back what a decision charged, once, and only what still counts of it. */
+  async refund(decision) {
+    if (!isDecision(decision)) wrongType(decision, "decision", "a Decision");
+    const { subjects, limits, numbers, limiter } = madeOf(decision);
+    const question = { ask: "refund", subjects, limits, numbers, maker: limiter };
+    return this.#ask(question, ({ already, given, left }) => ({ already, given, left }));
+  }
+
+  /** Deletes the count of a subject. True when there was one. */
+  async reset(subject) {
+    return this.#ask({ ask: "reset", subjects: [text(subject, "subject")] }, (reply) => reply.flag);
+  }
+
+  /** Sets a cost aside until it is known what was used, for at most `ttl` seconds. */
+  async reserve(subject, cost, ttl, given) {
+    const { chargeAtEnd = false } = options(given, ["chargeAtEnd"]);
+    const question = {
+      ask: "reserve",
+      subjects: [text(subject, "subject")],
+      units: units(cost, "cost"),
+      ttl: seconds(ttl, "ttl"),
+      flag: flag(chargeAtEnd, "chargeAtEnd"),
+    };
+    return this.#ask(question, (reply) => this.#held(Reservation, subject, reply));
+  }
+
+  /** Takes slots of limits such as `20 at once`. */
+  async acquire(subject, slots = 1) {
+    const subjects = [text(subject, "subject")];
+    const question = { ask: "acquire", subjects, units: units(slots, "slots") };
+    return this.#ask(question, (reply) => this.#held(Slot, subject, reply));
+  }
+
+  #held(Kind, subject, reply) {
+    const decision = new Decision(this.#handle, subject);
+    return new Kind((question, read) => this.#ask(question, read), decision, reply);
+  }
+
+  /**
+   * A function that checks before each call of another. `key` is a subject, or makes one of the
+   * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
+   * throws `Denied`.
+   */
+  limit(key, limited, given) {
+    const { cost = 1, onDenied } = options(given, ["cost", "onDenied"]);
+    if (typeof key !== "function" && typeof key !== "string") {
+      wrongType(key, "key", "a string or a function");
+    }
+    if (typeof limited !== "function") wrongType(limited, "limited", "a function");
+    if (typeof cost !== "function") units(cost, "cost");
+    if (onDenied !== undefined && typeof onDenied !== "function") {
+      wrongType(onDenied, "onDenied", "a function");
+    }
+    const of = (value, words) => (typeof value === "function" ? value(...words) : value);
+    const limiter = this;
+    return async function (...words) {
+      const decision = await limiter.check(of(key, words), of(cost, words));
+      if (decision.allowed) return limited.apply(this, words);
+      if (onDenied === undefined) throw new Denied(decision);
+      return onDenied(decision);
+    };
+  }
+
+  /** The headers of a response to a request that `decision` was made for. */
+  headers(decision, headers = "draft") {
+    if (!isDecision(decision)) wrongType(decision, "decision", "a Decision");
+    return call(native.headers, madeOf(decision), text(headers, "headers"));
+  }
+
+  /** The status, headers and body for a denied request; null if it was admitted. */
+  refusal(decision, headers = "draft") {
+    if (!isDecision(decision)) wrongType(decision, "decision", "a Decision");
+    return call(native.refusal, madeOf(decision), text(headers, "headers")) ?? null;
+  }
+
+  /** The status, headers and body where the store could not answer. */
+  unavailable(retryAfter = 5) {
+    return call(native.unavailable, this.#number, seconds(retryAfter, "retryAfter"));
+  }
+
+  /** Closes the store, once the questions that are under way have their answers. */
+  close() {
+    if (this.#isClosed) return;
+    this.#isClosed = true;
+    native.close(this.#number);
+  }
+
+  [Symbol.dispose]() {
+    this.close();
+  }
+
+  [inspect.custom]() {
+    return `<Limiter ${this.limits} in ${native.kind(this.#number)}>`;
+  }
+}
+
+/** The argument `subjects`. */
+function readSubjects(value) {
+  const wanted = "a list of strings or [subject, limits]";
+  if (!Array.isArray(value)) wrongType(value, "subjects", wanted);
+  if (value.length === 0 || value.length > MAX_SUBJECTS) {
+    throw new ArgumentError(`subjects: a check is over 1 to 16 subjects, not ${value.length}`);
+  }
+  const parts = { subjects: [], limits: [], kept: [] };
+  for (const part of value) {
+    if (typeof part === "string") {
+      parts.subjects.push(text(part, "subject"));
+      parts.limits.push(0);
+      continue;
+    }
+    if (!Array.isArray(part)) wrongType(part, "subjects", wanted);
+    if (part.length !== 2) {
+      throw new ArgumentError(`subjects has a list of ${part.length}: give [subject, limits]`);
+    }
+    const limits = anyLimits(part[1]);
+    parts.subjects.push(text(part[0], "subject"));
+    parts.limits.push(numberOfLimits(limits));
+    parts.kept.push(limits);
+  }
+  return parts;
+}
+
+module.exports = { Limiter };

@@ -1,0 +1,55 @@
+//! Limits that were parsed.
+
+use napi_derive::napi;
+use tollgate::LimitSet;
+
+use crate::error::{self, Result};
+use crate::handles::Handled as _;
+
+/// Limits as JavaScript sees them.
+#[napi(object, object_from_js = false)]
+#[derive(Debug)]
+pub(crate) struct Described {
+    /// The limits as text.
+    pub text: String,
+    /// What two limits have in common that count the same.
+    pub identity: String,
+    /// The name of the policy, within which they count.
+    pub policy: Option<String>,
+}
+
+/// The number of the limits that a text says.
+#[napi(catch_unwind)]
+pub(crate) fn limits(text: String, policy: Option<String>) -> Result<u32> {
+    let limits: LimitSet = text.parse().map_err(|it| error::limits(&it))?;
+    Ok(within(limits, policy.as_deref())?.put())
+}
+
+/// The number of the same limits within a policy.
+#[napi(catch_unwind)]
+pub(crate) fn limits_in_policy(limits: u32, policy: Option<String>) -> Result<u32> {
+    let limits = LimitSet::find(limits)?.as_ref().clone();
+    Ok(within(limits, policy.as_deref())?.put())
+}
+
+fn within(limits: LimitSet, policy: Option<&str>) -> Result<LimitSet> {
+    let Some(name) = policy else { return Ok(limits) };
+    limits.in_policy(name).map_err(|it| error::argument(format!("policy: {it}")))
+}
+
+/// What limits are.
+#[napi(catch_unwind)]
+pub(crate) fn describe_limits(limits: u32) -> Result<Described> {
+    let limits = LimitSet::find(limits)?;
+    Ok(Described {
+        text: limits.to_string(),
+        identity: format!("{}\n{}", limits.identity(), limits.full_text()),
+        policy: limits.policy().map(str::to_owned),
+    })
+}
+
+/// Forgets limits that nobody has any more.
+#[napi(catch_unwind)]
+pub(crate) fn forget_limits(limits: u32) {
+    LimitSet::forget(limits);
+}

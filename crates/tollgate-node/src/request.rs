@@ -1,0 +1,178 @@
+//! What a limiter is asked, made before it is known how the answer is waited for.
+
+use core::time::Duration;
+
+use napi_derive::napi;
+use tollgate::{Ask, Decision, Error, Hold, LimitSet, Limiter, Receipt, Reserve, Store};
+
+use crate::decision;
+use crate::error::{self, Result};
+use crate::handles::Handled as _;
+use crate::numbers::{Numbers, whole};
+use crate::reply::Answer;
+use crate::tap::Tap;
+
+/// A question as JavaScript writes it. What a question does not need is empty or 0.
+#[napi(object, object_to_js = false)]
+#[derive(Debug)]
+pub(crate) struct Request {
+    /// Which question it is.
+    pub ask: String,
+    /// The subjects.
+    pub subjects: Vec<String>,
+    /// For each of them the number of its limits; 0 for the limiter's own.
+    pub limits: Vec<u32>,
+    /// Units or slots.
+    pub units: f64,
+    /// Whether as much is charged as remains, or, of a reservation, whether its end charges.
+    pub flag: bool,
+    /// A time in seconds; 0 for none.
+    pub ttl: f64,
+    /// The number of a hold.
+    pub hold: u32,
+    /// The number of the limiter that made a decision.
+    pub maker: u32,
+    /// The numbers of the decision.
+    pub numbers: Vec<f64>,
+}
+
+/// One question to a limiter.
+#[derive(Clone, Debug)]
+pub(crate) enum Kind {
+    Check { parts: Vec<Part>, cost: u64, partial: bool },
+    Peek { parts: Vec<Part>, cost: u64, partial: bool },
+    Charge { subject: String, cost: u64 },
+    Reset { subject: String },
+    Refund(Box<Receipt>),
+    Reserve { subject: String, cost: u64, reserve: Reserve },
+    Acquire { subject: String, slots: u64 },
+    Commit(Box<Hold>, u64),
+    Release(Box<Hold>),
+    Renew(Box<Hold>, Option<Duration>),
+}
+
+/// A subject, with its limits if they are not the limiter's.
+#[derive(Clone, Debug)]
+pub(crate) struct Part {
+    subject: String,
+    limits: Option<LimitSet>,
+}
+
+/// Subjects with the numbers of their limits.
+///
+/// # Errors
+/// Limits that were closed.
+pub(crate) fn parts(subjects: Vec<String>, limits: &[u32]) -> Result<Vec<Part>> {
+    let limits = limits.iter().copied().chain(core::iter::repeat(0));
+    let each = subjects.into_iter().zip(limits).map(|(subject, number)| {
+        let limits = match number {
+            0 => None,
+            number => Some(LimitSet::find(number)?.as_ref().clone()),
+        };
+        Ok(Part { subject, limits })
+    });
+    each.collect()
+}
+
+/// The ask over some subjects; `None` over none.
+pub(crate) fn ask(parts: &[Part], cost: u64, partial: bool) -> Option<Ask<'_>> {
+    let mut parts = parts.iter();
+    let first = parts.next()?;
+    let mut ask = Ask::new(first.subject.as_str());
+    if let Some(limits) = &first.limits {
+        ask = ask.under(limits);
+    }
+    for Part { subject, limits } in parts {
+        ask = match limits {
+            Some(limits) => ask.and_under(subject.as_str(), limits),
+            None => ask.and(subject.as_str()),
+        };
+    }
+    let ask = ask.cost(cost);
+    Some(if partial { ask.partial() } else { ask })
+}
+
+impl Kind {
+    /// A check of one subject.
+    pub(crate) fn check(subject: String, cost: f64) -> Self {
+        let parts = vec![Part { subject, limits: None }];
+        Self::Check { parts, cost: whole(cost), partial: false }
+    }
+
+    /// The question that a request is.
+    pub(crate) fn read(request: Request) -> Result<Self> {
+        let Request { ask, subjects, limits, units, flag, ttl, hold, maker, numbers } = request;
+        let parts = parts(subjects, &limits)?;
+        let units = whole(units);
+        let subject = || parts.first().map(|part| part.subject.clone()).unwrap_or_default();
+        let hold = || Hold::find(hold).map(|hold| Box::new(hold.as_ref().clone()));
+        let ttl = (ttl > 0.0).then(|| Duration::try_from_secs_f64(ttl).unwrap_or(Duration::MAX));
+        Ok(match ask.as_str() {
+            "check" => Self::Check { parts, cost: units, partial: flag },
+            "peek" => Self::Peek { parts, cost: units, partial: flag },
+            "charge" => Self::Charge { subject: subject(), cost: units },
+            "reset" => Self::Reset { subject: subject() },
+            "refund" => {
+                let maker = crate::limiter::Limiter::find(maker)?;
+                let mut receipt = None;
+                decision::with(&maker, &parts, &numbers, |it| receipt = it.receipt())?;
+                let none = "decision charged nothing, so there is nothing to refund";
+                Self::Refund(Box::new(receipt.ok_or_else(|| error::argument(none))?))
+            }
+            "reserve" => {
+                let reserve = Reserve::from(ttl.unwrap_or_default());
+                let reserve = if flag { reserve.charging() } else { reserve };
+                Self::Reserve { subject: subject(), cost: units, reserve }
+            }
+            "acquire" => Self::Acquire { subject: subject(), slots: units },
+            "commit" => Self::Commit(hold()?, units),
+            "release" => Self::Release(hold()?),
+            "renew" => Self::Renew(hold()?, ttl),
+            other => return Err(error::other(format!("there is no question `{other}`"))),
+        })
+    }
+
+    /// Asks, and makes the answer last.
+    pub(crate) async fn perform<S: Store>(
+        &self,
+        limits: &LimitSet,
+        store: &S,
+    ) -> core::result::Result<Answer, Error> {
+        let none = || Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned());
+        let limiter = Limiter::new(limits.clone(), Tap::new(store));
+        // Who has a decision has the store's answer too.
+        let numbers = |decision: &Decision<'_>| {
+            let outcome = limiter.store().answer();
+            outcome.map(|outcome| Numbers::of(decision, &outcome)).unwrap_or_default()
+        };
+        Ok(match self {
+            Self::Check { parts, cost, partial } => {
+                let ask = ask(parts, *cost, *partial).ok_or_else(none)?;
+                Answer::Decision(numbers(&limiter.check(ask).await?))
+            }
+            Self::Peek { parts, cost, partial } => {
+                let ask = ask(parts, *cost, *partial).ok_or_else(none)?;
+                Answer::Decision(numbers(&limiter.peek(ask).await?))
+            }
+            Self::Charge { subject, cost } => {
+                Answer::Charged(limiter.charge(Ask::new(subject).cost(*cost)).await?)
+            }
+            Self::Reset { subject } => Answer::Flag(limiter.reset(subject).await?),
+            Self::Refund(receipt) => Answer::Refund(limiter.refund(receipt).await?),
+            Self::Reserve { subject, cost, reserve } => {
+                let placed = limiter.reserve(Ask::new(subject).cost(*cost), *reserve).await?;
+                Answer::Holding(numbers(&placed.decision), placed.hold.map(Box::new))
+            }
+            Self::Acquire { subject, slots } => {
+                let placed = limiter.acquire(Ask::new(subject).cost(*slots)).await?;
+                Answer::Holding(numbers(&placed.decision), placed.hold.map(Box::new))
+            }
+            Self::Commit(hold, actual) => Answer::Settled(limiter.commit(hold, *actual).await?),
+            Self::Release(hold) => Answer::Flag(limiter.release(hold).await?),
+            Self::Renew(hold, ttl) => {
+                let mut hold = Hold::clone(hold);
+                Answer::Flag(limiter.renew(&mut hold, *ttl).await?)
+            }
+        })
+    }
+}

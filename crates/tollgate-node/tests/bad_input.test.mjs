@@ -1,0 +1,312 @@
+// Wrong input is an error that names the argument; nothing is charged for it.
+
+import assert from "node:assert/strict";
+import { before, test } from "node:test";
+import * as tollgate from "tollgate";
+import { ArgumentError, LimitError, Limiter, Limits, ManualClock, StoreError } from "tollgate";
+import { tollgate as express } from "tollgate/express";
+import { tollgate as hono } from "tollgate/hono";
+import { NO_REDIS, redis, unique } from "./support.mjs";
+
+const SLOTS = new Limiter("5/h, 3 at once");
+
+let url;
+before(async () => {
+  url = await redis();
+});
+
+/** A limiter in memory, and where there is a Redis, one on it. */
+function limiters() {
+  const policy = unique();
+  const all = [new Limiter("5/h", { policy })];
+  if (!NO_REDIS) all.push(new Limiter("5/h", { policy, store: url }));
+  return all;
+}
+
+/** What a call throws, now or later. */
+async function thrown(call) {
+  try {
+    await call();
+  } catch (error) {
+    return error;
+  }
+  return undefined;
+}
+
+async function refuses(call, Class, words) {
+  const error = await thrown(call);
+  assert.ok(error instanceof Class, `${call}: ${error}`);
+  for (const word of [words].flat()) {
+    assert.ok(
+      word instanceof RegExp ? word.test(error.message) : error.message.includes(word),
+      error,
+    );
+  }
+}
+
+test("a number of a wrong type", async () => {
+  const { check, ...of } = { check: undefined };
+  assert.deepEqual(of, {});
+  for (const limiter of limiters()) {
+    for (const [cost, type] of [
+      [null, "null"],
+      [true, "boolean"],
+      ["1", "string"],
+      [1n, "bigint"],
+      [2n ** 80n, "bigint"],
+      [[1], "array"],
+      [{}, "object"],
+      [Symbol("1"), "symbol"],
+      [() => 1, "function"],
+      [{ valueOf: () => 1 }, "object"],
+    ]) {
+      const what = `cost must be a number, not ${type}`;
+      await refuses(() => limiter.check("a", cost), TypeError, what);
+      await refuses(() => limiter.peek("a", cost), TypeError, what);
+      await refuses(() => limiter.charge("a", cost), TypeError, what);
+      await refuses(() => limiter.checkAll(["a"], cost), TypeError, what);
+      await refuses(() => limiter.reserve("a", cost, 60), TypeError, what);
+      await refuses(
+        () => SLOTS.acquire("a", cost),
+        TypeError,
+        `slots must be a number, not ${type}`,
+      );
+    }
+    await refuses(() => limiter.charge("a"), TypeError, "cost must be a number, not undefined");
+    assert.equal((await limiter.peek("a")).remaining, 5);
+  }
+});
+
+test("a number out of range", async () => {
+  for (const limiter of limiters()) {
+    for (const [cost, what] of [
+      [NaN, "must be a whole number, not NaN"],
+      [1.5, "must be a whole number, not 1.5"],
+      [5e-324, "must be a whole number"],
+      [Infinity, "is too large: the largest is 2^40 = 1099511627776"],
+      [-Infinity, "must not be negative"],
+      [-1, "must not be negative"],
+      [0, "must be at least 1"],
+      [-0, "must be at least 1"],
+      [2 ** 40 + 1, "is too large"],
+      [Number.MAX_SAFE_INTEGER, "is too large"],
+      [Number.MAX_VALUE, "is too large"],
+    ]) {
+      await refuses(() => limiter.check("a", cost), ArgumentError, `cost ${what}`);
+      await refuses(() => limiter.peek("a", cost), ArgumentError, `cost ${what}`);
+      await refuses(() => limiter.charge("a", cost), ArgumentError, `cost ${what}`);
+      await refuses(() => limiter.checkAll(["a"], cost), ArgumentError, `cost ${what}`);
+      await refuses(() => SLOTS.acquire("a", cost), ArgumentError, `slots ${what}`);
+    }
+    const never = await limiter.check("a", 2 ** 40);
+    assert.deepEqual([never.never, (await limiter.peek("a")).remaining], [true, 5]);
+  }
+});
+
+test("a subject of a wrong type", async () => {
+  for (const limiter of limiters()) {
+    for (const subject of [
+      undefined,
+      null,
+      42,
+      1n,
+      true,
+      ["a"],
+      {},
+      Symbol("a"),
+      new String("a"),
+    ]) {
+      for (const call of [
+        () => limiter.check(subject),
+        () => limiter.peek(subject),
+        () => limiter.reset(subject),
+        () => limiter.charge(subject, 1),
+        () => limiter.reserve(subject, 1, 60),
+      ]) {
+        await refuses(call, TypeError, "subject must be a string, not ");
+      }
+    }
+  }
+});
+
+test("a subject that is none", async () => {
+  for (const limiter of limiters()) {
+    for (const subject of ["", "user:", "a".repeat(100_000), "us er:1"]) {
+      await refuses(() => limiter.check(subject), ArgumentError, "subject");
+    }
+    const lone = "subject has a lone surrogate at index 5";
+    await refuses(() => limiter.check("user:\udc80"), ArgumentError, lone);
+    await refuses(() => limiter.checkAll(["a", "user:\ud800"]), ArgumentError, lone);
+    await refuses(() => limiter.reset("\udfff"), ArgumentError, "index 0");
+    assert.equal((await limiter.peek("a")).remaining, 5);
+  }
+  await refuses(
+    () => new Limiter("\ud800"),
+    ArgumentError,
+    "limits has a lone surrogate at index 0",
+  );
+  // What is odd and text is counted by itself.
+  const odd = ["user:\0", "user:ü,%41\n", "\u{1F600}", "a b", "__proto__", "constructor"];
+  for (const subject of odd) {
+    const limiter = new Limiter("1/h");
+    assert.ok((await limiter.check(subject)).allowed, subject);
+    assert.ok(!(await limiter.check(subject)).allowed, subject);
+  }
+});
+
+test("subjects that are alike are counted apart", async () => {
+  for (const limiter of limiters()) {
+    // Bytes of one are a part of the other's; one is as long as what is passed by another way.
+    for (const subject of ["A", "\u0141", "\u00c1", "a".repeat(64), "a".repeat(65), "\u0100"]) {
+      assert.equal((await limiter.check(subject)).remaining, 4, subject);
+    }
+  }
+});
+
+test("subjects that are none", async () => {
+  for (const limiter of limiters()) {
+    for (const [subjects, Class, what] of [
+      [[], ArgumentError, "subjects: a check is over 1 to 16 subjects, not 0"],
+      ["user:42", TypeError, "subjects must be a list"],
+      [null, TypeError, "subjects must be a list"],
+      [new Set(["a"]), TypeError, "subjects must be a list"],
+      [[["a"]], ArgumentError, "subjects has a list of 1"],
+      [[["a", 3]], TypeError, "limits must be a string or Limits, not number"],
+      [[["a", "3/parsec"]], LimitError, "limits: "],
+      [[3], TypeError, "subjects must be a list of strings or [subject, limits], not number"],
+      [["a", "a"], ArgumentError, "asked twice"],
+      [Array(17).fill("a"), ArgumentError, "1 to 16 subjects, not 17"],
+      [Array(2 ** 31), ArgumentError, "1 to 16 subjects"],
+    ]) {
+      await refuses(() => limiter.checkAll(subjects), Class, what);
+    }
+    assert.equal((await limiter.peek("a")).remaining, 5);
+  }
+});
+
+test("limits that are none", async () => {
+  for (const limits of [undefined, null, 10, 1n, [], {}, Symbol("10/s")]) {
+    await refuses(() => new Limiter(limits), TypeError, "limits must be a string or Limits, not ");
+  }
+  for (const limits of ["", "10", "10/s via gcr", "0/s", "10/s".repeat(100_000)]) {
+    await refuses(() => new Limiter(limits), LimitError, "limits: ");
+    await refuses(() => new Limits(limits), LimitError, "limits: ");
+  }
+  await refuses(() => new Limiter("10/s via gcr"), LimitError, [
+    "did you mean `gcra`?",
+    "\n           ^^^",
+  ]);
+});
+
+test("stores that are none", async () => {
+  for (const [store, Class, what] of [
+    [null, TypeError, "store must be a string, not null"],
+    [3, TypeError, "store must be a string, not number"],
+    ["postgres://ann:secret@x", StoreError, "unknown kind of store `postgres://`"],
+    ["redis://", StoreError, "host is missing"],
+    ["redis://h:0", StoreError, "port"],
+    ["", StoreError, "PATH"],
+  ]) {
+    const error = await thrown(() => new Limiter("1/s", { store }));
+    assert.ok(error instanceof Class && error.message.includes(what), `${error}`);
+    assert.ok(!error.message.includes("secret"));
+  }
+});
+
+test("options that are unknown are named", async () => {
+  const plain = new Limiter("5/h");
+  const named = "options has no `stroe`: it takes store, policy, clock";
+  await refuses(() => new Limiter("1/s", { stroe: "redis://x" }), ArgumentError, named);
+  await refuses(() => new Limiter("1/s", "redis://x"), TypeError, "options must be an object");
+  await refuses(() => new Limiter("1/s", null), TypeError, "options must be an object, not null");
+  await refuses(() => plain.checkAll(["a"], 1, { part: true }), ArgumentError, "`part`: it takes");
+  await refuses(() => plain.peek("a", 1, { partial: 1 }), TypeError, "partial must be a boolean");
+  await refuses(() => plain.reserve("a", 1, 9, { ttl: 1 }), ArgumentError, "`ttl`: it takes");
+  await refuses(() => express(plain, { keys: 1 }), ArgumentError, "`keys`: it takes key, headers");
+});
+
+test("other arguments", async () => {
+  const plain = new Limiter("5/h");
+  const decision = plain.checkSync("d");
+  await refuses(() => new Limiter("1/s", { policy: 3 }), TypeError, "policy must be a string");
+  await refuses(() => new Limiter("1/s", { policy: "a b" }), ArgumentError, "no name of a policy");
+  await refuses(() => new Limiter("1/s", { clock: 3 }), TypeError, "clock must be a ManualClock");
+  await refuses(() => new Limiter("1/s", { clock: {} }), TypeError, "clock must be a ManualClock");
+  await refuses(() => plain.headers(decision, "x"), ArgumentError, "headers is");
+  await refuses(() => plain.headers({}), TypeError, "decision must be a Decision, not object");
+  await refuses(() => plain.refund(null), TypeError, "decision must be a Decision, not null");
+  await refuses(() => tollgate.clientSubject("example.org"), ArgumentError, "address is");
+  await refuses(() => tollgate.clientSubject(4), TypeError, "address must be a string");
+  await refuses(() => new ManualClock().advance("1"), TypeError, "seconds must be a number");
+  await refuses(() => new ManualClock(-1), ArgumentError, "atUs must not be negative");
+  await refuses(() => new ManualClock(NaN), ArgumentError, "atUs must be a whole number");
+  await refuses(() => new ManualClock(2 ** 60), ArgumentError, "atUs must be a whole number");
+  await refuses(() => Limiter("1/s"), TypeError, "new");
+  assert.equal(tollgate.clientSubject("2001:db8::7"), "ip:2001:db8::/64");
+});
+
+test("a ttl that is none", async () => {
+  const plain = new Limiter("5/h");
+  for (const ttl of [0, -1, NaN, Infinity, Number.MAX_VALUE, -0]) {
+    await refuses(() => plain.reserve("a", 1, ttl), ArgumentError, "ttl is out of range");
+    await refuses(() => plain.unavailable(ttl), ArgumentError, "retryAfter is out of range");
+  }
+  for (const ttl of [undefined, null, "1", true, 60n]) {
+    await refuses(() => plain.reserve("a", 1, ttl), TypeError, "ttl must be a number of seconds");
+  }
+});
+
+test("units that were used", async () => {
+  const reservation = await new Limiter("5/h").reserve("used", 2, 60);
+  await refuses(() => reservation.use(true), TypeError, "units must be a number");
+  await refuses(() => reservation.use(1.5), ArgumentError, "units must be a whole number");
+  await refuses(() => reservation.use(-1), ArgumentError, "units must not be negative");
+  await refuses(() => reservation.commit("1"), TypeError, "actual must be a number");
+  await refuses(() => reservation.commit(NaN), ArgumentError, "actual must be a whole number");
+  await refuses(() => reservation.renew("1"), TypeError, "ttl must be a number of seconds");
+  assert.equal((await reservation.commit(0)).actual, 0);
+});
+
+test("a function without a key", async () => {
+  const plain = new Limiter("5/h");
+  for (const key of [null, 3, undefined]) {
+    await refuses(() => plain.limit(key, () => 1), TypeError, "key must be a string or a function");
+  }
+  await refuses(() => plain.limit("a", 1), TypeError, "limited must be a function, not number");
+  await refuses(() => plain.limit("a", () => 1, { cost: 1.5 }), ArgumentError, "cost must be");
+  const keyless = plain.limit(
+    () => null,
+    () => 3,
+  );
+  await refuses(() => keyless(), TypeError, "subject must be a string, not null");
+});
+
+test("options of middleware", async () => {
+  const plain = new Limiter("5/h");
+  const remote = new Limiter("1/s", { store: "redis://127.0.0.1:1" });
+  for (const middleware of [express, hono]) {
+    for (const [limiter, options, Class, what] of [
+      ["10/s", {}, TypeError, "limiter must be a Limiter, not string"],
+      [plain, { headers: "x" }, ArgumentError, 'headers is "x"'],
+      [plain, { onFailure: "x" }, ArgumentError, 'onFailure is "x"'],
+      [plain, { key: "ip" }, TypeError, "key must be a function"],
+      [remote, {}, ArgumentError, "onFailure is missing"],
+    ]) {
+      await refuses(() => middleware(limiter, options), Class, what);
+    }
+    middleware(remote, { onFailure: "deny" });
+  }
+});
+
+test("what is stolen from an object does nothing", async () => {
+  const { check, checkSync } = new Limiter("1/h");
+  await refuses(() => checkSync("a"), TypeError, "");
+  await refuses(() => check("a"), TypeError, "");
+  const fake = Object.create(Limiter.prototype);
+  await refuses(() => fake.check("a"), TypeError, "");
+  await refuses(
+    () => new Limiter("1/h").headers(Object.create(tollgate.Decision.prototype)),
+    TypeError,
+    "",
+  );
+});

@@ -1,0 +1,18 @@
+// What a program with types may not write: each line that is marked is an error.
+
+import { Decision, Limiter } from "tollgate";
+import { tollgate } from "tollgate/express";
+
+const limiter = new Limiter("10/s");
+new Limiter(10); // wrong
+new Limiter("10/s", { stroe: "memory://" }); // wrong
+await limiter.check(42); // wrong
+await limiter.check("a", "1"); // wrong
+await limiter.checkAll("a"); // wrong
+await limiter.checkAll([["a", 3]]); // wrong
+await limiter.reserve("a", 1); // wrong
+new Decision(); // wrong
+limiter.headers(await limiter.check("a"), "all"); // wrong
+tollgate(limiter, { onFailure: "maybe" }); // wrong
+const wait: number = (await limiter.check("a")).retryAfter; // wrong
+console.log(wait);
