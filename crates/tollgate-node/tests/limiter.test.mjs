@@ -146,6 +146,9 @@ onEach("slots are given back", async (store, policy) => {
   await two[Symbol.asyncDispose]();
   assert.ok(await (await limiter.acquire("backend", 2)).release());
   await assert.rejects((await limiter.acquire("backend", 3)).renew(), /denied/);
+  // What was released asks nothing more.
+  limiter.close();
+  assert.equal(await one.release(), false);
 });
 
 onEach("policies count by themselves", async (store, policy) => {
