@@ -15,7 +15,7 @@ use crate::tree::Tree;
 const TESTED_BY: [(&str, &str); 6] = [
     ("docs/", "tollgate-cli"),
     ("examples/", "tollgate-cli"),
-    ("packaging/", "tollgate-cli"),
+    ("packages/", "tollgate-cli"),
     ("README.md", "tollgate-cli"),
     ("fuzz/corpus/", "tollgate-fuzz"),
     ("vectors/", "tollgate-proof"),

@@ -7,12 +7,14 @@ mod fuzz;
 mod mutate;
 mod node;
 mod node_package;
+mod packages;
 mod part;
 mod playground;
 mod process;
 mod programs;
 mod publish;
 mod python;
+mod release;
 mod report;
 mod source;
 mod suite;
@@ -38,7 +40,7 @@ Usage: cargo xtask <TASK> [OPTIONS]
 
 Tasks:
   test [--quick] [--no-install]   format, clippy, tidy, tests (generated parts too), docs,
-                                  packages, deny; ends `N passed, N failed`
+                                  crates, deny; ends `N passed, N failed`
                                   --quick ends with the tests
                                   --no-install never installs cargo-deny or redis-server, only says
                                   how
@@ -50,12 +52,19 @@ Tasks:
   playground [--no-install]       the engine in a page: target/playground.html; adds the target for
                                   WebAssembly once, by rustup or from Debian's packages
   features                        each feature of each crate alone
-  packages [--no-install]         what is to be published, packed, unpacked and built, by this
+  crates [--no-install]           what is to be published, packed, unpacked and built, by this
                                   Rust and by the oldest, which --no-install does not install
   wheel [--no-install]            the Python package: built, installed into a fresh environment,
                                   tested there; pip installs what it needs (--no-install skips)
   node-package [--no-install]     the Node package: built, packed, installed into a fresh folder,
                                   tested there; npm installs what it needs (--no-install skips)
+  packages [--no-install] [--rebuild]
+                                  a package for Debian, an image, charts: built, installed, started;
+                                  apt-get and pip install what that needs, as root
+                                  --rebuild builds the program again in another folder and compares
+  release --dry-run [--no-install] [--rebuild]
+                                  crates, the Python package, packages, bill of materials: built and
+                                  checked, and one table of them; publishes nothing
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
   fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default
@@ -139,7 +148,18 @@ fn run() -> Result<bool> {
             publish::features(&tree)
         }
         ["packages"] => {
-            words.only("packages", &["no-install"])?;
+            words.only("packages", &["no-install", "rebuild"])?;
+            packages::run(&tree, words.install, words.rebuild)
+        }
+        ["release"] => {
+            words.only("release", &["dry-run", "no-install", "rebuild"])?;
+            if !words.dry_run {
+                bail!("`release` publishes nothing: say --dry-run, which builds and checks it all");
+            }
+            release::dry_run(&tree, words.install, words.rebuild)
+        }
+        ["crates"] => {
+            words.only("crates", &["no-install"])?;
             let holds = publish::packages(&tree)?;
             match publish::oldest(&tree, words.install)? {
                 Oldest::Asked(builds) => Ok(holds && builds),
@@ -190,8 +210,8 @@ fn run() -> Result<bool> {
         }
         ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
         other => bail!(
-            "no task `{}`; there are: test, check, tidy, docs, playground, features, packages, \
-             wheel, deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
+            "no task `{}`; there are: test, check, tidy, docs, playground, features, crates, \
+             packages, release, wheel, deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
             other.join(" ")
         ),
     }
@@ -209,6 +229,8 @@ struct Words {
     seconds: Option<u32>,
     seed: u64,
     write: bool,
+    dry_run: bool,
+    rebuild: bool,
     target: Option<String>,
     mutate: Options,
 }
@@ -226,6 +248,8 @@ impl Words {
             seconds: None,
             seed: 1,
             write: false,
+            dry_run: false,
+            rebuild: false,
             target: None,
             mutate: Options::default(),
         };
@@ -292,6 +316,14 @@ impl Words {
                 Long("write") => {
                     words.write = true;
                     "write"
+                }
+                Long("dry-run") => {
+                    words.dry_run = true;
+                    "dry-run"
+                }
+                Long("rebuild") => {
+                    words.rebuild = true;
+                    "rebuild"
                 }
                 Long("target") => {
                     words.target = Some(parser.value()?.string()?);

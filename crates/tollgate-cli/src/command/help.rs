@@ -46,6 +46,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "mistakes": "mistakes in a setup, and how to fix them",
     "node": "the Node package: checks, Express, Fastify, Hono",
     "notation": "how limits and subjects are written",
+    "packages": "packages: Debian, image, Helm, Kustomize, bill of materials",
     "playground": "limits to try in a browser: one HTML file",
     "policies": "policy files",
     "probes": "health, readiness, and manifests for them",

@@ -17,7 +17,7 @@ fn file(path: &str) -> String {
 
 /// All instructions: a word and what follows it, continued lines joined.
 fn recipe() -> Vec<(String, String)> {
-    let recipe = file("packaging/Dockerfile").replace("\\\n", " ");
+    let recipe = file("packages/image/Dockerfile").replace("\\\n", " ");
     let lines = recipe.lines().filter(|line| !line.starts_with('#') && !line.is_empty());
     lines
         .map(|line| line.split_once(' ').unwrap())
