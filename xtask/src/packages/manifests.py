@@ -22,6 +22,12 @@ if len(sys.argv) == 3:
 else:
     documents = [document for document in yaml.safe_load_all(sys.stdin) if document]
     for document in documents:
-        # Strict: a misspelt field is an error, which a cluster would ignore.
-        kubernetes_validate.validate(document, kubernetes_validate.latest_version(), strict=True)
+        try:
+            # Strict: a misspelt field is an error, which a cluster would ignore.
+            newest = kubernetes_validate.latest_version()
+            kubernetes_validate.validate(document, newest, strict=True)
+        except jsonschema.ValidationError as error:
+            # Without the schema, which is long.
+            at = "/".join(str(part) for part in error.absolute_path)
+            sys.exit(f"{document['kind']}: {at}: {error.message}")
     json.dump(documents, sys.stdout)
