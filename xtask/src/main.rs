@@ -63,8 +63,8 @@ Tasks:
                                   apt-get and pip install what that needs, as root
                                   --rebuild builds the program again in another folder and compares
   release --dry-run [--no-install] [--rebuild]
-                                  crates, the Python package, packages, bill of materials: built and
-                                  checked, and one table of them; publishes nothing
+                                  crates, the Python and the Node package, packages, bill of
+                                  materials: built and checked, and one table; publishes nothing
   deny [--no-install]             bans, licences and sources of every dependency
   advisories [--no-install]       known vulnerabilities (needs a network)
   fuzz [--seconds N] [--target T] libFuzzer on every target, or on T, N seconds each (default

@@ -8,13 +8,29 @@ use anyhow::{Context as _, Result, bail};
 use crate::packages::{self, Sheet, Shown};
 use crate::publish::{self, Oldest};
 use crate::tree::Tree;
-use crate::wheel;
+use crate::{node_package, wheel};
 
 /// What is about the whole, on the sheet.
 const WHOLE: &str = "release";
 
-/// Where wheels are put.
-const WHEELS: &str = "target/wheels";
+/// The engine for another language, which a task of its own builds and tests.
+struct Binding {
+    name: &'static str,
+    task: &'static str,
+    /// The package is the only file there.
+    folder: &'static str,
+    run: fn(&Tree, bool) -> Result<bool>,
+}
+
+const BINDINGS: [Binding; 2] = [
+    Binding { name: "wheel", task: "cargo xtask wheel", folder: "target/wheels", run: wheel::run },
+    Binding {
+        name: "Node package",
+        task: "cargo xtask node-package",
+        folder: "target/node-package",
+        run: node_package::run,
+    },
+];
 
 /// Builds and checks it all. It publishes nothing.
 pub(crate) fn dry_run(tree: &Tree, may_install: bool, rebuild: bool) -> Result<bool> {
@@ -23,8 +39,9 @@ pub(crate) fn dry_run(tree: &Tree, may_install: bool, rebuild: bool) -> Result<b
     sheet.check(WHOLE, "one version everywhere", || versions(tree, &version));
     sheet.check(WHOLE, "changelog", || changelog(tree, &version));
     crates(tree, &mut sheet, may_install)?;
-    python(tree, &mut sheet, may_install)?;
-    // The package for Node goes here, as the wheel does: `node(tree, &mut sheet, may_install)?;`
+    for binding in BINDINGS {
+        binding.make(tree, &mut sheet, may_install)?;
+    }
     packages::make(tree, &mut sheet, may_install, rebuild)?;
     println!("\n{}", sheet.table()?);
     println!("nothing was published");
@@ -65,23 +82,26 @@ fn crates(tree: &Tree, sheet: &mut Sheet, may_install: bool) -> Result<()> {
     Ok(())
 }
 
-/// The wheel, tested by its own task.
-fn python(tree: &Tree, sheet: &mut Sheet, may_install: bool) -> Result<()> {
-    const NAME: &str = "wheel";
-    let folder = tree.root.join(WHEELS);
-    let _ = std::fs::remove_dir_all(&folder);
-    sheet.check(NAME, "built, installed, tested", || {
-        let holds = wheel::run(tree, may_install)?;
-        match (first_file(&folder), holds) {
-            (None, _) => Ok(Shown::Skipped("see above".to_owned())),
-            (Some(_), true) => Ok(Shown::Held("cargo xtask wheel".to_owned())),
-            (Some(_), false) => bail!("cargo xtask wheel does not hold"),
+impl Binding {
+    fn make(&self, tree: &Tree, sheet: &mut Sheet, may_install: bool) -> Result<()> {
+        let Self { name, task, folder, run } = self;
+        let folder = tree.root.join(folder);
+        while let Some(old) = first_file(&folder) {
+            std::fs::remove_file(&old).with_context(|| old.display().to_string())?;
         }
-    });
-    if let Some(wheel) = first_file(&folder) {
-        sheet.file(NAME, &wheel);
+        sheet.check(name, "built, installed, tested", || {
+            let holds = run(tree, may_install)?;
+            match (first_file(&folder), holds) {
+                (None, _) => Ok(Shown::Skipped("see above".to_owned())),
+                (Some(_), true) => Ok(Shown::Held((*task).to_owned())),
+                (Some(_), false) => bail!("{task} does not hold"),
+            }
+        });
+        if let Some(package) = first_file(&folder) {
+            sheet.file(name, &package);
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn first_file(folder: &std::path::Path) -> Option<PathBuf> {
