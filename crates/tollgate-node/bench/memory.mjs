@@ -12,7 +12,7 @@ import { Limiter } from "tollgate";
 const CALLS = 50_000;
 const UNITS = 1_000_000;
 
-// What the issue asks for, of what is awaited.
+// What is required of what is awaited.
 const BAR = 1;
 
 const subjects = Array.from({ length: 1000 }, (_, index) => `user:${index}`);

@@ -12,7 +12,7 @@ import { Limiter } from "tollgate";
 const CALLS = 2_000;
 const UNITS = 1_000_000;
 
-// What the issue asks for.
+// What is required.
 const BAR = 1.2;
 
 const [url, given = "11"] = process.argv.slice(2);

@@ -27,7 +27,7 @@ from tollgate import Limiter
 CALLS = 20_000
 UNITS = 1_000_000_000
 
-# What the issue asks for.
+# What is required.
 BAR = 10.0
 
 

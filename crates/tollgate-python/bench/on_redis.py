@@ -27,7 +27,7 @@ from tollgate import Limiter
 CALLS = 1_000
 UNITS = 1_000_000
 
-# What the issue asks for.
+# What is required.
 BAR = 1.5
 
 Ask = Callable[[str], Awaitable[object]]
