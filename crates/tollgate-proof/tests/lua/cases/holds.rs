@@ -238,6 +238,17 @@ pub(super) fn fast(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
+/// A hold keeps its unit for a last microsecond, and nothing at its end.
+pub(super) fn ends(texts: &Texts) -> Result<(), Difference> {
+    for (now_us, remaining) in [(NOW_US + 1_999_999, 5), (NOW_US + 2_000_000, 6)] {
+        let mut world = World::new(texts, "x: 7/m via gcra");
+        world.ask(ID, None);
+        world.fake.at(now_us);
+        expect("what remains", world.ask(&id(2), None).integers()[4], remaining)?;
+    }
+    Ok(())
+}
+
 /// A state that no step has written is an error, and changes nothing.
 pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
     let state = |tag: &str, a: u64, b: u64, rest: &[u8]| {

@@ -49,7 +49,7 @@ pub(crate) const CASES: [(&str, Case); 25] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 10] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 11] = [
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
     ("repeated requests among holds", holds::requests),
@@ -59,6 +59,7 @@ pub(crate) const HOLD_CASES: [(&str, Case); 10] = [
     ("how long renewed holds lie", holds::renewed),
     ("holds that lie as long as their sums", holds::together),
     ("holds by the fast path", holds::fast),
+    ("the end of a hold", holds::ends),
     ("damaged states of holds", holds::damaged_states),
 ];
 
