@@ -1,5 +1,6 @@
 //! The project's own tasks: `cargo xtask test`, `tidy`, `docs`, `fuzz`, `mutate` and their kin.
 
+mod binding;
 mod check;
 mod docs;
 mod faults;

@@ -4,10 +4,10 @@
 use std::env::consts::{DLL_PREFIX, DLL_SUFFIX};
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::binding::{program, target, timed};
 use crate::tools::cargo;
 use crate::tree::Tree;
 use crate::{process, programs};
@@ -35,19 +35,12 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     let package = timed("the package", || build(tree))?;
     let bytes = std::fs::metadata(&package)?.len();
     println!("{}: {bytes} bytes", package.file_name().unwrap_or_default().to_string_lossy());
-    timed("the program tollgate", || {
-        let mut command = cargo(tree);
-        command.args(["build", "--quiet", "--locked", "--package", "tollgate-cli"]);
-        match process::show(&mut command)? {
-            true => Ok(()),
-            false => bail!("tollgate-cli cannot be built"),
-        }
-    })?;
+    let program = program(tree)?;
     if !timed("what it is tested with", || install(tree, &package))? {
         println!("SKIPPED: the Node package was not tested: npm failed, is there a network?");
         return Ok(!in_ci);
     }
-    let counts = timed("its tests", || test(tree, &package))?;
+    let counts = timed("its tests", || test(tree, &package, &program))?;
     println!("the Node package: {}", counts.line());
     Ok(counts.hold(in_ci))
 }
@@ -65,20 +58,6 @@ fn tools(may_install: bool) -> core::result::Result<(), String> {
         programs::install_package("npm").map_err(|error| format!("npm is missing: {error:#}"))?;
     }
     Ok(())
-}
-
-/// Does something, and says how long it took.
-fn timed<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let start = Instant::now();
-    let result = work();
-    eprintln!("{name}: {} s", start.elapsed().as_secs());
-    result
-}
-
-/// Where cargo puts what it builds.
-fn target(tree: &Tree) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    target.map_or_else(|| tree.root.join("target"), PathBuf::from)
 }
 
 /// Builds the native module and packs it with the rest.
@@ -122,7 +101,7 @@ fn install(tree: &Tree, package: &Path) -> Result<bool> {
 }
 
 /// Runs its tests.
-fn test(tree: &Tree, package: &Path) -> Result<Counts> {
+fn test(tree: &Tree, package: &Path, program: &Path) -> Result<Counts> {
     let folder = tree.root.join(FOLDER);
     let mut files: Vec<String> = std::fs::read_dir(folder.join("tests"))?
         .flatten()
@@ -137,7 +116,7 @@ fn test(tree: &Tree, package: &Path) -> Result<Counts> {
     node.args(["--test-reporter=tap", "--test-reporter-destination=result.tap"]);
     node.args(&files).current_dir(&folder);
     node.env("TOLLGATE_ROOT", &tree.root).env("TOLLGATE_PACKAGE", package);
-    node.env("TOLLGATE_BIN", target(tree).join("debug/tollgate"));
+    node.env("TOLLGATE_BIN", program);
     let all_passed = process::show(&mut node)?;
     let result = std::fs::read_to_string(folder.join("result.tap")).context("result.tap")?;
     let counts = Counts::read(&result);

@@ -2,10 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::time::Instant;
 
 use anyhow::{Context as _, Result, bail};
 
+use crate::binding::{program, timed};
 use crate::process;
 use crate::tools::cargo;
 use crate::tree::Tree;
@@ -38,20 +38,13 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     let wheel = timed("the wheel", || build(tree, &python))?;
     let bytes = std::fs::metadata(&wheel)?.len();
     println!("{}: {bytes} bytes", wheel.file_name().unwrap_or_default().to_string_lossy());
-    timed("the program tollgate", || {
-        let mut command = cargo(tree);
-        command.args(["build", "--quiet", "--locked", "--package", "tollgate-cli"]);
-        match process::show(&mut command)? {
-            true => Ok(()),
-            false => bail!("tollgate-cli cannot be built"),
-        }
-    })?;
+    let program = program(tree)?;
     let histories = timed("random histories", || histories(tree))?;
     let mut failed = Vec::new();
     for (name, words) in CHECKS {
         let mut command = Command::new(&python);
         command.current_dir(tree.root.join(CRATE)).arg("-m").args(words);
-        command.env("TOLLGATE_WHEEL", &wheel).env("TOLLGATE_BIN", program(tree));
+        command.env("TOLLGATE_WHEEL", &wheel).env("TOLLGATE_BIN", &program);
         command.env("TOLLGATE_HISTORIES", &histories);
         // Else a folder of the sources would be imported, without its native part.
         command.env("PYTHONSAFEPATH", "1").env("PYTHONDONTWRITEBYTECODE", "1");
@@ -80,14 +73,6 @@ const CHECKS: [(&str, &[&str]); 5] = [
     ("its lints", &["ruff", "check", "--quiet", "--no-cache", "."]),
     ("its format", &["ruff", "format", "--quiet", "--no-cache", "--check", "."]),
 ];
-
-/// Does something, and says how long it took.
-fn timed<T>(name: &str, work: impl FnOnce() -> Result<T>) -> Result<T> {
-    let start = Instant::now();
-    let result = work();
-    eprintln!("{name}: {} s", start.elapsed().as_secs());
-    result
-}
 
 /// A fresh environment with what is needed, or why there is none.
 fn environment(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
@@ -149,13 +134,6 @@ fn histories(tree: &Tree) -> Result<PathBuf> {
     let file = tree.root.join("target/histories.jsonl");
     std::fs::write(&file, output.stdout).with_context(|| file.display().to_string())?;
     Ok(file)
-}
-
-/// The program that cargo built.
-fn program(tree: &Tree) -> PathBuf {
-    let target = std::env::var_os("CARGO_TARGET_DIR");
-    let target = target.map_or_else(|| tree.root.join("target"), PathBuf::from);
-    target.join("debug/tollgate")
 }
 
 #[cfg(test)]
