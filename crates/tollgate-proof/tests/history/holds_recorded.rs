@@ -69,6 +69,13 @@ fn outcome(decision: &Decision<'_>) -> Outcome {
     }
 }
 
+/// Waits until the time of a hold has run out: a call takes microseconds, its hold milliseconds.
+fn wait_for_end(hold: &Hold) {
+    while now_us() <= hold.end.as_micros() {
+        std::thread::yield_now();
+    }
+}
+
 /// One client: it places holds, works for a moment or not at all, and settles them, often twice.
 async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
@@ -77,7 +84,7 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
     let longest_us = limits.hold().map_or(4_000, tollgate::Period::as_micros);
     let mut open: Vec<Hold> = Vec::new();
     for _ in 0..CALLS {
-        let invoked_us = now_us();
+        let mut invoked_us = now_us();
         let cost = rng.random_range(1..4);
         match rng.random_range(0..10) {
             0 if !limits.counts_slots() => {
@@ -138,6 +145,10 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
                     0 => open[place].clone(),
                     _ => open.swap_remove(place),
                 };
+                if rng.random_range(0..8) == 0 {
+                    wait_for_end(&hold);
+                    invoked_us = now_us();
+                }
                 let is_acquire = hold.kind() == HoldKind::Acquire;
                 let actual = if is_acquire { 0 } else { rng.random_range(0..5) };
                 let answer = match limiter.commit(&hold, actual).await {
@@ -188,11 +199,13 @@ fn verify(limits: &str, history: History, seen: &mut Seen) {
     assert_eq!(report.verdict(Promise::Holds), Verdict::Held, "{limits}\n{report}");
     let read: History = history.to_string().parse().unwrap();
     assert_eq!(read, history);
+    let ends = known_ends(&read);
     for (what, wrong) in WRONG {
         let mut other = read.clone();
         let mut changed = 0;
         for call in other.holds.iter_mut().skip(calls / 3) {
-            changed += u64::from(wrong(&mut call.step));
+            let is_over = ends.get(&call.hold).is_some_and(|end_us| call.invoked_us > *end_us);
+            changed += u64::from(wrong(&mut call.step, is_over));
         }
         let report = check(&other, &Bounds { search_steps: 20_000, ..Bounds::default() });
         let is_found = report.verdict(Promise::Holds) != Verdict::Held;
@@ -201,12 +214,37 @@ fn verify(limits: &str, history: History, seen: &mut Seen) {
     }
 }
 
-/// Changes an answer to a wrong one, where it is of its kind.
-type Wrong = fn(&mut HoldStep) -> bool;
+/// When each hold was over at the latest, by what the store answered: it had been settled, or its
+/// time had run out.
+fn known_ends(history: &History) -> BTreeMap<String, u64> {
+    let mut ends: BTreeMap<String, u64> = BTreeMap::new();
+    let mut settled: BTreeMap<String, u64> = BTreeMap::new();
+    for call in &history.holds {
+        let end_us = match &call.step {
+            HoldStep::Place(Place { decided_us: Some(decided_us), ttl_us, .. }) => {
+                decided_us + ttl_us
+            }
+            HoldStep::Renew { answer: Renewing::Until(end_us), .. } => *end_us,
+            HoldStep::Settle { answer: Settling::Done { .. }, .. } => {
+                settled.extend(call.returned_us.map(|at_us| (call.hold.clone(), at_us)));
+                continue;
+            }
+            _ => continue,
+        };
+        let latest_us = ends.entry(call.hold.clone()).or_default();
+        *latest_us = end_us.max(*latest_us);
+    }
+    ends.extend(settled);
+    ends
+}
+
+/// Changes an answer to a wrong one, where it is of its kind. The flag: the call began after the
+/// hold was over. A call that began before may have come in time, so that either answer is right.
+type Wrong = fn(&mut HoldStep, bool) -> bool;
 
 /// What a store with a mistake would answer.
 const WRONG: [(&str, Wrong); 4] = [
-    ("one unit less is left after each hold", |step| match step {
+    ("one unit less is left after each hold", |step, _| match step {
         HoldStep::Place(Place { outcome: Outcome::Allowed { remaining: Some(left) }, .. })
             if *left > 0 =>
         {
@@ -215,22 +253,22 @@ const WRONG: [(&str, Wrong); 4] = [
         }
         _ => false,
     }),
-    ("a second commit charges again", |step| match step {
+    ("a second commit charges again", |step, _| match step {
         HoldStep::Settle { answer, .. } if matches!(answer, Settling::Already(_)) => {
             *answer = Settling::Done { remaining: None };
             true
         }
         _ => false,
     }),
-    ("a second commit forgets what the first charged", |step| match step {
+    ("a second commit forgets what the first charged", |step, _| match step {
         HoldStep::Settle { answer: Settling::Already(units), .. } => {
             *units += 1;
             true
         }
         _ => false,
     }),
-    ("a hold that ended can be settled", |step| match step {
-        HoldStep::Settle { answer, .. } if *answer == Settling::NotOpen => {
+    ("a hold that ended can be settled", |step, is_over| match step {
+        HoldStep::Settle { answer, .. } if is_over && *answer == Settling::NotOpen => {
             *answer = Settling::Done { remaining: None };
             true
         }
