@@ -6,11 +6,9 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-use smallvec::SmallVec;
-use tollgate::engine::{Held, Mode, Part, decide};
 use tollgate::{
-    Ask, Counted, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Period, Question, Quota,
-    Store, Strategy, Subject, Time, Verdict,
+    Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Period, Quota, Strategy, Subject,
+    Time, Verdict,
 };
 
 /// The memory store answers at once.
@@ -309,101 +307,5 @@ fn a_charge_that_only_longer_numbers_count_is_not_given_back() {
     for (receipt, already) in [(&receipt, false), (&receipt, true), (&kept, true)] {
         let refund = now(limiter.refund(receipt)).unwrap();
         assert_eq!((refund.already, refund.given), (already, vec![0]));
-    }
-}
-
-/// A state that is judged where it lies is judged as the engine judges it, which lifts it out.
-#[test]
-fn what_is_at_hand_is_what_the_engine_says() {
-    let sets = [
-        "5/10s via gcra",
-        "5/10s via fixed_window",
-        "5/10s via uniform, 9/1m via token_bucket",
-        "6/10s via sliding_window, 3/10s via sliding_log, 20/1h via gcra",
-    ];
-    for text in sets {
-        let limits = set(text);
-        let (clock, at_hand) = limiter(text, 1 << 30);
-        let mut held = Held::fresh(&limits);
-        let subject = Subject::literal("user:42").unwrap();
-        let part = Counted::new(&subject, &limits);
-        let mut used = 0;
-        for i in 0_u64..400 {
-            // Steps back too, over more than a skew: a denial mends the state then.
-            let at = 1_000_000_000 + i * 700_000 - if i % 50 == 49 { 20_000_000 } else { 0 };
-            clock.set(Time::from_micros(at));
-            let mode = [Mode::Whole, Mode::Peek, Mode::Partial, Mode::Whole][(i % 4) as usize];
-            let cost = 1 + i % 3 * (i % 2);
-            let question = Question::new(SmallVec::from_buf([part]), cost, mode);
-            let mut parts = [Part::new(&limits, &mut held)];
-            let expected = decide(&mut parts, Time::from_micros(at), cost, mode);
-            let answer = match at_hand.store().check_at_once(part, cost, mode) {
-                Some(answer) => {
-                    used += 1;
-                    answer
-                }
-                None => now(at_hand.store().check(&question)).unwrap(),
-            };
-            assert_eq!(answer.granted, expected.granted, "{text}, check {i}");
-            assert_eq!(answer.fields, expected.fields, "{text}, check {i}");
-            assert_eq!(answer.now, expected.now, "{text}, check {i}");
-            let charged = expected.granted > 0 && !mode.is_peek();
-            assert_eq!(answer.receipt > 0, charged, "{text}, check {i}");
-        }
-        assert_eq!(used, 399, "{text}: only the first check finds nothing cached");
-        let stranger = Subject::literal("user:43").unwrap();
-        let part = Counted::new(&stranger, &limits);
-        assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
-        let alike = set(&format!("{text}, n: 1/1h via gcra"));
-        let part = Counted::new(&subject, &alike);
-        assert!(at_hand.store().check_at_once(part, 1, Mode::Whole).is_none());
-    }
-}
-
-/// Limits that are read anew, as when a configuration is loaded again, find the same states as
-/// quickly as those that the states were written under.
-#[test]
-fn limits_that_are_read_anew_are_at_hand_too() {
-    let sets = [
-        ("n: 90/10s via gcra", "n: 3/10s via uniform"),
-        ("n: 90/10s via gcra, m: 99/1m via gcra", "n: 3/10s via uniform, m: 9/1m via uniform"),
-    ];
-    for (text, alike) in sets {
-        let (_, limiter) = limiter(text, 1 << 30);
-        let (bob, eve) = (Subject::literal("bob").unwrap(), Subject::literal("eve").unwrap());
-        let at_hand = |limits: &LimitSet, subject| {
-            let part = Counted::new(subject, limits);
-            limiter.store().check_at_once(part, 1, Mode::Whole).map(|outcome| outcome.granted)
-        };
-        let mut sets = vec![set(text)];
-        assert_eq!(at_hand(&sets[0], &bob), None);
-        let mut left = 90;
-        for i in 0..12 {
-            let ask = Ask::new(bob.clone()).under(&sets[i]);
-            left -= 1;
-            assert_eq!(now(limiter.check(ask)).unwrap().remaining(), left, "{text}, set {i}");
-            // The last two are known, and the first, which is kept; what was known between is
-            // found, only not at once.
-            for known in &sets[i.saturating_sub(1)..] {
-                left -= 1;
-                assert_eq!(at_hand(known, &bob), Some(1), "{text}, set {i}");
-            }
-            if i >= 3 {
-                assert_eq!(at_hand(&sets[i - 2], &bob), None, "{text}, set {i}");
-            }
-            sets.push(set(text));
-        }
-        // A newcomer under a set that is read anew is known under it.
-        let ask = || Ask::new(eve.clone()).under(&sets[12]);
-        assert_eq!(now(limiter.check(ask())).unwrap().remaining(), 89);
-        assert_eq!(at_hand(&sets[12], &eve), Some(1));
-        // Forgotten with the last state: a set of other numbers that comes to its place, and whose
-        // states lie where its own lay, is not taken for it.
-        for subject in [&bob, &eve] {
-            assert!(now(limiter.reset(Ask::new(subject.clone()).under(&sets[12]))).unwrap());
-        }
-        let other = set(alike);
-        assert!(now(limiter.check(Ask::new(bob.clone()).under(&other))).unwrap().is_allowed());
-        assert!(sets.iter().all(|set| at_hand(set, &bob).is_none()), "{text}");
     }
 }

@@ -129,23 +129,33 @@ pub fn diff(
     let mut totals = [SideTotals::default(); 2];
     let (mut to_denied, mut to_admitted) = (Tally::default(), Tally::default());
     let total = requests.len();
-    for (event, done) in requests.iter()?.zip(1_u64..) {
-        let event = event?;
-        let request = requests.request(&event);
-        let was = old.decide_naming_denials(event.at_us, &request)?;
-        let is = new.decide_naming_denials(event.at_us, &request)?;
-        for (totals, decision) in totals.iter_mut().zip([was, is]) {
-            totals.count(decision);
+    let mut done = 0;
+    let mut events = requests.iter()?;
+    let mut batch: Vec<Event> = Vec::with_capacity(BATCH);
+    loop {
+        batch.clear();
+        for event in events.by_ref().take(BATCH) {
+            batch.push(event?);
         }
-        if was.is_admitted != is.is_admitted {
-            let client = requests.client(&event);
+        if batch.is_empty() {
+            break;
+        }
+        let [were, are] = decide_both([&old, &new], requests, &batch)?;
+        for (event, (was, is)) in batch.iter().zip(were.into_iter().zip(are)) {
+            for (totals, decision) in totals.iter_mut().zip([was, is]) {
+                totals.count(decision);
+            }
+            if was.is_admitted == is.is_admitted {
+                continue;
+            }
+            let client = requests.client(event);
             // The side that denies knows why.
             let (tally, decision, side) = if is.is_admitted {
                 (&mut to_admitted, was, &old)
             } else {
                 (&mut to_denied, is, &new)
             };
-            tally.count(decision.policy, client, &event);
+            tally.count(decision.policy, client, event);
             each(Changed {
                 line: event.line,
                 at_us: event.at_us,
@@ -154,11 +164,8 @@ pub fn diff(
                 policy: decision.policy.and_then(|it| side.names.get(it)).map(String::as_str),
             })?;
         }
-        if done % BATCH == 0 || done == total {
-            old.sweep();
-            new.sweep();
-            go((done, total))?;
-        }
+        done += batch.len() as u64;
+        go((done, total))?;
     }
     let [old_totals, new_totals] = totals;
     Ok(Diff {
@@ -169,6 +176,20 @@ pub fn diff(
         new: new_totals,
         to_denied: to_denied.finish(&new, requests.clients()),
         to_admitted: to_admitted.finish(&old, requests.clients()),
+    })
+}
+
+/// The decisions of both sides, each on a thread of its own: neither needs the other's.
+fn decide_both(
+    [old, new]: [&Side; 2],
+    requests: &Requests,
+    batch: &[Event],
+) -> Result<[Vec<SideDecision>; 2], Error> {
+    std::thread::scope(|scope| {
+        let were = scope.spawn(|| old.decide_batch(requests, batch));
+        let are = new.decide_batch(requests, batch);
+        let were = were.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+        Ok([were?, are?])
     })
 }
 

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::replay::top_denied;
 
 /// Requests between two calls of the progress function, and between two sweeps.
-pub(super) const BATCH: u64 = 8_192;
+pub(super) const BATCH: usize = 8_192;
 
 /// What policies would have done to a log: the object of `replay --policy FILE --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -116,7 +116,7 @@ pub fn replay(
             is_admitted: decision.is_admitted,
             policy: decision.policy.and_then(|place| side.names.get(place)).map(String::as_str),
         })?;
-        if done % BATCH == 0 || done == total {
+        if done % BATCH as u64 == 0 || done == total {
             side.sweep();
             go((done, total))?;
         }

@@ -1,12 +1,14 @@
 //! One set of policies with counts of its own.
 
 use hashbrown::HashMap;
-use tollgate::{ManualClock, MemoryStore, Time};
-use tollgate_policy::{Gate, Policies};
+use tollgate::{ManualClock, MemoryStore, SubjectPrefix, Time};
+use tollgate_policy::{Answer, Field, Gate, Policies, subject_of};
 
+use super::read::Requests;
 use super::request::Request;
 use crate::decide::new_store;
 use crate::error::Error;
+use crate::event::Event;
 
 /// Policies that decide requests.
 pub(super) struct Side {
@@ -39,13 +41,17 @@ impl Side {
         self.decide_naming(at_us, request, true)
     }
 
-    /// The same, with the policy of a denial alone: a look-up less for most requests.
-    pub(super) fn decide_naming_denials(
+    /// Decides the next requests, and forgets some of what no longer counts. Only denials have
+    /// their policy: a look-up less for most requests.
+    pub(super) fn decide_batch(
         &self,
-        at_us: u64,
-        request: &Request<'_>,
-    ) -> Result<SideDecision, Error> {
-        self.decide_naming(at_us, request, false)
+        requests: &Requests,
+        events: &[Event],
+    ) -> Result<Vec<SideDecision>, Error> {
+        let decide = |it: &Event| self.decide_naming(it.at_us, &requests.request(it), false);
+        let decisions = events.iter().map(decide).collect();
+        self.sweep();
+        decisions
     }
 
     fn decide_naming(
@@ -55,9 +61,17 @@ impl Side {
         names_all: bool,
     ) -> Result<SideDecision, Error> {
         self.clock.set(Time::from_micros(at_us));
+        let view = |answer: &Answer<'_>| self.read(answer, names_all);
+        let subject = |field: &Field, prefix: &SubjectPrefix| subject_of(request, field, prefix);
+        if let Some((_, decision)) = self.gate.check_at_once(Some(request), subject, view) {
+            return decision;
+        }
         let prepared = self.gate.prepare(request);
         let no_answer = || Error::Policies { why: "the store in memory gave no answer".to_owned() };
-        let answer = self.gate.ask_now(&prepared).ok_or_else(no_answer)?;
+        view(&self.gate.ask_now(&prepared).ok_or_else(no_answer)?)
+    }
+
+    fn read(&self, answer: &Answer<'_>, names_all: bool) -> Result<SideDecision, Error> {
         if let Some(error) = answer.error() {
             return Err(Error::Policies { why: format!("a request got no decision: {error}") });
         }

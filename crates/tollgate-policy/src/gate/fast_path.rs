@@ -119,7 +119,7 @@ impl<S: Store> Inner<S> {
         self.conclude(live, plan, result, false)
     }
 
-    /// The answer if the direct check was not possible, as for a new subject, or if the store
+    /// The answer if the direct check was not possible, as with slots to take, or if the store
     /// failed.
     #[inline(never)]
     fn ask_single<T>(

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
-use smallvec::SmallVec;
+use smallvec::{SmallVec, smallvec};
 
 use super::shard::{Room, Shard, Taken};
 use super::slot::Key;
@@ -42,6 +42,21 @@ impl MemoryStore {
         self.answer_known::<false, _>(subject, part.limits, ask, Outcome::from, |outcome| {
             core::mem::replace(outcome, Outcome::new(0, SmallVec::new(), 0, outcome.now))
         })
+    }
+
+    /// Answers for a subject without such an entry, which has been looked for. `None` for a check
+    /// of slots, which the caller refuses.
+    #[inline(never)]
+    pub(super) fn answer_unwritten(
+        &self,
+        part: Counted<'_>,
+        cost: u64,
+        mode: Mode,
+    ) -> Option<Outcome> {
+        if part.limits.counts_slots() {
+            return None;
+        }
+        self.answer_general(&Question::new(smallvec![part], cost, mode)).ok()
     }
 
     /// Removes expired entries in a part of the next few shards, skipping shards that are locked.
@@ -225,3 +240,6 @@ pub(super) fn guard<'g>(
     let found = shards.iter_mut().find(|(held, _)| *held == index);
     found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)
 }
+
+#[cfg(test)]
+mod tests;

@@ -355,7 +355,8 @@ impl Store for MemoryStore {
 
     #[inline]
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        self.answer_written(counted, cost, mode)
+        let known = self.answer_written(counted, cost, mode);
+        if known.is_some() { known } else { self.answer_unwritten(counted, cost, mode) }
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
