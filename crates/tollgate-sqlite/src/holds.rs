@@ -173,7 +173,7 @@ impl Holds for SqlHolds<'_> {
         self.execute(sql, (self.subject, self.counted, by_us));
     }
 
-    fn settled(&self, id: HoldId) -> Option<u64> {
+    fn settled(&mut self, id: HoldId) -> Option<u64> {
         let sql = "SELECT actual FROM settled WHERE subject = ?1 AND counted = ?2 AND id = ?3";
         let key = (self.subject, self.counted, id.as_bytes());
         let found = self.context.first(sql, key, |row| row.get::<_, i64>(0));

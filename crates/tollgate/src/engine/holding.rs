@@ -495,18 +495,22 @@ pub fn settle(
     for part in parts.iter_mut() {
         end_due(part, now);
     }
-    let held = || parts.iter().filter_map(|part| part.holds.as_deref());
-    if let Some(before) = held().find_map(|holds| holds.settled(id)) {
-        return Some(Settled::before(before));
-    }
-    if held().all(|holds| holds.find(id).is_none()) {
-        return None;
+    let find = |part: &Part<'_>| part.holds.as_ref().and_then(|holds| holds.find(id));
+    let open: SmallVec<[Option<OpenHold>; 1]> = parts.iter().map(find).collect();
+    // What is open has not been settled, so nearly no commit has to look for it.
+    if open.iter().any(Option::is_none) {
+        let mut held = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
+        if let Some(before) = held.find_map(|holds| holds.settled(id)) {
+            return Some(Settled::before(before));
+        }
+        if open.iter().all(Option::is_none) {
+            return None;
+        }
     }
     let until_us = now.as_micros() + SETTLED_FOR_US;
     let mut charged = Vec::new();
-    for (part, asked) in parts.iter_mut().zip(asked) {
-        let Some(holds) = part.holds.as_deref_mut() else { continue };
-        let Some(hold) = holds.find(id) else { continue };
+    for ((part, asked), open) in parts.iter_mut().zip(asked).zip(open) {
+        let Some((holds, hold)) = part.holds.as_deref_mut().zip(open) else { continue };
         holds::take(holds, hold);
         if id.kind().units(1) > 0 {
             holds.remember(id, actual, until_us);

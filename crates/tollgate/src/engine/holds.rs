@@ -109,8 +109,9 @@ pub trait Holds: core::fmt::Debug {
     /// Lets every hold end earlier by so many microseconds, because the clock stepped back.
     fn advance(&mut self, by_us: u64);
     /// What was charged for a hold that was settled, as long as that is remembered.
-    fn settled(&self, id: HoldId) -> Option<u64>;
-    /// Remembers until `until_us` what was charged for a settled hold.
+    /// An open hold is not among them.
+    fn settled(&mut self, id: HoldId) -> Option<u64>;
+    /// Remembers until `until_us` what was charged for a hold that was settled now.
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64);
 }
 
