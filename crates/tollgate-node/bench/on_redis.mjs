@@ -1,10 +1,13 @@
 // `check` on Redis beside rate-limiter-flexible with ioredis, on the same Redis.
 //
 // Each is asked by one task, and by twenty at once, in turns, and of each the median of the rounds
-// counts. It needs the package of release, rate-limiter-flexible, ioredis and a Redis server:
+// counts. What Node can do at best is shown too: a bare socket that sends the bytes of a check, and
+// waits for as many replies. It needs the package of release, rate-limiter-flexible, ioredis and a Redis server:
 //
 //     node bench/on_redis.mjs redis://127.0.0.1:6379 [ROUNDS]
 
+import { once } from "node:events";
+import { connect, createServer } from "node:net";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
 import { Limiter } from "tollgate";
@@ -22,11 +25,48 @@ const store = `${url}?deadline=5s`;
 const [fixed, gcra] = ["fixed_window", "gcra"].map(
   (strategy) => new Limiter(`${UNITS}/s via ${strategy}`, { store }),
 );
+
+const { hostname, port } = new URL(url);
+const toRedis = (options) => connect({ host: hostname, port: Number(port || 6379), ...options });
+
+/** The bytes of a check, which a proxy sees. */
+async function bytesOfACheck() {
+  let last;
+  const proxy = createServer((from) => {
+    const to = toRedis({ noDelay: true });
+    from.on("data", (bytes) => to.write((last = bytes)));
+    to.on("data", (bytes) => from.write(bytes));
+    for (const socket of [from, to]) socket.on("error", () => {}).unref();
+  });
+  await once(proxy.listen(0, "127.0.0.1"), "listening");
+  proxy.unref();
+  const through = `redis://127.0.0.1:${proxy.address().port}?deadline=5s`;
+  const limiter = new Limiter(`${UNITS}/s via fixed_window`, { store: through });
+  for (let call = 0; call < 3; call += 1) await limiter.check("user:42");
+  limiter.close();
+  return last;
+}
+
+const bytes = await bytesOfACheck();
+const waiting = [];
+const callback = (count, buffer) => {
+  // Each reply is one list, which begins with `*`.
+  for (let at = 0; at < count; at += 1) if (buffer[at] === 42) waiting.shift()();
+};
+const bare = toRedis({ noDelay: true, onread: { buffer: Buffer.alloc(65_536), callback } });
+const send = () =>
+  new Promise((resolve) => {
+    waiting.push(resolve);
+    bare.write(bytes);
+  });
+
 const PEER = "rate-limiter-flexible";
+const BARE = "a bare socket";
 const ASK = {
   [PEER]: (subject) => peer.consume(subject),
   "tollgate fixed_window": (subject) => fixed.check(subject),
   "tollgate gcra": (subject) => gcra.check(subject),
+  [BARE]: send,
 };
 
 /** Calls a second. */
@@ -52,9 +92,10 @@ for (const tasks of [1, 20]) {
   console.log(`${tasks} tasks at once, ${given} rounds of ${CALLS} calls, calls a second, medians`);
   for (const [name, of] of Object.entries(rates)) {
     const ratio = median(of) / median(rates[PEER]);
-    const verdict = name === PEER ? "" : ratio >= BAR ? "holds" : "is missed";
+    const verdict = [PEER, BARE].includes(name) ? "" : ratio >= BAR ? "holds" : "is missed";
     const line = `${name.padEnd(24)} ${median(of).toFixed(0).padStart(7)}`;
     console.log(`${line}  ${ratio.toFixed(2)} times ${PEER} ${verdict}`);
   }
 }
 client.disconnect();
+bare.destroy();

@@ -1,6 +1,8 @@
 "use strict";
 // The native module, and how its answers reach this thread.
 
+const { closeSync } = require("node:fs");
+const { Socket } = require("node:net");
 const native = require("../tollgate.node");
 const { raised } = require("./errors.js");
 
@@ -18,6 +20,11 @@ const waiting = [];
 /** Places that nobody has. */
 const free = [];
 
+// What the native module returns instead of a place, as `src/bridge.rs` says.
+const NOTHING = -1;
+const CHANGE = -2;
+const ANSWER = -3;
+
 let open = 0;
 
 // What keeps the process alive while somebody waits: the native module does not.
@@ -31,6 +38,17 @@ function leave(place) {
   open -= 1;
   if (open === 0) alive.unref();
   return who;
+}
+
+/** How many were asked since the last turn, and how many before it. */
+let asked = 0;
+let together = 0;
+
+/** Begins the questions that were asked. */
+function turn() {
+  together = asked;
+  asked = 0;
+  give(native.turn());
 }
 
 /**
@@ -48,21 +66,26 @@ function ask(start, read) {
     } catch (error) {
       leave(place);
       reject(raised(error));
+      return;
     }
+    asked += 1;
+    // The only question goes out at once. Where several are asked they go out together, when this
+    // code has run.
+    if (open === 1 && together <= 1) turn();
+    else if (asked === 1) process.nextTick(turn);
   });
 }
 
-/** Gives the answers that came to those who wait for them. */
-function wake() {
-  for (;;) {
-    const place = native.next();
-    if (place >= 0) {
-      const { resolve, read } = leave(place);
+/** Gives the answers that came to those who wait for them, and does what is to be done for sockets. */
+function give(first) {
+  for (let code = first; code !== NOTHING; code = native.next()) {
+    if (code >= 0) {
+      const { resolve, read } = leave(code);
       resolve(read());
-    } else if (place === -1) {
-      return;
+    } else if (code === CHANGE) {
+      change();
     } else {
-      const { resolve, reject, read } = leave(-2 - place);
+      const { resolve, reject, read } = leave(ANSWER - code);
       try {
         resolve(read(native.arrived()));
       } catch (error) {
@@ -70,6 +93,45 @@ function wake() {
       }
     }
   }
+}
+
+/** The sockets that this thread reads, by number. */
+const sockets = new Map();
+
+/** What they read, until it is handed over: one at a time. */
+const incoming = Buffer.alloc(64 * 1024);
+
+function change() {
+  const { socket: number, fd, bytes } = native.change();
+  if (typeof fd === "number") {
+    watch(number, fd);
+  } else if (bytes) {
+    sockets.get(number)?.write(bytes, () => give(native.written(number)));
+  } else {
+    const socket = sockets.get(number);
+    sockets.delete(number);
+    socket?.destroy();
+  }
+}
+
+/** Reads a socket from now on. It does not keep the process alive. */
+function watch(number, fd) {
+  const callback = (count) => give(native.received(number, count));
+  let socket;
+  try {
+    socket = new Socket({ fd, onread: { buffer: incoming, callback } });
+  } catch {
+    closeSync(fd);
+    give(native.ended(number));
+    return;
+  }
+  sockets.set(number, socket);
+  socket.unref();
+  // It is closed after an error too.
+  socket.on("error", () => {});
+  socket.on("close", () => {
+    if (sockets.delete(number)) give(native.ended(number));
+  });
 }
 
 /** The same array as bytes. */
@@ -96,7 +158,7 @@ function write(limiter, subject, cost) {
   return true;
 }
 
-native.attach(Buffer.from(shared), wake);
+native.attach(Buffer.from(shared), incoming, () => give(native.turn()));
 
 const collected = new FinalizationRegistry(({ forget, number }) => forget(number));
 

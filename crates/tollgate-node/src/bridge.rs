@@ -1,60 +1,64 @@
-//! How an answer gets from the runtime's thread to a thread of JavaScript: a queue, and one call
-//! that wakes its event loop. No thread of the runtime ever touches an object of JavaScript.
+//! How answers get to a thread of JavaScript. Its own event loop asks Redis, by the carrier;
+//! threads of the runtime ask files, and ring. Only that thread touches objects of JavaScript.
 
 use core::cell::RefCell;
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::os::fd::IntoRawFd as _;
+use std::rc::Rc;
+use std::sync::{Arc, Mutex};
 
-use napi::Status;
 use napi::bindgen_prelude::{Buffer, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
+use napi::{Env, Status};
 use napi_derive::napi;
 use tollgate::{Error, Hold};
 
+use crate::carrier::{Carrier, lock};
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
-use crate::numbers;
 use crate::reply::{Answer, Reply};
+use crate::socket::Change;
+use crate::{numbers, runtime};
 
 /// What wakes an event loop. It does not keep the process alive; `lib/native.js` does, while
 /// questions are open.
-type Waker = ThreadsafeFunction<(), (), (), Status, false, true>;
+type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
+
+/// There is no answer and no change.
+const NOTHING: f64 = -1.0;
+
+/// There is a change, which `change` returns.
+const CHANGE: f64 = -2.0;
+
+/// There is an answer, which `arrived` returns, for the place that is subtracted.
+const ANSWER: f64 = -3.0;
 
 /// An answer, and the place of who waits for it.
 type Arrived = (u32, core::result::Result<Answer, Error>);
 
-/// Answers that came for one thread of JavaScript.
-struct Queue {
-    answers: Mutex<Vec<Arrived>>,
-    waker: Waker,
-}
-
 /// What a running question needs to hand its answer over.
+#[derive(Debug)]
 pub(crate) struct Sender {
     place: u32,
-    queue: Arc<Queue>,
+    answers: Arc<Mutex<Vec<Arrived>>>,
 }
 
 impl Sender {
-    /// Hands the answer over. A thread that ended meanwhile never looks.
+    /// Hands the answer over, for the next time that the thread looks. One that ended meanwhile
+    /// never does.
     pub(crate) fn send(self, answer: core::result::Result<Answer, Error>) {
-        let was_empty = {
-            let mut answers = self.queue.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            answers.push((self.place, answer));
-            answers.len() == 1
-        };
-        // One call for all answers until the loop looks.
-        if was_empty {
-            self.queue.waker.call((), ThreadsafeFunctionCallMode::NonBlocking);
-        }
+        lock(&self.answers).push((self.place, answer));
     }
 }
 
 /// The side of JavaScript.
 #[derive(Default)]
 struct Bridge {
-    queue: Option<Arc<Queue>>,
-    /// What was taken from the queue and not read yet.
+    carrier: Option<Arc<Carrier>>,
+    /// What the loop reads from sockets.
+    incoming: Option<Rc<Buffer>>,
+    answers: Arc<Mutex<Vec<Arrived>>>,
+    /// What was taken from the answers and not read yet.
     taken: VecDeque<Arrived>,
     /// The answer that is read now.
     current: Option<core::result::Result<Answer, Error>>,
@@ -64,49 +68,97 @@ thread_local! {
     static BRIDGE: RefCell<Bridge> = RefCell::default();
 }
 
-/// Prepares this thread of JavaScript: `bytes` is the shared array, and `wake` is called when
-/// answers came.
+/// Prepares this thread of JavaScript: `bytes` is the shared array, sockets are read into
+/// `incoming`, and `wake` is called when the loop must have a turn.
 #[napi(catch_unwind)]
-pub(crate) fn attach(bytes: Buffer, wake: Function<'_, (), ()>) -> napi::Result<()> {
+pub(crate) fn attach(
+    env: Env,
+    bytes: Buffer,
+    incoming: Buffer,
+    wake: Function<'_, (), ()>,
+) -> napi::Result<()> {
     numbers::share(bytes);
-    let waker = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
-    let queue = Arc::new(Queue { answers: Mutex::default(), waker });
-    BRIDGE.with_borrow_mut(|bridge| bridge.queue = Some(queue));
+    let bell: Bell = wake.build_threadsafe_function::<()>().weak::<true>().build()?;
+    let ring = move || {
+        bell.call((), ThreadsafeFunctionCallMode::NonBlocking);
+    };
+    let runtime = runtime::get().map_err(|it| napi::Error::from_reason(it.reason.clone()))?;
+    let carrier = Arc::new(Carrier::new(runtime.handle().clone(), ring));
+    // What is under way ends with the thread, before the variables of the thread are gone.
+    env.add_env_cleanup_hook(Arc::clone(&carrier), |carrier| carrier.close())?;
+    let (carrier, incoming) = (Some(carrier), Some(Rc::new(incoming)));
+    BRIDGE.replace(Bridge { carrier, incoming, ..Bridge::default() });
     Ok(())
 }
 
+/// What this thread carries.
+pub(crate) fn carrier() -> Result<Arc<Carrier>> {
+    let carrier = BRIDGE.with_borrow(|bridge| bridge.carrier.clone());
+    carrier.ok_or_else(|| error::other("this thread was not attached"))
+}
+
 /// A sender for the answer that is waited for at `place`.
-pub(crate) fn sender(place: u32) -> Result<Sender> {
-    let queue = BRIDGE.with_borrow(|bridge| bridge.queue.clone());
-    let queue = queue.ok_or_else(|| error::other("this thread was not attached"))?;
-    Ok(Sender { place, queue })
+pub(crate) fn sender(place: u32) -> Sender {
+    let answers = BRIDGE.with_borrow(|bridge| Arc::clone(&bridge.answers));
+    Sender { place, answers }
+}
+
+/// Has a turn: begins the questions that were started, and goes on with all that can go on.
+/// Returns what `next` does.
+#[napi(catch_unwind)]
+pub(crate) fn turn() -> Result<f64> {
+    carrier()?.turn(|_| {});
+    Ok(next())
+}
+
+/// Has a turn after the loop has read so many bytes from a socket.
+#[napi(catch_unwind)]
+pub(crate) fn received(socket: u32, count: u32) -> Result<f64> {
+    let count = usize::try_from(count).unwrap_or(usize::MAX);
+    let incoming = BRIDGE.with_borrow(|bridge| bridge.incoming.clone());
+    let bytes = incoming.as_ref().and_then(|it| it.get(..count)).unwrap_or_default();
+    carrier()?.turn(|sockets| sockets.received(socket, bytes));
+    Ok(next())
+}
+
+/// Has a turn after the loop has written what it was given for a socket.
+#[napi(catch_unwind)]
+pub(crate) fn written(socket: u32) -> Result<f64> {
+    carrier()?.turn(|sockets| sockets.written(socket));
+    Ok(next())
+}
+
+/// Has a turn after the loop has closed a socket.
+#[napi(catch_unwind)]
+pub(crate) fn ended(socket: u32) -> Result<f64> {
+    carrier()?.turn(|sockets| sockets.ended(socket));
+    Ok(next())
 }
 
 /// Reads the next answer: the place of who waits for it. Of a decision the numbers are in the
-/// shared array. For any other answer it is -2 less the place, and `arrived` returns it. -1 is that
-/// there is none.
+/// shared array. For any other answer it is -3 less the place, and `arrived` returns it. -2 is a
+/// change, which `change` returns, and -1 is that there is nothing.
 #[napi(catch_unwind)]
 pub(crate) fn next() -> f64 {
-    let arrived = BRIDGE.with_borrow_mut(|bridge| {
-        if bridge.taken.is_empty()
-            && let Some(queue) = &bridge.queue
-        {
-            let mut answers = queue.answers.lock().unwrap_or_else(PoisonError::into_inner);
-            bridge.taken.extend(answers.drain(..));
+    BRIDGE.with_borrow_mut(|bridge| {
+        if bridge.taken.is_empty() {
+            bridge.taken.extend(lock(&bridge.answers).drain(..));
         }
-        bridge.taken.pop_front()
-    });
-    match arrived {
-        None => -1.0,
-        Some((place, Ok(Answer::Decision(numbers)))) => {
-            numbers::show(&numbers);
-            f64::from(place)
+        match bridge.taken.pop_front() {
+            Some((place, Ok(Answer::Decision(numbers)))) => {
+                numbers::show(&numbers);
+                f64::from(place)
+            }
+            Some((place, answer)) => {
+                bridge.current = Some(answer);
+                ANSWER - f64::from(place)
+            }
+            None => match &bridge.carrier {
+                Some(carrier) if carrier.has_changes() => CHANGE,
+                _ => NOTHING,
+            },
         }
-        Some((place, answer)) => {
-            BRIDGE.with_borrow_mut(|bridge| bridge.current = Some(answer));
-            -2.0 - f64::from(place)
-        }
-    }
+    })
 }
 
 /// The answer that `next` has read, or its error.
@@ -117,6 +169,30 @@ pub(crate) fn arrived() -> Result<Reply> {
         Some(Err(it)) => Err(error::raised(&it)),
         None => Err(error::other("no answer was read")),
     }
+}
+
+/// What is to be done for a socket: with `fd` it is new, with `bytes` they are to be written, else
+/// it is to be closed.
+#[napi(object, object_from_js = false)]
+#[derive(Default)]
+pub(crate) struct SocketChange {
+    /// Its number.
+    pub socket: u32,
+    /// Its descriptor, which the caller now has to close.
+    pub fd: Option<i32>,
+    /// What is to be written.
+    pub bytes: Option<Buffer>,
+}
+
+/// The next change; nothing where there is none.
+#[napi(catch_unwind)]
+pub(crate) fn change() -> Result<Option<SocketChange>> {
+    let none = SocketChange::default();
+    Ok(carrier()?.change().map(|change| match change {
+        Change::Open(socket, fd) => SocketChange { socket, fd: Some(fd.into_raw_fd()), ..none },
+        Change::Write(socket, bytes) => SocketChange { socket, bytes: Some(bytes.into()), ..none },
+        Change::Close(socket) => SocketChange { socket, ..none },
+    }))
 }
 
 /// Forgets a hold that nobody has any more.

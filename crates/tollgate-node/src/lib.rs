@@ -6,6 +6,7 @@
 #![cfg_attr(test, allow(dead_code, unused_imports))]
 
 mod bridge;
+mod carrier;
 mod clock;
 mod decision;
 mod error;
@@ -18,4 +19,5 @@ mod remote;
 mod reply;
 mod request;
 mod runtime;
+mod socket;
 mod tap;

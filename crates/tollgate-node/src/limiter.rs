@@ -151,7 +151,7 @@ pub(crate) fn answer(limiter: u32, request: Request) -> Result<Reply> {
     Ok(limiter.answer(&kind)?.into_reply())
 }
 
-/// Asks a limiter. The answer comes to `place` of this thread.
+/// Asks a limiter. The answer comes to `place` of this thread, which is to have a turn.
 #[napi(catch_unwind)]
 pub(crate) fn start(limiter: u32, place: u32, request: Request) -> Result<()> {
     let limiter = Limiter::find(limiter)?;
@@ -169,6 +169,6 @@ pub(crate) fn start_check(limiter: u32, place: u32, subject: String, cost: f64) 
 fn begin(limiter: &Limiter, place: u32, kind: Kind) -> Result<()> {
     match &limiter.counts {
         Counts::Memory(_) => Err(error::other("memory answers by `answer`")),
-        Counts::Remote(remote) => remote.start(kind, bridge::sender(place)?),
+        Counts::Remote(remote) => remote.start(kind, bridge::sender(place)),
     }
 }

@@ -10,10 +10,11 @@ use tollgate_redis::RedisStore;
 use tollgate_stores::{AnyStore, StoreUrl};
 
 use crate::bridge::Sender;
+use crate::carrier::Carrier;
 use crate::error::Result;
 use crate::reply::Answer;
 use crate::request::Kind;
-use crate::runtime;
+use crate::{bridge, runtime};
 
 /// How long a question waits for the store to be opened. Beyond it others are asking in vain too.
 const LONGEST_OPENING: Duration = Duration::from_secs(3);
@@ -74,29 +75,49 @@ impl Remote {
         drop(opened);
     }
 
-    /// Asks, and hands the answer to `sender` when it comes.
+    /// Asks, and hands the answer to `sender` when it comes. The thread of JavaScript is to have a
+    /// turn.
     pub(crate) fn start(&self, kind: Kind, sender: Sender) -> Result<()> {
-        let runtime = runtime::get()?;
         let (opened, how) = (self.opened(), Arc::clone(&self.how));
+        let carrier = bridge::carrier()?;
         if matches!(how.url, StoreUrl::Sqlite(_)) {
+            let runtime = runtime::get()?;
             // A file is read and locked by the thread that asks.
             runtime.spawn_blocking(move || {
-                sender.send(runtime.block_on(asked(opened, &how, &kind)));
+                sender.send(runtime.block_on(asked(opened, &how, &kind, None)));
+                carrier.ring();
             });
-        } else {
-            runtime.spawn(async move { sender.send(asked(opened, &how, &kind).await) });
+            return Ok(());
         }
+        let on = Arc::clone(&carrier);
+        carrier.ask(async move { sender.send(asked(opened, &how, &kind, Some(on)).await) });
         Ok(())
     }
 }
 
 /// Asks the store, which the first question opens. A store that cannot be opened is tried again by
 /// the next one. What is open is not held any more when the answer is there.
-async fn asked(opened: Arc<Opened>, how: &How, kind: &Kind) -> core::result::Result<Answer, Error> {
+async fn asked(
+    opened: Arc<Opened>,
+    how: &How,
+    kind: &Kind,
+    carrier: Option<Arc<Carrier>>,
+) -> core::result::Result<Answer, Error> {
     if let Some(store) = opened.0.get() {
         return kind.perform(&how.limits, store).await;
     }
-    let opening = opened.0.get_or_try_init(|| open(how));
+    // Apart, since what is seldom asked must not make each question large.
+    Box::pin(asked_first(opened, how, kind, carrier)).await
+}
+
+/// Asks a store that is not open.
+async fn asked_first(
+    opened: Arc<Opened>,
+    how: &How,
+    kind: &Kind,
+    carrier: Option<Arc<Carrier>>,
+) -> core::result::Result<Answer, Error> {
+    let opening = opened.0.get_or_try_init(|| open(how, carrier));
     match tokio::time::timeout(LONGEST_OPENING, opening).await {
         Ok(store) => kind.perform(&how.limits, store?).await,
         Err(_) => Err(StoreError::transient(format!(
@@ -107,15 +128,29 @@ async fn asked(opened: Arc<Opened>, how: &How, kind: &Kind) -> core::result::Res
     }
 }
 
-async fn open(How { url, clock, .. }: &How) -> core::result::Result<AnyStore, StoreError> {
+async fn open(
+    How { url, clock, .. }: &How,
+    carrier: Option<Arc<Carrier>>,
+) -> core::result::Result<AnyStore, StoreError> {
     match (url.clone(), clock.clone()) {
         (StoreUrl::Sqlite(options), Some(clock)) => {
             StoreUrl::Sqlite(options.clock(clock)).open().await
         }
-        (StoreUrl::Redis(options), Some(clock)) => {
-            // Counts of another clock than the server's lie apart.
-            let run = format!("node-{:016x}", RandomState::new().hash_one(0));
-            Ok(RedisStore::builder(options).run(&run, clock).connect().await?.into())
+        (StoreUrl::Redis(options), clock) => {
+            let options = match carrier {
+                Some(carrier) => options.event_loop(carrier),
+                None => options,
+            };
+            let builder = RedisStore::builder(options);
+            let builder = match clock {
+                // Counts of another clock than the server's lie apart.
+                Some(clock) => {
+                    let run = format!("node-{:016x}", RandomState::new().hash_one(0));
+                    builder.run(&run, clock)
+                }
+                None => builder,
+            };
+            Ok(builder.connect().await?.into())
         }
         (url, _) => url.open().await,
     }

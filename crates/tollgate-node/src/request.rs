@@ -138,21 +138,27 @@ impl Kind {
         limits: &LimitSet,
         store: &S,
     ) -> core::result::Result<Answer, Error> {
-        let none = || Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned());
         let limiter = Limiter::new(limits.clone(), Tap::new(store));
-        // Who has a decision has the store's answer too.
-        let numbers = |decision: &Decision<'_>| {
-            let outcome = limiter.store().answer();
-            outcome.map(|outcome| Numbers::of(decision, &outcome)).unwrap_or_default()
-        };
-        Ok(match self {
+        match self {
             Self::Check { parts, cost, partial } => {
-                let ask = ask(parts, *cost, *partial).ok_or_else(none)?;
-                Answer::Decision(numbers(&limiter.check(ask).await?))
+                let ask = ask(parts, *cost, *partial).ok_or_else(nothing_asked)?;
+                Ok(Answer::Decision(numbers(&limiter, &limiter.check(ask).await?)))
             }
+            // Apart, since what is seldom asked must not make each check large.
+            other => Box::pin(other.perform_other(&limiter)).await,
+        }
+    }
+
+    /// The same for all that is no check.
+    async fn perform_other<S: Store>(
+        &self,
+        limiter: &Limiter<Tap<'_, S>>,
+    ) -> core::result::Result<Answer, Error> {
+        Ok(match self {
+            Self::Check { .. } => return Err(nothing_asked()),
             Self::Peek { parts, cost, partial } => {
-                let ask = ask(parts, *cost, *partial).ok_or_else(none)?;
-                Answer::Decision(numbers(&limiter.peek(ask).await?))
+                let ask = ask(parts, *cost, *partial).ok_or_else(nothing_asked)?;
+                Answer::Decision(numbers(limiter, &limiter.peek(ask).await?))
             }
             Self::Charge { subject, cost } => {
                 Answer::Charged(limiter.charge(Ask::new(subject).cost(*cost)).await?)
@@ -161,11 +167,11 @@ impl Kind {
             Self::Refund(receipt) => Answer::Refund(limiter.refund(receipt).await?),
             Self::Reserve { subject, cost, reserve } => {
                 let placed = limiter.reserve(Ask::new(subject).cost(*cost), *reserve).await?;
-                Answer::Holding(numbers(&placed.decision), placed.hold.map(Box::new))
+                Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
             Self::Acquire { subject, slots } => {
                 let placed = limiter.acquire(Ask::new(subject).cost(*slots)).await?;
-                Answer::Holding(numbers(&placed.decision), placed.hold.map(Box::new))
+                Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
             Self::Commit(hold, actual) => Answer::Settled(limiter.commit(hold, *actual).await?),
             Self::Release(hold) => Answer::Flag(limiter.release(hold).await?),
@@ -175,4 +181,14 @@ impl Kind {
             }
         })
     }
+}
+
+fn nothing_asked() -> Error {
+    Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned())
+}
+
+/// The numbers of a decision. Who has one has the store's answer too.
+fn numbers<S: Store>(limiter: &Limiter<Tap<'_, S>>, decision: &Decision<'_>) -> Numbers {
+    let outcome = limiter.store().answer();
+    outcome.map(|outcome| Numbers::of(decision, &outcome)).unwrap_or_default()
 }

@@ -49,6 +49,7 @@ function found(...names) {
 
 export const REDIS = found("redis-server", "valkey-server");
 export const AB = found("ab");
+export const OPENSSL = found("openssl");
 
 /** What is done at the end of this file's process: last things first. */
 const ends = [];
