@@ -17,7 +17,7 @@ use tollgate::Error;
 
 use crate::carrier::Carrier;
 use crate::reply::Reply;
-use crate::socket::{Change, lock};
+use crate::socket::{Change, Sockets, lock};
 use crate::spin::{self, Spin};
 use crate::{error, runtime};
 
@@ -103,10 +103,12 @@ impl Bridge {
         let may_wait = lock(&this.spin).may_wait(is_only);
         if is_only {
             let now = Instant::now();
-            if now.duration_since(*lock(&this.last_turn)) > LONG_AGO {
-                this.carrier.sockets.may_read_all();
-            }
-            this.carrier.turn();
+            let is_late = now.duration_since(*lock(&this.last_turn)) > LONG_AGO;
+            this.carrier.turn(|sockets| {
+                if is_late {
+                    sockets.may_read_all();
+                }
+            });
             if may_wait {
                 this.wait_in_place(now);
             }
@@ -125,16 +127,15 @@ impl Bridge {
             if from.elapsed() > spin::LONGEST {
                 return lock(&self.spin).in_vain();
             }
-            self.carrier.sockets.may_read_all();
-            self.carrier.turn();
+            self.carrier.turn(Sockets::may_read_all);
         }
         lock(&self.spin).came();
     }
 
-    /// The loop has its turn: all that can go on does.
-    fn go_on(slf: &Bound<'_, Self>) -> PyResult<()> {
+    /// The loop has its turn: all that can go on does, after what `event` tells the sockets.
+    fn go_on(slf: &Bound<'_, Self>, event: impl FnOnce(&Sockets)) -> PyResult<()> {
         lock(&slf.get().spin).loop_ran();
-        slf.get().carrier.turn();
+        slf.get().carrier.turn(event);
         Self::give(slf)
     }
 
@@ -226,8 +227,7 @@ impl Bridge {
         let mut bytes = [0_u8; 64];
         let _ = (&slf.get().reader).read(&mut bytes);
         // The time of a question may have come while the loop was busy, and its answer too.
-        slf.get().carrier.sockets.may_read_all();
-        Self::go_on(slf)
+        Self::go_on(slf, Sockets::may_read_all)
     }
 
     /// A socket can be read.
@@ -235,8 +235,7 @@ impl Bridge {
         if !slf.get().is_ours() {
             return Ok(());
         }
-        slf.get().carrier.sockets.can_read(number);
-        Self::go_on(slf)
+        Self::go_on(slf, |sockets| sockets.can_read(number))
     }
 
     /// A socket can be written.
@@ -245,8 +244,7 @@ impl Bridge {
             return Ok(());
         }
         running_loop(slf.py())?.call_method1(intern!(slf.py(), "remove_writer"), (number,))?;
-        slf.get().carrier.sockets.can_write(number);
-        Self::go_on(slf)
+        Self::go_on(slf, |sockets| sockets.can_write(number))
     }
 
     /// Questions wait to go out together.
@@ -255,7 +253,7 @@ impl Bridge {
         if !slf.get().is_ours() {
             return Ok(());
         }
-        Self::go_on(slf)
+        Self::go_on(slf, |_| {})
     }
 }
 

@@ -12,6 +12,12 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite};
 
+#[cfg(unix)]
+mod turns;
+
+#[cfg(unix)]
+pub use self::turns::Turns;
+
 /// A connected socket, as a loop reads and writes it.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
