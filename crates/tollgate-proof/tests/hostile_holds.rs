@@ -153,6 +153,24 @@ fn a_count_has_a_hundred_thousand_holds_and_no_more() {
 }
 
 #[test]
+fn more_holds_than_a_denial_looks_at_end_together() {
+    let store = MemoryStore::builder().clock(ManualClock::at_micros(START_US)).build();
+    for limits in ["70/h via fixed_window", "70 at once hold 20s"] {
+        let limiter = Limiter::new(limits.parse().unwrap(), store.clone());
+        let ask = |cost| match limits.contains("at once") {
+            true => limiter.acquire_now(Ask::new("bob").cost(cost)).unwrap(),
+            false => limiter.reserve_now(Ask::new("bob").cost(cost), TTL).unwrap(),
+        };
+        for _ in 0..70 {
+            assert!(ask(1).hold.is_some());
+        }
+        let denied = ask(70);
+        assert!(denied.hold.is_none());
+        assert_eq!(denied.decision.retry_after(), Some(TTL), "{limits}");
+    }
+}
+
+#[test]
 fn a_count_with_holds_is_not_forgotten_while_others_come_in() {
     let clock = ManualClock::at_micros(START_US);
     let store = MemoryStore::builder().clock(clock.clone()).max_bytes(1 << 20).build();

@@ -65,7 +65,8 @@ end
 local function find_last(holds, stop)
   if holds.count > 0 and stop >= holds.last then
     local rows = redis.call('ZRANGE', holds.key .. '@', -1, -1, 'WITHSCORES')
-    holds.last = tonumber(rows[2] or 0)
+    -- Where a server dropped the others, they end no later than it did.
+    holds.last = tonumber(rows[2] or holds.last)
   end
 end
 
@@ -227,9 +228,10 @@ local function wait_for(count, i, wanted, kept)
     seen = seen + hold.charging
     charge_apart(hold.charging)
   end
-  -- More holds are open than are looked at: all of them have ended by the last end.
+  -- More holds may be open than are looked at, and may end with those: by the last end all of them
+  -- have ended.
   local last = last_end(holds)
-  if last > now then
+  if last >= now then
     now, kept = last, 0
     charge_apart(math.max(0, holds.charging - seen))
   end

@@ -299,9 +299,10 @@ impl Walk<'_> {
                 charge_one(limit, &mut copy.only_cell(), hold.charging(), true, at);
             }
         }
-        // More holds are open than are looked at: all of them have ended by the last end.
+        // More holds may be open than are looked at, and may end with those: all of them have ended
+        // by the last end.
         let seen: u64 = ends.iter().map(OpenHold::charging).sum();
-        if held.last_us > at.as_micros() {
+        if held.last_us >= at.as_micros() {
             at = Time::from_micros(held.last_us);
             kept = 0;
             let rest = held.sums.charging.saturating_sub(seen);
