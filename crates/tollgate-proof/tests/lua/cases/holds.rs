@@ -8,20 +8,20 @@ use crate::lua::fake::{Fake, Held, Reply};
 use crate::lua::histories::{Difference, Texts};
 
 /// An id of a reserve.
-const ID: &str = "72000000000000000000000000000001";
+pub(super) const ID: &str = "72000000000000000000000000000001";
 
 /// The scripts of holds on one count.
-struct World<'t> {
-    fake: Fake,
+pub(super) struct World<'t> {
+    pub(super) fake: Fake,
     texts: &'t Texts,
-    limits: String,
-    key: String,
+    pub(super) limits: String,
+    pub(super) key: String,
     /// Whether the fast path alone answers what has one.
-    fast: bool,
+    pub(super) fast: bool,
 }
 
 impl<'t> World<'t> {
-    fn new(texts: &'t Texts, limits: &str) -> Self {
+    pub(super) fn new(texts: &'t Texts, limits: &str) -> Self {
         let fake = Fake::new().bounded();
         fake.at(NOW_US);
         let subject = Subject::literal("s").unwrap();
@@ -40,7 +40,7 @@ impl<'t> World<'t> {
     }
 
     /// Asks for a hold; without an id for a charge.
-    fn ask(&mut self, id: &str, request: Option<(&str, &str)>) -> Reply {
+    pub(super) fn ask(&mut self, id: &str, request: Option<(&str, &str)>) -> Reply {
         let (fingerprint, remembered) = request.map_or(("", "0"), |_| ("f1", "60000"));
         let fingerprint = request.map_or(fingerprint, |(_, fingerprint)| fingerprint);
         let (mut keys, args) = self.words(&["1", "whole", id, "2000000", fingerprint, remembered]);
@@ -48,8 +48,24 @@ impl<'t> World<'t> {
         self.call(HoldScripts::all(Clock::Server, &self.texts.parts).among, &keys, &args)
     }
 
-    fn settle(&mut self, id: &str, actual: &str) -> Reply {
-        let (keys, args) = self.words(&[id, "1", actual, "60000"]);
+    /// Asks without a request, of a hold that lasts so many microseconds.
+    pub(super) fn question(&mut self, mode: &str, id: &str, cost: u64, ttl_us: u64) -> Reply {
+        let (cost, ttl_us) = (cost.to_string(), ttl_us.to_string());
+        let (keys, args) = self.words(&[&cost, mode, id, &ttl_us, "", "0"]);
+        self.call(HoldScripts::all(Clock::Server, &self.texts.parts).among, &keys, &args)
+    }
+
+    pub(super) fn place(&mut self, id: &str, cost: u64, ttl_us: u64) -> Reply {
+        self.question("whole", id, cost, ttl_us)
+    }
+
+    pub(super) fn settle(&mut self, id: &str, actual: &str) -> Reply {
+        self.settle_of(id, 1, actual)
+    }
+
+    /// Settles a hold that was placed with a cost.
+    pub(super) fn settle_of(&mut self, id: &str, cost: u64, actual: &str) -> Reply {
+        let (keys, args) = self.words(&[id, &cost.to_string(), actual, "60000"]);
         self.call(HoldScripts::all(Clock::Server, &self.texts.parts).settle, &keys, &args)
     }
 
@@ -65,7 +81,12 @@ impl<'t> World<'t> {
         self.fake.call(&self.texts.script(script), &keys, &args)
     }
 
-    fn sums(&self) -> Vec<u64> {
+    /// The key of the set of the holds.
+    pub(super) fn open(&self) -> String {
+        format!("{}@", self.key)
+    }
+
+    pub(super) fn sums(&self) -> Vec<u64> {
         let Some(Held::Text(text)) = self.fake.get(&format!("{}@sums", self.key)) else {
             return Vec::new();
         };
@@ -78,7 +99,7 @@ impl<'t> World<'t> {
         SUMS.map(&mut take).into()
     }
 
-    fn put_sums(&self, bytes: Vec<u8>) {
+    pub(super) fn put_sums(&self, bytes: Vec<u8>) {
         self.fake.put(&format!("{}@sums", self.key), Held::Text(bytes));
     }
 }
@@ -87,12 +108,16 @@ impl<'t> World<'t> {
 /// ends charge, their slots, the fencing number, the latest time, the first end, the last.
 const SUMS: [usize; 9] = [1, 4, 7, 7, 4, 7, 7, 7, 7];
 
-fn sums_of(numbers: [u64; 9]) -> Vec<u8> {
+pub(super) fn sums_of(numbers: [u64; 9]) -> Vec<u8> {
     let each = SUMS.iter().zip(numbers);
     each.flat_map(|(bytes, number)| number.to_be_bytes()[8 - bytes..].to_vec()).collect()
 }
 
-fn expect<T: PartialEq + std::fmt::Debug>(what: &str, got: T, wanted: T) -> Result<(), Difference> {
+pub(super) fn expect<T: PartialEq + std::fmt::Debug>(
+    what: &str,
+    got: T,
+    wanted: T,
+) -> Result<(), Difference> {
     match got == wanted {
         true => Ok(()),
         false => Err(format!("{what}: {got:?} instead of {wanted:?}")),
@@ -106,7 +131,7 @@ fn nonce_of(reply: &Reply) -> Option<&str> {
     std::str::from_utf8(text).ok()
 }
 
-fn id(number: u64) -> String {
+pub(super) fn id(number: u64) -> String {
     format!("72{number:030x}")
 }
 
@@ -307,13 +332,20 @@ pub(super) fn damaged(texts: &Texts) -> Result<(), Difference> {
 
 /// Sums of which a part was lost never get below zero.
 pub(super) fn lost_sums(texts: &Texts) -> Result<(), Difference> {
-    let mut world = World::new(texts, "x: 7/m via gcra");
-    world.ask(ID, None);
+    let charging = format!("63{:030x}", 5);
     let first = NOW_US + 2_000_000;
-    world.put_sums(sums_of([1, 1, 0, 0, 0, NOW_US, NOW_US, first, first]));
-    let settled = world.settle(ID, "2").integers();
-    expect("the settled", settled[..2].to_vec(), vec![2, 2])?;
-    expect("the sums", world.sums()[..5].to_vec(), vec![1, 0, 0, 0, 0])
+    for limits in ["x: 7/m via gcra", "x: 7/m via sliding_log"] {
+        let mut world = World::new(texts, limits);
+        for (id, open) in [(ID, 0), (ID, 1), (&charging, 1)] {
+            world.fake.clear();
+            world.ask(id, None);
+            world.put_sums(sums_of([1, open, 0, 0, 0, NOW_US, NOW_US, first, first]));
+            let settled = world.settle(id, "2").integers();
+            expect("the settled", settled[..2].to_vec(), vec![2, 2])?;
+            expect("the sums", world.sums()[..5].to_vec(), vec![1, 0, 0, 0, 0])?;
+        }
+    }
+    Ok(())
 }
 
 /// How long the keys of a hold lie: as long as it is open and what its end charges counts, or as

@@ -3,6 +3,7 @@
 mod answers;
 mod changes;
 mod damaged;
+mod hold_edges;
 mod holds;
 mod numbers;
 mod questions;
@@ -49,7 +50,7 @@ pub(crate) const CASES: [(&str, Case); 25] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 11] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 27] = [
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
     ("repeated requests among holds", holds::requests),
@@ -61,6 +62,22 @@ pub(crate) const HOLD_CASES: [(&str, Case); 11] = [
     ("holds by the fast path", holds::fast),
     ("the end of a hold", holds::ends),
     ("damaged states of holds", holds::damaged_states),
+    ("how holds are kept", hold_edges::written),
+    ("holds beside a clock that is behind", hold_edges::behind),
+    ("times that are not exact", hold_edges::inexact),
+    ("what became of the numbers of holds", hold_edges::numbers),
+    ("the last end of holds", hold_edges::last_ends),
+    ("a commit of more than may be owed", hold_edges::owed),
+    ("fewer slots than are taken", hold_edges::fewer_slots),
+    ("how long sums lie", hold_edges::fenced),
+    ("holds at the beginning of time", hold_edges::beginning_of_time),
+    ("holds that a server dropped", hold_edges::dropped),
+    ("a hold that a server dropped beside one that is settled", hold_edges::evicted),
+    ("holds that are forgotten", hold_edges::forgotten),
+    ("sums that say less than their holds keep", hold_edges::less_kept),
+    ("the most ends that a denial looks at", hold_edges::most_ends),
+    ("a window that ends with a hold", hold_edges::end_of_window),
+    ("more holds than a denial looks at, with one end", hold_edges::ends_together),
 ];
 
 const NOW_US: u64 = 1_763_632_025_123_456;

@@ -126,6 +126,9 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
         }
         ("EXISTS", held) => Ok(Ok(Value::Integer(held.is_some().into()))),
         ("PTTL", _) => Ok(Ok(Value::Integer(data.pttl(key)))),
+        ("PEXPIRE", None) if data.evicted.iter().any(|gone| **gone == **key) => {
+            Ok(Ok(Value::Integer(0)))
+        }
         ("PEXPIRE", held) => {
             assert!(held.is_some(), "PEXPIRE of nothing");
             assert!(integer(2) > 0);

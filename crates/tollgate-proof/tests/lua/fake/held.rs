@@ -84,6 +84,8 @@ pub(super) struct Data {
     /// The lifetimes that the last script set, and whether it deleted anything.
     pub(super) written: Vec<(Rc<[u8]>, u64)>,
     pub(super) deleted: bool,
+    /// What the server has dropped by itself: that it lies no longer is no fault of a script.
+    pub(super) evicted: Vec<Rc<[u8]>>,
     /// How often the script may still be asked whether it runs too long; none: for ever.
     pub(super) patience: Option<u32>,
 }

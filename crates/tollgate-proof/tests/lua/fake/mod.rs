@@ -133,6 +133,13 @@ impl Fake {
         gone.map(|key| String::from_utf8(key.to_vec()).unwrap()).collect()
     }
 
+    /// Drops a key as a server does that has no memory left.
+    pub(crate) fn evict(&self, key: &str) {
+        let mut data = self.data.borrow_mut();
+        data.keys.remove(key.as_bytes());
+        data.evicted.push(key.as_bytes().into());
+    }
+
     pub(crate) fn at(&self, now_us: u64) {
         self.data.borrow_mut().now_us = now_us;
     }
