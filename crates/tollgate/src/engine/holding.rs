@@ -499,7 +499,7 @@ pub fn settle(
     let find = |part: &Part<'_>| part.holds.as_ref().and_then(|holds| holds.find(id));
     let open: SmallVec<[Option<OpenHold>; 1]> = parts.iter().map(find).collect();
     // What is open has not been settled, so nearly no commit has to look for it.
-    if open.iter().any(Option::is_none) {
+    if open.is_empty() || open.iter().any(Option::is_none) {
         let mut held = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
         if let Some(before) = held.find_map(|holds| holds.settled(id)) {
             return Some(Settled::before(before));
