@@ -1,5 +1,9 @@
 //! Who is decided otherwise under new policies.
 
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::thread::Scope;
+
 use hashbrown::HashMap;
 use serde::Serialize;
 use tollgate_policy::Policies;
@@ -131,42 +135,44 @@ pub fn diff(
     let total = requests.len();
     let mut done = 0;
     let mut events = requests.iter()?;
-    let mut batch: Vec<Event> = Vec::with_capacity(BATCH);
-    loop {
-        batch.clear();
-        for event in events.by_ref().take(BATCH) {
-            batch.push(event?);
-        }
-        if batch.is_empty() {
-            break;
-        }
-        let [were, are] = decide_both([&old, &new], requests, &batch)?;
-        for (event, (was, is)) in batch.iter().zip(were.into_iter().zip(are)) {
-            for (totals, decision) in totals.iter_mut().zip([was, is]) {
-                totals.count(decision);
+    std::thread::scope(|scope| -> Result<(), Error> {
+        let mut old_side = Elsewhere::new(scope, &old, requests);
+        loop {
+            let batch: Result<Vec<Event>, Error> = events.by_ref().take(BATCH).collect();
+            let batch = Arc::new(batch?);
+            if batch.is_empty() {
+                return Ok(());
             }
-            if was.is_admitted == is.is_admitted {
-                continue;
+            old_side.begin(&batch);
+            let are = new.decide_batch(requests, &batch)?;
+            let were = old_side.end()?;
+            for (event, (was, is)) in batch.iter().zip(were.into_iter().zip(are)) {
+                for (totals, decision) in totals.iter_mut().zip([was, is]) {
+                    totals.count(decision);
+                }
+                if was.is_admitted == is.is_admitted {
+                    continue;
+                }
+                let client = requests.client(event);
+                // The side that denies knows why.
+                let (tally, decision, side) = if is.is_admitted {
+                    (&mut to_admitted, was, &old)
+                } else {
+                    (&mut to_denied, is, &new)
+                };
+                tally.count(decision.policy, client, event);
+                each(Changed {
+                    line: event.line,
+                    at_us: event.at_us,
+                    client: requests.clients().name(client).unwrap_or_default(),
+                    is_admitted: is.is_admitted,
+                    policy: decision.policy.and_then(|it| side.names.get(it)).map(String::as_str),
+                })?;
             }
-            let client = requests.client(event);
-            // The side that denies knows why.
-            let (tally, decision, side) = if is.is_admitted {
-                (&mut to_admitted, was, &old)
-            } else {
-                (&mut to_denied, is, &new)
-            };
-            tally.count(decision.policy, client, event);
-            each(Changed {
-                line: event.line,
-                at_us: event.at_us,
-                client: requests.clients().name(client).unwrap_or_default(),
-                is_admitted: is.is_admitted,
-                policy: decision.policy.and_then(|it| side.names.get(it)).map(String::as_str),
-            })?;
+            done += batch.len() as u64;
+            go((done, total))?;
         }
-        done += batch.len() as u64;
-        go((done, total))?;
-    }
+    })?;
     let [old_totals, new_totals] = totals;
     Ok(Diff {
         requests: requests.summary.events,
@@ -179,18 +185,38 @@ pub fn diff(
     })
 }
 
-/// The decisions of both sides, each on a thread of its own: neither needs the other's.
-fn decide_both(
-    [old, new]: [&Side; 2],
-    requests: &Requests,
-    batch: &[Event],
-) -> Result<[Vec<SideDecision>; 2], Error> {
-    std::thread::scope(|scope| {
-        let were = scope.spawn(|| old.decide_batch(requests, batch));
-        let are = new.decide_batch(requests, batch);
-        let were = were.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        Ok([were?, are?])
-    })
+type Decisions = Result<Vec<SideDecision>, Error>;
+
+/// A side that decides on a thread of its own: neither side needs the other's decisions. The thread
+/// is one for all batches, since an allocator gives what a thread has allocated back to it.
+struct Elsewhere {
+    batches: SyncSender<Arc<Vec<Event>>>,
+    decided: Receiver<Decisions>,
+}
+
+impl Elsewhere {
+    fn new<'s>(scope: &'s Scope<'s, '_>, side: &'s Side, requests: &'s Requests) -> Self {
+        let (batches, taken) = sync_channel::<Arc<Vec<Event>>>(1);
+        let (deciding, decided) = sync_channel(1);
+        scope.spawn(move || {
+            let each = taken.iter().map(|batch| side.decide_batch(requests, &batch));
+            // Nobody waits any more after an error of the other side.
+            let _ = each.map(|decisions| deciding.send(decisions)).find(Result::is_err);
+        });
+        Self { batches, decided }
+    }
+
+    /// Gives it the next requests.
+    fn begin(&mut self, batch: &Arc<Vec<Event>>) {
+        // A thread that panicked says so at the end of the scope.
+        let _ = self.batches.send(Arc::clone(batch));
+    }
+
+    /// What it decided of those.
+    fn end(&mut self) -> Decisions {
+        let gone = |_| Error::Policies { why: "one of the two sides gave no answer".to_owned() };
+        self.decided.recv().map_err(gone)?
+    }
 }
 
 impl SideTotals {
