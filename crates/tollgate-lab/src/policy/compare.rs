@@ -136,7 +136,7 @@ pub fn diff(
     let mut done = 0;
     let mut events = requests.iter()?;
     std::thread::scope(|scope| -> Result<(), Error> {
-        let mut old_side = Elsewhere::new(scope, &old, requests);
+        let old_side = Elsewhere::new(scope, &old, requests);
         loop {
             let batch: Result<Vec<Event>, Error> = events.by_ref().take(BATCH).collect();
             let batch = Arc::new(batch?);
@@ -166,7 +166,7 @@ pub fn diff(
                     at_us: event.at_us,
                     client: requests.clients().name(client).unwrap_or_default(),
                     is_admitted: is.is_admitted,
-                    policy: decision.policy.and_then(|it| side.names.get(it)).map(String::as_str),
+                    policy: side.name(decision.policy),
                 })?;
             }
             done += batch.len() as u64;
@@ -207,13 +207,13 @@ impl Elsewhere {
     }
 
     /// Gives it the next requests.
-    fn begin(&mut self, batch: &Arc<Vec<Event>>) {
+    fn begin(&self, batch: &Arc<Vec<Event>>) {
         // A thread that panicked says so at the end of the scope.
         let _ = self.batches.send(Arc::clone(batch));
     }
 
     /// What it decided of those.
-    fn end(&mut self) -> Decisions {
+    fn end(&self) -> Decisions {
         let gone = |_| Error::Policies { why: "one of the two sides gave no answer".to_owned() };
         self.decided.recv().map_err(gone)?
     }
@@ -265,7 +265,7 @@ impl Tally {
             let printable = |client: ClientId| clients.printable(client).unwrap_or_default();
             let examples = self.examples.get(&place).into_iter().flatten();
             PolicyChange {
-                policy: place.and_then(|it| side.names.get(it)).cloned().unwrap_or_default(),
+                policy: side.name(place).unwrap_or_default().to_owned(),
                 requests: ranked.iter().map(|(count, ..)| count).sum(),
                 clients: ranked.len() as u64,
                 examples: examples

@@ -114,7 +114,7 @@ pub fn replay(
             at_us: event.at_us,
             client: requests.clients().name(client).unwrap_or_default(),
             is_admitted: decision.is_admitted,
-            policy: decision.policy.and_then(|place| side.names.get(place)).map(String::as_str),
+            policy: side.name(decision.policy),
         })?;
         if done % BATCH as u64 == 0 || done == total {
             side.sweep();

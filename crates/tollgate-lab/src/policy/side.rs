@@ -81,6 +81,11 @@ impl Side {
         Ok(SideDecision { is_admitted, policy })
     }
 
+    /// The name of a policy that decided.
+    pub(super) fn name(&self, policy: Option<usize>) -> Option<&str> {
+        self.names.get(policy?).map(String::as_str)
+    }
+
     /// Forgets some of what no longer counts.
     pub(super) fn sweep(&self) {
         self.gate.store().sweep_some();
