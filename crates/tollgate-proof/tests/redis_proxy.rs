@@ -3,6 +3,9 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 use std::io::ErrorKind;
+use std::net::TcpListener;
+use std::process::Command;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::{Client, Mode, Proxy, RedisServer, Reply, Trick};
@@ -221,6 +224,9 @@ fn connections_are_refused_and_accepted_again() {
     proxy.refuse();
     let error = Client::tcp(proxy.address()).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+    // Nobody who looks for a free port gets this one meanwhile.
+    let taken = TcpListener::bind(proxy.address()).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
     assert_eq!(incr(&mut old, "a").unwrap(), Some(2));
     proxy.heal();
     assert_eq!(incr(&mut connect(&proxy), "a").unwrap(), Some(3));
@@ -232,6 +238,24 @@ fn connections_are_refused_and_accepted_again() {
     let reached = Client::tcp(address).and_then(|mut client| client.command(&[b"INFO", b"server"]));
     let reached = reached.ok().and_then(|info| info.text()).unwrap_or_default();
     assert!(!reached.contains(&server.info("server")["run_id"]), "{reached}");
+}
+
+/// A child of this process has a copy of every descriptor until it runs its program.
+#[test]
+fn connections_are_refused_while_children_are_born() {
+    let server = redis_or_skip!();
+    let proxy = Proxy::start(server.address());
+    thread::scope(|scope| {
+        let born = || (0..300).all(|_| Command::new("true").status().is_ok_and(|s| s.success()));
+        let parents = [scope.spawn(born), scope.spawn(born)];
+        while parents.iter().any(|parent| !parent.is_finished()) {
+            proxy.refuse();
+            let error = Client::tcp(proxy.address()).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+            proxy.accept();
+        }
+    });
+    assert_eq!(incr(&mut connect(&proxy), "a").unwrap(), Some(1));
 }
 
 #[test]

@@ -113,9 +113,12 @@ impl Client {
                 self.unread.drain(..end);
                 return Ok(reply);
             }
-            match self.wire.read(&mut chunk)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                length => self.unread.extend(&chunk[..length]),
+            match self.wire.read(&mut chunk) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(length) => self.unread.extend(&chunk[..length]),
+                // To start a child in another thread interrupts a read that has a time limit.
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
             }
         }
     }

@@ -106,12 +106,23 @@ impl Client {
     }
 }
 
+/// Reads what is there. A read with a time limit is interrupted when another thread starts a
+/// child, and these tests start many.
+pub(crate) fn read_some(stream: &mut TcpStream, some: &mut [u8]) -> io::Result<usize> {
+    loop {
+        match stream.read(some) {
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            read => return read,
+        }
+    }
+}
+
 /// Reads up to the end of a head: the head, and what came after it.
 fn read_head(stream: &mut TcpStream) -> io::Result<(String, Vec<u8>)> {
     let mut read = Vec::new();
     let mut some = [0; 4_096];
     loop {
-        let length = stream.read(&mut some)?;
+        let length = read_some(stream, &mut some)?;
         if length == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
@@ -212,7 +223,7 @@ impl Tap {
 fn pour(mut from: TcpStream, mut to: TcpStream, copy: Option<&Mutex<Vec<u8>>>) -> io::Result<()> {
     let mut some = [0; 4_096];
     loop {
-        let length = from.read(&mut some)?;
+        let length = read_some(&mut from, &mut some)?;
         if length == 0 {
             return to.shutdown(Shutdown::Write);
         }

@@ -8,16 +8,17 @@
 //! for it), and send a reset of its own choosing (a cut is an orderly end).
 
 mod forward;
+mod port;
 mod state;
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use super::server::free_port;
 use forward::Shared;
+use port::Port;
 use state::{State, lock};
 
 /// How the connection is, until told otherwise.
@@ -85,7 +86,7 @@ pub struct Seen {
 /// A proxy before one server. Dropped, it cuts every connection.
 #[derive(Debug)]
 pub struct Proxy {
-    port: u16,
+    port: Port,
     shared: Arc<Shared>,
     acceptor: Mutex<Option<JoinHandle<()>>>,
 }
@@ -111,10 +112,11 @@ impl Proxy {
     #[must_use]
     pub fn seeded(upstream: SocketAddr, seed: u64) -> Self {
         let shared = Arc::new(Shared::new(upstream, State::seeded(seed)));
-        let mut proxy = Self { port: 0, shared, acceptor: Mutex::new(None) };
         // Somebody may take the port between our look and our bind.
         for _ in 0..100 {
-            proxy.port = free_port();
+            let Ok(port) = Port::free() else { continue };
+            let shared = Arc::clone(&shared);
+            let proxy = Self { port, shared, acceptor: Mutex::new(None) };
             if proxy.listen().is_ok() {
                 return proxy;
             }
@@ -131,7 +133,7 @@ impl Proxy {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        self.port.address()
     }
 
     /// Changes how all connections are from now on.
@@ -161,7 +163,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// The port was taken by somebody else meanwhile.
+    /// See [`accept`](Self::accept).
     pub fn heal(&self) {
         self.shared.change(|state| {
             state.mode = Mode::Pass;
@@ -172,11 +174,11 @@ impl Proxy {
     }
 
     /// Refuses new connections, as a machine does on which nobody listens. Those that are open
-    /// stay.
+    /// stay, and nobody else gets the port.
     pub fn refuse(&self) {
         self.shared.change(|state| state.refusing = true);
-        // The acceptor looks up when somebody comes, and goes, and its listener with it.
-        let _ = TcpStream::connect(self.address());
+        // An error says that it refuses already.
+        let _ = self.port.refuse();
         if let Some(acceptor) = lock(&self.acceptor).take() {
             let _ = acceptor.join();
         }
@@ -186,7 +188,7 @@ impl Proxy {
     ///
     /// # Panics
     ///
-    /// The port was taken by somebody else meanwhile.
+    /// The port cannot be listened on.
     pub fn accept(&self) {
         if lock(&self.shared.state).refusing {
             self.listen().expect("the port is still ours");
@@ -210,7 +212,7 @@ impl Proxy {
     }
 
     fn listen(&self) -> io::Result<()> {
-        let listener = TcpListener::bind(self.address())?;
+        let listener = self.port.listen()?;
         self.shared.change(|state| state.refusing = false);
         let shared = Arc::clone(&self.shared);
         *lock(&self.acceptor) = Some(thread::spawn(move || shared.accept_all(&listener)));

@@ -101,15 +101,9 @@ fn serve(listener: &TcpListener, steps: Vec<Step>) {
         });
         match step {
             Hear(expected) => {
-                let mut heard = vec![0; expected.len()];
-                let mut at = 0;
-                while at < heard.len() {
-                    match open.read(&mut heard[at..]).unwrap() {
-                        0 => break,
-                        more => at += more,
-                    }
-                }
-                assert_eq!(String::from_utf8_lossy(&heard[..at]), expected);
+                let mut heard = Vec::new();
+                open.take(expected.len() as u64).read_to_end(&mut heard).unwrap();
+                assert_eq!(String::from_utf8_lossy(&heard), expected);
             }
             Say(bytes) => match open.write_all(bytes.as_bytes()) {
                 // A client that refuses an answer may hang up before its end.
