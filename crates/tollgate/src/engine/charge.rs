@@ -76,6 +76,30 @@ pub(super) fn charge_one(
     owes: bool,
     now: Time,
 ) -> Charged {
+    let Taken { remaining, cut } = take(limit, cell, cost, owes, now);
+    let Judgement { remaining: left, retry_after_us, reset_after_us, .. } =
+        limit.step().judge(cell, now, cost);
+    let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
+    Charged {
+        fits: limit.counts_slots() || cost <= remaining,
+        // A charge takes no slot, and nothing of a ban.
+        cut: if limit.counts_units() { cut } else { 0 },
+        remaining: left,
+        retry_after_us,
+        reset_after_us,
+    }
+}
+
+/// What [`take`] found and did.
+pub(super) struct Taken {
+    /// What remained before.
+    pub(super) remaining: u64,
+    /// The units that were not charged.
+    pub(super) cut: u64,
+}
+
+/// Charges as much as the limit may owe.
+pub(super) fn take(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> Taken {
     let step = limit.step();
     step.repair(cell, now);
     let remaining = step.judge(cell, now, 1).remaining;
@@ -84,16 +108,5 @@ pub(super) fn charge_one(
     if taken > 0 {
         step.charge(cell, now, taken);
     }
-    let Judgement { remaining: left, retry_after_us, reset_after_us, .. } =
-        step.judge(cell, now, cost);
-    let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
-    // A charge takes no slot, and nothing of a ban.
-    let counts = limit.counts_units();
-    Charged {
-        fits: limit.counts_slots() || cost <= remaining,
-        cut: if counts { cost - taken } else { 0 },
-        remaining: left,
-        retry_after_us,
-        reset_after_us,
-    }
+    Taken { remaining, cut: cost - taken }
 }

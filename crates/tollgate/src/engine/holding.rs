@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::charge::charge_one;
+use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
 use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::{
@@ -62,13 +62,15 @@ pub fn decide_holding(
         }
         return Ok(outcome);
     }
-    charge(parts, now, outcome.granted, terms, &mut outcome.fields);
+    // A hold of units leaves the states as they are.
+    let charges = terms.is_none_or(|terms| terms.id.kind().units(cost) == 0);
+    charge(parts, now, outcome.granted, terms, charges, &mut outcome.fields);
     if let Some(terms) = terms {
         let hold = place(parts, at_us, cost, terms);
         let (fence, end) = (fence_of(parts), Time::from_micros(hold.end_us));
         outcome.hold = Some(Box::new(Placed { fence, end }));
     }
-    note_resets(parts, now, &mut outcome.fields);
+    note_resets(parts, now, charges, &mut outcome.fields);
     Ok(outcome)
 }
 
@@ -202,39 +204,52 @@ impl Looked<'_> {
         terms: Option<HoldTerms>,
         fields: &mut SmallVec<[Fields; 2]>,
     ) {
-        let mut soonest: Option<Vec<OpenHold>> = None;
-        for (i, (limit, place)) in self.limits.limits().iter().zip(self.limits.places()).enumerate()
-        {
-            let slots = limit.counts_slots();
+        let mut soonest = None;
+        let each = self.limits.limits().iter().zip(self.limits.places());
+        for (i, (limit, place)) in each.enumerate() {
             let wanted = match terms {
-                Some(terms) if slots => terms.id.kind().slots(cost),
+                Some(terms) if limit.counts_slots() => terms.id.kind().slots(cost),
                 _ => cost,
             };
-            let kept = kept_of(limit, &self.held.sums);
-            let judgement = limit.step().judge(&mut self.states.cell(*place), now, wanted);
-            let remaining = judgement.remaining.saturating_sub(kept);
-            let retry_after_us = if wanted <= remaining {
-                0
-            } else if wanted > limit.capacity() {
-                NEVER_US
-            } else if kept == 0 {
-                judgement.retry_after_us
-            } else {
-                let ends = soonest.get_or_insert_with(|| self.held.soonest());
-                let walk = Walk { limit, wanted, kept, now, ends, held: &self.held };
-                walk.wait_us(self.states, *place)
-            };
-            let reset_after_us = self.reset_after_us(limit, *place, now, judgement.reset_after_us);
+            let judged = self.judge_limit(limit, *place, now, wanted, &mut soonest);
             let mut field = Fields::new(
-                remaining,
-                (retry_after_us != NEVER_US).then_some(retry_after_us),
-                reset_after_us,
+                judged.remaining,
+                judged.retry_after_us,
+                judged.reset_after_us,
                 now.as_micros(),
                 self.carried.get(i).copied().unwrap_or_default(),
             );
-            field.until_hold = kept > 0 && retry_after_us > 0 && retry_after_us != NEVER_US;
+            field.until_hold = judged.kept > 0 && judged.retry_after_us.is_some_and(|us| us > 0);
             fields.push(field);
         }
+    }
+
+    /// Judges one limit. The next holds to end are looked up once for all, where they are needed.
+    fn judge_limit(
+        &mut self,
+        limit: &Limit,
+        place: Place,
+        now: Time,
+        wanted: u64,
+        soonest: &mut Option<Vec<OpenHold>>,
+    ) -> Judged {
+        let kept = kept_of(limit, &self.held.sums);
+        let judgement = limit.step().judge(&mut self.states.cell(place), now, wanted);
+        let remaining = judgement.remaining.saturating_sub(kept);
+        let retry_after_us = if wanted <= remaining {
+            0
+        } else if wanted > limit.capacity() {
+            NEVER_US
+        } else if kept == 0 {
+            judgement.retry_after_us
+        } else {
+            let ends = soonest.get_or_insert_with(|| self.held.soonest());
+            let walk = Walk { limit, wanted, kept, now, ends, held: &self.held };
+            walk.wait_us(self.states, place)
+        };
+        let reset_after_us = self.reset_after_us(limit, place, now, judgement.reset_after_us);
+        let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
+        Judged { remaining, retry_after_us, reset_after_us, kept }
     }
 
     /// The wait until a limit is fresh, if every hold ends by itself.
@@ -254,6 +269,14 @@ impl Looked<'_> {
         }
         all
     }
+}
+
+/// One limit beside open holds: what is left of it, two waits, and what the holds keep.
+struct Judged {
+    remaining: u64,
+    retry_after_us: Option<u64>,
+    reset_after_us: u64,
+    kept: u64,
 }
 
 /// What open holds keep from a limit: slots, units, or nothing from a ban.
@@ -424,10 +447,10 @@ fn charge(
     now: Time,
     cost: u64,
     terms: Option<HoldTerms>,
+    charges: bool,
     fields: &mut [Fields],
 ) {
     let kind = terms.map(|terms| terms.id.kind());
-    let charges = kind.is_none_or(|kind| kind.units(cost) == 0);
     let mut fields = fields.iter_mut();
     for part in parts {
         let each = part.limits.limits().iter().zip(part.limits.places());
@@ -464,18 +487,23 @@ fn fence_of(parts: &[Part<'_>]) -> u64 {
 }
 
 /// Computes when each limit is fresh, once all has been charged and held.
-fn note_resets(parts: &mut [Part<'_>], now: Time, fields: &mut [Fields]) {
+fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [Fields]) {
     let mut fields = fields.iter_mut();
     for part in parts {
         let held = Ends::open(part.holds.as_deref());
         let (limits, carried) = (part.limits, &part.carried[..]);
         let mut looked = Looked { limits, states: part.states, held, carried };
+        // Where nothing was charged and no end will, all that may have changed is the last end.
+        let stays = !charged && looked.held.sums.charging == 0;
         for ((limit, place), field) in
             limits.limits().iter().zip(limits.places()).zip(fields.by_ref())
         {
-            let by_itself = limit.step().judge(&mut looked.states.cell(*place), now, 1);
-            field.reset_after_us =
-                looked.reset_after_us(limit, *place, now, by_itself.reset_after_us);
+            let by_itself = if stays {
+                field.reset_after_us
+            } else {
+                limit.step().judge(&mut looked.states.cell(*place), now, 1).reset_after_us
+            };
+            field.reset_after_us = looked.reset_after_us(limit, *place, now, by_itself);
         }
     }
 }
@@ -534,35 +562,21 @@ pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Ch
 }
 
 fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
-    repair(part.limits, part.states, now);
-    let mut done: SmallVec<[(bool, u64); 2]> = SmallVec::new();
-    let before = judge_part(part, now, cost.max(1));
-    for ((limit, place), field) in part.limits.limits().iter().zip(part.limits.places()).zip(before)
-    {
-        let cut = match cost {
-            units if units > 0 && limit.counts_units() => {
-                charge_one(limit, &mut part.states.cell(*place), units, true, now).cut
-            }
-            _ => 0,
-        };
-        done.push((limit.counts_slots() || cost <= field.remaining, cut));
-    }
-    let after = judge_part(part, now, cost.max(1));
-    let each = done.into_iter().zip(after);
-    each.map(|((fits, cut), field)| {
-        let Fields { remaining, retry_after_us, reset_after_us, .. } = field;
-        Charged::new(fits, cut, remaining, retry_after_us, reset_after_us)
+    let held = Ends::open(part.holds.as_deref());
+    let (limits, carried) = (part.limits, &part.carried[..]);
+    let mut looked = Looked { limits, states: part.states, held, carried };
+    let mut soonest = None;
+    let each = limits.limits().iter().zip(limits.places());
+    each.map(|(limit, place)| {
+        let units = if limit.counts_units() { cost } else { 0 };
+        let Taken { remaining, cut } =
+            take(limit, &mut looked.states.cell(*place), units, true, now);
+        let kept = kept_of(limit, &looked.held.sums);
+        let fits = limit.counts_slots() || cost <= remaining.saturating_sub(kept);
+        let left = looked.judge_limit(limit, *place, now, cost.max(1), &mut soonest);
+        Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
     })
     .collect()
-}
-
-fn judge_part(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Fields; 2]> {
-    let held = Ends::open(part.holds.as_deref());
-    let mut fields = SmallVec::new();
-    let mut looked =
-        Looked { limits: part.limits, states: part.states, held, carried: &part.carried };
-    looked.judge(now, cost, None, &mut fields);
-    fields
 }
 
 /// Lets everything end that is due: before any other change of a count that has open holds.
