@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Charged, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled, Store,
-    StoreError, Time,
+    Charged, Counted, Hold, HoldTerms, Inspection, Notice, Notices, Question, Receipt, Refund,
+    Settled, Store, StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -76,6 +76,12 @@ impl<S: Store> Store for Leased<S> {
             None => self.denial(&[counted], cost, mode),
         }
         .or_else(|| self.0.store.check_at_once(counted, cost, mode))
+    }
+
+    #[inline]
+    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
+        // Holds are the store's to keep. Where this store gives leases, `check` counts the question.
+        if self.0.passes { self.0.store.hold_at_once(counted, cost, terms) } else { None }
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {

@@ -7,9 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use proptest::prelude::*;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Ask, Charged, Counted, Decision, Hold, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
-    MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Settled, Store,
-    StoreError, Time,
+    Ask, Charged, Counted, Decision, Hold, HoldTerms, Inspection, LimitSet, Limiter, ManualClock,
+    MemoryStore, MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Settled,
+    Store, StoreError, Time,
 };
 use tollgate_proof::conformance::{self, block_on};
 
@@ -68,6 +68,10 @@ impl Store for Restarting {
 
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         self.next().0.check_at_once(counted, cost, mode)
+    }
+
+    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
+        self.next().0.hold_at_once(counted, cost, terms)
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
-    Charged, Counted, Hold, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund,
-    Settled, Store, StoreError, Time,
+    Charged, Counted, Hold, HoldTerms, Inspection, MemoryStore, Notice, Notices, Question, Receipt,
+    Refund, Settled, Store, StoreError, Time,
 };
 
 use tollgate_lease::{Leased, LeasedCounters};
@@ -165,6 +165,11 @@ impl Store for AnyStore {
     #[inline]
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         each!(self, store => store.check_at_once(counted, cost, mode))
+    }
+
+    #[inline]
+    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
+        each!(self, store => store.hold_at_once(counted, cost, terms))
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

@@ -14,6 +14,7 @@ mod charge;
 mod correct;
 mod decide;
 mod held;
+mod hold_one;
 mod hold_table;
 mod holding;
 mod holds;
@@ -25,6 +26,7 @@ pub use correct::{
 pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
 pub use held::{Held, VecLog};
+pub(crate) use hold_one::hold_one;
 pub use hold_table::HoldTable;
 pub use holding::{
     TooManyHolds, charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,

@@ -148,6 +148,12 @@ impl HoldTerms {
     pub fn new(kind: HoldKind, ttl_us: u64) -> Self {
         Self { id: HoldId::random(kind), ttl_us }
     }
+
+    /// True when the rate limits are charged at the start, as those beside slots are, so that the
+    /// charge has a receipt.
+    pub(crate) fn charges(&self) -> bool {
+        self.id.kind() == HoldKind::Acquire
+    }
 }
 
 /// An open hold, as its holder keeps it: to settle it, to renew it, and to fence what it writes

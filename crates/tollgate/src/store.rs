@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::decision::{Receipt, Refund};
 use crate::engine::{Charged, Mode, Outcome};
 use crate::error::StoreError;
-use crate::hold::{Hold, HoldKind, HoldTerms, Settled};
+use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Notice, Notices};
 use crate::subject::Subject;
@@ -101,8 +101,7 @@ impl<'a> Question<'a> {
     /// neither does a hold that only reserves.
     #[must_use]
     pub fn charges(&self) -> bool {
-        let reserves = |terms: &HoldTerms| terms.id.kind() != HoldKind::Acquire;
-        !self.mode.is_peek() && !self.hold.is_some_and(reserves)
+        !self.mode.is_peek() && self.hold.is_none_or(HoldTerms::charges)
     }
 
     /// The shard of all parts, if they have one.
@@ -217,6 +216,15 @@ pub trait Store: Send + Sync {
     #[inline]
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         let _ = (counted, cost, mode);
+        None
+    }
+
+    /// Answers for one subject without waiting, as [`Store::check`] would of a question that asks
+    /// for a hold, if the store can. On `None`, which is the default, no hold was placed and the
+    /// caller uses `check`.
+    #[inline]
+    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
+        let _ = (counted, cost, terms);
         None
     }
 

@@ -115,18 +115,18 @@ struct Looked<'a> {
 }
 
 /// What the open holds of a count keep, once what is due has ended.
-struct Ends<'h> {
+pub(super) struct Ends<'h> {
     holds: Option<&'h dyn Holds>,
     sums: HoldSums,
     /// The first holds, which are due, and by how much earlier all of them end.
     due: usize,
     back_us: u64,
-    last_us: u64,
+    pub(super) last_us: u64,
 }
 
 impl<'h> Ends<'h> {
     /// Of a count on which nothing is due.
-    fn open(holds: Option<&'h dyn Holds>) -> Self {
+    pub(super) fn open(holds: Option<&'h dyn Holds>) -> Self {
         let sums = holds.map(Holds::sums).unwrap_or_default();
         let last = holds.filter(|_| sums.count > 0).and_then(Holds::last);
         let last_us = last.map_or(0, |hold| hold.end_us);
@@ -280,7 +280,7 @@ struct Judged {
 }
 
 /// What open holds keep from a limit: slots, units, or nothing from a ban.
-fn kept_of(limit: &Limit, sums: &HoldSums) -> u64 {
+pub(super) fn kept_of(limit: &Limit, sums: &HoldSums) -> u64 {
     if limit.counts_slots() {
         sums.slots
     } else if limit.counts_denials() {

@@ -69,7 +69,7 @@ pub struct HoldSums {
 }
 
 impl HoldSums {
-    fn add(&mut self, hold: &OpenHold) {
+    pub(super) fn add(&mut self, hold: &OpenHold) {
         self.count += 1;
         self.units += hold.units();
         self.charging += hold.charging();

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Limiter;
-use crate::ask::Ask;
+use crate::ask::{Ask, check_cost, check_shard};
 use crate::engine::{Outcome, Placed};
 use crate::error::Error;
 use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Reserve, Settled};
@@ -11,7 +11,7 @@ use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::MemoryStore;
 use crate::store::{Question, Store};
 use crate::subject::Subject;
-use crate::time::{MAX_PERIOD_US, Time};
+use crate::time::{MAX_PERIOD_US, Period, Time};
 
 /// The shortest and the longest time of a hold, in microseconds.
 const MIN_TTL_US: u64 = 1_000;
@@ -100,21 +100,59 @@ impl<S: Store> Limiter<S> {
     async fn hold<'l>(
         &'l self,
         deadline: Option<Duration>,
-        mut ask: Ask<'l>,
+        ask: Ask<'l>,
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Holding<'l>, Error> {
+        let mut ask = match self.hold_at_once(ask, kind, ttl)? {
+            Ok(holding) => return Ok(holding),
+            Err(ask) => ask,
+        };
         let cost = ask.units();
         let mut terms = None;
         let (counts, outcome) = {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
-                Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
+                let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
+                Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
             })?;
             let counts = counts_of(&question);
             let question = Question { deadline, ..question };
             (counts, self.store.check(&question).await?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
+    }
+
+    /// The answer for one subject from a store that can place a hold at once; otherwise the ask.
+    #[inline]
+    fn hold_at_once<'l>(
+        &'l self,
+        mut ask: Ask<'l>,
+        kind: HoldKind,
+        ttl: Option<Duration>,
+    ) -> Result<Result<Holding<'l>, Ask<'l>>, Error> {
+        let Ask { first: Some(first), more, cost, partial: false, shard } = &mut ask else {
+            return Ok(Err(ask));
+        };
+        if !more.is_empty() {
+            return Ok(Err(ask));
+        }
+        let cost = *cost;
+        check_cost(cost)?;
+        check_shard(shard.as_deref())?;
+        let counted = first.counted(&self.limits, shard.as_deref())?;
+        let terms = HoldTerms::new(kind, ttl_us(counted.limits.hold(), ttl)?);
+        let outcome = self.store.hold_at_once(counted, cost, &terms);
+        // Read in place, as for a check.
+        let Some(outcome) = &outcome else { return Ok(Err(ask)) };
+        let hold = outcome.hold.as_deref().map(|Placed { fence, end }| Hold {
+            id: terms.id,
+            fence: *fence,
+            cost,
+            end: *end,
+            counts: vec![(counted.subject.clone(), counted.limits.clone())],
+            shard: shard.as_deref().map(str::to_owned),
+        });
+        Ok(Ok(Holding { decision: self.decision(ask, outcome)?, hold }))
     }
 
     fn holding<'l>(
@@ -183,9 +221,7 @@ impl<S: Store> Limiter<S> {
         check_counts(hold)?;
         let longest = hold.counts.iter().filter_map(|(_, limits)| limits.hold()).min();
         let ttl_us = match (ttl, longest) {
-            (Some(ttl), longest) => {
-                check_ttl(ttl, longest.map_or(MAX_TTL_US, crate::time::Period::as_micros))?
-            }
+            (Some(ttl), longest) => check_ttl(ttl, longest.map_or(MAX_TTL_US, Period::as_micros))?,
             (None, Some(longest)) => longest.as_micros(),
             (None, None) => {
                 return Err(Error::Ask(
@@ -244,15 +280,20 @@ impl Limiter<MemoryStore> {
 
     fn hold_now<'l>(
         &'l self,
-        mut ask: Ask<'l>,
+        ask: Ask<'l>,
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Holding<'l>, Error> {
+        let mut ask = match self.hold_at_once(ask, kind, ttl)? {
+            Ok(holding) => return Ok(holding),
+            Err(ask) => ask,
+        };
         let cost = ask.units();
         let mut terms = None;
         let (counts, outcome) = {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
-                Ok(HoldTerms::new(kind, ttl_us(question, ttl)?))
+                let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
+                Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
             })?;
             (counts_of(&question), self.store.answer(&question)?)
         };
@@ -344,8 +385,7 @@ fn release_later<S: Store + 'static>(store: S, hold: Hold) {
 fn release_later<S: Store + 'static>(_: S, _: Hold) {}
 
 /// How long a hold lasts: as asked, or as long as the concurrency limits say.
-fn ttl_us(question: &Question<'_>, ttl: Option<Duration>) -> Result<u64, Error> {
-    let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
+fn ttl_us(slots: Option<Period>, ttl: Option<Duration>) -> Result<u64, Error> {
     match (ttl, slots) {
         (Some(ttl), None) => check_ttl(ttl, MAX_TTL_US),
         (Some(ttl), Some(slots)) => check_ttl(ttl, slots.as_micros()),

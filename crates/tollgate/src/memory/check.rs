@@ -24,7 +24,9 @@ impl MemoryStore {
             ([part], None) if question.receipts == 1 => {
                 self.answer_written(*part, question.cost, question.mode).map(Ok)
             }
-            ([part], Some(terms)) => self.answer_in_place(question, *part, *terms),
+            ([part], Some(terms)) if question.mode == Mode::Whole => {
+                self.hold_in_place(*part, question.cost, terms, question.receipts)
+            }
             _ => None,
         };
         known.unwrap_or_else(|| self.answer_general(question))

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use crate::decision::{Charges, Receipt, Refund};
 use crate::engine::{self, Charged, Mode, Outcome, Portion};
 use crate::error::StoreError;
-use crate::hold::{Hold, Settled};
+use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Board, Notice, Notices};
 use crate::store::{Counted, Inspection, Question, Store};
@@ -357,6 +357,11 @@ impl Store for MemoryStore {
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         let known = self.answer_written(counted, cost, mode);
         if known.is_some() { known } else { self.answer_unwritten(counted, cost, mode) }
+    }
+
+    #[inline]
+    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
+        self.hold_in_place(counted, cost, terms, 1)?.ok()
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

@@ -3,43 +3,53 @@
 //! and takes states out (`memory/holding.rs`).
 
 use super::{HELD, KEY_BITS, Key, LARGE, Large, PLAIN, SET_SHIFT, Shard};
-use crate::engine::{Mode, Outcome, Part, decide_holding};
+use crate::engine::{HoldTable, Mode, Outcome, Part, decide_holding, hold_one};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldTerms};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::memory::holding::{ROOM_FOR_HOLD, too_many};
-use crate::store::{Counted, Question};
+use crate::store::Counted;
 use crate::time::Time;
 
 impl MemoryStore {
-    /// Places a hold for one subject; `None` for any that the general path has to see.
-    pub(in crate::memory) fn answer_in_place(
+    /// Decides a question of one subject that asks for a hold; `None` for any that the general path
+    /// has to see.
+    pub(in crate::memory) fn hold_in_place(
         &self,
-        question: &Question<'_>,
         asked: Counted<'_>,
-        terms: HoldTerms,
+        cost: u64,
+        terms: &HoldTerms,
+        receipts: u64,
     ) -> Option<Result<Outcome, StoreError>> {
-        let Question { cost, mode, receipts, .. } = *question;
-        let key = self.key(asked.subject, asked.limits);
+        let Counted { subject, limits, .. } = asked;
+        let key = self.key(subject, limits);
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
-        let Held { large, charges } = shard.held(&key, asked.limits)?;
-        if mode != Mode::Whole || !self.0.budget.has(ROOM_FOR_HOLD) {
+        let Held { large, charges } = shard.held(&key, limits)?;
+        if !self.0.budget.has(ROOM_FOR_HOLD) {
             return None;
         }
-        let mut answer = large.in_place(asked.limits, |part| {
-            decide_holding(&mut [part], now, cost, mode, Some(terms)).map_err(too_many)
-        })?;
-        if let Ok(outcome) = &mut answer
-            && outcome.granted > 0
-            && question.charges()
-        {
-            outcome.receipt = Self::number(*charges + 1, index);
+        let mut number = || {
             *charges += receipts;
-        }
-        Some(answer)
+            Self::number(*charges + 1 - receipts, index)
+        };
+        large.in_place(|large, table| {
+            if let Some(mut outcome) = hold_one(limits, large, table, now, cost, terms) {
+                if terms.charges() {
+                    outcome.receipt = number();
+                }
+                return Ok(outcome);
+            }
+            let part = Part::new(limits, large).holding(table);
+            let decided = decide_holding(&mut [part], now, cost, Mode::Whole, Some(*terms));
+            let mut outcome = decided.map_err(too_many)?;
+            if outcome.granted > 0 && terms.charges() {
+                outcome.receipt = number();
+            }
+            Ok(outcome)
+        })
     }
 
     /// Runs `work` on the count of a hold that is open on one; `None` for any other.
@@ -53,7 +63,9 @@ impl MemoryStore {
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         let Held { large, .. } = shard.held(&key, limits)?;
-        large.in_place(limits, |part| work(&mut [part], &[limits], now))
+        large.in_place(|large, table| {
+            work(&mut [Part::new(limits, large).holding(table)], &[limits], now)
+        })
     }
 }
 
@@ -77,10 +89,10 @@ impl Shard {
 }
 
 impl Large {
-    /// Runs `work` on the state with its holds; `None` if it has none.
-    fn in_place<T>(&mut self, limits: &LimitSet, work: impl FnOnce(Part<'_>) -> T) -> Option<T> {
+    /// Runs `work` on the state and its holds; `None` if it has none.
+    fn in_place<T>(&mut self, work: impl FnOnce(&mut Self, &mut HoldTable) -> T) -> Option<T> {
         let mut holds = self.holds.take()?;
-        let answer = work(Part::new(limits, self).holding(&mut holds.table));
+        let answer = work(self, &mut holds.table);
         holds.settle();
         self.holds = Some(holds);
         Some(answer)
