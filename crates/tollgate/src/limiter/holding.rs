@@ -54,7 +54,10 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Holding<'l>, Error> {
         let Reserve { ttl, charge_at_end } = reserve.into();
         let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
-        self.hold(None, ask.into(), kind, Some(ttl)).await
+        match self.hold_at_once(ask.into(), kind, Some(ttl))? {
+            Ok(holding) => Ok(holding),
+            Err(ask) => self.hold(None, ask, kind, Some(ttl)).await,
+        }
     }
 
     /// Takes as many slots of every concurrency limit as the cost says, and charges the rate limits
@@ -79,7 +82,10 @@ impl<S: Store> Limiter<S> {
     /// As [`Limiter::check`]; also limits without a concurrency limit, a partial ask, and more than
     /// [`crate::engine::MAX_HOLDS`] open holds on a count.
     pub async fn acquire<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Holding<'l>, Error> {
-        self.hold(None, ask.into(), HoldKind::Acquire, None).await
+        match self.hold_at_once(ask.into(), HoldKind::Acquire, None)? {
+            Ok(holding) => Ok(holding),
+            Err(ask) => self.hold(None, ask, HoldKind::Acquire, None).await,
+        }
     }
 
     /// [`Limiter::reserve`] or [`Limiter::acquire`], as `kind` says, with this deadline in place of
@@ -94,20 +100,19 @@ impl<S: Store> Limiter<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Holding<'l>, Error> {
-        self.hold(Some(deadline), ask.into(), kind, ttl).await
+        match self.hold_at_once(ask.into(), kind, ttl)? {
+            Ok(holding) => Ok(holding),
+            Err(ask) => self.hold(Some(deadline), ask, kind, ttl).await,
+        }
     }
 
     async fn hold<'l>(
         &'l self,
         deadline: Option<Duration>,
-        ask: Ask<'l>,
+        mut ask: Ask<'l>,
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Holding<'l>, Error> {
-        let mut ask = match self.hold_at_once(ask, kind, ttl)? {
-            Ok(holding) => return Ok(holding),
-            Err(ask) => ask,
-        };
         let cost = ask.units();
         let mut terms = None;
         let (counts, outcome) = {
@@ -152,7 +157,10 @@ impl<S: Store> Limiter<S> {
             counts: vec![(counted.subject.clone(), counted.limits.clone())],
             shard: shard.as_deref().map(str::to_owned),
         });
-        Ok(Ok(Holding { decision: self.decision(ask, outcome)?, hold }))
+        let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
+        let set = first.limits.unwrap_or(&self.limits);
+        let decision = self.decision_of_one((first.into_named()?, set), shard, outcome)?;
+        Ok(Ok(Holding { decision, hold }))
     }
 
     fn holding<'l>(

@@ -25,7 +25,7 @@ impl MemoryStore {
                 self.answer_written(*part, question.cost, question.mode).map(Ok)
             }
             ([part], Some(terms)) if question.mode == Mode::Whole => {
-                self.hold_in_place(*part, question.cost, terms, question.receipts)
+                self.hold_in_place(*part, question.cost, terms, question.receipts).map(Ok)
             }
             _ => None,
         };

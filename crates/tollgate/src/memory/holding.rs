@@ -123,7 +123,7 @@ impl MemoryStore {
 }
 
 #[cold]
-pub(super) fn too_many(_: TooManyHolds) -> StoreError {
+fn too_many(_: TooManyHolds) -> StoreError {
     StoreError::misuse(format!(
         "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use shorter \
          ones"

@@ -361,7 +361,7 @@ impl Store for MemoryStore {
 
     #[inline]
     fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        self.hold_in_place(counted, cost, terms, 1)?.ok()
+        self.hold_in_place(counted, cost, terms, 1)
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

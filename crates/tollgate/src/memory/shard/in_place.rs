@@ -3,25 +3,24 @@
 //! and takes states out (`memory/holding.rs`).
 
 use super::{HELD, KEY_BITS, Key, LARGE, Large, PLAIN, SET_SHIFT, Shard};
-use crate::engine::{HoldTable, Mode, Outcome, Part, decide_holding, hold_one};
-use crate::error::StoreError;
+use crate::engine::{Mode, Outcome, Part, decide_holding, hold_one};
 use crate::hold::{Hold, HoldTerms};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
-use crate::memory::holding::{ROOM_FOR_HOLD, too_many};
+use crate::memory::holding::ROOM_FOR_HOLD;
 use crate::store::Counted;
 use crate::time::Time;
 
 impl MemoryStore {
     /// Decides a question of one subject that asks for a hold; `None` for any that the general path
-    /// has to see.
+    /// has to see, and where too many are open.
     pub(in crate::memory) fn hold_in_place(
         &self,
         asked: Counted<'_>,
         cost: u64,
         terms: &HoldTerms,
         receipts: u64,
-    ) -> Option<Result<Outcome, StoreError>> {
+    ) -> Option<Outcome> {
         let Counted { subject, limits, .. } = asked;
         let key = self.key(subject, limits);
         let index = Self::shard_of(key.hash);
@@ -31,25 +30,23 @@ impl MemoryStore {
         if !self.0.budget.has(ROOM_FOR_HOLD) {
             return None;
         }
-        let mut number = || {
-            *charges += receipts;
-            Self::number(*charges + 1 - receipts, index)
-        };
-        large.in_place(|large, table| {
-            if let Some(mut outcome) = hold_one(limits, large, table, now, cost, terms) {
-                if terms.charges() {
-                    outcome.receipt = number();
-                }
-                return Ok(outcome);
-            }
+        let mut holds = large.holds.take()?;
+        let table = &mut holds.table;
+        let mut outcome = hold_one(limits, large, table, now, cost, terms);
+        if outcome.is_none() {
             let part = Part::new(limits, large).holding(table);
-            let decided = decide_holding(&mut [part], now, cost, Mode::Whole, Some(*terms));
-            let mut outcome = decided.map_err(too_many)?;
-            if outcome.granted > 0 && terms.charges() {
-                outcome.receipt = number();
-            }
-            Ok(outcome)
-        })
+            outcome = decide_holding(&mut [part], now, cost, Mode::Whole, Some(*terms)).ok();
+        }
+        holds.settle();
+        large.holds = Some(holds);
+        if let Some(outcome) = &mut outcome
+            && outcome.granted > 0
+            && terms.charges()
+        {
+            outcome.receipt = Self::number(*charges + 1, index);
+            *charges += receipts;
+        }
+        outcome
     }
 
     /// Runs `work` on the count of a hold that is open on one; `None` for any other.
@@ -63,9 +60,12 @@ impl MemoryStore {
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
         let Held { large, .. } = shard.held(&key, limits)?;
-        large.in_place(|large, table| {
-            work(&mut [Part::new(limits, large).holding(table)], &[limits], now)
-        })
+        let mut holds = large.holds.take()?;
+        let part = Part::new(limits, large).holding(&mut holds.table);
+        let answer = work(&mut [part], &[limits], now);
+        holds.settle();
+        large.holds = Some(holds);
+        Some(answer)
     }
 }
 
@@ -85,16 +85,5 @@ impl Shard {
             slot.meta & !(KEY_BITS | PLAIN) == wanted && Self::is_key(slot, key, long_keys)
         })?;
         Some(Held { large: large.get_mut(slot.index())?.as_mut()?, charges })
-    }
-}
-
-impl Large {
-    /// Runs `work` on the state and its holds; `None` if it has none.
-    fn in_place<T>(&mut self, work: impl FnOnce(&mut Self, &mut HoldTable) -> T) -> Option<T> {
-        let mut holds = self.holds.take()?;
-        let answer = work(self, &mut holds.table);
-        holds.settle();
-        self.holds = Some(holds);
-        Some(answer)
     }
 }
