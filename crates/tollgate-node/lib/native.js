@@ -44,6 +44,13 @@ function leave(place) {
 let asked = 0;
 let together = 0;
 
+/** The least and the most questions that begin while others are still being asked. */
+const LEAST = 3;
+const MOST = 16;
+
+/** Whether so many were asked that they begin: Redis answers them while this code asks others. */
+const isPart = () => asked >= Math.min(MOST, Math.max(LEAST, open >> 2));
+
 /** Begins the questions that were asked. */
 function turn() {
   together = asked;
@@ -69,9 +76,9 @@ function ask(start, read) {
       return;
     }
     asked += 1;
-    // The only question goes out at once. Where several are asked they go out together, when this
-    // code has run.
-    if (open === 1 && together <= 1) turn();
+    // The only question goes out at once. Where several are asked they go out in parts, and the last
+    // part when this code has run.
+    if ((open === 1 && together <= 1) || isPart()) turn();
     else if (asked === 1) process.nextTick(turn);
   });
 }
