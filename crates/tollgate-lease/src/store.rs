@@ -80,7 +80,7 @@ impl<S: Store> Store for Leased<S> {
 
     #[inline]
     fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        // Holds are the store's to keep, and `check` counts what it was asked.
+        // Holds are the store's to keep. `check` counts the questions that it was asked.
         if self.0.passes { self.0.store.hold_at_once(counted, cost, terms) } else { None }
     }
 

@@ -40,23 +40,40 @@ function leave(place) {
   return who;
 }
 
-/** How many were asked since the last turn, and how many before it. */
-let asked = 0;
-let together = 0;
-
 /** The least and the most questions that begin while others are still being asked. */
 const LEAST = 3;
 const MOST = 16;
 
-/** Whether so many were asked that they begin: Redis answers them while this code asks others. */
-const isPart = () => asked >= Math.min(MOST, Math.max(LEAST, open >> 2));
+/** How many were asked and have not begun, and how many have begun since the last pass of code. */
+let asked = 0;
+let begun = 0;
+
+/** How many were asked in the pass of code before this one. */
+let before = 0;
+
+/** Whether this pass ends with a turn. */
+let willEnd = false;
 
 /** Begins the questions that were asked. */
 function turn() {
-  together = asked;
+  begun += asked;
   asked = 0;
   give(native.turn());
 }
+
+/** Ends a pass of code: begins what is left. */
+function end() {
+  willEnd = false;
+  if (asked > 0) turn();
+  before = begun;
+  begun = 0;
+}
+
+/**
+ * Whether so many were asked that they begin: Redis answers them while this code asks others. About
+ * four parts are under way at a time, so that neither side waits for the other.
+ */
+const isPart = () => asked >= Math.min(MOST, Math.max(LEAST, open >> 2));
 
 /**
  * A promise for an answer. `start` asks for it, with the place of who waits; `read` makes the
@@ -76,10 +93,12 @@ function ask(start, read) {
       return;
     }
     asked += 1;
-    // The only question goes out at once. Where several are asked they go out in parts, and the last
-    // part when this code has run.
-    if ((open === 1 && together <= 1) || isPart()) turn();
-    else if (asked === 1) process.nextTick(turn);
+    // The only question goes out at once. Several go out in parts, the last when this code has run.
+    if ((open === 1 && before <= 1) || isPart()) turn();
+    if (!willEnd) {
+      willEnd = true;
+      process.nextTick(end);
+    }
   });
 }
 

@@ -113,14 +113,29 @@ describe("the connection to Redis", { skip: NO_REDIS }, () => {
   test("what is asked together goes out in parts, each of them one call", async () => {
     const { store, links } = await proxy();
     const limiter = limiterOf("900/h", store);
-    const round = () => Promise.all(Array.from({ length: 16 }, () => limiter.check("a")));
-    await round();
-    await round();
+    const round = (count) => Promise.all(Array.from({ length: count }, () => limiter.check("a")));
+    await round(17);
+    await round(17);
     let sent = "";
     links.forEach(({ from }) => from.on("data", (bytes) => (sent += bytes.toString("latin1"))));
-    for (let index = 0; index < 10; index += 1) await round();
-    // Five parts of three, which begin while others are still being asked, and the last question.
-    assert.equal(sent.split("EVALSHA").length - 1, 10 * 6);
+    const partsOf = async (count) => {
+      sent = "";
+      await round(count);
+      // Each call names its keys, and each question has one.
+      const calls = sent.matchAll(/EVALSHA\r\n\$40\r\n\w+\r\n\$\d+\r\n(\d+)\r\n/g);
+      return [...calls].map(([, keys]) => Number(keys));
+    };
+    // They begin while others are still being asked; the rest when that has been done.
+    for (let index = 0; index < 5; index += 1) {
+      assert.deepEqual(await partsOf(17), [3, 3, 3, 3, 3, 2]);
+      assert.deepEqual(await partsOf(3), [3]);
+      assert.deepEqual(await partsOf(2), [2]);
+    }
+    const parts = await partsOf(200);
+    assert.equal(Math.max(...parts), 16);
+    // What was asked alone before goes out alone.
+    await round(1);
+    assert.deepEqual(await partsOf(2), [1, 1]);
   });
 
   test("a lost connection fails what was under way, and the next check has a new one", async () => {

@@ -221,7 +221,8 @@ pub trait Store: Send + Sync {
 
     /// Answers for one subject without waiting, as [`Store::check`] would of a question that asks
     /// for a hold, if the store can. On `None`, which is the default, no hold was placed and the
-    /// caller uses `check`.
+    /// caller uses `check`. There is no request id and no deadline, and at most one receipt. A
+    /// store that counts or records the questions for another one leaves this at the default.
     #[inline]
     fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
         let _ = (counted, cost, terms);

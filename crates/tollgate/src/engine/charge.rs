@@ -98,7 +98,8 @@ pub(super) struct Taken {
     pub(super) cut: u64,
 }
 
-/// Charges as much as the limit may owe.
+/// Repairs a state from the future, and charges as much as the limit may owe, or as much as remains
+/// if the state never `owes`.
 pub(super) fn take(limit: &Limit, cell: &mut Cell<'_>, cost: u64, owes: bool, now: Time) -> Taken {
     let step = limit.step();
     step.repair(cell, now);

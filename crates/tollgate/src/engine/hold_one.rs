@@ -12,7 +12,8 @@ use crate::time::Time;
 /// leaves: it returns `None`, and has changed nothing then.
 ///
 /// It leaves denials, ends that are due, a clock that stepped back, several limits, bans, and holds
-/// that charge something now or at their end.
+/// that charge something now or at their end; also counts with an open hold that charges at its
+/// end, and counts with [`MAX_HOLDS`] of them.
 pub(crate) fn hold_one(
     limits: &LimitSet,
     states: &mut impl States,

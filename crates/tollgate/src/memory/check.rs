@@ -10,6 +10,7 @@ use super::slot::Key;
 use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
 use crate::engine::{self, Mode, Outcome, Part, decide};
 use crate::error::StoreError;
+use crate::hold::HoldTerms;
 use crate::limit::LimitSet;
 use crate::store::{Counted, Question};
 use crate::time::Time;
@@ -59,6 +60,19 @@ impl MemoryStore {
             return None;
         }
         self.answer_general(&Question::new(smallvec![part], cost, mode)).ok()
+    }
+
+    /// Decides a question for a hold that [`MemoryStore::hold_in_place`] leaves; `None` where there
+    /// is no room for it, which the caller explains.
+    #[inline(never)]
+    pub(super) fn hold_general(
+        &self,
+        part: Counted<'_>,
+        cost: u64,
+        terms: &HoldTerms,
+    ) -> Option<Outcome> {
+        let question = Question::new(smallvec![part], cost, Mode::Whole);
+        self.answer_general(&question.holding(terms)).ok()
     }
 
     /// Removes expired entries in a part of the next few shards, skipping shards that are locked.

@@ -361,7 +361,8 @@ impl Store for MemoryStore {
 
     #[inline]
     fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        self.hold_in_place(counted, cost, terms, 1)
+        let known = self.hold_in_place(counted, cost, terms, 1);
+        if known.is_some() { known } else { self.hold_general(counted, cost, terms) }
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

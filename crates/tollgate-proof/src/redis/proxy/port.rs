@@ -4,7 +4,9 @@ use std::io;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
-use rustix::net::{AddressFamily, Shutdown, SocketType, bind, listen, shutdown, socket, sockopt};
+use rustix::net::{
+    AddressFamily, Shutdown, SocketFlags, SocketType, bind, listen, shutdown, socket_with, sockopt,
+};
 
 use super::super::server::free_port;
 
@@ -30,7 +32,8 @@ impl Port {
     /// Somebody took it meanwhile.
     pub(super) fn free() -> io::Result<Self> {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
-        let socket = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        let socket =
+            socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
         bind(&socket, &address)?;
         Ok(Self { socket, address })
@@ -60,7 +63,9 @@ impl Port {
     /// It does not listen.
     pub(super) fn refuse(&self) -> io::Result<()> {
         // A test that looks for a free port would else take this one.
-        sockopt::set_socket_reuseaddr(&self.socket, false)?;
-        Ok(shutdown(&self.socket, Shutdown::Read)?)
+        let kept = sockopt::set_socket_reuseaddr(&self.socket, false);
+        // In any case: its acceptor is waited for.
+        shutdown(&self.socket, Shutdown::Read)?;
+        Ok(kept?)
     }
 }

@@ -12,8 +12,8 @@ use crate::store::Counted;
 use crate::time::Time;
 
 impl MemoryStore {
-    /// Decides a question of one subject that asks for a hold; `None` for any that the general path
-    /// has to see, and where too many are open.
+    /// Decides a question of one subject that asks for a hold. `None` for any that the general path
+    /// has to see, and where too many are open: nothing was placed or charged then.
     pub(in crate::memory) fn hold_in_place(
         &self,
         asked: Counted<'_>,
