@@ -117,8 +117,7 @@ impl<S: Store> Limiter<S> {
         let mut terms = None;
         let (counts, outcome) = {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
-                let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
-                Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
+                terms_of(question, kind, ttl)
             })?;
             let counts = counts_of(&question);
             let question = Question { deadline, ..question };
@@ -128,6 +127,7 @@ impl<S: Store> Limiter<S> {
     }
 
     /// The answer for one subject from a store that can place a hold at once; otherwise the ask.
+    /// Callers try it before they build the future of [`Limiter::hold`], into which the ask moves.
     #[inline]
     fn hold_at_once<'l>(
         &'l self,
@@ -300,8 +300,7 @@ impl Limiter<MemoryStore> {
         let mut terms = None;
         let (counts, outcome) = {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
-                let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
-                Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
+                terms_of(question, kind, ttl)
             })?;
             (counts_of(&question), self.store.answer(&question)?)
         };
@@ -391,6 +390,15 @@ fn release_later<S: Store + 'static>(store: S, hold: Hold) {
 /// Without a runtime the slot comes back when its hold ends.
 #[cfg(not(feature = "tokio"))]
 fn release_later<S: Store + 'static>(_: S, _: Hold) {}
+
+fn terms_of(
+    question: &Question<'_>,
+    kind: HoldKind,
+    ttl: Option<Duration>,
+) -> Result<HoldTerms, Error> {
+    let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
+    Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
+}
 
 /// How long a hold lasts: as asked, or as long as the concurrency limits say.
 fn ttl_us(slots: Option<Period>, ttl: Option<Duration>) -> Result<u64, Error> {
