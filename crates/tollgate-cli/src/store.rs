@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
 use tollgate::{Hold, Limiter, MemoryStore, MemoryStoreBuilder};
 use tollgate_queue::{AnyQueues, Layout, ProducerSettings, RedisQueues, SqliteQueues};
-use tollgate_redis::RedisStore;
+use tollgate_redis::{KeyPrefix, RedisStore};
 use tollgate_server::Queues;
 use tollgate_stores::{AnyStore, Kind, StoreUrl, scheme};
 
@@ -269,6 +269,14 @@ pub(crate) fn is_cluster(url: &str) -> Result<bool> {
     Ok(match read(url)? {
         StoreUrl::Redis(options) => options.is_cluster(),
         _ => false,
+    })
+}
+
+/// The prefix of the keys of the store at this URL; none without one, or in another store.
+pub(crate) fn key_prefix(url: Option<&str>) -> Result<KeyPrefix> {
+    Ok(match url.filter(|url| !url.is_empty()).map(read).transpose()? {
+        Some(StoreUrl::Redis(options)) => options.key_prefix().clone(),
+        _ => KeyPrefix::default(),
     })
 }
 

@@ -1,12 +1,70 @@
 //! The names of keys, version 1. `docs/keys.md` is the specification.
 
+use core::fmt;
+
 use tollgate::strategy::Shape;
 use tollgate::{Counted, Limit, LimitSet, Subject};
 
 use crate::compose::{has_state, in_state_order};
 
-/// The prefix of every key.
+/// What every key begins with, after the prefix of its environment.
 pub const PREFIX: &str = "tg1";
+
+/// The most bytes of a prefix.
+const MAX_PREFIX_BYTES: usize = 64;
+
+/// The prefix of all keys of an environment, so that several environments may use one server. Two
+/// prefixes share nothing. By default there is none.
+///
+/// ```
+/// use tollgate_redis::{KeyPrefix, Keys};
+/// let limits = "10/s via gcra".parse()?;
+/// let subject = tollgate::Subject::literal("user:42")?;
+/// let keys = Keys::new().within(&KeyPrefix::new("staging").unwrap());
+/// assert_eq!(keys.state(&subject, &limits), "staging:tg1:{user:42}:gcra/1s");
+/// # Ok::<(), tollgate::ParseError>(())
+/// ```
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct KeyPrefix(Option<Box<str>>);
+
+impl KeyPrefix {
+    /// A prefix of 1 to 64 letters, digits, `.`, `_` and `-`. It does not begin as keys without a
+    /// prefix do: with `tg` and a digit, or `tgq` and a digit. The text form ends with a colon:
+    /// `staging:`.
+    ///
+    /// # Errors
+    /// What is right, for another text. The text itself is not shown, since it may be part of a
+    /// URL with a password.
+    pub fn new(prefix: &str) -> Result<Self, String> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+        if !(1..=MAX_PREFIX_BYTES).contains(&prefix.len()) || !prefix.bytes().all(is_plain) {
+            return Err(format!(
+                "`prefix` takes 1 to {MAX_PREFIX_BYTES} letters (a-z, A-Z), digits, `.`, `_` and \
+                 `-`, as in `prefix=staging`"
+            ));
+        }
+        let version = prefix.strip_prefix("tg").map(|rest| rest.strip_prefix('q').unwrap_or(rest));
+        if version.is_some_and(|rest| rest.starts_with(|first: char| first.is_ascii_digit())) {
+            return Err("`prefix` does not begin with `tg1`, `tgq1` or another digit there: keys \
+                        without a prefix begin so; write another one, as `prefix=staging`"
+                .to_owned());
+        }
+        Ok(Self(Some(prefix.into())))
+    }
+
+    /// The prefix, without the colon; none by default.
+    #[must_use]
+    pub fn name(&self) -> Option<&str> {
+        self.0.as_deref()
+    }
+}
+
+/// `staging:`, or nothing: what all keys begin with.
+impl fmt::Display for KeyPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.name().map_or(Ok(()), |name| write!(f, "{name}:"))
+    }
+}
 
 /// Names the keys of counts.
 ///
@@ -20,6 +78,7 @@ pub const PREFIX: &str = "tg1";
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Keys {
     prefix: String,
+    is_for_run: bool,
     shard: Option<String>,
 }
 
@@ -33,18 +92,24 @@ impl Keys {
     /// The keys of version 1.
     #[must_use]
     pub fn new() -> Self {
-        Self { prefix: PREFIX.to_owned(), shard: None }
+        Self { prefix: PREFIX.to_owned(), is_for_run: false, shard: None }
     }
 
     /// Separate keys for a run, which no other count shares.
     #[must_use]
     pub fn for_run(run: &str) -> Self {
-        Self { prefix: format!("{PREFIX}-{}", escape(run)), shard: None }
+        Self { prefix: format!("{PREFIX}-{}", escape(run)), is_for_run: true, shard: None }
+    }
+
+    /// The same keys in an environment.
+    #[must_use]
+    pub fn within(self, environment: &KeyPrefix) -> Self {
+        Self { prefix: format!("{environment}{}", self.prefix), ..self }
     }
 
     /// Whether the keys belong to a run ([`Keys::for_run`]).
     pub(crate) fn is_for_run(&self) -> bool {
-        self.prefix != PREFIX
+        self.is_for_run
     }
 
     /// Uses the value of `shard` as hash tag wherever an ask names no shard itself

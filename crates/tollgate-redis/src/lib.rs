@@ -58,7 +58,7 @@ pub mod timeseries;
 pub mod usage;
 
 pub use fault::Fault;
-pub use key::{Keys, PREFIX};
+pub use key::{KeyPrefix, Keys, PREFIX};
 pub use node::{BreakerState, MAX_BATCHED as MAX_BATCHED_CHECKS};
 pub use options::Options;
 pub use script::Script;

@@ -34,7 +34,8 @@ impl Races {
     pub fn open(url: &str, run: &str) -> Result<Self, StoreError> {
         let client = redis::Client::open(url).map_err(failed)?;
         let connection = client.get_connection().map_err(failed)?;
-        Ok(Self { client, connection, keys: Keys::for_run(run), written: Vec::new() })
+        let keys = Keys::for_run(run).within(Options::from_url(url)?.key_prefix());
+        Ok(Self { client, connection, keys, written: Vec::new() })
     }
 
     /// A new key, to be removed at the end.

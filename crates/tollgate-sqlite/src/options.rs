@@ -128,6 +128,13 @@ impl Options {
                          `sync=full` (survives a power loss)"
                     )));
                 }
+                ("prefix", _) => {
+                    return Err(wrong(
+                        "`prefix` is for keys on Redis, and one file is one environment: give each \
+                         a file of its own, as `sqlite:///var/lib/staging.db`"
+                            .to_owned(),
+                    ));
+                }
                 ("deadline", _) => {
                     let read = duration(value).ok_or_else(|| {
                         wrong(format!("`deadline={value}`: write a duration, as in `deadline=5s`"))
@@ -185,6 +192,10 @@ mod tests {
             ("redis://x", "`redis://` is not SQLite"),
             ("localhost:6379", "as `redis://HOST:PORT`; a file"),
             ("some/path.db", "a file as `sqlite://PATH`"),
+            (
+                "sqlite://x?prefix=staging",
+                "one file is one environment: give each a file of its own",
+            ),
             ("sqlite://x?mode=ro", "unknown option `mode`: known are `sync=full` and `deadline"),
             ("sqlite://x?sync=off", "write `sync=normal`"),
             ("sqlite://x?deadline=5", "as in `deadline=5s`"),

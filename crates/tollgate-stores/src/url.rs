@@ -54,6 +54,10 @@ impl StoreUrl {
             .map_err(|unknown| StoreError::permanent(format!("{unknown}: {KINDS}")))?;
         match kind {
             Kind::Memory if url == "memory://" => Ok(Self::Memory),
+            Kind::Memory if url.starts_with("memory://?prefix") => Err(StoreError::permanent(
+                "`prefix` is for keys on Redis, and this memory is shared with nobody: write \
+                 `memory://` with nothing behind it",
+            )),
             // What follows is not shown: it may be a password.
             Kind::Memory => Err(StoreError::permanent(
                 "the memory has no host and no path: write `memory://` with nothing behind it",
@@ -195,6 +199,7 @@ mod tests {
             ),
             ("redis+clusters://a,b", "unknown kind of store `redis+clusters://`: write"),
             ("memory://secret", "write `memory://` with nothing behind it"),
+            ("memory://?prefix=staging", "`prefix` is for keys on Redis"),
         ] {
             assert!(said(url).contains(says), "{url}: {}", said(url));
         }
@@ -210,6 +215,7 @@ mod tests {
         }
         for (url, says) in [
             ("sqlite://", "the path is missing: write `sqlite://PATH`"),
+            ("sqlite://x?prefix=staging", "one file is one environment"),
             ("sqlite://x?mode=ro", "unknown option `mode`: known are"),
             ("localhost:6379", "a server is named with its scheme, as `redis://HOST:PORT`"),
             ("counts.db", "a file as `sqlite://PATH`, `./PATH`"),
@@ -236,6 +242,7 @@ mod tests {
         for (url, says) in [
             ("redis://", "the host is missing: write `redis://HOST`"),
             ("redis://h:0", "the port is a number from 1 to 65535"),
+            ("redis://h?prefix={a}", "`prefix` takes 1 to 64 letters"),
             ("redis://h?retries=3", "unknown option `retries`: known are"),
             ("unix://run/r.sock", "there are three slashes"),
             ("redis://a,b", "nodes of a cluster are `redis+cluster://HOST,HOST`"),

@@ -4,7 +4,7 @@ use tollgate::engine::{Mode, VecLog};
 use tollgate::strategy::Entry;
 use tollgate::{Limit, LimitSet, ParseError, StoreError, Strategy, Subject};
 use tollgate_redis::compose::{Check, Parts};
-use tollgate_redis::{Keys, MAX_BATCHED_CHECKS as SHARED, Script, log_entries};
+use tollgate_redis::{Keys, MAX_BATCHED_CHECKS as SHARED, Options, Script, log_entries};
 
 use super::server::{Answers, Probe, Questions, Server};
 
@@ -123,7 +123,8 @@ pub(super) fn ours(error: ParseError) -> StoreError {
 impl Bench {
     /// Connects. `run` names the keys.
     pub(super) fn open(url: &str, run: &str) -> Result<Self, StoreError> {
-        let server = Server::connect(url, Keys::for_run(run))?;
+        let keys = Keys::for_run(run).within(Options::from_url(url)?.key_prefix());
+        let server = Server::connect(url, keys)?;
         Ok(Self { server, url: url.to_owned(), run: run.to_owned() })
     }
 

@@ -42,6 +42,10 @@ pub(crate) struct Scripts {
     #[arg(long, value_name = "VALUE")]
     pub(crate) shard: Option<String>,
 
+    /// The store whose keys to print: its `?prefix=` is part of them. Nothing is connected to
+    #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
+    pub(crate) store: Option<String>,
+
     /// The cost of the request, in units
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,

@@ -15,6 +15,7 @@ use tollgate_queue::{Job, OfferCall};
 use crate::args::{Reply, ScriptFormat, Scripts};
 use crate::input;
 use crate::show::Output;
+use crate::store::key_prefix;
 
 /// The end marker of the here-document; no line of a script equals it.
 const END: &str = "TOLLGATE";
@@ -121,7 +122,7 @@ impl Call {
     fn for_check(args: &Scripts) -> Result<Self> {
         let cost = input::cost(&args.cost, args.peek)?;
         let parts = subjects(args)?;
-        let mut names = Keys::new();
+        let mut names = Keys::new().within(&key_prefix(args.store.as_deref())?);
         if let Some(value) = &args.shard {
             input::shard(value)?;
             names = names.sharded(value);
@@ -176,7 +177,7 @@ impl Call {
             job = job.client("ann");
         }
         let OfferCall { script, sha1, keys, args: call_args, .. } =
-            OfferCall::new(queue, &settings, &job)?;
+            OfferCall::new(&key_prefix(args.store.as_deref())?, queue, &settings, &job)?;
         let with = |key: &String| Key {
             pattern: key.replace(&format!(":{queue}}}"), ":NAME}"),
             key: key.clone(),
@@ -188,8 +189,7 @@ impl Call {
             "how long ids are remembered, in microseconds",
             "how many jobs of one client the bound counts at most, 0 for no such bound",
             "the number of words of the job; for a job that is accepted once, has a deadline or a \
-             client, `WORDS KEY US CLIENT`: 1 where KEYS[7] is `tgq1:{queue:NAME}:once:ID`, else \
-             0; the deadline in microseconds, or nothing; and the client with a blank before it, \
+             client, `WORDS KEY US CLIENT`: 1 where KEYS[7] is `once:ID` in place of `jobs`, else 0; the deadline in microseconds, or nothing; and the client with a blank before it, \
              or nothing",
             "a field's name",
             "and its value; more fields follow, and more jobs after them, each from its number of \

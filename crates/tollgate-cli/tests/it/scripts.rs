@@ -100,6 +100,30 @@ fn the_script_alone_is_a_file_for_eval() {
     assert_eq!([pasted(&place, line), pasted(&place, line)], [["1"], ["0"]]);
 }
 
+/// The prefix of the store is in the printed keys, and in the variable that every command reads.
+#[test]
+fn the_keys_are_those_of_the_stores_environment() {
+    let place = Place::new();
+    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let staging = format!("{url}?prefix=staging");
+    let store = ["--store", &staging];
+    let args = [&["1/h via gcra", "--answer", "boolean"][..], &store].concat();
+    let text = printed(&place, &args);
+    assert_eq!(pasted(&place, &text).last().unwrap(), "1");
+    let peek = ["peek", "user:42", "--limit", "1/h via gcra", "--store"];
+    assert_eq!(place.run(&[&peek[..], &[&staging]].concat()).0, 1);
+    assert_eq!(place.run(&[&peek[..], &[&url]].concat()).0, 0);
+    let offer = printed(&place, &[&["--queue", "mail", "--bound", "9"][..], &store].concat());
+    pasted(&place, &offer);
+    let keys = redis_cli(&place.path().join("redis.sock"), &["KEYS", "*"]);
+    assert!(keys.lines().all(|key| key.starts_with("staging:tg")), "{keys}");
+    for store in ["sqlite:///tmp/x.db", "memory://", ""] {
+        assert!(printed(&place, &["1/h", "--store", store]).contains("'tg1:{user:42}:"), "{store}");
+    }
+    let (code, _, err) = place.run(&["scripts", "1/h", "--store", "redis://h?prefix={a}"]);
+    assert!(code == 2 && err.contains("`prefix` takes 1 to 64 letters"), "{err}");
+}
+
 #[test]
 fn two_subjects_are_one_call() {
     let place = Place::new();

@@ -38,7 +38,7 @@ impl Backend for RedisQueues {
         if jobs.is_empty() {
             return Ok(Vec::new());
         }
-        let call = offer::call(self.0.layout, queue, producer, jobs);
+        let call = offer::call(&self.0.prefix, self.0.layout, queue, producer, jobs);
         let answer = self.call(&self.0.offer, call).await?;
         let [after, depth, ids @ ..] = &answer[..] else { return Err(unexpected_reply()) };
         let (retry_after, mut depth) = (optional_wait(after)?, unsigned(depth)?);
@@ -80,7 +80,7 @@ impl Backend for RedisQueues {
             None => self.call(&self.0.take, call).await?,
             Some(limits) => {
                 let rate_script = self.rate_script(limits)?;
-                let state = Keys::new().state(&subject(queue)?, limits);
+                let state = Keys::new().within(&self.0.prefix).state(&subject(queue)?, limits);
                 call.keys.extend(Keys::for_check(&state, limits));
                 self.call(&rate_script, call).await?
             }
@@ -178,13 +178,13 @@ impl Backend for RedisQueues {
             consumer.as_ref().map(ConsumerSettings::to_text).unwrap_or_default(),
             consumer.as_ref().map_or(0, ConsumerSettings::kept_done).to_string(),
         ]);
-        let keys = keys(layout, queue, layout.ack_keys());
+        let keys = keys(&self.0.prefix, layout, queue, layout.ack_keys());
         let call = ScriptCall { queue, expected: ExpectedSettings::Any, keys, args };
         self.call(&self.0.change, call).await.map(drop)
     }
 
     async fn pause(&self, queue: &str, is_paused: bool) -> Result<bool, Error> {
-        let keys = keys(self.0.layout, queue, usize::MAX);
+        let keys = keys(&self.0.prefix, self.0.layout, queue, usize::MAX);
         let args = args([if is_paused { "1" } else { "0" }.to_owned()]);
         let call = ScriptCall { queue, expected: ExpectedSettings::Any, keys, args };
         match &self.call(&self.0.pause, call).await?[..] {
@@ -194,7 +194,7 @@ impl Backend for RedisQueues {
     }
 
     async fn remove(&self, queue: &str) -> Result<bool, Error> {
-        let keys = keys(self.0.layout, queue, usize::MAX);
+        let keys = keys(&self.0.prefix, self.0.layout, queue, usize::MAX);
         let call = ScriptCall { queue, expected: ExpectedSettings::Any, keys, args: Vec::new() };
         match &self.call(&self.0.remove, call).await?[..] {
             [was] => Ok(integer(was)? == 1),
@@ -203,7 +203,8 @@ impl Backend for RedisQueues {
     }
 
     async fn names(&self) -> Result<Vec<String>, Error> {
-        let [before, after] = [format!("{PREFIX}:{{queue:"), "}:meta".to_owned()];
+        let before = format!("{}{PREFIX}:{{queue:", self.0.prefix);
+        let after = "}:meta";
         let (mut names, mut cursor) = (Vec::new(), "0".to_owned());
         loop {
             let args = args([cursor, format!("{before}*{after}")]);
@@ -211,7 +212,7 @@ impl Backend for RedisQueues {
             let [next, keys @ ..] = &answer[..] else { return Err(unexpected_reply()) };
             for key in keys {
                 let key = text(key)?;
-                let name = key.strip_prefix(&before).and_then(|rest| rest.strip_suffix(&after));
+                let name = key.strip_prefix(&before).and_then(|rest| rest.strip_suffix(after));
                 names.extend(name.map(str::to_owned));
             }
             cursor = text(next)?;
@@ -290,8 +291,8 @@ impl Backend for RedisQueues {
         let answer = self.inspect(queue, dead_letter_args).await?;
         let Some(dead_letter) = answer.first().map(dead).transpose()? else { return Ok(None) };
         let Some(dedup) = dead_letter.dedup else { return self.take_dead_letter(queue, id).await };
-        let mut keys = keys(self.0.layout, queue, usize::MAX);
-        keys.push(dedup_key(queue, &dedup.id));
+        let mut keys = keys(&self.0.prefix, self.0.layout, queue, usize::MAX);
+        keys.push(dedup_key(&self.0.prefix, queue, &dedup.id));
         let args = args(["forget".to_owned(), id.to_string(), dedup.of.to_string()]);
         let call = ScriptCall { queue, expected: ExpectedSettings::Any, keys, args };
         let answer = self.call(&self.0.inspect, call).await?;

@@ -23,7 +23,10 @@ impl RedisQueues {
         producer: &ProducerSettings,
         jobs: &[Job],
     ) -> (String, Vec<Vec<u8>>) {
-        raw_command(&self.0.offer, offer::call(self.0.layout, queue, producer, jobs))
+        raw_command(
+            &self.0.offer,
+            offer::call(&self.0.prefix, self.0.layout, queue, producer, jobs),
+        )
     }
 
     #[must_use]
@@ -69,14 +72,14 @@ impl RedisQueues {
             max.to_string(),
             consumer.kept_done().to_string(),
         ]);
-        let keys = keys(self.0.layout, queue, usize::MAX);
+        let keys = keys(&self.0.prefix, self.0.layout, queue, usize::MAX);
         ScriptCall { queue, expected: ExpectedSettings::Consumer(consumer), keys, args }
     }
 
     pub(super) fn ack_call<'s>(&self, queue: &'s str, ids: &[JobId]) -> ScriptCall<'s> {
         let layout = self.0.layout;
         let args = ids.iter().map(|id| id.to_string().into_bytes()).collect();
-        let keys = keys(layout, queue, layout.ack_keys());
+        let keys = keys(&self.0.prefix, layout, queue, layout.ack_keys());
         ScriptCall { queue, expected: ExpectedSettings::Any, keys, args }
     }
 
@@ -85,7 +88,7 @@ impl RedisQueues {
         queue: &str,
         args: Vec<Vec<u8>>,
     ) -> Result<Vec<ScriptReply>, Error> {
-        let keys = keys(self.0.layout, queue, usize::MAX);
+        let keys = keys(&self.0.prefix, self.0.layout, queue, usize::MAX);
         self.call(
             &self.0.inspect,
             ScriptCall { queue, expected: ExpectedSettings::Any, keys, args },
@@ -115,7 +118,7 @@ impl RedisQueues {
             dead.to_string(),
             reason.to_owned(),
         ]);
-        let keys = keys(self.0.layout, queue, usize::MAX);
+        let keys = keys(&self.0.prefix, self.0.layout, queue, usize::MAX);
         let expected = consumer.map_or(ExpectedSettings::Any, ExpectedSettings::Consumer);
         let call = ScriptCall { queue, expected, keys, args };
         let answer = self.call(&self.0.settle, call).await?;

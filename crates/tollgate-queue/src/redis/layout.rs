@@ -1,10 +1,11 @@
 //! How the jobs of a queue are stored in Redis, and under which keys.
 
 use tollgate::Subject;
+use tollgate_redis::KeyPrefix;
 
 use crate::error::Error;
 
-/// The prefix of every key.
+/// What every key begins with, after the prefix of its environment.
 pub(super) const PREFIX: &str = "tgq1";
 
 /// How the jobs of a queue are stored in Redis. Both layouts give the same guarantees.
@@ -66,13 +67,19 @@ pub(super) fn subject(queue: &str) -> Result<Subject, Error> {
     Subject::new("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
+/// What all keys of a queue begin with.
+pub(super) fn key_start(prefix: &KeyPrefix, queue: &str) -> String {
+    format!("{prefix}{PREFIX}:{{queue:{queue}}}:")
+}
+
 /// The first `max` keys of a queue.
-pub(super) fn keys(layout: Layout, queue: &str, max: usize) -> Vec<String> {
-    let key = |of: &&str| format!("{PREFIX}:{{queue:{queue}}}:{of}");
+pub(super) fn keys(prefix: &KeyPrefix, layout: Layout, queue: &str, max: usize) -> Vec<String> {
+    let start = key_start(prefix, queue);
+    let key = |of: &&str| format!("{start}{of}");
     layout.keys().iter().take(max).map(key).collect()
 }
 
 /// The key of a remembered deduplication id.
-pub(super) fn dedup_key(queue: &str, dedup: &str) -> String {
-    format!("{PREFIX}:{{queue:{queue}}}:once:{dedup}")
+pub(super) fn dedup_key(prefix: &KeyPrefix, queue: &str, dedup: &str) -> String {
+    format!("{}once:{dedup}", key_start(prefix, queue))
 }

@@ -1,9 +1,10 @@
 //! Queues in Redis and Valkey, as streams with a consumer group or as lists.
 //!
 //! Each operation is one script call, with the server's clock. All keys of a queue begin with
-//! `tgq1:{queue:NAME}:`. Its jobs are stored in a stream, so that `XINFO` and `XPENDING` show them,
-//! or in a list (`stream.lua` and `list.lua`, which scripts call the shelf). All other data is
-//! separate, and the same for both (`common.lua`). Only remembered ids expire by themselves.
+//! `tgq1:{queue:NAME}:`, after the prefix of its environment if there is one. Its jobs lie in a
+//! stream, so that `XINFO` and `XPENDING` show them, or in a list (`stream.lua` and `list.lua`,
+//! which scripts call the shelf). All other data is separate, and the same for both (`common.lua`).
+//! Only remembered ids expire by themselves.
 //!
 //! A queue of lists has no separate list per worker for the jobs in flight. Workers' names are not
 //! known in advance, and a script may only use declared keys; and removing one job from such a list
@@ -28,10 +29,10 @@ use parking_lot::Mutex;
 use tollgate::engine::Mode;
 use tollgate::{Clock, LimitSet};
 use tollgate_redis::compose::{self, Check, Parts};
-use tollgate_redis::{Options, Script, ScriptClient, ScriptReply, Subscription};
+use tollgate_redis::{KeyPrefix, Options, Script, ScriptClient, ScriptReply, Subscription};
 
 use self::call::ScriptCall;
-use self::layout::PREFIX;
+use self::layout::key_start;
 use self::reply::check_reply;
 use self::script::{ALLOW_OOM, READ_ONLY, script};
 use self::value::{text, unexpected_reply};
@@ -46,6 +47,7 @@ pub struct RedisQueues(Arc<Shared>);
 
 struct Shared {
     caller: ScriptClient,
+    prefix: KeyPrefix,
     layout: Layout,
     test_clock: Option<Box<dyn Clock>>,
     offer: Script,
@@ -109,6 +111,7 @@ impl RedisQueues {
         layout: Layout,
         test_clock: Option<Box<dyn Clock>>,
     ) -> Result<Self, Error> {
+        let prefix = options.key_prefix().clone();
         let caller = ScriptClient::connect(options).await?;
         let script =
             |flags: &str, body: &str| script(layout, flags, "", body, test_clock.is_some());
@@ -123,6 +126,7 @@ impl RedisQueues {
         let take_scripts = Mutex::default();
         Ok(Self(Arc::new(Shared {
             caller,
+            prefix,
             layout,
             test_clock,
             offer,
@@ -163,8 +167,8 @@ impl RedisQueues {
         if subscriptions.len() >= MAX_SUBSCRIPTIONS {
             subscriptions.clear();
         }
-        let subscription =
-            Arc::new(self.0.caller.subscribe(format!("{PREFIX}:{{queue:{queue}}}:wake")));
+        let channel = format!("{}wake", key_start(&self.0.prefix, queue));
+        let subscription = Arc::new(self.0.caller.subscribe(channel));
         subscriptions.insert(queue.to_owned(), Arc::clone(&subscription));
         subscription
     }

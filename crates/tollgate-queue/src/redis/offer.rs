@@ -1,5 +1,7 @@
 //! The call of an offer, also for other Redis clients.
 
+use tollgate_redis::KeyPrefix;
+
 use super::body;
 use super::call::{ExpectedSettings, ScriptCall, args};
 use super::layout::{Layout, OFFER_KEYS, dedup_key, keys};
@@ -14,12 +16,13 @@ use crate::settings::ProducerSettings;
 pub(super) const SCRIPT: &str = include_str!("offer.lua");
 
 pub(super) fn call<'s>(
+    prefix: &KeyPrefix,
     layout: Layout,
     queue: &'s str,
     settings: &'s ProducerSettings,
     jobs: &[Job],
 ) -> ScriptCall<'s> {
-    let mut keys = keys(layout, queue, OFFER_KEYS);
+    let mut keys = keys(prefix, layout, queue, OFFER_KEYS);
     let all = if settings.counts_all() { "1" } else { "0" };
     let mut args = args([
         with_layout(settings, layout),
@@ -36,7 +39,7 @@ pub(super) fn call<'s>(
         if job.requested_dedup_id().is_some() || job.deadline_us().is_some() || client.is_some() {
             let mut key = 0;
             if let Some(dedup) = job.requested_dedup_id() {
-                keys.push(dedup_key(queue, dedup));
+                keys.push(dedup_key(prefix, queue, dedup));
                 key = keys.len() - OFFER_KEYS;
             }
             let deadline = job.deadline_us().map(|us| us.to_string()).unwrap_or_default();
@@ -62,7 +65,9 @@ pub(super) fn call<'s>(
 ///
 /// ```
 /// use tollgate_queue::{Job, OfferCall, ProducerSettings};
-/// let call = OfferCall::new("mail", &ProducerSettings::new(10), &Job::new().field("to", "ann"))?;
+/// use tollgate_redis::KeyPrefix;
+/// let (settings, job) = (ProducerSettings::new(10), Job::new().field("to", "ann"));
+/// let call = OfferCall::new(&KeyPrefix::default(), "mail", &settings, &job)?;
 /// assert_eq!(call.keys[0], "tgq1:{queue:mail}:jobs");
 /// assert_eq!(call.args[5..], ["2", "to", "ann"]);
 /// # Ok::<(), tollgate_queue::Error>(())
@@ -81,14 +86,20 @@ pub struct OfferCall {
 }
 
 impl OfferCall {
-    /// The call for a queue with these settings, and a job with fields.
+    /// The call for a queue with these settings in the environment with this prefix, and a job with
+    /// fields.
     ///
     /// # Errors
     /// The queue's name is invalid, a setting is out of range, or the job consists of bytes.
-    pub fn new(queue: &str, settings: &ProducerSettings, job: &Job) -> Result<Self, Error> {
+    pub fn new(
+        prefix: &KeyPrefix,
+        queue: &str,
+        settings: &ProducerSettings,
+        job: &Job,
+    ) -> Result<Self, Error> {
         Queue::new(MemoryQueues::new(), queue)?;
         settings.check()?;
-        let call = call(Layout::Stream, queue, settings, std::slice::from_ref(job));
+        let call = call(prefix, Layout::Stream, queue, settings, std::slice::from_ref(job));
         let text = |word| String::from_utf8(word);
         let args = call.args.into_iter().map(text).collect::<Result<_, _>>();
         let args = args.map_err(|_| Error::invalid("a job of bytes: give fields".to_owned()))?;

@@ -6,6 +6,7 @@
 mod histories;
 mod offers;
 mod parity;
+mod prefix;
 mod server_state;
 
 use std::sync::LazyLock;

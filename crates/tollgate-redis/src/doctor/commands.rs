@@ -1,7 +1,12 @@
 //! The commands that a user needs permission for.
 
-/// The pattern of every key that is written, for a server's ACL.
-pub const KEY_PATTERN: &str = "tg1:*";
+use crate::key::{KeyPrefix, PREFIX};
+
+/// The pattern of every key that is written in an environment, for a server's ACL.
+#[must_use]
+pub fn key_pattern(prefix: &KeyPrefix) -> String {
+    format!("{prefix}{PREFIX}:*")
+}
 
 /// The commands that a user needs permission for: each as an ACL names it, and an example call for
 /// the server's permission check, in which `KEY` is a placeholder. Both the remedy and the check

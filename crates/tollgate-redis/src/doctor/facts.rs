@@ -6,8 +6,9 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::cluster::Slots;
-use super::commands::COMMANDS;
+use super::commands::{COMMANDS, key_pattern};
 use crate::command_reply::CommandReply;
+use crate::key::KeyPrefix;
 
 /// The number of round trips that are measured.
 pub(super) const ROUND_TRIPS: usize = 20;
@@ -15,8 +16,8 @@ pub(super) const ROUND_TRIPS: usize = 20;
 /// The settings of servers beside each other, as patterns of CONFIG GET.
 const SETTINGS: [&str; 2] = ["min-replicas-*", "cluster-*"];
 
-/// A key of no count, used only in questions about permissions and never written.
-const KEY: &str = "tg1:doctor";
+/// The end of the key of no count that stands in questions about permissions. It is never written.
+const KEY: &str = "doctor";
 
 /// Asks the server which commands this user may run, without running them (7.0 and later). Its
 /// arguments are the key, then each command's name with an example call. Running the commands
@@ -118,6 +119,8 @@ pub struct Facts {
     pub(super) id: Option<String>,
     /// Settings by their names, where there are several servers; empty when CONFIG is refused.
     pub(super) settings: BTreeMap<String, String>,
+    /// The prefix of the keys that were asked about.
+    pub(super) prefix: KeyPrefix,
     /// The commands beyond [`COMMANDS`] that were asked about.
     pub(super) more_commands: &'static [(&'static str, &'static str)],
 }
@@ -138,6 +141,7 @@ impl Default for Facts {
             slots: None,
             id: None,
             settings: BTreeMap::new(),
+            prefix: KeyPrefix::default(),
             more_commands: &[],
         }
     }
@@ -197,12 +201,13 @@ impl Facts {
 ///
 /// The connection was lost.
 pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, ConnectionLost> {
-    gather_for(connection, &[]).await
+    gather_for(connection, &KeyPrefix::default(), &[]).await
 }
 
-/// The same, where the user needs more commands than [`COMMANDS`].
+/// The same for keys with this prefix, where the user needs more commands than [`COMMANDS`].
 pub(super) async fn gather_for<C: Commands>(
     connection: &mut C,
+    prefix: &KeyPrefix,
     more_commands: &'static [(&'static str, &'static str)],
 ) -> Result<Facts, ConnectionLost> {
     let info = match connection.command(&["INFO"]).await? {
@@ -225,7 +230,9 @@ pub(super) async fn gather_for<C: Commands>(
         }
         _ => None,
     };
-    let facts = Facts { info, script_refused, user, snapshots, more_commands, ..Facts::default() };
+    let prefix = prefix.clone();
+    let facts =
+        Facts { info, script_refused, user, snapshots, prefix, more_commands, ..Facts::default() };
     let rights = rights(connection, &facts).await?;
     let slots = match facts.is_cluster_node() {
         true => Slots::read(&connection.command(&["CLUSTER", "SLOTS"]).await?),
@@ -264,8 +271,9 @@ pub(super) async fn gather_for<C: Commands>(
 }
 
 async fn rights<C: Commands>(connection: &mut C, facts: &Facts) -> Result<Rights, ConnectionLost> {
+    let key = key_pattern(&facts.prefix).replace('*', KEY);
     let calls = facts.commands().flat_map(|(name, call)| [name, call]);
-    let words: Vec<&str> = ["EVAL", RIGHTS, "0", KEY].into_iter().chain(calls).collect();
+    let words: Vec<&str> = ["EVAL", RIGHTS, "0", &key].into_iter().chain(calls).collect();
     let answer = connection.command(&words).await?;
     let items = match &answer {
         CommandReply::Error(why) => return Ok(Rights::Unknown(why.clone())),

@@ -12,13 +12,14 @@ mod nodes;
 mod sentinel;
 mod server;
 
-pub use self::commands::{COMMANDS, KEY_PATTERN};
+pub use self::commands::{COMMANDS, key_pattern};
 pub use self::connection::{ConnectError, Connection};
 pub use self::facts::{Commands, ConnectionLost, Facts, Rights, gather};
 pub use self::server::{acl_line, diagnose};
 pub use crate::command_reply::CommandReply;
 
 use self::connection::{Line, Unopened};
+use self::facts::gather_for;
 use crate::options::{Address, Options, Target};
 
 /// The severity of a finding.
@@ -172,7 +173,7 @@ pub fn examine(url: &str) -> Result<Report, ConnectError> {
 async fn examine_server(options: &Options, server: Address) -> Result<Report, ConnectError> {
     let address = server.to_string();
     let facts = match Line::open(options, server).await {
-        Ok(mut line) => gather(&mut line)
+        Ok(mut line) => gather_for(&mut line, &options.prefix, &[])
             .await
             .map_err(|lost| ConnectError::Lost { address: address.clone(), why: lost.0 })?,
         Err(Unopened::Refused(why)) => Facts::refused(why),

@@ -10,6 +10,7 @@ use super::connection::{Line, Unopened};
 use super::facts::{Facts, gather_for};
 use super::server::{EVERYWHERE, Topic, acl_line, clock, latency, scripts};
 use super::{Finding, Level};
+use crate::key::KeyPrefix;
 use crate::options::{Address, Endpoint, Options};
 
 /// Clocks that are further apart than this would be noticed at a failover.
@@ -50,7 +51,9 @@ pub(super) async fn visit(
     // One after the other, or the servers would make one another's round trips longer.
     for (endpoint, line) in announced.iter().zip(opened) {
         let seen = match line {
-            Ok(mut line) => gather_for(&mut line, more_commands).await.map_err(|lost| lost.0),
+            Ok(mut line) => {
+                gather_for(&mut line, &options.prefix, more_commands).await.map_err(|lost| lost.0)
+            }
             Err(Unopened::Refused(why)) => Ok(Facts::refused(why)),
             Err(Unopened::Unreachable(why)) => Err(why),
         };
@@ -128,10 +131,11 @@ fn login(what: String) -> Finding {
 }
 
 /// The finding of a node of the URL that says nothing of its cluster.
-pub(super) fn refused_at(name: &str, why: &str) -> Finding {
+pub(super) fn refused_at(name: &str, why: &str, prefix: &KeyPrefix) -> Finding {
     if why.starts_with("NOPERM") {
         let what = format!("this user may not ask for the nodes of the cluster: {why}");
-        let user = Facts { more_commands: OF_CLUSTERS, ..Facts::default() };
+        let prefix = prefix.clone();
+        let user = Facts { prefix, more_commands: OF_CLUSTERS, ..Facts::default() };
         return Finding::failure("rights", what).remedy(acl_line(&user)).about(name);
     }
     login(format!("it lets this user do nothing: {why}")).about(name)

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 #[cfg(unix)]
 use crate::event_loop::{EventLoop, SharedLoop};
+use crate::key::KeyPrefix;
 
 /// The default deadline of a call.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
@@ -146,6 +147,7 @@ pub struct Options {
     pub(crate) breaker_pause: Duration,
     pub(crate) breaker_timeout: Option<Duration>,
     pub(crate) scripts: usize,
+    pub(crate) prefix: KeyPrefix,
     pub(crate) authorities: Option<Vec<u8>>,
     #[cfg(unix)]
     pub(crate) event_loop: Option<SharedLoop>,
@@ -168,6 +170,7 @@ impl Options {
             breaker_pause: DEFAULT_BREAKER_PAUSE,
             breaker_timeout: None,
             scripts: DEFAULT_SCRIPTS,
+            prefix: KeyPrefix::default(),
             authorities: None,
             #[cfg(unix)]
             event_loop: None,
@@ -380,6 +383,19 @@ impl Options {
         Self { scripts: most, ..self }
     }
 
+    /// The prefix of all keys and series; none unless set. Keys are not migrated from one prefix to
+    /// another.
+    #[must_use]
+    pub fn prefix(self, prefix: KeyPrefix) -> Self {
+        Self { prefix, ..self }
+    }
+
+    /// The prefix of all keys and series.
+    #[must_use]
+    pub fn key_prefix(&self) -> &KeyPrefix {
+        &self.prefix
+    }
+
     /// The loop that carries the connections; tokio's unless set.
     #[cfg(unix)]
     #[must_use]
@@ -411,11 +427,16 @@ impl fmt::Display for Options {
             write!(f, "{user}@")?;
         }
         write!(f, "{}", self.target)?;
+        let mut between = '?';
         match (self.database, &self.target) {
-            (0, _) => Ok(()),
-            (database, Target::Server(Address::Unix(_))) => write!(f, "?db={database}"),
-            (database, _) => write!(f, "/{database}"),
+            (0, _) => {}
+            (database, Target::Server(Address::Unix(_))) => {
+                write!(f, "?db={database}")?;
+                between = '&';
+            }
+            (database, _) => write!(f, "/{database}")?,
         }
+        self.prefix.name().map_or(Ok(()), |prefix| write!(f, "{between}prefix={prefix}"))
     }
 }
 

@@ -20,13 +20,43 @@ fn urls_say_what_a_store_connects_with() {
         ("redis://u:@localhost", local.clone().user("u").password("")),
         (
             "redis://localhost?deadline=20ms&connections=64",
-            local.deadline(Duration::from_millis(20)).connections(64),
+            local.clone().deadline(Duration::from_millis(20)).connections(64),
         ),
+        ("redis://localhost?prefix=a.B_9-", local.clone().prefix(prefix("a.B_9-"))),
         ("unix:///a%3Fb", Options::unix("/a?b")),
         ("redis+unix:///run/r.sock?db=3", Options::unix("/run/r.sock").database(3)),
         ("unix://u:p@/run/r.sock", Options::unix("/run/r.sock").user("u").password("p")),
     ] {
         assert_eq!(Options::from_url(url).unwrap(), options, "{url}");
+    }
+}
+
+fn prefix(name: &str) -> KeyPrefix {
+    KeyPrefix::new(name).unwrap()
+}
+
+#[test]
+fn a_prefix_is_shown_and_bounded() {
+    for url in [
+        "redis://h:1/2?prefix=staging",
+        "redis+unix:///r?db=3&prefix=staging",
+        "redis+unix:///r?prefix=staging",
+        "redis+cluster://a:1,b:1?prefix=staging",
+        "redis+sentinel://a:1/main?prefix=staging",
+    ] {
+        assert_eq!(Options::from_url(url).unwrap().to_string(), url);
+    }
+    for good in ["a", "tg", "tg-1", "TG1", "tgv", "tgq", "tgqa1", "atg1", "-", &"p".repeat(64)] {
+        assert_eq!(prefix(good).to_string(), format!("{good}:"));
+    }
+    let long = "p".repeat(65);
+    for bad in ["", "{a}", "a b", "a~", "~*", "a:b", "a*", "ä", "%7B", "a\n", "[a]", &long] {
+        let error = KeyPrefix::new(bad).unwrap_err();
+        assert!(error.contains("takes 1 to 64 letters (a-z, A-Z), digits, `.`, `_` and `-`"));
+    }
+    // These begin keys without a prefix, of this version or another.
+    for bad in ["tg1", "tg1-run", "tgq1", "tg2", "tg9x", "tgq25"] {
+        assert!(KeyPrefix::new(bad).unwrap_err().contains("does not begin with `tg1`"), "{bad}");
     }
 }
 
@@ -69,6 +99,11 @@ fn wrong_urls_say_what_is_right() {
         ("redis://h?deadline=99999999999999999999s", "as in `deadline=50ms`"),
         ("redis://h?connections=0", "takes 1 to 64"),
         ("redis://h?connections=65", "takes 1 to 64"),
+        ("redis://h?prefix", "`prefix` takes 1 to 64 letters"),
+        ("redis://h?prefix={a}", "as in `prefix=staging`"),
+        ("unix:///r?prefix=a b", "as in `prefix=staging`"),
+        ("redis+cluster://h?prefix=tg1", "write another one, as `prefix=staging`"),
+        ("redis://h?prefix=a&prefix=b", "`prefix` stands there twice"),
         ("redis://h?retries=3", "unknown option `retries`: known are"),
         ("rediss://h/0#insecure", "there is no `#insecure`"),
         ("rediss://h#insecure", "there is no `#insecure`"),

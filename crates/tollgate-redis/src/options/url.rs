@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use tollgate::{Period, StoreError, unescape_text};
 
+use crate::key::KeyPrefix;
+
 use super::{Address, DEFAULT_PORT, Endpoint, MAX_CONNECTIONS, Options, Sentinels, Target};
 
 const SCHEMES: &str = "write `redis://HOST`, `rediss://HOST` (TLS), `redis+unix:///PATH`, \
@@ -30,9 +32,9 @@ impl Options {
     /// | `rediss+cluster://...`, `rediss+sentinel://...` | the same with TLS to the servers |
     ///
     /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations, as
-    /// limits have them), `connections=1` (1 to 64, to each server) and `scripts=1000`
-    /// ([`Options::scripts`]). In user, password and path `%XX` is the byte XX. An IPv6 address
-    /// stands in brackets.
+    /// limits have them), `connections=1` (1 to 64, to each server), `scripts=1000`
+    /// ([`Options::scripts`]) and `prefix=staging` ([`Options::prefix`]). In user, password and
+    /// path `%XX` is the byte XX. An IPv6 address stands in brackets.
     ///
     /// On a cluster and with sentinels, `reach=10.0.0.5:6379>localhost:7001,...` says where
     /// announced addresses are reached ([`Options::reach`]). The login of the sentinels is
@@ -80,6 +82,10 @@ fn read(text: &str) -> Result<Options, String> {
                     "`scripts` takes a whole number, as in `scripts=1000`".to_owned()
                 })?;
             }
+            ("prefix", _) if options.prefix.name().is_some() => {
+                return Err("`prefix` stands there twice: leave one".to_owned());
+            }
+            ("prefix", _) => options.prefix = KeyPrefix::new(value)?,
             ("reach", Target::Cluster { .. } | Target::Sentinel(_)) => {
                 options.reached_at = value.split(',').map(reached).collect::<Result<_, _>>()?;
             }
@@ -105,7 +111,7 @@ fn read(text: &str) -> Result<Options, String> {
             _ => {
                 return Err(format!(
                     "unknown option `{key}`: known are `deadline=50ms`, `breaker_timeout=50ms`, \
-                     `connections=1` and `scripts=1000`, and `db=1` for a Unix socket; for a cluster \
+                     `connections=1`, `scripts=1000` and `prefix=staging`, and `db=1` for a Unix socket; for a cluster \
                      or sentinels `reach=FROM>TO`, and for sentinels `sentinel_user`, \
                      `sentinel_password` and `sentinel_tls=yes`"
                 ));

@@ -28,7 +28,7 @@ pub struct Builder {
 
 impl Builder {
     pub(super) fn new(options: Options) -> Self {
-        let keys = Keys::new();
+        let keys = Keys::new().within(&options.prefix);
         Self {
             options,
             keys,
@@ -57,7 +57,8 @@ impl Builder {
     /// keys.
     #[must_use]
     pub fn run(self, run: &str, clock: impl TimeSource + 'static) -> Self {
-        Self { keys: Keys::for_run(run), given: Some(Box::new(clock)), ..self }
+        let keys = Keys::for_run(run).within(&self.options.prefix);
+        Self { keys, given: Some(Box::new(clock)), ..self }
     }
 
     /// Keeps the keys of a run for years, and encodes in their TTLs when each would expire by its
@@ -71,7 +72,8 @@ impl Builder {
     /// current traffic. [`RedisStore::clear_run`] removes the keys.
     #[must_use]
     pub fn run_now(self, run: &str) -> Self {
-        Self { keys: Keys::for_run(run), given: None, ..self }
+        let keys = Keys::for_run(run).within(&self.options.prefix);
+        Self { keys, given: None, ..self }
     }
 
     /// Decides in this process and writes by compare-and-swap, in two or more round trips: for

@@ -20,6 +20,7 @@ pub use self::error::TimeSeriesError;
 pub use self::series::{Bucket, FoundSeries, Query, Sample, Series, label};
 use crate::client::open_one;
 use crate::fault::{ChargeState, Fault};
+use crate::key::KeyPrefix;
 use crate::node::CommandConnection;
 use crate::options::Options;
 
@@ -37,7 +38,13 @@ const MAX_COMMANDS: usize = 1_000;
 /// which the server answers with an expected error.
 const MAX_MADE: usize = 10_000;
 
+/// The label of series with a prefix.
+const PREFIX_LABEL: &str = "prefix";
+
 /// Time series on one server, over one connection.
+///
+/// With a prefix ([`Options::prefix`]) every key begins with it, as `staging:hits:api`, every
+/// series has the label `prefix`, and [`TimeSeries::range`] finds only these series.
 ///
 /// Calls wait for each other, since nothing in a reply identifies its call. Each call, and each
 /// wait for its turn, has the deadline of [`Options::deadline`]. The next call replaces a lost
@@ -133,7 +140,7 @@ impl TimeSeries {
         let (mut place, mut open) = self.open().await?;
         let mut rest = samples;
         while !rest.is_empty() {
-            let batch = Batch::new(rest, &open.made);
+            let batch = Batch::new(rest, &open.made, &self.options.prefix);
             let (now, later) = rest.split_at(batch.samples);
             let mut answers =
                 match open.connection.exchange_all(&batch.commands, self.options.deadline).await {
@@ -187,10 +194,18 @@ impl TimeSeries {
         for (name, value) in &query.filter {
             command.arg(format!("{name}={value}"));
         }
+        let prefix = &self.options.prefix;
+        if let Some(name) = prefix.name() {
+            command.arg(format!("{PREFIX_LABEL}={}", label(name)));
+        }
         let (mut place, open) = self.open().await?;
         let answer = match open.connection.exchange(&command, self.options.deadline).await? {
             Value::ServerError(error) => Err(self.refusal(&error)),
-            answer => reply::found(answer),
+            answer => reply::found(answer).map(|mut found| {
+                // Two prefixes may have one label.
+                found.retain(|series| series.key.starts_with(&prefix.to_string()));
+                found
+            }),
         };
         if answer.as_ref().err().is_none_or(|error| !error.wants_another_connection()) {
             *place = Some(open);
@@ -301,7 +316,7 @@ struct Batch<'a> {
 }
 
 impl<'a> Batch<'a> {
-    fn new(samples: &[Sample<'a>], made: &HashSet<String>) -> Self {
+    fn new(samples: &[Sample<'a>], made: &HashSet<String>, prefix: &KeyPrefix) -> Self {
         let mut new = HashSet::new();
         let mut series = Vec::new();
         let mut count = 0;
@@ -319,10 +334,10 @@ impl<'a> Batch<'a> {
         }
         let mut commands = Pipeline::with_capacity(series.len() + count);
         for series in &series {
-            commands.add_command(create(series));
+            commands.add_command(create(prefix, series));
         }
         for sample in samples.iter().take(count) {
-            commands.add_command(add(sample));
+            commands.add_command(add(prefix, sample));
         }
         let creates = series.into_iter().map(Series::key).collect();
         Self { commands, creates, samples: count }
@@ -331,28 +346,32 @@ impl<'a> Batch<'a> {
 
 /// `TS.CREATE`: only this command sets on all versions that samples of other clients are added up,
 /// too.
-fn create(series: &Series) -> Cmd {
+fn create(prefix: &KeyPrefix, series: &Series) -> Cmd {
     let mut command = cmd("TS.CREATE");
-    command.arg(series.key()).arg("RETENTION").arg(series.retention_ms());
+    command.arg(format!("{prefix}{}", series.key())).arg("RETENTION").arg(series.retention_ms());
     command.arg("DUPLICATE_POLICY").arg("SUM");
-    labelled(command, series)
+    labelled(command, prefix, series)
 }
 
 /// `TS.ADD`. It recreates a series that was deleted since (by `DEL`, `FLUSHALL`, or eviction).
 /// Without its labels the recreated series would not be found by queries.
-fn add(sample: &Sample<'_>) -> Cmd {
+fn add(prefix: &KeyPrefix, sample: &Sample<'_>) -> Cmd {
     let Sample { series, at_ms, value } = sample;
     let mut command = cmd("TS.ADD");
-    command.arg(series.key()).arg(at_ms).arg(value).arg("RETENTION").arg(series.retention_ms());
+    command.arg(format!("{prefix}{}", series.key())).arg(at_ms).arg(value);
+    command.arg("RETENTION").arg(series.retention_ms());
     command.arg("ON_DUPLICATE").arg("SUM");
-    labelled(command, series)
+    labelled(command, prefix, series)
 }
 
-fn labelled(mut command: Cmd, series: &Series) -> Cmd {
-    if !series.labels().is_empty() {
+fn labelled(mut command: Cmd, prefix: &KeyPrefix, series: &Series) -> Cmd {
+    if !series.labels().is_empty() || prefix.name().is_some() {
         command.arg("LABELS");
         for (name, value) in series.labels() {
             command.arg(name).arg(value);
+        }
+        if let Some(name) = prefix.name() {
+            command.arg(PREFIX_LABEL).arg(label(name));
         }
     }
     command

@@ -15,6 +15,7 @@ mod live;
 #[allow(dead_code)] // it uses the rest
 #[path = "../../../tollgate-proof/tests/lua/model.rs"]
 mod model;
+mod prefix;
 mod sentinel;
 mod shard;
 mod tls;

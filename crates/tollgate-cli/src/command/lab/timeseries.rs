@@ -4,6 +4,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
 use tollgate_lab::experiment::results::{Bucket, Results};
+use tollgate_redis::KeyPrefix;
 use tollgate_redis::timeseries::{Sample, Series, TimeSeries, label};
 
 use crate::store::{runtime, time_series_options};
@@ -18,6 +19,7 @@ const OUTCOMES: [(&str, &str, Count); 2] =
 /// A server with time series, connected before anything runs.
 pub(super) struct Sink {
     url: String,
+    prefix: KeyPrefix,
     runtime: tokio::runtime::Runtime,
     server: TimeSeries,
 }
@@ -26,9 +28,10 @@ impl Sink {
     pub(super) fn open(url: &str) -> Result<Self> {
         let options = time_series_options(url)?;
         let runtime = runtime()?;
+        let prefix = options.key_prefix().clone();
         let server = runtime.block_on(TimeSeries::connect(options))?;
         let url = url.split('@').next_back().unwrap_or_default().to_owned();
-        Ok(Self { url, runtime, server })
+        Ok(Self { url, prefix, runtime, server })
     }
 
     /// Writes each case as two series, as if the experiment had ended now, and returns their
@@ -72,8 +75,8 @@ impl Sink {
             );
         }
         Ok(format!(
-            "{} (keys {run}:*): TS.MRANGE {begin_ms} {end_ms} AGGREGATION SUM 1000 FILTER data=hits",
-            self.url
+            "{} (keys {}{run}:*): TS.MRANGE {begin_ms} {end_ms} AGGREGATION SUM 1000 FILTER data=hits",
+            self.url, self.prefix
         ))
     }
 }

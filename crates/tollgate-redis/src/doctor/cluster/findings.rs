@@ -69,7 +69,7 @@ fn seeds(cluster: &Cluster, options: &Options) -> Vec<Finding> {
                 format!("for one server write redis://{name}; a node has cluster-enabled yes"),
             ),
             _ if is_member(name) => continue,
-            Said::Refused(why) => refused_at(name, why),
+            Said::Refused(why) => refused_at(name, why, &options.prefix),
             Said::Unreachable(why) => {
                 let what = format!("the URL names it, and it cannot be reached: {why}");
                 Finding::warning("seeds", what).remedy("name nodes that are always there")

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::cluster::Slots;
-use super::commands::KEY_PATTERN;
+use super::commands::key_pattern;
 use super::facts::{self, Facts, Rights};
 use super::{Finding, Level};
 
@@ -87,9 +87,8 @@ pub fn acl_line(facts: &Facts) -> String {
     };
     let known = facts.commands().filter(|(name, _)| !unknown.contains(name));
     let commands: String = known.map(|(name, _)| format!(" +{name}")).collect();
-    format!(
-        "ACL SETUSER tollgate on >PASSWORD resetkeys ~{KEY_PATTERN} resetchannels -@all{commands}"
-    )
+    let keys = key_pattern(&facts.prefix);
+    format!("ACL SETUSER tollgate on >PASSWORD resetkeys ~{keys} resetchannels -@all{commands}")
 }
 
 fn version(facts: &Facts) -> Finding {
@@ -142,7 +141,7 @@ fn rights(facts: &Facts) -> Finding {
             let what = format!(
                 "{user} lacks the right to {}, on keys that begin with `{}`",
                 denied.join(", "),
-                KEY_PATTERN.trim_end_matches('*')
+                key_pattern(&facts.prefix).trim_end_matches('*')
             );
             Finding::new("rights", Level::Failure, what).remedy(line)
         }
