@@ -75,8 +75,9 @@ pub struct Options {
     /// The secret for hashing API keys, of at least 16 bytes. Without it the service assumes that
     /// API keys are random.
     pub key_secret: Option<Vec<u8>>,
-    /// The key for signing receipts, of at least 32 bytes. Without it each process generates its
-    /// own.
+    /// The key for signing receipts and holds, of at least 32 bytes. Without it the processes on
+    /// one Redis or one SQLite file share one, which lies there. With counts in memory it is a new
+    /// one.
     pub receipt_key: Option<Vec<u8>>,
     /// The TLS certificate for clients; `None` serves them without TLS.
     pub tls: Option<Tls>,
@@ -263,7 +264,8 @@ impl Server {
         }
         let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
         let tls = options.tls.map(Certificate::read).transpose()?.map(Arc::new);
-        let receipts = receipts(options.receipt_key.as_deref())?;
+        let receipts = Receipts::new(options.receipt_key.as_deref(), gate.store())
+            .ok_or_else(|| StartError::Options("this key signs no receipts".to_owned()))?;
         // A separate bound: administrators can connect even when clients use all their connections.
         let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
         let runtimes = Runtimes::new(options.runtimes);
@@ -341,11 +343,12 @@ impl Server {
 
         // Rulings apply from the first request. The task that follows them logs a failure.
         let _ = gate.read_rulings().await;
+        api.service.share_key().await;
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
         tasks.spawn(give_back_leases(gate.store().clone()));
-        tasks.spawn(async move { gate.follow_rulings(tokio::time::sleep).await });
+        tasks.spawn(follow_notices(gate, Arc::clone(&api)));
         if let Some(certificate) = &tls {
             tasks.spawn(Arc::clone(certificate).follow());
         }
@@ -538,19 +541,16 @@ async fn give_back_leases(store: AnyStore) {
     }
 }
 
-fn bind(address: &Address, access: Access) -> Result<Bound, StartError> {
-    address.bind(access).map_err(|source| StartError::Bind { address: address.clone(), source })
+/// Follows the rulings in the store, and the key that signs receipts beside them.
+async fn follow_notices(gate: Gate<AnyStore>, api: Arc<Api>) {
+    let service = &api.service;
+    let wait = move |pause| async move {
+        service.share_key().await;
+        tokio::time::sleep(pause).await;
+    };
+    gate.follow_rulings(wait).await;
 }
 
-fn receipts(key: Option<&[u8]>) -> Result<Receipts, StartError> {
-    let own;
-    let key = match key {
-        Some(key) => key,
-        None => {
-            own = rand::random::<[u8; 32]>();
-            &own
-        }
-    };
-    let refused = || StartError::Options("this key signs no receipts".to_owned());
-    Receipts::new(key).ok_or_else(refused)
+fn bind(address: &Address, access: Access) -> Result<Bound, StartError> {
+    address.bind(access).map_err(|source| StartError::Bind { address: address.clone(), source })
 }

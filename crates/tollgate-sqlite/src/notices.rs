@@ -61,6 +61,10 @@ pub(crate) fn post(cx: &Context<'_>, notice: &Notice) -> Result<(), StoreError> 
     if usize::try_from(others).is_ok_and(|others| others >= MAX_NOTICES) {
         return Err(Notices::too_many());
     }
+    let sql = "SELECT 1 FROM notices_all WHERE name = ?1";
+    if notice.yields && cx.first(sql, [&notice.name], |row| row.get::<_, i64>(0))?.is_some() {
+        return Ok(());
+    }
     let until_us = notice.until(cx.now()).as_micros().cast_signed();
     let sql = "INSERT OR REPLACE INTO notices_all VALUES (?1, ?2, ?3)";
     cx.execute(sql, (&notice.name, &notice.text, until_us))?;

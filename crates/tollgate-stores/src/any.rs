@@ -82,6 +82,20 @@ impl AnyStore {
         kind.name()
     }
 
+    /// Where on its server the counts lie, for what is signed: the number of the database and the
+    /// prefix of the keys on Redis, and nothing for database 0 without a prefix. Nothing for a file
+    /// and for memory, too.
+    #[must_use]
+    pub fn environment(&self) -> &str {
+        match self {
+            Self::Memory(_) => "",
+            #[cfg(feature = "sqlite")]
+            Self::Sqlite(_) => "",
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.store().environment(),
+        }
+    }
+
     /// The same store, which remembers about this many denials, each for at most `longest`
     /// ([`tollgate_lease::LeasedBuilder::deny_cache`]). A store in memory needs none. What this
     /// node holds of leases begins anew, so this is for the start of a program.

@@ -30,6 +30,9 @@ pub struct Notice {
     pub text: String,
     /// The time left until it expires, by the store's clock: 1 us to 366 days.
     pub left: Duration,
+    /// Whether it is dropped where there is one of the same name already; false unless
+    /// [`Notice::yielding`] says so. It is not stored.
+    pub yields: bool,
 }
 
 /// All notices of a store at one moment.
@@ -71,7 +74,14 @@ impl Notice {
         if left < Duration::from_micros(1) || left > longest {
             return refuse(format!("a notice lasts 1 us to 366 days, and not {left:?}"));
         }
-        Ok(Self { name, text, left })
+        Ok(Self { name, text, left, yields: false })
+    }
+
+    /// The same notice, which leaves an earlier one of its name as it is. So of several processes
+    /// that post at once, one is the first, and all read its text.
+    #[must_use]
+    pub fn yielding(self) -> Self {
+        Self { yields: true, ..self }
     }
 
     /// The time of its expiry, for a store at `now`.
@@ -125,12 +135,16 @@ impl Board {
             name: name.clone(),
             text: text.clone(),
             left: left(*until),
+            yields: false,
         });
         Some(Notices::new(self.version, each.collect()))
     }
 
     pub(crate) fn post(&mut self, notice: &Notice, now: Time) -> Result<(), StoreError> {
         self.notices.retain(|_, (_, until)| *until > now);
+        if notice.yields && self.notices.contains_key(&notice.name) {
+            return Ok(());
+        }
         if self.notices.len() >= MAX_NOTICES && !self.notices.contains_key(&notice.name) {
             return Err(Notices::too_many());
         }

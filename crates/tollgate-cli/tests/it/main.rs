@@ -46,6 +46,7 @@ mod recording;
 mod redis;
 mod redis_cell;
 mod replaying;
+mod replicas;
 mod resp;
 mod running;
 mod scripts;

@@ -29,6 +29,8 @@ const EVERY: Duration = Duration::from_millis(500);
 pub(super) struct Following {
     seen: Mutex<Option<u64>>,
     is_failing: AtomicBool,
+    /// The notices that are no rulings, and when they were asked for.
+    others: Mutex<Option<(Vec<Notice>, Instant)>>,
 }
 
 /// The rulings in force, indexed by their conditions.
@@ -57,17 +59,22 @@ struct Held<'r> {
 }
 
 impl Rulings {
-    /// The rulings that were read at `asked`; `None` if there is no readable one.
-    fn new(notices: Vec<Notice>, asked: Instant) -> Option<Arc<Self>> {
-        let lasting = |notice: Notice| {
-            let ruling = Ruling::read(&notice.text)?;
-            Some(Lasting { ruling, until: asked + notice.left })
+    /// The rulings that were read at `asked`, `None` if there is no readable one; and the notices
+    /// that are none.
+    fn new(notices: Vec<Notice>, asked: Instant) -> (Option<Arc<Self>>, Vec<Notice>) {
+        let mut others = Vec::new();
+        let lasting = |notice: Notice| match Ruling::read(&notice.text) {
+            Some(ruling) => Some(Lasting { ruling, until: asked + notice.left }),
+            None => {
+                others.push(notice);
+                None
+            }
         };
         let all: Vec<Lasting> = notices.into_iter().filter_map(lasting).collect();
         let conditions = || all.iter().flat_map(|lasting| &lasting.ruling.when);
         let fields = conditions().map(|condition| condition.field.clone()).collect();
         let index = Index::new(all.iter().map(|lasting| lasting.ruling.when.clone()).collect());
-        (!all.is_empty()).then(|| Arc::new(Self { index, all, fields }))
+        ((!all.is_empty()).then(|| Arc::new(Self { index, all, fields })), others)
     }
 
     /// True when one of them has a condition on this field.
@@ -239,9 +246,22 @@ impl<S: Store> Gate<S> {
             }
             return Ok(false);
         };
-        self.take_rulings(Rulings::new(all, asked));
+        let (rulings, others) = Rulings::new(all, asked);
+        *self.0.following.others.lock() = Some((others, asked));
+        self.take_rulings(rulings);
         *seen.lock() = Some(version);
         Ok(true)
+    }
+
+    /// The notice of this name that is no ruling, as [`Gate::read_rulings`] last found it, with the
+    /// time that it has left now.
+    #[must_use]
+    pub fn notice(&self, name: &str) -> Option<Notice> {
+        let others = self.0.following.others.lock();
+        let (all, asked) = others.as_ref()?;
+        let mut notice = all.iter().find(|notice| notice.name == name)?.clone();
+        notice.left = notice.left.checked_sub(asked.elapsed())?;
+        Some(notice)
     }
 
     fn take_rulings(&self, rulings: Option<Arc<Rulings>>) {

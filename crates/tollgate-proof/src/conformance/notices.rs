@@ -41,7 +41,7 @@ pub(super) fn notices_are_kept_until_their_end<M: StoreMaker>(maker: &M) {
             let is_there = |expected: &BTreeMap<String, (String, u64)>| {
                 expected.get(name).is_some_and(|(_, until_us)| *until_us > now_us)
             };
-            let changed = match random.below(4) {
+            let changed = match random.below(5) {
                 0 => {
                     now_us += pick(&mut random, [1, 999, 1_000, 2_500_000]);
                     clock.set(Time::from_micros(now_us));
@@ -54,13 +54,18 @@ pub(super) fn notices_are_kept_until_their_end<M: StoreMaker>(maker: &M) {
                     expected.remove(name);
                     was_there
                 }
-                _ => {
+                kind => {
+                    let (yields, was_there) = (kind == 2, is_there(&expected));
                     let left_us =
                         pick(&mut random, [1_000, 1_500, 2_000_000, 366 * 86_400_000_000]);
                     let text = format!("{{\"step\":{step}}}\n\0:\u{1f980}");
-                    block_on(store.post(&notice(name, &text, left_us))).unwrap();
-                    expected.insert(name.to_owned(), (text, now_us + left_us));
-                    true
+                    let posted = notice(name, &text, left_us);
+                    let posted = if yields { posted.yielding() } else { posted };
+                    block_on(store.post(&posted)).unwrap();
+                    if !(yields && was_there) {
+                        expected.insert(name.to_owned(), (text, now_us + left_us));
+                    }
+                    !(yields && was_there)
                 }
             };
             if changed {

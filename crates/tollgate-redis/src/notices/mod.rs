@@ -33,9 +33,10 @@ pub(crate) fn read_args(version: Option<u64>) -> String {
 }
 
 /// The arguments of [`Scripts::post`] after the nonce.
-pub(crate) fn post_args(notice: &Notice) -> [String; 4] {
+pub(crate) fn post_args(notice: &Notice) -> [String; 5] {
     let lasts = notice.left.as_micros().to_string();
-    [notice.name.clone(), notice.text.clone(), lasts, MAX_NOTICES.to_string()]
+    let yields = u8::from(notice.yields).to_string();
+    [notice.name.clone(), notice.text.clone(), lasts, MAX_NOTICES.to_string(), yields]
 }
 
 /// Parses the reply of [`Scripts::read`]. A notice that cannot be parsed is left out: it is of a

@@ -97,6 +97,9 @@ impl Builder {
         let Self { options, keys, given, encodes_expiry, swapping, remember } = self;
         let (deadline, scripts) = (options.deadline, options.scripts);
         let place = format!("{options} {}", keys.prefix());
+        let is_usual = options.database == 0 && options.prefix.name().is_none();
+        let environment = format!("{} {}", options.database, options.prefix);
+        let environment = if is_usual { String::new() } else { environment };
         let client = Client::connect(options).await?;
         let clock = match (&given, encodes_expiry) {
             (None, _) => Clock::Server,
@@ -114,6 +117,7 @@ impl Builder {
             given,
             swapping,
             identity,
+            environment,
             remember,
             deadline,
             // These numbers identify charges.

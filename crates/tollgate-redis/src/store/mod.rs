@@ -65,6 +65,7 @@ struct Shared {
     given: Option<Box<dyn TimeSource>>,
     swapping: bool,
     identity: u64,
+    environment: String,
     remember: Duration,
     deadline: Duration,
     nonce: AtomicU64,
@@ -163,6 +164,13 @@ impl RedisStore {
             |part: &Counted<'_>| Keys::for_check(&self.0.keys.for_count(*part), part.limits);
         let keys: Vec<String> = parts.iter().flat_map(for_check).collect();
         self.0.client.load_batch(batch, &keys, self.0.deadline).await
+    }
+
+    /// Where on its servers the counts lie: the number of the database and the prefix of the keys.
+    /// It is empty for database 0 without a prefix of an environment.
+    #[must_use]
+    pub fn environment(&self) -> &str {
+        &self.0.environment
     }
 
     /// The names of its keys.

@@ -8,6 +8,7 @@ mod holding;
 mod inline_limits;
 mod receipts;
 mod refusal;
+mod signing_keys;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -227,6 +228,11 @@ impl Service {
             })?;
         }
         Ok(prepared)
+    }
+
+    /// Shares the key that signs, by a store that others use too.
+    pub(crate) async fn share_key(&self) {
+        self.receipts.share(&self.gate).await;
     }
 
     /// The signed receipt of an answer; `None` when nothing was charged.
