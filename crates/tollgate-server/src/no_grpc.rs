@@ -8,11 +8,10 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
-use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::api::Api;
 use crate::envoy::EnvoyOptions;
-use crate::listen::{Bounds, Connection, Protocol};
+use crate::listen::{Bounds, Connection, Protocol, Transport};
 use crate::metrics::Metrics;
 use crate::server::StartError;
 use crate::service::Service;
@@ -74,7 +73,7 @@ impl Protocol for Grpc {
 
     async fn serve<T>(self, _: Connection<T>)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: Transport,
     {
         match self.0 {}
     }

@@ -296,6 +296,7 @@ impl Server {
                 options.paths,
                 options.caller_limits,
                 Arc::clone(&limits),
+                options.metrics.deliveries(),
             ),
             auth,
             page: Page::new(

@@ -12,7 +12,7 @@ use super::check::{Denial, json};
 use super::problem::Problem;
 use super::question::{QuestionJson, Text, not_null, read_one};
 use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
-use crate::service::{HoldTerms, Service};
+use crate::service::{Answered, HoldTerms, Service};
 
 /// The header with the hold.
 const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
@@ -113,10 +113,13 @@ async fn place(
         _ => HoldTerms::acquire(),
     };
     let question = question.into_question(service)?;
-    let (held, holding) = service.hold(question, terms).await?;
+    let Answered { held, holding, undelivered } = service.hold(question, terms).await?;
     let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));
     let mut response = json(&HeldJson::new(&held, holding));
     response.headers_mut().extend(text.map(|text| (HOLD, text)));
+    if let Some(undelivered) = undelivered {
+        undelivered.attach(response.extensions_mut());
+    }
     denial.apply(&held.answer, &mut response);
     Ok(response)
 }

@@ -16,7 +16,6 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use opentelemetry::KeyValue;
 use opentelemetry::context::FutureExt as _;
 use opentelemetry::trace::TraceContextExt as _;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tollgate::Store as _;
 use tollgate_envoy_proto::kuadrant::rate_limit_service_server as kuadrant_server;
@@ -34,11 +33,13 @@ use tonic_reflection::server::Builder;
 
 use super::calls::Calls;
 use super::counts::{Ended, Method};
+use super::delivery::{Places, ToItsEnd, followed};
+use super::frames::Framed;
 use super::inbound::Inbound;
 use super::kuadrant::Kuadrant;
 use super::question;
 use crate::api::Api;
-use crate::listen::{Bounds, Budget, Connection, Protocol, something_comes};
+use crate::listen::{Bounds, Budget, Connection, Protocol, Transport, something_comes};
 use crate::server::StartError;
 use crate::tls::HTTP2;
 use crate::traces::Traces;
@@ -85,6 +86,7 @@ struct Shared {
     health: Boxed,
     reflection: Boxed,
     reporter: HealthReporter,
+    places: Places,
     bounds: Bounds,
     max_age: Duration,
     grace: Duration,
@@ -118,6 +120,7 @@ impl Grpc {
             health: Arc::new(move |request| health.clone().call(request)),
             reflection: Arc::new(move |request| reflection.clone().call(request)),
             reporter,
+            places: Places::default(),
             bounds,
             max_age,
             grace,
@@ -195,7 +198,7 @@ impl Protocol for Grpc {
 
     async fn serve<T>(self, connection: Connection<T>)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: Transport,
     {
         let Connection { mut stream, peer: _, pace, budget, mut ending } = connection;
         poll_fn(|cx| {
@@ -211,16 +214,24 @@ impl Protocol for Grpc {
         }
         pace.works();
         let Self(shared) = self;
-        let calls = Calls::new(pace);
+        let framed = Framed::new(stream, Arc::clone(&pace));
+        let calls = Calls::new(Arc::clone(&pace));
         let service = {
-            let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
+            let (shared, calls, pace) =
+                (Arc::clone(&shared), Arc::clone(&calls), Arc::clone(&pace));
             service_fn(move |request| {
                 let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
                 let budget = Arc::clone(&budget);
-                async move { shared.call(request, &calls, &budget).await }
+                let (places, pace) = (shared.places.clone(), Arc::clone(&pace));
+                let call = async move { shared.call(request, &calls, &budget).await };
+                let call = ToItsEnd::new(call, &places);
+                async move {
+                    let Ok(response) = call.await;
+                    Ok::<_, Infallible>(followed(response, &pace))
+                }
             })
         };
-        let served = settings().serve_connection(TokioIo::new(stream), service);
+        let served = settings().serve_connection(TokioIo::new(framed), service);
         let mut served = pin!(served);
         let closes = async {
             tokio::select! {

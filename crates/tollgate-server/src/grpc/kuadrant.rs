@@ -21,6 +21,7 @@ use super::question::{self, Hits};
 use super::reservation::{Counting, MAX_TTL, MIN_TTL, Reserved};
 use super::rls::Rls;
 use crate::api::Api;
+use crate::listen::Undelivered;
 use crate::service::Service;
 
 /// The generated service asks this.
@@ -74,8 +75,12 @@ impl RateLimitService for Kuadrant {
         let (Self(api), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
         let answer = api.rls.reserve(&api.service, message, timeout);
-        let answer = self.traced(metadata.as_ref(), "Reserve", answer).await?;
-        Ok(marked(answer, ReserveResponse::code))
+        let (answer, undelivered) = self.traced(metadata.as_ref(), "Reserve", answer).await?;
+        let mut response = marked(answer, ReserveResponse::code);
+        if let Some(undelivered) = undelivered {
+            undelivered.attach(response.extensions_mut());
+        }
+        Ok(response)
     }
 
     async fn commit(
@@ -157,7 +162,7 @@ impl Rls {
         service: &Service,
         request: ReserveRequest,
         timeout: Option<Duration>,
-    ) -> Result<ReserveResponse, Status> {
+    ) -> Result<(ReserveResponse, Option<Undelivered>), Status> {
         let ReserveRequest { domain, descriptors, amount, ttl } = request;
         let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
         let hits = question::read(&request)?;
@@ -165,7 +170,7 @@ impl Rls {
         let terms = (amount, ttl.unwrap_or(MAX_TTL).clamp(MIN_TTL, MAX_TTL));
         let counting = Counting { service, deadline: deadline(service, timeout) };
         let live = self.rules().live();
-        let Reserved { code, id } = match live.config().domain(&request.domain) {
+        let Reserved { code, id, undelivered } = match live.config().domain(&request.domain) {
             Some(domain) => {
                 let planned = plan(&request, &hits, &live, domain, service)?;
                 counting.reserve(&planned, domain.on_failure(), terms).await?
@@ -174,9 +179,9 @@ impl Rls {
                 let all = counting.prepare(&request, |_| amount.clamp(1, MAX_COST))?;
                 counting.reserve_by_policies(all, terms).await?
             }
-            None => Reserved { code: self.code_of_unknown(), id: String::new() },
+            None => Reserved::without(self.code_of_unknown()),
         };
-        Ok(ReserveResponse { code: code.into(), reservation_id: id })
+        Ok((ReserveResponse { code: code.into(), reservation_id: id }, undelivered))
     }
 
     /// Charges what was used, and ends the hold.

@@ -10,6 +10,8 @@ mod calls;
 mod connection;
 mod counts;
 mod decide;
+mod delivery;
+mod frames;
 mod inbound;
 mod json;
 mod kuadrant;

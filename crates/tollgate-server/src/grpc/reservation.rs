@@ -13,6 +13,7 @@ use tonic::Status;
 use super::plan::{How, Planned};
 use super::policies;
 use super::question::Hits;
+use crate::listen::Undelivered;
 use crate::service::Service;
 
 /// The longest hold, and that of a request without a time, as with limitador.
@@ -37,11 +38,18 @@ pub(super) struct Reserved {
     pub(super) code: Code,
     /// Empty where nothing is held.
     pub(super) id: String,
+    /// Gives the holds back if the answer is not delivered.
+    pub(super) undelivered: Option<Undelivered>,
 }
 
 impl Reserved {
+    /// Nothing is held.
+    pub(super) fn without(code: Code) -> Self {
+        Self { code, id: String::new(), undelivered: None }
+    }
+
     fn nothing(is_allowed: bool) -> Self {
-        Self { code: code(is_allowed), id: String::new() }
+        Self::without(code(is_allowed))
     }
 }
 
@@ -91,8 +99,9 @@ impl Counting<'_> {
         if answer.decision().is_none() && on_failure == OnFailure::Error {
             return Err(unavailable(&answer));
         }
-        let id = hold.map(|hold| self.service.sign(&hold)).unwrap_or_default();
-        Ok(Reserved { code: code(answer.is_allowed()), id })
+        let id = hold.as_ref().map(|hold| self.service.sign(hold)).unwrap_or_default();
+        let undelivered = hold.map(|hold| self.service.undelivered(hold));
+        Ok(Reserved { code: code(answer.is_allowed()), id, undelivered })
     }
 
     /// Holds by the policies, for each descriptor: for all, or for none.
@@ -133,7 +142,14 @@ impl Counting<'_> {
         let sign = |hold: &Option<Hold>| hold.as_ref().map(|hold| self.service.sign(hold));
         let ids: Vec<String> = holds.iter().map(|hold| sign(hold).unwrap_or_default()).collect();
         let id = if holds.iter().any(Option::is_some) { ids.join(".") } else { String::new() };
-        Ok(Reserved { code: Code::Ok, id })
+        let undelivered = self.undelivered(holds);
+        Ok(Reserved { code: Code::Ok, id, undelivered })
+    }
+
+    /// Gives all of these back if the answer is not delivered.
+    fn undelivered(&self, holds: Vec<Option<Hold>>) -> Option<Undelivered> {
+        let each = holds.into_iter().flatten().map(|hold| self.service.undelivered(hold));
+        each.reduce(Undelivered::and)
     }
 
     /// Settles a hold on these descriptors, of which `actual` units were used. What is not held is

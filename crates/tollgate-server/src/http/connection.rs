@@ -14,13 +14,14 @@ use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::TokioIo;
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::watch;
 
 use super::body::{Whole, read};
 use super::paced::{Explain, Paced};
 use super::pieces::Pieces;
-use crate::listen::{Budget, Connection, Pace, Phase, Protocol, something_comes};
+use crate::listen::{
+    Budget, Connection, Pace, Phase, Protocol, Transport, Undelivered, something_comes,
+};
 
 /// The most bytes of a request head.
 pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
@@ -73,7 +74,7 @@ impl<A> Clone for Http<A> {
 impl<A: Answering> Protocol for Http<A> {
     async fn serve<T>(self, connection: Connection<T>)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: Transport,
     {
         let Connection { stream, peer, pace, budget, ending } = connection;
         converse(&Client { answering: &*self.0, peer, pace, budget, ending }, stream).await;
@@ -92,7 +93,7 @@ struct Client<'a, A> {
 /// Serves one connection until the client closes it. An idle connection holds no buffers.
 async fn converse<A: Answering, T>(client: &Client<'_, A>, mut stream: T)
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Transport,
 {
     let pace = &client.pace;
     poll_fn(|cx| {
@@ -124,7 +125,7 @@ where
 /// returned, with the bytes already read of the next request.
 async fn answer_all<A: Answering, T>(client: &Client<'_, A>, stream: Paced<T>) -> Option<(T, Bytes)>
 where
-    T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    T: Transport,
 {
     let Client { answering, pace, budget, .. } = client;
     let answer = service_fn(|request: Request<Incoming>| async {
@@ -157,6 +158,10 @@ where
             if share.is_none() {
                 response = A::no_room();
             }
+        }
+        // What was replaced above is undone here.
+        if let Some(undelivered) = Undelivered::of(response.extensions_mut()) {
+            pace.on_the_way.add(undelivered);
         }
         pace.set_phase(Phase::Write);
         let response = response.map(|body| Pieces::new(body, share, pace));

@@ -10,7 +10,7 @@ use bytes::{Buf as _, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use super::framing::{Framing, Misframed};
-use crate::listen::{Pace, Phase};
+use crate::listen::{Farewell, Pace, Phase, Transport};
 
 /// Maps a refusal of the HTTP library to a full response, from its status and, if the framing
 /// refused the request, from the reason.
@@ -33,6 +33,10 @@ pub(crate) struct Paced<T> {
     /// Whether this response has already yielded to the other connections.
     waited: bool,
     framing: Framing,
+    /// Whether the client has closed its side.
+    has_ended: bool,
+    /// The end, while answers are on their way.
+    farewell: Option<Farewell>,
 }
 
 /// The answer to an HTTP/2 client, in HTTP/2 frames: SETTINGS, and GOAWAY with HTTP_1_1_REQUIRED
@@ -60,6 +64,8 @@ impl<T> Paced<T> {
             taken: 0,
             waited: false,
             framing: Framing::default(),
+            has_ended: false,
+            farewell: None,
         }
     }
 
@@ -82,7 +88,8 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
     ) -> Poll<io::Result<()>> {
         let before = buf.filled().len();
         if self.early.is_empty() {
-            ready!(Pin::new(&mut self.stream).poll_read(cx, buf))?;
+            let read = ready!(Pin::new(&mut self.stream).poll_read(cx, buf));
+            self.note(read, buf.filled().len() > before)?;
         } else {
             let most = buf.remaining().min(self.early.len());
             buf.put_slice(&self.early.split_to(most));
@@ -95,7 +102,7 @@ impl<T: AsyncRead + Unpin> AsyncRead for Paced<T> {
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
+impl<T: Transport> AsyncWrite for Paced<T> {
     #[inline]
     fn poll_write(
         mut self: Pin<&mut Self>,
@@ -116,7 +123,8 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
             cx.waker().wake_by_ref();
             return Poll::Pending;
         }
-        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf))?;
+        let written = ready!(Pin::new(&mut self.stream).poll_write(cx, buf));
+        let written = self.noted(written)?;
         self.taken += written;
         if self.taken >= MIN_TAKEN_BYTES && self.pace.phase() == Phase::Write {
             self.taken = 0;
@@ -129,21 +137,47 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Paced<T> {
 
     #[inline]
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
+        let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        self.noted(flushed)?;
         if self.pace.phase() == Phase::Write && !self.pace.is_responding() {
             self.pace.set_phase(Phase::Idle);
+            self.pace.on_the_way.written();
             self.waited = false;
         }
         Poll::Ready(Ok(()))
     }
 
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        ready!(Pin::new(&mut self.stream).poll_shutdown(cx))?;
-        if self.pace.has_left_unread() { self.drain(cx) } else { Poll::Ready(Ok(())) }
+        let closed = ready!(Pin::new(&mut self.stream).poll_shutdown(cx));
+        self.noted(closed)?;
+        if self.pace.has_left_unread() {
+            ready!(self.drain(cx))?;
+        }
+        let Self { stream, pace, has_ended, farewell, .. } = &mut *self;
+        Farewell::part(farewell, cx, stream, (*has_ended, pace)).map(Ok)
     }
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Paced<T> {
+impl<T> Paced<T> {
+    /// Notes what a read says about the answers before it.
+    fn note(&mut self, read: io::Result<()>, is_more: bool) -> io::Result<()> {
+        match (self.noted(read)?, is_more) {
+            ((), true) => self.pace.on_the_way.came(),
+            ((), false) => self.has_ended = true,
+        }
+        Ok(())
+    }
+
+    /// Notes an error of the connection.
+    fn noted<V>(&self, result: io::Result<V>) -> io::Result<V> {
+        if result.is_err() {
+            self.pace.on_the_way.failed();
+        }
+        result
+    }
+}
+
+impl<T: Transport> Paced<T> {
     /// Reads what the client still sends, up to a maximum size and within the deadline for a head.
     /// Closing a connection with unread bytes resets it, and the client may lose the response that
     /// explains the refusal.
@@ -273,6 +307,12 @@ mod tests {
 
     /// A stream that records what is written, and by which connection.
     struct Noting(DuplexStream, usize, mpsc::UnboundedSender<String>);
+
+    impl Transport for Noting {
+        fn error(&self) -> Option<io::Error> {
+            None
+        }
+    }
 
     impl AsyncRead for Noting {
         fn poll_read(

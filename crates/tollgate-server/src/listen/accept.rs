@@ -7,7 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 
@@ -15,6 +15,7 @@ use super::address::Bound;
 use super::budget::Budget;
 use super::pace::{Pace, Phase};
 use super::registry::Registry;
+use super::undelivered::Transport;
 use crate::tls::{Certificate, HTTP1};
 
 /// The pause after the process ran out of file descriptors for connections.
@@ -28,7 +29,7 @@ pub(crate) trait Protocol: Clone + Send + Sync + 'static {
     /// Serves one connection until the client closes it, and records its phase in its pace.
     fn serve<T>(self, connection: Connection<T>) -> impl Future<Output = ()> + Send
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+        T: Transport;
 }
 
 /// An accepted connection.
@@ -95,7 +96,7 @@ impl<P: Protocol> Listener<P> {
     /// Serves a connection in a new task, on the runtime with the fewest. `stream` is called there.
     fn begin<T>(&self, stream: impl FnOnce() -> io::Result<T> + Send + 'static, peer: IpAddr)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: Transport,
     {
         let Some(registration) = self.registry.enter(peer) else { return };
         let (key, pace) = (registration.key, Arc::clone(&registration.pace));
@@ -107,6 +108,7 @@ impl<P: Protocol> Listener<P> {
             // Moved into the task, so the connection leaves the registry however the task ends.
             let registration = registration;
             let pace = Arc::clone(&registration.pace);
+            let _end = End(Arc::clone(&pace));
             let stream = match stream() {
                 Ok(stream) => stream,
                 Err(error) => return no_connection(&error),
@@ -125,6 +127,15 @@ impl<P: Protocol> Listener<P> {
             Box::pin(secured).await;
         });
         self.registry.ended_by(key, &pace, task.abort_handle());
+    }
+}
+
+/// Ends what is on its way over a connection, however its task ends.
+struct End(Arc<Pace>);
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.0.on_the_way.ended();
     }
 }
 

@@ -8,6 +8,7 @@ mod budget;
 mod pace;
 mod registry;
 mod runtimes;
+mod undelivered;
 
 pub(crate) use accept::{Connection, Listener, Protocol, something_comes};
 pub(crate) use address::{Access, Bound};
@@ -17,3 +18,4 @@ pub(crate) use budget::{Budget, Share};
 pub(crate) use pace::{Pace, Phase};
 pub(crate) use registry::Registry;
 pub(crate) use runtimes::Runtimes;
+pub(crate) use undelivered::{Farewell, Transport, Undelivered};

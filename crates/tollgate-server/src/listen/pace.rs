@@ -4,6 +4,8 @@ use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::task::Waker;
 use std::sync::{Arc, OnceLock};
 
+use super::undelivered::OnTheWay;
+
 /// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
@@ -41,6 +43,8 @@ pub(crate) struct Pace {
     is_to_rest: AtomicBool,
     /// Wakes the connection's task.
     task: OnceLock<Waker>,
+    /// The answers that may not have been read.
+    pub(crate) on_the_way: OnTheWay,
 }
 
 impl Pace {
@@ -54,6 +58,7 @@ impl Pace {
             has_sent: AtomicBool::new(false),
             is_to_rest: AtomicBool::new(true),
             task: OnceLock::new(),
+            on_the_way: OnTheWay::default(),
         };
         pace.set_phase(Phase::Idle);
         pace

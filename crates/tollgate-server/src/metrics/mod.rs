@@ -27,6 +27,7 @@ use tollgate_stores::AnyStore;
 use crate::check_log::{CheckLog, CheckQueue};
 use crate::denials::{Denials, SubjectForm, Subjects};
 use crate::grpc::CallCounts;
+use crate::service::Deliveries;
 use crate::top::{self, Top};
 use crate::traces::Traces;
 use by_limit::ByLimit;
@@ -85,6 +86,7 @@ struct Inner {
     #[cfg(feature = "resp")]
     commands: Commands,
     calls: CallCounts,
+    deliveries: Arc<Deliveries>,
     envoy_reloads: Reloads,
     /// Only where they are asked for.
     #[cfg(feature = "grpc")]
@@ -111,6 +113,7 @@ impl Default for Inner {
             #[cfg(feature = "resp")]
             commands: Commands::default(),
             calls: CallCounts::default(),
+            deliveries: Arc::default(),
             envoy_reloads: Reloads::default(),
             #[cfg(feature = "grpc")]
             rules: OnceLock::new(),
@@ -193,6 +196,11 @@ impl Metrics {
     /// The calls over gRPC.
     pub(crate) fn calls(&self) -> &CallCounts {
         &self.0.calls
+    }
+
+    /// The holds whose answers were not delivered.
+    pub(crate) fn deliveries(&self) -> Arc<Deliveries> {
+        Arc::clone(&self.0.deliveries)
     }
 
     /// The reloads of Envoy's rules.

@@ -24,7 +24,7 @@ use super::latency::Latency;
 use super::{Metrics, OTHER, Reloaded, text};
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
-use crate::service::InlineLimits;
+use crate::service::{Fate, InlineLimits};
 use crate::timeseries::{Lost, Tally};
 
 /// The most policies with separate series; the others share one. A file has at most 20,000.
@@ -255,6 +255,12 @@ impl Numbers {
         done.count([("result", "repeated")], holds.repeated())?;
         done.count([("result", "renewed")], holds.renewed())?;
         done.count([("result", "not_open")], holds.not_open())?;
+        let help = "Holds whose answers were not delivered, by what became of them.";
+        let mut undelivered = counter(encoder, "tollgate_holds_undelivered", help)?;
+        let deliveries = self.metrics.deliveries();
+        for fate in Fate::ALL {
+            undelivered.count([("result", fate.name())], deliveries.get(fate))?;
+        }
         let help = "Commits of more units than were reserved.";
         counter(encoder, "tollgate_hold_overruns", help)?.count([], holds.over())?;
         let help = "Units that commits had beyond what was reserved: the bound of what is owed.";

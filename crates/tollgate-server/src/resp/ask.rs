@@ -18,7 +18,7 @@ use super::reply::Replies;
 use super::why::{self, Why, refused};
 use crate::api::MAX_TEXT_BYTES;
 use crate::json::{AnswerJson, HeldJson};
-use crate::service::{Act, By, Description, HoldTerms, Parts, Question, Service};
+use crate::service::{Act, Answered, By, Description, HoldTerms, Parts, Question, Service};
 
 /// What decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -61,8 +61,10 @@ pub(super) async fn answer(
     let idempotency_key = options.get("ID").map(Cow::Borrowed);
     let question = Question { by, cost: options.number("COST")?, idempotency_key, receipt };
     if let Some(terms) = hold {
-        let (held, holding) = service.hold(question, terms).await.map_err(refused)?;
+        let answered = service.hold(question, terms).await.map_err(refused)?;
+        let Answered { held, holding, undelivered } = answered;
         write_json(&HeldJson::new(&held, holding), replies);
+        replies.undelivered.extend(undelivered);
         return Ok(());
     }
     let act = if options.has("PEEK") || asked == Asked::Peek { Act::Peek } else { Act::Check };

@@ -11,7 +11,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::ReadBuf;
 use tokio::sync::watch;
 
 use super::auth::Users;
@@ -21,7 +21,9 @@ use super::reply::{Replies, Version};
 use super::session::{Next, Session};
 use crate::api::Api;
 use crate::http::{MAX_DRAINED_BYTES, MIN_TAKEN_BYTES};
-use crate::listen::{Budget, Connection, Pace, Phase, Protocol, Share, something_comes};
+use crate::listen::{
+    Budget, Connection, Farewell, Pace, Phase, Protocol, Share, Transport, something_comes,
+};
 
 /// The most commands of one turn: other connections are served before the next.
 const TURN_COMMANDS: usize = 64;
@@ -61,7 +63,7 @@ pub(crate) struct Resp(pub(crate) Arc<Shared>);
 impl Protocol for Resp {
     async fn serve<T>(self, connection: Connection<T>)
     where
-        T: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        T: Transport,
     {
         let Connection { mut stream, peer, pace, budget, mut ending } = connection;
         poll_fn(|cx| {
@@ -80,15 +82,22 @@ impl Protocol for Resp {
             pace.works();
             let replies = Replies { version, ..Replies::default() };
             let buffers = Buffers { input: Input::new(&budget), replies };
-            let stream = Stream { stream: &mut stream, pace: &pace };
+            let begun = Stream { stream: &mut stream, pace: &pace };
             // Boxed, since an idle connection would otherwise occupy the size of this future.
-            match Box::pin(converse(stream, buffers, &mut session, ending.clone())).await {
+            match Box::pin(converse(begun, buffers, &mut session, ending.clone())).await {
                 Ok(Some(last)) => version = last,
+                Ok(None) => return part(&mut stream, &pace).await,
                 // An error of the connection concerns only the client.
-                Ok(None) | Err(_) => return,
+                Err(_) => return pace.on_the_way.failed(),
             }
         }
     }
+}
+
+/// Waits until the last answers were received or not, where that matters.
+async fn part<T: Transport>(stream: &mut T, pace: &Pace) {
+    let mut farewell = None;
+    poll_fn(|cx| Farewell::part(&mut farewell, cx, stream, (true, pace))).await;
 }
 
 /// A stream, and the pace that it records its phases in.
@@ -105,7 +114,7 @@ struct Buffers {
 
 /// Answers commands until the connection ends (`None`), or is to rest: then the version of the
 /// protocol goes on.
-async fn converse<T: AsyncRead + AsyncWrite + Unpin>(
+async fn converse<T: Transport>(
     mut stream: Stream<'_, T>,
     buffers: Buffers,
     session: &mut Session,
@@ -137,7 +146,7 @@ async fn converse<T: AsyncRead + AsyncWrite + Unpin>(
             // Held until the answers are written.
             let share = share_of(&input.budget, replies.bytes.len());
             if share.is_none() {
-                replies.bytes.clear();
+                replies = Replies { version: replies.version, ..Replies::default() };
                 replies.error(NO_ROOM);
             }
             if share.is_none() || turn == Turn::Last {
@@ -281,7 +290,7 @@ enum Read {
     NoRoom,
 }
 
-impl<T: AsyncRead + AsyncWrite + Unpin> Stream<'_, T> {
+impl<T: Transport> Stream<'_, T> {
     /// Waits for bytes, and reads what is there.
     async fn read(&mut self, input: &mut Input) -> io::Result<Read> {
         if !input.has_room() {
@@ -299,6 +308,9 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<'_, T> {
         });
         let read = read.await?;
         if let Read::Bytes(came) = read {
+            if came > 0 {
+                self.pace.on_the_way.came();
+            }
             *end += came;
         }
         Ok(read)
@@ -309,6 +321,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<'_, T> {
         if replies.bytes.is_empty() {
             return Ok(());
         }
+        replies.undelivered.drain(..).for_each(|it| self.pace.on_the_way.add(it));
         self.pace.set_phase(Phase::Write);
         // As for HTTP: what other connections have received is decided before this is written.
         tokio::task::yield_now().await;
@@ -327,6 +340,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<'_, T> {
             }
         }
         poll_fn(|cx| Pin::new(&mut *self.stream).poll_flush(cx)).await?;
+        self.pace.on_the_way.written();
         replies.bytes.clear();
         replies.bytes.shrink_to(USUAL_BYTES);
         Ok(())
@@ -337,6 +351,10 @@ impl<T: AsyncRead + AsyncWrite + Unpin> Stream<'_, T> {
     async fn say_goodbye(&mut self, replies: &mut Replies) -> io::Result<Option<Version>> {
         self.write(replies).await?;
         poll_fn(|cx| Pin::new(&mut *self.stream).poll_shutdown(cx)).await?;
+        if T::HAS_CLOSING_MESSAGE {
+            // A reset says nothing from here on.
+            self.pace.on_the_way.ended();
+        }
         self.pace.set_phase(Phase::Head);
         let (mut scratch, mut discarded) = ([0; 4_096], 0);
         while discarded < MAX_DRAINED_BYTES {

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::fmt::Write as _;
 
+use crate::listen::Undelivered;
+
 /// A version of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Version {
@@ -27,6 +29,8 @@ impl Version {
 pub(super) struct Replies {
     pub(super) bytes: Vec<u8>,
     pub(super) version: Version,
+    /// What is undone if they are not delivered.
+    pub(super) undelivered: Vec<Undelivered>,
 }
 
 impl Replies {

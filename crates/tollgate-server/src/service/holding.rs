@@ -5,6 +5,9 @@ use core::time::Duration;
 use tollgate::{Hold, HoldKind, Settled, Time};
 use tollgate_policy::{Held, OnFailure};
 
+use crate::listen::Undelivered;
+
+use super::delivery::undelivered;
 use super::receipts::MAX_RECEIPT_BYTES;
 use super::{By, Kind, Question, Refusal, Service, ask, bytes_of};
 
@@ -56,6 +59,15 @@ pub(crate) struct Holding {
     pub(crate) end: Time,
 }
 
+/// The answer to a question for a hold.
+#[derive(Debug)]
+pub(crate) struct Answered {
+    pub(crate) held: Held,
+    pub(crate) holding: Option<Holding>,
+    /// Gives the hold back if the answer is not delivered.
+    pub(crate) undelivered: Option<Undelivered>,
+}
+
 impl Service {
     /// Places a hold, as [`Service::answer`] charges.
     ///
@@ -66,7 +78,7 @@ impl Service {
         &self,
         question: Question<'_>,
         Terms { kind, ttl }: Terms,
-    ) -> Result<(Held, Option<Holding>), Refusal> {
+    ) -> Result<Answered, Refusal> {
         let Question { by, cost, idempotency_key, receipt } = question;
         if receipt {
             let detail = "a hold is its own receipt: leave it out, and commit or release the hold";
@@ -98,8 +110,14 @@ impl Service {
                 self.gate.hold_limits(ask, terms, kind, ttl).await?
             }
         };
+        let undelivered = held.hold.clone().map(|hold| self.undelivered(hold));
         let holding = held.hold.as_ref().map(|hold| self.holding(hold));
-        Ok((held, holding))
+        Ok(Answered { held, holding, undelivered })
+    }
+
+    /// Gives a hold back if its answer is not delivered.
+    pub(crate) fn undelivered(&self, hold: Hold) -> Undelivered {
+        undelivered(&self.gate, &self.deliveries, hold)
     }
 
     /// The signed text of a hold.

@@ -3,6 +3,7 @@
 
 mod batch;
 mod caller_limits;
+mod delivery;
 mod description;
 mod holding;
 mod inline_limits;
@@ -19,8 +20,9 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::identity::PathReading;
 
 pub use caller_limits::CallerLimits;
+pub(crate) use delivery::{Deliveries, Fate};
 pub(crate) use description::{DescribedFields, Description};
-pub(crate) use holding::{Holding, Terms as HoldTerms};
+pub(crate) use holding::{Answered, Holding, Terms as HoldTerms};
 pub(crate) use inline_limits::InlineLimits;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 pub(crate) use refusal::{Kind, Refusal};
@@ -35,6 +37,7 @@ pub(crate) struct Service {
     receipts: Receipts,
     gatekeeper: Gatekeeper,
     inline_limits: Arc<InlineLimits>,
+    deliveries: Arc<Deliveries>,
     /// How the paths of described requests are normalized.
     pub(crate) paths: PathReading,
 }
@@ -77,10 +80,11 @@ impl Service {
         paths: PathReading,
         allowed: CallerLimits,
         inline_limits: Arc<InlineLimits>,
+        deliveries: Arc<Deliveries>,
     ) -> Self {
         let on_redis = matches!(gate.store(), AnyStore::Redis(_));
         let gatekeeper = Gatekeeper::new(allowed, on_redis);
-        Self { gate, receipts, gatekeeper, inline_limits, paths }
+        Self { gate, receipts, gatekeeper, inline_limits, deliveries, paths }
     }
 
     /// The limits of a text, cached.

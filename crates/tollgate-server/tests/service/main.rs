@@ -15,6 +15,7 @@ mod fairness;
 mod faults;
 mod grpc;
 mod grpc_client;
+mod hangups;
 mod holds;
 mod leases;
 mod load;

@@ -5,7 +5,7 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 
 use super::envoy::Setup;
-use super::slots::{At, always_given_back, closed, never_more};
+use super::slots::{At, always_given_back, closed, hung_up, never_more};
 
 /// Two slots in place of twenty, before this backend.
 fn setup(backend: &TcpListener) -> Option<(Setup, At)> {
@@ -28,6 +28,13 @@ fn a_client_that_goes_and_a_backend_that_fails_give_the_slot_back() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let Some((_setup, at)) = setup(&backend) else { return };
     always_given_back(&at, &backend, "HTTP/1.1 503");
+}
+
+#[test]
+fn clients_that_hang_up_early_leave_every_slot_free() {
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Some((_setup, at)) = setup(&backend) else { return };
+    hung_up(&at, &backend);
 }
 
 #[test]

@@ -65,11 +65,14 @@ struct Plan<'p> {
     flags: &'p [&'p str],
     /// What stands behind the proxy, in place of its pages.
     backend: Option<SocketAddr>,
+    /// Whether the proxy asks the service without a tap between them, which would read answers that
+    /// the proxy does not.
+    is_direct: bool,
 }
 
 impl Default for Plan<'_> {
     fn default() -> Self {
-        Self { policies: POLICIES, switches: &[], flags: &[], backend: None }
+        Self { policies: POLICIES, switches: &[], flags: &[], backend: None, is_direct: false }
     }
 }
 
@@ -88,6 +91,8 @@ struct Setup {
     proxy: SocketAddr,
     pages: Pages,
     tap: Tap,
+    /// What the proxy asks.
+    asked: SocketAddr,
     service: Running,
     _running: Running,
     _place: Place,
@@ -110,6 +115,7 @@ impl Setup {
         let place = Place::new();
         let (service, address) = serve(&place, plan);
         let (pages, tap) = (Pages::open(), Tap::before(address));
+        let asked = if plan.is_direct { address } else { tap.address };
         let example = replaced(example(P::EXAMPLE), plan.switches);
         let log = place.path().join("proxy.log");
         let deadline = Instant::now() + STARTS_WITHIN;
@@ -119,7 +125,7 @@ impl Setup {
                 listen: free_port(),
                 more: free_port(),
                 pages: plan.backend.unwrap_or(pages.address),
-                service: tap.address,
+                service: asked,
             };
             let mut command = P::command(&program, &example, &places);
             let output = std::fs::File::create(&log).unwrap();
@@ -132,7 +138,7 @@ impl Setup {
             let said = std::fs::read_to_string(&log).unwrap();
             assert!(said.to_lowercase().contains("address already in use"), "{said}");
         };
-        Some(Self { proxy, pages, tap, service, _running: running, _place: place })
+        Some(Self { proxy, pages, tap, asked, service, _running: running, _place: place })
     }
 
     fn ask(&self, client: Client, request: &str) -> Answer {

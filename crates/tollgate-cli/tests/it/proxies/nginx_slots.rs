@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nginx::Nginx;
-use super::slots::{At, always_given_back, closed, never_more};
+use super::slots::{At, always_given_back, closed, hung_up, never_more};
 use super::{Places, Plan, Proxy, Setup};
 
 struct Slots;
@@ -23,36 +23,43 @@ impl Proxy for Slots {
 }
 
 /// Two slots in place of twenty, before this backend.
-fn setup(backend: &TcpListener) -> Option<Setup> {
+fn setup(backend: &TcpListener, is_direct: bool) -> Option<Setup> {
     let switches = &[("20 at once", "2 at once")];
     let backend = Some(backend.local_addr().unwrap());
-    Setup::planned::<Slots>(&Plan { switches, backend, ..Plan::default() })
+    Setup::planned::<Slots>(&Plan { switches, backend, is_direct, ..Plan::default() })
 }
 
 impl Setup {
     fn at(&self) -> At {
-        At { proxy: self.proxy, service: self.tap.address }
+        At { proxy: self.proxy, service: self.asked }
     }
 }
 
 #[test]
 fn no_more_requests_are_at_work_than_there_are_slots() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some(setup) = setup(&backend) else { return };
+    let Some(setup) = setup(&backend, false) else { return };
     never_more(&setup.at(), &backend, "GET /");
 }
 
 #[test]
 fn a_client_that_goes_and_a_backend_that_fails_give_the_slot_back() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some(setup) = setup(&backend) else { return };
+    let Some(setup) = setup(&backend, false) else { return };
     always_given_back(&setup.at(), &backend, "HTTP/1.1 502");
+}
+
+#[test]
+fn clients_that_hang_up_early_leave_every_slot_free() {
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Some(setup) = setup(&backend, true) else { return };
+    hung_up(&setup.at(), &backend);
 }
 
 #[test]
 fn without_the_service_nothing_reaches_the_backend() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some(mut setup) = setup(&backend) else { return };
+    let Some(mut setup) = setup(&backend, false) else { return };
     setup.kill_service();
     closed(setup.proxy, &backend);
 }

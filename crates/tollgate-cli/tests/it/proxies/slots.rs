@@ -2,10 +2,13 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::wire::{Client, read_some};
 use crate::serving::LONG;
+
+/// How many clients hang up.
+const HUNG_UP: u64 = 160;
 
 /// A proxy, and the service that it asks.
 pub(super) struct At {
@@ -53,6 +56,28 @@ fn free(service: SocketAddr, slots: u64) {
         }
         assert!(Instant::now() < until, "not {slots}: {said}");
     }
+}
+
+/// Clients that close 0 to 3 ms after they have asked leave every slot free.
+pub(super) fn hung_up(at: &At, backend: &TcpListener) {
+    let backend = backend.try_clone().unwrap();
+    // It ends with the process of the test.
+    std::thread::spawn(move || {
+        for mut work in backend.incoming().flatten() {
+            if read_some(&mut work, &mut [0; 1_024]).is_ok_and(|bytes| bytes > 0) {
+                let _ = work.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes");
+            }
+        }
+    });
+    for number in 0..HUNG_UP {
+        let client = send(at.proxy);
+        let (asked, stays) = (Instant::now(), Duration::from_micros(number * 3_000 / HUNG_UP));
+        while asked.elapsed() < stays {
+            std::thread::yield_now();
+        }
+        drop(client);
+    }
+    free(at.service, 2);
 }
 
 /// No more requests are at work than there are slots. `request` meets none that is free.

@@ -1,0 +1,129 @@
+//! Calls that outlive their streams, and answers that are told apart from those that nobody got.
+//!
+//! A client that cancels a call resets its stream, and the HTTP library drops what works on it.
+//! What the store does of it is done all the same, so that the call goes on without its stream.
+
+use core::convert::Infallible;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, ready};
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::Response;
+use hyper::body::{Body as HttpBody, Frame, SizeHint};
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tonic::Status;
+use tonic::body::Body;
+
+use crate::listen::{Pace, Undelivered};
+
+/// The most calls that go on without their streams. Of more, the work ends with the stream.
+const MAX_WITHOUT_STREAM: usize = 4_096;
+
+type Work = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
+
+/// The places of the calls that go on without their streams.
+#[derive(Clone, Debug)]
+pub(super) struct Places(Arc<Semaphore>);
+
+impl Default for Places {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(MAX_WITHOUT_STREAM)))
+    }
+}
+
+/// A call, which goes on in a task of its own if it is dropped before its end.
+pub(super) struct ToItsEnd {
+    /// `None` once it has ended.
+    work: Option<Work>,
+    places: Places,
+}
+
+impl ToItsEnd {
+    pub(super) fn new(
+        work: impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
+        places: &Places,
+    ) -> Self {
+        Self { work: Some(Box::pin(work)), places: places.clone() }
+    }
+}
+
+impl Future for ToItsEnd {
+    type Output = Result<Response<Body>, Infallible>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
+        let Some(work) = &mut self.work else { return Poll::Pending };
+        let answer = ready!(work.as_mut().poll(cx));
+        self.work = None;
+        Poll::Ready(answer)
+    }
+}
+
+impl Drop for ToItsEnd {
+    fn drop(&mut self) {
+        let Some(work) = self.work.take() else { return };
+        let place = Arc::clone(&self.places.0).try_acquire_owned();
+        if let (Ok(place), Ok(runtime)) = (place, Handle::try_current()) {
+            runtime.spawn(async move {
+                // The answer has nobody to go to: what is attached to it is undone.
+                drop(work.await);
+                drop(place);
+            });
+        }
+    }
+}
+
+/// A response whose body says when it was passed on, if something is attached that is undone
+/// otherwise.
+pub(super) fn followed(mut response: Response<Body>, pace: &Arc<Pace>) -> Response<Body> {
+    let Some(undelivered) = Undelivered::of(response.extensions_mut()) else { return response };
+    let pace = Arc::clone(pace);
+    response.map(|body| {
+        Body::new(Followed { body, undelivered: Some(undelivered), message: Bytes::new(), pace })
+    })
+}
+
+/// The body of an answer that is undone if it is dropped before its end.
+struct Followed {
+    body: Body,
+    undelivered: Option<Undelivered>,
+    /// The bytes of the message, by which its frame is found.
+    message: Bytes,
+    pace: Arc<Pace>,
+}
+
+impl HttpBody for Followed {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
+        match &frame {
+            Some(Ok(frame)) if frame.is_data() => {
+                self.message = frame.data_ref().cloned().unwrap_or_default();
+            }
+            // The trailers are the last that is asked for.
+            Some(Ok(_)) | None => {
+                if let Some(undelivered) = self.undelivered.take() {
+                    let message = core::mem::take(&mut self.message);
+                    self.pace.on_the_way.passed_on(undelivered, message);
+                }
+            }
+            Some(Err(_)) => {}
+        }
+        Poll::Ready(frame)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}

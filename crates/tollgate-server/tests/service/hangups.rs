@@ -1,0 +1,308 @@
+//! Clients that go before they have read their answers: nobody holds what nobody heard of.
+
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use hyper::client::conn::http2::handshake;
+use hyper_util::rt::{TokioExecutor, TokioIo};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tollgate::MemoryStore;
+use tollgate_envoy_proto::kuadrant::ReserveRequest;
+use tollgate_envoy_proto::kuadrant::rate_limit_service_client::RateLimitServiceClient;
+use tollgate_proof::redis_or_skip;
+use tollgate_redis::RedisStore;
+use tollgate_server::AnyStore;
+
+use crate::client::Client;
+use crate::grpc_client::{Wire, descriptor, origin};
+use crate::holds::{done, remaining};
+use crate::redis_client::line;
+use crate::{FILE, Service, gate_of, here, tcp};
+
+/// How often each door is tried, and how many at a time.
+const TRIES: usize = 100;
+const AT_ONCE: usize = 20;
+
+/// What is a hang, whatever the machine.
+const LONG: Duration = Duration::from_secs(20);
+
+const SLOTS: u64 = 1_000;
+const RULES: &str = "
+domain: shop
+descriptors:
+  - key: user
+    limit: 1000/d via fixed_window
+";
+
+/// How a client goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Goes {
+    /// It closes: its system resets the connection for what was not read.
+    Closes,
+    /// It resets the connection.
+    Resets,
+}
+
+/// When a client goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum When {
+    /// After the others had so many turns.
+    Turns(usize),
+    /// When its answer has come, and was not read.
+    Answered,
+}
+
+impl When {
+    /// Each try at another time.
+    fn of(number: usize) -> Self {
+        if number.is_multiple_of(4) { Self::Answered } else { Self::Turns(number * 7 % 90) }
+    }
+
+    async fn comes(self, stream: &TcpStream) {
+        match self {
+            Self::Turns(turns) => {
+                for _ in 0..turns {
+                    tokio::task::yield_now().await;
+                }
+            }
+            Self::Answered => stream.readable().await.unwrap(),
+        }
+    }
+}
+
+fn http(path: &str, body: &Value) -> Vec<u8> {
+    let body = body.to_string();
+    let length = body.len();
+    format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}").into()
+}
+
+fn acquire() -> Value {
+    json!({ "subject": "backend", "limit": "1000 at once hold 2m" })
+}
+
+/// Asks and goes. Before, it may have asked something else over the same connection, and read that.
+async fn go(
+    address: SocketAddr,
+    (before, asks): (Option<&[u8]>, &[u8]),
+    goes: Goes,
+    number: usize,
+) {
+    let mut stream = TcpStream::connect(address).await.unwrap();
+    if let Some(before) = before {
+        stream.write_all(before).await.unwrap();
+        assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+    }
+    stream.write_all(asks).await.unwrap();
+    When::of(number).comes(&stream).await;
+    if goes == Goes::Resets {
+        stream.set_zero_linger().unwrap();
+    }
+}
+
+/// Until so many slots are free again.
+async fn are_free(client: &mut Client, slots: u64, what: &str) {
+    let began = Instant::now();
+    loop {
+        let free = remaining(&done(client, "/v1/peek", acquire()).await);
+        if free == slots {
+            return println!("{what}: {free} free after {:?}", began.elapsed());
+        }
+        assert!(began.elapsed() < LONG, "{what}: {free} of {slots} are free");
+        tokio::task::yield_now().await;
+    }
+}
+
+async fn number(client: &mut Client, of: &str) -> u64 {
+    let page = client.get("/metrics").await.text;
+    let line = page.lines().find_map(|line| line.strip_prefix(of));
+    line.unwrap_or_else(|| panic!("{of}\n{page}")).trim().parse().unwrap()
+}
+
+async fn start(store: AnyStore, folder: &tempfile::TempDir) -> Service {
+    let rules = folder.path().join("rules.yaml");
+    std::fs::write(&rules, RULES).unwrap();
+    Service::start_with(gate_of(FILE, store), |options| {
+        options.resp = vec![here()];
+        options.grpc = vec![here()];
+        options.envoy.rules = Some(rules);
+    })
+    .await
+}
+
+/// The doors over TCP, for clients that close and that reset, over new connections and used ones.
+async fn every_door_over_tcp(service: &Service, what: &str) {
+    let client = &mut service.client().await;
+    let (by_http, by_resp) = (service.address, tcp(&service.server.resp()[0]));
+    let question = http("/v1/acquire", &acquire());
+    let peek = http("/v1/peek", &acquire());
+    let last = "POST /v1/acquire HTTP/1.0\r\ncontent-length: ";
+    let body = acquire().to_string();
+    let last = format!("{last}{}\r\n\r\n{body}", body.len());
+    let command = line("TOLLGATE.ACQUIRE backend 1000~at~once~hold~2m");
+    let command = String::from_utf8(command).unwrap().replace('~', " ").into_bytes();
+    let ping = line("PING");
+    for (door, address, asks) in [
+        ("http, new", by_http, (None, &question[..])),
+        ("http, kept alive", by_http, (Some(&peek[..]), &question[..])),
+        ("http, closed by the service", by_http, (None, last.as_bytes())),
+        ("resp, new", by_resp, (None, &command[..])),
+        ("resp, used", by_resp, (Some(&ping[..]), &command[..])),
+    ] {
+        for goes in [Goes::Closes, Goes::Resets] {
+            for first in (0..TRIES).step_by(AT_ONCE) {
+                let tries = first..first + AT_ONCE;
+                let tries = tries.map(|number| go(address, asks, goes, number));
+                futures_util::future::join_all(tries).await;
+            }
+            are_free(client, SLOTS, &format!("{what}, {door}, {goes:?}")).await;
+        }
+    }
+    let placed = number(client, "tollgate_holds_placed_total{kind=\"acquire\"}").await;
+    let given = number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await;
+    assert_eq!(placed, given, "{what}: every hold was given back");
+    assert!(placed >= TRIES as u64, "{what}: {placed}");
+}
+
+async fn reserve(wire: &Wire) -> Result<String, tonic::Status> {
+    let request = ReserveRequest {
+        domain: "shop".to_owned(),
+        descriptors: vec![descriptor("user=1")],
+        amount: 1,
+        ttl: None,
+    };
+    let mut client = RateLimitServiceClient::with_origin(wire.clone(), origin());
+    Ok(client.reserve(request).await?.into_inner().reservation_id)
+}
+
+/// How many calls a connection has. The service closes one whose client only cancels.
+const CALLS: usize = 10;
+
+/// gRPC, for clients that cancel their calls, and for clients that close their connections.
+async fn every_call_of_grpc(service: &Service, closes: bool, what: &str) {
+    let client = &mut service.client().await;
+    let address = tcp(&service.server.grpc()[0]);
+    let (mut kept, mut cancelled) = (0, 0);
+    for connection in 0..3 * TRIES / CALLS {
+        let stream = TokioIo::new(TcpStream::connect(address).await.unwrap());
+        let (sender, running) = handshake(TokioExecutor::new(), stream).await.unwrap();
+        let (wire, running) = (Wire(sender), tokio::spawn(running));
+        for call in 0..CALLS {
+            let asking = tokio::spawn({
+                let wire = wire.clone();
+                async move { reserve(&wire).await }
+            });
+            for _ in 0..(connection * CALLS + call) * 7 % 400 {
+                tokio::task::yield_now().await;
+            }
+            if closes && call + 1 == CALLS {
+                running.abort();
+            } else {
+                asking.abort();
+            }
+            match asking.await {
+                Ok(Ok(hold)) if !hold.is_empty() => kept += 1,
+                Ok(Ok(_)) => panic!("there is room for all"),
+                Ok(Err(_)) | Err(_) => cancelled += 1,
+            }
+        }
+    }
+    println!("{what}, closes {closes}: {kept} kept, {cancelled} cancelled");
+    let began = Instant::now();
+    loop {
+        let placed = number(client, "tollgate_holds_placed_total{kind=\"reserve\"}").await;
+        let given = number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await;
+        let calls = "tollgate_grpc_calls_total{method=\"Reserve\",result=\"ok\"}";
+        if placed == kept + given && number(client, calls).await == placed {
+            break;
+        }
+        assert!(began.elapsed() < LONG, "{what}: {placed} placed, {kept} kept, {given} given back");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn memory_has_back_what_nobody_heard_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = start(AnyStore::Memory(MemoryStore::new()), &folder).await;
+    every_door_over_tcp(&service, "memory").await;
+    for closes in [false, true] {
+        let service = start(AnyStore::Memory(MemoryStore::new()), &folder).await;
+        every_call_of_grpc(&service, closes, "memory, gRPC").await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_has_back_what_nobody_heard_of() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("sqlite://{}", folder.path().join("counts.db").display());
+    let service = start(AnyStore::open(&url).await.unwrap(), &folder).await;
+    every_door_over_tcp(&service, "SQLite").await;
+    for closes in [false, true] {
+        let service = start(AnyStore::open(&url).await.unwrap(), &folder).await;
+        every_call_of_grpc(&service, closes, "SQLite, gRPC").await;
+    }
+}
+
+#[tokio::test]
+async fn redis_has_back_what_nobody_heard_of() {
+    let server = redis_or_skip!();
+    let folder = tempfile::tempdir().unwrap();
+    let open = async || AnyStore::from(RedisStore::connect(&server.url()).await.unwrap());
+    let service = start(open().await, &folder).await;
+    every_door_over_tcp(&service, "Redis").await;
+    for closes in [false, true] {
+        let service = start(open().await, &folder).await;
+        every_call_of_grpc(&service, closes, "Redis, gRPC").await;
+    }
+}
+
+/// An answer that was read is no answer that nobody heard of, however the connection ends.
+#[tokio::test]
+async fn who_has_read_its_answer_keeps_its_hold() {
+    let folder = tempfile::tempdir().unwrap();
+    let service = start(AnyStore::Memory(MemoryStore::new()), &folder).await;
+    let client = &mut service.client().await;
+    let question = http("/v1/acquire", &acquire());
+    let command = line("TOLLGATE.ACQUIRE backend 1000~at~once~hold~2m");
+    let command = String::from_utf8(command).unwrap().replace('~', " ").into_bytes();
+    let mut left = SLOTS;
+    for (address, asks, goes_on) in [
+        (service.address, question, http("/v1/peek", &acquire())),
+        (tcp(&service.server.resp()[0]), command, line("PING")),
+    ] {
+        // It reads and closes.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&asks).await.unwrap();
+        assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+        drop(stream);
+        left -= 1;
+        // It says that it will send no more, and reads.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&asks).await.unwrap();
+        stream.shutdown().await.unwrap();
+        let mut said = Vec::new();
+        stream.read_to_end(&mut said).await.unwrap();
+        assert!(!said.is_empty());
+        drop(stream);
+        left -= 1;
+        // It reads, sends more, and resets: the first answer was read.
+        let mut stream = TcpStream::connect(address).await.unwrap();
+        stream.write_all(&asks).await.unwrap();
+        assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+        stream.write_all(&goes_on).await.unwrap();
+        assert!(stream.read(&mut [0; 4_096]).await.unwrap() > 0);
+        stream.set_zero_linger().unwrap();
+        drop(stream);
+        left -= 1;
+    }
+    // What is given back is given back before this one, which is the last to go.
+    go(service.address, (None, &http("/v1/acquire", &acquire())), Goes::Closes, 0).await;
+    let began = Instant::now();
+    while number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await == 0 {
+        assert!(began.elapsed() < LONG);
+    }
+    are_free(client, left, "read").await;
+    assert_eq!(number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await, 1);
+}
