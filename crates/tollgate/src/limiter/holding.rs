@@ -4,6 +4,7 @@ use core::time::Duration;
 
 use super::Limiter;
 use crate::ask::{Ask, check_cost, check_shard};
+use crate::decision::Decision;
 use crate::engine::{Outcome, Placed};
 use crate::error::Error;
 use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Reserve, Settled};
@@ -56,7 +57,7 @@ impl<S: Store> Limiter<S> {
         let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
         match self.hold_at_once(ask.into(), kind, Some(ttl))? {
             Ok(holding) => Ok(holding),
-            Err(ask) => self.hold(None, ask, kind, Some(ttl)).await,
+            Err(ask) => self.hold((None, kind, Some(ttl)), ask, None).await,
         }
     }
 
@@ -81,10 +82,14 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`Limiter::check`]; also limits without a concurrency limit, a partial ask, and more than
     /// [`crate::engine::MAX_HOLDS`] open holds on a count.
+    ///
+    /// # Cancel safety
+    /// Dropped while the store is asked, the store may have placed a hold that nobody knows, which
+    /// stays until its end. [`Limiter::acquire_guard`] gives it back.
     pub async fn acquire<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Holding<'l>, Error> {
         match self.hold_at_once(ask.into(), HoldKind::Acquire, None)? {
             Ok(holding) => Ok(holding),
-            Err(ask) => self.hold(None, ask, HoldKind::Acquire, None).await,
+            Err(ask) => self.hold((None, HoldKind::Acquire, None), ask, None).await,
         }
     }
 
@@ -102,18 +107,19 @@ impl<S: Store> Limiter<S> {
     ) -> Result<Holding<'l>, Error> {
         match self.hold_at_once(ask.into(), kind, ttl)? {
             Ok(holding) => Ok(holding),
-            Err(ask) => self.hold(Some(deadline), ask, kind, ttl).await,
+            Err(ask) => self.hold((Some(deadline), kind, ttl), ask, None).await,
         }
     }
 
+    /// Asks the store. Until it has answered, `asked` is the hold that it may have placed.
     async fn hold<'l>(
         &'l self,
-        deadline: Option<Duration>,
+        (deadline, kind, ttl): (Option<Duration>, HoldKind, Option<Duration>),
         mut ask: Ask<'l>,
-        kind: HoldKind,
-        ttl: Option<Duration>,
+        asked: Option<&mut Option<Hold>>,
     ) -> Result<Holding<'l>, Error> {
         let cost = ask.units();
+        let shard = ask.shard.as_deref().map(str::to_owned);
         let mut terms = None;
         let (counts, outcome) = {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
@@ -121,6 +127,10 @@ impl<S: Store> Limiter<S> {
             })?;
             let counts = counts_of(&question);
             let question = Question { deadline, ..question };
+            if let (Some(asked), Some(HoldTerms { id, .. })) = (asked, question.hold) {
+                let (id, end, counts) = (*id, Time::default(), counts.clone());
+                *asked = Some(Hold { id, fence: 0, cost, end, counts, shard });
+            }
             (counts, self.store.check(&question).await?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
@@ -249,6 +259,9 @@ impl<S: Store> Limiter<S> {
     /// A store over a network is told by a task of the tokio runtime that drops the guard. Without
     /// one, and where the call is lost, the slot comes back when its hold ends.
     ///
+    /// It is cancel-safe: dropped while the store is asked, it gives back what the store may have
+    /// placed, as the guard does. So it does where the store may have placed a hold and failed.
+    ///
     /// # Errors
     /// As [`Limiter::acquire`].
     pub async fn acquire_guard<'l>(
@@ -258,8 +271,38 @@ impl<S: Store> Limiter<S> {
     where
         S: Clone + 'static,
     {
-        let hold = self.acquire(ask).await?.hold;
-        Ok(hold.map(|hold| Guard { limiter: Self::clone(self), hold: Some(hold) }))
+        let (_, guard) = self.acquire_guarded(ask.into()).await?;
+        Ok(Some(guard).filter(|guard| guard.hold.is_some()))
+    }
+
+    /// [`Limiter::acquire_guard`], with the decision.
+    pub(super) async fn acquire_guarded<'l>(
+        &'l self,
+        ask: Ask<'l>,
+    ) -> Result<(Decision<'l>, Guard<S>), Error>
+    where
+        S: Clone + 'static,
+    {
+        let mut guard = Guard { limiter: Self::clone(self), hold: None };
+        let placed = match self.hold_at_once(ask, HoldKind::Acquire, None)? {
+            Ok(holding) => Ok(holding),
+            Err(ask) => {
+                let terms = (None, HoldKind::Acquire, None);
+                self.hold(terms, ask, Some(&mut guard.hold)).await
+            }
+        };
+        match placed {
+            Ok(Holding { decision, hold }) => {
+                guard.hold = hold;
+                Ok((decision, guard))
+            }
+            Err(error) => {
+                if !matches!(&error, Error::Store(why) if why.is_ambiguous()) {
+                    guard.hold = None;
+                }
+                Err(error)
+            }
+        }
     }
 }
 
@@ -336,6 +379,12 @@ pub struct Guard<S: Store + Clone + 'static> {
 }
 
 impl<S: Store + Clone + 'static> Guard<S> {
+    /// The hold, which this does not give back any more.
+    #[cfg(feature = "tokio")]
+    pub(super) fn into_hold(mut self) -> Option<Hold> {
+        self.hold.take()
+    }
+
     /// The hold: its fencing number and its end.
     #[must_use]
     pub fn hold(&self) -> Option<&Hold> {

@@ -23,7 +23,7 @@ impl<S: Store> Limiter<S> {
     ///
     /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. It is
     /// not fair: a later caller may get the slot first; a [`Line`] is in arrival order. It is
-    /// cancel-safe while it pauses: dropped then, it holds nothing.
+    /// cancel-safe as [`Limiter::acquire_guard`] is: dropped, it holds nothing.
     ///
     /// # Errors
     /// As [`Limiter::acquire`].
@@ -31,12 +31,16 @@ impl<S: Store> Limiter<S> {
         &'l self,
         ask: impl Into<Ask<'l>>,
         waiting: impl Into<Waiting>,
-    ) -> Result<Holding<'l>, Error> {
+    ) -> Result<Holding<'l>, Error>
+    where
+        S: Clone + 'static,
+    {
         let (ask, waiting) = (ask.into(), waiting.into());
         let start = Instant::now();
         let mut pauses = Pauses::new();
         loop {
-            let holding = self.acquire(ask.clone()).await?;
+            let (decision, guard) = self.acquire_guarded(ask.clone()).await?;
+            let holding = Holding { decision, hold: guard.into_hold() };
             let left = waiting.deadline.saturating_sub(start.elapsed());
             let Some(pause) = pauses.next(&holding, left) else { return Ok(holding) };
             tokio::time::sleep((pause + spread(waiting.jitter)).min(left)).await;
@@ -134,8 +138,8 @@ impl<S: Store> Line<S> {
     }
 
     /// Waits for a slot behind those that came before, at most for the deadline. It is cancel-safe:
-    /// dropped before its turn it leaves the line. Dropped while the store is asked, its slot comes
-    /// back when the hold ends.
+    /// dropped before its turn it leaves the line, and dropped while the store is asked it gives
+    /// back what the store may have placed.
     ///
     /// # Errors
     /// As [`Limiter::acquire`].
@@ -143,7 +147,10 @@ impl<S: Store> Line<S> {
         &self,
         ask: impl Into<Ask<'_>>,
         waiting: impl Into<Waiting>,
-    ) -> Result<Turn, Error> {
+    ) -> Result<Turn, Error>
+    where
+        S: Clone + 'static,
+    {
         let (ask, waiting) = (ask.into(), waiting.into());
         let start = Instant::now();
         let left = || waiting.deadline.saturating_sub(start.elapsed());
@@ -154,7 +161,8 @@ impl<S: Store> Line<S> {
         };
         let mut pauses = Pauses::new();
         loop {
-            let holding = self.limiter.acquire(ask.clone()).await?;
+            let (decision, guard) = self.limiter.acquire_guarded(ask.clone()).await?;
+            let holding = Holding { decision, hold: guard.into_hold() };
             let is_never = holding.decision.verdict() == Verdict::Never;
             let pause = pauses.next(&holding, left());
             if let Some(hold) = holding.hold {
@@ -233,8 +241,12 @@ impl<S> Drop for Waiter<'_, S> {
 
 #[cfg(test)]
 mod tests {
+    use core::pin::Pin;
+
     use super::*;
-    use crate::MemoryStore;
+    use crate::engine::Outcome;
+    use crate::store::{Counted, Inspection, Question};
+    use crate::{MemoryStore, Receipt, Refund, Settled, StoreError};
 
     type Waiting = tokio::task::JoinHandle<Turn>;
 
@@ -277,6 +289,88 @@ mod tests {
         }
         assert!(line.release(&hold).await.unwrap());
         assert!(line.places.lock().is_empty(), "an empty line is forgotten");
+    }
+
+    /// A store that has done what it was asked before it answers, which it may never do.
+    #[derive(Clone)]
+    struct Far {
+        near: MemoryStore,
+        answers: Arc<tokio::sync::Semaphore>,
+        /// Whether the answers are lost.
+        fails: bool,
+    }
+
+    impl Store for Far {
+        fn identity(&self) -> u64 {
+            self.near.identity()
+        }
+
+        async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+            let outcome = self.near.check(question).await;
+            if self.fails {
+                return Err(StoreError::ambiguous("lost"));
+            }
+            let _answer = self.answers.acquire().await;
+            outcome
+        }
+
+        async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
+            self.near.settle(hold, actual).await
+        }
+
+        async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+            self.near.refund(receipt, units).await
+        }
+
+        async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
+            self.near.adjust(counted, delta).await
+        }
+
+        async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
+            self.near.reset(counted).await
+        }
+
+        async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
+            self.near.inspect(counted).await
+        }
+    }
+
+    #[tokio::test]
+    async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
+        let near = Limiter::memory("2 at once hold 1h".parse().unwrap());
+        let free = || near.peek_now("job").unwrap().remaining();
+        let far = |fails| {
+            let answers = Arc::new(tokio::sync::Semaphore::new(0));
+            let store = Far { near: near.store().clone(), answers, fails };
+            Limiter::new(near.limits().clone(), store)
+        };
+        let (limiter, wait) = (far(false), Duration::from_secs(60));
+        let line = Line::new(limiter.clone(), 2);
+        for dropped in 0..3 {
+            let asking: Pin<Box<dyn Future<Output = ()>>> = match dropped {
+                0 => Box::pin(async { drop(limiter.acquire_guard("job").await) }),
+                1 => Box::pin(async { drop(limiter.until_acquired("job", wait).await) }),
+                _ => Box::pin(async { drop(line.acquire("job", wait).await) }),
+            };
+            assert!(timeout(Duration::ZERO, asking).await.is_err(), "it waits for its answer");
+            assert_eq!(free(), 1, "the store has placed it");
+            while free() < 2 {
+                tokio::task::yield_now().await;
+            }
+        }
+        // What came is kept.
+        limiter.store().answers.add_permits(1);
+        let held = limiter.until_acquired("job", wait).await.unwrap().hold.unwrap();
+        let guard = limiter.acquire_guard("job").await.unwrap().unwrap();
+        assert_eq!(free(), 0);
+        assert!(guard.release().await.unwrap());
+        assert!(limiter.release(&held).await.unwrap());
+        // The store may have placed a hold and failed.
+        let failing = far(true);
+        assert!(failing.acquire_guard("job").await.is_err());
+        while free() < 2 {
+            tokio::task::yield_now().await;
+        }
     }
 
     #[tokio::test(start_paused = true)]
