@@ -1,8 +1,10 @@
 //! The holds of a count within a transaction, each a row of its own.
 
 use rusqlite::Row;
-use tollgate::engine::{self, HoldSums, Holds, OpenHold, SETTLED_FOR_US};
-use tollgate::{HoldId, LimitSet, SKEW_US, StoreError, Subject, Time};
+use tollgate::engine::{
+    self, HoldSums, Holds, MAX_MARKS, Mark, NamedHold, OpenHold, SETTLED_FOR_US,
+};
+use tollgate::{HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject, Time};
 
 use crate::context::Context;
 
@@ -105,12 +107,49 @@ pub(crate) fn forget(context: &Context<'_>, subject: &str, counted: i64) -> Resu
 
 /// `None` for an id that is none.
 fn hold_of(row: &Row<'_>) -> rusqlite::Result<Option<OpenHold>> {
-    let id: Vec<u8> = row.get(1)?;
-    let id = id.try_into().ok().and_then(HoldId::from_bytes);
+    let id = id_of(row.get_ref(1)?.as_blob()?).map(|(id, _)| id);
     let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let (end_us, cost) = (number(0)?, number(2)?);
     Ok(id.map(|id| OpenHold { end_us, id, cost }))
 }
+
+/// The bytes that follow the id of a named hold: how long it was asked for, its fencing number, and
+/// how often it was answered, in eight bytes each. An earlier version refuses an id of that length.
+const NAMED_BYTES: usize = 3 * size_of::<u64>();
+
+/// An id as it is stored, and what is kept beside it if its caller named it.
+fn id_of(bytes: &[u8]) -> Option<(HoldId, Option<NamedHold>)> {
+    let (id, kept) = bytes.split_first_chunk::<16>()?;
+    let id = HoldId::from_bytes(*id)?;
+    let (numbers, rest) = kept.as_chunks::<8>();
+    let named = match (numbers, rest) {
+        ([], []) => None,
+        ([ttl, fence, answers], []) => {
+            let [ttl_us, fence, answers] = [ttl, fence, answers].map(|it| u64::from_be_bytes(*it));
+            Some(NamedHold { kind: id.kind(), ttl_us, fence, answers })
+        }
+        _ => return None,
+    };
+    (named.is_some() == id.name().is_some()).then_some((id, named))
+}
+
+/// The first and the last bytes that an id is stored as.
+fn stored(id: HoldId) -> (Vec<u8>, Vec<u8>) {
+    let first = id.as_bytes().to_vec();
+    let mut last = first.clone();
+    if id.name().is_some() {
+        last.extend([u8::MAX; NAMED_BYTES]);
+    }
+    (first, last)
+}
+
+/// The id under which it is remembered that a name is over.
+fn marked_id(name: HoldName) -> HoldId {
+    HoldId::named(HoldKind::Reserve, name)
+}
+
+/// What a mark says was charged where there was no hold.
+const EARLY: i64 = -1;
 
 impl Holds for SqlHolds<'_> {
     fn sums(&self) -> HoldSums {
@@ -123,8 +162,9 @@ impl Holds for SqlHolds<'_> {
 
     fn find(&self, id: HoldId) -> Option<OpenHold> {
         let sql = "SELECT end_us, id, cost FROM holds
-                   WHERE id = ?3 AND subject = ?1 AND counted = ?2";
-        self.rows(sql, (self.subject, self.counted, id.as_bytes())).into_iter().next()
+                   WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
+        let (first, last) = stored(id);
+        self.rows(sql, (self.subject, self.counted, first, last)).into_iter().next()
     }
 
     fn soonest(&self, most: usize) -> Vec<OpenHold> {
@@ -146,15 +186,16 @@ impl Holds for SqlHolds<'_> {
         self.execute(
             "INSERT OR REPLACE INTO holds (subject, counted, end_us, id, cost)
              VALUES (?1, ?2, ?3, ?4, ?5)",
-            (self.subject, self.counted, end_us, id.as_bytes(), cost),
+            (self.subject, self.counted, end_us, &id.as_bytes()[..], cost),
         );
     }
 
     fn remove(&mut self, hold: OpenHold) {
-        let (end_us, id) = (hold.end_us.cast_signed(), hold.id);
+        let (end_us, (first, last)) = (hold.end_us.cast_signed(), stored(hold.id));
         self.execute(
-            "DELETE FROM holds WHERE subject = ?1 AND counted = ?2 AND end_us = ?3 AND id = ?4",
-            (self.subject, self.counted, end_us, id.as_bytes()),
+            "DELETE FROM holds WHERE subject = ?1 AND counted = ?2 AND end_us = ?3
+                                 AND id BETWEEN ?4 AND ?5",
+            (self.subject, self.counted, end_us, first, last),
         );
     }
 
@@ -163,11 +204,15 @@ impl Holds for SqlHolds<'_> {
         // Read and written again: an update of a key row by row could meet a key that is still
         // there.
         for hold in self.soonest(usize::MAX) {
+            let named = hold.id.name().and_then(|name| Some((name, self.named(name)?)));
             self.remove(hold);
             self.insert(OpenHold {
                 end_us: hold.end_us.saturating_sub(by_us.cast_unsigned()),
                 ..hold
             });
+            if let Some((name, named)) = named {
+                self.set_named(name, Some(named));
+            }
         }
         let sql = "UPDATE settled SET until_us = until_us - ?3 WHERE subject = ?1 AND counted = ?2";
         self.execute(sql, (self.subject, self.counted, by_us));
@@ -201,5 +246,73 @@ impl Holds for SqlHolds<'_> {
                 until_us.cast_signed(),
             ),
         );
+    }
+    fn named(&self, name: HoldName) -> Option<NamedHold> {
+        let sql = "SELECT id FROM holds
+                   WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
+        let kinds = [HoldKind::Acquire, HoldKind::Reserve, HoldKind::Charging];
+        kinds.into_iter().find_map(|kind| {
+            let (first, last) = stored(HoldId::named(kind, name));
+            let key = (self.subject, self.counted, first, last);
+            let found = self.context.first(sql, key, |row| {
+                Ok(id_of(row.get_ref(0)?.as_blob()?).and_then(|(_, named)| named))
+            });
+            found.unwrap_or_else(|fault| {
+                self.context.remember(fault);
+                None
+            })?
+        })
+    }
+
+    fn set_named(&mut self, name: HoldName, named: Option<NamedHold>) {
+        // What is kept lies in the row of the hold, and goes with it.
+        let Some(named) = named else { return };
+        let (first, last) = stored(named.id(name));
+        let mut bytes = first.clone();
+        for number in [named.ttl_us, named.fence, named.answers] {
+            bytes.extend(number.to_be_bytes());
+        }
+        self.execute(
+            "UPDATE holds SET id = ?5
+             WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2",
+            (self.subject, self.counted, first, last, bytes),
+        );
+    }
+
+    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64> {
+        let sql = "SELECT actual FROM settled
+                   WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
+        let id = marked_id(name);
+        let key = (self.subject, self.counted, id.as_bytes(), at_us.cast_signed());
+        let found = self.context.first(sql, key, |row| row.get::<_, i64>(0));
+        let found = found.unwrap_or_else(|fault| {
+            self.context.remember(fault);
+            None
+        });
+        found.map(|actual| actual.max(0).cast_unsigned())
+    }
+
+    fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
+        let Mark { until_us, actual, is_early } = mark;
+        let key = (self.subject, self.counted);
+        self.execute(
+            "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND until_us <= ?3",
+            (key.0, key.1, at_us.cast_signed()),
+        );
+        let actual = if is_early { EARLY } else { actual.cast_signed() };
+        self.execute(
+            "INSERT OR REPLACE INTO settled (subject, counted, id, actual, until_us)
+             VALUES (?1, ?2, ?3, ?4, ?5)",
+            (key.0, key.1, marked_id(name).as_bytes(), actual, until_us.cast_signed()),
+        );
+        if is_early {
+            // The oldest go.
+            self.execute(
+                "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND id IN
+                 (SELECT id FROM settled WHERE subject = ?1 AND counted = ?2 AND actual = ?3
+                  ORDER BY until_us DESC LIMIT -1 OFFSET ?4)",
+                (key.0, key.1, EARLY, MAX_MARKS.cast_signed()),
+            );
+        }
     }
 }

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate::engine::{
-    self, Holds as _, MAX_HOLDS, Outcome, Part, Portion, decide, decide_holding,
+    self, HoldRefusal, Holds as _, Outcome, Part, Portion, decide, decide_holding,
 };
 use tollgate::{
     Charged, Charges, Counted, Hold, Inspection, LimitSet, Question, Receipt, Refund, StoreError,
@@ -36,8 +36,9 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         decide(&mut parts, cx.now(), question.cost, question.mode)
     };
     cx.checked()?;
-    let charged = outcome.granted > 0 && question.charges();
-    if charged {
+    // What was held and charged before is answered without a receipt.
+    let is_repeated = outcome.hold.as_ref().is_some_and(|placed| placed.answer > 1);
+    if outcome.granted > 0 && question.charges() && !is_repeated {
         // Later than every reset of the counts that it charges.
         let reset = found.iter().map(LoadedState::reset).max().unwrap_or(0);
         outcome.receipt = cx.numbers_above(reset, question.receipts)?;
@@ -59,17 +60,12 @@ fn decide_among_holds<'c>(
     if question.hold.is_some() {
         found.iter_mut().try_for_each(LoadedState::hold)?;
     }
-    let mut decided = Err(engine::TooManyHolds);
+    let mut decided = Err(HoldRefusal::TooMany);
     with_parts(found, |parts| {
         decided =
             decide_holding(parts, cx.now(), question.cost, question.mode, question.hold.copied());
     });
-    decided.map_err(|_| {
-        StoreError::misuse(format!(
-            "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
-             shorter ones"
-        ))
-    })
+    decided.map_err(StoreError::from)
 }
 
 /// Runs `work` on counts and what is held of them.
@@ -98,15 +94,20 @@ fn with_parts<'c, T>(found: &mut [LoadedState<'c>], work: impl FnOnce(&mut [Part
 }
 
 /// Settles or renews a hold: `work` on its counts, under the numbers that each is written under.
+/// One that `marks` may leave something on the first count where nothing is held.
 pub(crate) fn with_hold<T>(
     cx: &Context<'_>,
     hold: &Hold,
+    marks: bool,
     work: impl FnOnce(&mut [Part<'_>], &[&LimitSet]) -> T,
 ) -> Result<T, StoreError> {
     let mut found: SmallVec<[LoadedState<'_>; 1]> = SmallVec::new();
     let mut asked = Vec::new();
     for (subject, limits) in &hold.counts {
-        let loaded = LoadedState::as_written(cx, Counted::new(subject, limits))?;
+        let mut loaded = LoadedState::as_written(cx, Counted::new(subject, limits))?;
+        if marks && found.is_empty() {
+            loaded.hold()?;
+        }
         // A count without holds is left as it is.
         if loaded.is_held() {
             found.push(loaded);

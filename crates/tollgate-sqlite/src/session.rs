@@ -194,15 +194,16 @@ impl Session {
 
     pub(crate) fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
         self.run(Access::Write, &counts_of(hold), |cx| {
-            operations::with_hold(cx, hold, |parts, asked| {
-                engine::settle(parts, asked, cx.now(), hold.id, actual)
-            })
+            let marks = hold.id.is_of_any_kind() && actual == 0;
+            operations::with_hold(cx, hold, marks, |parts, asked| {
+                engine::settle(parts, asked, cx.now(), hold, actual)
+            })?
         })
     }
 
     pub(crate) fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
         self.run(Access::Write, &counts_of(hold), |cx| {
-            operations::with_hold(cx, hold, |parts, _| {
+            operations::with_hold(cx, hold, false, |parts, _| {
                 engine::renew(parts, cx.now(), hold.id, ttl_us)
             })
         })

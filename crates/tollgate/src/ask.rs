@@ -8,7 +8,7 @@ use smallvec::SmallVec;
 use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
-use crate::hold::HoldTerms;
+use crate::hold::{HoldId, HoldName, HoldTerms};
 use crate::limit::{Limit, LimitSet, MAX_COST};
 use crate::store::{Counted, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
@@ -41,6 +41,7 @@ pub struct Ask<'a> {
     pub(crate) cost: u64,
     pub(crate) partial: bool,
     pub(crate) shard: Option<Cow<'a, str>>,
+    pub(crate) name: Option<HoldName>,
 }
 
 #[derive(Clone, Debug)]
@@ -181,7 +182,8 @@ impl<'a> Ask<'a> {
     #[inline]
     pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
         let first = AskPart::new(subject.into(), None);
-        Self { first: Some(first), more: Vec::new(), cost: 1, partial: false, shard: None }
+        let (more, shard, name) = (Vec::new(), None, None);
+        Self { first: Some(first), more, cost: 1, partial: false, shard, name }
     }
 
     /// Sets the cost in units, from 1 to [`MAX_COST`]. The default is 1.
@@ -243,6 +245,14 @@ impl<'a> Ask<'a> {
         Self { shard: Some(shard.into()), ..self }
     }
 
+    /// Names the hold that the ask places. To ask again under the same name is answered with the
+    /// hold that is open, up to [`crate::engine::MAX_REPEATS`] times, and takes nothing more. A
+    /// check holds nothing, and refuses a name.
+    #[must_use]
+    pub fn named(self, name: HoldName) -> Self {
+        Self { name: Some(name), ..self }
+    }
+
     /// The subjects, each with the limits that this ask sets for it.
     pub fn parts(&self) -> impl Iterator<Item = (&SubjectText<'a>, Option<&'a LimitSet>)> {
         let all = self.first.iter().chain(&self.more);
@@ -274,6 +284,9 @@ impl<'a> Ask<'a> {
         peek: bool,
     ) -> Result<Question<'q>, Error> {
         check_cost(self.cost)?;
+        if !peek && self.name.is_some() {
+            return Err(names_a_check());
+        }
         let shard = self.shard.as_deref();
         check_shard(shard)?;
         let mode = match (peek, self.partial) {
@@ -309,10 +322,14 @@ impl<'a> Ask<'a> {
             let what = "a hold is placed whole or not at all: ask without `partial`";
             return Err(Error::Ask(what.to_owned()));
         }
+        let name = self.name;
         // As for a peek, slots may be asked for.
         let mut question = self.question(usual, true)?;
         question.mode = Mode::Whole;
-        let terms = terms(&question)?;
+        let mut terms = terms(&question)?;
+        if let Some(name) = name {
+            terms.id = HoldId::named(terms.id.kind(), name);
+        }
         Ok(question.holding(lent.insert(terms)))
     }
 
@@ -382,6 +399,11 @@ pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
 }
 
 #[cold]
+fn names_a_check() -> Error {
+    Error::Ask("a check places no hold that could have a name: acquire or reserve".to_owned())
+}
+
+#[cold]
 fn takes_slots(limits: &LimitSet) -> Error {
     let slots = limits.limits().iter().find(|limit| limit.counts_slots());
     let text = slots.map_or("", Limit::full_text);
@@ -429,5 +451,6 @@ fn from_parts<'a, S: Into<SubjectText<'a>>>(
 ) -> Ask<'a> {
     let mut parts =
         parts.into_iter().map(|(subject, limits)| AskPart::new(subject.into(), Some(limits)));
-    Ask { first: parts.next(), more: parts.collect(), cost: 1, partial: false, shard: None }
+    let (first, more) = (parts.next(), parts.collect());
+    Ask { first, more, cost: 1, partial: false, shard: None, name: None }
 }

@@ -18,6 +18,8 @@ mod hold_one;
 mod hold_table;
 mod holding;
 mod holds;
+mod named;
+mod settle;
 
 pub use charge::{Charged, charge};
 pub use correct::{
@@ -29,10 +31,12 @@ pub use held::{Held, VecLog};
 pub(crate) use hold_one::hold_one;
 pub use hold_table::HoldTable;
 pub use holding::{
-    TooManyHolds, charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
-    migrate_holding, renew, settle,
+    charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
+    migrate_holding, renew,
 };
 pub use holds::{HoldSums, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};
+pub use settle::{RELEASED_WITHOUT_UNITS, mark_early, settle};
 
 /// The state of a limit set for one subject, wherever the store keeps it.
 pub trait States {
@@ -215,6 +219,8 @@ pub struct Placed {
     pub fence: u64,
     /// When it ends by itself.
     pub end: Time,
+    /// Which answer under its name this is: 1 for the one that placed it. 0 without a name.
+    pub answer: u64,
 }
 
 impl Outcome {

@@ -107,6 +107,10 @@ pub enum Error {
     /// A hold to settle is not open: it has ended by itself, was reset, or never was.
     #[error("{0}")]
     NotOpen(String),
+    /// The name of a hold stands in the way: an open hold of this name was asked for otherwise, or
+    /// answered too often, or it was released before. Nothing was held or charged.
+    #[error("{0}")]
+    Conflict(String),
     /// The store could not answer.
     #[error(transparent)]
     Store(StoreError),
@@ -114,7 +118,11 @@ pub enum Error {
 
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
-        if error.is_misuse { Self::Ask(error.what) } else { Self::Store(error) }
+        match error {
+            StoreError { is_conflict: true, what, .. } => Self::Conflict(what),
+            StoreError { is_misuse: true, what, .. } => Self::Ask(what),
+            error => Self::Store(error),
+        }
     }
 }
 
@@ -135,6 +143,7 @@ pub struct StoreError {
     ambiguous: bool,
     is_alone: bool,
     is_misuse: bool,
+    is_conflict: bool,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
 }
 
@@ -146,8 +155,15 @@ impl StoreError {
     }
 
     fn new(what: impl Into<String>, transient: bool, ambiguous: bool) -> Self {
-        let (is_alone, is_misuse) = (false, false);
-        Self { what: what.into(), transient, ambiguous, is_alone, is_misuse, source: None }
+        Self {
+            what: what.into(),
+            transient,
+            ambiguous,
+            is_alone: false,
+            is_misuse: false,
+            is_conflict: false,
+            source: None,
+        }
     }
 
     /// An ask that this store cannot answer: the caller's fault. A limiter returns it as
@@ -155,6 +171,13 @@ impl StoreError {
     #[must_use]
     pub fn misuse(what: impl Into<String>) -> Self {
         Self { is_misuse: true, is_alone: true, ..Self::permanent(what) }
+    }
+
+    /// A name for a hold that stands in the way of this ask. A limiter returns it as
+    /// [`Error::Conflict`].
+    #[must_use]
+    pub fn conflict(what: impl Into<String>) -> Self {
+        Self { is_conflict: true, is_alone: true, ..Self::permanent(what) }
     }
 
     /// Marks the failure as limited to this question; the store still answers others. An example is

@@ -15,6 +15,10 @@ use crate::limit::LimitSet;
 use crate::subject::Subject;
 use crate::time::Time;
 
+mod name;
+
+pub use name::{HoldName, MAX_NAME_BYTES, MIN_NAME_BYTES};
+
 /// What a hold keeps, and what its end does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -58,11 +62,15 @@ impl HoldKind {
     }
 }
 
-/// The id of a hold: its kind, and 15 bytes that nobody can guess.
+/// The id of a hold: its kind, and 15 bytes that nobody can guess or that its caller's name for it
+/// gives ([`HoldName`]).
 ///
 /// Displays as 32 hexadecimal digits, which parse to the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldId([u8; 16]);
+
+/// The letter of an id of which only the name is known. No hold is stored under it.
+const ANY_KIND: u8 = b'N';
 
 impl HoldId {
     /// A new id. Its bytes come from a keyed hash whose key the system chose at random.
@@ -78,11 +86,44 @@ impl HoldId {
         Self(bytes)
     }
 
+    /// The id of the hold of this kind that its caller names.
+    #[must_use]
+    pub const fn named(kind: HoldKind, name: HoldName) -> Self {
+        // An older version knows no such letter, and refuses it.
+        Self::lettered(kind.code().to_ascii_uppercase(), name)
+    }
+
+    /// The id of the hold of this name, of whatever kind it is: to settle or renew it.
+    #[must_use]
+    pub const fn of_any_kind(name: HoldName) -> Self {
+        Self::lettered(ANY_KIND, name)
+    }
+
+    const fn lettered(letter: u8, HoldName(rest): HoldName) -> Self {
+        let mut bytes = [letter; 16];
+        bytes.split_at_mut(1).1.copy_from_slice(&rest);
+        Self(bytes)
+    }
+
+    /// The name that its caller gave the hold, if one did.
+    #[must_use]
+    #[inline]
+    pub const fn name(&self) -> Option<HoldName> {
+        let [letter, rest @ ..] = self.0;
+        if letter.is_ascii_uppercase() { Some(HoldName(rest)) } else { None }
+    }
+
+    /// True for the id of a hold of which only the name is known.
+    #[must_use]
+    pub const fn is_of_any_kind(&self) -> bool {
+        self.0[0] == ANY_KIND
+    }
+
     /// The id of these bytes; `None` if the first is no kind.
     #[must_use]
     pub const fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
         match bytes[0] {
-            b'a' | b'r' | b'c' => Some(Self(bytes)),
+            b'a' | b'r' | b'c' | b'A' | b'R' | b'C' => Some(Self(bytes)),
             _ => None,
         }
     }
@@ -93,12 +134,12 @@ impl HoldId {
         &self.0
     }
 
-    /// The kind of its hold.
+    /// The kind of its hold; `Reserve` where only the name is known.
     #[must_use]
     pub const fn kind(&self) -> HoldKind {
         match self.0[0] {
-            b'a' => HoldKind::Acquire,
-            b'c' => HoldKind::Charging,
+            b'a' | b'A' => HoldKind::Acquire,
+            b'c' | b'C' => HoldKind::Charging,
             _ => HoldKind::Reserve,
         }
     }
@@ -177,6 +218,12 @@ pub struct Hold {
     pub counts: Vec<(Subject, LimitSet)>,
     /// The shard of the ask ([`crate::Ask::shard`]).
     pub shard: Option<String>,
+    /// Which answer to an ask with this name it is: 1 for the first, which placed it. 0 for a hold
+    /// without a name, or one that was read from a text.
+    pub answer: u64,
+    /// True when the answer reached nobody: to settle the hold then does nothing if it was answered
+    /// again since, and leaves no mark that it is over.
+    pub is_undelivered: bool,
 }
 
 impl Hold {
@@ -189,7 +236,16 @@ impl Hold {
         end: Time,
         counts: impl IntoIterator<Item = (Subject, LimitSet)>,
     ) -> Self {
-        Self { id, fence, cost, end, counts: counts.into_iter().collect(), shard: None }
+        let counts = counts.into_iter().collect();
+        let (shard, answer, is_undelivered) = (None, 0, false);
+        Self { id, fence, cost, end, counts, shard, answer, is_undelivered }
+    }
+
+    /// The same hold, whose answer reached nobody: what is to be given back where a caller is gone.
+    /// A later answer under the same name keeps its hold.
+    #[must_use]
+    pub fn undelivered(self) -> Self {
+        Self { is_undelivered: true, ..self }
     }
 
     /// What it keeps, and what its end does.
@@ -207,7 +263,7 @@ const SHARD: &str = "\n%\n";
 
 impl fmt::Display for Hold {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { id, fence, cost, end, counts, shard } = self;
+        let Self { id, fence, cost, end, counts, shard, .. } = self;
         write!(f, "{VERSION}\n{id} {fence} {cost} {}", end.as_micros())?;
         for (subject, limits) in counts {
             write!(f, "\n{subject}\n{}\n{limits}", limits.policy().unwrap_or_default())?;
@@ -256,7 +312,7 @@ impl FromStr for Hold {
         if !sound {
             return Err(damaged("a number"));
         }
-        Ok(Self { id, fence, cost, end: Time::from_micros(end_us), counts, shard })
+        Ok(Self { shard, ..Self::new(id, fence, cost, Time::from_micros(end_us), counts) })
     }
 }
 
@@ -278,6 +334,8 @@ pub struct Holding<'l> {
 pub struct Settled {
     /// True when it was settled before. Nothing was done now.
     pub already: bool,
+    /// True when no hold had the name: one that comes within the next minute is refused.
+    pub is_early: bool,
     /// The units charged for it: now, or when it was settled.
     pub actual: u64,
     /// What was done to each limit, in the order of the hold's counts. Empty when it was settled
@@ -289,13 +347,19 @@ impl Settled {
     /// The result of settling a hold now.
     #[must_use]
     pub const fn now(actual: u64, charged: Vec<Charged>) -> Self {
-        Self { already: false, actual, charged }
+        Self { already: false, is_early: false, actual, charged }
     }
 
     /// The result for a hold that was settled before.
     #[must_use]
     pub const fn before(actual: u64) -> Self {
-        Self { already: true, actual, charged: Vec::new() }
+        Self { already: true, is_early: false, actual, charged: Vec::new() }
+    }
+
+    /// The result for a name that no hold has yet.
+    #[must_use]
+    pub const fn early() -> Self {
+        Self { already: true, is_early: true, actual: 0, charged: Vec::new() }
     }
 }
 

@@ -65,7 +65,10 @@ pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdict};
 pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
-pub use hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Reserve, Settled};
+pub use hold::{
+    Hold, HoldId, HoldKind, HoldName, HoldTerms, Holding, MAX_NAME_BYTES, MIN_NAME_BYTES, Reserve,
+    Settled,
+};
 pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST,

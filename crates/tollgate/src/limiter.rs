@@ -90,7 +90,8 @@ impl Limiter<MemoryStore> {
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         // Nearly every check has one subject under one small set of limits: nothing is allocated
         // for it.
-        let Ask { first: Some(first), more, cost, partial: false, shard: None } = ask else {
+        let Ask { first: Some(first), more, cost, partial: false, shard: None, name: None } = ask
+        else {
             return self.answer_many(ask, peek);
         };
         // Taken apart by value: a reference to the ask, or a match with a guard, would need it in
@@ -103,7 +104,8 @@ impl Limiter<MemoryStore> {
             Ok((text, limits)) => self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek),
             Err(first) => {
                 let first = Some(first);
-                self.answer_many(Ask { first, more, cost, partial: false, shard: None }, peek)
+                let ask = Ask { first, more, cost, partial: false, shard: None, name: None };
+                self.answer_many(ask, peek)
             }
         }
     }
@@ -461,7 +463,8 @@ impl<S: Store> Limiter<S> {
         peek: bool,
     ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
         // The one part is borrowed in place: a question would be built, moved and dropped.
-        let Ask { first: Some(first), more, cost, partial: false, shard } = &mut ask else {
+        let Ask { first: Some(first), more, cost, partial: false, shard, name: None } = &mut ask
+        else {
             return Ok(Err(ask));
         };
         if !more.is_empty() {

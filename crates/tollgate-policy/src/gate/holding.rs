@@ -38,6 +38,10 @@ pub struct HoldCounters {
     renewed: AtomicU64,
     not_open: AtomicU64,
     over: AtomicU64,
+    named: AtomicU64,
+    answered_again: AtomicU64,
+    conflicts: AtomicU64,
+    marks: AtomicU64,
     debt: AtomicU64,
     cut: AtomicU64,
 }
@@ -75,6 +79,32 @@ impl HoldCounters {
         self.not_open.load(Ordering::Relaxed)
     }
 
+    /// Holds that were placed under names of their callers, which [`HoldCounters::placed`] counts
+    /// too.
+    #[must_use]
+    pub fn named(&self) -> u64 {
+        self.named.load(Ordering::Relaxed)
+    }
+
+    /// Asks that were answered with the open hold of their name.
+    #[must_use]
+    pub fn answered_again(&self) -> u64 {
+        self.answered_again.load(Ordering::Relaxed)
+    }
+
+    /// Asks that were refused because of their name: it was settled or released before, was
+    /// answered too often, or is that of another hold.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Releases by a name that no hold had, each of which left a mark.
+    #[must_use]
+    pub fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Relaxed)
+    }
+
     /// Commits of more units than were reserved.
     #[must_use]
     pub fn over(&self) -> u64 {
@@ -100,10 +130,15 @@ impl HoldCounters {
 
     fn settle(&self, hold: &Hold, settled: &Settled) {
         if settled.already {
-            self.repeated.fetch_add(1, Ordering::Relaxed);
+            let count = if settled.is_early { &self.marks } else { &self.repeated };
+            count.fetch_add(1, Ordering::Relaxed);
             return;
         }
         self.settled.fetch_add(1, Ordering::Relaxed);
+        if hold.id.is_of_any_kind() {
+            // What it was placed with is not known here.
+            return;
+        }
         let beyond = settled.actual.saturating_sub(hold.cost);
         if beyond > 0 {
             self.over.fetch_add(1, Ordering::Relaxed);
@@ -156,11 +191,15 @@ impl<S: Store> Gate<S> {
         ttl: Option<Duration>,
         refused: impl FnOnce(Error) -> Result<Error, E>,
     ) -> Result<Held, E> {
-        let Prepared { live, matched, plan, shadows, started } = prepared;
+        let Prepared { live, matched, plan, shadows, started, name } = prepared;
         let live = Guard::into_inner(live);
         let (mut answer, hold) = match plan.question(&live) {
             None => (plan.answered_early(&live), None),
             Some(ask) => {
+                let ask = match name {
+                    Some(name) => ask.named(name),
+                    None => ask,
+                };
                 let placed = self.0.limiter.hold_within(plan.deadline, ask, kind, ttl).await;
                 match self.0.placed(placed) {
                     Ok((result, hold)) => (Answer::new(&live, &plan, result), hold),
@@ -208,7 +247,9 @@ impl<S: Store> Gate<S> {
         match &settled {
             Ok(settled) => {
                 self.0.holds.settle(hold, settled);
-                if !settled.already && hold.kind() != HoldKind::Acquire {
+                let is_units =
+                    hold.kind() != HoldKind::Acquire && (actual > 0 || !hold.id.is_of_any_kind());
+                if !settled.already && is_units {
                     self.0.live.load().learn(hold, settled.actual);
                 }
                 if actual > most && !settled.already {
@@ -221,6 +262,28 @@ impl<S: Store> Gate<S> {
             Err(_) => {}
         }
         settled
+    }
+
+    /// The hold of a prepared request with a name ([`Prepared::named`]), as far as its caller can
+    /// know it without an answer. `None` where no policy with limits applies, so that nothing is
+    /// held.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::hold_named`].
+    pub fn hold_named(&self, prepared: &Prepared) -> Result<Option<Hold>, Error> {
+        let Prepared { live, plan, name: Some(name), .. } = prepared else {
+            return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
+        };
+        let ask = plan.question(live).map(|ask| ask.named(*name));
+        ask.map(|ask| self.0.limiter.hold_named(ask)).transpose()
+    }
+
+    /// As [`Gate::hold_named`], under inline limits.
+    ///
+    /// # Errors
+    /// As [`tollgate::Limiter::hold_named`].
+    pub fn hold_named_under(&self, ask: Ask<'_>) -> Result<Hold, Error> {
+        self.0.limiter.hold_named(ask)
     }
 
     /// Gives the slots of a hold back. True when it was open until now.
@@ -261,12 +324,27 @@ impl<S: Store> Inner<S> {
         match placed {
             Ok(Holding { decision, hold, .. }) => {
                 if let Some(hold) = &hold {
-                    self.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
+                    let count = match hold.answer {
+                        0 => None,
+                        1 => Some(&self.holds.named),
+                        _ => Some(&self.holds.answered_again),
+                    };
+                    if hold.answer <= 1 {
+                        self.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
+                    }
+                    if let Some(count) = count {
+                        count.fetch_add(1, Ordering::Relaxed);
+                    }
                 }
                 Ok((Ok(decision), hold))
             }
             Err(error @ Error::Store(_)) => Ok((Err(error), None)),
-            Err(error) => Err(error),
+            Err(error) => {
+                if matches!(error, Error::Conflict(_)) {
+                    self.holds.conflicts.fetch_add(1, Ordering::Relaxed);
+                }
+                Err(error)
+            }
         }
     }
 }

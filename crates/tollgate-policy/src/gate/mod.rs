@@ -11,8 +11,8 @@ use std::time::Instant;
 use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{
-    Ask, Decision, Error, Limit, LimitSet, Limiter, MemoryStore, ParseError, Period, Quota,
-    Receipt, Refund, Store, Strategy,
+    Ask, Decision, Error, HoldName, Limit, LimitSet, Limiter, MemoryStore, ParseError, Period,
+    Quota, Receipt, Refund, Store, Strategy,
 };
 
 mod ad_hoc;
@@ -147,6 +147,8 @@ pub struct Prepared {
     /// The checks of the shadow policies, with their positions, for when the others admit.
     shadows: Vec<(usize, Plan)>,
     started: Option<Instant>,
+    /// The caller's name for a hold.
+    name: Option<HoldName>,
 }
 
 impl<S: Store> Gate<S> {
@@ -293,6 +295,7 @@ impl<S: Store> Gate<S> {
             plan: Plan::new(),
             shadows: Vec::new(),
             started: self.started(),
+            name: None,
         }
     }
 
@@ -304,7 +307,7 @@ impl<S: Store> Gate<S> {
 
     /// The second half of [`Gate::check`]: calls the store.
     pub async fn ask(&self, prepared: Prepared) -> Answer<'static> {
-        let Prepared { live, matched, plan, shadows, started } = prepared;
+        let Prepared { live, matched, plan, shadows, started, .. } = prepared;
         // A guard is for short use: while many are held, further ones are slow.
         let live = Guard::into_inner(live);
         let mut answer = self.0.ask(&live, &plan, Duration::MAX).await;
@@ -323,7 +326,7 @@ impl<S: Store> Gate<S> {
         if !self.store().answers_at_once() {
             return None;
         }
-        let Prepared { live, matched, plan, shadows, started } = prepared;
+        let Prepared { live, matched, plan, shadows, started, .. } = prepared;
         let mut answer = self.0.ask_now(live, plan);
         self.0.record(&answer, &matched.enforced, *started);
         answer.shadows = self.0.ask_shadows_now(live, &answer, plan.deadline, shadows, *started);
@@ -407,6 +410,12 @@ impl<S: Store> Gate<S> {
 }
 
 impl Prepared {
+    /// Names the hold that the request places, as [`Ask::named`]. A check places none, and ignores
+    /// it.
+    pub fn named(self, name: Option<HoldName>) -> Self {
+        Self { name, ..self }
+    }
+
     /// Plans the check of the matched policies.
     #[inline(always)]
     fn fill(&mut self, fields: &dyn Fields) {

@@ -6,6 +6,7 @@ use core::time::Duration;
 use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Store};
 
 use super::StoreMaker;
+use super::named_holds::name;
 use super::world::{Random, World, block_on, charged, fields, oracle_of, set, stepped_back};
 use crate::oracle::{Charged, Fields, HeldLimit, HoldOracle, Kind};
 
@@ -40,6 +41,8 @@ struct History<'w, S> {
     has_slots: bool,
     capacity: u64,
     back: bool,
+    /// Whether the store keeps names of holds.
+    names: bool,
     /// The latest time that there was: a store forgets what no longer counted then.
     latest_us: u64,
 }
@@ -91,6 +94,7 @@ fn history<M: StoreMaker>(maker: &M, limits: &str, seed: u64, back: bool) {
         has_slots: limits.counts_slots(),
         capacity,
         back,
+        names: super::named_holds::keeps_names(maker),
         latest_us: START_US,
     };
     for _ in 0..OPERATIONS {
@@ -171,7 +175,10 @@ impl<S: Store> History<'_, S> {
             _ => (HoldKind::Reserve, Kind::Reserve),
         };
         let ttl = Some(Duration::from_micros(ttl_us));
-        let ask = Ask::new("bob").cost(cost);
+        let mut ask = Ask::new("bob").cost(cost);
+        if self.names && self.random.below(3) == 0 {
+            ask = ask.named(name(self.next + 1));
+        }
         let Holding { decision, hold, .. } =
             block_on(self.world.limiter.hold_within(Duration::from_secs(60), ask, kind, ttl))
                 .expect("the store answers");
@@ -196,6 +203,12 @@ impl<S: Store> History<'_, S> {
             HoldKind::Acquire => 0,
             _ => self.random.below(2) * cost,
         };
+        let mut hold = hold;
+        if hold.id.name().is_some() && self.random.below(2) == 0 {
+            // As its caller knows it without the answer.
+            let ask = Ask::new("bob").named(super::named_holds::name(name));
+            hold = self.world.limiter.hold_named(ask).expect("a name");
+        }
         let settled = block_on(self.world.limiter.commit(&hold, actual));
         let expected = self.oracle.settle(now_us, name, actual);
         let what = format!("commit {actual} of {hold:?} at {now_us}");
@@ -207,6 +220,7 @@ impl<S: Store> History<'_, S> {
                 self.compare_charged(&got, &expected, &what);
             }
             (Err(Error::NotOpen(_)), None) => {}
+            (Ok(settled), None) => assert!(settled.is_early, "{what}: {settled:?}"),
             (settled, expected) => panic!("{what}: {settled:?} instead of {expected:?}"),
         }
     }

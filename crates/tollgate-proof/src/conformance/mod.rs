@@ -27,6 +27,7 @@ mod histories;
 mod hold_lines;
 mod holds;
 mod migration;
+mod named_holds;
 mod notices;
 mod promises;
 mod receipts;
@@ -202,6 +203,12 @@ cases! {
     holds::fencing_numbers_rise,
     holds::what_an_acquire_charges_is_refunded_once,
     holds::a_check_takes_no_slot,
+    named_holds::a_named_hold_asked_for_again_is_one_hold,
+    named_holds::a_named_hold_asked_for_otherwise_is_refused,
+    named_holds::a_named_hold_is_settled_by_its_name,
+    named_holds::a_release_before_its_acquire_refuses_that,
+    named_holds::an_answer_that_reached_nobody_is_given_back_unless_it_came_again,
+    named_holds::a_named_hold_over_several_counts_is_one,
     bans::bans_equal_the_oracle_in_every_field,
     bans::bans_under_a_clock_that_steps_back_equal_the_oracle,
     bans::a_ban_counts_the_denials_of_its_own_set,
@@ -271,6 +278,12 @@ macro_rules! conformance_tests {
             fencing_numbers_rise,
             what_an_acquire_charges_is_refunded_once,
             a_check_takes_no_slot,
+            a_named_hold_asked_for_again_is_one_hold,
+            a_named_hold_asked_for_otherwise_is_refused,
+            a_named_hold_is_settled_by_its_name,
+            a_release_before_its_acquire_refuses_that,
+            an_answer_that_reached_nobody_is_given_back_unless_it_came_again,
+            a_named_hold_over_several_counts_is_one,
             bans_equal_the_oracle_in_every_field,
             bans_under_a_clock_that_steps_back_equal_the_oracle,
             a_ban_counts_the_denials_of_its_own_set,

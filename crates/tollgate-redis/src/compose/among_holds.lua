@@ -6,7 +6,8 @@
 -- long it is remembered in milliseconds. From the eighth on, the counts.
 local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local peek = string.sub(mode, 1, 4) == 'peek'
-local kind = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
+local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
+local kind, name = letter and string.lower(letter), letter and name_of(id)
 local request
 if ARGV[6] ~= '' then
   request = table.remove(KEYS)
@@ -55,9 +56,32 @@ local function write_all()
     end
   end
 end
+-- A name that is known is answered again with its open hold, or refused.
+local repeated
+if name then
+  local unknown, is_over = false, false
+  for _, count in ipairs(counts) do
+    count.open = open_under(count.holds, name)
+    repeated = repeated or count.open
+    unknown = unknown or not count.open
+    is_over = is_over or over(count.holds.key, name, at)
+  end
+  local refusal
+  if repeated and (unknown or repeated.ttl ~= ttl or repeated.member ~= member_of(id, cost)) then
+    refusal = -5
+  elseif repeated and repeated.answers > most_repeats then
+    refusal = -6
+  elseif not repeated and is_over then
+    refusal = -7
+  end
+  if refusal then
+    write_all()
+    return {ARGV[1], refusal}
+  end
+end
 local stray, fence = false, 0
 for _, count in ipairs(counts) do
-  if kind and count.holds.count >= most_holds then
+  if kind and not repeated and count.holds.count >= most_holds then
     write_all()
     return {ARGV[1], -3}
   end
@@ -93,8 +117,17 @@ if string.sub(mode, -7) == 'partial' then
   fields, admitted = judge_all(cost)
 end
 admitted = admitted and not stray
-local stop = 0
-if admitted and not peek then
+local stop, answer = 0, 1
+if repeated then
+  -- All of it is held already.
+  admitted, stop, fence, answer = true, repeated.stop, repeated.fence, repeated.answers + 1
+  for _, field in ipairs(fields) do
+    field.wait, field.held = 0, 0
+  end
+  for _, count in ipairs(counts) do
+    write_name(count.open.key, letter, ttl, fence, answer, count.open.cost, stop)
+  end
+elseif admitted and not peek then
   local f = 0
   stop, fence = at + ttl, math.max(at, fence + 1)
   for _, count in ipairs(counts) do
@@ -111,6 +144,9 @@ if admitted and not peek then
     if kind then
       place(count.holds, member_of(id, cost), stop)
       count.holds.fence = fence
+      if name then
+        write_name(count.holds.key .. '@' .. name, letter, ttl, fence, answer, number(cost), stop)
+      end
     end
   end
 end
@@ -149,6 +185,9 @@ for _, field in ipairs(fields) do
   local r = #reply
   reply[r + 1], reply[r + 2], reply[r + 3] = field.left, field.wait, field.reset
   reply[r + 4], reply[r + 5], reply[r + 6] = field.held, field.at, field.carried
+end
+if name then
+  reply[#reply + 1] = admitted and answer or 0
 end
 if request and admitted and not peek then
   reply[1] = ARGV[6]

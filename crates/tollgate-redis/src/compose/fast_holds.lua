@@ -135,7 +135,7 @@ local function write_simple(count, is_same)
   end
   if is_open or count.fence > 0 then
     local longest = lifetime(math.max(least, count.fence + skew - now, 0))
-    local sums = sums_of(count.open, count.units, count.charging, count.slots, count.fence,
+    local sums = sums_of(1, count.open, count.units, count.charging, count.slots, count.fence,
       count.seen, count.first, count.last)
     redis.call('SET', count.key .. '@sums', sums, 'PX', longest)
     return longest
@@ -149,7 +149,8 @@ end
 -- A check beside open holds, or the placing of a hold, where all of it is admitted.
 local function place_simple()
   local cost, id = tonumber(ARGV[2]), ARGV[4]
-  if ARGV[3] ~= 'whole' then
+  -- The id of a named hold begins with a large letter.
+  if ARGV[3] ~= 'whole' or id ~= '' and string.byte(id) < 54 then
     return nil
   end
   local count = simple_count(8)

@@ -7,24 +7,27 @@ local most_holds = 100000
 -- Beyond this a clock has stepped back.
 local skew = 1000000
 
--- The sums: the version, how many holds are open, their units, those that their ends charge, their
+-- The sums: the version (2 while named holds are open, which an earlier script would misread), how many holds are open, their units, those that their ends charge, their
 -- slots, the last fencing number, the latest time that was seen, the first end and the last.
 local sums_form = '>I1I4I7I7I4I7I7I7I7'
 
--- The numbers after the version. Nothing of what no script of this version has written.
-local function read_sums(v)
-  if #v == 51 and string.byte(v) == 1 then
+-- The numbers after the version, which is 1 or up to `newest`. Nothing of what no script of this
+-- version has written.
+local function read_sums(v, newest)
+  local version = string.byte(v)
+  if #v == 51 and version >= 1 and version <= (newest or 1) then
     return select(2, struct.unpack(sums_form, v))
   end
 end
 
-local function sums_of(...)
-  return struct.pack(sums_form, 1, ...)
+local function sums_of(version, ...)
+  return struct.pack(sums_form, version, ...)
 end
 
--- A hold of the sorted set: what it keeps, and what its end charges.
+-- A hold of the sorted set: what it keeps, and what its end charges. The letter of a named one is
+-- large.
 local function hold_of(member, score)
-  local kind = string.sub(member, 1, 1)
+  local kind = string.lower(string.sub(member, 1, 1))
   local cost = 1
   if #member == 22 then
     cost = struct.unpack('>I6', member, 17)

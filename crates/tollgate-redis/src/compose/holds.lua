@@ -5,12 +5,13 @@ local most_ends = 64
 
 local function read_holds(key)
   local holds = {key = key, count = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = 0,
-    first = 0, last = 0, due = 0, back = 0}
+    first = 0, last = 0, due = 0, back = 0, version = 1}
   local v = redis.call('GET', key .. '@sums')
   if v then
     holds.is_known = true
     holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
-      holds.last = read_sums(v)
+      holds.last = read_sums(v, 2)
+    holds.version = string.byte(v)
     if not holds.count then
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
@@ -59,6 +60,9 @@ local function place(holds, member, stop)
   holds.first = holds.count == 0 and stop or math.min(holds.first, stop)
   holds.last = holds.count == 0 and stop or math.max(holds.last, stop)
   add(holds, hold_of(member, stop), 1)
+  if string.find(member, '^%u') then
+    holds.version = 2
+  end
 end
 
 -- The last end, once the hold that ended at `stop` ends at another time or is gone.
@@ -315,7 +319,8 @@ local function write_count(count)
   if holds.count == 0 and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
-    local sums = sums_of(holds.count, holds.units, holds.charging, holds.slots, holds.fence,
+    local version = holds.count == 0 and 1 or holds.version
+    local sums = sums_of(version, holds.count, holds.units, holds.charging, holds.slots, holds.fence,
       holds.seen, holds.first, holds.last)
     redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
@@ -466,4 +471,60 @@ local function change(a, reply, each)
     outlive(KEYS[1] .. '!reset', before_ms)
   end
   return reply
+end
+
+-- Names of holds. Beside the hold that it is open as, a name has a key with the letter of its kind,
+-- how long it was asked for, its fencing number, how often it was answered, and its cost; when it is
+-- settled, what was charged, and until when that is remembered. Names that were released without a hold are in a sorted set.
+
+-- How often a named hold is answered again, and how many early marks a count has at most.
+local most_repeats, most_marks = 16, 1000
+
+-- The end of the key of a name, from the id of a hold: the same for each kind.
+local function name_of(id)
+  return string.byte(id) < 54 and '4e' .. string.sub(id, 3, 32) or nil
+end
+
+-- The open hold of a name.
+local function open_under(holds, name)
+  local key = holds.key .. '@' .. name
+  local letter, ttl, fence, answers, cost =
+    string.match(redis.call('GET', key) or '', '^o(%u) (%d+) (%d+) (%d+) (%d+)$')
+  if not letter then
+    return nil
+  end
+  local id = string.format('%02x', string.byte(letter)) .. string.sub(name, 3)
+  local member = member_of(id, tonumber(cost))
+  local stop = redis.call('ZSCORE', holds.key .. '@', member)
+  return stop and {key = key, letter = letter, ttl = tonumber(ttl), fence = tonumber(fence),
+    answers = tonumber(answers), cost = cost, member = member, stop = tonumber(stop)}
+end
+
+-- Writes what is kept beside a named hold that ends at `stop`.
+local function write_name(key, letter, ttl, fence, answers, cost, stop)
+  local value = 'o' .. table.concat({letter, number(ttl), number(fence), number(answers), cost}, ' ')
+  redis.call('SET', key, value, 'PX', lifetime(math.max(0, stop - now)))
+end
+
+-- What was charged for a name that is over. Nothing where that is not known.
+local function over(key, name, at)
+  local actual, till =
+    string.match(redis.call('GET', key .. '@' .. name) or '', '^s(%d+) (%d+)$')
+  if till and tonumber(till) > at then
+    return tonumber(actual)
+  end
+  till = redis.call('ZSCORE', key .. '@marks', name)
+  return till and tonumber(till) > at and 0 or nil
+end
+
+-- Leaves a mark that a name was released without a hold, for so many microseconds. The oldest of too
+-- many goes.
+local function mark_early(key, name, at, keeps)
+  local marks = key .. '@marks'
+  redis.call('ZREMRANGEBYSCORE', marks, '-inf', number(at))
+  if redis.call('ZCARD', marks) >= most_marks then
+    redis.call('ZREM', marks, unpack(redis.call('ZRANGE', marks, 0, 0)))
+  end
+  redis.call('ZADD', marks, number(at + keeps), name)
+  redis.call('PEXPIRE', marks, lifetime(keeps))
 end

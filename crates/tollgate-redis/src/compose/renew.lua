@@ -2,7 +2,7 @@
 -- KEYS: for each subject its state, and a log for each limit.
 -- ARGV: the nonce, the id of the hold, the cost that it was placed with, and how long it lasts from
 -- now on in microseconds. From the fifth on, the counts.
-local member, ttl = member_of(ARGV[2], tonumber(ARGV[3])), tonumber(ARGV[4])
+local name, ttl = name_of(ARGV[2]), tonumber(ARGV[4])
 local counts, at, renewed = {}, now, 0
 local wrong = each_count(5, function(key, logs, tag, _, most, span)
   local count, wrong = open_held(key, logs, tag, most, span)
@@ -20,7 +20,12 @@ for _, count in ipairs(counts) do
 end
 for _, count in ipairs(counts) do
   local key = count.holds.key .. '@'
-  local stop = redis.call('ZSCORE', key, member)
+  local open = name and open_under(count.holds, name)
+  local member = open and open.member or not name and member_of(ARGV[2], tonumber(ARGV[3]))
+  local stop = member and redis.call('ZSCORE', key, member)
+  if open then
+    write_name(open.key, open.letter, open.ttl, open.fence, open.answers, open.cost, at + ttl)
+  end
   if stop then
     redis.call('ZADD', key, number(at + ttl), member)
     renewed = at + ttl

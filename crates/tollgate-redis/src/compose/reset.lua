@@ -9,7 +9,7 @@ for i, key in ipairs(KEYS) do
     found = found + redis.call('DEL', key)
   end
 end
-for _, name in ipairs({'@', '@sums'}) do
+for _, name in ipairs({'@', '@sums', '@marks'}) do
   found = found + redis.call('DEL', KEYS[1] .. name)
 end
 if found == 0 then

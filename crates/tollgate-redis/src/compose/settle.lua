@@ -2,45 +2,81 @@
 -- KEYS: for each subject its state, and a log for each limit.
 -- ARGV: the nonce, the id of the hold, the cost that it was placed with, the units that were used,
 -- and for how many milliseconds that is remembered. From the sixth on, the counts.
+-- Behind the id of a named hold may stand `!` and which of its answers reached nobody. Of an id that
+-- is a name alone, the third is for how many microseconds a release without a hold is remembered.
 local id, cost, actual = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local member, keeps = member_of(id, cost), string.sub(id, 1, 2) ~= '61'
-local counts, known, found = {}, nil, false
+local name, lost = name_of(id), tonumber(string.sub(id, 34))
+local is_name_alone = string.sub(id, 1, 2) == '4e'
+local member = not name and member_of(id, cost)
+local keeps = name or string.sub(id, 1, 2) ~= '61'
+local counts, known, found, misused, at = {}, nil, false, false, now
 local wrong = each_count(6, function(key, logs, tag, _, most, span)
-  known = known or redis.call('GET', key .. '@' .. id)
+  if not name then
+    known = known or redis.call('GET', key .. '@' .. id)
+  end
   local count, wrong = open_held(key, logs, tag, most, span)
   if wrong then
     return wrong
   end
   count = count or {}
-  count.place = #most
+  count.place, count.key = #most, key
   counts[#counts + 1] = count
 end)
 if wrong then
   return refused(wrong)
 end
 -- Nothing is changed before all counts are known to be sound.
+local some_are_not = false
 for _, count in ipairs(counts) do
   if count.holds then
-    end_due(count)
-    count.is_open = redis.call('ZSCORE', count.holds.key .. '@', member)
+    at = math.max(at, end_due(count))
+    if name then
+      local open = open_under(count.holds, name) or {}
+      count.is_open, count.member, count.is_last = open.stop, open.member, open.answers == lost
+      misused = misused or open.letter == 'A' and actual > 0
+    else
+      count.is_open, count.member = redis.call('ZSCORE', count.holds.key .. '@', member), member
+    end
     found = found or count.is_open
+  end
+  some_are_not = some_are_not or not count.is_open
+end
+if name and some_are_not then
+  for _, count in ipairs(counts) do
+    known = known or over(count.key, name, at)
+  end
+end
+for _, count in ipairs(counts) do
+  if lost and count.is_open and not count.is_last then
+    known = 0
   end
 end
 local reply = {ARGV[1], 0, 0}
-if known then
+if misused then
+  reply[2] = 4
+elseif known then
   reply[2], reply[3] = 1, tonumber(known)
 elseif found then
   reply[2], reply[3] = 2, actual
+elseif is_name_alone and actual == 0 then
+  mark_early(counts[1].key, name, at, cost)
+  reply[2] = 3
 end
 for _, count in ipairs(counts) do
   local rows = {}
-  if count.is_open and not known then
+  if count.is_open and reply[2] == 2 then
     local holds = count.holds
-    redis.call('ZREM', holds.key .. '@', member)
-    add(holds, hold_of(member, 0), -1)
+    redis.call('ZREM', holds.key .. '@', count.member)
+    add(holds, hold_of(count.member, 0), -1)
     find_last(holds, tonumber(count.is_open))
-    if keeps then
-      redis.call('SET', holds.key .. '@' .. id, number(actual), 'PX', ARGV[5])
+    if lost then
+      redis.call('DEL', holds.key .. '@' .. name)
+    elseif keeps then
+      local value = number(actual)
+      if name then
+        value = 's' .. value .. ' ' .. number(at + 1000 * ARGV[5])
+      end
+      redis.call('SET', holds.key .. '@' .. (name or id), value, 'PX', ARGV[5])
     end
     local wanted = math.max(actual, 1)
     for i, limit in ipairs(count.limits) do

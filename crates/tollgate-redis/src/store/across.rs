@@ -20,8 +20,8 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tollgate::engine::{Charged, Fields, Mode, Outcome, Placed};
 use tollgate::{
-    Charges, Hold, HoldKind, HoldTerms, Question, Receipt, Refund, Settled, Store as _, StoreError,
-    Time,
+    Charges, Hold, HoldId, HoldKind, HoldTerms, Question, Receipt, Refund, Settled, Store as _,
+    StoreError, Time,
 };
 
 use super::RedisStore;
@@ -107,6 +107,9 @@ impl RedisStore {
                 "a request id cannot be remembered in several slots of a cluster at once: keep the \
                  subjects in one slot with a `shard`, or ask without an id",
             ));
+        }
+        if let Some(terms) = question.hold {
+            without_name(terms.id)?;
         }
         let deadline = question.deadline.unwrap_or(self.0.deadline);
         let by = Instant::now() + deadline.min(Duration::from_secs(1 << 30));
@@ -256,7 +259,8 @@ impl RedisStore {
     ) -> Result<Vec<Left>, StoreError> {
         let counts = group.parts.iter();
         let placed = outcome.hold.as_deref().copied();
-        let Placed { fence, end } = placed.unwrap_or(Placed { fence: 0, end: outcome.now });
+        let nothing = Placed { fence: 0, end: outcome.now, answer: 0 };
+        let Placed { fence, end, .. } = placed.unwrap_or(nothing);
         let hold = Hold::new(
             terms.id,
             fence,
@@ -354,6 +358,7 @@ impl RedisStore {
         actual: u64,
         slots: &Slots,
     ) -> Result<Option<Settled>, StoreError> {
+        without_name(hold.id)?;
         let holds = Self::holds_in(hold, slots);
         let all = holds.iter().map(|part| self.settle_in_slot(part, actual, self.0.deadline));
         let all: Vec<Option<Settled>> =
@@ -426,6 +431,17 @@ fn put_back(outcome: &mut Outcome, granted: u64, left: Result<Vec<Left>, StoreEr
     outcome.granted = granted;
 }
 
+/// Rejects a named hold: a repeat or a mark in one slot would not be seen in another.
+fn without_name(id: HoldId) -> Result<(), StoreError> {
+    match id.name() {
+        None => Ok(()),
+        Some(_) => Err(StoreError::misuse(
+            "an id of a hold cannot be kept in several slots of a cluster at once: keep the subjects \
+             in one slot with a `shard`, or ask without an id",
+        )),
+    }
+}
+
 /// One outcome of those of all slots.
 fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u64) -> Outcome {
     let limits: Vec<usize> = question.parts.iter().map(|part| part.limits.limits().len()).collect();
@@ -440,7 +456,7 @@ fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u
     let fence = placed.clone().map(|placed| placed.fence).max();
     let end = placed.map(|placed| placed.end).min();
     let all = fence.zip(end).filter(|_| granted > 0);
-    outcome.hold = all.map(|(fence, end)| Box::new(Placed { fence, end }));
+    outcome.hold = all.map(|(fence, end)| Box::new(Placed { fence, end, answer: 0 }));
     outcome.isolated = false;
     outcome
 }

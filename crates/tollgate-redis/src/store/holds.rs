@@ -8,8 +8,10 @@ use std::time::Duration;
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate::engine::{Charged, Fields, MAX_HOLDS, Mode, Outcome, Placed, SETTLED_FOR_US};
-use tollgate::{Carried, Counted, Hold, HoldTerms, Question, Settled, StoreError, Time};
+use tollgate::engine::{
+    Charged, Fields, HoldRefusal, Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS, SETTLED_FOR_US,
+};
+use tollgate::{Carried, Counted, Hold, HoldTerms, Period, Question, Settled, StoreError, Time};
 
 use super::RedisStore;
 use super::plan::{CountArgs, fingerprint};
@@ -110,8 +112,8 @@ impl RedisStore {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
         let keeps_ms = SETTLED_FOR_US / 1_000;
-        let args =
-            [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), keeps_ms.to_string()];
+        let [id, cost] = told_of(hold);
+        let args = [id, cost, actual.to_string(), keeps_ms.to_string()];
         let answer = self.call_holds(|it| &it.settle, &counts, &args, nonce, deadline).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
@@ -120,6 +122,8 @@ impl RedisStore {
         match how {
             0 => return Ok(None),
             1 => return Ok(Some(Settled::before(actual))),
+            3 => return Ok(Some(Settled::early())),
+            4 => return Err(StoreError::misuse(RELEASED_WITHOUT_UNITS)),
             _ => {}
         }
         if rows.len() != 5 * counts.limits() {
@@ -185,6 +189,21 @@ impl RedisStore {
     }
 }
 
+/// How a script is told of a hold that is to be settled: its id with the answer that reached
+/// nobody, and its cost, or of a name alone how long a mark of it lies in microseconds.
+fn told_of(hold: &Hold) -> [String; 2] {
+    let id = match hold.is_undelivered && hold.id.name().is_some() {
+        true => format!("{}!{}", hold.id, hold.answer),
+        false => hold.id.to_string(),
+    };
+    let slots = hold.counts.first().and_then(|(_, limits)| limits.hold());
+    let number = match hold.id.is_of_any_kind() {
+        true => slots.map_or(SETTLED_FOR_US, Period::as_micros).min(SETTLED_FOR_US),
+        false => hold.cost,
+    };
+    [id, number.to_string()]
+}
+
 /// Whether a check was not decided, because holds of a count are open.
 pub(super) fn is_held(answer: &[Value]) -> bool {
     matches!(answer, [Value::Int(-2)])
@@ -214,14 +233,18 @@ fn read_outcome(
                 "this request id was used for another question: give each question its own",
             ));
         }
-        [Value::Int(-3)] => {
-            return Err(StoreError::misuse(format!(
-                "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
-                 shorter ones"
-            )));
-        }
+        [Value::Int(-3)] => return Err(HoldRefusal::TooMany.into()),
+        [Value::Int(-5)] => return Err(HoldRefusal::Differs.into()),
+        [Value::Int(-6)] => return Err(HoldRefusal::Repeated.into()),
+        [Value::Int(-7)] => return Err(HoldRefusal::Over.into()),
         _ => {}
     }
+    let is_named = question.hold.is_some_and(|terms| terms.id.name().is_some());
+    let (answer, which) = match (is_named, answer) {
+        (true, [others @ .., which]) => (others, parse_unsigned(which)?),
+        (true, []) => return Err(unexpected_reply()),
+        (false, all) => (all, 0),
+    };
     let [granted, now, fence, end, rows @ ..] = answer else { return Err(unexpected_reply()) };
     if rows.len() != 6 * counts.limits() {
         return Err(unexpected_reply());
@@ -232,10 +255,11 @@ fn read_outcome(
     }
     let each: Vec<Fields> = rows.chunks_exact(6).map(read_fields).collect::<Result<_, _>>()?;
     let fields: SmallVec<[Fields; 2]> = counts.in_order(each).into();
-    let receipt = if granted > 0 && question.charges() { nonce } else { 0 };
+    // What was held and charged before is answered without a receipt.
+    let receipt = if granted > 0 && question.charges() && which <= 1 { nonce } else { 0 };
     let mut outcome = Outcome::new(granted, fields, receipt, Time::from_micros(now));
     let (fence, end) = (parse_unsigned(fence)?, Time::from_micros(parse_unsigned(end)?));
-    outcome.hold = (fence > 0).then(|| Box::new(Placed { fence, end }));
+    outcome.hold = (fence > 0).then(|| Box::new(Placed { fence, end, answer: which }));
     Ok(outcome)
 }
 

@@ -6,7 +6,8 @@ use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 use serde::Deserialize;
-use tollgate::Period;
+use serde_json::value::RawValue;
+use tollgate::{Hold, HoldName, Period};
 
 use super::check::{Denial, json};
 use super::problem::Problem;
@@ -43,25 +44,42 @@ impl Act {
     }
 }
 
+/// Which hold is meant, and what is done with it.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct CommitJson {
+struct SettleJson<'a> {
     hold: String,
-    actual: u64,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct RenewJson<'a> {
-    hold: String,
+    #[serde(default, deserialize_with = "not_null")]
+    actual: Option<u64>,
     #[serde(borrow, default, deserialize_with = "not_null")]
     ttl: Option<Text<'a>>,
 }
 
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReleaseJson {
-    hold: String,
+/// The same of a hold that its caller named: the question that it was asked by, with its `id`.
+fn settled_by_id<'a>(
+    service: &Service,
+    body: &'a [u8],
+) -> Result<Option<(Hold, Option<u64>, Option<Text<'a>>)>, Problem> {
+    #[derive(Deserialize)]
+    struct Which<'a> {
+        #[serde(borrow)]
+        id: Option<&'a RawValue>,
+        hold: Option<&'a RawValue>,
+    }
+    // What is wrong with the body is said by the form that it is read as then.
+    let Ok(Which { id: Some(_), hold: None }) = serde_json::from_slice(body) else {
+        return Ok(None);
+    };
+    let mut question: QuestionJson<'a> = read_one(body)?;
+    let name = name_of(question.id.take())?.ok_or_else(|| Problem::bad("an `id`"))?;
+    let (actual, ttl) = (question.actual.take(), question.ttl.take());
+    let hold = service.named(question.into_question(service)?, name)?;
+    Ok(Some((hold, actual, ttl)))
+}
+
+fn name_of(id: Option<Text<'_>>) -> Result<Option<HoldName>, Problem> {
+    let read = id.map(|Text(id)| id.parse::<HoldName>()).transpose();
+    read.map_err(|error| Problem::bad(format!("{}: {}", error.what(), error.remedy())).at("id"))
 }
 
 /// The response to a body for one of these paths.
@@ -76,22 +94,45 @@ pub(super) async fn respond(
         _ if denial.is_given() => {
             Err(Problem::bad("nothing is denied here: leave the query out").at("deny_status"))
         }
-        Act::Commit => {
-            let CommitJson { hold, actual } = read_one(body)?;
-            let settled = service.commit(&hold, actual).await?;
-            Ok(json(&CommittedJson::from(&settled)))
+        Act::Commit | Act::Renew | Act::Release => settle(service, body, act).await,
+    }
+}
+
+async fn settle(
+    service: &Service,
+    body: &[u8],
+    act: Act,
+) -> Result<Response<Full<Bytes>>, Problem> {
+    let (mut hold, actual, ttl) = match settled_by_id(service, body)? {
+        Some(named) => named,
+        None => {
+            let SettleJson { hold, actual, ttl } = read_one(body)?;
+            (service.signed(&hold)?, actual, ttl)
         }
-        Act::Renew => {
-            let RenewJson { hold, ttl } = read_one(body)?;
-            let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;
-            Ok(json(&RenewedJson::from(service.renew(&hold, ttl).await?)))
-        }
-        Act::Release => {
-            let ReleaseJson { hold } = read_one(body)?;
-            service.release(&hold).await?;
-            Ok(json(&ReleasedJson { released: true }))
+    };
+    for (is_given, is_for, field) in
+        [(actual.is_some(), Act::Commit, "actual"), (ttl.is_some(), Act::Renew, "ttl")]
+    {
+        if is_given && act != is_for {
+            return Err(Problem::bad(format!("`{field}` is not for this: leave it out")).at(field));
         }
     }
+    Ok(match act {
+        Act::Commit => {
+            let missing = || Problem::bad("missing field `actual`: the units used").at("actual");
+            let settled = service.commit(&hold, actual.ok_or_else(missing)?).await?;
+            json(&CommittedJson::from(&settled))
+        }
+        Act::Renew => {
+            let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;
+            let renewed = service.renew(&mut hold, ttl).await?;
+            json(&RenewedJson::new(renewed, hold.id.is_of_any_kind()))
+        }
+        _ => {
+            service.release(&hold).await?;
+            json(&ReleasedJson { released: true })
+        }
+    })
 }
 
 async fn place(
@@ -112,6 +153,7 @@ async fn place(
         }
         _ => HoldTerms::acquire(),
     };
+    let terms = terms.named(name_of(question.id.take())?);
     let question = question.into_question(service)?;
     let Answered { held, holding, undelivered } = service.hold(question, terms).await?;
     let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));

@@ -60,6 +60,12 @@ pub(crate) struct QuestionJson<'a> {
     /// How long a hold lasts, for `/v1/reserve`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) ttl: Option<Text<'a>>,
+    /// The caller's id for a hold, for the paths of holds.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) id: Option<Text<'a>>,
+    /// The units that were used of a hold with an id, for `/v1/commit`.
+    #[serde(default, deserialize_with = "not_null")]
+    pub(crate) actual: Option<u64>,
     /// What the end of a hold does, for `/v1/reserve`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) at_end: Option<Text<'a>>,
@@ -83,6 +89,14 @@ impl<'a> QuestionJson<'a> {
                 let detail = format!("`{field}` is for POST /v1/reserve: leave it out");
                 return Err(Problem::bad(detail).at(field));
             }
+        }
+        if self.actual.is_some() {
+            let detail = "`actual` is for POST /v1/commit: leave it out";
+            return Err(Problem::bad(detail).at("actual"));
+        }
+        if self.id.is_some() {
+            let detail = "`id` names a hold, and nothing is held here: leave it out";
+            return Err(Problem::bad(detail).at("id"));
         }
         let subject = subject_of(self.subject, self.written_subject)?;
         let inline = subject.is_some() || limit.is_some() || on.is_some();

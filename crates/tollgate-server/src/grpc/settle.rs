@@ -57,7 +57,9 @@ pub(super) async fn settle(
         };
         settled.map_err(|error| match error {
             Error::Store(error) => Status::unavailable(format!("the store: {error}")),
-            Error::NotOpen(_) => Status::failed_precondition(error.to_string()),
+            Error::NotOpen(_) | Error::Conflict(_) => {
+                Status::failed_precondition(error.to_string())
+            }
             other => bad(&other.to_string()),
         })?;
         places.push(place);

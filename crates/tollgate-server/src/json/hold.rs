@@ -64,13 +64,15 @@ impl From<&Charged> for ChargedJson {
 
 #[derive(Serialize)]
 pub(crate) struct RenewedJson {
-    hold: String,
-    fence: u64,
+    /// Not where the caller knows the hold by its id alone.
+    hold: Option<String>,
+    fence: Option<u64>,
     end_us: u64,
 }
 
-impl From<Holding> for RenewedJson {
-    fn from(Holding { hold, fence, end }: Holding) -> Self {
+impl RenewedJson {
+    pub(crate) fn new(Holding { hold, fence, end }: Holding, is_by_id: bool) -> Self {
+        let (hold, fence) = (!is_by_id).then_some((hold, fence)).unzip();
         Self { hold, fence, end_us: end.as_micros() }
     }
 }

@@ -261,6 +261,12 @@ impl Numbers {
         for fate in Fate::ALL {
             undelivered.count([("result", fate.name())], deliveries.get(fate))?;
         }
+        let help = "Asks and releases of holds by an id of the caller, by result.";
+        let mut named = counter(encoder, "tollgate_named_holds", help)?;
+        named.count([("result", "placed")], holds.named())?;
+        named.count([("result", "repeated")], holds.answered_again())?;
+        named.count([("result", "refused")], holds.conflicts())?;
+        named.count([("result", "marked")], holds.marks())?;
         let help = "Commits of more units than were reserved.";
         counter(encoder, "tollgate_hold_overruns", help)?.count([], holds.over())?;
         let help = "Units that commits had beyond what was reserved: the bound of what is owed.";

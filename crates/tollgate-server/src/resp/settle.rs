@@ -31,20 +31,21 @@ pub(super) async fn answer(
     // A hold is longer than other words. Bytes that are no text are no hold either, which the
     // service says.
     let hold = core::str::from_utf8(words.get(1).copied().unwrap_or_default()).unwrap_or_default();
+    let mut hold = service.signed(hold).map_err(refused)?;
     let rest = texts(words.get(2..).unwrap_or_default())?;
     match settle {
         Settle::Commit | Settle::Cancel => {
             let actual = rest.first().map_or(Ok(0), |units| number(units))?;
-            let settled = service.commit(hold, actual).await.map_err(refused)?;
+            let settled = service.commit(&hold, actual).await.map_err(refused)?;
             write_json(&CommittedJson::from(&settled), replies);
         }
         Settle::Renew => {
             let ttl = Options::read(command, &rest)?.number("TTL")?.map(Duration::from_millis);
-            let holding = service.renew(hold, ttl).await.map_err(refused)?;
-            write_json(&RenewedJson::from(holding), replies);
+            let holding = service.renew(&mut hold, ttl).await.map_err(refused)?;
+            write_json(&RenewedJson::new(holding, false), replies);
         }
         Settle::Release => {
-            service.release(hold).await.map_err(refused)?;
+            service.release(&hold).await.map_err(refused)?;
             write_json(&ReleasedJson { released: true }, replies);
         }
     }

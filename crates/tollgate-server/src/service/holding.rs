@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Hold, HoldKind, Settled, Time};
+use tollgate::{Hold, HoldKind, HoldName, Settled, Time};
 use tollgate_policy::{Held, OnFailure};
 
 use crate::listen::Undelivered;
@@ -20,6 +20,8 @@ pub(crate) struct Terms {
     pub(crate) kind: HoldKind,
     /// `None` for as long as the concurrency limits say.
     pub(crate) ttl: Option<Duration>,
+    /// The caller's id for the hold.
+    pub(crate) name: Option<HoldName>,
 }
 
 impl Terms {
@@ -40,12 +42,17 @@ impl Terms {
                 return Err(Refusal::invalid(detail).at("at_end"));
             }
         };
-        Ok(Self { kind, ttl: Some(ttl) })
+        Ok(Self { kind, ttl: Some(ttl), name: None })
     }
 
     /// The terms of slots.
     pub(crate) fn acquire() -> Self {
-        Self { kind: HoldKind::Acquire, ttl: None }
+        Self { kind: HoldKind::Acquire, ttl: None, name: None }
+    }
+
+    /// The same terms under the caller's id, if it gives one.
+    pub(crate) fn named(self, name: Option<HoldName>) -> Self {
+        Self { name, ..self }
     }
 }
 
@@ -77,7 +84,7 @@ impl Service {
     pub(crate) async fn hold(
         &self,
         question: Question<'_>,
-        Terms { kind, ttl }: Terms,
+        Terms { kind, ttl, name }: Terms,
     ) -> Result<Answered, Refusal> {
         let Question { by, cost, idempotency_key, receipt } = question;
         if receipt {
@@ -92,7 +99,7 @@ impl Service {
         let held = match by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
-                self.gate.hold(prepared, kind, ttl).await?
+                self.gate.hold(prepared.named(name), kind, ttl).await?
             }
             By::Limits { parts, shard, terms } => {
                 self.takes(&parts)?;
@@ -106,7 +113,10 @@ impl Service {
                                   long to come back: ask in several questions";
                     return Err(Refusal::invalid(detail));
                 }
-                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                if let Some(name) = name {
+                    ask = ask.named(name);
+                }
                 self.gate.hold_limits(ask, terms, kind, ttl).await?
             }
         };
@@ -117,7 +127,7 @@ impl Service {
 
     /// Gives a hold back if its answer is not delivered.
     pub(crate) fn undelivered(&self, hold: Hold) -> Undelivered {
-        undelivered(&self.gate, &self.deliveries, hold)
+        undelivered(&self.gate, &self.deliveries, hold.undelivered())
     }
 
     /// The signed text of a hold.
@@ -135,54 +145,81 @@ impl Service {
         Holding { hold: self.sign(hold), fence: hold.fence, end: hold.end }
     }
 
-    /// Settles a signed hold, of which `actual` units were used.
+    /// The hold of a signed text.
     ///
     /// # Errors
-    /// A hold that this service did not sign, or that is not open; too many units, or units for a
-    /// slot; or a store that could not answer.
-    pub(crate) async fn commit(&self, hold: &str, actual: u64) -> Result<Settled, Refusal> {
-        let hold: Hold = self.receipts.read(hold)?;
+    /// A text that this service did not sign.
+    pub(crate) fn signed(&self, hold: &str) -> Result<Hold, Refusal> {
+        self.receipts.read(hold)
+    }
+
+    /// The hold of a question with this id, whether it was answered or not.
+    ///
+    /// # Errors
+    /// A question by which nothing could be held.
+    pub(crate) fn named(&self, question: Question<'_>, name: HoldName) -> Result<Hold, Refusal> {
+        match question.by {
+            By::Policies { policy, fields } => {
+                let prepared = self.prepared(policy.as_deref(), &fields, None)?;
+                self.gate.hold_named(&prepared.named(Some(name)))?.ok_or_else(|| {
+                    let detail = "no policy with limits applies to these fields, so that nothing \
+                                  is held: give the fields of the acquire";
+                    Refusal::new(Kind::Conflict, detail).at("fields")
+                })
+            }
+            By::Limits { parts, shard, .. } => {
+                self.takes(&parts)?;
+                let ask = ask(&parts, shard.as_deref())?.named(name);
+                Ok(self.gate.hold_named_under(ask)?)
+            }
+        }
+    }
+
+    /// Settles a hold, of which `actual` units were used.
+    ///
+    /// # Errors
+    /// A hold that is not open; too many units, or units for a slot; or a store that could not
+    /// answer.
+    pub(crate) async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Refusal> {
         if actual > tollgate::MAX_COST {
             let most = tollgate::MAX_COST;
             let detail = format!("`actual` is 0 to 2^40 = {most}, not {actual}");
             return Err(Refusal::invalid(detail).at("actual"));
         }
-        Ok(self.gate.commit(&hold, actual).await?)
+        Ok(self.gate.commit(hold, actual).await?)
     }
 
-    /// Gives back what a signed hold keeps, without a charge.
+    /// Gives back what a hold keeps, without a charge. With an id, twice is as once.
     ///
     /// # Errors
-    /// A hold that this service did not sign, or that is not open; or a store that could not
-    /// answer.
-    pub(crate) async fn release(&self, hold: &str) -> Result<(), Refusal> {
-        let hold: Hold = self.receipts.read(hold)?;
-        if self.gate.release(&hold).await? {
+    /// A hold that is not open; or a store that could not answer.
+    pub(crate) async fn release(&self, hold: &Hold) -> Result<(), Refusal> {
+        if hold.id.name().is_some() {
+            return Ok(self.gate.commit(hold, 0).await.map(drop)?);
+        }
+        if self.gate.release(hold).await? {
             return Ok(());
         }
         let detail = format!("the hold {} is not open: {NOT_OPEN}; nothing was charged", hold.id);
         Err(Refusal::new(Kind::Conflict, detail).at("hold"))
     }
 
-    /// Renews a signed hold. It comes back with its new end.
+    /// Renews a hold. It comes back with its new end.
     ///
     /// # Errors
-    /// A hold that this service did not sign, or that is not open; a `ttl` out of range; or a store
-    /// that could not answer.
+    /// A hold that is not open; a `ttl` out of range; or a store that could not answer.
     pub(crate) async fn renew(
         &self,
-        hold: &str,
+        hold: &mut Hold,
         ttl: Option<Duration>,
     ) -> Result<Holding, Refusal> {
-        let mut hold: Hold = self.receipts.read(hold)?;
-        if !self.gate.renew(&mut hold, ttl).await? {
+        if !self.gate.renew(hold, ttl).await? {
             let detail = format!(
-                "the hold {} is not open: {NOT_OPEN}; others may have what it kept: stop, and ask \
-                 for a new one",
-                hold.id
+                "the hold is not open: {NOT_OPEN}; others may have what it kept: stop, and ask for \
+                 a new one"
             );
             return Err(Refusal::new(Kind::Conflict, detail).at("hold"));
         }
-        Ok(self.holding(&hold))
+        Ok(self.holding(hold))
     }
 }

@@ -48,6 +48,7 @@ impl From<Error> for Refusal {
         match error {
             Error::Store(error) => Self::new(Kind::Unavailable, format!("the store: {error}")),
             Error::NotOpen(what) => Self::new(Kind::Conflict, what).at("hold"),
+            Error::Conflict(what) => Self::new(Kind::Conflict, what).at("id"),
             other => Self::invalid(other.to_string()),
         }
     }

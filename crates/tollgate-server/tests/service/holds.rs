@@ -354,3 +354,80 @@ async fn units_beyond_the_max_of_a_policy_are_counted() {
     let page = client.get("/metrics").await.text;
     assert!(page.contains("tollgate_hold_cut_units_total 13"), "{page}");
 }
+
+#[tokio::test]
+async fn a_hold_with_an_id_of_the_caller_is_one_and_is_released_by_it() {
+    for (service, _folder) in on_both().await {
+        let client = &mut service.client().await;
+        let with =
+            |id: &str| json!({ "subject": "backend", "limit": "2 at once hold 1m", "id": id });
+        let (one, two) = (with("b1946ac92492d2347c6235b4d2611184"), with(&"x".repeat(256)));
+        let first = done(client, "/v1/acquire", one.clone()).await;
+        let again = done(client, "/v1/acquire", one.clone()).await;
+        assert_eq!((&again["fence"], remaining(&again)), (&first["fence"], 1));
+        for _ in 2..=16 {
+            done(client, "/v1/acquire", one.clone()).await;
+        }
+        refused(client, "/v1/acquire", one.clone(), 409, "16 times again").await;
+        let reserve = json!({ "subject": "backend", "limit": "2 at once hold 1m",
+                              "id": "b1946ac92492d2347c6235b4d2611184", "ttl": "5s" });
+        refused(client, "/v1/reserve", reserve, 409, "asked for otherwise").await;
+        // Released before it was acquired, and twice.
+        for _ in 0..2 {
+            assert_eq!(done(client, "/v1/release", two.clone()).await["released"], true);
+        }
+        refused(client, "/v1/acquire?deny_status=429", two, 409, "released or committed").await;
+        let renewed = done(client, "/v1/renew", one.clone()).await;
+        assert_eq!((&renewed["hold"], &renewed["fence"]), (&Value::Null, &Value::Null));
+        assert!(renewed["end_us"].as_u64().unwrap() > 0);
+        for _ in 0..2 {
+            assert_eq!(done(client, "/v1/release", one.clone()).await["released"], true);
+        }
+        let peek = json!({ "subject": "backend", "limit": "2 at once hold 1m" });
+        assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 2);
+        // Units are reserved and committed by an id likewise, and by its signed text.
+        let mut units = json!({ "subject": "bob", "limit": "100/h", "cost": 70, "ttl": "1m",
+                                "id": "0123456789abcdef" });
+        let held = done(client, "/v1/reserve", units.clone()).await;
+        let units = units.as_object_mut().unwrap();
+        units.remove("ttl");
+        units.remove("cost");
+        units.insert("actual".to_owned(), json!(30));
+        let settled = done(client, "/v1/commit", json!(units)).await;
+        assert_eq!(settled["limits"][0]["remaining"], 70);
+        let signed = json!({ "hold": held["hold"], "actual": 30 });
+        assert_eq!(done(client, "/v1/commit", signed).await["already"], true);
+    }
+}
+
+#[tokio::test]
+async fn an_id_that_is_none_is_refused_and_never_repeated() {
+    let service = Service::start().await;
+    let client = &mut service.client().await;
+    let question =
+        |id: &str| json!({ "subject": "backend", "limit": "2 at once hold 1m", "id": id });
+    for length in [0, 15, 257] {
+        let says = format!("has {length} bytes");
+        for path in ["/v1/acquire", "/v1/release"] {
+            refused(client, path, question(&"s".repeat(length)), 400, &says).await;
+        }
+    }
+    let secret = post(client, "/v1/acquire", &question("a secret of sixteen")).await;
+    assert_eq!(secret.status, StatusCode::BAD_REQUEST);
+    assert!(!secret.text.contains("sixteen"), "{}", secret.text);
+    let mut check = question("0123456789abcdef");
+    refused(client, "/v1/check", check.clone(), 400, "nothing is held here").await;
+    check.as_object_mut().unwrap().insert("hold".to_owned(), json!("x"));
+    refused(client, "/v1/release", check, 400, "unknown field").await;
+    // That of another limit or subject is another hold.
+    let acquire = question("0123456789abcdef");
+    done(client, "/v1/acquire", acquire).await;
+    for other in [
+        json!({ "subject": "other", "limit": "2 at once hold 1m", "id": "0123456789abcdef" }),
+        json!({ "subject": "backend", "limit": "x: 2 at once hold 1m", "id": "0123456789abcdef" }),
+    ] {
+        done(client, "/v1/release", other).await;
+    }
+    let peek = json!({ "subject": "backend", "limit": "2 at once hold 1m" });
+    assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 1);
+}

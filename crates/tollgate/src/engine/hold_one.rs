@@ -11,9 +11,9 @@ use crate::time::Time;
 /// Places a hold with the same result as [`super::decide_holding`], which judges all that this
 /// leaves: it returns `None`, and has changed nothing then.
 ///
-/// It leaves denials, ends that are due, a clock that stepped back, several limits, bans, and holds
-/// that charge something now or at their end; also counts with an open hold that charges at its
-/// end, and counts with [`MAX_HOLDS`] of them.
+/// It leaves named holds, denials, ends that are due, a clock that stepped back, several limits,
+/// bans, and holds that charge something now or at their end; also counts with an open hold that
+/// charges at its end, and counts with [`MAX_HOLDS`] of them.
 pub(crate) fn hold_one(
     limits: &LimitSet,
     states: &mut impl States,
@@ -22,7 +22,9 @@ pub(crate) fn hold_one(
     cost: u64,
     terms: &HoldTerms,
 ) -> Option<Outcome> {
-    let ([limit], [place]) = (limits.limits(), limits.places()) else { return None };
+    let ([limit], [place], None) = (limits.limits(), limits.places(), terms.id.name()) else {
+        return None;
+    };
     let wanted = match terms.id.kind() {
         HoldKind::Reserve if limit.counts_units() => cost,
         kind @ (HoldKind::Reserve | HoldKind::Acquire) if limit.counts_slots() => kind.slots(cost),
@@ -53,7 +55,7 @@ pub(crate) fn hold_one(
         now.as_micros(),
         Carried::Same,
     );
-    let placed = Placed { fence: sums.fence, end: Time::from_micros(hold.end_us) };
+    let placed = Placed { fence: sums.fence, end: Time::from_micros(hold.end_us), answer: 0 };
     let mut outcome = Outcome::new(cost, [fields].into_iter().collect(), 0, now);
     outcome.changed = true;
     outcome.hold = Some(Box::new(placed));

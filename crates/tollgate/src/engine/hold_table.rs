@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use foldhash::fast::RandomState;
 
 use super::holds::{self, HoldSums, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
-use crate::hold::HoldId;
+use super::named::{Mark, NamedHold, Names};
+use crate::hold::{HoldId, HoldName};
 use crate::time::SKEW_US;
 
 /// The most entries that a list has: to look through so many takes no longer than to hash an id.
@@ -17,6 +18,8 @@ pub struct HoldTable {
     sums: HoldSums,
     open: Open,
     settled: Settled,
+    /// `None` until a caller names a hold.
+    names: Option<Box<Names>>,
 }
 
 /// The bytes of an open hold and of a settled one in a map, at the worst point of its growth.
@@ -30,7 +33,8 @@ impl HoldTable {
         let HoldSums { fence, seen_us, .. } = self.sums;
         // The next fencing number is larger, even if the clock is a little behind then.
         let is_fenced = fence > 0 && seen_us < fence + SKEW_US;
-        !self.has_open() && self.settled.list.is_empty() && !is_fenced
+        let has_names = self.names.as_ref().is_some_and(|names| !names.is_empty());
+        !self.has_open() && self.settled.list.is_empty() && !has_names && !is_fenced
     }
 
     /// True when holds were open after the last operation.
@@ -48,7 +52,8 @@ impl HoldTable {
             fence => fence + SKEW_US,
         };
         let remembered = self.settled.list.back().map_or(0, |settled| settled.until_us);
-        open.max(fenced).max(remembered)
+        let marked = self.names.as_ref().map_or(0, |names| names.until_us());
+        open.max(fenced).max(remembered).max(marked)
     }
 
     /// Adds a hold and updates the sums.
@@ -73,6 +78,11 @@ impl HoldTable {
             .map(|OneSettled { until_us, id, actual }| (*until_us, *id, *actual))
     }
 
+    /// The marks of names that are over, in the order in which they were left.
+    pub fn marks(&self) -> impl Iterator<Item = (HoldName, Mark)> {
+        self.names.iter().flat_map(|names| names.marks())
+    }
+
     /// Approximately the bytes that the table has allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {
@@ -82,7 +92,8 @@ impl HoldTable {
         };
         let Settled { list, by_id } = &self.settled;
         let by_id = by_id.as_ref().map_or(0, HashMap::capacity);
-        open + list.capacity() * size_of::<OneSettled>() + by_id * SETTLED_BYTES
+        let names = self.names.as_ref().map_or(0, |names| names.bytes());
+        open + list.capacity() * size_of::<OneSettled>() + by_id * SETTLED_BYTES + names
     }
 }
 
@@ -141,6 +152,9 @@ impl Holds for HoldTable {
         for settled in &mut self.settled.list {
             settled.until_us = settled.until_us.saturating_sub(by_us);
         }
+        if let Some(names) = &mut self.names {
+            names.advance(by_us);
+        }
     }
 
     fn settled(&mut self, id: HoldId) -> Option<u64> {
@@ -150,6 +164,33 @@ impl Holds for HoldTable {
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
         self.settled.forget_until(until_us.saturating_sub(SETTLED_FOR_US));
         self.settled.add(OneSettled { until_us, id, actual });
+    }
+
+    fn named(&self, name: HoldName) -> Option<NamedHold> {
+        self.names.as_ref()?.open.get(&name).copied()
+    }
+
+    fn set_named(&mut self, name: HoldName, named: Option<NamedHold>) {
+        match (named, &mut self.names) {
+            (Some(named), names) => {
+                names.get_or_insert_default().open.insert(name, named);
+            }
+            (None, Some(names)) => {
+                names.open.remove(&name);
+                if names.is_empty() {
+                    self.names = None;
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64> {
+        self.names.as_ref()?.marked(name, at_us)
+    }
+
+    fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
+        self.names.get_or_insert_default().mark(name, mark, at_us);
     }
 }
 

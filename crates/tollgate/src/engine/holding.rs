@@ -4,19 +4,15 @@ use smallvec::SmallVec;
 
 use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
-use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold};
+use super::named::{self, HoldRefusal, NamedHold};
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };
-use crate::hold::{HoldId, HoldTerms, Settled};
+use crate::hold::{HoldId, HoldTerms};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step};
 use crate::time::Time;
-
-/// Why a hold cannot be placed: [`MAX_HOLDS`] are open on a count.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(clippy::exhaustive_structs)] // it says all by being there
-pub struct TooManyHolds;
 
 /// Decides as [`super::decide`] does, over parts of which some have open holds, and places a hold
 /// on each of them if `terms` are given.
@@ -25,14 +21,15 @@ pub struct TooManyHolds;
 /// states and the holds have changed and must be written back. A peek changes nothing.
 ///
 /// # Errors
-/// More than [`MAX_HOLDS`] would be open. What was due has ended; nothing else has changed.
+/// More than [`MAX_HOLDS`] would be open, or the name of the hold stands in the way. What was due
+/// has ended; nothing else has changed.
 pub fn decide_holding(
     parts: &mut [Part<'_>],
     now: Time,
     cost: u64,
     mode: Mode,
     terms: Option<HoldTerms>,
-) -> Result<Outcome, TooManyHolds> {
+) -> Result<Outcome, HoldRefusal> {
     if mode.is_peek() {
         return Ok(peek(parts, now, cost, mode));
     }
@@ -42,8 +39,12 @@ pub fn decide_holding(
     }
     let is_full =
         |part: &Part<'_>| part.holds.as_ref().is_some_and(|holds| holds.sums().count >= MAX_HOLDS);
-    if terms.is_some() && parts.iter().any(is_full) {
-        return Err(TooManyHolds);
+    let mut repeated = None;
+    if let Some(terms) = terms {
+        repeated = named::repeat(parts, at_us, cost, terms)?;
+        if repeated.is_none() && parts.iter().any(is_full) {
+            return Err(HoldRefusal::TooMany);
+        }
     }
     // First, because the search for a wait looks at later times.
     for part in parts.iter_mut() {
@@ -51,6 +52,15 @@ pub fn decide_holding(
     }
     let mut outcome = judge(&mut look(parts), now, cost, mode, terms);
     outcome.changed = true;
+    if let Some(placed) = repeated {
+        // All of it is held already: what remains beside it is as in a peek.
+        outcome.granted = cost;
+        for field in &mut outcome.fields {
+            (field.retry_after_us, field.until_hold) = (Some(0), false);
+        }
+        outcome.hold = Some(Box::new(placed));
+        return Ok(outcome);
+    }
     if outcome.granted == 0 {
         let mut rest = &mut outcome.fields[..];
         for part in parts.iter_mut() {
@@ -68,7 +78,8 @@ pub fn decide_holding(
     if let Some(terms) = terms {
         let hold = place(parts, at_us, cost, terms);
         let (fence, end) = (fence_of(parts), Time::from_micros(hold.end_us));
-        outcome.hold = Some(Box::new(Placed { fence, end }));
+        let answer = u64::from(terms.id.name().is_some());
+        outcome.hold = Some(Box::new(Placed { fence, end, answer }));
     }
     note_resets(parts, now, charges, &mut outcome.fields);
     Ok(outcome)
@@ -477,6 +488,11 @@ fn place(parts: &mut [Part<'_>], at_us: u64, cost: u64, terms: HoldTerms) -> Ope
         holds::place(holds, hold);
         let sums = holds.sums();
         holds.set_sums(HoldSums { fence, ..sums });
+        if let Some(name) = terms.id.name() {
+            let named =
+                NamedHold { kind: terms.id.kind(), ttl_us: terms.ttl_us, fence, answers: 1 };
+            holds.set_named(name, Some(named));
+        }
     }
     hold
 }
@@ -508,52 +524,6 @@ fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [F
     }
 }
 
-/// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, as
-/// far as each may owe. `None` when it is open on none of them and nothing remembers it.
-///
-/// `asked` has the limits of each part in the order in which they are answered; those of the parts
-/// are the ones that the states are written under. The states and the holds have changed and must
-/// be written back.
-pub fn settle(
-    parts: &mut [Part<'_>],
-    asked: &[&LimitSet],
-    now: Time,
-    id: HoldId,
-    actual: u64,
-) -> Option<Settled> {
-    for part in parts.iter_mut() {
-        end_due(part, now);
-    }
-    let find = |part: &Part<'_>| part.holds.as_ref().and_then(|holds| holds.find(id));
-    let open: SmallVec<[Option<OpenHold>; 1]> = parts.iter().map(find).collect();
-    // What is open has not been settled, so nearly no commit has to look for it.
-    if open.is_empty() || open.iter().any(Option::is_none) {
-        let mut held = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
-        if let Some(before) = held.find_map(|holds| holds.settled(id)) {
-            return Some(Settled::before(before));
-        }
-        if open.iter().all(Option::is_none) {
-            return None;
-        }
-    }
-    let until_us = now.as_micros() + SETTLED_FOR_US;
-    let mut charged = Vec::new();
-    for ((part, asked), open) in parts.iter_mut().zip(asked).zip(open) {
-        let Some((holds, hold)) = part.holds.as_deref_mut().zip(open) else { continue };
-        holds::take(holds, hold);
-        if id.kind().units(1) > 0 {
-            holds.remember(id, actual, until_us);
-        }
-        let done = charge_beside(part, now, actual);
-        let written = part.limits.limits();
-        let place =
-            |limit: &Limit| written.iter().position(|other| other.identity() == limit.identity());
-        let places = asked.limits().iter().filter_map(place);
-        charged.extend(places.filter_map(|place| done.get(place).copied()));
-    }
-    Some(Settled::now(actual, charged))
-}
-
 /// Charges without a check, as [`super::charge`], a count that has open holds. Ends that are due
 /// are judged first. A cost of 0 charges nothing and tells what remains.
 pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
@@ -561,7 +531,7 @@ pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Ch
     charge_beside(part, now, cost)
 }
 
-fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
+pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
     let held = Ends::open(part.holds.as_deref());
     let (limits, carried) = (part.limits, &part.carried[..]);
     let mut looked = Looked { limits, states: part.states, held, carried };
@@ -620,9 +590,13 @@ pub fn renew(parts: &mut [Part<'_>], now: Time, id: HoldId, ttl_us: u64) -> Opti
     let end_us = at_us + ttl_us;
     let mut renewed = false;
     for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
-        let Some(hold) = holds.find(id) else { continue };
+        let Some(hold) = named::find(holds, id) else { continue };
+        let named = id.name().and_then(|name| holds.named(name).map(|named| (name, named)));
         holds.remove(hold);
         holds.insert(OpenHold { end_us, ..hold });
+        if let Some((name, named)) = named {
+            holds.set_named(name, Some(named));
+        }
         renewed = true;
     }
     renewed.then_some(Time::from_micros(end_us))

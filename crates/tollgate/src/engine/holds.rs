@@ -1,7 +1,8 @@
 //! The open holds of a count: units that are set aside until somebody settles them, or until their
 //! time ends (`docs/definitions.md`, section 11).
 
-use crate::hold::{HoldId, HoldKind};
+use super::named::{Mark, NamedHold};
+use crate::hold::{HoldId, HoldKind, HoldName};
 use crate::time::{SKEW_US, Time};
 
 /// The most holds that are open on one count at a time.
@@ -113,6 +114,15 @@ pub trait Holds: core::fmt::Debug {
     fn settled(&mut self, id: HoldId) -> Option<u64>;
     /// Remembers until `until_us` what was charged for a hold that was settled now.
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64);
+    /// What is kept beside the open hold of a name.
+    fn named(&self, name: HoldName) -> Option<NamedHold>;
+    /// Replaces that. `None` once the hold is not open any more; it may have been removed before.
+    fn set_named(&mut self, name: HoldName, named: Option<NamedHold>);
+    /// What was charged for the hold of a name that is over, where that is remembered at this time.
+    fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64>;
+    /// Remembers that a name is over. Of those that had no hold, the oldest goes when there are
+    /// [`super::MAX_MARKS`].
+    fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64);
 }
 
 /// Places a hold and updates the sums.
@@ -127,6 +137,9 @@ pub(super) fn place(holds: &mut dyn Holds, hold: OpenHold) {
 pub(super) fn take(holds: &mut dyn Holds, hold: OpenHold) {
     let mut sums = holds.sums();
     sums.subtract(&hold);
+    if let Some(name) = hold.id.name() {
+        holds.set_named(name, None);
+    }
     holds.remove(hold);
     holds.set_sums(sums);
 }

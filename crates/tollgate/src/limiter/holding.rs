@@ -5,9 +5,9 @@ use core::time::Duration;
 use super::Limiter;
 use crate::ask::{Ask, check_cost, check_shard};
 use crate::decision::Decision;
-use crate::engine::{Outcome, Placed};
+use crate::engine::{Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
-use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Reserve, Settled};
+use crate::hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Reserve, Settled};
 use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::MemoryStore;
 use crate::store::{Question, Store};
@@ -129,7 +129,9 @@ impl<S: Store> Limiter<S> {
             let question = Question { deadline, ..question };
             if let (Some(asked), Some(HoldTerms { id, .. })) = (asked, question.hold) {
                 let (id, end, counts) = (*id, Time::default(), counts.clone());
-                *asked = Some(Hold { id, fence: 0, cost, end, counts, shard });
+                // One with a name may have been answered before, and is then kept.
+                let hold = Hold::new(id, 0, cost, end, counts).undelivered();
+                *asked = Some(Hold { shard, ..hold });
             }
             (counts, self.store.check(&question).await?)
         };
@@ -145,7 +147,8 @@ impl<S: Store> Limiter<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Result<Holding<'l>, Ask<'l>>, Error> {
-        let Ask { first: Some(first), more, cost, partial: false, shard } = &mut ask else {
+        let Ask { first: Some(first), more, cost, partial: false, shard, name: None } = &mut ask
+        else {
             return Ok(Err(ask));
         };
         if !more.is_empty() {
@@ -159,13 +162,15 @@ impl<S: Store> Limiter<S> {
         let outcome = self.store.hold_at_once(counted, cost, &terms);
         // Read in place, as for a check.
         let Some(outcome) = &outcome else { return Ok(Err(ask)) };
-        let hold = outcome.hold.as_deref().map(|Placed { fence, end }| Hold {
+        let hold = outcome.hold.as_deref().map(|Placed { fence, end, .. }| Hold {
             id: terms.id,
             fence: *fence,
             cost,
             end: *end,
             counts: vec![(counted.subject.clone(), counted.limits.clone())],
             shard: shard.as_deref().map(str::to_owned),
+            answer: 0,
+            is_undelivered: false,
         });
         let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
         let set = first.limits.unwrap_or(&self.limits);
@@ -184,13 +189,10 @@ impl<S: Store> Limiter<S> {
         let shard = ask.shard.as_deref().map(str::to_owned);
         let decision = self.decision(ask, outcome)?;
         let placed = terms.zip(outcome.hold.as_deref());
-        let hold = placed.map(|(HoldTerms { id, .. }, Placed { fence, end })| Hold {
-            id,
-            fence: *fence,
-            cost,
-            end: *end,
-            counts,
+        let hold = placed.map(|(HoldTerms { id, .. }, Placed { fence, end, answer })| Hold {
             shard,
+            answer: *answer,
+            ..Hold::new(id, *fence, cost, *end, counts)
         });
         Ok(Holding { decision, hold })
     }
@@ -219,7 +221,27 @@ impl<S: Store> Limiter<S> {
         self.commit(hold, 0).await
     }
 
+    /// The hold of a named ask, as far as its caller can know it without an answer: to settle or
+    /// renew it. No store is asked.
+    ///
+    /// # Errors
+    /// An ask that no hold could be placed by, or without a name ([`Ask::named`]).
+    pub fn hold_named<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Hold, Error> {
+        let mut ask = ask.into();
+        let Some(name) = ask.name else {
+            return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
+        };
+        let cost = ask.units();
+        let shard = ask.shard.as_deref().map(str::to_owned);
+        let counts = counts_of(&ask.question(&self.limits, true)?);
+        let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
+        Ok(Hold { shard, ..hold })
+    }
+
     /// Gives the slots of a hold back. True when it was open until now.
+    ///
+    /// Where only its name is known ([`Limiter::hold_named`]) and no hold has it, an ask under the
+    /// name is refused for as long as a hold lasts, and at most for a minute.
     ///
     /// # Errors
     /// A store failure.
@@ -357,7 +379,7 @@ impl Limiter<MemoryStore> {
     pub fn commit_now(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
         check_counts(hold)?;
         check_actual(hold, actual)?;
-        self.store.settle_now(hold, actual).ok_or_else(|| not_open(hold))
+        self.store.settle_now(hold, actual)?.ok_or_else(|| not_open(hold))
     }
 
     /// [`Limiter::release`] without async.
@@ -366,7 +388,7 @@ impl Limiter<MemoryStore> {
     /// As [`Limiter::release`].
     pub fn release_now(&self, hold: &Hold) -> Result<bool, Error> {
         check_counts(hold)?;
-        Ok(self.store.settle_now(hold, 0).is_some_and(|settled| !settled.already))
+        Ok(self.store.settle_now(hold, 0)?.is_some_and(|settled| !settled.already))
     }
 }
 
@@ -499,10 +521,7 @@ fn check_actual(hold: &Hold, actual: u64) -> Result<(), Error> {
         )));
     }
     if actual > 0 && hold.kind() == HoldKind::Acquire {
-        return Err(Error::Ask(
-            "a slot is released without units: its rate limits were charged when it was acquired"
-                .to_owned(),
-        ));
+        return Err(Error::Ask(RELEASED_WITHOUT_UNITS.to_owned()));
     }
     Ok(())
 }
@@ -513,6 +532,13 @@ fn not_open(hold: &Hold) -> Error {
         HoldKind::Charging => "nothing was charged now; its end has charged the estimate",
         HoldKind::Acquire | HoldKind::Reserve => "nothing was charged",
     };
+    if hold.id.is_of_any_kind() {
+        return Error::NotOpen(
+            "no hold with this id is open: it has ended by itself, was reset, or never was; nothing \
+             was charged now"
+                .to_owned(),
+        );
+    }
     Error::NotOpen(format!(
         "the hold {} is not open: it has ended by itself, was reset, or never was; {what}",
         hold.id

@@ -149,8 +149,11 @@ impl MemoryStore {
             let shard = guard(shards, Self::shard_of(key.hash));
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
+        // What was held and charged before is answered without a receipt.
+        let is_repeated = outcome.hold.as_ref().is_some_and(|placed| placed.answer > 1);
         if charged
             && question.charges()
+            && !is_repeated
             && let Some((index, shard)) = shards.first_mut()
         {
             outcome.receipt = Self::number(shard.next_charges(question.receipts), *index);

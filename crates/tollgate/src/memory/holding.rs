@@ -7,13 +7,11 @@ use super::shard::{Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{
-    self, Carries, HoldTable, MAX_HOLDS, Mode, Outcome, Part, TooManyHolds, decide_holding,
-};
+use crate::engine::{self, Carries, HoldTable, Mode, Outcome, Part, decide_holding};
 use crate::error::StoreError;
-use crate::hold::{Hold, Settled};
+use crate::hold::{Hold, HoldName, Settled};
 use crate::limit::LimitSet;
-use crate::store::Question;
+use crate::store::{Counted, Question};
 use crate::time::Time;
 
 /// The bytes that must be free for another hold.
@@ -63,14 +61,53 @@ impl MemoryStore {
         for (taken, holds) in taken.iter_mut().zip(holds) {
             taken.state.give_holds(holds);
         }
-        decided.map_err(too_many)
+        decided.map_err(StoreError::from)
     }
 
-    pub(crate) fn settle_now(&self, hold: &Hold, actual: u64) -> Option<Settled> {
-        let settle = |parts: &mut [Part<'_>], asked: &[&LimitSet], now| {
-            engine::settle(parts, asked, now, hold.id, actual)
+    pub(crate) fn settle_now(
+        &self,
+        hold: &Hold,
+        actual: u64,
+    ) -> Result<Option<Settled>, StoreError> {
+        // A mark may need an entry of its own, so it comes first. What is open then is settled
+        // under it; an ask that comes between the two is refused, as it would be after both.
+        let name = hold.id.name().filter(|_| hold.id.is_of_any_kind() && actual == 0);
+        let is_early = match name {
+            Some(name) => self.mark_early(hold, name)?,
+            None => false,
         };
-        self.with_count_in_place(hold, settle).unwrap_or_else(|| self.with_counts(hold, settle))
+        let settle = |parts: &mut [Part<'_>], asked: &[&LimitSet], now| {
+            engine::settle(parts, asked, now, hold, actual)
+        };
+        let settled = self
+            .with_count_in_place(hold, settle)
+            .unwrap_or_else(|| self.with_counts(hold, settle))?;
+        let is_before = settled.as_ref().is_some_and(|settled| settled.already);
+        Ok(if is_early && is_before { Some(Settled::early()) } else { settled })
+    }
+
+    /// Leaves a mark on the first count of a hold that its name is over, unless it is open there or
+    /// marked. True when it is new.
+    fn mark_early(&self, hold: &Hold, name: HoldName) -> Result<bool, StoreError> {
+        let full = || {
+            StoreError::transient(
+                "the store is full: there is no room to remember that this hold was released",
+            )
+        };
+        let Some((subject, limits)) = hold.counts.first() else { return Ok(false) };
+        let mark = |state: &mut State, carried: &Carries, now, shared: bool| {
+            if shared || !self.0.budget.has(ROOM_FOR_HOLD) {
+                return Err(full());
+            }
+            let before = core::mem::replace(state, State::Pair([0; 2]));
+            *state = before.into_held(&self.0.budget);
+            let mut holds = state.take_holds();
+            let part = Part::new(limits, state).carrying(carried.clone());
+            let is_new = engine::mark_early(&mut with_holds(part, &mut holds), now, name);
+            state.give_holds(holds);
+            Ok(is_new)
+        };
+        self.with_state(Counted::new(subject, limits), mark).unwrap_or_else(|| Err(full()))
     }
 
     pub(crate) fn renew_now(&self, hold: &Hold, ttl_us: u64) -> Option<Time> {
@@ -120,14 +157,6 @@ impl MemoryStore {
         }
         answer
     }
-}
-
-#[cold]
-fn too_many(_: TooManyHolds) -> StoreError {
-    StoreError::misuse(format!(
-        "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use shorter \
-         ones"
-    ))
 }
 
 /// The part with its holds, if it has any.

@@ -378,7 +378,7 @@ impl Store for MemoryStore {
     }
 
     async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        Ok(self.settle_now(hold, actual))
+        self.settle_now(hold, actual)
     }
 
     async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {

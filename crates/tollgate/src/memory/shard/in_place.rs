@@ -42,6 +42,7 @@ impl MemoryStore {
         if let Some(outcome) = &mut outcome
             && outcome.granted > 0
             && terms.charges()
+            && outcome.hold.as_ref().is_some_and(|placed| placed.answer <= 1)
         {
             outcome.receipt = Self::number(*charges + 1, index);
             *charges += receipts;

@@ -6,8 +6,10 @@ use std::sync::Arc;
 
 use super::{KEY_BITS, Key, LONG, Shard, Shared, State};
 use crate::ask::MAX_PARTS;
-use crate::engine::{self, HoldSums, HoldTable, Holds as _, MAX_HOLDS, OpenHold};
-use crate::hold::HoldId;
+use crate::engine::{
+    self, HoldSums, HoldTable, Holds as _, MAX_HOLDS, MAX_MARKS, Mark, NamedHold, OpenHold,
+};
+use crate::hold::{HoldId, HoldKind};
 use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::marks::{Reset, Spent};
 use crate::memory::slabs;
@@ -88,18 +90,32 @@ impl Kept {
             let id = id.filter(|id| end_us <= MAX_EXACT && table.find(*id).is_none());
             let id = id.filter(|_| (1..=MAX_COST).contains(&cost)).ok_or_else(|| damaged(at))?;
             table.place(OpenHold { end_us, id, cost });
+            if let Some(name) = id.name() {
+                let (ttl_us, fence, answers) = (from.u64()?, from.u64()?, from.u64()?);
+                if ttl_us > MAX_EXACT || fence > MAX_EXACT {
+                    return Err(damaged(at));
+                }
+                table.set_named(name, Some(NamedHold { kind: id.kind(), ttl_us, fence, answers }));
+            }
             check(at)?;
         }
         let at = from.at();
         let settled = from.u64()?;
-        if settled > MAX_HOLDS + 1 {
+        if settled > 2 * (MAX_HOLDS + 1) + MAX_MARKS {
             return Err(damaged(at));
         }
         for _ in 0..settled {
             let at = from.at();
             let (until_us, id, actual) = (from.u64()?, read_id(from)?, from.u64()?);
             let id = id.filter(|_| until_us <= MAX_EXACT).ok_or_else(|| damaged(at))?;
-            table.remember(id, actual, until_us);
+            match id.name() {
+                Some(name) => {
+                    let is_early = actual == EARLY;
+                    let actual = if is_early { 0 } else { actual };
+                    table.mark(name, Mark { until_us, actual, is_early }, 0);
+                }
+                None => table.remember(id, actual, until_us),
+            }
             check(at)?;
         }
         table.set_sums(HoldSums { fence, seen_us, ..table.sums() });
@@ -112,6 +128,9 @@ impl Kept {
         self.fresh_at_us + SKEW_US <= now.as_micros()
     }
 }
+
+/// What a mark says was charged where there was no hold.
+const EARLY: u64 = u64::MAX;
 
 fn read_id<R: Read>(from: &mut ChunkReader<R>) -> Result<Option<HoldId>, SnapshotError> {
     let mut bytes = [0; 16];
@@ -128,8 +147,22 @@ fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<
         out.put(&end_us.to_le_bytes())?;
         out.put(id.as_bytes())?;
         out.put(&cost.to_le_bytes())?;
+        if let Some(NamedHold { ttl_us, fence, answers, .. }) =
+            id.name().and_then(|name| table.named(name))
+        {
+            for number in [ttl_us, fence, answers] {
+                out.put(&number.to_le_bytes())?;
+            }
+        }
     }
-    out.put(&(table.remembered().count() as u64).to_le_bytes())?;
+    let remembered = table.remembered().count() + table.marks().count();
+    out.put(&(remembered as u64).to_le_bytes())?;
+    // A name that is over is among the settled, with the id of any kind of hold.
+    for (name, Mark { until_us, actual, is_early }) in table.marks() {
+        out.put(&until_us.to_le_bytes())?;
+        out.put(HoldId::named(HoldKind::Reserve, name).as_bytes())?;
+        out.put(&(if is_early { EARLY } else { actual }).to_le_bytes())?;
+    }
     for (until_us, id, actual) in table.remembered() {
         out.put(&until_us.to_le_bytes())?;
         out.put(id.as_bytes())?;

@@ -1,0 +1,251 @@
+//! Holds that their callers name (`docs/definitions.md`, section 11): what is kept beside an open
+//! one, so that a repeated ask gets the same answer, and marks of those that are over.
+
+use std::collections::{HashMap, VecDeque};
+
+use foldhash::fast::RandomState;
+
+use super::holds::{Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::{Part, Placed};
+use crate::error::StoreError;
+use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms};
+use crate::limit::LimitSet;
+use crate::time::{Period, Time};
+
+/// How often an ask under the name of an open hold is answered again with that hold.
+pub const MAX_REPEATS: u64 = 16;
+
+/// The most marks of one count that were left by releases without a hold. The oldest goes for one
+/// more.
+pub const MAX_MARKS: u64 = 1_000;
+
+/// What is kept beside the open hold of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct NamedHold {
+    /// Its kind.
+    pub kind: HoldKind,
+    /// How long it was asked for, in microseconds.
+    pub ttl_us: u64,
+    /// Its fencing number.
+    pub fence: u64,
+    /// How often it was answered, at least 1.
+    pub answers: u64,
+}
+
+impl NamedHold {
+    /// The id of its hold.
+    #[must_use]
+    pub const fn id(&self, name: HoldName) -> HoldId {
+        HoldId::named(self.kind, name)
+    }
+}
+
+/// Why a hold cannot be placed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub enum HoldRefusal {
+    /// [`MAX_HOLDS`] holds are open on a count.
+    TooMany,
+    /// The open hold of this name has another kind, cost or time, or only some of the counts.
+    Differs,
+    /// The open hold of this name was answered [`MAX_REPEATS`] times again.
+    Repeated,
+    /// The name was settled or released before.
+    Over,
+}
+
+impl core::fmt::Display for HoldRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self {
+            Self::TooMany => write!(
+                f,
+                "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
+                 shorter ones"
+            ),
+            Self::Differs => f.write_str(
+                "a hold with this id is open that was asked for otherwise: give each hold an id of \
+                 its own, and repeat an ask unchanged; nothing was held or charged",
+            ),
+            Self::Repeated => write!(
+                f,
+                "the hold with this id was answered {MAX_REPEATS} times again, which is the most: \
+                 give each hold an id of its own; nothing was held or charged"
+            ),
+            Self::Over => f.write_str(
+                "the hold with this id was released or committed before: to ask anew, give an id of \
+                 its own; nothing was held or charged",
+            ),
+        }
+    }
+}
+
+impl From<HoldRefusal> for StoreError {
+    #[cold]
+    fn from(refusal: HoldRefusal) -> Self {
+        match refusal {
+            HoldRefusal::TooMany => Self::misuse(refusal.to_string()),
+            _ => Self::conflict(refusal.to_string()),
+        }
+    }
+}
+
+/// The answer to an ask under a name that is known; `None` for a new name.
+pub(super) fn repeat(
+    parts: &mut [Part<'_>],
+    at_us: u64,
+    cost: u64,
+    terms: HoldTerms,
+) -> Result<Option<Placed>, HoldRefusal> {
+    let Some(name) = terms.id.name() else { return Ok(None) };
+    let (mut known, mut unknown) = (None, false);
+    for part in &*parts {
+        let found = part.holds.as_deref().and_then(|holds| open_under(holds, name));
+        unknown |= found.is_none();
+        known = known.or(found);
+    }
+    let Some((named, open)) = known else {
+        let mut each = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
+        let is_over = each.any(|holds| holds.marked(name, at_us).is_some());
+        return if is_over { Err(HoldRefusal::Over) } else { Ok(None) };
+    };
+    let is_same = open.id == terms.id && open.cost == cost && named.ttl_us == terms.ttl_us;
+    if unknown || !is_same {
+        return Err(HoldRefusal::Differs);
+    }
+    if named.answers > MAX_REPEATS {
+        return Err(HoldRefusal::Repeated);
+    }
+    let answer = named.answers + 1;
+    for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
+        holds.set_named(name, Some(NamedHold { answers: answer, ..named }));
+    }
+    Ok(Some(Placed { fence: named.fence, end: Time::from_micros(open.end_us), answer }))
+}
+
+/// The open hold of a name, and what is kept beside it.
+fn open_under(holds: &dyn Holds, name: HoldName) -> Option<(NamedHold, OpenHold)> {
+    let named = holds.named(name)?;
+    holds.find(named.id(name)).map(|open| (named, open))
+}
+
+/// The open hold of an id, which may be that of a name whose kind is not known.
+pub(super) fn find(holds: &dyn Holds, id: HoldId) -> Option<OpenHold> {
+    match id.name() {
+        Some(name) => open_under(holds, name).map(|(_, open)| open),
+        None => holds.find(id),
+    }
+}
+
+/// Leaves a mark that a name without a hold was released. Nothing where it is open or marked.
+pub(super) fn mark_early(part: &mut Part<'_>, name: HoldName, at_us: u64) -> bool {
+    let keeps_us = mark_us(part.limits);
+    let Some(holds) = part.holds.as_deref_mut() else { return false };
+    if open_under(holds, name).is_some() || holds.marked(name, at_us).is_some() {
+        return false;
+    }
+    holds.mark(name, Mark { until_us: at_us + keeps_us, actual: 0, is_early: true }, at_us);
+    true
+}
+
+/// How long a release without a hold is remembered: as long as the limits say that a hold lasts,
+/// and at most a minute.
+fn mark_us(limits: &LimitSet) -> u64 {
+    limits.hold().map_or(SETTLED_FOR_US, Period::as_micros).min(SETTLED_FOR_US)
+}
+
+/// That a name is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct Mark {
+    /// Until when that is remembered, in microseconds since the Unix epoch.
+    pub until_us: u64,
+    /// What was charged when it was settled.
+    pub actual: u64,
+    /// True when there was no hold.
+    pub is_early: bool,
+}
+
+/// The names of a count in memory.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Names {
+    pub(super) open: HashMap<HoldName, NamedHold, RandomState>,
+    marks: HashMap<HoldName, Mark, RandomState>,
+    /// The marks of names without a hold, and the others, in the order in which they were left.
+    early: VecDeque<HoldName>,
+    settled: VecDeque<HoldName>,
+}
+
+impl Names {
+    pub(super) fn is_empty(&self) -> bool {
+        self.open.is_empty() && self.marks.is_empty()
+    }
+
+    /// The marks, in the order in which they were left.
+    pub(super) fn marks(&self) -> impl Iterator<Item = (HoldName, Mark)> {
+        let each = self.early.iter().chain(&self.settled);
+        each.filter_map(|name| self.marks.get(name).map(|mark| (*name, *mark)))
+    }
+
+    pub(super) fn marked(&self, name: HoldName, at_us: u64) -> Option<u64> {
+        let mark = self.marks.get(&name).filter(|mark| mark.until_us > at_us);
+        mark.map(|mark| mark.actual)
+    }
+
+    pub(super) fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
+        self.forget(at_us);
+        if let Some(before) = self.marks.insert(name, mark) {
+            let list = if before.is_early { &mut self.early } else { &mut self.settled };
+            list.retain(|other| *other != name);
+        }
+        let (list, most) = match mark.is_early {
+            true => (&mut self.early, MAX_MARKS),
+            false => (&mut self.settled, MAX_HOLDS),
+        };
+        list.push_back(name);
+        if list.len() as u64 > most
+            && let Some(oldest) = list.pop_front()
+        {
+            self.marks.remove(&oldest);
+        }
+    }
+
+    /// Forgets the marks that are over, in each list up to the first that is not.
+    fn forget(&mut self, at_us: u64) {
+        for list in [&mut self.early, &mut self.settled] {
+            while let Some(first) = list.front()
+                && self.marks.get(first).is_none_or(|mark| mark.until_us <= at_us)
+            {
+                self.marks.remove(first);
+                list.pop_front();
+            }
+            if list.len() < list.capacity() / 4 {
+                list.shrink_to_fit();
+            }
+        }
+        if self.marks.len() < self.marks.capacity() / 4 {
+            self.marks.shrink_to_fit();
+        }
+    }
+
+    pub(super) fn advance(&mut self, by_us: u64) {
+        for mark in self.marks.values_mut() {
+            mark.until_us = mark.until_us.saturating_sub(by_us);
+        }
+    }
+
+    /// Until when a mark is remembered.
+    pub(super) fn until_us(&self) -> u64 {
+        let last = [self.early.back(), self.settled.back()].into_iter().flatten();
+        let untils = last.filter_map(|name| self.marks.get(name)).map(|mark| mark.until_us);
+        untils.max().unwrap_or(0)
+    }
+
+    /// Approximately the bytes that it has allocated.
+    pub(super) fn bytes(&self) -> usize {
+        size_of::<Self>()
+            + self.open.capacity() * (size_of::<(HoldName, NamedHold)>() + 1)
+            + self.marks.capacity() * (size_of::<(HoldName, Mark)>() + 1)
+            + (self.early.capacity() + self.settled.capacity()) * size_of::<HoldName>()
+    }
+}

@@ -1,0 +1,105 @@
+//! Commits and releases: what takes a hold away.
+
+use smallvec::SmallVec;
+
+use super::Part;
+use super::holding::{charge_beside, end_due};
+use super::holds::{self, OpenHold, SETTLED_FOR_US};
+use super::named::{self, Mark};
+use crate::error::StoreError;
+use crate::hold::{Hold, HoldId, HoldKind, HoldName, Settled};
+use crate::limit::{Limit, LimitSet};
+use crate::time::Time;
+
+/// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, as
+/// far as each may owe. `None` when it is open on none of them and nothing remembers it. A hold of
+/// which only the name is known leaves a mark then, unless it charges: one that comes is refused.
+///
+/// `asked` has the limits of each part in the order in which they are answered; those of the parts
+/// are the ones that the states are written under. The states and the holds have changed and must
+/// be written back.
+///
+/// # Errors
+/// Units for a hold of [`crate::HoldKind::Acquire`], which only the open hold tells.
+pub fn settle(
+    parts: &mut [Part<'_>],
+    asked: &[&LimitSet],
+    now: Time,
+    hold: &Hold,
+    actual: u64,
+) -> Result<Option<Settled>, StoreError> {
+    let id = hold.id;
+    let mut at_us = now.as_micros();
+    for part in parts.iter_mut() {
+        at_us = at_us.max(end_due(part, now));
+    }
+    let find = |part: &Part<'_>| part.holds.as_deref().and_then(|holds| named::find(holds, id));
+    let open: SmallVec<[Option<OpenHold>; 1]> = parts.iter().map(find).collect();
+    if open.iter().flatten().any(|hold| actual > 0 && hold.id.kind() == HoldKind::Acquire) {
+        return Err(StoreError::misuse(RELEASED_WITHOUT_UNITS));
+    }
+    // What is open has not been settled, so nearly no commit has to look for it.
+    if open.is_empty() || open.iter().any(Option::is_none) {
+        if let Some(before) = settled_before(parts, id, at_us) {
+            return Ok(Some(Settled::before(before)));
+        }
+        if open.iter().all(Option::is_none) {
+            let name = id.name().filter(|_| id.is_of_any_kind() && actual == 0);
+            let marked = name.zip(parts.first_mut());
+            let is_early = marked.is_some_and(|(name, part)| named::mark_early(part, name, at_us));
+            return Ok(is_early.then(Settled::early));
+        }
+    }
+    if hold.is_undelivered && is_answered_again(parts, hold) {
+        return Ok(Some(Settled::before(0)));
+    }
+    let mut charged = Vec::new();
+    for ((part, asked), open) in parts.iter_mut().zip(asked).zip(open) {
+        let Some((holds, open)) = part.holds.as_deref_mut().zip(open) else { continue };
+        holds::take(holds, open);
+        match id.name() {
+            Some(_) if hold.is_undelivered => {}
+            Some(name) => {
+                let until_us = at_us + SETTLED_FOR_US;
+                holds.mark(name, Mark { until_us, actual, is_early: false }, at_us);
+            }
+            None if id.kind().units(1) > 0 => {
+                holds.remember(id, actual, now.as_micros() + SETTLED_FOR_US);
+            }
+            None => {}
+        }
+        let done = charge_beside(part, now, actual);
+        let written = part.limits.limits();
+        let place =
+            |limit: &Limit| written.iter().position(|other| other.identity() == limit.identity());
+        let places = asked.limits().iter().filter_map(place);
+        charged.extend(places.filter_map(|place| done.get(place).copied()));
+    }
+    Ok(Some(Settled::now(actual, charged)))
+}
+
+/// The refusal of units for a slot.
+pub const RELEASED_WITHOUT_UNITS: &str =
+    "a slot is released without units: its rate limits were charged when it was acquired";
+
+fn settled_before(parts: &mut [Part<'_>], id: HoldId, at_us: u64) -> Option<u64> {
+    let mut held = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
+    match id.name() {
+        Some(name) => held.find_map(|holds| holds.marked(name, at_us)),
+        None => held.find_map(|holds| holds.settled(id)),
+    }
+}
+
+/// Whether a hold was answered again after the answer that this is.
+fn is_answered_again(parts: &[Part<'_>], hold: &Hold) -> bool {
+    let Some(name) = hold.id.name() else { return false };
+    let mut each = parts.iter().filter_map(|part| part.holds.as_deref());
+    each.any(|holds| holds.named(name).is_some_and(|named| named.answers != hold.answer))
+}
+
+/// Leaves a mark on a count that a name is over, as [`settle`] does of one that has no hold, for a
+/// store that settles in a second step. True when it is new.
+pub fn mark_early(part: &mut Part<'_>, now: Time, name: HoldName) -> bool {
+    let at_us = end_due(part, now);
+    named::mark_early(part, name, at_us)
+}

@@ -1,0 +1,94 @@
+//! The names that callers give their holds.
+
+use core::fmt;
+use core::str::FromStr;
+
+use sha2::{Digest as _, Sha256};
+
+use crate::error::ParseError;
+
+/// The fewest and the most bytes of a caller's name for a hold.
+pub const MIN_NAME_BYTES: usize = 16;
+/// The most bytes of a caller's name for a hold.
+pub const MAX_NAME_BYTES: usize = 256;
+
+/// A caller's name for its hold: 16 to 256 printable characters of ASCII without blanks, such as
+/// the id of a request. It counts for the counts of one ask alone.
+///
+/// Whoever knows it and the ask can settle the hold. Only a hash of it is kept, 15 bytes of
+/// SHA-256, so that no message, log or store shows it.
+///
+/// ```
+/// use tollgate::{Ask, HoldName, Limiter};
+///
+/// let limiter = Limiter::memory("1 at once".parse()?);
+/// let name: HoldName = "2f1b7c0e9a4d4f62".parse()?;
+/// let first = limiter.acquire_now(Ask::new("backend").named(name))?.hold.expect("a slot");
+/// // The answer was lost, so the caller asks again: it is the same hold.
+/// let again = limiter.acquire_now(Ask::new("backend").named(name))?.hold.expect("the slot");
+/// assert_eq!((first.id, first.fence), (again.id, again.fence));
+/// // It can be released by its name, whether an answer came or not.
+/// let hold = limiter.hold_named(Ask::new("backend").named(name))?;
+/// limiter.release_now(&hold)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct HoldName(pub(super) [u8; 15]);
+
+impl fmt::Debug for HoldName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("HoldName(..)")
+    }
+}
+
+impl FromStr for HoldName {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        // The text is a secret, so no message repeats it.
+        let wrong = |what: String| {
+            let remedy = format!(
+                "give {MIN_NAME_BYTES} to {MAX_NAME_BYTES} printable characters of ASCII without \
+                 blanks, such as a random id of the request"
+            );
+            Err(ParseError::whole("", what, remedy))
+        };
+        if !(MIN_NAME_BYTES..=MAX_NAME_BYTES).contains(&text.len()) {
+            return wrong(format!("the id of a hold has {} bytes", text.len()));
+        }
+        if let Some(at) = text.bytes().position(|byte| !byte.is_ascii_graphic()) {
+            return wrong(format!("byte {} of the id of a hold is not allowed", at + 1));
+        }
+        let digest = Sha256::digest(text.as_bytes());
+        let mut bytes = [0; 15];
+        bytes.iter_mut().zip(digest).for_each(|(byte, of)| *byte = of);
+        Ok(Self(bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_16_to_256_printable_bytes_are_read_and_no_message_repeats_them() {
+        for length in [16, 17, 255, 256] {
+            assert!("x".repeat(length).parse::<HoldName>().is_ok(), "{length}");
+        }
+        for length in [0, 15, 257] {
+            let error = "x".repeat(length).parse::<HoldName>().unwrap_err().to_string();
+            assert!(error.contains(&format!("has {length} bytes")), "{error}");
+            assert!(error.contains("16 to 256"), "{error}");
+        }
+        for text in
+            ["0123456789 abcdef", "0123456789\tabcdef", "0123456789abcdefé", "\0123456789abcdef"]
+        {
+            let error = text.parse::<HoldName>().unwrap_err().to_string();
+            assert!(error.contains("is not allowed") && !error.contains("abcdef"), "{error}");
+        }
+        let [one, two] = ["0123456789abcdef", "0123456789abcdeg"].map(|text| text.parse().unwrap());
+        assert_ne!(one, two);
+        assert_eq!(format!("{one:?}"), format!("{two:?}"));
+        let _: [HoldName; 2] = [one, two];
+    }
+}
