@@ -67,6 +67,12 @@ function flag(value, name) {
   return value;
 }
 
+/** What aborts a call. */
+function abortSignal(value, name) {
+  if (!(value instanceof AbortSignal)) wrongType(value, name, "an AbortSignal");
+  return value;
+}
+
 /** Options by name, none of which is unknown. */
 function options(value, known) {
   if (value === undefined) return {};
@@ -83,4 +89,15 @@ function options(value, known) {
   return value;
 }
 
-module.exports = { MAX_COST, flag, micros, options, seconds, text, typeOf, units, wrongType };
+module.exports = {
+  MAX_COST,
+  abortSignal,
+  flag,
+  micros,
+  options,
+  seconds,
+  text,
+  typeOf,
+  units,
+  wrongType,
+};

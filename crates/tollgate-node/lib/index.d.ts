@@ -211,15 +211,21 @@ export class Limiter {
   refund(decision: Decision): Promise<Refund>;
   /** Deletes the count of a subject. True when there was one. */
   reset(subject: string): Promise<boolean>;
-  /** Sets a cost aside until it is known what was used, for at most `ttl` seconds. */
+  /**
+   * Sets a cost aside until it is known what was used, for at most `ttl` seconds. If `signal`
+   * aborts before the answer, nothing is held.
+   */
   reserve(
     subject: string,
     cost: number,
     ttl: number,
-    options?: { chargeAtEnd?: boolean },
+    options?: { chargeAtEnd?: boolean; signal?: AbortSignal },
   ): Promise<Reservation>;
-  /** Takes slots of limits such as `20 at once`. */
-  acquire(subject: string, slots?: number): Promise<Slot>;
+  /**
+   * Takes slots of limits such as `20 at once`. If `signal` aborts before the answer, nothing is
+   * held.
+   */
+  acquire(subject: string, slots?: number, options?: { signal?: AbortSignal }): Promise<Slot>;
   /**
    * A function that checks before each call of another. `key` is a subject, or makes one of the
    * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it

@@ -2,7 +2,15 @@
 // The limiter: limits and the store that counts them.
 
 const { inspect } = require("node:util");
-const { flag, options, seconds, text, units, wrongType } = require("./arguments.js");
+const {
+  abortSignal,
+  flag,
+  options,
+  seconds,
+  text,
+  units,
+  wrongType,
+} = require("./arguments.js");
 const { Decision, isDecision, madeOf } = require("./decision.js");
 const { ArgumentError, Denied, TollgateError, call, raised } = require("./errors.js");
 const { Reservation, Slot } = require("./holds.js");
@@ -161,7 +169,7 @@ class Limiter {
 
   /** Sets a cost aside until it is known what was used, for at most `ttl` seconds. */
   async reserve(subject, cost, ttl, given) {
-    const { chargeAtEnd = false } = options(given, ["chargeAtEnd"]);
+    const { chargeAtEnd = false, signal } = options(given, ["chargeAtEnd", "signal"]);
     const question = {
       ask: "reserve",
       subjects: [text(subject, "subject")],
@@ -169,14 +177,37 @@ class Limiter {
       ttl: seconds(ttl, "ttl"),
       flag: flag(chargeAtEnd, "chargeAtEnd"),
     };
-    return this.#ask(question, (reply) => this.#held(Reservation, subject, reply));
+    return this.#hold(question, (reply) => this.#held(Reservation, subject, reply), signal);
   }
 
   /** Takes slots of limits such as `20 at once`. */
-  async acquire(subject, slots = 1) {
+  async acquire(subject, slots = 1, given) {
+    const { signal } = options(given, ["signal"]);
     const subjects = [text(subject, "subject")];
     const question = { ask: "acquire", subjects, units: units(slots, "slots") };
-    return this.#ask(question, (reply) => this.#held(Slot, subject, reply));
+    return this.#hold(question, (reply) => this.#held(Slot, subject, reply), signal);
+  }
+
+  /** Asks for a hold. If `given` aborts before the answer, the hold is given back. */
+  #hold(question, read, given) {
+    if (given === undefined) return this.#ask(question, read);
+    const signal = abortSignal(given, "signal");
+    signal.throwIfAborted();
+    const asked = this.#ask(question, read);
+    // Memory has answered already.
+    if (this.#isMemory) return asked;
+    return new Promise((resolve, reject) => {
+      const abort = () => reject(signal.reason);
+      signal.addEventListener("abort", abort, { once: true });
+      asked
+        .finally(() => signal.removeEventListener("abort", abort))
+        .then((hold) => {
+          if (!signal.aborted) return resolve(hold);
+          return hold.allowed && hold.ask("release", {}, () => {});
+        })
+        // After an abort nobody hears of it, and what cannot be given back ends by itself.
+        .catch(reject);
+    });
   }
 
   #held(Kind, subject, reply) {

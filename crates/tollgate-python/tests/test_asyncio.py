@@ -153,6 +153,54 @@ def test_who_is_cancelled_is_not_charged_twice(redis_url: str, unique: str) -> N
     assert limiter.check("b").remaining == 999
 
 
+@pytest.mark.parametrize("kind", ["file", "redis"])
+@pytest.mark.parametrize("how", ["cancel", "wait_for"])
+def test_who_is_cancelled_holds_nothing(
+    kind: str, how: str, request: pytest.FixtureRequest, tmp_path: Path, unique: str
+) -> None:
+    on_redis = kind == "redis"
+    url = request.getfixturevalue("redis_url") if on_redis else f"sqlite://{tmp_path}/holds.db"
+    limiter = Limiter("1000 at once hold 2m", url, policy=unique)
+    tokens = Limiter("1000/d via fixed_window", url, policy=unique)
+
+    async def ask(number: int) -> bool:
+        if number % 2:
+            return (await limiter.aacquire("a")).allowed
+        return (await tokens.areserve("a", 1, ttl=120)).allowed
+
+    async def cancel_all() -> tuple[int, int]:
+        await ask(0), await ask(1)
+        kept, cancelled = 2, 0
+        for turn in range(50):
+            tasks = [asyncio.ensure_future(ask(number)) for number in range(2, 8)]
+            for _ in range(turn % 20):
+                await asyncio.sleep(0)
+            for task in tasks:
+                if how == "cancel":
+                    task.cancel()
+            for task in tasks:
+                try:
+                    kept += await (task if how == "cancel" else asyncio.wait_for(task, 0.0))
+                except (asyncio.CancelledError, asyncio.TimeoutError):
+                    cancelled += 1
+        return kept, cancelled
+
+    async def left() -> int:
+        return (await limiter.apeek("a")).remaining + (await tokens.apeek("a")).remaining
+
+    async def watch() -> tuple[int, int]:
+        kept, cancelled = await cancel_all()
+        # Their answers come, and are given back.
+        for _ in range(2_000):
+            if await left() == 2_000 - kept:
+                break
+        return cancelled, await left() + kept
+
+    cancelled, accounted = asyncio.run(watch())
+    assert cancelled > 50
+    assert accounted == 2_000, f"{cancelled} were cancelled"
+
+
 def test_a_loop_that_was_closed_in_the_middle(redis_url: str, unique: str) -> None:
     limiter = Limiter("100/h", redis_url, policy=unique)
     loop = asyncio.new_event_loop()

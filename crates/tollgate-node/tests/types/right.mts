@@ -29,13 +29,15 @@ const reservation = await limiter.reserve("user:42", 800, 60, { chargeAtEnd: tru
 reservation.use(3);
 await reservation.end();
 const released: boolean = await (await limiter.acquire("backend")).release();
+const { signal } = new AbortController();
+const aborted: boolean = (await limiter.acquire("backend", 1, { signal })).allowed;
 try {
   await limiter.refund(decision);
 } catch (error) {
   if (error instanceof StoreError && error.ambiguous) throw error;
 }
 const headers: [string, string][] = limiter.headers(decision, "both");
-console.log(wait, cut, three, ran, released, headers, limiter.refusal(decision)?.status);
+console.log(wait, cut, three, ran, released, aborted, headers, limiter.refusal(decision)?.status);
 
 const app = express();
 app.use(forExpress(limiter, { headers: "legacy", onFailure: "allow" }));

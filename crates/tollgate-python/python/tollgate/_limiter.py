@@ -98,8 +98,11 @@ class Limiter(_Limiter):
     async def areserve(
         self, subject: str, cost: int, ttl: float, *, charge_at_end: bool = False
     ) -> Reservation:
-        """`reserve` for asyncio: `async with await limiter.areserve(...)`."""
-        holding = await self._ask(Request.reserve(subject, cost, ttl, charge_at_end))
+        """`reserve` for asyncio: `async with await limiter.areserve(...)`.
+
+        A task that is cancelled meanwhile holds nothing.
+        """
+        holding = await self._ask_hold(Request.reserve(subject, cost, ttl, charge_at_end))
         return Reservation(self, holding)
 
     def acquire(self, subject: str, slots: int = 1) -> Slot:
@@ -107,8 +110,11 @@ class Limiter(_Limiter):
         return Slot(self, self.run(Request.acquire(subject, slots)))
 
     async def aacquire(self, subject: str, slots: int = 1) -> Slot:
-        """`acquire` for asyncio: `async with await limiter.aacquire(...)`."""
-        return Slot(self, await self._ask(Request.acquire(subject, slots)))
+        """`acquire` for asyncio: `async with await limiter.aacquire(...)`.
+
+        A task that is cancelled meanwhile holds nothing.
+        """
+        return Slot(self, await self._ask_hold(Request.acquire(subject, slots)))
 
     def limit(
         self,
@@ -135,6 +141,35 @@ class Limiter(_Limiter):
         future: Future[T] = loop.create_future()
         self.start(request, bridge_of_loop, future)
         return await future
+
+    async def _ask_hold(self, request: Request[Holding]) -> Holding:
+        """Asks for a hold, which is given back if nobody waits for it any more."""
+        if self.in_memory:
+            return self.run(request)
+        from asyncio import shield
+
+        from ._bridges import bridge
+
+        loop, bridge_of_loop = bridge()
+        future: Future[Holding] = loop.create_future()
+        self.start(request, bridge_of_loop, future)
+        try:
+            # The answer comes all the same: nobody else knows the hold.
+            return await shield(future)
+        except BaseException:
+            future.add_done_callback(self._give_back)
+            raise
+
+    def _give_back(self, asked: Future[Holding]) -> None:
+        """Gives back a hold that nobody waits for. Where the store fails, it ends by itself."""
+        if asked.cancelled() or asked.exception() is not None or not asked.result().allowed:
+            return
+        from ._bridges import bridge
+
+        loop, bridge_of_loop = bridge()
+        released: Future[bool] = loop.create_future()
+        released.add_done_callback(lambda it: it.cancelled() or it.exception())
+        self.start(Request.release(asked.result()), bridge_of_loop, released)
 
 
 class _Hold:
