@@ -358,7 +358,7 @@ mod tests {
     fn file(dir: &Path) -> Connection {
         let options = Options::new(dir.join("log.db"));
         let conn = Connection::open(options.path()).expect("a file");
-        let conn = prepare(conn, &options, MIGRATIONS).expect("ours");
+        let conn = prepare(conn, &options, MIGRATIONS).expect("ours").conn;
         let sql = "WITH RECURSIVE n(i) AS (SELECT 0 UNION ALL SELECT i + 1 FROM n LIMIT ?1)
                    INSERT INTO entries SELECT 1, i, i + 1, i + 1 FROM n";
         conn.execute(sql, [EVENTS.cast_signed()]).expect("events");

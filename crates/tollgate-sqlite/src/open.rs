@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags, TransactionBehavior};
+use rusqlite::{Connection, ErrorCode, OpenFlags, Transaction, TransactionBehavior};
 use tollgate::StoreError;
 
 use crate::fault::{FaultLocation, explain};
@@ -17,7 +17,8 @@ pub(crate) const APPLICATION_ID: i32 = i32::from_be_bytes(*b"TlGt");
 pub(crate) type Migration = &'static str;
 
 /// All steps, in order. A file's `user_version` records how many it has applied. Never edit a
-/// released step: append another.
+/// released step: append another, and say in [`see_as_current`] what a reader of an older file
+/// finds in its tables.
 pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2, FORMAT_3];
 
 const FORMAT_1: Migration = "
@@ -105,8 +106,18 @@ const FORMAT_3: Migration = "
     ) WITHOUT ROWID;
 ";
 
+/// A file that is open.
+#[derive(Debug)]
+pub(crate) struct Opened {
+    pub(crate) conn: Connection,
+    /// Whether it has an older format, which [`migrate`] brings up to date. Until then it is only
+    /// read, as [`see_as_current`] shows it: who looks at a file does not take it away from the
+    /// version that writes it.
+    pub(crate) is_behind: bool,
+}
+
 /// Opens the file of `options` and prepares it. A file that is not ours is not changed.
-pub(crate) fn open(options: &Options) -> Result<Connection, StoreError> {
+pub(crate) fn open(options: &Options) -> Result<Opened, StoreError> {
     check_path(&options.path)?;
     let location = FaultLocation { path: &options.path, deadline: options.effective_deadline() };
     wait::set_deadline(options.effective_deadline());
@@ -149,9 +160,9 @@ pub(crate) fn prepare(
     mut conn: Connection,
     options: &Options,
     migrations: &[Migration],
-) -> Result<Connection, StoreError> {
+) -> Result<Opened, StoreError> {
     let location = FaultLocation { path: &options.path, deadline: options.effective_deadline() };
-    let ready = |conn: &mut Connection| -> Result<Result<(), StoreError>, rusqlite::Error> {
+    let ready = |conn: &mut Connection| -> Result<Result<bool, StoreError>, rusqlite::Error> {
         wait::install(conn)?;
         let version = match version(conn, options, migrations)? {
             Ok(version) => version,
@@ -175,10 +186,13 @@ pub(crate) fn prepare(
             },
         )?;
         conn.set_prepared_statement_cache_capacity(64);
-        if version < migrations.len() { migrate(conn, options, migrations) } else { Ok(Ok(())) }
+        if version == 0 {
+            return Ok(migrate(conn, options, migrations)?.map(|()| false));
+        }
+        Ok(Ok(version < migrations.len()))
     };
     match ready(&mut conn) {
-        Ok(Ok(())) => Ok(conn),
+        Ok(Ok(is_behind)) => Ok(Opened { conn, is_behind }),
         Ok(Err(refusal)) => Err(refusal),
         Err(error) => Err(explain(error, location)),
     }
@@ -242,13 +256,52 @@ fn use_wal(conn: &Connection, options: &Options) -> rusqlite::Result<Result<(), 
     ))))
 }
 
+/// Empty tables of this connection alone, in place of those that an older file lacks and that are
+/// read. Returns whether the file is still older; without them it is read as it is.
+pub(crate) fn see_as_current(conn: &Connection) -> rusqlite::Result<bool> {
+    let sql = "SELECT user_version FROM pragma_user_version";
+    let version: i64 = conn.query_row(sql, [], |row| row.get(0))?;
+    let is_behind = usize::try_from(version).is_ok_and(|version| version < MIGRATIONS.len());
+    if !is_behind {
+        conn.execute_batch(SHOW_ALL)?;
+    } else if version < 3 {
+        conn.execute_batch(HELD_BY_NOBODY)?;
+    }
+    Ok(is_behind)
+}
+
+const HELD_BY_NOBODY: &str = "
+    CREATE TEMP TABLE IF NOT EXISTS held (
+        subject, counted, open, units, charging, slots, fence, seen_us
+    );
+    CREATE TEMP TABLE IF NOT EXISTS holds (subject, counted, end_us, id, cost);
+    CREATE TEMP TABLE IF NOT EXISTS settled (subject, counted, id, actual, until_us);
+";
+
+const SHOW_ALL: &str = "
+    DROP TABLE IF EXISTS temp.held;
+    DROP TABLE IF EXISTS temp.holds;
+    DROP TABLE IF EXISTS temp.settled;
+";
+
+/// Brings a file to the current format, before something is written.
+pub(crate) fn bring_up_to_date(
+    conn: &Connection,
+    options: &Options,
+    migrations: &[Migration],
+) -> Result<(), StoreError> {
+    let location = FaultLocation { path: &options.path, deadline: options.effective_deadline() };
+    let done = conn.execute_batch(SHOW_ALL).and_then(|()| migrate(conn, options, migrations));
+    done.map_err(|error| explain(error, location))?
+}
+
 /// Applies all missing steps in one transaction.
 fn migrate(
-    conn: &mut Connection,
+    conn: &Connection,
     options: &Options,
     migrations: &[Migration],
 ) -> rusqlite::Result<Result<(), StoreError>> {
-    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let tx = Transaction::new_unchecked(conn, TransactionBehavior::Immediate)?;
     // Another process may have applied them meanwhile.
     let from = match version(&tx, options, migrations)? {
         Ok(from) => from,
@@ -266,7 +319,10 @@ fn migrate(
 #[cfg(test)]
 #[allow(clippy::expect_used, clippy::unwrap_used)] // a test that cannot go on has failed
 mod tests {
+    use tollgate::{Ask, Counted, Limiter, Subject};
+
     use super::*;
+    use crate::SqliteStore;
 
     const FIRST: &[Migration] = &[FORMAT_1];
     /// A fictitious next format, to test migrations.
@@ -278,7 +334,12 @@ mod tests {
     const BROKEN: &[Migration] = &[FORMAT_1, "DELETE FROM spent; ALTER TABLE no_such ADD COLUMN x"];
 
     fn opened(options: &Options, migrations: &[Migration]) -> Result<Connection, StoreError> {
-        prepare(Connection::open(options.path()).expect("a file"), options, migrations)
+        let conn = Connection::open(options.path()).expect("a file");
+        let Opened { conn, is_behind } = prepare(conn, options, migrations)?;
+        if is_behind {
+            bring_up_to_date(&conn, options, migrations)?;
+        }
+        Ok(conn)
     }
 
     fn user_version(conn: &Connection) -> i64 {
@@ -320,6 +381,28 @@ mod tests {
         assert_eq!((user_version(&new), units), (3, Ok(1 << 40)));
         // A process of the previous version may still have the file open.
         old.execute_batch("INSERT INTO spent (number, until_us) VALUES (2, 2)").expect("a mark");
+    }
+
+    #[test]
+    fn who_only_reads_leaves_an_older_file_as_it_is() {
+        let dir = tempfile::tempdir().expect("a directory");
+        let options = Options::new(dir.path().join("old.db"));
+        let old = opened(&options, FIRST).expect("a new file");
+        let [reader, writer] = [(); 2].map(|()| {
+            let limits = "10/h via gcra".parse().expect("limits");
+            Limiter::new(limits, SqliteStore::open_with(options.clone()).expect("it is ours"))
+        });
+        let remaining = || reader.peek_now("bob").expect("it can be read").remaining();
+        assert_eq!(remaining(), 10);
+        let (bob, limits) = (Subject::literal("bob").expect("a subject"), reader.limits());
+        let inspected = reader.store().inspect_now(Counted::new(&bob, limits));
+        assert!(inspected.expect("it can be read").is_none());
+        assert_eq!(user_version(&old), 1, "a peek brings nothing up");
+        let ttl = core::time::Duration::from_secs(60);
+        let hold = writer.reserve_now(Ask::new("bob").cost(4), ttl).expect("it is brought up").hold;
+        assert!(hold.is_some());
+        assert_eq!(user_version(&old), 3);
+        assert_eq!(remaining(), 6, "who looked before it was brought up sees what is held");
     }
 
     /// Not by file modes, since these do not restrict tests that run as root.

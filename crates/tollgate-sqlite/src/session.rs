@@ -17,6 +17,7 @@ use tollgate::{
 use crate::context::{Cache, Context};
 use crate::extension::{self, Transaction};
 use crate::fault::{FaultLocation, damaged, explain, impossible};
+use crate::open::Opened;
 use crate::options::Options;
 use crate::state::{self, LoadedState};
 use crate::{notices, open, operations, sweep, wait};
@@ -31,6 +32,8 @@ pub(crate) struct Session {
     identity: u64,
     /// How long the running operation may wait for the lock.
     waits: Cell<Duration>,
+    /// Whether the file had an older format when it was last looked at.
+    is_behind: Cell<bool>,
 }
 
 /// Whether a transaction may write.
@@ -66,10 +69,11 @@ fn new_cache() -> RefCell<Cache> {
 
 impl Session {
     pub(crate) fn open(options: Options) -> Result<Self, StoreError> {
-        let conn = open::open(&options)?;
+        let Opened { conn, is_behind } = open::open(&options)?;
         let clock = Arc::clone(&options.clock);
         let waits = Cell::new(options.effective_deadline());
-        let mut session = Self { conn, cache: new_cache(), options, clock, identity: 0, waits };
+        let (cache, is_behind) = (new_cache(), Cell::new(is_behind));
+        let mut session = Self { conn, cache, options, clock, identity: 0, waits, is_behind };
         let identity: Option<i64> =
             session.run(Access::Read, &[], |cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
         session.identity = identity.map(i64::cast_unsigned).ok_or_else(|| {
@@ -115,6 +119,10 @@ impl Session {
     ) -> Result<T, E> {
         wait::set_deadline(deadline);
         self.waits.set(deadline);
+        if access == Access::Write && self.is_behind.get() {
+            open::bring_up_to_date(&self.conn, &self.options, open::MIGRATIONS)?;
+            self.is_behind.set(false);
+        }
         self.step(access.begin())?;
         let all = || -> Result<T, E> {
             if access == Access::Read {
@@ -122,6 +130,11 @@ impl Session {
                 // clock after it.
                 let run = || self.conn.prepare_cached(IDENTITY)?.query_row([], |_| Ok(()));
                 run().map_err(|error| explain(error, self.location()))?;
+                if self.is_behind.get() {
+                    let is_behind = open::see_as_current(&self.conn);
+                    let is_behind = is_behind.map_err(|error| explain(error, self.location()))?;
+                    self.is_behind.set(is_behind);
+                }
             }
             let now: Time = self.clock.now();
             let context = Context::new(&self.conn, self.location(), now, &self.cache);
