@@ -1,5 +1,7 @@
 //! A Lua script and its SHA1 name in Redis.
 
+use std::collections::BTreeSet;
+
 /// A script with its SHA1.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Script {
@@ -8,6 +10,10 @@ pub struct Script {
 }
 
 impl Script {
+    /// The Lua functions `may`, whether a command may be called, and `refusal`, an error that names
+    /// what may not be, or nothing. For [`Script::with_rights`].
+    pub const RIGHTS: &str = include_str!("compose/rights.lua");
+
     /// A script with this text.
     #[must_use]
     pub fn new(text: String) -> Self {
@@ -30,6 +36,25 @@ impl Script {
         &self.text
     }
 
+    /// The commands that it calls, as an ACL names them: `get`, `xinfo|stream`. Sorted, each once.
+    #[must_use]
+    pub fn commands(&self) -> Vec<String> {
+        commands(&self.text).into_iter().collect()
+    }
+
+    /// A script that can say what it may not call: `$RIGHTS` in its text, which contains
+    /// [`Script::RIGHTS`], becomes the commands that the text calls, but for those that it can do
+    /// without.
+    #[must_use]
+    pub fn with_rights(text: &str) -> Self {
+        Self::new(text.replace("$RIGHTS", &needed(text).join(" ")))
+    }
+
+    /// The commands that it calls and cannot do without, as [`Script::commands`].
+    pub(crate) fn needed(&self) -> Vec<String> {
+        needed(&self.text)
+    }
+
     /// The argument of EVALSHA: 40 hexadecimal digits.
     #[must_use]
     pub fn sha(&self) -> &str {
@@ -37,9 +62,50 @@ impl Script {
     }
 }
 
+/// The commands that have subcommands, each with its own right.
+const CONTAINERS: [&str; 2] = ["XGROUP", "XINFO"];
+
+/// The commands that scripts try, and do without where the user lacks the right.
+const OPTIONAL: [&str; 1] = ["publish"];
+
+/// The commands that a Lua text calls, as an ACL names them, sorted: every `('NAME'` with a name in
+/// capitals, with its subcommand where it has one.
+pub(crate) fn commands(text: &str) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    for (_, rest) in text.match_indices("('").map(|(at, mark)| text.split_at(at + mark.len())) {
+        let Some((name, after)) = rest.split_once('\'').filter(|(name, _)| is_command(name)) else {
+            continue;
+        };
+        let second = after.strip_prefix(", '").and_then(|rest| rest.split_once('\''));
+        let name = match second.filter(|_| CONTAINERS.contains(&name)) {
+            Some((second, _)) => format!("{name}|{second}"),
+            None => name.to_owned(),
+        };
+        found.insert(name.to_ascii_lowercase());
+    }
+    found
+}
+
+fn needed(text: &str) -> Vec<String> {
+    commands(text).into_iter().filter(|name| !OPTIONAL.contains(&name.as_str())).collect()
+}
+
+fn is_command(name: &str) -> bool {
+    name.len() > 2 && name.bytes().all(|byte| byte.is_ascii_uppercase())
+}
+
 #[cfg(test)]
 mod tests {
     use super::Script;
+
+    #[test]
+    fn the_commands_of_a_script_are_what_it_calls() {
+        let text = "local a = redis.call('GET', KEYS[1])
+            if string.find(a, 'NOGROUP') then redis.pcall('XINFO', 'STREAM', a) end
+            return call('ZADD', a, call('TIME'))";
+        let script = Script::new(text.to_owned());
+        assert_eq!(script.commands(), ["get", "time", "xinfo|stream", "zadd"]);
+    }
 
     #[test]
     fn the_sha_is_the_one_redis_computes() {

@@ -226,9 +226,11 @@ fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
     match &text[..digits] {
         "" => return Err(FOREIGN),
         "1" => {}
+        // An `h` says that holds of the count are open. It has a version of its own, which those
+        // refuse that know no holds.
+        "2" if text.ends_with('h') => {}
         _ => return Err("the state was written by a newer version"),
     }
-    // An `h` says that holds of the count are open.
     let parts = text[digits..].strip_suffix('h').unwrap_or(&text[digits..]).split_terminator(';');
     let named: Vec<TaggedLimit> =
         parts.map(read_part).collect::<Option<_>>().ok_or("it cannot be read")?;
@@ -244,6 +246,10 @@ fn read_part(part: &str) -> Option<TaggedLimit> {
     let (strategy, step) = (letters.next()?, letters.next()?);
     let strategy = Strategy::ALL.iter().find(|known| known.code() == strategy)?;
     let step = *strategy.lua_steps().iter().find(|known| known.code == step)?;
-    let numbers = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    let mut numbers: Vec<u64> = list.split(',').map(str::parse).collect::<Result<_, _>>().ok()?;
+    // Before limits could owe, no more than the burst could be used.
+    if let ('g' | 'i', &[_, _, burst]) = (step.code, &numbers[..]) {
+        numbers.push(burst);
+    }
     Some(TaggedLimit { strategy: *strategy, step, count: letters.as_str().parse().ok()?, numbers })
 }

@@ -46,7 +46,9 @@ pub(crate) use serve::{
 #[derive(Debug, Parser)]
 #[command(name = "tollgate", version, propagate_version = true, max_term_width = 100)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Example: tollgate check user:42 --limit 10/s && ./send-mail")]
+#[command(after_help = "Example: tollgate check user:42 --limit 10/s && ./send-mail
+
+A newer version beside an older one on one store, and the way back: docs/upgrade.md")]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) command: Command,

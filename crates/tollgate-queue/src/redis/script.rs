@@ -36,7 +36,41 @@ pub(super) fn script(
             parts.push(part.to_owned());
         }
     }
-    parts.push(format!("#!lua{flags}\n{before}"));
+    // What is refused half way would leave a part of a job, so it is refused before.
+    let rights =
+        format!("{}local lacks = refusal()\nif lacks then\n  return lacks\nend", Script::RIGHTS);
+    parts.push(format!("#!lua{flags}\n{rights}\n{before}"));
     parts.reverse();
-    Script::new(parts.join("\n\n"))
+    Script::with_rights(&parts.join("\n\n"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{ALLOW_OOM, Layout, script};
+
+    #[test]
+    fn the_line_in_the_docs_has_what_the_scripts_call() {
+        let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/queue.md");
+        let docs = std::fs::read_to_string(docs).unwrap();
+        let line = docs.lines().find(|line| line.starts_with("ACL SETUSER queue")).unwrap();
+        let bodies = [
+            include_str!("ack.lua"),
+            include_str!("change.lua"),
+            include_str!("inspect.lua"),
+            include_str!("offer.lua"),
+            include_str!("pause.lua"),
+            include_str!("remove.lua"),
+            include_str!("settle.lua"),
+            include_str!("take.lua"),
+            include_str!("names.lua"),
+            include_str!("eviction.lua"),
+        ];
+        for layout in [Layout::Stream, Layout::List] {
+            for body in bodies {
+                for name in script(layout, ALLOW_OOM, "", body, false).commands() {
+                    assert!(line.split(' ').any(|word| word == format!("+{name}")), "{name}");
+                }
+            }
+        }
+    }
 }

@@ -34,6 +34,7 @@ local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
   -- What is counted under other numbers was charged before: it can be given back as long as its state
   -- would have lain.
   count.keys, count.before_ms = all, not peek and count.is_carried and longest_pttl(all) or 0
+  count.mark = count.before_ms > 0 and mark_of(key)
   concerns_holds = concerns_holds or count.was_held or count.holds.count > 0
   counts[#counts + 1] = count
 end)
@@ -52,7 +53,7 @@ local function write_all()
     end
     write_count(count)
     if count.before_ms > 0 and count.before_ms > longest_pttl(count.keys) then
-      outlive(count.holds.key .. '!reset', count.before_ms)
+      outlive(count.holds.key .. '!reset', count.before_ms, count.mark)
     end
   end
 end

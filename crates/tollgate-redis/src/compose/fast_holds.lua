@@ -17,7 +17,8 @@ local function simple_count(a)
   if v then
     held = string.byte(v, #tag) == 104
     from = held and from + 1 or from
-    if string.sub(v, 1, #body) ~= body or string.byte(v, from - 1) ~= 124 then
+    if string.byte(v) ~= (held and 50 or 49) or string.sub(v, 2, #body) ~= string.sub(body, 2)
+        or string.byte(v, from - 1) ~= 124 then
       return nil
     end
   end
@@ -128,8 +129,8 @@ local function write_simple(count, is_same)
   if is_same and is_open == count.held then
     redis.call('PEXPIRE', count.key, lifetime(most))
   elseif something then
-    redis.call('SET', count.key, count.body .. (is_open and 'h|' or '|') .. integers, 'PX',
-      lifetime(most))
+    local tag = is_open and '2' .. string.sub(count.body, 2) .. 'h|' or count.body .. '|'
+    redis.call('SET', count.key, tag .. integers, 'PX', lifetime(most))
   else
     redis.call('DEL', count.key)
   end
@@ -202,9 +203,15 @@ local function place_simple()
     reply[r + 1], reply[r + 2], reply[r + 3] = limit.left, 0, reset
     reply[r + 4], reply[r + 5], reply[r + 6] = 0, limit.recorded, 0
   end
+  -- The first write is the one that something else at the key of the holds would refuse.
+  if hold then
+    if not (may('ZADD') and may('SET') and may('PEXPIRE')) then
+      return nil
+    end
+    redis.call('ZADD', count.key .. '@', string.format('%d', stop), hold.member)
+  end
   local longest = write_simple(count, not charges)
   if hold then
-    redis.call('ZADD', count.key .. '@', string.format('%d', stop), hold.member)
     redis.call('PEXPIRE', count.key .. '@', longest)
   end
   return reply
@@ -262,6 +269,9 @@ local function settle_simple()
     end
     local r = #reply
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = 1, 0, left, wait, reset
+  end
+  if not (may('ZREM') and may('SET') and may('PEXPIRE') and may('DEL')) then
+    return nil
   end
   redis.call('ZREM', holds, member)
   if string.sub(id, 1, 2) ~= '61' then

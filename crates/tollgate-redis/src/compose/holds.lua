@@ -16,6 +16,8 @@ local function read_holds(key)
       return nil, 'the sums of the holds were written by a newer version, or are damaged'
     end
   end
+  -- Something else at that key is an error here, before anything is written.
+  redis.call('ZCARD', key .. '@')
   return holds
 end
 
@@ -448,7 +450,7 @@ end
 -- Changes the limits of the count that the arguments name from `a` on, each by itself, and writes
 -- them.
 local function change(a, reply, each)
-  local before_ms, count = longest_pttl(KEYS), nil
+  local before_ms, mark, count = longest_pttl(KEYS), mark_of(KEYS[1]), nil
   local wrong = each_count(a, function(key, logs, tag, has_state, most, span)
     local wrong
     count, wrong = open_count(key, logs, tag, has_state, most, span)
@@ -468,7 +470,7 @@ local function change(a, reply, each)
   -- What is free now, or counted under other numbers, was charged before: it could be given back as
   -- long as its state would have lain.
   if before_ms > longest_pttl(KEYS) then
-    outlive(KEYS[1] .. '!reset', before_ms)
+    outlive(KEYS[1] .. '!reset', before_ms, mark)
   end
   return reply
 end

@@ -12,6 +12,8 @@ use std::fmt::Write as _;
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
+use crate::script::Script;
+
 pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
 pub(crate) use rare::with_clock;
 pub use rare::{HoldScripts, adjust, charge, count_args, inspect, refund, reset, swap};
@@ -71,6 +73,7 @@ impl Default for Parts {
             ("cost.lua", include_str!("cost.lua")),
             ("clock_server.lua", include_str!("clock_server.lua")),
             ("clock_given.lua", include_str!("clock_given.lua")),
+            ("rights.lua", Script::RIGHTS),
             ("state.lua", include_str!("state.lua")),
             ("lifetime.lua", include_str!("lifetime.lua")),
             ("rare.lua", include_str!("rare.lua")),

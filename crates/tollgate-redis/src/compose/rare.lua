@@ -193,11 +193,17 @@ local function read_log(key)
   return limits[1]
 end
 
+-- How a state describes itself. While holds are open it has a version of its own, which scripts that
+-- know no holds refuse.
 local function tag_of(limits)
-  if limits.text then
-    return limits.text .. (limits.held and 'h|' or '|')
+  local version, bar = '1', '|'
+  if limits.held then
+    version, bar = '2', 'h|'
   end
-  local parts = {'1'}
+  if limits.text then
+    return version .. string.sub(limits.text, 2) .. bar
+  end
+  local parts = {version}
   for _, limit in ipairs(limits) do
     parts[#parts + 1] = limit.strategy .. limit.code .. string.format('%.0f', limit.count) .. ':'
     for i, number in ipairs(limit.numbers) do
@@ -208,7 +214,7 @@ local function tag_of(limits)
     end
     parts[#parts + 1] = ';'
   end
-  return table.concat(parts) .. (limits.held and 'h|' or '|')
+  return table.concat(parts) .. bar
 end
 
 local function write_log(key, limit, reset, held)
@@ -297,10 +303,16 @@ local function longest_pttl(keys)
   return longest
 end
 
+-- What is remembered of the last reset. It is read before anything is written: something else at
+-- that key is an error.
+local function mark_of(key)
+  return redis.call('GET', key .. '!reset') or '0:0'
+end
+
 -- A reset that comes is remembered for so long at least.
-local function outlive(key, left)
+local function outlive(key, left, mark)
   if left > redis.call('PTTL', key) then
-    redis.call('SET', key, redis.call('GET', key) or '0:0', 'PX', left)
+    redis.call('SET', key, mark, 'PX', left)
   end
 end
 
@@ -354,7 +366,9 @@ local function read_tag_like(v, known)
   if held then
     after = after + 1
   end
-  if not known or string.sub(v, 1, #known.text) ~= known.text
+  local version = string.sub(v, 1, 1)
+  if not known or version ~= '1' and not (held and version == '2')
+      or string.sub(v, 2, #known.text) ~= string.sub(known.text, 2)
       or string.sub(v, after, after) ~= '|' then
     return read_tag(v)
   end

@@ -119,14 +119,16 @@ pub fn inspect(clock: Clock, parts: &Parts) -> Script {
 #[must_use]
 pub fn swap(parts: &Parts) -> Script {
     let body = parts.driver("swap.lua");
-    Script::new(format!("#!lua\n-- Tollgate: compare and swap\n{body}"))
+    let rights = parts.driver("rights.lua");
+    Script::with_rights(&format!("#!lua\n-- Tollgate: compare and swap\n{rights}{body}"))
 }
 
 /// A script that needs the time, and a lifetime for what it writes.
 #[must_use]
 pub(crate) fn with_clock(head: &str, body: &str, clock: Clock, parts: &Parts) -> Script {
     let (now, lifetime) = (parts.clock(clock), lifetime(clock, parts));
-    Script::new(format!("{head}\n{now}{lifetime}{body}"))
+    let rights = if body.contains("refusal()") { parts.driver("rights.lua") } else { "" };
+    Script::with_rights(&format!("{head}\n{now}{lifetime}{rights}{body}"))
 }
 
 /// The Lua function that returns the lifetime of what is written.
@@ -161,11 +163,13 @@ fn script_of(
     }
     text.push_str(parts.clock(clock));
     text.push_str(&lifetime(clock, parts));
+    text.push_str(parts.driver("rights.lua"));
     text.push_str(parts.driver("hold_form.lua"));
     if let Some(fast) = fast {
         let simple: Vec<&LuaStep> = steps.iter().filter(is_simple).copied().collect();
         text.push_str(&fast_path(fast, &simple, parts));
     }
+    text.push_str("local lacks = refusal()\nif lacks then\n  return lacks\nend\n");
     text.push_str(&parts.mul_div);
     for step in steps {
         if !is_simple(&step) {
@@ -180,7 +184,7 @@ fn script_of(
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver("holds.lua"));
     text.push_str(parts.driver(name));
-    Script::new(text)
+    Script::with_rights(&text)
 }
 
 /// Whether the fast path knows a step: one of slots or of a pair of words that counts units.

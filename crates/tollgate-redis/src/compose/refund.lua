@@ -52,11 +52,16 @@ while k <= #KEYS do
       return redis.error_reply('TOLLGATE ' .. wrong)
     end
     subject.limits, subject.was_held = subject.held, true
-    end_due(subject)
   end
   subject.forgotten = forgotten(redis.call('GET', KEYS[k + 1]))
   subjects[#subjects + 1] = subject
   k, a = k + 2 + subject.count, a + 2 + subject.count
+end
+-- Nothing is changed before all counts are known to be sound.
+for _, subject in ipairs(subjects) do
+  if subject.holds then
+    end_due(subject)
+  end
 end
 local reply = {ARGV[1], 0, left - units}
 if marked then

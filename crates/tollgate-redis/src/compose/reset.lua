@@ -1,5 +1,9 @@
 -- KEYS: the state, its reset, and a log for each limit. ARGV: the nonce, and how long what was
 -- charged under these limits could be given back at most, in microseconds.
+local lacks = refusal()
+if lacks then
+  return lacks
+end
 -- The mark lies as long as all that was charged before could be given back: what the state counts
 -- as long as it would have lain, and what was charged before that as long as the old mark would.
 local found, longest = 0, lifetime(tonumber(ARGV[2]))

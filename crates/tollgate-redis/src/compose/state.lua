@@ -4,18 +4,19 @@ local shapes
 -- letters (strategy and step), how many integers it has, and its numbers.
 -- Answers a list of limits and where the integers begin; or nothing and what is wrong.
 local function read_tag(v)
-  -- An `h` at the end says that holds of the count are open.
+  -- An `h` at the end says that holds of the count are open. Version 2 has one; version 1 had it, too,
+  -- before there was a version for it.
   local version, body, held, from = string.match(v, '^(%d+)([^|]-)(h?)|()')
   if not version then
     return nil, 'the key holds something that is no state of Tollgate'
   end
-  if version ~= '1' then
+  if version ~= '1' and (version ~= '2' or held == '') then
     return nil, 'the state was written by a newer version: use that one, or reset the subject with it'
   end
   -- By strategy and step: how many numbers, how many integers (a row has two more than its third
   -- number), and which numbers and which integers there can be.
   shapes = shapes or {$SHAPES}
-  local limits, size = {held = held == 'h', text = version .. body}, 0
+  local limits, size = {held = held == 'h', text = '1' .. body}, 0
   for part, step, count, list in string.gmatch(body, '((%l%l)(%d+):([%d,]+);)') do
     local shape, numbers, most = shapes[step], {}, 0
     if not shape then
@@ -26,6 +27,10 @@ local function read_tag(v)
       most = math.max(most, tonumber(number))
     end
     count = tonumber(count)
+    -- Before limits could owe, no more than the burst could be used.
+    if (step == 'ug' or step == 'gg' or step == 'tg' or step == 'ti') and #numbers == 3 then
+      numbers[4], list = numbers[3], list .. ','
+    end
     -- As many commas as stand between so many numbers.
     local _, commas = string.gsub(list, ',', '')
     if #numbers ~= shape[1] or commas ~= #numbers - 1 or numbers[1] < 1 or numbers[2] < 1

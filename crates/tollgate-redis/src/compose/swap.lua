@@ -2,10 +2,16 @@
 -- KEYS: the states. ARGV: the nonce; for each state what is expected (empty for none), what shall
 -- be there instead (empty for none), for how many milliseconds, and for how many a reset that comes
 -- is remembered at least.
+local lacks = refusal()
+if lacks then
+  return lacks
+end
+local marks = {}
 for i, key in ipairs(KEYS) do
   if (redis.call('GET', key) or '') ~= ARGV[4 * i - 2] then
     return {ARGV[1], 0}
   end
+  marks[i] = redis.call('GET', key .. '!reset') or '0:0'
 end
 for i, key in ipairs(KEYS) do
   if ARGV[4 * i - 1] == '' then
@@ -15,7 +21,7 @@ for i, key in ipairs(KEYS) do
   end
   local mark, left = key .. '!reset', tonumber(ARGV[4 * i + 1])
   if left > 0 and left > redis.call('PTTL', mark) then
-    redis.call('SET', mark, redis.call('GET', mark) or '0:0', 'PX', left)
+    redis.call('SET', mark, marks[i], 'PX', left)
   end
 end
 return {ARGV[1], 1}

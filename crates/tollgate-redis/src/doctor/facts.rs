@@ -6,7 +6,7 @@ use std::future::Future;
 use std::time::{Duration, Instant, SystemTime};
 
 use super::cluster::Slots;
-use super::commands::{COMMANDS, key_pattern};
+use super::commands::{self, key_pattern};
 use crate::command_reply::CommandReply;
 use crate::key::KeyPrefix;
 
@@ -80,9 +80,9 @@ pub enum Rights {
     /// As the server reported it.
     #[non_exhaustive]
     Known {
-        /// The commands of [`COMMANDS`] that are refused.
+        /// The needed commands that are refused.
         denied: Vec<&'static str>,
-        /// The commands of [`COMMANDS`] that the server does not have.
+        /// The needed commands that the server does not have.
         unknown: Vec<&'static str>,
         /// Whether the user may do far more, such as delete all data.
         all: bool,
@@ -121,7 +121,7 @@ pub struct Facts {
     pub(super) settings: BTreeMap<String, String>,
     /// The prefix of the keys that were asked about.
     pub(super) prefix: KeyPrefix,
-    /// The commands beyond [`COMMANDS`] that were asked about.
+    /// The commands beyond those of one server that were asked about.
     pub(super) more_commands: &'static [(&'static str, &'static str)],
 }
 
@@ -170,7 +170,7 @@ impl Facts {
 
     /// The commands that were asked about: names and example calls.
     pub(super) fn commands(&self) -> impl Iterator<Item = (&'static str, &'static str)> {
-        COMMANDS.iter().chain(self.more_commands).copied()
+        commands::commands().iter().chain(self.more_commands).copied()
     }
 
     pub(super) fn setting(&self, name: &str) -> Option<&str> {
@@ -204,7 +204,8 @@ pub async fn gather<C: Commands>(connection: &mut C) -> Result<Facts, Connection
     gather_for(connection, &KeyPrefix::default(), &[]).await
 }
 
-/// The same for keys with this prefix, where the user needs more commands than [`COMMANDS`].
+/// The same for keys with this prefix, where the user needs more commands than on one server.
+/// The same, where the user needs more commands than on one server.
 pub(super) async fn gather_for<C: Commands>(
     connection: &mut C,
     prefix: &KeyPrefix,

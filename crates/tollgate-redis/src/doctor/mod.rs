@@ -12,7 +12,7 @@ mod nodes;
 mod sentinel;
 mod server;
 
-pub use self::commands::{COMMANDS, key_pattern};
+pub use self::commands::key_pattern;
 pub use self::connection::{ConnectError, Connection};
 pub use self::facts::{Commands, ConnectionLost, Facts, Rights, gather};
 pub use self::server::{acl_line, diagnose};

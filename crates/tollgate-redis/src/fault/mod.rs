@@ -5,6 +5,10 @@ use std::time::Duration;
 
 use tollgate::StoreError;
 
+use self::permission::{lacks, no_permission};
+
+mod permission;
+
 /// Whether a failed call was charged.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 #[non_exhaustive]
@@ -153,12 +157,16 @@ pub enum Fault {
     Protected,
     /// The user lacks a permission.
     #[error(
-        "the Redis user may not do this: it needs `+@read +@write +evalsha +script|load +time` \
-         on the keys of this store (`ACL SETUSER`), and `+select` for a database other than 0"
+        "the Redis user may not do this:{} `tollgate doctor` prints the line of `ACL SETUSER` with \
+         all that is needed on the keys of this store",
+        lacks(missing)
     )]
     NoPermission {
-        /// Unknown when the refusal came from within a script.
+        /// Unknown when the refusal came from within a script that had begun to write.
         charge: ChargeState,
+        /// The commands that it lacks the right to, or that the server does not have, as an ACL
+        /// names them and separated by blanks: `zadd zrem`. Empty where they are not known.
+        missing: String,
     },
     /// The number of the database is too large, or the server is a cluster, which has only 0.
     #[error(
@@ -353,7 +361,7 @@ impl Fault {
             "TRYAGAIN" => Self::TryAgain,
             "NOAUTH" => Self::NoAuth,
             "WRONGPASS" => Self::WrongPassword,
-            "NOPERM" => Self::NoPermission { charge: within_script(text) },
+            "NOPERM" => no_permission(text),
             "OOM" => Self::OutOfMemory,
             "MOVED" | "ASK" => Self::Cluster,
             "CROSSSLOT" => Self::CrossSlot,
@@ -398,7 +406,7 @@ impl Fault {
         }
         // In 7.0 a script's missing permission is an ERR, not NOPERM.
         if begins("the user executing the script can't") {
-            return Self::NoPermission { charge: ChargeState::Unknown };
+            return Self::NoPermission { charge: ChargeState::Unknown, missing: String::new() };
         }
         if begins("script killed by user") {
             return Self::Killed;
@@ -420,7 +428,7 @@ impl Fault {
             Self::Deadline { after, .. } => Self::Deadline { after, charge },
             Self::Closed { .. } => Self::Closed { charge },
             Self::Garbled { .. } => Self::Garbled { charge },
-            Self::NoPermission { .. } => Self::NoPermission { charge },
+            Self::NoPermission { missing, .. } => Self::NoPermission { charge, missing },
             other => other,
         }
     }
@@ -436,7 +444,7 @@ impl Fault {
             Self::Deadline { charge, .. }
             | Self::Closed { charge }
             | Self::Garbled { charge }
-            | Self::NoPermission { charge } => *charge,
+            | Self::NoPermission { charge, .. } => *charge,
             // A script that failed halfway gives such an error.
             Self::Other { .. } => ChargeState::Unknown,
             _ => ChargeState::NotCharged,
@@ -467,11 +475,6 @@ impl Fault {
                 | Self::Refused { .. }
         )
     }
-}
-
-/// Redis 7 appends the script's name to the error of a command in a script.
-fn within_script(text: &str) -> ChargeState {
-    if text.contains(" script: ") { ChargeState::Unknown } else { ChargeState::NotCharged }
 }
 
 impl From<Fault> for StoreError {

@@ -6,8 +6,8 @@ use super::*;
 #[test]
 fn every_error_of_redis_has_its_fault() {
     const AT: &str = "script: beef354d82996a708aa0deac229a63225ff0dd9c, on @user_script:1.";
-    let within = Fault::NoPermission { charge: ChargeState::Unknown };
-    let before = Fault::NoPermission { charge: ChargeState::NotCharged };
+    let within = Fault::NoPermission { charge: ChargeState::Unknown, missing: String::new() };
+    let before = Fault::NoPermission { charge: ChargeState::NotCharged, missing: String::new() };
     let other = |code: &str| Fault::Other { code: code.to_owned() };
     for (line, fault) in [
         (
@@ -96,8 +96,12 @@ fn a_store_error_says_the_same_as_its_fault() {
         (Fault::Closed { charge: unknown }, true, true),
         (Fault::Closed { charge: ChargeState::NotCharged }, true, false),
         (Fault::Garbled { charge: unknown }, true, true),
-        (Fault::NoPermission { charge: unknown }, true, true),
-        (Fault::NoPermission { charge: ChargeState::NotCharged }, false, false),
+        (Fault::NoPermission { charge: unknown, missing: String::new() }, true, true),
+        (
+            Fault::NoPermission { charge: ChargeState::NotCharged, missing: "set".into() },
+            false,
+            false,
+        ),
         (Fault::Deadline { after: Duration::from_millis(50), charge: unknown }, true, true),
     ] {
         let error = StoreError::from(fault.clone());

@@ -97,7 +97,7 @@ impl BatchScript {
         };
         match refused(error) {
             // The trial's keys are invented, so the user may have permission for the real ones.
-            Fault::Refused { .. } | Fault::NoPermission { charge: ChargeState::NotCharged } => {
+            Fault::Refused { .. } | Fault::NoPermission { charge: ChargeState::NotCharged, .. } => {
                 self.change(node, UNKNOWN, READY);
             }
             fault if is_for_good(&fault) => self.set(node, NEVER),
@@ -329,8 +329,9 @@ fn is_of_several(fault: &Fault) -> bool {
 
 /// Whether the error is permanent: the server does not allow keys of several subjects in one call.
 fn is_for_good(fault: &Fault) -> bool {
-    let denied = Fault::NoPermission { charge: ChargeState::NotCharged };
-    *fault == Fault::CrossSlot || *fault == denied
+    let denied = ChargeState::NotCharged;
+    matches!(fault, Fault::CrossSlot)
+        || matches!(fault, Fault::NoPermission { charge, .. } if *charge == denied)
 }
 
 /// One call for all: the keys of each, then the arguments of each.

@@ -9,7 +9,7 @@ use tokio::sync::Mutex as AsyncMutex;
 use tokio::time::timeout_at;
 
 use super::deadline::Deadline;
-use super::script_load::{command, loaded};
+use super::script_load::{ask_missing, command, loaded, missing};
 use super::wire::{CallError, Sending, Wire};
 use crate::fault::{ChargeState, Fault};
 use crate::script::Script;
@@ -40,11 +40,13 @@ impl Loads {
 
     /// Loads a script after a call, begun at `seen`, reported it as unknown. If the script was
     /// loaded since then, it does nothing. Concurrent callers wait; when a load fails or is
-    /// dropped, the next of them tries.
+    /// dropped, the next of them tries. Where the call has a key, the user's rights to the script's
+    /// commands are looked at, too.
     pub(super) async fn load(
         &self,
         script: &Script,
         seen: LoadCount,
+        key: Option<&[u8]>,
         wire: &Arc<Wire>,
         by: Deadline,
     ) -> Result<(), CallError> {
@@ -59,7 +61,24 @@ impl Loads {
         let heard = heard.map_err(|failed| failed.map(Fault::before_the_script))?;
         loaded(script, &heard.answer.unwrap_or(Value::Nil))?;
         *last = self.done.fetch_add(1, Ordering::AcqRel) + 1;
-        Ok(())
+        let missing = Self::missing(script, key, wire, by).await?;
+        if missing.is_empty() {
+            return Ok(());
+        }
+        Err(Fault::NoPermission { charge: ChargeState::NotCharged, missing }.into())
+    }
+
+    /// The commands of a script that the user may not call on a key, as far as it may ask.
+    pub(super) async fn missing(
+        script: &Script,
+        key: Option<&[u8]>,
+        wire: &Arc<Wire>,
+        by: Deadline,
+    ) -> Result<String, CallError> {
+        let Some(key) = key else { return Ok(String::new()) };
+        let heard = wire.ask(Sending::alone(ask_missing(script, key)), by).await;
+        let heard = heard.map_err(|failed| failed.map(Fault::before_the_script))?;
+        Ok(missing(heard.answer.unwrap_or(Value::Nil)))
     }
 
     fn turn(&self, script: &Script) -> Arc<AsyncMutex<u64>> {

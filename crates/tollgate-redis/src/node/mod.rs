@@ -197,7 +197,7 @@ impl Node {
         let by = Deadline::within(deadline);
         let seen = self.0.loads.load_count();
         let wire = self.0.first_wire(by).await?;
-        Ok(self.0.loads.load(script, seen, &wire, by).await.map_err(Fault::from)?)
+        Ok(self.0.loads.load(script, seen, None, &wire, by).await.map_err(Fault::from)?)
     }
 
     /// Loads a batch script, so that calls are batched from the first. Where there are `keys`, it
@@ -342,10 +342,19 @@ impl Shared {
                 return Err(redirect.into());
             }
             Err(NotAnswered::Fault(Fault::NoScript)) => {
-                match Box::pin(self.loads.load(call.script, seen, wire, by)).await {
+                let key = call.keys().next();
+                match Box::pin(self.loads.load(call.script, seen, key, wire, by)).await {
                     Ok(()) => return Ok(None),
                     Err(failed) => failed,
                 }
+            }
+            Err(NotAnswered::Fault(Fault::NoPermission { charge, missing }))
+                if missing.is_empty() =>
+            {
+                // A refusal does not say of what. Where that cannot be heard, it stands as it is.
+                let named =
+                    Box::pin(Loads::missing(call.script, call.keys().next(), wire, by)).await;
+                Fault::NoPermission { charge, missing: named.unwrap_or_default() }.into()
             }
             Err(NotAnswered::Fault(fault)) => fault.into(),
         };

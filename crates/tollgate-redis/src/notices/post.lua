@@ -1,5 +1,9 @@
 -- KEYS: the notices. ARGV: the nonce, the name, the text, how long it lasts in microseconds, how
 -- many there may be, and 1 where one of this name that is there stays.
+local lacks = refusal()
+if lacks then
+  return lacks
+end
 local own = ARGV[6] == '1' and redis.call('HGET', KEYS[1], ARGV[2])
 if own and tonumber(string.match(own, '^(%d+):') or '0') > now then
   return {ARGV[1], 1}

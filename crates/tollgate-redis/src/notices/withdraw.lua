@@ -1,4 +1,8 @@
 -- KEYS: the notices. ARGV: the nonce, and the name.
+local lacks = refusal()
+if lacks then
+  return lacks
+end
 local value = redis.call('HGET', KEYS[1], ARGV[2])
 if not value then
   return {ARGV[1], 0}

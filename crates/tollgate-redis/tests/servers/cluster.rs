@@ -49,7 +49,7 @@ mod kit {
     use tollgate_proof::conformance::fewer;
 
     use super::*;
-    use crate::common::one_of;
+    use crate::common::{one_of, with_least_rights};
 
     static RUNS: AtomicU64 = AtomicU64::new(0);
 
@@ -62,7 +62,10 @@ mod kit {
     /// In one slot, as checks over several subjects are exact.
     fn make(clock: ManualClock) -> Blocking {
         let run = format!("kit-{}", RUNS.fetch_add(1, Ordering::Relaxed));
-        let builder = RedisStore::builder(options(cluster())).run(&run, clock).shard(&run);
+        static OPTIONS: OnceLock<Options> = OnceLock::new();
+        let login = || with_least_rights(&cluster().url(), cluster().servers());
+        let options = OPTIONS.get_or_init(login).clone().deadline(LONG);
+        let builder = RedisStore::builder(options).run(&run, clock).shard(&run);
         Blocking::connect(builder, cluster().servers())
     }
 

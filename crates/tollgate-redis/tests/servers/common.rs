@@ -10,8 +10,9 @@ use tollgate::{
     Charged, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled, Store,
     StoreError, Time,
 };
-use tollgate_proof::redis::RedisServer;
-use tollgate_redis::{Builder, RedisStore};
+use tollgate_proof::redis::{RedisServer, Reply};
+use tollgate_redis::doctor::examine;
+use tollgate_redis::{Builder, Options, RedisStore};
 
 /// The runtime that drives all connections.
 pub(crate) fn runtime() -> &'static Runtime {
@@ -39,6 +40,24 @@ pub(crate) async fn cluster() -> RedisServer {
         pause(10).await;
     }
     panic!("the cluster does not come up: {:?}", server.command(&[b"CLUSTER", b"INFO"]));
+}
+
+/// Makes the user that the doctor advises at a URL, on each of these servers, for the keys of a
+/// run. A run is removed with the rights to `SCAN` and `UNLINK`. Answers the options with its
+/// login.
+pub(crate) fn with_least_rights(url: &str, servers: &[RedisServer]) -> Options {
+    let findings = examine(url).unwrap().findings;
+    let rights = findings.into_iter().find(|finding| finding.id == "rights").unwrap();
+    let remedy = rights.remedy.unwrap();
+    let (_, line) = remedy.split_once("ACL SETUSER ").unwrap();
+    let line = line.replace("~tg1:*", "~tg1-*");
+    for server in servers {
+        let words = ["ACL", "SETUSER"].into_iter().chain(line.split(' '));
+        let words = words.chain(["+scan", "+unlink"]).map(str::as_bytes);
+        let made = server.command(&words.collect::<Vec<_>>());
+        assert_eq!(made, Reply::Status("OK".into()), "{line}");
+    }
+    Options::from_url(url).unwrap().user("tollgate").password("PASSWORD")
 }
 
 /// Lets some milliseconds go by: between two looks at a condition that has a limit, or two calls

@@ -1,8 +1,9 @@
-//! The Redis store keeps every promise of the kit, on a real server.
+//! The Redis store keeps every promise of the kit, on a real server, with the rights that the
+//! doctor says are needed.
 
 use std::collections::BTreeMap;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 use tollgate::{Clock as _, ManualClock, Store as _};
 use tollgate_proof::conformance::sweeping;
@@ -10,7 +11,7 @@ use tollgate_proof::redis::Reply;
 use tollgate_redis::compose::encoded_expiry_ms;
 use tollgate_redis::{Builder, Keys, Options, RedisStore};
 
-use crate::common::{Blocking, server};
+use crate::common::{Blocking, server, with_least_rights};
 
 /// Tells the stores of one test run apart.
 static RUNS: AtomicU64 = AtomicU64::new(0);
@@ -21,7 +22,9 @@ static MADE: Mutex<BTreeMap<u64, (String, ManualClock)>> = Mutex::new(BTreeMap::
 /// A store of its own keys, by the kit's clock. The machine may be busy: only a deadline that is
 /// far away is none of the kit's cases.
 fn builder(run: u64, clock: ManualClock) -> Builder {
-    let options = Options::from_url(&server().url()).unwrap();
+    static OPTIONS: OnceLock<Options> = OnceLock::new();
+    let login = || with_least_rights(&server().url(), std::slice::from_ref(server()));
+    let options = OPTIONS.get_or_init(login).clone();
     let options = options.deadline(std::time::Duration::from_secs(30));
     RedisStore::builder(options).run(&format!("kit-{run}"), clock)
 }

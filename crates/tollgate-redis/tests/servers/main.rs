@@ -9,6 +9,7 @@ mod common;
 mod doctor;
 mod doctor_topologies;
 mod faults;
+mod formats;
 mod kit;
 mod live;
 /// The engine over states that are kept as a store does: the scripts' comparison has it too.
@@ -16,6 +17,7 @@ mod live;
 #[path = "../../../tollgate-proof/tests/lua/model.rs"]
 mod model;
 mod prefix;
+mod rights;
 mod sentinel;
 mod shard;
 mod tls;

@@ -39,7 +39,7 @@ mod kit {
     use tollgate_proof::conformance::fewer;
 
     use super::*;
-    use crate::common::one_of;
+    use crate::common::{one_of, with_least_rights};
 
     static RUNS: AtomicU64 = AtomicU64::new(0);
 
@@ -52,7 +52,10 @@ mod kit {
 
     fn make(clock: ManualClock) -> Blocking {
         let run = format!("kit-{}", RUNS.fetch_add(1, Ordering::Relaxed));
-        let builder = RedisStore::builder(options(sentinels())).run(&run, clock);
+        static OPTIONS: OnceLock<Options> = OnceLock::new();
+        let login = || with_least_rights(&sentinels().url(), sentinels().servers());
+        let options = OPTIONS.get_or_init(login).clone().deadline(LONG);
+        let builder = RedisStore::builder(options).run(&run, clock);
         let primary = &sentinels().servers()[..1];
         Blocking::connect(builder, primary)
     }

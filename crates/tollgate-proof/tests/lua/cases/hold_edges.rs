@@ -402,3 +402,36 @@ pub(super) fn ends_together(texts: &Texts) -> Result<(), Difference> {
     }
     Ok(())
 }
+
+/// A right that is missing is named before anything is written.
+pub(super) fn rights(texts: &Texts) -> Result<(), Difference> {
+    for limits in BOTH {
+        for name in ["ZADD", "ZREM", "SET", "PEXPIRE", "DEL"] {
+            for what in ["place", "settle"] {
+                let mut world = World::new(texts, limits);
+                world.place(ID, 1, 2_000_000);
+                let before = world.fake.keys();
+                world.fake.deny(Some(name));
+                let reply = match what {
+                    "place" => world.place(&id(2), 1, 2_000_000),
+                    _ => world.settle(ID, "1"),
+                };
+                // A script asks for all that it has; its fast path for what it calls.
+                let is_fast = limits == BOTH[0];
+                let goes_on = match what {
+                    "place" => name == "ZREM" || is_fast && name == "DEL",
+                    _ => is_fast && name == "ZADD",
+                };
+                if goes_on {
+                    expect(what, matches!(reply, Reply::List(_)), true)?;
+                    continue;
+                }
+                let wanted = format!("NOPERM TOLLGATE {}", name.to_lowercase());
+                let case = format!("{limits}: {what} without {name}");
+                expect(&case, reply, Reply::Error(wanted))?;
+                expect(&case, world.fake.keys() == before, true)?;
+            }
+        }
+    }
+    Ok(())
+}

@@ -279,7 +279,7 @@ pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
     let state = |tag: &str, a: u64, b: u64, rest: &[u8]| {
         [tag.as_bytes(), &a.to_be_bytes()[1..], &b.to_be_bytes()[2..], rest].concat()
     };
-    let tag = "1gg2:60000000,7,7,14;h|";
+    let tag = "2gg2:60000000,7,7,14;h|";
     let exact = 1 << 53;
     for bytes in [
         state(tag, exact, 0, &[]),

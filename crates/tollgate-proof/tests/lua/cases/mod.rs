@@ -50,7 +50,8 @@ pub(crate) const CASES: [(&str, Case); 25] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 27] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 28] = [
+    ("rights that are missing", hold_edges::rights),
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
     ("repeated requests among holds", holds::requests),

@@ -45,6 +45,17 @@ pub(super) fn install(lua: &Lua, data: &Rc<RefCell<Data>>) -> Result<()> {
             Ok(table)
         })?,
     )?;
+    let shared = Rc::clone(data);
+    redis.set(
+        "acl_check_cmd",
+        lua.create_function(move |_, args: MultiValue| {
+            let words = words(args)?;
+            // Redis 7.0 reads a key that is not there.
+            assert!(words.len() > 1, "a command without a key");
+            let data = shared.borrow();
+            Ok(data.denied.as_deref().is_none_or(|name| !words[0].eq_ignore_ascii_case(name)))
+        })?,
+    )?;
     lua.globals().set("redis", redis)
 }
 

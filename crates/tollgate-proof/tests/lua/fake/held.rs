@@ -86,6 +86,8 @@ pub(super) struct Data {
     pub(super) deleted: bool,
     /// What the server has dropped by itself: that it lies no longer is no fault of a script.
     pub(super) evicted: Vec<Rc<[u8]>>,
+    /// A command that the user has no right to.
+    pub(super) denied: Option<Vec<u8>>,
     /// How often the script may still be asked whether it runs too long; none: for ever.
     pub(super) patience: Option<u32>,
 }

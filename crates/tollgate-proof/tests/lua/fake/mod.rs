@@ -140,6 +140,11 @@ impl Fake {
         data.evicted.push(key.as_bytes().into());
     }
 
+    /// Takes the right to a command away, or gives back what was taken.
+    pub(crate) fn deny(&self, name: Option<&str>) {
+        self.data.borrow_mut().denied = name.map(|name| name.as_bytes().to_vec());
+    }
+
     pub(crate) fn at(&self, now_us: u64) {
         self.data.borrow_mut().now_us = now_us;
     }

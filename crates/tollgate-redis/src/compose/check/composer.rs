@@ -368,6 +368,7 @@ end
             for slot in &slots {
                 self.charge(slot, out);
             }
+            self.refuse_charge(out);
             for part in &self.parts {
                 self.keep(part, out);
             }

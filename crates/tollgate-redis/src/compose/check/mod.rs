@@ -4,6 +4,7 @@ mod composer;
 mod inline;
 mod number_args;
 mod read;
+mod refuse;
 mod spec;
 mod write;
 

@@ -88,6 +88,9 @@ impl Composer<'_> {
         let (how, sum, first, at) = (n("how"), n("sum"), n("first"), n("at"));
         let (before, base, newest) = (n("rest"), n("base"), n("newest"));
         let (mended, carried) = (n("mended"), n("carried"));
+        let lifetime = self.lifetime(&n("reset"), "  ", out);
+        // A log that is there gets its time to live first: refused alone, the charge has changed
+        // nothing.
         let _ = write!(
             out,
             "  local event = struct.pack('>I7I6', {at}, {sum})
@@ -96,7 +99,9 @@ impl Composer<'_> {
       redis.call('DEL', KEYS[{key}])
     end
     redis.call('RPUSH', KEYS[{key}], {}, event)
+    redis.call('PEXPIRE', KEYS[{key}], {lifetime})
   else
+    redis.call('PEXPIRE', KEYS[{key}], {lifetime})
     if {first} > 1 then
       redis.call('LTRIM', KEYS[{key}], {first} - 1, -1)
       redis.call('LSET', KEYS[{key}], 0, {})
@@ -114,12 +119,11 @@ impl Composer<'_> {
             head(&before),
             head(&base),
         );
-        let lifetime = self.lifetime(&n("reset"), "  ", out);
-        let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{key}], {lifetime})");
     }
 
     /// Records the remaining lifetime of a state with other numbers. A later reset must be
-    /// remembered for as long.
+    /// remembered for as long. The last one is read here, where something else at its key is an
+    /// error before anything is written.
     pub(super) fn outlive(&self, key: usize, out: &mut String) {
         if self.peeks() {
             return;
@@ -127,7 +131,8 @@ impl Composer<'_> {
         let _ = write!(
             out,
             "outlived = outlived or {{}}
-outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
+outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
+  redis.call('GET', KEYS[{key}] .. '!reset') or '0:0'}}
 "
         );
     }
@@ -136,10 +141,10 @@ outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
     /// in the meantime.
     pub(super) fn keep_outlived(indent: &str, out: &mut String) {
         let lines = [
-            "for key, left in pairs(outlived or {}) do",
-            "  local mark = key .. '!reset'",
+            "for key, was in pairs(outlived or {}) do",
+            "  local mark, left = key .. '!reset', was[1]",
             "  if left > math.max(redis.call('PTTL', key), redis.call('PTTL', mark)) then",
-            "    redis.call('SET', mark, redis.call('GET', mark) or '0:0', 'PX', left)",
+            "    redis.call('SET', mark, was[2], 'PX', left)",
             "  end",
             "end",
         ];
@@ -243,6 +248,7 @@ outlived[KEYS[{key}]] = redis.call('PTTL', KEYS[{key}])
                 Form::Log => Ok(()),
             };
         }
+        self.refuse_repairs(out);
         for part in &self.parts {
             if let Some(key) = part.key {
                 out.push_str("  do\n");

@@ -1,0 +1,133 @@
+//! States of every form that a version ever wrote, in `vectors/formats`: each is read, charged and
+//! corrected, or refused and left as it is.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tollgate::{Ask, LimitSet, Limiter, ManualClock, Subject, Time};
+use tollgate_proof::redis::{RedisServer, Reply};
+use tollgate_proof::redis_or_skip;
+use tollgate_redis::{Keys, Options, RedisStore};
+
+use crate::common::runtime;
+
+const STATES: &str = include_str!("../../../../vectors/formats/redis.txt");
+
+/// A state: under what, when, what lies at its key or keys, and what is left of it.
+struct Row {
+    limits: LimitSet,
+    at: Time,
+    held: Vec<Vec<u8>>,
+    sums: Option<Vec<u8>>,
+    hold: Option<Vec<u8>>,
+    /// What remains; none where it is refused.
+    remaining: Option<u64>,
+}
+
+fn bytes(digits: &str) -> Vec<u8> {
+    let pairs = digits.as_bytes().chunks(2);
+    pairs.map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap()).collect()
+}
+
+fn rows() -> Vec<Row> {
+    let lines = STATES.lines().filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split(" | ").map(str::trim).collect();
+        let [limits, at, held, holds, remaining] = cells[..] else { panic!("{line}") };
+        let (sums, hold) = holds
+            .split_once(' ')
+            .map_or((None, None), |(sums, hold)| (Some(bytes(sums)), Some(bytes(hold))));
+        Row {
+            limits: limits.parse().unwrap(),
+            at: Time::from_micros(at.parse().unwrap()),
+            held: held.split(' ').map(bytes).collect(),
+            sums,
+            hold,
+            remaining: remaining.parse().ok(),
+        }
+    };
+    lines.map(row).collect()
+}
+
+impl Row {
+    /// Puts it where it lay.
+    fn put(&self, server: &RedisServer, key: &str) {
+        server.command(&[b"FLUSHALL"]);
+        let log = self.held[0].get(1) == Some(&b'l');
+        for held in &self.held {
+            let done = match log {
+                true => server.command(&[b"RPUSH", key.as_bytes(), held]),
+                false => server.command(&[b"SET", key.as_bytes(), held]),
+            };
+            assert!(!matches!(done, Reply::Error(_)), "{done:?}");
+        }
+        if let (Some(sums), Some(hold)) = (&self.sums, &self.hold) {
+            let end = (self.at.as_micros() + 60_000_000).to_string();
+            server.command(&[b"SET", format!("{key}@sums").as_bytes(), sums]);
+            server.command(&[b"ZADD", format!("{key}@").as_bytes(), end.as_bytes(), hold]);
+        }
+    }
+}
+
+fn all(server: &RedisServer) -> BTreeMap<Vec<u8>, Reply> {
+    server.keys().into_iter().map(|key| (key.clone(), server.command(&[b"DUMP", &key]))).collect()
+}
+
+#[test]
+fn every_form_is_read_or_refused() {
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let (clock, bob) = (ManualClock::at_micros(0), Subject::literal("bob").unwrap());
+        let options = Options::from_url(&server.url()).unwrap().deadline(Duration::from_secs(30));
+        let store = RedisStore::builder(options).run("formats", clock.clone());
+        let store = store.connect().await.unwrap();
+        let rows = rows();
+        assert!(rows.len() > 8, "{}", rows.len());
+        for row in &rows {
+            let limiter = Limiter::new(row.limits.clone(), store.clone());
+            let key = Keys::for_run("formats").state(&bob, &row.limits);
+            let text = format!("{} {}", row.limits, row.held[0].escape_ascii());
+            clock.set(row.at);
+            row.put(&server, &key);
+            let before = all(&server);
+            let Some(remaining) = row.remaining else {
+                assert!(limiter.peek(&bob).await.is_err(), "{text}");
+                assert!(limiter.check(&bob).await.is_err(), "{text}");
+                assert!(limiter.charge(&bob).await.is_err(), "{text}");
+                assert!(limiter.adjust(&bob, 1).await.is_err(), "{text}");
+                assert!(limiter.reserve(&bob, Duration::from_secs(9)).await.is_err(), "{text}");
+                assert_eq!(all(&server), before, "{text}");
+                continue;
+            };
+            assert_eq!(limiter.peek(&bob).await.unwrap().remaining(), remaining, "{text}");
+            assert!(limiter.inspect(&bob).await.unwrap().is_some(), "{text}");
+            assert_eq!(all(&server), before, "{text}");
+            let decision = limiter.check(&bob).await.unwrap();
+            if remaining == 0 {
+                assert!(!decision.is_allowed(), "{text}");
+                continue;
+            }
+            assert_eq!(
+                (decision.is_allowed(), decision.remaining()),
+                (true, remaining - 1),
+                "{text}"
+            );
+            let receipt = decision.receipt().unwrap();
+            limiter.refund(&receipt).await.unwrap();
+            assert_eq!(limiter.peek(&bob).await.unwrap().remaining(), remaining, "{text}");
+            for what in ["charge", "adjust", "reserve"] {
+                row.put(&server, &key);
+                match what {
+                    "charge" => drop(limiter.charge(&bob).await.unwrap()),
+                    "adjust" => assert_eq!(limiter.adjust(&bob, -1).await.unwrap(), [-1], "{text}"),
+                    _ => {
+                        let hold = limiter.reserve(&bob, Duration::from_secs(9)).await.unwrap();
+                        assert!(hold.hold.is_some(), "{text}");
+                    }
+                }
+                let left = limiter.peek(Ask::new(&bob)).await.unwrap().remaining();
+                assert_eq!(left, remaining - 1, "{text}: {what}");
+            }
+        }
+    });
+}
