@@ -11,7 +11,7 @@ use http::StatusCode;
 
 use crate::api::Api;
 use crate::envoy::EnvoyOptions;
-use crate::listen::{Bounds, Connection, Protocol, Transport};
+use crate::listen::{Bounds, Budget, Connection, Protocol, Transport};
 use crate::metrics::Metrics;
 use crate::server::StartError;
 use crate::service::Service;
@@ -56,6 +56,7 @@ pub(crate) struct Grpc(Infallible);
 impl Grpc {
     pub(crate) async fn new(
         _: Arc<Api>,
+        _: &Arc<Budget>,
         _: Bounds,
         _: Duration,
         _: Duration,

@@ -34,6 +34,9 @@ use crate::settings;
 use crate::timeseries::{TimeSeriesOptions, Writing};
 use crate::tls::{Certificate, Tls, TlsError};
 
+/// How long a connection that is accepted at the end may take for its request.
+const PATIENCE: Duration = Duration::from_secs(1);
+
 /// The most connections of administrators that are open at once.
 const ADMIN_CONNECTIONS: usize = 64;
 
@@ -86,6 +89,10 @@ pub struct Options {
     /// The runtimes that serve connections. Each new connection stays on the one that has the
     /// fewest. Empty by default: the runtime that the service was started on serves all of them.
     pub runtimes: Vec<Handle>,
+    /// The runtimes that serve connections of gRPC, so that a flood of its frames, which HTTP/2
+    /// reads before anybody is asked, takes no turns from the other protocols. Empty by default:
+    /// `runtimes` serve them too.
+    pub grpc_runtimes: Vec<Handle>,
     /// How long the service still takes requests after `/readyz` reports that it is not ready.
     pub linger: Duration,
     /// How long started requests may take after shutdown begins.
@@ -164,6 +171,7 @@ impl Options {
             tls: None,
             bounds: Bounds::default(),
             runtimes: Vec::new(),
+            grpc_runtimes: Vec::new(),
             linger: Duration::ZERO,
             grace: Duration::from_secs(10),
             metrics: Metrics::new(),
@@ -223,6 +231,8 @@ pub struct Server {
     writing: Option<Writing>,
     ending: watch::Sender<bool>,
     tasks: JoinSet<()>,
+    /// The accept loops, which end by themselves once the service does.
+    listeners: JoinSet<()>,
     addresses: Vec<Address>,
     #[cfg(feature = "resp")]
     resp: Vec<Address>,
@@ -248,6 +258,13 @@ impl Server {
     /// each case the service does not listen on any address.
     pub async fn start(gate: Gate<AnyStore>, options: Options) -> Result<Self, StartError> {
         settings::check(&options)?;
+        if let Some(address) = settings::open_grpc(&options) {
+            tracing::warn!(
+                target: "tollgate",
+                "everybody who reaches {address} can spend the counts over gRPC, unencrypted: \
+                 serve it with --tls-cert, --tls-key and --tls-client-ca, or on 127.0.0.1"
+            );
+        }
         let hashing = match &options.key_secret {
             Some(secret) => Hashing::keyed(secret)?,
             None => Hashing::plain_for_random_keys(),
@@ -269,8 +286,7 @@ impl Server {
         // A separate bound: administrators can connect even when clients use all their connections.
         let bounds = Bounds { connections: ADMIN_CONNECTIONS, ..options.bounds };
         let runtimes = Runtimes::new(options.runtimes);
-        let registries =
-            [Registry::new(options.bounds, runtimes.clone()), Registry::new(bounds, runtimes)];
+        let registries = [Registry::new(options.bounds), Registry::new(bounds)];
         let [registry, admin_registry] = &registries;
         let (outbox, writing) = options.timeseries.as_ref().map(TimeSeriesOptions::start).unzip();
         let recorder = Recorder::new(options.metrics.clone(), outbox);
@@ -350,63 +366,61 @@ impl Server {
         tasks.spawn(options.queues.follow());
         tasks.spawn(give_back_leases(gate.store().clone()));
         tasks.spawn(follow_notices(gate, Arc::clone(&api)));
-        if let Some(certificate) = &tls {
+        let certificate = tls.clone();
+        if let Some(certificate) = &certificate {
             tasks.spawn(Arc::clone(certificate).follow());
         }
         tasks.spawn(Arc::clone(registry).watch());
         tasks.spawn(Arc::clone(admin_registry).watch());
+        let mut listeners = JoinSet::new();
+        let clients = Listener {
+            protocol: (),
+            registry: Arc::clone(registry),
+            runtimes,
+            tls,
+            ending: ended,
+            patience: PATIENCE.min(options.grace / 2),
+        };
         for bound in bound {
-            let listener = Listener {
-                protocol: Http(Arc::clone(&api)),
-                registry: Arc::clone(registry),
-                tls: tls.clone(),
-                ending: ended.clone(),
-            };
-            tasks.spawn(listener.accept_all(bound));
+            listeners.spawn(clients.of(Http(Arc::clone(&api))).accept_all(bound));
         }
         #[cfg(feature = "resp")]
         let shared = Arc::new(Shared::new(Arc::clone(&api), users));
         #[cfg(feature = "resp")]
         for bound in for_resp {
-            let listener = Listener {
-                protocol: Resp(Arc::clone(&shared)),
-                registry: Arc::clone(registry),
-                tls: tls.clone(),
-                ending: ended.clone(),
-            };
-            tasks.spawn(listener.accept_all(bound));
+            listeners.spawn(clients.of(Resp(Arc::clone(&shared))).accept_all(bound));
         }
         tasks.spawn(rls.follow());
         let grpc = if for_grpc.is_empty() {
             None
         } else {
-            let max_age = options.envoy.max_age;
-            Some(Grpc::new(Arc::clone(&api), options.bounds, max_age, options.grace).await?)
+            let (max_age, budget) = (options.envoy.max_age, registry.budget());
+            Some(Grpc::new(Arc::clone(&api), budget, options.bounds, max_age, options.grace).await?)
+        };
+        let grpc_runtimes = match options.grpc_runtimes.is_empty() {
+            true => clients.runtimes.clone(),
+            false => Runtimes::new(options.grpc_runtimes),
         };
         for (bound, protocol) in for_grpc.into_iter().zip(core::iter::repeat(&grpc)) {
             let Some(protocol) = protocol.clone() else { continue };
-            let listener = Listener {
-                protocol,
-                registry: Arc::clone(registry),
-                tls: tls.clone(),
-                ending: ended.clone(),
-            };
-            tasks.spawn(listener.accept_all(bound));
+            let runtimes = grpc_runtimes.clone();
+            let listener = Listener { runtimes, ..clients.of(protocol) };
+            listeners.spawn(listener.accept_all(bound));
         }
         if let Some(bound) = admin {
             tasks.spawn(api.metrics.clone().follow_top());
             let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
             let overview = Overview::new(history);
+            let admin = Http(Arc::new(Admin { api, guard, reader, recorder, overview }));
             let listener = Listener {
-                protocol: Http(Arc::new(Admin { api, guard, reader, recorder, overview })),
                 registry: Arc::clone(admin_registry),
                 // Protect the token with TLS on a network where a certificate is configured.
-                tls: tls
+                tls: certificate
                     .clone()
                     .filter(|_| options.admin.as_ref().is_some_and(|it| !it.is_local())),
-                ending: ended,
+                ..clients.of(admin)
             };
-            tasks.spawn(listener.accept_all(bound));
+            listeners.spawn(listener.accept_all(bound));
         }
         let (linger, grace) = (options.linger, options.grace);
         let admin = admin_address;
@@ -418,13 +432,14 @@ impl Server {
             writing,
             ending,
             tasks,
+            listeners,
             addresses,
             #[cfg(feature = "resp")]
             resp,
             grpc,
             grpc_addresses,
             admin,
-            certificate: tls,
+            certificate,
             linger,
             grace,
         })
@@ -499,19 +514,26 @@ impl Server {
         self.reader.watch(told)
     }
 
-    /// Shuts down: reports not ready, stops accepting connections, finishes started requests, and
-    /// closes the remaining connections after the grace period. The last counts are written to the
-    /// time series in what is left of the linger and grace periods, at most 2 s.
+    /// Shuts down: reports not ready, accepts the connections that still wait for it and no further
+    /// ones, finishes started requests, and closes the remaining connections after the grace
+    /// period. The last counts are written to the time series in what is left of the linger and
+    /// grace periods, at most 2 s.
     pub async fn end(mut self) -> Stopping {
         let began = Instant::now();
         self.api.open.store(false, Ordering::Relaxed);
         if let Some(grpc) = &self.grpc {
             grpc.closes().await;
         }
-        tokio::time::sleep(self.linger).await;
+        if !self.linger.is_zero() {
+            tokio::time::sleep(self.linger).await;
+        }
         self.ending.send_replace(true);
         let [clients, administrators] = &self.registries;
-        let emptied = async { tokio::join!(clients.emptied(), administrators.emptied()) };
+        let emptied = async {
+            // Connections that waited to be accepted are among those that are waited for.
+            while self.listeners.join_next().await.is_some() {}
+            tokio::join!(clients.emptied(), administrators.emptied())
+        };
         let cut = match tokio::time::timeout(self.grace, emptied).await {
             Ok(_) => 0,
             Err(_) => clients.end_all() + administrators.end_all(),

@@ -1,6 +1,7 @@
 //! The check of a service's settings before it starts.
 
 use crate::api::MIN_TOKEN_BYTES;
+use crate::listen::Address;
 use crate::server::{Options, StartError};
 use crate::service::MIN_KEY_BYTES;
 
@@ -58,5 +59,30 @@ pub(crate) fn check(options: &Options) -> Result<(), StartError> {
              TOLLGATE_ADMIN_TOKEN, or listen on 127.0.0.1"
         )),
         _ => Ok(()),
+    }
+}
+
+/// The address of gRPC, if there is one, at which everybody may ask who reaches it, without a
+/// credential and in clear text.
+pub(crate) fn open_grpc(options: &Options) -> Option<&Address> {
+    let is_secured = options.tls.is_some();
+    options.grpc.iter().find(|address| !address.is_local() && !is_secured)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tls::Tls;
+
+    #[test]
+    fn grpc_beyond_loopback_is_open_without_tls() {
+        let address = |text: &str| text.parse::<Address>().unwrap();
+        let mut options = Options::new(vec![address("127.0.0.1:0")]);
+        options.grpc = vec![address("127.0.0.1:0"), address("unix:/run/t.sock")];
+        assert_eq!(open_grpc(&options), None);
+        options.grpc.push(address("192.0.2.1:8081"));
+        assert_eq!(open_grpc(&options), Some(&address("192.0.2.1:8081")));
+        options.tls = Some(Tls::new("a.pem", "a.key"));
+        assert_eq!(open_grpc(&options), None);
     }
 }

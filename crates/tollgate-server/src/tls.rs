@@ -1,4 +1,4 @@
-//! The TLS certificate of the service.
+//! The TLS certificate of the service, and the authorities of its clients.
 
 use core::time::Duration;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject as _;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use tokio_rustls::rustls::{ServerConfig, version};
+use tokio_rustls::rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
+use tokio_rustls::rustls::{RootCertStore, ServerConfig, version};
 
 /// How often the files are checked for changes.
 const POLL: Duration = Duration::from_secs(2);
@@ -19,7 +20,8 @@ const POLL: Duration = Duration::from_secs(2);
 pub(crate) const HTTP1: &[u8] = b"http/1.1";
 pub(crate) const HTTP2: &[u8] = b"h2";
 
-/// PEM files: a certificate chain, which starts with the service's own, and its private key.
+/// PEM files: a certificate chain, which starts with the service's own, its private key, and
+/// possibly the authorities whose clients alone are served.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Tls {
@@ -27,6 +29,9 @@ pub struct Tls {
     pub certificate: PathBuf,
     /// The private key.
     pub key: PathBuf,
+    /// The certificates of the authorities that sign those of clients. A client without one of
+    /// theirs that is valid now is refused in the handshake. `None` asks clients for none.
+    pub client_authorities: Option<PathBuf>,
 }
 
 /// A certificate or a private key that cannot be used.
@@ -40,35 +45,59 @@ pub struct TlsError {
 
 tollgate::debug_as_display!(TlsError);
 
+impl TlsError {
+    fn new(path: &Path, what: &'static str, why: String) -> Self {
+        Self { path: path.to_owned(), what, why }
+    }
+}
+
 impl Tls {
     /// The certificate chain and the private key in these files.
     #[must_use]
     pub fn new(certificate: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
-        Self { certificate: certificate.into(), key: key.into() }
+        let (certificate, key) = (certificate.into(), key.into());
+        Self { certificate, key, client_authorities: None }
+    }
+
+    /// The same for clients that have a certificate of the authorities in this file, and no others.
+    #[must_use]
+    pub fn client_authorities(self, path: impl Into<PathBuf>) -> Self {
+        Self { client_authorities: Some(path.into()), ..self }
     }
 
     fn config(&self) -> Result<Configs, TlsError> {
-        let error = |path: &Path, what, why: String| TlsError { path: path.to_owned(), what, why };
-        let no_certificate = "is no certificate in PEM";
-        let chain: Result<Vec<_>, _> = CertificateDer::pem_file_iter(&self.certificate)
-            .and_then(Iterator::collect)
-            .map_err(|why| error(&self.certificate, no_certificate, why.to_string()));
-        let chain = chain?;
-        if chain.is_empty() {
-            let why = "there is none in it".to_owned();
-            return Err(error(&self.certificate, no_certificate, why));
-        }
+        let chain = certificates(&self.certificate)?;
         let key = PrivateKeyDer::from_pem_file(&self.key)
-            .map_err(|why| error(&self.key, "is no private key in PEM", why.to_string()))?;
+            .map_err(|why| TlsError::new(&self.key, "is no private key in PEM", why.to_string()))?;
         let refused = |why: tokio_rustls::rustls::Error| {
-            error(&self.key, "does not fit the certificate", why.to_string())
+            TlsError::new(&self.key, "does not fit the certificate", why.to_string())
         };
-        let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_protocol_versions(&[&version::TLS13, &version::TLS12])
-            .map_err(refused)?
-            .with_no_client_auth()
-            .with_single_cert(chain, key)
             .map_err(refused)?;
+        let config = match &self.client_authorities {
+            None => config.with_no_client_auth(),
+            Some(path) => {
+                let why = |why: String| TlsError::new(path, "names no authority of clients", why);
+                let mut roots = RootCertStore::empty();
+                for authority in certificates(path)? {
+                    roots.add(authority).map_err(|fault| why(fault.to_string()))?;
+                }
+                let provider = Arc::new(ring::default_provider());
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider)
+                        .build()
+                        .map_err(|fault| why(fault.to_string()))?;
+                config.with_client_cert_verifier(verifier)
+            }
+        };
+        let mut config = config.with_single_cert(chain, key).map_err(refused)?;
+        if self.client_authorities.is_some() {
+            // A session that is taken up again would not have its certificate looked at again,
+            // which may have expired.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         let mut of = |alpn: &[u8]| {
             config.alpn_protocols = vec![alpn.to_vec()];
             Arc::new(config.clone())
@@ -77,10 +106,25 @@ impl Tls {
     }
 
     /// The modification time of each file, where the system reports one.
-    fn changed(&self) -> [Option<SystemTime>; 2] {
+    fn changed(&self) -> Changed {
         let changed = |path| std::fs::metadata(path).and_then(|found| found.modified()).ok();
-        [&self.certificate, &self.key].map(changed)
+        let authorities = self.client_authorities.as_ref().and_then(changed);
+        [changed(&self.certificate), changed(&self.key), authorities]
     }
+}
+
+/// The modification times of the files.
+type Changed = [Option<SystemTime>; 3];
+
+/// The certificates in a file; at least one.
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
+    let error = |why: String| TlsError::new(path, "is no certificate in PEM", why);
+    let found: Result<Vec<_>, _> = CertificateDer::pem_file_iter(path).and_then(Iterator::collect);
+    let found = found.map_err(|why| error(why.to_string()))?;
+    if found.is_empty() {
+        return Err(error("there is none in it".to_owned()));
+    }
+    Ok(found)
 }
 
 /// The certificate in use. It is reloaded while connections are served; new connections use the new
@@ -89,7 +133,7 @@ impl Tls {
 pub(crate) struct Certificate {
     files: Tls,
     /// The modification times of the files before they were first read.
-    first_read: [Option<SystemTime>; 2],
+    first_read: Changed,
     configs: ArcSwap<Configs>,
 }
 

@@ -152,7 +152,13 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE", requires = "tls_cert")]
     pub(crate) tls_key: Option<PathBuf>,
 
-    /// How many threads answer [default: half of the processors, since clients need some too]
+    /// The certificates in PEM of the authorities of clients: only clients with a certificate of
+    /// theirs are served, over every protocol that has TLS
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    pub(crate) tls_client_ca: Option<PathBuf>,
+
+    /// How many threads answer, and with `--grpc` as many more for gRPC alone [default: half of the
+    /// processors, since clients need some too]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 

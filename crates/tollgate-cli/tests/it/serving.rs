@@ -266,6 +266,7 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--user-header", "a b"], "a b"),
         (&["--tls-cert", "/nowhere.pem"], "--tls-key"),
         (&["--tls-cert", "/nowhere.pem", "--tls-key", "/nowhere.key"], "/nowhere.pem"),
+        (&["--tls-client-ca", "/nowhere.pem"], "--tls-cert"),
         (&["--idle-timeout", "1parsec"], "1parsec"),
         (&["--max-connections", "0"], "1..=1000000"),
         (&["--log", "xml"], "xml"),

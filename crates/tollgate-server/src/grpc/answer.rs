@@ -27,6 +27,8 @@ pub(super) struct Judged {
     pub(super) status: DescriptorStatus,
     /// Whether it counts among those that deny only together.
     pub(super) is_quota: bool,
+    /// Whether no waiting helps: it is banned, or its hits are above the capacity.
+    pub(super) is_never: bool,
     /// How far its hits reached, if the limit of its rule decided.
     pub(super) reached: Option<Reached>,
     /// The place of the answer that it is in.
@@ -60,7 +62,7 @@ pub(super) fn judge(
                 continue;
             };
             judged.asked = Some(number);
-            judged.reached = fill(&mut judged.status, planned, &asked.answer, part);
+            fill(judged, planned, &asked.answer, part);
         }
     }
     Ok(judged)
@@ -80,6 +82,7 @@ fn unasked(planned: &Planned<'_>) -> Judged {
             duration_until_reset: reset.map(|unit| seconds(window_rest(unit, now().as_secs()))),
         },
         is_quota: planned.rule.is_some_and(Rule::is_quota),
+        is_never: is_banned,
         reached: is_banned.then_some(Reached::Over),
         asked: None,
     }
@@ -104,16 +107,12 @@ fn rounded_up(wait: Duration) -> u64 {
     wait.as_secs() + u64::from(wait.subsec_nanos() > 0)
 }
 
-/// What the store said about one of its parts; how far its hits reached, if it said so.
-fn fill(
-    status: &mut DescriptorStatus,
-    planned: &Planned<'_>,
-    answer: &Answer<'_>,
-    part: usize,
-) -> Option<Reached> {
+/// Writes down what the store said about one of its parts.
+fn fill(judged: &mut Judged, planned: &Planned<'_>, answer: &Answer<'_>, part: usize) {
+    let status = &mut judged.status;
     let Some(decision) = answer.decision() else {
         status.code = code(!answer.is_allowed(), planned.rule);
-        return None;
+        return;
     };
     let (mut is_over, mut remaining, mut wait) = (false, u64::MAX, Duration::ZERO);
     let mut near = 0;
@@ -123,8 +122,9 @@ fn fill(
         near = near.max(beyond_four_fifths(report.limit().capacity(), report.remaining()));
         wait = wait.max(report.reset_after());
     }
-    let denying = decision.reports().filter(|report| report.part() == part && !report.admits());
-    wait = denying.map(|report| report.retry_after().unwrap_or(wait)).max().unwrap_or(wait);
+    let denying = || decision.reports().filter(|it| it.part() == part && !it.admits());
+    judged.is_never = denying().any(|report| report.retry_after().is_none());
+    wait = denying().map(|report| report.retry_after().unwrap_or(wait)).max().unwrap_or(wait);
     // What was given back is never limited.
     is_over &= !matches!(planned.hits, Hits::GiveBack(_));
     let rest = match planned.window {
@@ -134,7 +134,7 @@ fn fill(
     status.code = code(is_over, planned.rule);
     status.limit_remaining = u32::try_from(remaining).unwrap_or(u32::MAX);
     status.duration_until_reset = Some(seconds(rest));
-    Some(if is_over { Reached::Over } else { Reached::Within { near } })
+    judged.reached = Some(if is_over { Reached::Over } else { Reached::Within { near } });
 }
 
 /// How much of what is used of a limit is beyond 80 % of it: the ratio of the reference.
@@ -169,10 +169,12 @@ pub(super) fn is_over(judged: &[Judged]) -> bool {
 }
 
 /// The descriptor that the headers are about: the last that denies, or the one with the least
-/// remaining.
+/// remaining. One that denies for good goes first, or the wait of another would be told, after
+/// which the request is denied again.
 pub(super) fn told_about(judged: &[Judged]) -> Option<usize> {
     let denies = |one: &Judged| one.is_over() && !one.is_quota;
-    judged.iter().rposition(denies).or_else(|| {
+    let for_good = judged.iter().rposition(|one| denies(one) && one.is_never);
+    for_good.or_else(|| judged.iter().rposition(denies)).or_else(|| {
         let limited = judged.iter().enumerate().filter(|(_, one)| one.asked.is_some());
         limited.min_by_key(|(_, one)| one.status.limit_remaining).map(|(place, _)| place)
     })
@@ -229,7 +231,7 @@ mod tests {
             limit_remaining: remaining,
             ..DescriptorStatus::default()
         };
-        Judged { status, is_quota, reached: None, asked: Some(0) }
+        Judged { status, is_quota, is_never: false, reached: None, asked: Some(0) }
     }
 
     #[test]
@@ -262,6 +264,10 @@ mod tests {
             Some(2)
         );
         assert_eq!(told(&[one(false, false, 3), one(true, true, 0)]), Some(1));
+        let never = Judged { is_never: true, ..one(true, false, 0) };
+        assert_eq!(told(&[never.clone(), one(true, false, 0)]), Some(0));
+        let unused = Judged { is_never: true, ..one(false, false, 9) };
+        assert_eq!(told(&[unused, one(true, false, 0)]), Some(1));
         let unasked = Judged { asked: None, ..one(false, false, 0) };
         assert_eq!(told(&[unasked.clone(), one(false, false, 9)]), Some(1));
         assert_eq!(told(&[unasked]), None);

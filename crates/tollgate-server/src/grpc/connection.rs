@@ -31,11 +31,11 @@ use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tonic_reflection::server::Builder;
 
-use super::calls::Calls;
+use super::calls::{Calls, Room};
 use super::counts::{Ended, Method};
 use super::delivery::{Places, ToItsEnd, followed};
 use super::frames::Framed;
-use super::inbound::Inbound;
+use super::inbound::{Inbound, Outbound};
 use super::kuadrant::Kuadrant;
 use super::question;
 use crate::api::Api;
@@ -50,8 +50,19 @@ const MAX_MESSAGE_BYTES: usize = 1_024 * 1_024;
 /// The most bytes of a message of health or reflection.
 const MAX_SHORT_BYTES: usize = 4 * 1_024;
 
-/// The most calls at once over one connection.
-const MAX_CALLS: u32 = 256;
+/// The most calls at once over one connection, and what each connection may have in any case.
+const MAX_CALLS: usize = 256;
+const MIN_CALLS: usize = 8;
+
+/// The most calls at once that connections are promised together, beyond the least of each. A new
+/// one is promised a part of what is left. HTTP/2 itself refuses what is beyond the promise, before
+/// it takes memory.
+const PROMISED_CALLS: usize = 32 * 1_024;
+const PROMISED_PART: usize = 32;
+
+/// The part of the buffers of all connections that calls and their messages take at most. The rest
+/// is kept for the other fronts.
+const BUFFERS_PART: usize = 2;
 
 /// The most bytes of the heads of a call.
 const MAX_HEAD_BYTES: u32 = 16 * 1_024;
@@ -85,8 +96,13 @@ struct Shared {
     kuadrant: kuadrant_server::RateLimitServiceServer<Kuadrant>,
     health: Boxed,
     reflection: Boxed,
+    reflection_v1alpha: Boxed,
     reporter: HealthReporter,
     places: Places,
+    /// What calls and their messages take of the memory of all.
+    budget: Arc<Budget>,
+    /// The calls that connections are promised.
+    promised: Arc<Budget>,
     bounds: Bounds,
     max_age: Duration,
     grace: Duration,
@@ -97,18 +113,27 @@ impl Grpc {
     /// Never for the services that are built in.
     pub(crate) async fn new(
         api: Arc<Api>,
+        budget: &Arc<Budget>,
         bounds: Bounds,
         max_age: Duration,
         grace: Duration,
     ) -> Result<Self, StartError> {
         let (reporter, health) = health_reporter();
         let health = health.max_decoding_message_size(MAX_SHORT_BYTES);
-        let reflection = Builder::configure()
-            .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
-            .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
-            .build_v1()
-            .map_err(|error| StartError::Options(error.to_string()))?
-            .max_decoding_message_size(MAX_SHORT_BYTES);
+        let described = || {
+            use tonic_reflection::pb::{v1, v1alpha};
+            Builder::configure()
+                .register_encoded_file_descriptor_set(DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(tonic_health::pb::FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(v1::FILE_DESCRIPTOR_SET)
+                .register_encoded_file_descriptor_set(v1alpha::FILE_DESCRIPTOR_SET)
+                .include_reflection_service(false)
+        };
+        let fault = |error: tonic_reflection::server::Error| StartError::Options(error.to_string());
+        let reflection = described().build_v1().map_err(fault)?;
+        let reflection = reflection.max_decoding_message_size(MAX_SHORT_BYTES);
+        let v1alpha = described().build_v1alpha().map_err(fault)?;
+        let v1alpha = v1alpha.max_decoding_message_size(MAX_SHORT_BYTES);
         let rate_limit = RateLimitServiceServer::new(Front(Arc::clone(&api)))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let kuadrant = kuadrant_server::RateLimitServiceServer::new(Kuadrant(Arc::clone(&api)))
@@ -119,8 +144,11 @@ impl Grpc {
             kuadrant,
             health: Arc::new(move |request| health.clone().call(request)),
             reflection: Arc::new(move |request| reflection.clone().call(request)),
+            reflection_v1alpha: Arc::new(move |request| v1alpha.clone().call(request)),
             reporter,
             places: Places::default(),
+            budget: budget.part(bounds.buffers / BUFFERS_PART),
+            promised: Budget::new(PROMISED_CALLS),
             bounds,
             max_age,
             grace,
@@ -142,16 +170,32 @@ impl Grpc {
 }
 
 impl Shared {
+    /// Takes room for a call.
+    ///
+    /// # Errors
+    /// There is none. The stream is reset with a code that says that nothing of the call was done,
+    /// so its client may repeat it. An answer would take more memory than that, and be left unread
+    /// by those who take the room.
+    fn admit(&self, request: &Request<Incoming>, calls: &Arc<Calls>) -> Result<Room, h2::Error> {
+        calls.room(&self.budget, head_bytes(request)).ok_or_else(|| {
+            let method = Method::from_path(request.uri().path());
+            self.api.metrics.calls().add(method, Ended::Refused);
+            h2::Reason::REFUSED_STREAM.into()
+        })
+    }
+
     async fn call(
         &self,
         request: Request<Incoming>,
         calls: &Arc<Calls>,
-        budget: &Arc<Budget>,
     ) -> Result<Response<Body>, Infallible> {
-        let _call = calls.begin();
         let method = Method::from_path(request.uri().path());
-        let most = method.is_short().then_some(self.bounds.body);
-        let request = request.map(|body| Inbound::new(body, Arc::clone(budget), most));
+        let _call = calls.begin();
+        let Bounds { body: most, idle, .. } = self.bounds;
+        let request = request.map(|body| match method.has_more() {
+            true => Inbound::in_pieces(body, Arc::clone(&self.budget), idle),
+            false => Inbound::new(body, Arc::clone(&self.budget), most),
+        });
         let response = match method {
             Method::ShouldRateLimit => {
                 let Ok(response) = self.rate_limit.clone().call(request).await;
@@ -169,6 +213,10 @@ impl Shared {
                 let Ok(response) = (self.reflection)(request).await;
                 response
             }
+            Method::ReflectionV1Alpha => {
+                let Ok(response) = (self.reflection_v1alpha)(request).await;
+                response
+            }
             Method::Other => {
                 let why = format!("there is no such method: ask {SERVICE} or {KUADRANT_SERVICE}");
                 Status::unimplemented(why).into_http()
@@ -177,6 +225,12 @@ impl Shared {
         self.api.metrics.calls().add(method, ended(&response));
         Ok(response)
     }
+}
+
+/// The bytes of the head of a call.
+fn head_bytes<B>(request: &Request<B>) -> usize {
+    let headers = request.headers().iter();
+    headers.map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
 
 /// Marks the answer to a request that is over its limits.
@@ -200,7 +254,7 @@ impl Protocol for Grpc {
     where
         T: Transport,
     {
-        let Connection { mut stream, peer: _, pace, budget, mut ending } = connection;
+        let Connection { mut stream, pace, mut ending, .. } = connection;
         poll_fn(|cx| {
             pace.is_served_by(cx.waker());
             Poll::Ready(())
@@ -221,17 +275,21 @@ impl Protocol for Grpc {
                 (Arc::clone(&shared), Arc::clone(&calls), Arc::clone(&pace));
             service_fn(move |request| {
                 let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
-                let budget = Arc::clone(&budget);
-                let (places, pace) = (shared.places.clone(), Arc::clone(&pace));
-                let call = async move { shared.call(request, &calls, &budget).await };
-                let call = ToItsEnd::new(call, &places);
+                let pace = Arc::clone(&pace);
                 async move {
-                    let Ok(response) = call.await;
-                    Ok::<_, Infallible>(followed(response, &pace))
+                    let room = shared.admit(&request, &calls)?;
+                    let places = shared.places.clone();
+                    let call = async move { shared.call(request, &calls).await };
+                    let Ok(response) = ToItsEnd::new(call, &places).await;
+                    let response = followed(response, &pace);
+                    Ok::<_, h2::Error>(response.map(|body| Outbound { body, _room: room }))
                 }
             })
         };
-        let served = settings().serve_connection(TokioIo::new(framed), service);
+        let most = (shared.promised.room() / PROMISED_PART).clamp(MIN_CALLS, MAX_CALLS);
+        // The least is not taken where nothing is left: every connection has it.
+        let _promised = shared.promised.take(most);
+        let served = settings(most).serve_connection(TokioIo::new(framed), service);
         let mut served = pin!(served);
         let closes = async {
             tokio::select! {
@@ -263,11 +321,12 @@ async fn rests(calls: &Calls, most: Duration) {
     }
 }
 
-fn settings() -> http2::Builder<TokioExecutor> {
+/// The settings of a connection that may have so many calls at once.
+fn settings(calls: usize) -> http2::Builder<TokioExecutor> {
     let mut settings = http2::Builder::new(TokioExecutor::new());
     settings
         .timer(TokioTimer::new())
-        .max_concurrent_streams(MAX_CALLS)
+        .max_concurrent_streams(u32::try_from(calls).unwrap_or(u32::MAX))
         .max_header_list_size(MAX_HEAD_BYTES)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .initial_stream_window_size(CALL_WINDOW)

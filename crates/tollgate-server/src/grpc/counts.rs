@@ -14,11 +14,13 @@ pub(super) enum Method {
     Commit,
     Health,
     Reflection,
+    /// The same under its former name, which many tools still ask for.
+    ReflectionV1Alpha,
     Other,
 }
 
 impl Method {
-    const NAMES: [&str; 8] = [
+    const NAMES: [&str; 9] = [
         "ShouldRateLimit",
         "CheckRateLimit",
         "Report",
@@ -26,6 +28,7 @@ impl Method {
         "Commit",
         "Health",
         "ServerReflection",
+        "ServerReflectionV1Alpha",
         "other",
     ];
 
@@ -40,13 +43,14 @@ impl Method {
             Some((KUADRANT_SERVICE, "Commit")) => Self::Commit,
             Some(("grpc.health.v1.Health", _)) => Self::Health,
             Some(("grpc.reflection.v1.ServerReflection", _)) => Self::Reflection,
+            Some(("grpc.reflection.v1alpha.ServerReflection", _)) => Self::ReflectionV1Alpha,
             _ => Self::Other,
         }
     }
 
-    /// Whether its message has to be there soon. A watch of health lasts.
-    pub(super) fn is_short(self) -> bool {
-        !matches!(self, Self::Health | Self::Reflection | Self::Other)
+    /// Whether messages may follow the first one.
+    pub(super) fn has_more(self) -> bool {
+        matches!(self, Self::Reflection | Self::ReflectionV1Alpha)
     }
 }
 
@@ -56,10 +60,12 @@ pub(super) enum Ended {
     Ok,
     OverLimit,
     Error,
+    /// There was no room for it, so nothing of it was read.
+    Refused,
 }
 
 impl Ended {
-    const NAMES: [&str; 3] = ["ok", "over_limit", "error"];
+    const NAMES: [&str; 4] = ["ok", "over_limit", "error", "refused"];
 }
 
 /// The counters of calls.
@@ -98,6 +104,7 @@ mod tests {
             ("/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", Ended::Error),
             ("/grpc.health.v1.Health/Check", Ended::Ok),
             ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Ended::Ok),
+            ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Ended::Refused),
             ("/", Ended::Error),
             ("", Ended::Error),
         ] {
@@ -111,6 +118,7 @@ mod tests {
                 ("Reserve", "over_limit", 1),
                 ("Health", "ok", 1),
                 ("ServerReflection", "ok", 1),
+                ("ServerReflectionV1Alpha", "refused", 1),
                 ("other", "error", 4),
             ]
         );

@@ -1,4 +1,5 @@
-//! The message of a call, within its time and the memory of all connections.
+//! The message of a call, within its time and the memory of all connections; and its answer, which
+//! holds the call's memory until it was sent.
 
 use core::future::Future as _;
 use core::pin::Pin;
@@ -11,6 +12,7 @@ use http_body::{Body, Frame, SizeHint};
 use tokio::time::{Sleep, sleep};
 use tonic::Status;
 
+use super::calls::Room;
 use crate::listen::{Budget, Share};
 
 /// The bytes of a message that take no share of the memory of all: most messages are shorter.
@@ -23,15 +25,22 @@ pub(super) struct Inbound<B> {
     read: usize,
     /// What it takes of the memory of all, until the message was read.
     shares: Vec<Share>,
-    most: Option<Duration>,
+    most: Duration,
+    /// Whether the time is that of each piece, since messages may follow the first.
+    has_more: bool,
     /// Set once it has to be waited for.
     deadline: Option<Pin<Box<Sleep>>>,
 }
 
 impl<B> Inbound<B> {
-    /// A body that is there within `most`; `None` for one that may last.
-    pub(super) fn new(body: B, budget: Arc<Budget>, most: Option<Duration>) -> Self {
-        Self { body, budget, read: 0, shares: Vec::new(), most, deadline: None }
+    /// A body that is there within `most`.
+    pub(super) fn new(body: B, budget: Arc<Budget>, most: Duration) -> Self {
+        Self { body, budget, read: 0, shares: Vec::new(), most, has_more: false, deadline: None }
+    }
+
+    /// A body of which each piece may take so long.
+    pub(super) fn in_pieces(body: B, budget: Arc<Budget>, most: Duration) -> Self {
+        Self { has_more: true, ..Self::new(body, budget, most) }
     }
 
     fn take(&mut self, bytes: usize) -> Result<(), Status> {
@@ -62,6 +71,9 @@ where
         match Pin::new(&mut self.body).poll_frame(cx) {
             Poll::Ready(Some(Ok(frame))) => {
                 let bytes = frame.data_ref().map_or(0, Bytes::len);
+                if self.has_more {
+                    self.deadline = None;
+                }
                 Poll::Ready(Some(self.take(bytes).map(|()| frame)))
             }
             Poll::Ready(Some(Err(error))) => {
@@ -69,7 +81,7 @@ where
             }
             Poll::Ready(None) => Poll::Ready(None),
             Poll::Pending => {
-                let Some(most) = self.most else { return Poll::Pending };
+                let most = self.most;
                 let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(most)));
                 if deadline.as_mut().poll(cx).is_pending() {
                     return Poll::Pending;
@@ -78,6 +90,33 @@ where
                 Poll::Ready(Some(Err(Status::deadline_exceeded(why))))
             }
         }
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+/// The answer of a call.
+pub(super) struct Outbound {
+    pub(super) body: tonic::body::Body,
+    /// What the call holds of the memory of all.
+    pub(super) _room: Room,
+}
+
+impl Body for Outbound {
+    type Data = Bytes;
+    type Error = Status;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
+        Pin::new(&mut self.body).poll_frame(cx)
     }
 
     fn is_end_stream(&self) -> bool {

@@ -4,6 +4,7 @@ use core::time::Duration;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use tollgate::Decision;
 use tollgate_envoy::OnFailure;
 use tollgate_envoy_proto::service::RateLimitRequest;
 use tollgate_envoy_proto::service::RateLimitResponse;
@@ -194,6 +195,7 @@ impl Rls {
             judged.push(Judged {
                 status: answer::by_policies(answer, policies::reported(answer)),
                 is_quota: false,
+                is_never: answer.decision().is_some_and(Decision::is_never),
                 reached: None,
                 asked: answer.decision().map(|_| place),
             });

@@ -178,7 +178,9 @@ where
         true => Poll::Ready(Until::Rest),
         false => Pin::new(&mut connection).poll(cx).map(|_| Until::Over),
     });
+    // First what the client has sent: a service that ends closes only what is idle.
     let until = tokio::select! {
+        biased;
         until = served => until,
         _ = ending.wait_for(|ending| *ending) => Until::Ending,
     };

@@ -233,7 +233,7 @@ mod tests {
     use tokio::sync::mpsc;
 
     use super::*;
-    use crate::listen::{Bounds, Registry, Runtimes};
+    use crate::listen::{Bounds, Registry};
 
     /// Two connections, each in a task that reads a byte and answers it.
     #[tokio::test]
@@ -269,8 +269,7 @@ mod tests {
         for (bytes, is_late) in [(1, true), (1_024, true), (MIN_TAKEN_BYTES, false)] {
             let second = core::time::Duration::from_secs(1);
             let abort = tokio::spawn(core::future::pending::<()>()).abort_handle();
-            let registry =
-                Registry::new(Bounds { write: second, ..Bounds::default() }, Runtimes::default());
+            let registry = Registry::new(Bounds { write: second, ..Bounds::default() });
             let registration = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
             registry.ended_by(registration.key, &registration.pace, abort);
             let (ours, mut theirs) = tokio::io::duplex(bytes);
@@ -292,7 +291,7 @@ mod tests {
 
     async fn answer_twice(number: usize, stream: Noting) {
         let note = stream.2.clone();
-        let registry = Registry::new(Bounds::default(), Runtimes::default());
+        let registry = Registry::new(Bounds::default());
         let place = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut stream = Paced::new(stream, Arc::clone(&place.pace), |_, _| None);
         for _ in 0..2 {

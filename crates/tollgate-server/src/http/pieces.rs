@@ -79,14 +79,14 @@ mod tests {
     use http_body_util::BodyExt as _;
 
     use super::*;
-    use crate::listen::{Bounds, Budget, Registry, Runtimes};
+    use crate::listen::{Bounds, Budget, Registry};
 
     #[tokio::test]
     async fn shares_come_back_when_the_last_piece_was_taken() {
         let budget = Budget::new(100_000);
         let text: Vec<u8> = (0..90_000_u32).map(|i| i.to_le_bytes()[0]).collect();
         let share = budget.take(text.len());
-        let registry = Registry::new(Bounds::default(), Runtimes::default());
+        let registry = Registry::new(Bounds::default());
         let place = registry.enter(std::net::Ipv4Addr::LOCALHOST.into()).unwrap();
         let mut body = Pieces::new(Full::new(Bytes::from(text.clone())), share, &place.pace);
         assert!(place.pace.is_responding());

@@ -7,19 +7,28 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
+use socket2::SockRef;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 
-use super::address::Bound;
+use super::address::{BACKLOG, Bound};
 use super::budget::Budget;
 use super::pace::{Pace, Phase};
 use super::registry::Registry;
+use super::runtimes::Runtimes;
 use super::undelivered::Transport;
 use crate::tls::{Certificate, HTTP1};
 
 /// The pause after the process ran out of file descriptors for connections.
 const NO_FILES: Duration = Duration::from_millis(50);
+
+/// How many waiting connections are accepted at the end before others have a turn.
+const TURN: u32 = 64;
+
+/// The address of the clients of a unix socket, and of those that have none.
+const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
 /// The protocol that clients and the service use over connections.
 pub(crate) trait Protocol: Clone + Send + Sync + 'static {
@@ -45,22 +54,36 @@ pub(crate) struct Connection<T> {
 }
 
 /// What the connections of one address share.
+#[derive(Clone)]
 pub(crate) struct Listener<P> {
     pub(crate) protocol: P,
     pub(crate) registry: Arc<Registry>,
+    /// The runtimes that serve its connections.
+    pub(crate) runtimes: Runtimes,
     pub(crate) tls: Option<Arc<Certificate>>,
     /// True once the service takes no more requests.
     pub(crate) ending: watch::Receiver<bool>,
+    /// How long a connection that still waited to be accepted at the end may take for its request.
+    pub(crate) patience: Duration,
+}
+
+impl Listener<()> {
+    /// The same for this protocol.
+    pub(crate) fn of<P: Protocol>(&self, protocol: P) -> Listener<P> {
+        let Self { protocol: (), registry, runtimes, tls, ending, patience } = self.clone();
+        Listener { protocol, registry, runtimes, tls, ending, patience }
+    }
 }
 
 impl<P: Protocol> Listener<P> {
-    /// Accepts connections until the service stops.
-    pub(crate) async fn accept_all(self, bound: Bound) {
+    /// Accepts connections until the service stops, and then those that wait to be accepted: the
+    /// system has told their clients that they are connected, and would reset them.
+    pub(crate) async fn accept_all(mut self, bound: Bound) {
         let mut ending = self.ending.clone();
         loop {
             let accepted = tokio::select! {
                 biased;
-                _ = ending.wait_for(|ending| *ending) => return,
+                _ = ending.wait_for(|ending| *ending) => break,
                 accepted = self.accept(&bound) => accepted,
             };
             match accepted {
@@ -73,6 +96,52 @@ impl<P: Protocol> Listener<P> {
                 }
             }
         }
+        self.accept_waiting(&bound).await;
+    }
+
+    /// Accepts what waits, at most as many as can wait, so that a flood does not hold up the end.
+    async fn accept_waiting(&mut self, bound: &Bound) {
+        let (end, ending) = watch::channel(false);
+        self.ending = ending;
+        for number in 0..BACKLOG {
+            match self.accept_one(bound) {
+                Ok(()) => {}
+                Err(error) if is_of_one(&error) => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) => {
+                    no_connection(&error);
+                    break;
+                }
+            }
+            if number % TURN == 0 {
+                tokio::task::yield_now().await;
+            }
+        }
+        let patience = self.patience;
+        tokio::spawn(async move {
+            tokio::time::sleep(patience).await;
+            end.send_replace(true);
+        });
+    }
+
+    /// Accepts a connection that waits, or is `WouldBlock`. Tokio's own `accept` does not say
+    /// whether nothing waits, or it has only not been told yet.
+    fn accept_one(&self, bound: &Bound) -> io::Result<()> {
+        match bound {
+            Bound::Tcp(listener) => {
+                let (stream, peer) = SockRef::from(listener).accept()?;
+                stream.set_nonblocking(true)?;
+                stream.set_tcp_nodelay(true)?;
+                let peer = peer.as_socket().map_or(UNSPECIFIED, |peer| peer.ip().to_canonical());
+                self.begin(|| TcpStream::from_std(stream.into()), peer);
+            }
+            Bound::Unix(listener, _) => {
+                let (stream, _) = SockRef::from(listener).accept()?;
+                stream.set_nonblocking(true)?;
+                self.begin(|| UnixStream::from_std(stream.into()), LOCAL);
+            }
+        }
+        Ok(())
     }
 
     async fn accept(&self, bound: &Bound) -> io::Result<()> {
@@ -87,7 +156,7 @@ impl<P: Protocol> Listener<P> {
             Bound::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 let stream = stream.into_std()?;
-                self.begin(|| UnixStream::from_std(stream), IpAddr::V4(Ipv4Addr::LOCALHOST));
+                self.begin(|| UnixStream::from_std(stream), LOCAL);
             }
         }
         Ok(())
@@ -103,10 +172,12 @@ impl<P: Protocol> Listener<P> {
         let (protocol, tls, ending) =
             (self.protocol.clone(), self.tls.clone(), self.ending.clone());
         let budget = Arc::clone(self.registry.budget());
-        let runtime = Arc::clone(&registration.runtime);
+        let runtime = self.runtimes.least_busy();
+        let counted = Arc::clone(&runtime);
         let task = runtime.spawn(async move {
-            // Moved into the task, so the connection leaves the registry however the task ends.
-            let registration = registration;
+            // Moved into the task, so the connection leaves the registry and its runtime however
+            // the task ends.
+            let (registration, _counted) = (registration, counted);
             let pace = Arc::clone(&registration.pace);
             let _end = End(Arc::clone(&pace));
             let stream = match stream() {

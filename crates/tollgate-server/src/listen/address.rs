@@ -156,7 +156,7 @@ pub(crate) fn is_loopback(ip: IpAddr) -> bool {
 
 /// The most connections that wait to be accepted. The system's own maximum (`net.core.somaxconn`)
 /// is lower.
-const BACKLOG: u32 = 65_535;
+pub(super) const BACKLOG: u32 = 65_535;
 
 /// The most bytes of a response that the kernel buffers beyond those in flight. By default it
 /// buffers megabytes for a client that does not read, and other clients wait during the copy.

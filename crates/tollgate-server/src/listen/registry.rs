@@ -13,13 +13,11 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use slab::Slab;
-use tokio::runtime::Handle;
 use tokio::task::AbortHandle;
 
 use super::bounds::{Bounds, Closed};
 use super::budget::Budget;
 use super::pace::{Pace, Phase};
-use super::runtimes::Runtimes;
 
 /// The length of a tick.
 const TICK: Duration = Duration::from_millis(250);
@@ -32,7 +30,6 @@ pub(crate) struct Registry {
     by_address: Mutex<HashMap<IpAddr, usize>>,
     budget: Arc<Budget>,
     bounds: Bounds,
-    runtimes: Runtimes,
     clock: Arc<AtomicU32>,
     closed: [AtomicU64; Closed::ALL.len()],
     accepted: AtomicU64,
@@ -54,8 +51,6 @@ pub(crate) struct Registration {
     /// The connection's address, where connections per address are limited.
     address: Option<IpAddr>,
     pub(crate) pace: Arc<Pace>,
-    /// The runtime that serves the connection.
-    pub(super) runtime: Arc<Handle>,
 }
 
 impl Drop for Registration {
@@ -75,13 +70,12 @@ impl Drop for Registration {
 }
 
 impl Registry {
-    pub(crate) fn new(bounds: Bounds, runtimes: Runtimes) -> Arc<Self> {
+    pub(crate) fn new(bounds: Bounds) -> Arc<Self> {
         Arc::new(Self {
             open: Mutex::default(),
             by_address: Mutex::default(),
             budget: Budget::new(bounds.buffers),
             bounds,
-            runtimes,
             clock: Arc::default(),
             closed: Default::default(),
             accepted: AtomicU64::new(0),
@@ -160,8 +154,7 @@ impl Registry {
         }
         let pace = Arc::new(Pace::new(&self.clock));
         let key = open.insert(Entry { pace: Arc::clone(&pace), abort: None });
-        let (registry, runtime) = (Arc::clone(self), self.runtimes.least_busy());
-        Some(Registration { key, registry, address, pace, runtime })
+        Some(Registration { key, registry: Arc::clone(self), address, pace })
     }
 
     /// Sets how to end this connection from outside. The connection may have closed already, and

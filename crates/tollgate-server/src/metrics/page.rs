@@ -413,7 +413,7 @@ impl Numbers {
             |of: &dyn Fn(&Connections) -> u64| self.connections.iter().map(|all| of(all)).sum();
         let open: u64 = sum(&|all| all.open() as u64);
         gauge(encoder, ("tollgate_connections", help), None, open)?;
-        let help = "Memory used by bodies being received and by long answers.";
+        let help = "Memory used by bodies being received, by calls of gRPC and by long answers.";
         let held = sum(&|all| all.budget().held() as u64);
         gauge(encoder, ("tollgate_connection_buffers", help), Some(&Unit::Bytes), held)?;
         let help = "Accepted connections.";

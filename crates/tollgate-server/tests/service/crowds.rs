@@ -176,3 +176,25 @@ fn connections_are_spread_over_the_runtimes() {
         assert_eq!(stopping.cut, 0);
     });
 }
+
+/// What gRPC reads takes no turns from the other protocols where it has a runtime of its own.
+#[test]
+fn grpc_is_served_by_its_own_runtimes() {
+    let one_thread = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+    let [all, of_grpc, of_test] = [(); 3].map(|()| one_thread());
+    let served = || [&all, &of_grpc].map(|runtime| runtime.metrics().num_alive_tasks() > 0);
+    of_test.block_on(async {
+        let service = Service::with(|options| {
+            options.runtimes = vec![all.handle().clone()];
+            options.grpc_runtimes = vec![of_grpc.handle().clone()];
+            options.grpc = vec![crate::here()];
+        })
+        .await;
+        let wire = service.wire().await;
+        assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 0");
+        assert_eq!(served(), [false, true]);
+        assert_eq!(service.client().await.get("/healthz").await.status, StatusCode::OK);
+        assert_eq!(served(), [true, true]);
+        drop(wire);
+    });
+}

@@ -9,7 +9,7 @@ use tollgate::MemoryStore;
 use tollgate_server::{Address, AnyStore, Options, Server, StartError};
 
 use crate::client::Client;
-use crate::{FILE, Service, gate_of, here};
+use crate::{FILE, Service, gate_of, here, tcp};
 
 #[tokio::test]
 async fn what_was_begun_is_finished_and_nothing_new_is_taken() {
@@ -52,6 +52,70 @@ async fn what_was_begun_is_finished_and_nothing_new_is_taken() {
     let stopping = ending.await.unwrap();
     assert_eq!(stopping.cut, 0);
     assert!(TcpStream::connect(address).await.is_err(), "nobody listens any more");
+}
+
+/// The system tells a client that it is connected before anybody accepts it.
+#[tokio::test]
+async fn who_waits_to_be_accepted_at_the_end_is_answered() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("t.sock");
+    let service = Service::with(|options| {
+        options.listen.push(Address::Unix(socket.clone()));
+        options.resp = vec![here()];
+        options.grpc = vec![here()];
+        options.admin = Some(here());
+    })
+    .await;
+    let admin = tcp(service.server.admin().unwrap());
+    let (resp, grpc) = (tcp(&service.server.resp()[0]), tcp(&service.server.grpc()[0]));
+    let http: (&[u8], &[u8]) =
+        (b"GET /healthz HTTP/1.1\r\nhost: localhost\r\n\r\n", b"HTTP/1.1 200");
+    let (preface, settings) =
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0", b"\0\0\x18\x04");
+    let mut waiting = Vec::new();
+    // Nobody is accepted meanwhile: this thread is the service's too, and does not wait. More
+    // connections than are accepted in one turn come.
+    for (address, (asked, heard)) in [
+        (service.address, http),
+        (resp, (&b"PING\r\n"[..], &b"+PONG\r\n"[..])),
+        (grpc, (&preface[..], &settings[..])),
+        (admin, http),
+    ] {
+        // Administrators have 64 connections.
+        let most = if address == admin { 60 } else { 150 };
+        for number in 0..most {
+            let mut stream = std::net::TcpStream::connect(address).unwrap();
+            // Some have not sent anything yet.
+            let is_late = number % 30 == 9;
+            if !is_late {
+                std::io::Write::write_all(&mut stream, asked).unwrap();
+            }
+            stream.set_nonblocking(true).unwrap();
+            let stream = TcpStream::from_std(stream).unwrap();
+            waiting.push((address, stream, is_late.then_some(asked), heard));
+        }
+    }
+    let mut local = std::os::unix::net::UnixStream::connect(&socket).unwrap();
+    std::io::Write::write_all(&mut local, http.0).unwrap();
+    let ending = tokio::spawn(service.server.end());
+    // Once the first is answered, they are being accepted.
+    waiting[0].1.readable().await.unwrap();
+    for (_, stream, late, _) in &mut waiting {
+        if let Some(late) = late {
+            stream.write_all(late).await.unwrap();
+        }
+    }
+    for (address, mut stream, late, heard) in waiting {
+        let mut said = vec![0; heard.len()];
+        let read = stream.read_exact(&mut said).await;
+        assert!(read.is_ok() && said == heard, "{address} {late:?}: {read:?} {said:?}");
+    }
+    let stopping = ending.await.unwrap();
+    assert_eq!(stopping.cut, 0);
+    let mut said = String::new();
+    std::io::Read::read_to_string(&mut local, &mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 200"), "{said}");
+    assert!(TcpStream::connect(resp).await.is_err(), "nobody listens any more");
 }
 
 #[tokio::test]

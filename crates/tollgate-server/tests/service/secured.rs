@@ -1,5 +1,7 @@
 //! TLS.
 
+mod clients;
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;

@@ -64,6 +64,10 @@ pub(crate) fn serve(args: &Serve, out: &mut Output) -> Result<u8> {
     let others = (1..threads(args.threads)).map(|_| serving_thread());
     options.runtimes = others.collect::<Result<_>>()?;
     options.runtimes.push(runtime.handle().clone());
+    if !args.grpc.is_empty() {
+        let own = (0..threads(args.threads)).map(|_| serving_thread());
+        options.grpc_runtimes = own.collect::<Result<_>>()?;
+    }
     runtime.block_on(async {
         let (traces, exporter) = args.otlp.as_deref().map(traces::start).transpose()?.unzip();
         options.metrics = Metrics::with(denials, traces);
@@ -227,9 +231,13 @@ fn options(args: &Serve) -> Result<Options> {
     };
     options.paths = paths(args);
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
+    if let Some(tls) = &mut options.tls {
+        tls.client_authorities.clone_from(&args.tls_client_ca);
+    }
     let mut bounds = Bounds::default();
     bounds.idle = wait(&args.idle_timeout)?;
-    let own_files = OWN_FILES + THREAD_FILES * u64::try_from(threads(args.threads))?;
+    let fronts = if args.grpc.is_empty() { 1 } else { 2 };
+    let own_files = OWN_FILES + THREAD_FILES * u64::try_from(fronts * threads(args.threads))?;
     bounds.connections = connections(args.max_connections, own_files)?;
     let per_address = args.max_connections_per_address.map(usize::try_from);
     bounds.per_address = per_address.transpose()?;

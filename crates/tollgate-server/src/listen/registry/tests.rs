@@ -12,8 +12,7 @@ fn aborted() -> AbortHandle {
 
 /// A registry with as many connections as may be, and their tasks.
 fn full() -> (Arc<Registry>, Vec<Registration>, Vec<AbortHandle>) {
-    let registry =
-        Registry::new(Bounds { connections: 3, ..Bounds::default() }, Runtimes::default());
+    let registry = Registry::new(Bounds { connections: 3, ..Bounds::default() });
     let places: Vec<Registration> = (0..3).map(|_| registry.enter(HERE).unwrap()).collect();
     let tasks: Vec<AbortHandle> = places.iter().map(|_| aborted()).collect();
     for (place, task) in places.iter().zip(&tasks) {
@@ -38,7 +37,7 @@ async fn each_phase_has_its_deadline() {
         (Phase::Write, Some(Closed::Write), 4),
         (Phase::Work, None, 1_000),
     ] {
-        let registry = Registry::new(bounds, Runtimes::default());
+        let registry = Registry::new(bounds);
         let place = registry.enter(HERE).unwrap();
         let task = aborted();
         registry.ended_by(place.key, &place.pace, task.clone());
@@ -57,7 +56,7 @@ async fn each_phase_has_its_deadline() {
 
 #[tokio::test]
 async fn who_is_idle_for_a_second_is_woken_once_to_rest() {
-    let registry = Registry::new(Bounds::default(), Runtimes::default());
+    let registry = Registry::new(Bounds::default());
     let place = registry.enter(HERE).unwrap();
     let woken = Arc::new(Wakes::default());
     place.pace.is_served_by(&Waker::from(Arc::clone(&woken)));

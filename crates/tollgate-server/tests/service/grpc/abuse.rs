@@ -14,10 +14,14 @@ use tonic::Code;
 use tonic::body::Body;
 
 use super::{RULES, service, service_with};
+use crate::client::Client;
 use crate::grpc_client::{Wire, request};
-use crate::tcp;
+use crate::{long_answer, tcp};
 
 const LONG: Duration = Duration::from_secs(30);
+const HEALTH: &str = "http://localhost/grpc.health.v1.Health/Check";
+const REFLECTION: &str =
+    "http://localhost/grpc.reflection.v1.ServerReflection/ServerReflectionInfo";
 const PATH: &str = "http://localhost/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit";
 
 fn quickly(options: &mut Options) {
@@ -89,15 +93,16 @@ async fn a_message_is_bounded_and_others_go_on() {
 
 #[tokio::test]
 async fn the_memory_of_all_messages_is_bounded() {
-    let service = service_with(RULES, |options| options.bounds.buffers = 40_000).await;
+    let service = service_with(RULES, |options| options.bounds.buffers = 600_000).await;
     let wire = service.wire().await;
-    let long = format!("user={}", "x".repeat(30_000));
+    let long = format!("user={}", "x".repeat(60_000));
     assert_eq!(wire.told("shop", &[&long]).await, "OK: OK 2");
     let (sender, receiver) = mpsc::channel(2);
-    let mut message = vec![0, 0, 0, 0x75, 0x30];
-    message.extend(vec![0; 20_000]);
+    let mut message = vec![0, 0, 4, 0, 0];
+    message.extend(vec![0; 240_000]);
     sender.send(Bytes::from(message)).await.unwrap();
-    let waiting = tokio::spawn(wire.clone().0.send_request(call(Body::new(Slow(receiver)))));
+    let mut other = service.wire().await.0;
+    let waiting = tokio::spawn(other.send_request(call(Body::new(Slow(receiver)))));
     let began = Instant::now();
     // The half message holds its share, so there is no room for another one.
     loop {
@@ -124,6 +129,97 @@ async fn a_message_that_does_not_come_is_not_waited_for() {
     let said = wire.clone().0.send_request(call(Body::new(Slow(receiver)))).await.unwrap();
     assert_eq!(code_of(said).await, Code::DeadlineExceeded);
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
+}
+
+/// The bytes of the buffers that are in use.
+async fn held(client: &mut Client) -> u64 {
+    let page = client.get("/metrics").await.text;
+    let line =
+        page.lines().find_map(|line| line.strip_prefix("tollgate_connection_buffers_bytes "));
+    line.unwrap_or_else(|| panic!("{page}")).parse().unwrap()
+}
+
+/// Connections of many streams that never send their message, and one that reads no answer.
+#[tokio::test]
+async fn calls_have_a_bound_together_and_leave_room_to_others() {
+    // Half of it is for calls: 512 of them.
+    let service = service_with(RULES, |options| options.bounds.buffers = 4 * 1_024 * 1_024).await;
+    let mut client = service.client().await;
+    let address = tcp(&service.server.grpc()[0]);
+    let mut kept = Vec::new();
+    let mut attackers = Vec::new();
+    for _ in 0..20 {
+        let stream = TcpStream::connect(address).await.unwrap();
+        let (mut sender, connection) =
+            hyper::client::conn::http2::Builder::new(hyper_util::rt::TokioExecutor::new())
+                .initial_stream_window_size(1)
+                .handshake::<_, Body>(hyper_util::rt::TokioIo::new(stream))
+                .await
+                .unwrap();
+        tokio::spawn(connection);
+        for number in 0..60 {
+            let (sent, receiver) = mpsc::channel(1);
+            if number % 2 == 0 {
+                sent.send(prost_of(&request("shop", &["0 user=1"]))).await.unwrap();
+            } else {
+                kept.push(sent);
+            }
+            let path = [PATH, HEALTH][number / 2 % 2];
+            let mut asked = call(Body::new(Slow(receiver)));
+            *asked.uri_mut() = path.parse().unwrap();
+            attackers.push(tokio::spawn(sender.send_request(asked)));
+        }
+    }
+    let began = Instant::now();
+    let refused = r#"tollgate_grpc_calls_total{method="ShouldRateLimit",result="refused"}"#;
+    while !client.get("/metrics").await.text.contains(refused) {
+        assert!(began.elapsed() < LONG, "all are taken");
+        tokio::task::yield_now().await;
+    }
+    // The rest is the others', and so is the room for the first calls of a new connection.
+    let room = held(&mut client).await;
+    assert!((800_000..=2 * 1_024 * 1_024).contains(&room), "{room}");
+    let (_, batch) = long_answer();
+    assert_eq!(client.post("/v1/check", &batch).await.status.as_u16(), 200);
+    assert_eq!(service.wire().await.told("shop", &["user=2"]).await, "OK: OK 2");
+    // A refused call is one that its client may repeat.
+    let mut reasons = Vec::new();
+    drop(kept);
+    for attacker in attackers {
+        if let Err(error) = attacker.await.unwrap() {
+            let source = std::error::Error::source(&error).unwrap().to_string();
+            reasons.push(source);
+        }
+    }
+    assert!(reasons.len() > 500, "{}", reasons.len());
+    assert!(reasons.iter().all(|reason| reason.contains("refused stream")), "{reasons:?}");
+    let began = Instant::now();
+    while held(&mut client).await > 0 {
+        assert!(began.elapsed() < LONG, "it is never given back");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_call_of_health_whose_message_does_not_come_is_not_waited_for() {
+    let service = service_with(RULES, quickly).await;
+    let wire = service.wire().await;
+    let mut waiting = Vec::new();
+    let watch = "http://localhost/grpc.health.v1.Health/Watch";
+    // A stream of questions simply ends.
+    let (late, ended) = (Code::DeadlineExceeded, Code::Ok);
+    for (path, code) in [(HEALTH, late), (watch, late), (REFLECTION, ended)] {
+        let (sender, receiver) = mpsc::channel(2);
+        let mut asked = call(Body::new(Slow(receiver)));
+        *asked.uri_mut() = path.parse().unwrap();
+        waiting.push((code, sender, wire.clone().0.send_request(asked)));
+    }
+    for (expected, sender, asked) in waiting {
+        let said = tokio::time::timeout(LONG, asked).await.expect("it hangs").unwrap();
+        let code = tokio::time::timeout(LONG, code_of(said)).await.expect("it hangs");
+        assert_eq!(code, expected);
+        drop(sender);
+    }
 }
 
 #[tokio::test]

@@ -217,6 +217,15 @@ async fn headers_tell_of_the_limit_that_binds_and_a_denial_has_a_body() {
     // No waiting helps: no body says that it does.
     let answer = ask(&["banned=1"]).await;
     assert_eq!((headers(&answer).len(), answer.raw_body.len()), (0, 0));
+    // Nor does another descriptor's wait: not beside a ban, and not beside hits that never fit.
+    for never in ["banned=1", "4 user=9"] {
+        for asked in [[never, "user=1"], ["user=1", never]] {
+            let answer = ask(&asked).await;
+            let told = headers(&answer);
+            assert!(told.iter().all(|(name, _)| name != "retry-after"), "{asked:?}: {told:?}");
+            assert!(answer.raw_body.is_empty(), "{asked:?}");
+        }
+    }
     let silent = service_with(RULES, |options| options.envoy.headers = false).await;
     let wire = silent.wire().await;
     let mut much = request("shop", &["4 user=1"]);

@@ -10,10 +10,7 @@ use tollgate_server::{Address, AnyStore};
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;
-use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
-use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
-use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
-use tonic_reflection::pb::v1::{ServerReflectionRequest, ServerReflectionResponse};
+use tonic_reflection::pb::{v1, v1alpha};
 
 use super::{RULES, rules, service, service_with};
 use crate::grpc_client::{Wire, origin, request, summary};
@@ -53,37 +50,49 @@ async fn health_is_asked_by_three_names_and_ends_first() {
     assert!(wire.ask(&request("shop", &["user=1"])).await.is_err());
 }
 
+/// Asks reflection of this version for the services, and for the file of a symbol.
+macro_rules! reflected {
+    ($version:ident, $wire:expr) => {{
+        use $version::server_reflection_client::ServerReflectionClient;
+        use $version::server_reflection_request::MessageRequest;
+        use $version::server_reflection_response::MessageResponse;
+        let mut client = ServerReflectionClient::with_origin($wire, origin());
+        let mut ask = async |message: MessageRequest| {
+            let host = String::new();
+            let asked = $version::ServerReflectionRequest { host, message_request: Some(message) };
+            let stream = tokio_stream_of(asked);
+            let mut said = client.server_reflection_info(stream).await.unwrap().into_inner();
+            said.message().await.unwrap().unwrap().message_response.unwrap()
+        };
+        let said = ask(MessageRequest::ListServices(String::new())).await;
+        let MessageResponse::ListServicesResponse(list) = said else { panic!("{said:?}") };
+        let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
+        names.sort();
+        let symbol = "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor";
+        let said = ask(MessageRequest::FileContainingSymbol(symbol.to_owned())).await;
+        let MessageResponse::FileDescriptorResponse(files) = said else { panic!("{said:?}") };
+        (names, String::from_utf8_lossy(&files.file_descriptor_proto[0]).into_owned())
+    }};
+}
+
+/// Many tools still ask for reflection under its former name alone.
 #[tokio::test]
-async fn reflection_describes_the_services() {
+async fn reflection_describes_the_services_under_both_its_names() {
     let service = service().await;
     let wire = service.wire().await;
-    let mut client = ServerReflectionClient::with_origin(wire, origin());
-    let mut ask = async |message: MessageRequest| {
-        let asked = ServerReflectionRequest { host: String::new(), message_request: Some(message) };
-        let stream = tokio_stream_of(asked);
-        let mut said = client.server_reflection_info(stream).await.unwrap().into_inner();
-        let ServerReflectionResponse { message_response, .. } =
-            said.message().await.unwrap().unwrap();
-        message_response.unwrap()
-    };
-    let said = ask(MessageRequest::ListServices(String::new())).await;
-    let MessageResponse::ListServicesResponse(list) = said else { panic!("{said:?}") };
-    let mut names: Vec<_> = list.service.into_iter().map(|service| service.name).collect();
-    names.sort();
-    assert_eq!(
-        names,
-        [
-            "envoy.service.ratelimit.v3.RateLimitService",
-            "grpc.health.v1.Health",
-            "grpc.reflection.v1.ServerReflection",
-            "kuadrant.service.ratelimit.v1.RateLimitService",
-        ]
-    );
-    let symbol = "envoy.extensions.common.ratelimit.v3.RateLimitDescriptor";
-    let said = ask(MessageRequest::FileContainingSymbol(symbol.to_owned())).await;
-    let MessageResponse::FileDescriptorResponse(files) = said else { panic!("{said:?}") };
-    let text = String::from_utf8_lossy(&files.file_descriptor_proto[0]).into_owned();
-    assert!(text.contains("is_negative_hits"), "{text}");
+    for (names, text) in [reflected!(v1, wire.clone()), reflected!(v1alpha, wire.clone())] {
+        assert_eq!(
+            names,
+            [
+                "envoy.service.ratelimit.v3.RateLimitService",
+                "grpc.health.v1.Health",
+                "grpc.reflection.v1.ServerReflection",
+                "grpc.reflection.v1alpha.ServerReflection",
+                "kuadrant.service.ratelimit.v1.RateLimitService",
+            ]
+        );
+        assert!(text.contains("is_negative_hits"), "{text}");
+    }
 }
 
 /// A stream of one message.
