@@ -19,8 +19,13 @@ pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(
         }
         Field::Ip => ("address", "it is what an address begins with", address(pattern)),
         Field::Method => ("method", "it is one word (RFC 9110, section 5.6.2)", method(pattern)),
-        Field::Header(_) | Field::Custom(_) => return None,
-        Field::Route | Field::User | Field::ApiKey => return None,
+        Field::ApiKey => {
+            let why = "fronts hash API keys, so a part of one matches nothing";
+            let right = matches!(pattern, Pattern::Prefix(_))
+                .then(|| "each key whole, or `*` for any".to_owned());
+            ("API key", why, right)
+        }
+        Field::Header(_) | Field::Custom(_) | Field::Route | Field::User => return None,
     };
     let right = right?;
     Some((format!("no {what} is ever like `{written}`"), format!("{why}: write {right}")))

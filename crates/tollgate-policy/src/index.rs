@@ -169,7 +169,9 @@ impl Filed {
     /// Files a list under this pattern.
     fn file(&mut self, pattern: &Pattern, number: u32) {
         match pattern {
-            Pattern::Exact(text) => push(self.exact.entry(text.clone()).or_default(), number),
+            Pattern::Exact(text) | Pattern::Hashed(text) => {
+                push(self.exact.entry(text.clone()).or_default(), number)
+            }
             Pattern::Prefix(text) => self.begins.push(text.bytes().collect(), number),
             Pattern::Below(text) => self.ends.push(text.bytes().rev().collect(), number),
             Pattern::Network(net) => push(self.networks.entry(*net), number),
@@ -230,7 +232,7 @@ fn anchors(lists: &[Vec<Condition>]) -> Vec<Option<usize>> {
     }
     let rank = |condition: &Condition| {
         let weak = |pattern: &Pattern| match pattern {
-            Pattern::Exact(_) => 0,
+            Pattern::Exact(_) | Pattern::Hashed(_) => 0,
             Pattern::Prefix(_) | Pattern::Below(_) => 1,
             Pattern::Network(_) | Pattern::Listed(_) => 1,
             Pattern::Any => 2,

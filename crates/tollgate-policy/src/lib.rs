@@ -94,7 +94,7 @@ pub use model::{
 pub use network::parse_network;
 pub use on_failure::OnFailure;
 pub use outcome::{Authority, Outcome};
-pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern};
+pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern, read_hash};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::{MAX_POLICIES, parse_deadline};

@@ -15,6 +15,26 @@ use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 /// The longest pattern, in bytes.
 pub const MAX_PATTERN_BYTES: usize = 1_024;
 
+/// What stands before the hash of an API key, where a key could be written.
+const HASHED: &str = "hash:";
+
+/// Reads `hash:` and 32 hexadecimal digits, as `tollgate hash-key` prints them, into the digits in
+/// lower case. `None` for a text that does not begin with `hash:`, which is a key.
+///
+/// # Errors
+/// Something else than 32 hexadecimal digits behind `hash:`.
+pub fn read_hash(text: &str) -> Result<Option<Box<str>>, ParseError> {
+    let Some(hash) = text.strip_prefix(HASHED) else { return Ok(None) };
+    if hash.len() != 32 || !hash.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return Err(ParseError::whole(
+            "",
+            "this is no hash of an API key",
+            "`hash:` and 32 hexadecimal digits, as `tollgate hash-key` prints them",
+        ));
+    }
+    Ok(Some(hash.to_ascii_lowercase().into()))
+}
+
 /// Up to this many pairs of patterns are compared one by one.
 pub(crate) const SHORT: usize = 16;
 
@@ -24,6 +44,8 @@ pub(crate) const SHORT: usize = 16;
 pub enum Pattern {
     /// Exactly this value.
     Exact(Box<str>),
+    /// The API key of this hash: 32 hexadecimal digits, as a front provides the field.
+    Hashed(Box<str>),
     /// A value that begins with this text.
     Prefix(Box<str>),
     /// A host below this one: `.example.com`, including the dot.
@@ -37,11 +59,12 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Parses `abc`, `abc*`, `*`, for a host `*.example.com`, and for an address `10.0.0.0/8`.
+    /// Parses `abc`, `abc*`, `*`, for a host `*.example.com`, for an address `10.0.0.0/8`, and for
+    /// an API key `hash:` with 32 hexadecimal digits.
     ///
     /// # Errors
     /// An empty text, one over [`MAX_PATTERN_BYTES`], or a misplaced `*`; a pattern that no
-    /// address, path or host can match in the form in which fronts provide them.
+    /// address, path, host or API key can match in the form in which fronts provide them.
     pub fn parse(field: &Field, text: &str) -> Result<Self, ParseError> {
         let pattern = Self::read(field, text)?;
         match form::never(field, &pattern, text) {
@@ -65,6 +88,11 @@ impl Pattern {
                 format!("this value has {} bytes", text.len()),
                 format!("at most {MAX_PATTERN_BYTES}: write a prefix, as `abc*`"),
             ));
+        }
+        if *field == Field::ApiKey
+            && let Some(hash) = read_hash(text)?
+        {
+            return Ok(Self::Hashed(hash));
         }
         let lowered;
         let text = if matches!(field, Field::Host | Field::Ip) {
@@ -113,7 +141,7 @@ impl Pattern {
     #[inline]
     pub(crate) fn holds(&self, value: &str) -> bool {
         match self {
-            Self::Exact(text) => **text == *value,
+            Self::Exact(text) | Self::Hashed(text) => **text == *value,
             Self::Prefix(text) => value.starts_with(&**text),
             Self::Below(text) => value.len() > text.len() && value.ends_with(&**text),
             Self::Network(net) => parse_client(value).is_some_and(|told| net.contains(&told)),
@@ -140,6 +168,7 @@ impl Pattern {
     pub(crate) fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Any, _) => true,
+            (Self::Hashed(mine), Self::Hashed(theirs)) => mine == theirs,
             (pattern, Self::Exact(text)) => pattern.holds(text),
             (Self::Prefix(mine), Self::Prefix(theirs)) => theirs.starts_with(&**mine),
             (Self::Below(mine), Self::Below(theirs)) => theirs.ends_with(&**mine),
@@ -157,6 +186,9 @@ impl Pattern {
     /// True when no value matches both.
     fn is_disjoint(&self, other: &Self) -> bool {
         match (self, other) {
+            (Self::Hashed(a), Self::Hashed(b)) => a != b,
+            // The key may be the one of the hash.
+            (Self::Hashed(_), _) | (_, Self::Hashed(_)) => false,
             (Self::Exact(text), pattern) | (pattern, Self::Exact(text)) => !pattern.holds(text),
             (Self::Prefix(a), Self::Prefix(b)) => !a.starts_with(&**b) && !b.starts_with(&**a),
             (Self::Below(a), Self::Below(b)) => !a.ends_with(&**b) && !b.ends_with(&**a),
@@ -172,6 +204,7 @@ impl fmt::Display for Pattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Exact(text) => f.write_str(text),
+            Self::Hashed(hash) => write!(f, "{HASHED}{hash}"),
             Self::Prefix(text) => write!(f, "{text}*"),
             Self::Below(text) => write!(f, "*{text}"),
             Self::Network(net) => write!(f, "{net}"),
@@ -210,6 +243,24 @@ impl Condition {
             );
         }
         Self { field, any_of }
+    }
+
+    /// Whether it names an API key in clear.
+    pub(crate) fn has_keys(&self) -> bool {
+        let clear = |pattern: &Pattern| matches!(pattern, Pattern::Exact(_));
+        self.field == Field::ApiKey && self.any_of.iter().any(clear)
+    }
+
+    /// Replaces each API key by its hash, so that it matches what fronts provide.
+    pub(crate) fn hash_keys(&mut self, hash: &dyn Fn(&str) -> String) {
+        if !self.has_keys() {
+            return;
+        }
+        for pattern in &mut self.any_of {
+            if let Pattern::Exact(key) = pattern {
+                *pattern = Pattern::Hashed(hash(key).into());
+            }
+        }
     }
 
     /// True when the request has the field and it matches one of the patterns.

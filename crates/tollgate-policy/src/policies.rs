@@ -42,21 +42,27 @@ use crate::spans::FileSpans;
 pub struct Policies(Arc<Inner>);
 
 struct Inner {
-    combine: Combine,
-    nodes: Option<u32>,
+    head: Head,
     policies: Vec<Policy>,
     ready: Vec<Ready>,
     index: Index,
     /// For each policy, the check that it always makes.
     singles: Vec<Option<SingleCheck>>,
     places: HashMap<String, usize, foldhash::fast::RandomState>,
+    fields: BTreeSet<Field>,
+    /// The fields in conditions of policies that are not in shadow.
+    conditions: BTreeSet<Field>,
+}
+
+/// What is said of the file as a whole.
+#[derive(Clone)]
+struct Head {
+    combine: Combine,
+    nodes: Option<u32>,
     hash: String,
     hash_number: u64,
     warnings: Problems,
     cluster_warnings: Problems,
-    fields: BTreeSet<Field>,
-    /// The fields in conditions of policies that are not in shadow.
-    conditions: BTreeSet<Field>,
 }
 
 /// The policies that match a request, by their positions in [`Policies::policies`].
@@ -128,17 +134,24 @@ impl Policies {
         if problems.has_errors() {
             return Err(problems);
         }
-        let sharded = combine == Combine::First || one_shard(&policies);
-        let ready: Result<Vec<Ready>, ParseError> =
-            policies.iter().map(|policy| ready(policy, sharded)).collect();
-        let ready = ready.map_err(|error| {
-            let problem = Problem::error(None, error.what(), error.remedy());
-            Problems::new(problems.file(), "", vec![problem])
-        })?;
-        let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
+        let file = problems.file().to_owned();
         let hash_number = short_hash(content);
         // As printed by `sha1sum`.
         let hash = format!("{hash_number:012x}");
+        let (warnings, cluster_warnings) = problems.by_store();
+        let head = Head { combine, nodes, hash, hash_number, warnings, cluster_warnings };
+        Self::assemble(head, policies).map_err(|error| {
+            let problem = Problem::error(None, error.what(), error.remedy());
+            Problems::new(&file, "", vec![problem])
+        })
+    }
+
+    /// The policies in the forms that requests are answered by.
+    fn assemble(head: Head, policies: Vec<Policy>) -> Result<Self, ParseError> {
+        let sharded = head.combine == Combine::First || one_shard(&policies);
+        let ready = policies.iter().map(|policy| ready(policy, sharded));
+        let ready = ready.collect::<Result<Vec<Ready>, _>>()?;
+        let index = Index::new(policies.iter().map(|policy| policy.when.clone()).collect());
         let (mut fields, mut conditions) = (BTreeSet::new(), BTreeSet::new());
         for policy in &policies {
             add_fields_of(policy, &mut fields);
@@ -149,34 +162,43 @@ impl Policies {
         let singles = ready.iter().enumerate().map(single_check).collect();
         let names = policies.iter().map(|policy| policy.name.clone());
         let places = names.zip(0..).collect();
-        let (warnings, cluster_warnings) = problems.by_store();
         Ok(Self(Arc::new(Inner {
-            combine,
-            nodes,
+            head,
             policies,
             ready,
             index,
             singles,
             places,
-            hash,
-            hash_number,
-            warnings,
-            cluster_warnings,
             fields,
             conditions,
         })))
     }
 
+    /// The same policies, with a hash in place of each API key in a condition.
+    pub(crate) fn with_hashed_keys(&self, hash: &dyn Fn(&str) -> String) -> Self {
+        if !conditions(self.policies()).any(Condition::has_keys) {
+            return self.clone();
+        }
+        let mut policies = self.0.policies.clone();
+        for policy in &mut policies {
+            let overrides = policy.entries.iter_mut().flat_map(|entry| &mut entry.overrides);
+            let of_overrides = overrides.flat_map(|other| &mut other.when);
+            of_overrides.chain(&mut policy.when).for_each(|condition| condition.hash_keys(hash));
+        }
+        // Cannot fail: the limits and subjects were assembled before, and only conditions differ.
+        Self::assemble(self.0.head.clone(), policies).unwrap_or_else(|_| self.clone())
+    }
+
     /// Which of the policies that apply are checked.
     #[must_use]
     pub fn combine(&self) -> Combine {
-        self.0.combine
+        self.0.head.combine
     }
 
     /// The number of nodes, if the file has it: what `local` without a share is a part of.
     #[must_use]
     pub fn nodes(&self) -> Option<u32> {
-        self.0.nodes
+        self.0.head.nodes
     }
 
     /// The policies in order. Entries with the same subject are joined.
@@ -188,24 +210,24 @@ impl Policies {
     /// Warnings: valid, but certainly unintended.
     #[must_use]
     pub fn warnings(&self) -> &Problems {
-        &self.0.warnings
+        &self.0.head.warnings
     }
 
     /// Warnings that apply only if the store is a cluster.
     #[must_use]
     pub fn cluster_warnings(&self) -> &Problems {
-        &self.0.cluster_warnings
+        &self.0.head.cluster_warnings
     }
 
     /// The first 12 hexadecimal digits of the SHA-1 of the file and of the networks in its lists.
     #[must_use]
     pub fn hash(&self) -> &str {
-        &self.0.hash
+        &self.0.head.hash
     }
 
     /// The same hash as a number.
     pub(crate) fn hash_number(&self) -> u64 {
-        self.0.hash_number
+        self.0.head.hash_number
     }
 
     /// Every field that these policies read: in conditions, subjects, substitutes and costs. A
@@ -250,7 +272,7 @@ impl Policies {
     /// lists takes longer than finding them.
     #[inline]
     pub(crate) fn find(&self, fields: &dyn Fields, matched: &mut Matched) {
-        let Inner { combine, index, .. } = &*self.0;
+        let Inner { head: Head { combine, .. }, index, .. } = &*self.0;
         let mut room = Found::new();
         for &number in index.candidates(fields, &mut room) {
             let Ok(place) = usize::try_from(number) else { continue };
@@ -330,7 +352,7 @@ impl Policies {
 impl core::fmt::Debug for Policies {
     fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
         f.debug_struct("Policies")
-            .field("hash", &self.0.hash)
+            .field("hash", &self.0.head.hash)
             .field("policies", &self.0.policies.len())
             .finish_non_exhaustive()
     }

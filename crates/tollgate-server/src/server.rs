@@ -279,7 +279,11 @@ impl Server {
         if options.admin.is_some() {
             options.metrics.count_subjects(options.key_secret.as_deref())?;
         }
-        let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, hashing, told)?;
+        let keys = hashing.clone();
+        // False where the program has set it: its function stays.
+        let _ = gate.hash_api_keys(move |key| keys.hash(key.as_bytes()).into());
+        let keys = hashing.clone();
+        let auth = Auth::new(gate.clone(), options.auth.clone(), options.paths, keys, told)?;
         let tls = options.tls.map(Certificate::read).transpose()?.map(Arc::new);
         let receipts = Receipts::new(options.receipt_key.as_deref(), gate.store())
             .ok_or_else(|| StartError::Options("this key signs no receipts".to_owned()))?;
@@ -310,6 +314,7 @@ impl Server {
                 gate.clone(),
                 receipts,
                 options.paths,
+                hashing,
                 options.caller_limits,
                 Arc::clone(&limits),
                 options.metrics.deliveries(),

@@ -4,6 +4,7 @@ mod admin;
 mod advise;
 mod config;
 mod diff;
+mod hash_key;
 mod health;
 mod help;
 mod lab;
@@ -25,6 +26,7 @@ pub(crate) use admin::{
 pub(crate) use advise::{Advise, Outliers};
 pub(crate) use config::{Config, ConfigCheck, ConfigImport, ImportFrom};
 pub(crate) use diff::Diff;
+pub(crate) use hash_key::HashKey;
 pub(crate) use health::Health;
 pub(crate) use help::{Help, Man};
 pub(crate) use lab::{Lab, LabCommon, LabQueue, LabRace};
@@ -86,6 +88,17 @@ Secrets come from the environment, so that no process list shows them:
   tollgate health 127.0.0.1:8701 --ready
   tollgate health unix:/run/tollgate/tollgate.sock --store --timeout 500ms")]
     Health(Health),
+    /// Print the hash of an API key, as policies, bans and administrators may name it
+    ///
+    /// Reads one key for each line of the standard input, or takes one as an argument, which other
+    /// users of the machine may see while the command runs. The hash is that of a service with the
+    /// same TOLLGATE_KEY_SECRET, or of one without.
+    #[command(after_help = "Example: tollgate hash-key < key.txt")]
+    #[command(after_long_help = "Examples:
+  tollgate hash-key < key.txt
+  tollgate hash-key k-17
+  tollgate admin ban api_key=\"$(tollgate hash-key < key.txt)\" --for 1h")]
+    HashKey(HashKey),
     /// Show and correct the counts of a running service, over its admin listener
     ///
     /// If the service requires a token, set TOLLGATE_ADMIN_TOKEN in the environment.

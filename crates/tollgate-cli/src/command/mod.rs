@@ -14,6 +14,7 @@ mod count;
 mod diff;
 mod doctor;
 mod explain;
+mod hash_key;
 mod health;
 mod help;
 mod hold;
@@ -33,6 +34,7 @@ mod top;
 pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
     match command {
         Command::Serve(args) => serve::serve(&args, out),
+        Command::HashKey(args) => hash_key::hash_key(&args, out),
         Command::Health(args) => health::health(&args, out),
         Command::Admin(args) => admin::admin(&args, out),
         Command::Top(args) => top::top(&args, out),

@@ -18,6 +18,7 @@ mod diffing;
 mod doctor;
 mod envoy;
 mod examples;
+mod hash_key;
 mod health;
 mod help;
 mod holding;

@@ -99,7 +99,12 @@ struct Inner<S> {
     local: OnceLock<Box<LocalCounts>>,
     following: Following,
     observer: Option<Box<dyn Observer>>,
+    /// How the front hashes API keys.
+    keys: OnceLock<KeyHash>,
 }
+
+/// The hash of an API key, as the front provides it.
+type KeyHash = Box<dyn Fn(&str) -> String + Send + Sync>;
 
 /// The policies of one revision, with their counters.
 pub(crate) struct Live {
@@ -198,6 +203,7 @@ impl<S: Store> Gate<S> {
             local: OnceLock::new(),
             following: Following::default(),
             observer,
+            keys: OnceLock::new(),
         })))
     }
 

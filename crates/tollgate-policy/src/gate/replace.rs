@@ -6,6 +6,7 @@ use core::time::Duration;
 use tollgate::Store;
 
 use super::{Gate, Live};
+use crate::pattern::Condition;
 use crate::policies::Policies;
 
 /// The identity of policies: how often they were replaced, and the hash of the file.
@@ -53,8 +54,38 @@ impl<S: Store> Gate<S> {
         self.take(policies, &mut newest)
     }
 
+    /// Sets how API keys are hashed, once. From then on a key in a condition of policies or rulings
+    /// matches the hash that the front provides as `api_key`. False if it was set before: that
+    /// function stays. A front calls this before it serves.
+    pub fn hash_api_keys(&self, hash: impl Fn(&str) -> String + Send + Sync + 'static) -> bool {
+        let _newest = self.0.newest.lock();
+        if self.0.keys.set(Box::new(hash)).is_err() {
+            return false;
+        }
+        let live = self.0.live.load();
+        let hashed = self.hashed(live.policies.clone());
+        self.0.live.store(live.with_policies(hashed));
+        true
+    }
+
+    /// The policies with hashes in place of API keys.
+    fn hashed(&self, policies: Policies) -> Policies {
+        match self.0.keys.get() {
+            Some(hash) => policies.with_hashed_keys(hash),
+            None => policies,
+        }
+    }
+
+    /// The conditions with hashes in place of API keys.
+    pub(super) fn hash_conditions(&self, when: &mut [Condition]) {
+        if let Some(hash) = self.0.keys.get() {
+            when.iter_mut().for_each(|condition| condition.hash_keys(hash));
+        }
+    }
+
     /// Replaces the policies, while the lock on the number is held.
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
+        let policies = self.hashed(policies);
         *newest += 1;
         let mark = self.mark().with(&policies);
         let usual = tell_deadlines(self.store(), &policies);

@@ -17,6 +17,7 @@ use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
 use crate::outcome::{Authority, Outcome};
 use crate::pattern::Condition;
+use crate::policies::Policies;
 use crate::resolve::Early;
 use crate::ruling::{Effect, Ruling};
 
@@ -60,11 +61,19 @@ struct Held<'r> {
 
 impl Rulings {
     /// The rulings that were read at `asked`, `None` if there is no readable one; and the notices
-    /// that are none.
-    fn new(notices: Vec<Notice>, asked: Instant) -> (Option<Arc<Self>>, Vec<Notice>) {
+    /// that are none. `hash` puts the hash of each API key in its place: an older version wrote the
+    /// key.
+    fn new(
+        notices: Vec<Notice>,
+        asked: Instant,
+        hash: impl Fn(&mut [Condition]),
+    ) -> (Option<Arc<Self>>, Vec<Notice>) {
         let mut others = Vec::new();
         let lasting = |notice: Notice| match Ruling::read(&notice.text) {
-            Some(ruling) => Some(Lasting { ruling, until: asked + notice.left }),
+            Some(mut ruling) => {
+                hash(&mut ruling.when);
+                Some(Lasting { ruling, until: asked + notice.left })
+            }
             None => {
                 others.push(notice);
                 None
@@ -121,6 +130,11 @@ fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
 }
 
 impl Live {
+    /// The same revision with its policies in another form.
+    pub(super) fn with_policies(&self, policies: Policies) -> Self {
+        Self { policies, ..self.with_rulings(self.rulings.clone()) }
+    }
+
     /// The same policies under other rulings.
     pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
         let Self { policies, revision, mark, counters, quantiles, usual, .. } = self;
@@ -202,9 +216,20 @@ impl<S: Store> Gate<S> {
         {
             return Err(Error::Ask(format!("there is no policy `{policy}` to rule about")));
         }
+        let ruling = self.as_stored(ruling.clone());
         let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
         self.store().post(&notice).await?;
         self.read_rulings().await.map(drop)
+    }
+
+    /// The ruling as the store has it: with the hash of each API key in its place
+    /// ([`Gate::hash_api_keys`]).
+    #[must_use]
+    pub fn as_stored(&self, mut ruling: Ruling) -> Ruling {
+        self.hash_conditions(&mut ruling.when);
+        // As in every ruling, so that equal conditions have one name.
+        ruling.when.iter_mut().for_each(|condition| condition.any_of.sort());
+        ruling
     }
 
     /// Removes a ruling about these requests of this policy, or of all policies, before its end.
@@ -213,7 +238,7 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// Conditions that no ruling can have; or a store failure.
     pub async fn lift(&self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
-        let ruling = Ruling::new(Effect::Ban, when.to_vec())?;
+        let ruling = self.as_stored(Ruling::new(Effect::Ban, when.to_vec())?);
         let ruling = Ruling { policy: policy.map(str::to_owned), ..ruling };
         let was_there = self.store().withdraw(&ruling.name()).await?;
         self.read_rulings().await?;
@@ -246,7 +271,7 @@ impl<S: Store> Gate<S> {
             }
             return Ok(false);
         };
-        let (rulings, others) = Rulings::new(all, asked);
+        let (rulings, others) = Rulings::new(all, asked, |when| self.hash_conditions(when));
         *self.0.following.others.lock() = Some((others, asked));
         self.take_rulings(rulings);
         *seen.lock() = Some(version);

@@ -98,6 +98,8 @@ fn remedies_name_what_was_likely_meant() {
         (entry("subject = \"header.cookie\", limit = \"1/s\""), "use `api_key`"),
         (file("policy", "shard = \"nevr\"\n", Format::Toml), "did you mean `never`?"),
         (file("policy", "when.path = \"/a/\"\n", Format::Toml), "write `/a`"),
+        (file("policy", "when.api_key = \"k-*\"\n", Format::Toml), "write each key whole"),
+        (file("policy", "when.api_key = \"hash:12\"\n", Format::Toml), "32 hexadecimal digits"),
         (file("policy", "when.host = \"a.com:80\"\n", Format::Toml), "write `a.com`"),
         (file("policy", "limts = 5\n", Format::Toml), "did you mean `limits`? The keys here"),
         (file("policy", "qqqq = 5\n", Format::Toml), "the keys here are name"),

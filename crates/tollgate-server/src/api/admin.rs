@@ -232,7 +232,7 @@ impl Admin {
     }
 
     async fn rule(&self, effect: Effect, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
-        rulings::rule(&self.api.service.gate, effect, read_one(body)?, &mut of.about).await
+        rulings::rule(&self.api, effect, read_one(body)?, &mut of.about).await
     }
 
     /// Inspects a count, or changes it.
@@ -245,7 +245,12 @@ impl Admin {
             }
             .at("by"));
         }
-        let subject = subject_of(subject, written_subject)?;
+        let mut subject = subject_of(subject, written_subject)?;
+        if policy.is_some()
+            && let Some(named) = &mut subject
+        {
+            *named = self.api.service.key_hashed(named).map_err(|why| why.at("subject"))?;
+        }
         let of_policy = policy.is_some() && limit.is_none() && on.is_none();
         let mut shard = shard.map(|Text(shard)| shard.into_owned());
         let parts = match (&policy, limit, on) {

@@ -10,7 +10,7 @@ use http::header::{HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use tollgate::ParseError;
-use tollgate_policy::Gate;
+use tollgate_policy::{Field, Gate};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
     AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks, PathReading,
@@ -136,6 +136,16 @@ impl Auth {
             builder = builder.api_key(Identity::api_key(key));
         }
         Ok(Self { limited: builder.build()?.layer(AcceptAll), options })
+    }
+
+    /// The option that is missing where no request at `/v1/auth` ever has this field.
+    pub(crate) fn lacks(&self, field: &Field) -> Option<&'static str> {
+        let AuthOptions { user_header, api_key_header, .. } = &self.options;
+        match field {
+            Field::User if user_header.is_none() => Some("--user-header"),
+            Field::ApiKey if api_key_header.is_none() => Some("--api-key-header"),
+            _ => None,
+        }
     }
 
     pub(crate) async fn respond(

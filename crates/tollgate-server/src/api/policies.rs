@@ -174,7 +174,7 @@ pub(super) async fn explain(
     for (name, value) in query.pairs() {
         fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
     }
-    let fields = fields.read(service.paths).map_err(|why| Problem::bad(why).at("path"))?;
+    let fields = fields.read(service).map_err(Problem::bad)?;
     let policies = service.gate.policies();
     let answer = service.gate.peek(service.gate.prepare(&fields)).await;
     let standings = policies.standings(&fields);

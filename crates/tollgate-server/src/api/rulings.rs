@@ -5,15 +5,15 @@ use core::time::Duration;
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use serde::{Deserialize as Read, Serialize};
-use tollgate_policy::{Condition, Effect, Gate, Pattern, Ruling};
+use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling};
 use tollgate_stores::AnyStore;
 
-use super::Reply;
 use super::check::json;
 use super::problem::Problem;
 use super::question::{Text, not_null};
 use super::queues::duration;
-use crate::service::{Refusal, no_policy};
+use super::{Api, Reply};
+use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy};
 
 /// The requests that a ruling matches, and its duration.
 #[derive(Read)]
@@ -77,11 +77,12 @@ fn ruling_json((ruling, left): (Ruling, Duration)) -> RulingJson {
 
 /// Bans or exempts. `of` receives the description for the log.
 pub(super) async fn rule(
-    gate: &Gate<AnyStore>,
+    api: &Api,
     effect: Effect,
     about: About<'_>,
     of: &mut String,
 ) -> Result<Reply, Problem> {
+    let gate = &api.service.gate;
     let lasts = about.lasts.as_ref().ok_or_else(|| {
         Problem::bad("for how long? `for` is missing, as \"1h\": a ruling has an end").at("for")
     })?;
@@ -95,10 +96,22 @@ pub(super) async fn rule(
     {
         return Err(no_policy(policy).into());
     }
-    let ruling = about.ruling(effect)?;
+    let ruling = gate.as_stored(about.ruling(effect)?);
     *of = ruling.to_string();
     gate.rule(&ruling, lasts).await.map_err(Refusal::from)?;
-    Ok(json(&serde_json::json!({ "ruled": ruling_json((ruling, lasts)) })))
+    let lacking = ruling.when.iter().find_map(|condition| {
+        let option = api.auth.lacks(&condition.field)?;
+        Some(format!(
+            "no request at /v1/auth has `{}`, since `{option}` is not given: this matches only \
+             requests whose caller sends that field",
+            condition.field
+        ))
+    });
+    let mut answer = serde_json::json!({ "ruled": ruling_json((ruling, lasts)) });
+    if let Some(lacking) = lacking {
+        answer["warning"] = lacking.into();
+    }
+    Ok(json(&answer))
 }
 
 /// Lifts the rulings on these requests.
@@ -112,7 +125,7 @@ pub(super) async fn lift(
             return Err(Problem::bad(format!("what is lifted has no `{field}`")).at(field));
         }
     }
-    let Ruling { when, policy, .. } = about.ruling(Effect::Ban)?;
+    let Ruling { when, policy, .. } = gate.as_stored(about.ruling(Effect::Ban)?);
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
     let was_there = gate.lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
     // Report the rulings on the same conditions for other policies, or for all: one of them may be
@@ -158,7 +171,13 @@ impl<'de> Deserialize<'de> for When {
                         OneOrMany::Many(texts) => texts,
                     };
                     let condition = Condition::parse(&field, any_of.iter().map(String::as_str));
-                    all.push(condition.map_err(de::Error::custom)?);
+                    let condition = condition.map_err(de::Error::custom)?;
+                    if condition.field == Field::ApiKey
+                        && any_of.iter().any(|key| looks_hashed(key))
+                    {
+                        return Err(de::Error::custom(HASH_OR_KEY));
+                    }
+                    all.push(condition);
                 }
                 Ok(When(all))
             }

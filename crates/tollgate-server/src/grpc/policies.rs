@@ -87,7 +87,7 @@ fn fields<'d>(
         let value = if name == "path" { value.split('?').next().unwrap_or(value) } else { value };
         described.add(&name, Cow::Borrowed(value))?;
     }
-    described.read(service.paths)
+    described.read(service)
 }
 
 /// The limit that binds, as Envoy has limits.

@@ -195,7 +195,7 @@ fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result<By<'w>, Wh
         };
         described.add(name, Cow::Borrowed(value))?;
     }
-    let fields = described.read(service.paths)?;
+    let fields = described.read(service)?;
     let policy = (*policy != ALL_POLICIES).then_some(Cow::Borrowed(*policy));
     Ok(By::Policies { policy, fields })
 }

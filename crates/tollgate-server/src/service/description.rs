@@ -4,8 +4,11 @@ use std::borrow::Cow;
 use std::net::IpAddr;
 
 use http::HeaderMap;
-use tollgate_policy::{Field, Fields};
-use tollgate_tower::identity::{ClientAddress, Missing, PathReading, host_name};
+use tollgate::Subject;
+use tollgate_policy::{Field, Fields, read_hash};
+use tollgate_tower::identity::{ClientAddress, Hashing, Missing, host_name};
+
+use super::{Refusal, Service};
 
 /// The most fields of a described request.
 const MAX_FIELDS: usize = 64;
@@ -31,6 +34,52 @@ impl Fields for DescribedFields<'_> {
 
     fn address(&self) -> Option<IpAddr> {
         self.0.address
+    }
+}
+
+/// The hash of an API key, as every front provides it; `hash:` stands before one that is hashed. An
+/// empty key is none.
+///
+/// # Errors
+/// No hash behind `hash:`.
+pub(crate) fn hashed(keys: &Hashing, key: &str) -> Result<String, String> {
+    match read_hash(key) {
+        Ok(Some(hash)) => Ok(hash.into()),
+        Ok(None) if key.is_empty() => Ok(String::new()),
+        Ok(None) => Ok(keys.hash(key.as_bytes()).into()),
+        Err(error) => Err(format!("`api_key`: {}: {}", error.what(), error.remedy())),
+    }
+}
+
+/// Why an administrator has to say what 32 hexadecimal digits are.
+pub(crate) const HASH_OR_KEY: &str = "32 hexadecimal digits may be a key, or the hash of one as logs and `admin top` show it: write \
+     `hash:DIGITS` for the hash; `tollgate hash-key` makes the hash of a key";
+
+/// True for an API key that an administrator may have copied from where hashes are shown.
+pub(crate) fn looks_hashed(key: &str) -> bool {
+    key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit())
+}
+
+impl Service {
+    /// The subject under which a policy counts what an administrator names: with the hash of an API
+    /// key in place of the key.
+    ///
+    /// # Errors
+    /// No hash behind `hash:`, or 32 digits that may be a key or a hash.
+    pub(crate) fn key_hashed(&self, subject: &Subject) -> Result<Subject, Refusal> {
+        let name = Field::ApiKey.to_string();
+        let mut all: Vec<(&str, Cow<'_, [u8]>)> = subject.dimensions().collect();
+        let Some((_, value)) = all.iter_mut().find(|(dimension, _)| *dimension == name) else {
+            return Ok(subject.clone());
+        };
+        let key = String::from_utf8_lossy(value).into_owned();
+        if looks_hashed(&key) {
+            return Err(Refusal::invalid(HASH_OR_KEY.to_owned()));
+        }
+        let hash = hashed(&self.keys, &key).map_err(Refusal::invalid)?;
+        *value = Cow::Owned(hash.into_bytes());
+        let named = all.iter().map(|(dimension, value)| (*dimension, value.as_ref()));
+        Subject::from_dimensions(named).map_err(|error| Refusal::invalid(error.to_string()))
     }
 }
 
@@ -68,8 +117,12 @@ impl<'a> Description<'a> {
         Ok(())
     }
 
-    /// The request with its path normalized by `paths`, or why the path is rejected.
-    pub(crate) fn read(mut self, paths: PathReading) -> Result<DescribedFields<'a>, String> {
+    /// The request with its path normalized and its API key hashed, or why one is rejected.
+    pub(crate) fn read(mut self, service: &Service) -> Result<DescribedFields<'a>, String> {
+        let Service { paths, keys, .. } = service;
+        if let Some((_, key)) = self.fields.iter_mut().find(|(field, _)| *field == Field::ApiKey) {
+            *key = Cow::Owned(hashed(keys, key)?);
+        }
         if let Some((_, path)) = self.fields.iter_mut().find(|(field, _)| *field == Field::Path) {
             let form = paths.read(path).map_err(|why| Missing::path(why).to_string())?;
             if let Cow::Owned(form) = form {

@@ -17,11 +17,11 @@ use std::sync::Arc;
 use tollgate::{Ask, Decision, Limit, LimitSet, MAX_COST, Refund, Share, Subject};
 use tollgate_policy::{Answer, Gate, OnFailure, Prepared, Terms};
 use tollgate_stores::AnyStore;
-use tollgate_tower::identity::PathReading;
+use tollgate_tower::identity::{Hashing, PathReading};
 
 pub use caller_limits::CallerLimits;
 pub(crate) use delivery::{Deliveries, Fate};
-pub(crate) use description::{DescribedFields, Description};
+pub(crate) use description::{DescribedFields, Description, HASH_OR_KEY, looks_hashed};
 pub(crate) use holding::{Answered, Holding, Terms as HoldTerms};
 pub(crate) use inline_limits::InlineLimits;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
@@ -39,7 +39,9 @@ pub(crate) struct Service {
     inline_limits: Arc<InlineLimits>,
     deliveries: Arc<Deliveries>,
     /// How the paths of described requests are normalized.
-    pub(crate) paths: PathReading,
+    paths: PathReading,
+    /// How API keys are hashed.
+    keys: Hashing,
 }
 
 /// What to do with a question: charge it, or only look.
@@ -78,13 +80,14 @@ impl Service {
         gate: Gate<AnyStore>,
         receipts: Receipts,
         paths: PathReading,
+        keys: Hashing,
         allowed: CallerLimits,
         inline_limits: Arc<InlineLimits>,
         deliveries: Arc<Deliveries>,
     ) -> Self {
         let on_redis = matches!(gate.store(), AnyStore::Redis(_));
         let gatekeeper = Gatekeeper::new(allowed, on_redis);
-        Self { gate, receipts, gatekeeper, inline_limits, deliveries, paths }
+        Self { gate, receipts, gatekeeper, inline_limits, deliveries, paths, keys }
     }
 
     /// The limits of a text, cached.

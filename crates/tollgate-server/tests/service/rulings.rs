@@ -156,3 +156,93 @@ async fn a_ban_outlasts_a_restart_where_counts_do() {
     let second = service(AnyStore::Memory(restored)).await;
     assert_eq!(second.client().await.check(LOGIN).await["outcome"], "banned");
 }
+
+/// The digits of `k-99` under the secret of the test below.
+fn hash_of(key: &str) -> String {
+    let hashing = tollgate_tower::identity::Hashing::keyed("0123456789abcdef").unwrap();
+    hashing.hash(key.as_bytes()).into()
+}
+
+const KEYS: &str = r#"
+    version = 1
+    [[policies]]
+    name = "keys"
+    on_failure = "deny"
+    [[policies.limits]]
+    subject = "api_key"
+    limit = "2/h"
+    absent = "deny"
+    [[policies.limits.overrides]]
+    when = { api_key = ["k-17", "hash:HASH-OF-18"] }
+    limit = "unlimited"
+"#;
+
+#[tokio::test]
+async fn an_api_key_is_one_key_in_policies_rulings_corrections_and_questions() {
+    let file = KEYS.replace("HASH-OF-18", &hash_of("k-18"));
+    let gate = gate_of(&file, AnyStore::Memory(MemoryStore::new()));
+    let service = Service::start_with(gate, |options| {
+        options.admin = Some(here());
+        options.auth.api_key_header = Some("X-Api-Key".to_owned());
+        options.key_secret = Some(b"0123456789abcdef".to_vec());
+    })
+    .await;
+    let (mut client, mut admin) = (service.client().await, service.admin().await);
+    let (yes, no) = (StatusCode::OK, StatusCode::TOO_MANY_REQUESTS);
+    for (key, statuses) in
+        [("k-17", [yes; 3]), ("k-18", [yes; 3]), ("k-99", [yes, yes, no]), ("k-1", [yes, yes, no])]
+    {
+        for status in statuses {
+            assert_eq!(
+                client.ask("GET", "/v1/auth", &[("x-api-key", key)], "").await.status,
+                status
+            );
+        }
+    }
+    // A question that names the key meets the same count, and so does its hash.
+    for key in ["k-99".to_owned(), format!("hash:{}", hash_of("k-99"))] {
+        let asked = json!({"policy": "keys", "fields": {"api_key": key}}).to_string();
+        assert_eq!(client.check(&asked).await["outcome"], "denied", "{key}");
+    }
+    // An administrator corrects and bans by the key, or by its hash.
+    let hash = format!("api_key:hash:{}", hash_of("k-1"));
+    for (subject, key) in [("api_key:k-99", "k-99"), (hash.as_str(), "k-1")] {
+        let body = json!({"policy": "keys", "subject": subject}).to_string();
+        let reset = admin.post("/v1/admin/reset", &body).await.json();
+        assert_eq!(reset, json!({"was_there": true}), "{subject}");
+        assert_eq!(client.ask("GET", "/v1/auth", &[("x-api-key", key)], "").await.status, yes);
+    }
+    for (value, key) in [("k-99".to_owned(), "k-99"), (format!("hash:{}", hash_of("k-1")), "k-1")] {
+        let about = json!({"when": {"api_key": value}, "for": "1h"});
+        let told = ruled(&mut admin, "ban", &about).await;
+        let hashed = json!({"api_key": [format!("hash:{}", hash_of(key))]});
+        assert_eq!((&told["ruled"]["when"], told.get("warning")), (&hashed, None));
+        let banned = client.ask("GET", "/v1/auth", &[("x-api-key", key)], "").await;
+        assert_eq!(banned.status, StatusCode::FORBIDDEN, "{key}");
+        let lifted = ruled(&mut admin, "lift", &json!({"when": {"api_key": value}})).await;
+        assert_eq!(lifted, json!({"was_there": true, "others": []}));
+    }
+    // What logs show may be a key or a hash: whoever means it says which.
+    for (path, body) in [
+        ("ban", json!({"when": {"api_key": hash_of("k-1")}, "for": "1h"})),
+        ("reset", json!({"policy": "keys", "subject": format!("api_key:{}", hash_of("k-1"))})),
+        ("ban", json!({"when": {"api_key": "hash:123"}, "for": "1h"})),
+        ("ban", json!({"when": {"api_key": "k-*"}, "for": "1h"})),
+    ] {
+        let refused = admin.post(&format!("/v1/admin/{path}"), &body.to_string()).await;
+        assert_eq!(refused.status, StatusCode::BAD_REQUEST, "{body}");
+        assert!(refused.text.contains("hash"), "{}", refused.text);
+    }
+}
+
+#[tokio::test]
+async fn a_ban_that_no_request_of_a_proxy_can_meet_says_so() {
+    let service = service(AnyStore::Memory(MemoryStore::new())).await;
+    let mut admin = service.admin().await;
+    for (field, option) in [("api_key", "--api-key-header"), ("user", "--user-header")] {
+        let about = json!({"when": {field: "k-99"}, "for": "1h"});
+        let told = ruled(&mut admin, "ban", &about).await;
+        let warning = told["warning"].as_str().unwrap();
+        assert!(warning.contains(option), "{warning}");
+    }
+}

@@ -62,8 +62,15 @@ impl Hashing {
         Self(Kind::Plain)
     }
 
-    /// The first 128 bits of the hash, as 32 hexadecimal digits.
-    fn hash(&self, key: &[u8]) -> CompactString {
+    /// The first 128 bits of the hash, as 32 hexadecimal digits: the value of the field `api_key`.
+    ///
+    /// ```
+    /// use tollgate_tower::identity::Hashing;
+    /// let hash = Hashing::plain_for_random_keys().hash(b"abc");
+    /// assert_eq!(hash.as_str(), "ba7816bf8f01cfea414140de5dae2223");
+    /// ```
+    #[must_use]
+    pub fn hash(&self, key: &[u8]) -> CompactString {
         let hash: [u8; 32] = match &self.0 {
             Kind::Keyed(mac) => {
                 let mut mac = Hmac::clone(mac);
@@ -136,6 +143,11 @@ impl ApiKey {
             ));
         }
         Ok(Self { header, scheme: None, hashing })
+    }
+
+    /// How its keys are hashed.
+    pub(crate) fn hashing(&self) -> &Hashing {
+        &self.hashing
     }
 
     /// True when the key is sent as `WWW-Authenticate: Bearer` requests.

@@ -203,6 +203,14 @@ impl Identity {
         Self(Way::Key(key))
     }
 
+    /// How it hashes API keys, if it is one.
+    pub(crate) fn hashing(&self) -> Option<&Hashing> {
+        match &self.0 {
+            Way::Key(key) => Some(key.hashing()),
+            _ => None,
+        }
+    }
+
     /// The template of the matched route.
     #[must_use]
     pub fn route() -> Self {

@@ -260,7 +260,8 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Sets the API key of the caller, the field `api_key`.
+    /// Sets the API key of the caller, the field `api_key`. Keys in the conditions of policies and
+    /// rulings are hashed in the same way. Layers over one gate need the same hashing.
     pub fn api_key(mut self, key: Identity) -> Self {
         self.front.api_key = Some(key);
         self
@@ -398,6 +399,9 @@ impl<S: Store + 'static> Builder<S> {
     /// # Errors
     /// Policies read a field that this layer does not provide.
     pub fn build(self) -> Result<TollgateLayer<S>, ParseError> {
+        if let Some(hashing) = self.front.api_key.as_ref().and_then(Identity::hashing).cloned() {
+            self.gate.hash_api_keys(move |key| hashing.hash(key.as_bytes()).into());
+        }
         // In this order, so that policies replaced meanwhile count as new ones.
         let revision = self.gate.revision();
         let policies = self.gate.policies();

@@ -202,6 +202,9 @@ fn text(act: &AdminAction, answer: &Value) -> String {
 }
 
 fn ruled(answer: &Value) -> String {
+    if let Some(warning) = answer["warning"].as_str() {
+        show::note(&format!("warning: {}", shown(warning)));
+    }
     let ruled = &answer["ruled"];
     let policy = ruled["policy"].as_str();
     let policy = policy.map_or(String::new(), |policy| format!(" in {}", shown(policy)));
