@@ -170,7 +170,7 @@ impl Filed {
     fn file(&mut self, pattern: &Pattern, number: u32) {
         match pattern {
             Pattern::Exact(text) | Pattern::Hashed(text) => {
-                push(self.exact.entry(text.clone()).or_default(), number)
+                push(self.exact.entry(text.clone()).or_default(), number);
             }
             Pattern::Prefix(text) => self.begins.push(text.bytes().collect(), number),
             Pattern::Below(text) => self.ends.push(text.bytes().rev().collect(), number),

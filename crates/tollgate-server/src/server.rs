@@ -390,7 +390,7 @@ impl Server {
             listeners.spawn(clients.of(Http(Arc::clone(&api))).accept_all(bound));
         }
         #[cfg(feature = "resp")]
-        let shared = Arc::new(Shared::new(Arc::clone(&api), users));
+        let shared = Arc::new(Shared::new(Arc::clone(&api), users, Arc::clone(registry)));
         #[cfg(feature = "resp")]
         for bound in for_resp {
             listeners.spawn(clients.of(Resp(Arc::clone(&shared))).accept_all(bound));

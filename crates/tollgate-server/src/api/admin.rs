@@ -134,7 +134,7 @@ impl Admin {
             let reply = self.guard.refuse_page(request.headers(), peer);
             return reply.unwrap_or_else(|| self.page(&request));
         }
-        if let Some(refused) = self.guard.refuse(request.headers(), peer) {
+        if let Some(refused) = self.guard.refuse(request.headers(), peer).await {
             return refused;
         }
         let answered: Answered<'_> = Box::pin(self.route(request, peer));

@@ -3,28 +3,20 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
-use http::header::{
-    AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, RETRY_AFTER, WWW_AUTHENTICATE,
-};
+use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
 use sha2::Sha256;
-use tollgate::{Limiter, MemoryStore, ParseError, Subject};
-use tollgate_tower::answer::retry_seconds;
-use tollgate_tower::identity::{ClientAddress, host_name};
+use tollgate::{Limiter, MemoryStore, ParseError};
+use tollgate_tower::identity::host_name;
 
 use super::Reply;
+use super::guesses::Guesses;
 use super::problem::Problem;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
 /// The fewest bytes of a token.
 pub(crate) const MIN_TOKEN_BYTES: usize = 16;
-
-/// How often requests of one address may be refused before it has to wait.
-pub(crate) const REFUSALS: &str = "10/1m via gcra";
-
-/// The most bytes for the counts of refusals.
-pub(crate) const REFUSALS_BYTES: usize = 1_024 * 1_024;
 
 /// Whether a web page sent this request. A page can reach loopback services, but its browser adds
 /// one of these headers; other clients do not send them.
@@ -51,8 +43,8 @@ fn is_of_another_page(headers: &HeaderMap) -> bool {
         || origin.is_some_and(|origin| !is_own(origin))
 }
 
-/// Admits requests with the token, where one is set, and rejects web pages. An address that is
-/// refused too often has to wait, even with the right token.
+/// Admits requests with the token, where one is set, and rejects web pages. Wrong tokens wait, the
+/// right one never does.
 #[derive(Debug)]
 pub(crate) struct Guard {
     /// The role of the caller, for messages.
@@ -65,8 +57,8 @@ pub(crate) struct Guard {
     names: Option<Vec<String>>,
     /// Whether pages that this listener serves may ask.
     has_pages: bool,
-    /// The refusals of each address.
-    refusals: Limiter<MemoryStore>,
+    /// The wrong tokens of each address.
+    guesses: Guesses,
     /// The log lines for refused pages.
     lines: Limiter<MemoryStore>,
 }
@@ -77,10 +69,8 @@ impl Guard {
         variable: &'static str,
         token: Option<String>,
     ) -> Result<Self, ParseError> {
-        let store = MemoryStore::builder().max_bytes(REFUSALS_BYTES).build();
-        let refusals = Limiter::new(REFUSALS.parse()?, store);
-        let lines = Limiter::memory(PAGE_LINES.parse()?);
-        Ok(Self { who, variable, token, names: None, has_pages: false, refusals, lines })
+        let (guesses, lines) = (Guesses::new()?, Limiter::memory(PAGE_LINES.parse()?));
+        Ok(Self { who, variable, token, names: None, has_pages: false, guesses, lines })
     }
 
     /// Requires one of these names, `localhost` or an address in `Host`.
@@ -110,40 +100,17 @@ impl Guard {
     }
 
     /// The refusal of a request that is not admitted; `None` admits it.
-    pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
+    pub(super) async fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         if let Some(refused) = self.refuse_page(headers, peer) {
             return Some(refused);
         }
-        let client = ClientAddress::peer().client(peer, &HeaderMap::new());
-        let client = client.value();
-        let Ok(subject) = Subject::new("ip", client.as_str()) else {
-            return self.verify(headers).map(|(_, reply)| reply);
-        };
-        let before = self.refusals.peek_now(&subject);
-        if let Some(wait) = before.ok().and_then(|it| it.retry_after()).filter(|it| !it.is_zero()) {
-            let detail = "this address sent too many wrong tokens, so even the right one must wait";
-            let mut reply = Problem::new(StatusCode::TOO_MANY_REQUESTS, detail).response();
-            reply.headers_mut().insert(RETRY_AFTER, HeaderValue::from(retry_seconds(wait)));
-            return Some(reply);
+        let token = self.token.as_ref()?;
+        if has_token(token, headers) {
+            return None;
         }
-        let (why, reply) = self.verify(headers)?;
-        let left = self.refusals.check_now(&subject).map_or(0, |after| after.remaining());
-        tracing::warn!(
-            target: "tollgate",
-            client = client.as_str(),
-            "{} was refused: {why}{}", self.who,
-            if left == 0 { "; it has to wait from here on" } else { "" }
-        );
-        Some(reply)
-    }
-
-    fn verify(&self, headers: &HeaderMap) -> Option<(&'static str, Reply)> {
-        match &self.token {
-            Some(token) if !has_token(token, headers) => {
-                Some(("the token is missing or another", missing(self.variable)))
-            }
-            _ => None,
-        }
+        let what = format!("{} was refused: the token is missing or another", self.who);
+        self.guesses.wrong(peer, &what).await;
+        Some(missing(self.variable))
     }
 
     /// Who asks, and by which name.

@@ -4,6 +4,7 @@ mod admin;
 mod auth;
 mod bearer;
 mod check;
+mod guesses;
 mod holds;
 mod on_failure;
 mod policies;
@@ -40,9 +41,11 @@ use query::Query;
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
+#[cfg(feature = "resp")]
+pub(crate) use bearer::is_same;
 pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
 #[cfg(feature = "resp")]
-pub(crate) use bearer::{REFUSALS, REFUSALS_BYTES, is_same};
+pub(crate) use guesses::Guesses;
 #[cfg(feature = "resp")]
 pub(crate) use question::MAX_TEXT_BYTES;
 pub(crate) use queues::parts as queue_parts;

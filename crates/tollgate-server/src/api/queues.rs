@@ -56,7 +56,7 @@ pub(super) async fn respond(
         Some(act) => Some(Act::from_word(act).ok_or_else(|| not_found(request.uri().path()))?),
     };
     if act.is_some()
-        && let Some(refused) = workers.refuse(request.headers(), peer)
+        && let Some(refused) = workers.refuse(request.headers(), peer).await
     {
         return Ok(refused);
     }

@@ -172,7 +172,7 @@ impl Workers {
     }
 
     /// The refusal of a request that may not act as a worker.
-    pub(super) fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
+    pub(super) async fn refuse(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         let forbidden = |detail| Some(Problem::new(StatusCode::FORBIDDEN, detail).response());
         if !self.is_open {
             return forbidden(
@@ -180,7 +180,7 @@ impl Workers {
                  TOLLGATE_WORKER_TOKEN is what these send then",
             );
         }
-        self.guard.refuse(headers, peer)
+        self.guard.refuse(headers, peer).await
     }
 
     pub(super) async fn respond(

@@ -30,6 +30,12 @@ impl Commands {
         }
     }
 
+    /// All commands that were answered.
+    #[cfg(feature = "resp")]
+    pub(crate) fn total(&self) -> u64 {
+        self.iter().map(|(_, _, count)| count).sum()
+    }
+
     /// All nonzero counters: the command, the result and the count.
     pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
         resp::names().chain([OTHER]).zip(&self.0).flat_map(|(name, results)| {

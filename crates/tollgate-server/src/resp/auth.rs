@@ -4,11 +4,9 @@ use core::fmt;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use http::HeaderMap;
-use tollgate::{Limiter, MemoryStore, ParseError, Subject};
-use tollgate_tower::identity::ClientAddress;
+use tollgate::ParseError;
 
-use crate::api::{MIN_TOKEN_BYTES, REFUSALS, REFUSALS_BYTES, is_same};
+use crate::api::{Guesses, MIN_TOKEN_BYTES, is_same};
 
 /// The user of clients that name none.
 pub(super) const DEFAULT_USER: &str = "default";
@@ -116,21 +114,12 @@ pub(super) struct Known {
     pub(super) role: Role,
 }
 
-/// What an attempt to log in was.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Login {
-    Right(Known),
-    Wrong,
-    /// Too many wrong ones came from this address: even the right one must wait.
-    Late,
-}
-
 /// The users, of whom there may be none: then everybody may ask.
 #[derive(Debug)]
 pub(crate) struct Users {
     users: Vec<(Known, String)>,
     /// The wrong passwords of each address.
-    refusals: Limiter<MemoryStore>,
+    guesses: Guesses,
 }
 
 impl Users {
@@ -139,8 +128,7 @@ impl Users {
             (Known { name: name.into(), role }, password)
         };
         let users = users.into_iter().map(known).collect();
-        let store = MemoryStore::builder().max_bytes(REFUSALS_BYTES).build();
-        Ok(Self { users, refusals: Limiter::new(REFUSALS.parse()?, store) })
+        Ok(Self { users, guesses: Guesses::new()? })
     }
 
     /// Who a client is before it says a password; `None` if it must say one.
@@ -149,20 +137,11 @@ impl Users {
         self.users.is_empty().then(anybody)
     }
 
-    /// Whether this is a user with its password. Without users everybody is `default`.
-    pub(super) fn login(&self, user: &[u8], said: &[u8], peer: IpAddr) -> Login {
+    /// The user with this password. Without users everybody is `default`. `None` for a wrong one,
+    /// which has waited if its address sent too many.
+    pub(super) async fn login(&self, user: &[u8], said: &[u8], peer: IpAddr) -> Option<Known> {
         if let Some(anybody) = self.anybody() {
-            let is_it = user == DEFAULT_USER.as_bytes();
-            return if is_it { Login::Right(anybody) } else { Login::Wrong };
-        }
-        let client = ClientAddress::peer().client(peer, &HeaderMap::new());
-        let client = client.value();
-        let subject = Subject::new("ip", client.as_str()).ok();
-        if let Some(subject) = &subject {
-            let wait = self.refusals.peek_now(subject).ok().and_then(|it| it.retry_after());
-            if wait.is_some_and(|wait| !wait.is_zero()) {
-                return Login::Late;
-            }
+            return (user == DEFAULT_USER.as_bytes()).then_some(anybody);
         }
         let found = self.users.iter().find(|(known, _)| known.name.as_bytes() == user);
         // A user that does not exist takes as long as one that does.
@@ -170,18 +149,11 @@ impl Users {
         if is_same(password, said)
             && let Some((known, _)) = found
         {
-            return Login::Right(known.clone());
+            return Some(known.clone());
         }
-        let has_to_wait = subject.is_some_and(|subject| {
-            self.refusals.check_now(&subject).is_ok_and(|after| after.remaining() == 0)
-        });
-        tracing::warn!(
-            target: "tollgate",
-            client = client.as_str(),
-            "a client of RESP was refused: the user or the password is another{}",
-            if has_to_wait { "; it has to wait" } else { "" }
-        );
-        Login::Wrong
+        let what = "a client of RESP was refused: the user or the password is another";
+        self.guesses.wrong(peer, what).await;
+        None
     }
 }
 
@@ -193,42 +165,27 @@ mod tests {
         RespUser { name: name.to_owned(), password: password.to_owned(), role }
     }
 
-    fn right(name: &str, role: Role) -> Login {
-        Login::Right(Known { name: name.into(), role })
+    fn right(name: &str, role: Role) -> Option<Known> {
+        Some(Known { name: name.into(), role })
     }
 
-    #[test]
-    fn guesses_have_to_wait_and_other_addresses_do_not() {
-        let secret = "a secret of many bytes";
-        let users = Users::new(vec![RespUser::default_user(secret.to_owned())]).unwrap();
-        let [one, other] = ["192.0.2.1", "192.0.2.2"].map(|ip| ip.parse().unwrap());
-        let (secret, in_time) = (secret.as_bytes(), right("default", Role::Ask));
-        assert_eq!(users.login(b"default", secret, one), in_time);
-        for guess in 0..10 {
-            assert_eq!(users.login(b"default", b"guess", one), Login::Wrong, "{guess}");
-        }
-        assert_eq!(users.login(b"default", secret, one), Login::Late);
-        assert_eq!(users.login(b"root", secret, other), Login::Wrong);
-        assert_eq!(users.login(b"default", secret, other), in_time);
-    }
-
-    #[test]
-    fn each_user_has_a_password_and_a_role() {
+    #[tokio::test]
+    async fn each_user_has_a_password_and_a_role() {
         let (web, ops) = ("web's password, long", "ops' password, long");
         let users =
             Users::new(vec![user("web", web, Role::Ask), user("ops", ops, Role::Administer)]);
         let (users, peer) = (users.unwrap(), "192.0.2.1".parse().unwrap());
-        assert_eq!(users.login(b"web", web.as_bytes(), peer), right("web", Role::Ask));
-        assert_eq!(users.login(b"ops", ops.as_bytes(), peer), right("ops", Role::Administer));
+        assert_eq!(users.login(b"web", web.as_bytes(), peer).await, right("web", Role::Ask));
+        assert_eq!(users.login(b"ops", ops.as_bytes(), peer).await, right("ops", Role::Administer));
         for (name, password) in [("web", ops), ("default", web), ("default", "default"), ("", "")] {
-            let said = users.login(name.as_bytes(), password.as_bytes(), peer);
-            assert_eq!(said, Login::Wrong, "{name} {password}");
+            let said = users.login(name.as_bytes(), password.as_bytes(), peer).await;
+            assert_eq!(said, None, "{name} {password}");
         }
         assert_eq!(users.anybody(), None);
         let nobody = Users::new(Vec::new()).unwrap();
         assert_eq!(nobody.anybody().unwrap().role, Role::Ask);
-        assert_eq!(nobody.login(b"default", b"", peer), right("default", Role::Ask));
-        assert_eq!(nobody.login(b"web", b"", peer), Login::Wrong);
+        assert_eq!(nobody.login(b"default", b"", peer).await, right("default", Role::Ask));
+        assert_eq!(nobody.login(b"web", b"", peer).await, None);
     }
 
     #[test]

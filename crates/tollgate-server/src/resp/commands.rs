@@ -46,6 +46,11 @@ pub(super) enum What {
     Reset,
     Select,
     Info,
+    Multi,
+    Exec,
+    Discard,
+    Watch,
+    Unwatch,
     /// A container without a meaning of its own.
     Container,
     /// The subcommands of a container.
@@ -142,6 +147,16 @@ pub(super) const ALL: &[Command] = table! {
         "Makes the connection as it was when it was opened.";
     "select", (2, 2), FAST, "connection", What::Select, &[argument("index", "integer")],
         "Takes 0, since there is one database.";
+    "multi", (1, 1), FAST, "transactions", What::Multi, &[],
+        "Begins a transaction: the commands that follow are queued.";
+    "exec", (1, 1), FAST, "transactions", What::Exec, &[],
+        "Runs the queued commands in order, as a pipeline.";
+    "discard", (1, 1), FAST, "transactions", What::Discard, &[],
+        "Ends a transaction, and runs none of its commands.";
+    "watch", (2, MANY), FAST, "transactions", What::Watch, &[several("key", "key")],
+        "Answers an error: no command reads a key for others to change.";
+    "unwatch", (1, 1), FAST, "transactions", What::Unwatch, &[],
+        "Answers OK, since nothing is watched.";
     "info", (1, MANY), ABOUT, "server", What::Info, &[several("section", "string")],
         "Says what the server is.";
     "acl", (2, MANY), ABOUT, "server", What::Container, &[],
@@ -217,6 +232,21 @@ impl Command {
         self.flags.contains(&"no_auth")
     }
 
+    /// Whether it waits for `EXEC` after `MULTI`. Those that end a transaction do not.
+    pub(super) fn is_queued(&self) -> bool {
+        !matches!(
+            self.what,
+            What::Multi
+                | What::Exec
+                | What::Discard
+                | What::Watch
+                | What::Hello
+                | What::Auth
+                | What::Reset
+                | What::Quit
+        )
+    }
+
     /// Whether it is about counts. Others are not traced: clients send them by themselves.
     pub(super) fn counts(&self) -> bool {
         self.group == COUNTING
@@ -241,6 +271,11 @@ impl Command {
     pub(super) fn subcommands(&self) -> impl Iterator<Item = &'static Self> {
         ALL.iter().filter(|command| command.container() == Some(self.name))
     }
+}
+
+/// The place of the command that does this, where only one does.
+pub(super) fn place_of(what: What) -> Option<usize> {
+    ALL.iter().position(|command| command.what == what)
 }
 
 /// All commands that are not subcommands.

@@ -18,11 +18,12 @@ use super::auth::Users;
 use super::codec::{Bounds, Broken, Found, Words, read};
 use super::fast_path::Batch;
 use super::reply::{Replies, Version};
-use super::session::{Next, Session};
+use super::session::{Next, Session, Step};
 use crate::api::Api;
 use crate::http::{MAX_DRAINED_BYTES, MIN_TAKEN_BYTES};
 use crate::listen::{
-    Budget, Connection, Farewell, Pace, Phase, Protocol, Share, Transport, something_comes,
+    Budget, Connection, Farewell, Pace, Phase, Protocol, Registry, Share, Transport,
+    something_comes,
 };
 
 /// The most commands of one turn: other connections are served before the next.
@@ -43,12 +44,15 @@ pub(crate) struct Shared {
     pub(crate) api: Arc<Api>,
     pub(crate) users: Users,
     pub(crate) started: Instant,
+    /// The connections of clients, of every protocol.
+    pub(super) connections: Arc<Registry>,
     last_id: AtomicI64,
 }
 
 impl Shared {
-    pub(crate) fn new(api: Arc<Api>, users: Users) -> Self {
-        Self { api, users, started: Instant::now(), last_id: AtomicI64::new(0) }
+    pub(crate) fn new(api: Arc<Api>, users: Users, connections: Arc<Registry>) -> Self {
+        let (started, last_id) = (Instant::now(), AtomicI64::new(0));
+        Self { api, users, started, connections, last_id }
     }
 
     pub(super) fn next_id(&self) -> i64 {
@@ -220,8 +224,19 @@ async fn turn(
             // Before anything waits: a connection that ends then loses no count.
             batch.end(&session.shared.api);
             // Boxed, since most turns do without, and would have to make room for it.
-            if Box::pin(session.answer(&words, replies)).await == Next::Close {
-                break Turn::Last;
+            match session.step(&words, replies) {
+                Step::Answered => {}
+                Step::Run => {
+                    if Box::pin(session.answer(&words, replies)).await == Next::Close {
+                        break Turn::Last;
+                    }
+                }
+                Step::Execute(commands) => {
+                    for command in &commands {
+                        let words: Words<'_> = command.iter().map(|word| &**word).collect();
+                        Box::pin(session.answer(&words, replies)).await;
+                    }
+                }
             }
         }
         if left == 0 || replies.bytes.len() >= TURN_BYTES {

@@ -31,7 +31,8 @@ impl Batch {
     ) -> bool {
         let Ok((place, command)) = commands::find(words) else { return false };
         let What::Throttle(dialect) = command.what else { return false };
-        if session.user.is_none() || self.answers > 0 && self.place != place {
+        let queues = session.transaction.is_some();
+        if queues || session.user.is_none() || self.answers > 0 && self.place != place {
             return false;
         }
         let Session { shared, last, .. } = session;

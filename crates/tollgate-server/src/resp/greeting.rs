@@ -2,10 +2,13 @@
 
 use core::fmt::Write as _;
 
+use tollgate_stores::AnyStore;
+
 use super::arguments::Argument;
-use super::auth::{DEFAULT_USER, Login};
+use super::auth::DEFAULT_USER;
 use super::codec::{Words, whole_number};
 use super::commands::{self, Command, SINCE, shown};
+use super::connection::Shared;
 use super::reply::{Replies, Version};
 use super::session::Session;
 
@@ -13,14 +16,12 @@ use super::session::Session;
 const REDIS_VERSION: &str = "7.2.0";
 
 const WRONG: &str = "WRONGPASS invalid username-password pair or user is disabled.";
-const LATE: &str = "WRONGPASS too many wrong passwords came from this address, so even the right \
-                    one must wait";
 
 /// The values of `CONFIG GET`. redis-benchmark asks for them.
 const CONFIG: [(&str, &str); 2] = [("save", ""), ("appendonly", "no")];
 
 impl Session {
-    pub(super) fn hello(&mut self, words: &Words<'_>, replies: &mut Replies) {
+    pub(super) async fn hello(&mut self, words: &Words<'_>, replies: &mut Replies) {
         let mut rest = words.get(1..).unwrap_or_default();
         let mut version = replies.version;
         if let [number, after @ ..] = rest {
@@ -51,7 +52,7 @@ impl Session {
             }
         }
         if let Some((user, password)) = login
-            && let Err(why) = self.login(user, password)
+            && let Err(why) = self.login(user, password).await
         {
             return replies.error(why);
         }
@@ -86,7 +87,7 @@ impl Session {
         replies.array(0);
     }
 
-    pub(super) fn auth(&mut self, words: &Words<'_>, replies: &mut Replies) {
+    pub(super) async fn auth(&mut self, words: &Words<'_>, replies: &mut Replies) {
         let (user, password) = match words.get(1..) {
             Some([_]) if self.shared.users.anybody().is_some() => {
                 return replies.error(
@@ -98,21 +99,16 @@ impl Session {
             Some([user, password]) => (*user, *password),
             _ => return replies.error("ERR syntax error"),
         };
-        match self.login(user, password) {
+        match self.login(user, password).await {
             Ok(()) => replies.status("OK"),
             Err(why) => replies.error(why),
         }
     }
 
-    fn login(&mut self, user: &[u8], password: &[u8]) -> Result<(), &'static str> {
-        match self.shared.users.login(user, password, self.peer) {
-            Login::Right(known) => {
-                self.user = Some(known);
-                Ok(())
-            }
-            Login::Wrong => Err(WRONG),
-            Login::Late => Err(LATE),
-        }
+    async fn login(&mut self, user: &[u8], password: &[u8]) -> Result<(), &'static str> {
+        let known = self.shared.users.login(user, password, self.peer).await;
+        self.user = Some(known.ok_or(WRONG)?);
+        Ok(())
     }
 
     pub(super) fn select(index: &[u8], replies: &mut Replies) {
@@ -142,7 +138,13 @@ impl Session {
     }
 
     pub(super) fn info(&self, words: &Words<'_>, replies: &mut Replies) {
-        let uptime = self.shared.started.elapsed().as_secs();
+        let Shared { api, connections, started, .. } = &*self.shared;
+        let uptime = started.elapsed().as_secs();
+        // What another store holds is not asked for: this answers at once.
+        let (memory, subjects) = match api.service.gate.store() {
+            AnyStore::Memory(store) => (store.bytes(), store.subjects()),
+            _ => (0, 0),
+        };
         let sections = [
             (
                 "Server",
@@ -153,9 +155,26 @@ impl Session {
                     std::process::id()
                 ),
             ),
-            ("Persistence", "loading:0\r\n".to_owned()),
+            (
+                "Clients",
+                format!("connected_clients:{}\r\nblocked_clients:0\r\n", connections.open()),
+            ),
+            ("Memory", format!("used_memory:{memory}\r\nused_memory_human:{memory}B\r\n")),
+            (
+                "Persistence",
+                "loading:0\r\nrdb_bgsave_in_progress:0\r\naof_rewrite_in_progress:0\r\n".to_owned(),
+            ),
+            (
+                "Stats",
+                format!(
+                    "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n",
+                    connections.accepted(),
+                    api.metrics.commands().total()
+                ),
+            ),
             ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),
             ("Cluster", "cluster_enabled:0\r\n".to_owned()),
+            ("Keyspace", format!("db0:keys={subjects},expires={subjects},avg_ttl=0\r\n")),
         ];
         let asked = words.get(1..).unwrap_or_default();
         let all = [&b"all"[..], b"everything", b"default"];

@@ -18,6 +18,7 @@ mod reply;
 mod session;
 mod settle;
 mod throttle;
+mod transaction;
 mod why;
 
 pub(crate) use auth::Users;

@@ -12,6 +12,7 @@ use super::commands::{self, Command, What};
 use super::connection::Shared;
 use super::reply::{Replies, Version};
 use super::throttle::{self, LastLimit};
+use super::transaction::Transaction;
 use super::{ask, correct, settle};
 use crate::traces::Traces;
 
@@ -28,6 +29,8 @@ pub(super) struct Session {
     /// Who the client is; `None` until it says its password.
     pub(super) user: Option<Known>,
     pub(super) last: LastLimit,
+    /// What was queued since `MULTI`.
+    pub(super) transaction: Option<Box<Transaction>>,
 }
 
 /// Whether a connection goes on after an answer.
@@ -37,16 +40,72 @@ pub(super) enum Next {
     Close,
 }
 
+/// What becomes of a command.
+#[derive(Debug)]
+pub(super) enum Step {
+    /// It was answered.
+    Answered,
+    /// It is to be run.
+    Run,
+    /// These are to be run, each with an answer of its own.
+    Execute(Vec<Vec<Box<[u8]>>>),
+}
+
 impl Session {
     pub(super) fn new(shared: Arc<Shared>, peer: IpAddr) -> Self {
         let (id, user) = (shared.next_id(), shared.users.anybody());
         let last = LastLimit::default();
-        Self { shared, peer, id, name: Vec::new(), user, last }
+        Self { shared, peer, id, name: Vec::new(), user, last, transaction: None }
     }
 
     /// What the next command may be at most.
     pub(super) fn bounds(&self) -> &'static Bounds {
         if self.user.is_some() { &Bounds::USUAL } else { &Bounds::STRANGER }
+    }
+
+    /// What becomes of a command: it is queued after `MULTI`, or it is to be run now.
+    pub(super) fn step(&mut self, words: &Words<'_>, replies: &mut Replies) -> Step {
+        let Some(transaction) = &mut self.transaction else { return Step::Run };
+        let command = match commands::find(words) {
+            Ok((_, command)) if Self::refusal(self.user.as_ref(), command).is_none() => command,
+            _ => {
+                transaction.spoil();
+                return Step::Run;
+            }
+        };
+        match command.what {
+            What::Watch => transaction.spoil(),
+            // Another user has another transaction.
+            What::Hello | What::Auth => self.transaction = None,
+            What::Exec => return self.execute(replies),
+            _ if command.is_queued() => {
+                match transaction.push(words) {
+                    Ok(()) => replies.status("QUEUED"),
+                    Err(why) => replies.error(why),
+                }
+                return Step::Answered;
+            }
+            _ => {}
+        }
+        Step::Run
+    }
+
+    /// Ends the transaction: its commands run one after the other, as a pipeline.
+    fn execute(&mut self, replies: &mut Replies) -> Step {
+        let commands = self.transaction.take().map(|all| all.into_commands());
+        let commands = commands.unwrap_or_else(|| Ok(Vec::new()));
+        let place = commands::place_of(What::Exec);
+        self.shared.api.metrics.commands().add(place, commands.is_err(), 1);
+        match commands {
+            Err(why) => {
+                replies.error(why);
+                Step::Answered
+            }
+            Ok(commands) => {
+                replies.array(commands.len());
+                Step::Execute(commands)
+            }
+        }
     }
 
     /// Answers a command of at least one word.
@@ -58,7 +117,7 @@ impl Session {
                 replies.error(unknown);
                 (None, Next::More)
             }
-            Ok((place, command)) => match self.refusal(command) {
+            Ok((place, command)) => match Self::refusal(self.user.as_ref(), command) {
                 Some(why) => {
                     replies.error(why);
                     (Some(place), Next::More)
@@ -85,8 +144,8 @@ impl Session {
     }
 
     /// Why the client may not send this command.
-    fn refusal(&self, command: &Command) -> Option<Cow<'static, str>> {
-        match &self.user {
+    fn refusal(user: Option<&Known>, command: &Command) -> Option<Cow<'static, str>> {
+        match user {
             _ if command.is_open() => None,
             None => Some(NO_AUTH.into()),
             Some(user) if user.role >= command.role() => None,
@@ -121,18 +180,36 @@ impl Session {
             What::AclWhoAmI => replies.text(user),
             What::Ping if words.len() == 1 => replies.status("PONG"),
             What::Ping | What::Echo => replies.text(word(1)),
-            What::Hello => self.hello(words, replies),
-            What::Auth => self.auth(words, replies),
+            What::Hello => self.hello(words, replies).await,
+            What::Auth => self.auth(words, replies).await,
             What::Quit => {
                 replies.status("OK");
                 return Next::Close;
             }
             What::Reset => {
                 self.name.clear();
+                self.transaction = None;
                 self.user = self.shared.users.anybody();
                 replies.version = Version::Two;
                 replies.status("RESET");
             }
+            What::Multi if self.transaction.is_some() => {
+                replies.error("ERR MULTI calls can not be nested");
+            }
+            What::Multi => {
+                self.transaction = Some(Box::default());
+                replies.status("OK");
+            }
+            // With a transaction it is run before.
+            What::Exec => replies.error("ERR EXEC without MULTI"),
+            What::Discard if self.transaction.take().is_none() => {
+                replies.error("ERR DISCARD without MULTI");
+            }
+            What::Discard | What::Unwatch => replies.status("OK"),
+            What::Watch => replies.error(
+                "ERR WATCH is not supported: no command reads a key for others to change, and each \
+                 check is atomic by itself",
+            ),
             What::Select => Self::select(word(1), replies),
             What::Info => self.info(words, replies),
             // A container has subcommands, of which one was found.

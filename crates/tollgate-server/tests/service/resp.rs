@@ -89,7 +89,10 @@ async fn clients_introduce_themselves() {
     let info = redis.ask("INFO").await;
     assert!(info.contains("redis_version:7.2.0\\r\\n") && info.contains("loading:0"), "{info}");
     let info = redis.ask("INFO persistence").await;
-    assert_eq!(info, r##""# Persistence\r\nloading:0\r\n""##);
+    assert_eq!(
+        info,
+        r##""# Persistence\r\nloading:0\r\nrdb_bgsave_in_progress:0\r\naof_rewrite_in_progress:0\r\n""##
+    );
     assert_eq!(redis.ask("QUIT").await, "OK");
     assert_eq!(redis.rest().await, "");
     // The next client has a number of its own.
@@ -157,12 +160,19 @@ async fn whoever_has_no_password_is_told_nothing() {
     let mut redis = service.redis().await;
     redis.send(&crate::redis_client::command(&hello)).await;
     assert!(redis.reply().await.starts_with("{\"server\": \"tollgate\""));
-    // Guesses have to wait, and then the right one too.
-    for _ in 0..10 {
-        redis.ask("AUTH guess").await;
+    // Guesses wait, and the right one passes while they do.
+    let mut guessing = Vec::new();
+    for _ in 0..20 {
+        let mut guess = service.redis().await;
+        guess.send(&crate::redis_client::command(&[b"AUTH", b"guess"])).await;
+        guessing.push(guess);
     }
-    redis.send(&crate::redis_client::command(&[b"AUTH", PASSWORD.as_bytes()])).await;
-    assert!(redis.reply().await.starts_with("(WRONGPASS too many wrong passwords"));
+    for login in 0..80 {
+        let mut redis = service.redis().await;
+        redis.send(&crate::redis_client::command(&[b"AUTH", PASSWORD.as_bytes()])).await;
+        assert_eq!(redis.reply().await, "OK", "{login}");
+    }
+    drop(guessing);
     // Without a password nothing is asked, and AUTH says so.
     let open = self::service().await;
     let said = open.redis().await.ask("AUTH x").await;
@@ -241,4 +251,74 @@ async fn what_was_sent_is_answered_at_the_end_and_nothing_more() {
         (0, String::new(), String::new())
     );
     assert_eq!(half.rest().await, "");
+}
+
+/// A transaction is a pipeline that is all queued before any of it is run.
+#[tokio::test]
+async fn a_transaction_runs_in_order_or_not_at_all() {
+    let service = service().await;
+    let mut redis = service.redis().await;
+    assert_eq!(redis.ask("EXEC").await, "(ERR EXEC without MULTI)");
+    assert_eq!(redis.ask("DISCARD").await, "(ERR DISCARD without MULTI)");
+    for (line, says) in [
+        ("MULTI", "OK"),
+        ("MULTI", "(ERR MULTI calls can not be nested)"),
+        ("CL.THROTTLE a 1 2 60", "QUEUED"),
+        ("CL.THROTTLE a 1 2 60", "QUEUED"),
+        ("CL.THROTTLE a 1 2 60", "QUEUED"),
+        ("PING", "QUEUED"),
+    ] {
+        assert_eq!(redis.ask(line).await, says, "{line}");
+    }
+    // Nothing was charged while it was queued.
+    let mut other = service.redis().await;
+    assert!(other.ask("CL.THROTTLE a 1 2 60 0").await.starts_with("[0, 2, 2,"));
+    let said = redis.ask("EXEC").await;
+    assert!(said.starts_with("[[0, 2, 1,") && said.ends_with(", PONG]"), "{said}");
+    assert_eq!(said.matches("[1, 2, 0,").count(), 1, "the third is denied: {said}");
+    // An error in the queue ends it before anything is charged.
+    for broken in ["NOSUCH", "CL.THROTTLE b", "TOLLGATE.RESET b 1/s", "WATCH b"] {
+        assert_eq!(redis.ask("MULTI").await, "OK");
+        assert_eq!(redis.ask("CL.THROTTLE b 1 2 60").await, "QUEUED");
+        assert!(redis.ask(broken).await.starts_with('('), "{broken}");
+        assert!(redis.ask("EXEC").await.starts_with("(EXECABORT"), "{broken}");
+        assert_eq!(redis.ask("EXEC").await, "(ERR EXEC without MULTI)");
+    }
+    // What ends a connection's user or state ends its transaction.
+    for (end, says) in [("DISCARD", "OK"), ("RESET", "RESET"), ("AUTH x", "(ERR AUTH")] {
+        assert_eq!(redis.ask("MULTI").await, "OK");
+        assert_eq!(redis.ask("CL.THROTTLE b 1 2 60").await, "QUEUED");
+        assert!(redis.ask(end).await.starts_with(says), "{end}");
+        assert_eq!(redis.ask("EXEC").await, "(ERR EXEC without MULTI)", "{end}");
+    }
+    redis.ask("MULTI").await;
+    assert_eq!(redis.ask("CL.THROTTLE b 1 2 60").await, "QUEUED");
+    drop(redis);
+    assert!(other.ask("CL.THROTTLE b 1 2 60 0").await.starts_with("[0, 2, 2,"));
+    assert_eq!(other.ask("UNWATCH").await, "OK");
+    assert!(other.ask("WATCH a").await.starts_with("(ERR WATCH is not supported"));
+    // In the third version of the protocol, and empty.
+    assert!(other.ask("HELLO 3").await.starts_with('{'));
+    assert_eq!(other.ask("MULTI").await, "OK");
+    assert_eq!(other.ask("EXEC").await, "[]");
+}
+
+/// `redis-cli --stat` reads these, and shows nonsense for one that is missing.
+#[tokio::test]
+async fn info_has_what_redis_cli_watches() {
+    let service = service().await;
+    let mut redis = service.redis().await;
+    redis.ask("CL.THROTTLE a 1 2 60").await;
+    let info = redis.ask("INFO").await;
+    for has in [
+        "connected_clients:1\\r",
+        "blocked_clients:0\\r",
+        "total_connections_received:1\\r",
+        "total_commands_processed:1\\r",
+        "db0:keys=1,",
+    ] {
+        assert!(info.contains(has), "{has}: {info}");
+    }
+    let used = info.split("used_memory:").nth(1).unwrap().split("\\r").next().unwrap();
+    assert!(used.parse::<u64>().unwrap() > 0, "{used}");
 }
