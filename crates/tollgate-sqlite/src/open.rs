@@ -392,15 +392,18 @@ mod tests {
             let limits = "10/h via gcra".parse().expect("limits");
             Limiter::new(limits, SqliteStore::open_with(options.clone()).expect("it is ours"))
         });
-        let remaining = || reader.peek_now("bob").expect("it can be read").remaining();
+        let remaining = || {
+            let peeked = futures_executor::block_on(reader.peek("bob"));
+            peeked.expect("it can be read").remaining()
+        };
         assert_eq!(remaining(), 10);
         let (bob, limits) = (Subject::literal("bob").expect("a subject"), reader.limits());
         let inspected = reader.store().inspect_now(Counted::new(&bob, limits));
         assert!(inspected.expect("it can be read").is_none());
         assert_eq!(user_version(&old), 1, "a peek brings nothing up");
         let ttl = core::time::Duration::from_secs(60);
-        let hold = writer.reserve_now(Ask::new("bob").cost(4), ttl).expect("it is brought up").hold;
-        assert!(hold.is_some());
+        let held = futures_executor::block_on(writer.reserve(Ask::new("bob").cost(4), ttl));
+        assert!(held.expect("it is brought up").hold.is_some());
         assert_eq!(user_version(&old), 3);
         assert_eq!(remaining(), 6, "who looked before it was brought up sees what is held");
     }

@@ -56,10 +56,8 @@ fn left<S: Store>(world: &World<S>) -> Vec<u64> {
 /// Whether the store keeps names at all.
 pub(super) fn keeps_names<M: StoreMaker>(maker: &M) -> bool {
     let world = World::new(maker, "1 at once", START_US);
-    match acquire(&world, 0) {
-        Err(Error::Ask(text)) if text.contains("no names of holds") => false,
-        _ => true,
-    }
+    let asked = acquire(&world, 0);
+    !matches!(asked, Err(Error::Ask(text)) if text.contains("no names of holds"))
 }
 
 const OVER: &str = "was released or committed before";

@@ -55,11 +55,11 @@ struct SettleJson<'a> {
     ttl: Option<Text<'a>>,
 }
 
+/// A hold that its caller named, what was used of it, and how long it is to last from now.
+type Named<'a> = (Hold, Option<u64>, Option<Text<'a>>);
+
 /// The same of a hold that its caller named: the question that it was asked by, with its `id`.
-fn settled_by_id<'a>(
-    service: &Service,
-    body: &'a [u8],
-) -> Result<Option<(Hold, Option<u64>, Option<Text<'a>>)>, Problem> {
+fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'a>>, Problem> {
     #[derive(Deserialize)]
     struct Which<'a> {
         #[serde(borrow)]

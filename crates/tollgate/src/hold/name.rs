@@ -81,7 +81,7 @@ mod tests {
             assert!(error.contains("16 to 256"), "{error}");
         }
         for text in
-            ["0123456789 abcdef", "0123456789\tabcdef", "0123456789abcdefé", "\0123456789abcdef"]
+            ["0123456789 abcdef", "0123456789\tabcdef", "0123456789abcdefé", "0\x01123456789abcdef"]
         {
             let error = text.parse::<HoldName>().unwrap_err().to_string();
             assert!(error.contains("is not allowed") && !error.contains("abcdef"), "{error}");
