@@ -281,12 +281,19 @@ fn explain<'a, T: Deserialize<'a>>(body: &'a [u8], error: &serde_json::Error) ->
     match serde_path_to_error::deserialize::<_, T>(&mut reader) {
         Err(found) => {
             let path = found.path().to_string();
-            let detail = found.into_inner().to_string();
+            let detail = in_words(&found.into_inner().to_string());
             if path == "." { Problem::bad(detail) } else { Problem::bad(detail).at(path) }
         }
         // The second parser stops at the end of the object, so it does not see what follows.
         Ok(_) => Problem::bad(error.to_string()),
     }
+}
+
+/// The names of types of numbers are words of this program's language, not of JSON.
+fn in_words(detail: &str) -> String {
+    detail
+        .replace("expected u64", "expected a whole number of 0 or more")
+        .replace("expected i64", "expected a whole number, as 5 or -5")
 }
 
 /// Rejects a text that is too long.

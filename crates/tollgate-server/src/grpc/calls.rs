@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use crate::listen::{Budget, Pace, Phase, Share};
 
-/// What a call holds of the memory of all: its stream, its task, and what it reads into. Measured
-/// at 3.3 KiB, with a head of 150 bytes.
+/// What a call holds of the memory of all: its stream, its task, and what it reads into. An attack
+/// with 768,000 calls took 2.4 to 3.3 KiB for each, with a head of 150 bytes.
 pub(super) const CALL_BYTES: usize = 4 * 1_024;
 
 /// The bytes of a head that are in this.
