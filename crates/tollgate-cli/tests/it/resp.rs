@@ -161,6 +161,23 @@ fn client_libraries_count_together() {
     }
 }
 
+/// What these libraries call a pipeline or a transaction is one here: each command is charged once.
+#[test]
+fn transactions_of_client_libraries_run() {
+    let [place, python, node, ioredis] = [(); 4].map(|()| Place::new());
+    let (_serving, port) = serve(&place, None, &[]);
+    let programs = |name: &str| folder("tests/it").join(name);
+    let clients = [
+        python_with(&python, &programs("transaction.py")),
+        node_with(&node, "redis", &programs("transaction.mjs")),
+        node_with(&ioredis, "ioredis", &programs("transaction-ioredis.mjs")),
+    ];
+    for mut client in clients.into_iter().flatten() {
+        let output = client.env("REDIS_URL", format!("redis://127.0.0.1:{port}")).output().unwrap();
+        assert_eq!(told(&output), (Some(0), "[0, 0, 1]\n".to_owned()), "{client:?}");
+    }
+}
+
 /// A certificate for `localhost`, and the arguments of a service that has it.
 fn certificate(place: &Place) -> (String, Vec<String>) {
     let made = rcgen::generate_simple_self_signed(["localhost".to_owned()]).unwrap();

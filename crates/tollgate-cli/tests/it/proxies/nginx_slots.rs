@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nginx::Nginx;
-use super::slots::{At, always_given_back, closed, hung_up, never_more};
+use super::slots::{At, always_given_back, closed, hung_up, never_more, sent_elsewhere};
 use super::{Places, Plan, Proxy, Setup};
 
 struct Slots;
@@ -54,6 +54,14 @@ fn clients_that_hang_up_early_leave_every_slot_free() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let Some(setup) = setup(&backend, true) else { return };
     hung_up(&setup.at(), &backend);
+}
+
+/// nginx asks for a slot again where the backend sends it elsewhere, under the same id.
+#[test]
+fn a_request_that_nginx_serves_twice_takes_one_slot() {
+    let backend = TcpListener::bind("127.0.0.1:0").unwrap();
+    let Some(setup) = setup(&backend, true) else { return };
+    sent_elsewhere(&setup.at(), &backend);
 }
 
 #[test]

@@ -80,6 +80,29 @@ pub(super) fn hung_up(at: &At, backend: &TcpListener) {
     free(at.service, 2);
 }
 
+/// Requests that the backend sends elsewhere within the proxy, one after the other, more of them than
+/// there are slots.
+pub(super) fn sent_elsewhere(at: &At, backend: &TcpListener) {
+    let backend = backend.try_clone().unwrap();
+    // It ends with the process of the test.
+    std::thread::spawn(move || {
+        for mut work in backend.incoming().flatten() {
+            let mut head = [0; 1_024];
+            let Ok(bytes) = read_some(&mut work, &mut head) else { continue };
+            let answer: &[u8] = match head[..bytes].starts_with(b"GET /from") {
+                true => b"HTTP/1.1 200 OK\r\nx-accel-redirect: /to\r\ncontent-length: 0\r\n\r\n",
+                false => b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes",
+            };
+            let _ = work.write_all(answer);
+        }
+    });
+    for number in 0..6 {
+        let said = Client(1).ask(at.proxy, "GET /from");
+        assert_eq!((said.status, &*said.body), (200, "yes"), "request {number}");
+        free(at.service, 2);
+    }
+}
+
 /// No more requests are at work than there are slots. `request` meets none that is free.
 pub(super) fn never_more(at: &At, backend: &TcpListener, request: &str) {
     let [one, two] = [send(at.proxy), send(at.proxy)];
