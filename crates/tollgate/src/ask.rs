@@ -40,7 +40,8 @@ pub struct Ask<'a> {
     pub(crate) more: Vec<AskPart<'a>>,
     pub(crate) cost: u64,
     pub(crate) partial: bool,
-    pub(crate) shard: Option<Cow<'a, str>>,
+    /// Boxed, since few asks have one, and futures hold several copies of an ask.
+    pub(crate) shard: Option<Box<Cow<'a, str>>>,
     pub(crate) name: Option<HoldName>,
 }
 
@@ -242,7 +243,7 @@ impl<'a> Ask<'a> {
     /// ```
     #[must_use]
     pub fn shard(self, shard: impl Into<Cow<'a, str>>) -> Self {
-        Self { shard: Some(shard.into()), ..self }
+        Self { shard: Some(Box::new(shard.into())), ..self }
     }
 
     /// Names the hold that the ask places. To ask again under the same name is answered with the
@@ -287,7 +288,7 @@ impl<'a> Ask<'a> {
         if !peek && self.name.is_some() {
             return Err(names_a_check());
         }
-        let shard = self.shard.as_deref();
+        let shard = text_of(self.shard.as_deref());
         check_shard(shard)?;
         let mode = match (peek, self.partial) {
             (false, false) => Mode::Whole,
@@ -369,6 +370,12 @@ fn count_more<'q>(
         parts.push(counted);
     }
     Ok(())
+}
+
+/// The text of an ask's shard.
+#[inline]
+pub(crate) fn text_of<'q>(shard: Option<&'q Cow<'_, str>>) -> Option<&'q str> {
+    shard.map(|shard| &**shard)
 }
 
 /// Rejects an invalid shard. A cluster hashes what is in the braces of a key, so an empty shard

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
-use crate::ask::{Ask, check_cost, check_shard};
+use crate::ask::{Ask, check_cost, check_shard, text_of};
 use crate::decision::{Decision, Named, Receipt, Refund};
 use crate::engine::{Charged, Mode, Outcome};
 use crate::error::{Error, StoreError};
@@ -471,9 +471,10 @@ impl<S: Store> Limiter<S> {
             return Ok(Err(ask));
         }
         check_cost(*cost)?;
-        check_shard(shard.as_deref())?;
+        let within = text_of(shard.as_deref());
+        check_shard(within)?;
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let counted = first.counted(&self.limits, shard.as_deref())?;
+        let counted = first.counted(&self.limits, within)?;
         let outcome = self.store.check_at_once(counted, *cost, mode);
         // Read in place: the processor stalls on a move of what was written just now. For the same
         // reason the ask is taken apart here: to hand it on to `decision` makes a check half as
@@ -481,6 +482,7 @@ impl<S: Store> Limiter<S> {
         let Some(outcome) = &outcome else { return Ok(Err(ask)) };
         let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
         let set = first.limits.unwrap_or(&self.limits);
+        let shard = shard.map(|shard| *shard);
         self.decision_of_one((first.into_named()?, set), shard, outcome).map(Ok)
     }
 
@@ -492,6 +494,7 @@ impl<S: Store> Limiter<S> {
         };
         let set = first.limits.unwrap_or(&self.limits);
         let first = (first.into_named()?, set);
+        let shard = shard.map(|shard| *shard);
         if more.is_empty() {
             return self.decision_of_one(first, shard, outcome);
         }

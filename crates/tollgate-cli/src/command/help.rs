@@ -59,6 +59,7 @@ const PAGES: &[(&str, &str, &str)] = pages! {
     "server": "the service",
     "subjects": "subjects from user input",
     "timeseries": "time series on Redis",
+    "upgrade": "a newer version beside an older one, and the way back",
 };
 
 /// The word before a page whose name is also a command.

@@ -35,7 +35,8 @@ fn a_client_of_another_language_asks_health_reflection_and_limits() {
     let name = "envoy.service.ratelimit.v3.RateLimitService";
     let kuadrant = "kuadrant.service.ratelimit.v1.RateLimitService";
     let services =
-        format!("{name} grpc.health.v1.Health grpc.reflection.v1.ServerReflection {kuadrant}");
+        ["v1", "v1alpha"].map(|version| format!("grpc.reflection.{version}.ServerReflection"));
+    let services = format!("{name} grpc.health.v1.Health {} {kuadrant}", services.join(" "));
     let expected = format!(
         "health - SERVING\nhealth ratelimit SERVING\nhealth {name} SERVING\n\
          health {kuadrant} SERVING\nwatch 1\nservices {services}\nasked 1 2\nasked 1 1\nasked 1 0\nasked 2 0\n\

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Limiter;
-use crate::ask::{Ask, check_cost, check_shard};
+use crate::ask::{Ask, check_cost, check_shard, text_of};
 use crate::decision::Decision;
 use crate::engine::{Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
@@ -119,7 +119,7 @@ impl<S: Store> Limiter<S> {
         asked: Option<&mut Option<Hold>>,
     ) -> Result<Holding<'l>, Error> {
         let cost = ask.units();
-        let shard = ask.shard.as_deref().map(str::to_owned);
+        let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let mut terms = None;
         let (counts, outcome) = {
             let question = ask.question_holding(&self.limits, &mut terms, |question| {
@@ -156,8 +156,9 @@ impl<S: Store> Limiter<S> {
         }
         let cost = *cost;
         check_cost(cost)?;
-        check_shard(shard.as_deref())?;
-        let counted = first.counted(&self.limits, shard.as_deref())?;
+        let within = text_of(shard.as_deref());
+        check_shard(within)?;
+        let counted = first.counted(&self.limits, within)?;
         let terms = HoldTerms::new(kind, ttl_us(counted.limits.hold(), ttl)?);
         let outcome = self.store.hold_at_once(counted, cost, &terms);
         // Read in place, as for a check.
@@ -168,12 +169,13 @@ impl<S: Store> Limiter<S> {
             cost,
             end: *end,
             counts: vec![(counted.subject.clone(), counted.limits.clone())],
-            shard: shard.as_deref().map(str::to_owned),
+            shard: within.map(str::to_owned),
             answer: 0,
             is_undelivered: false,
         });
         let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
         let set = first.limits.unwrap_or(&self.limits);
+        let shard = shard.map(|shard| *shard);
         let decision = self.decision_of_one((first.into_named()?, set), shard, outcome)?;
         Ok(Ok(Holding { decision, hold }))
     }
@@ -186,7 +188,7 @@ impl<S: Store> Limiter<S> {
         counts: Vec<(Subject, LimitSet)>,
         outcome: &Outcome,
     ) -> Result<Holding<'l>, Error> {
-        let shard = ask.shard.as_deref().map(str::to_owned);
+        let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let decision = self.decision(ask, outcome)?;
         let placed = terms.zip(outcome.hold.as_deref());
         let hold = placed.map(|(HoldTerms { id, .. }, Placed { fence, end, answer })| Hold {
@@ -232,7 +234,7 @@ impl<S: Store> Limiter<S> {
             return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
         };
         let cost = ask.units();
-        let shard = ask.shard.as_deref().map(str::to_owned);
+        let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let counts = counts_of(&ask.question(&self.limits, true)?);
         let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
         Ok(Hold { shard, ..hold })
