@@ -53,6 +53,15 @@ mod reply_errors;
 mod script_load;
 mod script_reply;
 mod slot;
+/// Whether the server did not know a script, or refused what it does without saying of what.
+fn is_of_scripts(fault: &Fault) -> bool {
+    match fault {
+        Fault::NoScript => true,
+        Fault::NoPermission { missing, .. } => missing.is_empty(),
+        _ => false,
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -341,24 +350,34 @@ impl Shared {
                 entry.verdict = Verdict::Answered;
                 return Err(redirect.into());
             }
-            Err(NotAnswered::Fault(Fault::NoScript)) => {
-                let key = call.keys().next();
-                match Box::pin(self.loads.load(call.script, seen, key, wire, by)).await {
+            // Boxed as one, since most replies do without, and would have to make room for it.
+            Err(NotAnswered::Fault(fault)) if is_of_scripts(&fault) => {
+                match Box::pin(self.after_refusal(fault, call, seen, wire, by)).await {
                     Ok(()) => return Ok(None),
                     Err(failed) => failed,
                 }
             }
-            Err(NotAnswered::Fault(Fault::NoPermission { charge, missing }))
-                if missing.is_empty() =>
-            {
-                // A refusal does not say of what. Where that cannot be heard, it stands as it is.
-                let named =
-                    Box::pin(Loads::missing(call.script, call.keys().next(), wire, by)).await;
-                Fault::NoPermission { charge, missing: named.unwrap_or_default() }.into()
-            }
             Err(NotAnswered::Fault(fault)) => fault.into(),
         };
         Err(self.settle(slot, wire, failed, by, entry).into())
+    }
+
+    /// Gives the server a script that it did not know, or asks it which rights are missing.
+    async fn after_refusal(
+        &self,
+        fault: Fault,
+        call: &Call<'_>,
+        seen: LoadCount,
+        wire: &Arc<Wire>,
+        by: Deadline,
+    ) -> Result<(), CallError> {
+        let key = call.keys().next();
+        let Fault::NoPermission { charge, .. } = fault else {
+            return self.loads.load(call.script, seen, key, wire, by).await;
+        };
+        // Where that cannot be heard, the refusal stands as it is.
+        let missing = Loads::missing(call.script, key, wire, by).await.unwrap_or_default();
+        Err(Fault::NoPermission { charge, missing }.into())
     }
 
     /// How long the server may take for a reply.
