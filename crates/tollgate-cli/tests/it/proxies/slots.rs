@@ -80,8 +80,8 @@ pub(super) fn hung_up(at: &At, backend: &TcpListener) {
     free(at.service, 2);
 }
 
-/// Requests that the backend sends elsewhere within the proxy, one after the other, more of them than
-/// there are slots.
+/// Requests that the backend sends elsewhere within the proxy, one after the other, more of them
+/// than there are slots.
 pub(super) fn sent_elsewhere(at: &At, backend: &TcpListener) {
     let backend = backend.try_clone().unwrap();
     // It ends with the process of the test.
@@ -89,11 +89,11 @@ pub(super) fn sent_elsewhere(at: &At, backend: &TcpListener) {
         for mut work in backend.incoming().flatten() {
             let mut head = [0; 1_024];
             let Ok(bytes) = read_some(&mut work, &mut head) else { continue };
-            let answer: &[u8] = match head[..bytes].starts_with(b"GET /from") {
-                true => b"HTTP/1.1 200 OK\r\nx-accel-redirect: /to\r\ncontent-length: 0\r\n\r\n",
-                false => b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes",
+            let rest: &[u8] = match head[..bytes].starts_with(b"GET /from") {
+                true => b"x-accel-redirect: /to\r\ncontent-length: 0\r\n\r\n",
+                false => b"content-length: 3\r\n\r\nyes",
             };
-            let _ = work.write_all(answer);
+            let _ = work.write_all(&[b"HTTP/1.1 200 OK\r\n", rest].concat());
         }
     });
     for number in 0..6 {
