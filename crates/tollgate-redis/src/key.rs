@@ -14,7 +14,7 @@ pub const PREFIX: &str = "tg1";
 const MAX_PREFIX_BYTES: usize = 64;
 
 /// The prefix of all keys of an environment, so that several environments may use one server. Two
-/// prefixes share nothing. By default there is none.
+/// prefixes share nothing. The default is no prefix.
 ///
 /// ```
 /// use tollgate_redis::{KeyPrefix, Keys};

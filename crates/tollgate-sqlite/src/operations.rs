@@ -36,7 +36,7 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         decide(&mut parts, cx.now(), question.cost, question.mode)
     };
     cx.checked()?;
-    // What was held and charged before is answered without a receipt.
+    // A repeated answer has no receipt: the first one had it.
     let is_repeated = outcome.hold.as_ref().is_some_and(|placed| placed.answer > 1);
     if outcome.granted > 0 && question.charges() && !is_repeated {
         // Later than every reset of the counts that it charges.

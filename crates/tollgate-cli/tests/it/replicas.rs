@@ -39,7 +39,7 @@ fn hold(serving: &Serving) -> Option<Value> {
     said["hold"].is_string().then(|| json!({ "hold": said["hold"] }))
 }
 
-/// What is acquired at one is released at the other, and what is charged is refunded there.
+/// A hold of one replica is released at the other, and a charge is refunded there.
 fn rounds(one: &Serving, other: &Serving) {
     for round in 0..5 {
         let (here, there) = if round % 2 == 0 { (one, other) } else { (other, one) };

@@ -136,7 +136,7 @@ impl HoldCounters {
         }
         self.settled.fetch_add(1, Ordering::Relaxed);
         if hold.id.is_of_any_kind() {
-            // What it was placed with is not known here.
+            // The kind and the cost of the hold are unknown here.
             return;
         }
         let beyond = settled.actual.saturating_sub(hold.cost);

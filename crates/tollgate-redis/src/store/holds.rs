@@ -189,8 +189,9 @@ impl RedisStore {
     }
 }
 
-/// How a script is told of a hold that is to be settled: its id with the answer that reached
-/// nobody, and its cost, or of a name alone how long a mark of it lies in microseconds.
+/// The arguments by which a script settles a hold. The first is its id, with the number of an
+/// answer that reached nobody. The second is its cost, or for a name alone the microseconds that a
+/// mark of it lasts.
 fn told_of(hold: &Hold) -> [String; 2] {
     let id = match hold.is_undelivered && hold.id.name().is_some() {
         true => format!("{}!{}", hold.id, hold.answer),
@@ -255,7 +256,7 @@ fn read_outcome(
     }
     let each: Vec<Fields> = rows.chunks_exact(6).map(read_fields).collect::<Result<_, _>>()?;
     let fields: SmallVec<[Fields; 2]> = counts.in_order(each).into();
-    // What was held and charged before is answered without a receipt.
+    // A repeated answer has no receipt: the first one had it.
     let receipt = if granted > 0 && question.charges() && which <= 1 { nonce } else { 0 };
     let mut outcome = Outcome::new(granted, fields, receipt, Time::from_micros(now));
     let (fence, end) = (parse_unsigned(fence)?, Time::from_micros(parse_unsigned(end)?));

@@ -66,7 +66,7 @@ fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'
         id: Option<&'a RawValue>,
         hold: Option<&'a RawValue>,
     }
-    // What is wrong with the body is said by the form that it is read as then.
+    // The form that reads the body next reports what is wrong with it.
     let Ok(Which { id: Some(_), hold: None }) = serde_json::from_slice(body) else {
         return Ok(None);
     };

@@ -117,21 +117,25 @@ impl Answer {
 impl OnTheWay {
     /// An answer is about to be written.
     pub(crate) fn add(&self, undelivered: Undelivered) {
+        self.push(Answer { undelivered, written: None, way: Way::Only });
+    }
+
+    /// Adds an answer. Of too many, the oldest count as read, and so do those that are old.
+    fn push(&self, answer: Answer) {
         let mut answers = self.answers.lock();
         while answers.len() >= MAX_WAITING || answers.first().is_some_and(Answer::is_old) {
             answers.remove(0).undelivered.delivered();
         }
-        answers.push(Answer { undelivered, written: None, way: Way::Only });
+        answers.push(answer);
         self.is_any.store(true, Ordering::Relaxed);
     }
 
     /// An answer with this message was passed on to be written.
     #[cfg(feature = "grpc")]
     pub(crate) fn passed_on(&self, undelivered: Undelivered, message: Bytes) {
-        self.add(undelivered);
-        if let Some(answer) = self.answers.lock().last_mut() {
-            (answer.written, answer.way) = (Some(Instant::now()), Way::Message(message));
-        }
+        // In one step: several calls of a connection may pass their answers on at once.
+        let (written, way) = (Some(Instant::now()), Way::Message(message));
+        self.push(Answer { undelivered, written, way });
     }
 
     /// A frame with these bytes goes over this stream.

@@ -149,7 +149,7 @@ impl MemoryStore {
             let shard = guard(shards, Self::shard_of(key.hash));
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
-        // What was held and charged before is answered without a receipt.
+        // A repeated answer has no receipt: the first one had it.
         let is_repeated = outcome.hold.as_ref().is_some_and(|placed| placed.answer > 1);
         if charged
             && question.charges()
