@@ -26,8 +26,8 @@ class Middleware {
     // While there is no answer: open lets requests through uncounted, closed refuses them with 503.
     static final boolean FAIL_OPEN = env("FAIL", "closed").equals("open");
 
-    // More than the 50 ms that the service gives its store.
-    static final Duration DEADLINE = Duration.ofMillis(Long.parseLong(env("DEADLINE_MS", "250")));
+    // More than the 500 ms that the service gives its store.
+    static final Duration DEADLINE = Duration.ofMillis(Long.parseLong(env("DEADLINE_MS", "750")));
 
     static {
         // The service closes idle connections after 60 s, Java 17 after 20 minutes. In seconds.

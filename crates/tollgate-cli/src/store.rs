@@ -19,7 +19,7 @@ use crate::input::{bytes, shown};
 use crate::subject_limits::SubjectLimits;
 
 /// The default deadline for Redis if the URL has no `deadline`: the same as for SQLite. A service
-/// gives up after 50 ms, but a person would rather wait than retry.
+/// gives up after 500 ms, but a person would rather wait than retry.
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// A limiter over the named store, with its runtime.

@@ -11,8 +11,8 @@ use crate::field::{Field, advice};
 use crate::on_failure::OnFailure;
 use crate::pattern::{Condition, Pattern};
 
-/// The default deadline of a store call: 50 ms.
-pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(50);
+/// The default deadline of a store call: 500 ms.
+pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(500);
 
 /// The shortest deadline: 1 ms.
 pub const MIN_DEADLINE: Duration = Duration::from_millis(1);

@@ -71,7 +71,7 @@ struct Policy {
     limits: Vec<Entry>,
     /// The answer when the store cannot answer in time.
     on_failure: OnFailure,
-    /// How long the store may take, as `20ms`; the default is 50ms.
+    /// How long the store may take, as `20ms`; the default is 500ms.
     #[schemars(regex(pattern = r"^[0-9]+(us|ms|s|m)$"))]
     deadline: Option<String>,
     /// What a request costs; the default is 1.

@@ -24,8 +24,8 @@ var (
 	tollgate = env("TOLLGATE_URL", "http://127.0.0.1:8700")
 	// While there is no answer: open lets requests through uncounted, closed refuses them with 503.
 	failOpen = env("FAIL", "closed") == "open"
-	// More than the 50 ms that the service gives its store.
-	deadline = milliseconds(env("DEADLINE_MS", "250"))
+	// More than the 500 ms that the service gives its store.
+	deadline = milliseconds(env("DEADLINE_MS", "750"))
 	// One client for the whole server: it keeps connections.
 	client = &http.Client{
 		Transport: &http.Transport{MaxIdleConnsPerHost: 100, IdleConnTimeout: 50 * time.Second},

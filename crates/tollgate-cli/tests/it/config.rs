@@ -46,7 +46,7 @@ fn the_examples_are_fine_and_explained() {
         "240/h via sliding_log: 240 at once, at most 240 in any 1h",
         "without user: skip (not limited here)",
         "field.weight, at most 50, otherwise 1",
-        "allow, also when the store takes over 50ms",
+        "allow, also when the store takes over 500ms",
         "never: not for a cluster",
     ] {
         assert!(out.contains(says), "{says}: {out}");
@@ -174,7 +174,7 @@ fn machines_read_the_same() {
     assert_eq!(code, 2);
     let json: Value = serde_json::from_str(&out).unwrap();
     assert_eq!(json[0]["fine"], true);
-    assert_eq!(json[0]["policies"][0]["deadline"], "50ms");
+    assert_eq!(json[0]["policies"][0]["deadline"], "500ms");
     assert_eq!(json[0]["policies"][0]["limits"][1]["absent"]["user"], "skip");
     assert_eq!(json[0]["policies"][0]["limits"][0]["limits"][2]["worst_window"], 240);
     assert_eq!(json[1]["fine"], false);
@@ -243,7 +243,7 @@ fn shares_are_explained_with_their_bound_for_all_nodes() {
         "a share of 1/4 is 25/s burst 25 via gcra: at most 49 in any 1s, and 196 by 4 nodes together",
         "a share of 1/4 is 1/2h via sliding_log: at most 1 in any 2h, and 4 by 4 nodes together",
         "a share of 1/4 is 2/s via sliding_log: at most 2 in any 1s, and 8 by 4 nodes together",
-        "local 1/4, also when the store takes over 50ms",
+        "local 1/4, also when the store takes over 500ms",
     ] {
         assert!(out.contains(says), "{says}: {out}");
     }

@@ -38,7 +38,7 @@ pub(crate) fn replies(data: &[u8]) {
             let charged = (question == REFUND).then(|| charged(&limits));
             let replies = charged.into_iter().chain(split(replies));
             let server = tokio::spawn(serve(Arc::clone(&rig.listener), replies.collect()));
-            let options = Options::unix(&rig.socket).deadline(DEADLINE).breaker(1, DEADLINE);
+            let options = Options::unix(&rig.socket).deadline(DEADLINE).breaker_timeout(DEADLINE);
             let store = RedisStore::builder(options).connect().await.expect("it greets");
             ask(&Limiter::new(limits, store), question).await;
             server.abort();

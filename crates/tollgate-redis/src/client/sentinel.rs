@@ -133,7 +133,12 @@ impl Primary {
                 }
                 return Err(fault);
             }
-            shared.refreshes.wait(by, || shared.refresh()).await;
+            // The pause of a breaker is for callers not to wait, not for the sentinels either.
+            if matches!(fault, Fault::Breaker { .. }) {
+                shared.refresh();
+            } else {
+                shared.refreshes.wait(by, || shared.refresh()).await;
+            }
             let next = shared.node();
             if next.is(&node) {
                 return Err(fault);

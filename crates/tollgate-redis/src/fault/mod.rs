@@ -111,12 +111,12 @@ pub enum Fault {
     },
     /// Redis has not answered for a while, so the circuit breaker blocks calls.
     #[error(
-        "Redis has not answered {failures} times in a row, so it is not asked for now: the next \
-         try is in {probe_in:?}"
+        "Redis has answered nothing for {silent:?} while it was asked, so it is not asked for now: \
+         the next try is in {probe_in:?}"
     )]
     Breaker {
-        /// The consecutive failures before the pause.
-        failures: u32,
+        /// How long it may answer nothing before the pause.
+        silent: Duration,
         /// The time until the next probe; zero while one is in flight.
         probe_in: Duration,
     },

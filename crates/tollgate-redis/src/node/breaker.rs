@@ -1,8 +1,10 @@
 //! The circuit breaker: callers do not wait for a server that does not answer.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
+
+use super::silence::Silence;
 
 /// The state of the circuit breaker.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -10,7 +12,7 @@ use std::time::{Duration, Instant};
 pub enum BreakerState {
     /// Calls go to the server.
     Closed,
-    /// The server has failed several times in a row: no call is sent until a pause is over.
+    /// The server left calls unanswered for too long: no call is sent until a pause is over.
     Open,
     /// The pause is over, and one call probes the server.
     HalfOpen,
@@ -30,137 +32,152 @@ pub(super) enum Verdict {
 /// Permission for a call, returned with the verdict.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Ticket {
-    /// A verdict on a call from before the last change of state is ignored.
-    epoch: u64,
+    /// The number of the probe that the call is; 0 for any other call.
+    probe: u64,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum State {
-    Closed { failures: u32 },
+    Closed,
     Open { until: Instant },
-    Probing,
+    Probing { probe: u64 },
 }
 
-/// Lets calls through until several in a row fail, then none for a pause, then one. It reads no
-/// clock: the caller passes a monotonic `now`.
+/// Lets calls through until the server has answered none of them for a time while one waited. Then
+/// it lets none through for a pause, then one. Any answer closes it, however late.
+///
+/// It takes no lock while it is closed.
 #[derive(Debug)]
 pub(super) struct Breaker {
-    most: u32,
+    silence: Silence,
+    /// How long the server may be silent, in microseconds.
+    patience_us: AtomicU64,
     pause: Duration,
-    state: State,
-    epoch: u64,
+    is_closed: AtomicBool,
+    state: Mutex<State>,
+    /// The number of probes so far.
+    probes: AtomicU64,
 }
 
 impl Breaker {
-    pub(super) fn new(most: u32, pause: Duration) -> Self {
-        Self { most, pause, state: State::Closed { failures: 0 }, epoch: 0 }
+    pub(super) fn new(patience: Duration, pause: Duration) -> Self {
+        Self {
+            silence: Silence::new(Instant::now()),
+            patience_us: AtomicU64::new(in_us(patience)),
+            pause,
+            is_closed: AtomicBool::new(true),
+            state: Mutex::new(State::Closed),
+            probes: AtomicU64::new(0),
+        }
+    }
+
+    /// How long the server may be silent while a call waits.
+    pub(super) fn patience(&self) -> Duration {
+        Duration::from_micros(self.patience_us.load(Ordering::Relaxed))
+    }
+
+    /// The server may be silent at least this long.
+    pub(super) fn allow(&self, patience: Duration) {
+        self.patience_us.fetch_max(in_us(patience), Ordering::Relaxed);
     }
 
     /// Requests permission. The error is the time until the next probe; zero while one is in
     /// flight.
-    pub(super) fn enter(&mut self, now: Instant) -> Result<Ticket, Duration> {
-        match self.state {
-            State::Closed { .. } => {}
-            State::Open { until } if now >= until => self.change(State::Probing),
-            State::Open { until } => return Err(until - now),
-            State::Probing => return Err(Duration::ZERO),
+    pub(super) fn enter(&self, now: Instant) -> Result<Ticket, Duration> {
+        let patience = self.patience();
+        if self.is_closed.load(Ordering::Acquire) && self.silence.begin(now, patience) {
+            return Ok(Ticket { probe: 0 });
         }
-        Ok(Ticket { epoch: self.epoch })
+        let mut state = self.judged(now);
+        match *state {
+            State::Closed => {
+                self.silence.begin_anyway(now, patience);
+                Ok(Ticket { probe: 0 })
+            }
+            State::Open { until } if now >= until => {
+                let probe = self.probes.fetch_add(1, Ordering::Relaxed) + 1;
+                *state = State::Probing { probe };
+                self.silence.begin_anyway(now, patience);
+                Ok(Ticket { probe })
+            }
+            State::Open { until } => Err(until - now),
+            State::Probing { .. } => Err(Duration::ZERO),
+        }
     }
 
     /// Returns the permission.
-    pub(super) fn leave(&mut self, ticket: Ticket, verdict: Verdict, now: Instant) {
-        if ticket.epoch != self.epoch {
-            return;
-        }
-        match (self.state, verdict) {
-            (State::Closed { .. }, Verdict::Answered) => {
-                self.state = State::Closed { failures: 0 };
+    pub(super) fn leave(&self, ticket: Ticket, verdict: Verdict, now: Instant) {
+        self.silence.end(verdict, now);
+        let is_closed = self.is_closed.load(Ordering::SeqCst);
+        match verdict {
+            Verdict::Answered if is_closed => {}
+            Verdict::Answered => {
+                *self.locked() = State::Closed;
+                self.is_closed.store(true, Ordering::SeqCst);
             }
-            (State::Closed { failures }, Verdict::Silent) if failures + 1 < self.most => {
-                self.state = State::Closed { failures: failures + 1 };
-            }
-            (State::Closed { .. }, Verdict::Silent) | (State::Probing, Verdict::Silent) => {
-                self.change(State::Open { until: now + self.pause });
-            }
-            (State::Probing, Verdict::Answered) => self.change(State::Closed { failures: 0 }),
+            // It may have been the last call, so that no other would find out.
+            Verdict::Silent if is_closed => drop(self.judged(now)),
+            Verdict::Silent => self.fail(ticket, now + self.pause),
             // The next call is the probe: another pause would punish the server for an impatient
             // caller.
-            (State::Probing, Verdict::Unclear) => self.change(State::Open { until: now }),
-            (State::Closed { .. }, Verdict::Unclear) | (State::Open { .. }, _) => {}
+            Verdict::Unclear => self.fail(ticket, now),
         }
     }
 
-    /// The epoch while it is closed without a failure, else [`TROUBLED`].
-    fn calm(&self) -> u64 {
-        match self.state {
-            State::Closed { failures: 0 } => self.epoch,
-            _ => TROUBLED,
+    /// The server took a new connection, and the next call may see whether it answers.
+    pub(super) fn connected(&self, now: Instant) {
+        if self.is_closed.load(Ordering::Acquire) {
+            return;
         }
-    }
-
-    fn state(&self) -> BreakerState {
-        match self.state {
-            State::Closed { .. } => BreakerState::Closed,
-            State::Open { .. } => BreakerState::Open,
-            State::Probing => BreakerState::HalfOpen,
-        }
-    }
-
-    fn change(&mut self, state: State) {
-        self.state = state;
-        self.epoch = self.epoch.wrapping_add(1);
-    }
-}
-
-/// A breaker for concurrent callers. It takes no lock while there are no failures.
-#[derive(Debug)]
-pub(super) struct SharedBreaker {
-    breaker: Mutex<Breaker>,
-    /// The epoch while it is closed without a failure, else [`TROUBLED`].
-    calm: AtomicU64,
-}
-
-/// Never an epoch, since those count from 0.
-const TROUBLED: u64 = u64::MAX;
-
-impl SharedBreaker {
-    pub(super) fn new(breaker: Breaker) -> Self {
-        let calm = AtomicU64::new(breaker.calm());
-        Self { breaker: Mutex::new(breaker), calm }
-    }
-
-    /// As [`Breaker::enter`].
-    pub(super) fn enter(&self, now: Instant) -> Result<Ticket, Duration> {
-        let epoch = self.calm.load(Ordering::Acquire);
-        if epoch != TROUBLED {
-            return Ok(Ticket { epoch });
-        }
-        self.locked(|breaker| breaker.enter(now))
-    }
-
-    /// As [`Breaker::leave`].
-    pub(super) fn leave(&self, ticket: Ticket, verdict: Verdict) {
-        // In this state an answer or an unclear verdict changes nothing.
-        let calm = self.calm.load(Ordering::Acquire) == ticket.epoch;
-        if !calm || verdict == Verdict::Silent {
-            self.locked(|breaker| breaker.leave(ticket, verdict, Instant::now()));
+        let mut state = self.locked();
+        if let State::Open { until } = &mut *state {
+            *until = now.min(*until);
         }
     }
 
     /// The current state.
-    pub(super) fn state(&self) -> BreakerState {
-        self.locked(|breaker| breaker.state())
+    pub(super) fn state(&self, now: Instant) -> BreakerState {
+        match *self.judged(now) {
+            State::Closed => BreakerState::Closed,
+            State::Open { .. } => BreakerState::Open,
+            State::Probing { .. } => BreakerState::HalfOpen,
+        }
     }
 
-    fn locked<T>(&self, change: impl FnOnce(&mut Breaker) -> T) -> T {
-        // A panic cannot leave the breaker half-changed.
-        let mut breaker: MutexGuard<'_, Breaker> =
-            self.breaker.lock().unwrap_or_else(PoisonError::into_inner);
-        let answer = change(&mut breaker);
-        self.calm.store(breaker.calm(), Ordering::Release);
-        answer
+    /// Opens it again until then, if this call is the probe.
+    fn fail(&self, ticket: Ticket, until: Instant) {
+        if ticket.probe == 0 {
+            return;
+        }
+        let mut state = self.locked();
+        if *state == (State::Probing { probe: ticket.probe }) {
+            *state = State::Open { until };
+        }
     }
+
+    /// The state, after it was opened if the server has been silent for too long.
+    fn judged(&self, now: Instant) -> MutexGuard<'_, State> {
+        let mut state = self.locked();
+        if *state == State::Closed {
+            // In this order, an answer at the same time is either seen here or closes it.
+            self.is_closed.store(false, Ordering::SeqCst);
+            if self.silence.has_lasted(now, self.patience()) {
+                *state = State::Open { until: now + self.pause };
+            } else {
+                self.is_closed.store(true, Ordering::SeqCst);
+            }
+        }
+        state
+    }
+
+    fn locked(&self) -> MutexGuard<'_, State> {
+        // A panic cannot leave the state half-changed.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn in_us(duration: Duration) -> u64 {
+    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -168,38 +185,84 @@ impl SharedBreaker {
 mod tests {
     use super::*;
 
+    const PATIENCE: Duration = Duration::from_secs(1);
     const PAUSE: Duration = Duration::from_millis(500);
+    const MS: Duration = Duration::from_millis(1);
 
-    /// A breaker for two failures that has just opened.
-    fn open(now: Instant) -> Breaker {
-        let mut breaker = Breaker::new(2, PAUSE);
-        for _ in 0..2 {
-            let ticket = breaker.enter(now).unwrap();
-            breaker.leave(ticket, Verdict::Silent, now);
-        }
-        breaker
+    fn closed() -> (Breaker, Instant) {
+        (Breaker::new(PATIENCE, PAUSE), Instant::now())
+    }
+
+    /// A breaker that has just opened, with the call that has no answer.
+    fn open() -> (Breaker, Instant, Ticket) {
+        let (breaker, start) = closed();
+        let waiting = breaker.enter(start).unwrap();
+        let now = start + PATIENCE;
+        assert_eq!(breaker.enter(now), Err(PAUSE));
+        (breaker, now, waiting)
     }
 
     #[test]
-    fn it_opens_after_failures_in_a_row_only() {
-        let now = Instant::now();
-        let mut breaker = Breaker::new(2, PAUSE);
-        for verdict in [Verdict::Silent, Verdict::Answered, Verdict::Silent, Verdict::Unclear] {
-            let ticket = breaker.enter(now).unwrap();
-            breaker.leave(ticket, verdict, now);
+    fn fifty_late_calls_are_one_stall() {
+        let (breaker, start) = closed();
+        let waiting: Vec<Ticket> = (0..50).map(|_| breaker.enter(start).unwrap()).collect();
+        let almost = start + PATIENCE - MS;
+        assert!(breaker.enter(almost).is_ok());
+        for ticket in waiting {
+            breaker.leave(ticket, Verdict::Answered, almost);
         }
-        let ticket = breaker.enter(now).unwrap();
-        breaker.leave(ticket, Verdict::Silent, now);
-        assert_eq!(breaker.enter(now), Err(PAUSE));
+        // The last one waits since the others were answered.
+        assert_eq!(breaker.state(almost + PATIENCE - MS), BreakerState::Closed);
+        assert_eq!(breaker.enter(almost + PATIENCE), Err(PAUSE));
+        assert_eq!(breaker.state(almost + PATIENCE), BreakerState::Open);
+    }
+
+    #[test]
+    fn it_is_measured_from_the_oldest_call_without_an_answer() {
+        let (breaker, start) = closed();
+        for ms in [0, 300, 600, 900] {
+            assert!(breaker.enter(start + MS * ms).is_ok());
+        }
+        assert_eq!(breaker.enter(start + PATIENCE), Err(PAUSE));
+    }
+
+    #[test]
+    fn idle_time_does_not_count() {
+        let (breaker, start) = closed();
+        for (hour, verdict) in (1..).zip([Verdict::Answered, Verdict::Unclear, Verdict::Silent]) {
+            let now = start + PATIENCE * 3600 * hour;
+            let ticket = breaker.enter(now).unwrap();
+            breaker.leave(ticket, verdict, now + MS);
+            assert_eq!(breaker.state(now + PATIENCE * 1800), BreakerState::Closed, "{verdict:?}");
+        }
+        assert!(breaker.enter(start + PATIENCE * 36_000).is_ok());
+    }
+
+    #[test]
+    fn it_opens_for_a_server_that_cannot_be_reached() {
+        let (breaker, start) = closed();
+        for ms in (0..1000).step_by(100) {
+            let ticket = breaker.enter(start + MS * ms).unwrap();
+            breaker.leave(ticket, Verdict::Silent, start + MS * ms);
+        }
+        assert_eq!(breaker.enter(start + PATIENCE), Err(PAUSE));
+    }
+
+    #[test]
+    fn a_call_that_was_never_answered_opens_it_at_its_end() {
+        let (breaker, start) = closed();
+        let ticket = breaker.enter(start).unwrap();
+        breaker.leave(ticket, Verdict::Silent, start + PATIENCE);
+        assert_eq!(breaker.enter(start + PATIENCE + MS), Err(PAUSE - MS));
     }
 
     #[test]
     fn one_probe_goes_through_and_decides() {
-        let start = Instant::now();
-        let mut breaker = open(start);
-        let later = start + PAUSE;
+        let (breaker, now, _) = open();
+        let later = now + PAUSE;
         let probe = breaker.enter(later).unwrap();
         assert_eq!(breaker.enter(later), Err(Duration::ZERO), "only one");
+        assert_eq!(breaker.state(later), BreakerState::HalfOpen);
         breaker.leave(probe, Verdict::Silent, later);
         assert_eq!(breaker.enter(later), Err(PAUSE));
         let probe = breaker.enter(later + PAUSE).unwrap();
@@ -210,49 +273,30 @@ mod tests {
 
     #[test]
     fn a_dropped_probe_makes_room_for_the_next() {
-        let start = Instant::now();
-        let mut breaker = open(start);
-        let probe = breaker.enter(start + PAUSE).unwrap();
-        breaker.leave(probe, Verdict::Unclear, start + PAUSE);
-        assert!(breaker.enter(start + PAUSE).is_ok());
+        let (breaker, now, _) = open();
+        let probe = breaker.enter(now + PAUSE).unwrap();
+        breaker.leave(probe, Verdict::Unclear, now + PAUSE);
+        assert!(breaker.enter(now + PAUSE).is_ok());
     }
 
     #[test]
-    fn late_verdicts_change_nothing() {
-        let start = Instant::now();
-        let mut breaker = Breaker::new(1, PAUSE);
-        let [early, other] = [breaker.enter(start).unwrap(), breaker.enter(start).unwrap()];
-        breaker.leave(other, Verdict::Silent, start);
-        breaker.leave(early, Verdict::Answered, start);
-        assert_eq!(breaker.enter(start), Err(PAUSE), "an answer from before it opened");
-        let probe = breaker.enter(start + PAUSE).unwrap();
-        breaker.leave(early, Verdict::Silent, start + PAUSE);
-        breaker.leave(probe, Verdict::Answered, start + PAUSE);
-        breaker.leave(early, Verdict::Silent, start + PAUSE);
-        assert!(breaker.enter(start + PAUSE).is_ok());
+    fn a_late_answer_closes_it_and_a_late_silence_is_no_probe() {
+        let (breaker, now, late) = open();
+        let probe = breaker.enter(now + PAUSE).unwrap();
+        breaker.leave(late, Verdict::Silent, now + PAUSE);
+        assert_eq!(breaker.state(now + PAUSE), BreakerState::HalfOpen, "the probe decides");
+        breaker.leave(probe, Verdict::Silent, now + PAUSE);
+        let (breaker, now, late) = open();
+        breaker.leave(late, Verdict::Answered, now + MS);
+        assert_eq!(breaker.state(now + MS), BreakerState::Closed);
+        assert!(breaker.enter(now + MS).is_ok());
     }
 
     #[test]
-    fn shared_it_opens_and_closes_as_alone() {
-        let start = Instant::now();
-        let shared = SharedBreaker::new(Breaker::new(2, Duration::ZERO));
-        assert_eq!(shared.state(), BreakerState::Closed);
-        let early = shared.enter(start).unwrap();
-        for verdict in [Verdict::Silent, Verdict::Answered, Verdict::Silent] {
-            shared.leave(shared.enter(start).unwrap(), verdict);
-        }
-        assert_ne!(shared.calm.load(Ordering::Relaxed), early.epoch, "a failure is counted");
-        assert_eq!(shared.state(), BreakerState::Closed, "one failure of two");
-        shared.leave(early, Verdict::Silent);
-        assert_eq!(shared.state(), BreakerState::Open);
-        let probe = shared.enter(Instant::now()).unwrap();
-        assert_eq!(shared.state(), BreakerState::HalfOpen);
-        assert_eq!(shared.enter(Instant::now()), Err(Duration::ZERO), "one probe");
-        shared.leave(early, Verdict::Answered);
-        assert_eq!(shared.enter(Instant::now()), Err(Duration::ZERO), "still one");
-        shared.leave(probe, Verdict::Answered);
-        assert_eq!(shared.calm.load(Ordering::Relaxed), probe.epoch + 1);
-        assert!(shared.enter(Instant::now()).is_ok());
-        assert_eq!(shared.state(), BreakerState::Closed);
+    fn a_new_connection_ends_the_pause() {
+        let (breaker, now, _) = open();
+        breaker.connected(now + MS);
+        assert!(breaker.enter(now + MS).is_ok());
+        assert_eq!(breaker.enter(now + MS), Err(Duration::ZERO), "it is the probe");
     }
 }

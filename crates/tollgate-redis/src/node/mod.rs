@@ -15,13 +15,13 @@
 
 use core::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use redis::{Cmd, Pipeline, Value};
 use tollgate::StoreError;
 
-use self::breaker::{Breaker, SharedBreaker, Ticket, Verdict};
+use self::breaker::{Breaker, Ticket, Verdict};
 use self::loads::{LoadCount, Loads};
 use self::script_reply::read;
 use self::slot::{ConnectionSlot, STABLE};
@@ -29,6 +29,7 @@ use self::wire::{CallError, LateOutcome, LateReply, Wire};
 use crate::fault::Fault;
 #[cfg(test)]
 use crate::options::Options;
+use crate::options::{BREAKER_PAUSE, DEFAULT_BREAKER_TIMEOUT};
 use crate::script::Script;
 
 pub use self::batch::MAX_BATCHED;
@@ -52,16 +53,8 @@ mod redirect;
 mod reply_errors;
 mod script_load;
 mod script_reply;
+mod silence;
 mod slot;
-/// Whether the server did not know a script, or refused what it does without saying of what.
-fn is_of_scripts(fault: &Fault) -> bool {
-    match fault {
-        Fault::NoScript => true,
-        Fault::NoPermission { missing, .. } => missing.is_empty(),
-        _ => false,
-    }
-}
-
 #[cfg(test)]
 mod tests;
 mod wire;
@@ -79,9 +72,7 @@ struct Shared {
     slots: Box<[Arc<ConnectionSlot>]>,
     /// The next connection in turn.
     turn: AtomicUsize,
-    breaker: SharedBreaker,
-    /// How long the server may take for a reply, in microseconds.
-    patience_us: AtomicU64,
+    breaker: Arc<Breaker>,
     loads: Loads,
 }
 
@@ -103,17 +94,17 @@ impl Node {
     /// A node without a connection yet. The first call starts to connect.
     pub(crate) fn new(connector: Connector) -> Self {
         let connector = Arc::new(connector);
-        let slots = (0..connector.options.connections)
-            .map(|_| ConnectionSlot::new(Arc::clone(&connector)))
-            .collect();
         let options = &connector.options;
-        let breaker = Breaker::new(options.breaker_failures, options.breaker_pause);
-        let patience = options.breaker_timeout.unwrap_or(options.deadline);
+        let usual = DEFAULT_BREAKER_TIMEOUT.max(options.deadline);
+        let patience = options.breaker_timeout.unwrap_or(usual);
+        let breaker = Arc::new(Breaker::new(patience, BREAKER_PAUSE));
+        let slots = (0..options.connections)
+            .map(|_| ConnectionSlot::new(Arc::clone(&connector), Arc::clone(&breaker)))
+            .collect();
         Self(Arc::new(Shared {
             slots,
             turn: AtomicUsize::new(0),
-            breaker: SharedBreaker::new(breaker),
-            patience_us: AtomicU64::new(in_us(patience)),
+            breaker,
             loads: Loads::default(),
             connector,
         }))
@@ -151,7 +142,7 @@ impl Node {
     /// options set its time limit.
     pub(crate) fn will_wait(&self, longest: Duration) {
         if self.0.connector.options.breaker_timeout.is_none() {
-            self.0.patience_us.fetch_max(in_us(longest), Ordering::Relaxed);
+            self.0.breaker.allow(longest);
         }
     }
 
@@ -162,7 +153,7 @@ impl Node {
 
     /// The state of the circuit breaker.
     pub(crate) fn breaker(&self) -> BreakerState {
-        self.0.breaker.state()
+        self.0.breaker.state(Instant::now())
     }
 
     /// The number of attempts to connect so far.
@@ -183,7 +174,7 @@ impl Node {
         call: &mut Call<'_>,
         by: Deadline,
     ) -> Result<Vec<Value>, NotAnswered> {
-        let mut entry = BreakerPass::new(&self.0, by.from.into_std())?;
+        let mut entry = BreakerPass::new(&self.0)?;
         self.0.ask(call, by, &mut entry).await
     }
 
@@ -194,7 +185,7 @@ impl Node {
         call: &mut Call<'_>,
         by: Deadline,
     ) -> Result<Vec<Value>, NotAnswered> {
-        let mut entry = BreakerPass::new(&self.0, by.from.into_std())?;
+        let mut entry = BreakerPass::new(&self.0)?;
         self.0.ask_asking(call, by, &mut entry).await
     }
 
@@ -270,7 +261,7 @@ impl Shared {
         slot.wire(by).await.inspect_err(|fault| {
             // A caller's own deadline shows nothing about a server that is allowed more time.
             let waited = by.from.elapsed();
-            let is_early = waited >= by.after && waited < self.patience();
+            let is_early = waited >= by.after && waited < self.breaker.patience();
             entry.verdict = if is_early { Verdict::Unclear } else { verdict(fault) };
         })
     }
@@ -380,11 +371,6 @@ impl Shared {
         Err(Fault::NoPermission { charge, missing }.into())
     }
 
-    /// How long the server may take for a reply.
-    fn patience(&self) -> Duration {
-        Duration::from_micros(self.patience_us.load(Ordering::Relaxed))
-    }
-
     /// Retires or cuts a connection as its fault requires, and sets the verdict on the server.
     fn settle(
         self: &Arc<Self>,
@@ -431,7 +417,7 @@ impl Shared {
         by: Deadline,
         entry: &mut BreakerPass<'_>,
     ) {
-        let until = by.from + self.patience();
+        let until = by.from + self.breaker.patience();
         if Instant::now() >= until.into_std() {
             entry.verdict = Verdict::Silent;
             slot.retire(wire);
@@ -447,7 +433,7 @@ impl Shared {
                 LateOutcome::Silence => Verdict::Silent,
             };
             let Some(shared) = shared.upgrade() else { return };
-            shared.breaker.leave(ticket, verdict);
+            shared.breaker.leave(ticket, verdict, Instant::now());
             if verdict == Verdict::Silent
                 && let (Some(slot), Some(wire)) = (slot.upgrade(), wire.upgrade())
             {
@@ -457,8 +443,13 @@ impl Shared {
     }
 }
 
-fn in_us(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
+/// Whether the server did not know a script, or refused what it does without saying of what.
+fn is_of_scripts(fault: &Fault) -> bool {
+    match fault {
+        Fault::NoScript => true,
+        Fault::NoPermission { missing, .. } => missing.is_empty(),
+        _ => false,
+    }
 }
 
 fn verdict(fault: &Fault) -> Verdict {
@@ -476,7 +467,7 @@ fn verdict(fault: &Fault) -> Verdict {
 
 /// A permission of the breaker, returned even when the call is dropped.
 struct BreakerPass<'a> {
-    breaker: &'a SharedBreaker,
+    breaker: &'a Breaker,
     ticket: Ticket,
     verdict: Verdict,
     /// True when a watching task returns it.
@@ -484,16 +475,13 @@ struct BreakerPass<'a> {
 }
 
 impl<'a> BreakerPass<'a> {
-    fn new(shared: &'a Shared, now: Instant) -> Result<Self, Fault> {
-        match shared.breaker.enter(now) {
+    fn new(shared: &'a Shared) -> Result<Self, Fault> {
+        match shared.breaker.enter(Instant::now()) {
             Ok(ticket) => {
                 let verdict = Verdict::Unclear;
                 Ok(Self { breaker: &shared.breaker, ticket, verdict, is_lent: false })
             }
-            Err(probe_in) => {
-                let failures = shared.connector.options.breaker_failures;
-                Err(Fault::Breaker { failures, probe_in })
-            }
+            Err(probe_in) => Err(Fault::Breaker { silent: shared.breaker.patience(), probe_in }),
         }
     }
 }
@@ -501,7 +489,7 @@ impl<'a> BreakerPass<'a> {
 impl Drop for BreakerPass<'_> {
     fn drop(&mut self) {
         if !self.is_lent {
-            self.breaker.leave(self.ticket, self.verdict);
+            self.breaker.leave(self.ticket, self.verdict, Instant::now());
         }
     }
 }

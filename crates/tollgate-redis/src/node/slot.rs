@@ -10,6 +10,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::{sleep, timeout_at};
 
+use super::breaker::Breaker;
 use super::connector::Connector;
 use super::deadline::Deadline;
 use super::wire::Wire;
@@ -42,6 +43,8 @@ enum LinkState {
 /// A slot for one connection, which refills itself.
 pub(super) struct ConnectionSlot {
     connector: Arc<Connector>,
+    /// Of the server.
+    breaker: Arc<Breaker>,
     link: watch::Sender<LinkState>,
     /// The attempts since the last good connection.
     attempts: AtomicU32,
@@ -50,9 +53,10 @@ pub(super) struct ConnectionSlot {
 }
 
 impl ConnectionSlot {
-    pub(super) fn new(connector: Arc<Connector>) -> Arc<Self> {
+    pub(super) fn new(connector: Arc<Connector>, breaker: Arc<Breaker>) -> Arc<Self> {
         Arc::new(Self {
             connector,
+            breaker,
             link: watch::Sender::new(LinkState::Idle),
             attempts: AtomicU32::new(0),
             opened: AtomicU64::new(0),
@@ -161,6 +165,7 @@ impl ConnectionSlot {
         let wire = Arc::new(wire);
         let old = self.link.send_replace(LinkState::Up(Arc::clone(&wire)));
         drop(old);
+        self.breaker.connected(std::time::Instant::now());
         // It may have ended before it was in the slot, when its end was not noticed.
         if wire.has_ended() {
             self.retire(&wire);

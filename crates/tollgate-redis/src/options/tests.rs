@@ -65,7 +65,7 @@ fn a_deadline_that_was_said_stays() {
     let second = Duration::from_secs(1);
     let of = |url| Options::from_url(url).unwrap().deadline_or(second).deadline;
     assert_eq!(of("redis://h"), second);
-    assert_eq!(of("redis://h?connections=2&deadline=50ms"), DEFAULT_DEADLINE);
+    assert_eq!(of("redis://h?connections=2&deadline=500ms"), DEFAULT_DEADLINE);
     let said = Options::tcp("h", 1).deadline(DEFAULT_DEADLINE).deadline_or(second);
     assert_eq!(said.deadline, DEFAULT_DEADLINE);
 }

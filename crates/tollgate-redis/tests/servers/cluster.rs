@@ -6,11 +6,12 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use futures_util::future::join_all;
 use tollgate::{Ask, Error, LimitSet, Limiter, ManualClock, StoreError, Subject};
 use tollgate_proof::cluster_or_skip;
 use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer, SlotMove, key_slot};
-use tollgate_redis::{Fault, Keys, Options, RedisStore};
+use tollgate_redis::{BreakerState, Fault, Keys, Options, RedisStore};
 
 use crate::common::{Blocking, pause, runtime};
 
@@ -389,5 +390,28 @@ fn one_node_of_a_cluster_says_that_it_is_one() {
             }
         }
         assert!(wrong > 0);
+    });
+}
+
+/// The refresh of what is known of the nodes is not waited for.
+#[test]
+fn an_open_breaker_answers_at_once() {
+    let options_of = ClusterOptions::new().replicas(0);
+    let cluster = cluster_or_skip!(options_of);
+    runtime().block_on(async {
+        let options = options(&cluster).breaker_timeout(Duration::from_millis(200));
+        let store = RedisStore::builder(options).connect().await.unwrap();
+        let limiter = Limiter::new(limits("1000/30d via gcra"), store);
+        let _ = limiter.check("bob").await.unwrap();
+        (0..cluster.servers().len()).for_each(|index| cluster.freeze(index));
+        let begin = Instant::now();
+        while limiter.store().breaker() != BreakerState::Open {
+            assert!(begin.elapsed() < LONG, "it never opens");
+            let _ = limiter.check_within(Duration::from_millis(50), "bob").await;
+        }
+        // The first time it is polled, it has an answer.
+        let answer = limiter.check("bob").now_or_never();
+        let Some(Err(Error::Store(error))) = answer else { panic!("{answer:?}") };
+        assert!(matches!(fault(&error), Fault::Breaker { .. }), "{error}");
     });
 }

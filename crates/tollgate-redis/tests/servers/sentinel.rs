@@ -5,10 +5,11 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate::{LimitSet, Limiter, ManualClock, StoreError};
+use futures_util::FutureExt as _;
+use tollgate::{Error, LimitSet, Limiter, ManualClock, StoreError};
 use tollgate_proof::redis::{Proxy, RedisSentinels, RedisServer, SentinelOptions};
 use tollgate_proof::sentinels_or_skip;
-use tollgate_redis::{Fault, Options, RedisStore};
+use tollgate_redis::{BreakerState, Fault, Options, RedisStore};
 
 use crate::common::{Blocking, pause, runtime};
 
@@ -221,5 +222,26 @@ fn sentinels_have_a_login_of_their_own() {
         assert!(fault.to_string().contains("wants a password"), "{fault}");
         let wrong = options(&sentinels).sentinel_login(None, "sentinels");
         assert_eq!(refusal(wrong).await, Fault::NoAuth);
+    });
+}
+
+/// The refresh of what is known of the nodes is not waited for.
+#[test]
+fn an_open_breaker_answers_at_once() {
+    let sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let options = options(&sentinels).breaker_timeout(Duration::from_millis(200));
+        let limiter = limiter(options, "1000/30d via gcra").await;
+        let _ = limiter.check("bob").await.unwrap();
+        let _primary = sentinels.freeze_primary();
+        let begin = Instant::now();
+        while limiter.store().breaker() != BreakerState::Open {
+            assert!(begin.elapsed() < LONG, "it never opens");
+            let _ = limiter.check_within(Duration::from_millis(50), "bob").await;
+        }
+        // The first time it is polled, it has an answer.
+        let answer = limiter.check("bob").now_or_never();
+        let Some(Err(Error::Store(error))) = answer else { panic!("{answer:?}") };
+        assert!(matches!(fault(&error), Fault::Breaker { .. }), "{error}");
     });
 }

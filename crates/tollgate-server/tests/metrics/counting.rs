@@ -265,7 +265,8 @@ async fn what_got_through_is_recorded_over_time_as_it_is_counted() {
 #[tokio::test]
 async fn a_store_that_fails_is_seen() {
     let mut redis = redis_or_skip!();
-    let store = RedisStore::connect(&redis.url()).await.unwrap();
+    let url = format!("{}?breaker_timeout=200ms", redis.url());
+    let store = RedisStore::connect(&url).await.unwrap();
     let rule = |name: &str| {
         format!(
             "[[policies]]\nname = \"{name}\"\nwhen = {{ path = \"/{name}\" }}\n\
@@ -299,12 +300,17 @@ async fn a_store_that_fails_is_seen() {
     );
     let inline = &[("outcome", "failed_open"), ("authority", "failure_rule")][..];
     counted(&page, "tollgate_inline_decisions_total", &[(inline, 10.0)]);
-    assert_eq!(page.sum("tollgate_redis_breaker_state", &[]), Some(1.0), "{}", page.text);
     let durations = "tollgate_decision_duration_seconds_count";
     assert_eq!(page.sum(durations, &[("authority", "failure_rule")]), Some(30.0));
     assert_eq!(page.sum(durations, &[("authority", "store")]), Some(1.0));
     page.tells_nothing_of(&SUBJECTS);
     promtool(&["check", "metrics"], &page.text);
+    // It opens for those who ask, and only when they have asked in vain for a while.
+    let begun = std::time::Instant::now();
+    while service.page().await.sum("tollgate_redis_breaker_state", &[]) != Some(1.0) {
+        assert!(begun.elapsed() < std::time::Duration::from_secs(30), "it never opens");
+        assert_eq!(service.check(&described("/deny", "192.0.2.7")).await, "failed_closed");
+    }
 }
 
 #[tokio::test]

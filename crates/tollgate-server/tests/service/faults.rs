@@ -15,7 +15,7 @@ use tollgate_sqlite::{Access, SqliteStore};
 use crate::client::Client;
 use crate::{Service, gate_of};
 
-const DEADLINE: Duration = Duration::from_millis(50);
+const DEADLINE: Duration = tollgate_policy::DEFAULT_DEADLINE;
 
 /// What a busy machine may take beyond a deadline, as `docs/faults.md` states it.
 const SLACK: Duration = Duration::from_millis(100);
@@ -302,7 +302,8 @@ async fn the_deadline_of_a_files_url_holds() {
                     .transaction(Access::Write, move |_| {
                         locked.send(()).unwrap();
                         // Longer than the usual deadline, or until the question has failed.
-                        let _ = is_answered.recv_timeout(Duration::from_millis(400));
+                        let longest = if waits { DEADLINE + SLACK } else { DEADLINE * 60 };
+                        let _ = is_answered.recv_timeout(longest);
                         Ok::<_, StoreError>(())
                     })
                     .await

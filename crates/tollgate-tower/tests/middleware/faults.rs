@@ -12,7 +12,7 @@ use tollgate_tower::TollgateLayer;
 
 use crate::common::{from, policies, send};
 
-const DEADLINE: Duration = Duration::from_millis(50);
+const DEADLINE: Duration = tollgate_policy::DEFAULT_DEADLINE;
 
 /// What a busy machine may take beyond a deadline, as `docs/faults.md` states it.
 const SLACK: Duration = Duration::from_millis(100);

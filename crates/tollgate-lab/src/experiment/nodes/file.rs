@@ -3,7 +3,7 @@
 use core::ops::Range;
 
 use serde::Deserialize;
-use tollgate_policy::{DEFAULT_DEADLINE, OnFailure};
+use tollgate_policy::OnFailure;
 use toml::Spanned;
 
 use super::{Away, NodesCase, Spread};
@@ -12,6 +12,9 @@ use crate::experiment::file::duration;
 
 /// The round trip, unless it is given: that to a store in the same region.
 const ROUND_TRIP_US: u64 = 1_000;
+
+/// How long a check waits for the store unless said: many round trips, and far below a second.
+const DEADLINE_US: u64 = 50_000;
 
 /// Nodes, as written.
 #[derive(Deserialize)]
@@ -72,7 +75,6 @@ impl RawNodes {
             };
             text.as_ref().map(read).transpose()
         };
-        let usual_us = u64::try_from(DEFAULT_DEADLINE.as_micros()).unwrap_or(u64::MAX);
         let nodes = NodesCase {
             number,
             round_trip_us: time(&self.round_trip, "round_trip")?.unwrap_or(ROUND_TRIP_US),
@@ -82,7 +84,7 @@ impl RawNodes {
                     at(text, format!("`clock_error` is a share, as 0.1%, not `{}`", text.get_ref()))
                 })?,
             },
-            deadline_us: time(&self.deadline, "deadline")?.unwrap_or(usual_us),
+            deadline_us: time(&self.deadline, "deadline")?.unwrap_or(DEADLINE_US),
             on_failure: match &self.on_failure {
                 None => OnFailure::Deny,
                 Some(text) => text.get_ref().parse().map_err(|error: tollgate::ParseError| {

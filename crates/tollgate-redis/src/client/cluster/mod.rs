@@ -137,7 +137,12 @@ impl Cluster {
                         }
                         return Err(fault);
                     }
-                    match shared.next_owner(slot, Some(&node), by).await {
+                    let next = match fault {
+                        // The pause is for callers not to wait, not for the map either.
+                        Fault::Breaker { .. } => shared.other_owner(slot, &node),
+                        _ => shared.next_owner(slot, Some(&node), by).await,
+                    };
+                    match next {
                         Some(next) => target = Some(next),
                         None => return Err(fault),
                     }
@@ -169,6 +174,19 @@ impl Shared {
         by: Deadline,
     ) -> Option<Node> {
         self.refreshes.wait(by, || self.refresh()).await;
+        self.known_owner(slot, before)
+    }
+
+    /// The owner now, unless that is `before`: then a refresh starts for later calls.
+    fn other_owner(self: &Arc<Self>, slot: u16, before: &Node) -> Option<Node> {
+        let owner = self.known_owner(slot, Some(before));
+        if owner.is_none() {
+            self.refresh();
+        }
+        owner
+    }
+
+    fn known_owner(&self, slot: u16, before: Option<&Node>) -> Option<Node> {
         self.owner(slot).filter(|owner| before.is_none_or(|before| !owner.is(before)))
     }
 

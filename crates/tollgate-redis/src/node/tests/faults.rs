@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::server::{Server, until};
 use super::{call, connect, count, counting, fault};
 use crate::fault::Fault;
-use crate::node::Node;
+use crate::node::{BreakerState, Node};
 
 /// A deadline of the product, not of the test.
 const SHORT: Duration = Duration::from_millis(50);
@@ -108,6 +108,42 @@ async fn a_question_that_is_late_before_it_is_sent_ends_no_connection() {
     assert_eq!(count(&client).await, charged + 1, "what was not sent was not charged");
 }
 
+/// However many calls are late at once, the server was silent for no longer.
+#[tokio::test]
+async fn a_stall_is_no_outage() {
+    let server = Server::start(&[]);
+    let client = connect(server.options().breaker_timeout(Duration::from_secs(60))).await;
+    count(&client).await;
+    server.signal("-STOP");
+    let script = counting();
+    let late = (0..50).map(|_| call(&client, &script, SHORT));
+    for answer in futures_util::future::join_all(late).await {
+        let error = answer.unwrap_err();
+        assert!(matches!(fault(&error), Fault::Deadline { .. }), "{error}");
+    }
+    assert_eq!(client.breaker(), BreakerState::Closed);
+    server.signal("-CONT");
+    count(&client).await;
+    assert_eq!(client.connects(), 1, "the connection goes on");
+}
+
+#[tokio::test]
+async fn a_late_answer_closes_the_breaker() {
+    let server = Server::start(&[]);
+    // Only the calls tell of the server: none is sent while the breaker is open.
+    let client = connect(server.options().breaker_timeout(SHORT)).await;
+    count(&client).await;
+    server.signal("-STOP");
+    let waiting = tokio::spawn({
+        let client = client.clone();
+        async move { count(&client).await }
+    });
+    until("the breaker is open", async || client.breaker() == BreakerState::Open).await;
+    server.signal("-CONT");
+    assert_eq!(waiting.await.unwrap(), 2);
+    assert_eq!(client.breaker(), BreakerState::Closed);
+}
+
 #[tokio::test]
 async fn a_call_that_was_late_runs_once() {
     let server = Server::start(&[]);
@@ -134,15 +170,16 @@ async fn a_call_that_was_late_runs_once() {
 #[tokio::test]
 async fn a_server_that_was_killed_and_started_again_is_found() {
     let mut server = Server::start(&[]);
-    let client = connect(server.options()).await;
+    let client = connect(server.options().breaker_timeout(SHORT * 4)).await;
     count(&client).await;
     let mut tally = Tally::default();
     server.kill();
-    for _ in 0..50 {
+    until("the breaker is open", async || {
         tally.add(&client).await;
-    }
+        tally.breaker > 0
+    })
+    .await;
     assert_eq!(tally.answered, 0);
-    assert!(tally.breaker > 0, "{tally:?}");
     server.restart();
     recover(&client, &mut tally).await;
     let ran = server.count("k:1").await;
