@@ -46,10 +46,34 @@ fn the_examples_are_fine_and_explained() {
         "240/h via sliding_log: 240 at once, at most 240 in any 1h",
         "without user: skip (not limited here)",
         "field.weight, at most 50, otherwise 1",
-        "allow, also when the store takes over 500ms",
+        "local 1/4, also when the store takes over 500ms",
         "never: not for a cluster",
     ] {
         assert!(out.contains(says), "{says}: {out}");
+    }
+}
+
+/// What is copied limits also while the store is away.
+#[test]
+fn no_shipped_policy_lets_everything_pass_without_the_store() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let mut files = examples();
+    files.extend(
+        [
+            "examples/kubernetes/tollgate.yaml",
+            "packages/helm/tollgate/values.yaml",
+            "packages/kustomize/base/policies.toml",
+            "crates/tollgate-server/README.md",
+            "crates/tollgate-policy/README.md",
+            "README.md",
+        ]
+        .map(|file| root.join(file)),
+    );
+    for file in files {
+        let text = std::fs::read_to_string(&file).unwrap();
+        let mut rules = text.lines().filter(|line| line.trim_start().starts_with("on_failure"));
+        let passes = rules.find(|rule| rule.contains("allow"));
+        assert_eq!(passes, None, "{}", file.display());
     }
 }
 
