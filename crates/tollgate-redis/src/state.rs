@@ -220,22 +220,27 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
 /// Parses the tag of a state; also returns the bytes after it.
 fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
     const FOREIGN: &str = "the key holds something that is no state of Tollgate";
+    const NEWER: &str = "the state was written by a newer version";
     let end = state.iter().position(|byte| *byte == b'|').ok_or(FOREIGN)?;
     let text = std::str::from_utf8(&state[..end]).map_err(|_| FOREIGN)?;
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     match &text[..digits] {
         "" => return Err(FOREIGN),
         "1" => {}
-        // An `h` says that holds of the count are open. It has a version of its own, which those
-        // refuse that know no holds.
-        "2" if text.ends_with('h') => {}
-        _ => return Err("the state was written by a newer version"),
+        "2" => {}
+        _ => return Err(NEWER),
     }
     let parts = text[digits..].strip_suffix('h').unwrap_or(&text[digits..]).split_terminator(';');
     let named: Vec<TaggedLimit> =
         parts.map(read_part).collect::<Option<_>>().ok_or("it cannot be read")?;
     if !named.iter().all(|part| part.step.is_sound(part.count, &part.numbers)) {
         return Err(UNSOUND);
+    }
+    // Version 2 says that holds of the count are open, with an `h`, or that more is used than a
+    // burst. Those that know no holds or no debts refuse it.
+    let may_owe = named.iter().any(|part| matches!(part.step.code, 'g' | 'i'));
+    if text.starts_with('2') && !text.ends_with('h') && !may_owe {
+        return Err(NEWER);
     }
     Ok((named, &state[end + 1..]))
 }

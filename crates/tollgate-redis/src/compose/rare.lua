@@ -193,12 +193,23 @@ local function read_log(key)
   return limits[1]
 end
 
--- How a state describes itself. While holds are open it has a version of its own, which scripts that
--- know no holds refuse.
+-- Whether more is used of a limit than its burst.
+local function owes(limit)
+  local step = limit.step
+  return step and step.owes and step.owes(limit.words[1], limit.words[2], now, unpack(limit.args))
+end
+
+-- How a state describes itself. While holds are open, or more is used than a burst, it has a version
+-- of its own, which scripts that know no holds or no debts refuse.
 local function tag_of(limits)
   local version, bar = '1', '|'
   if limits.held then
     version, bar = '2', 'h|'
+  end
+  for _, limit in ipairs(limits) do
+    if owes(limit) then
+      version = '2'
+    end
   end
   if limits.text then
     return version .. string.sub(limits.text, 2) .. bar

@@ -4,13 +4,14 @@ local shapes
 -- letters (strategy and step), how many integers it has, and its numbers.
 -- Answers a list of limits and where the integers begin; or nothing and what is wrong.
 local function read_tag(v)
-  -- An `h` at the end says that holds of the count are open. Version 2 has one; version 1 had it, too,
-  -- before there was a version for it.
+  -- An `h` at the end says that holds of the count are open. Version 2 has one, or a limit that may
+  -- owe; version 1 had it, too, before there was a version for it.
   local version, body, held, from = string.match(v, '^(%d+)([^|]-)(h?)|()')
   if not version then
     return nil, 'the key holds something that is no state of Tollgate'
   end
-  if version ~= '1' and (version ~= '2' or held == '') then
+  local is_new = version == '2' and (held == 'h' or string.find(body, '[ugt][gi]%d+:'))
+  if version ~= '1' and not is_new then
     return nil, 'the state was written by a newer version: use that one, or reset the subject with it'
   end
   -- By strategy and step: how many numbers, how many integers (a row has two more than its third

@@ -131,3 +131,54 @@ fn every_form_is_read_or_refused() {
         }
     });
 }
+
+/// Versions before limits could owe would forget what is used beyond the burst.
+#[test]
+fn what_is_owed_has_a_version_that_older_ones_refuse() {
+    const START: Time = Time::from_micros(1_763_632_025_000_000);
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let (clock, bob) = (ManualClock::at_micros(0), Subject::literal("bob").unwrap());
+        let options = Options::from_url(&server.url()).unwrap().deadline(Duration::from_secs(30));
+        let store = RedisStore::builder(options).run("owed", clock.clone());
+        let store = store.connect().await.unwrap();
+        let version = |limits: &LimitSet| {
+            let key = Keys::for_run("owed").state(&bob, limits);
+            let Reply::Bulk(Some(state)) = server.command(&[b"GET", key.as_bytes()]) else {
+                panic!("no state of {limits}")
+            };
+            char::from(state[0])
+        };
+        for (text, then) in [
+            ("5/10s via gcra", '2'),
+            ("5/10s via token_bucket", '2'),
+            ("3/10s via uniform", '2'),
+            ("5/10s refill interval via token_bucket", '2'),
+            ("5/10s via gcra, 100/1h via fixed_window", '2'),
+            ("5/10s via fixed_window", '1'),
+            ("5/10s precision 5s via sliding_window", '1'),
+        ] {
+            server.command(&[b"FLUSHALL"]);
+            clock.set(START);
+            let limits: LimitSet = text.parse().unwrap();
+            let limiter = Limiter::new(limits.clone(), store.clone());
+            let capacity = limits.limits()[0].capacity();
+            limiter.charge(Ask::new(&bob).cost(capacity)).await.unwrap();
+            assert_eq!(version(&limits), '1', "{text}: all of it is used");
+            limiter.charge(Ask::new(&bob)).await.unwrap();
+            assert_eq!(version(&limits), then, "{text}: one more");
+            assert!(!limiter.check(&bob).await.unwrap().is_allowed(), "{text}");
+            assert_eq!(version(&limits), then, "{text}: after a denial");
+            // Under lower numbers, a denial writes what is carried over.
+            if limits.limits().len() == 1 {
+                let lower: LimitSet = text.replacen(&text[..1], "2", 1).parse().unwrap();
+                let lower = Limiter::new(lower, store.clone());
+                assert!(!lower.check(&bob).await.unwrap().is_allowed(), "{text}");
+                assert_eq!(version(&limits), then, "{text}: after a denial under lower numbers");
+            }
+            clock.set(START.plus(Duration::from_secs(200)));
+            assert!(limiter.check(&bob).await.unwrap().is_allowed(), "{text}");
+            assert_eq!(version(&limits), '1', "{text}: nothing is owed");
+        }
+    });
+}

@@ -161,7 +161,7 @@ end
 if #old ~= {} then
   return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
 end
-unusual = true
+unusual = unusual or type({v}) == 'table' or string.byte({v}) ~= 50
 local words
 ",
             self.held_reply(),
@@ -178,6 +178,7 @@ local words
 elseif not same_numbers(old[{place}].numbers, {{{}}}) then
   {before} = 1
 end
+unusual = unusual or {before} ~= nil
 ",
                     self.numbers(slot),
                     before = self.name("before", slot)
@@ -188,7 +189,7 @@ end
             let _ = writeln!(
                 text,
                 "{carried}, words = carry(old[{place}], {{strategy = '{}', code = '{}', \
-                 count = {}, numbers = {{{}}}}}, steps, now)",
+                 count = {}, numbers = {{{}}}}}, steps, now)\nunusual = unusual or {carried} > 0",
                 slot.limit.strategy().code(),
                 slot.step.code,
                 slot.form.count(),

@@ -11,7 +11,7 @@ impl Composer<'_> {
         let mut blocks = Vec::new();
         if let Some(key) = part.key {
             let mut text = String::new();
-            self.set(part, key, "  ", &mut text);
+            self.set(part, key, "  ", "", &mut text);
             blocks.push(text);
         }
         for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
@@ -33,8 +33,16 @@ impl Composer<'_> {
         }
     }
 
-    /// The lines that write the integers of a subject.
-    fn set(&self, part: &SubjectPart<'_>, key: usize, indent: &str, out: &mut String) {
+    /// The lines that write the integers of a subject. `owes` says in Lua whether more is used than a
+    /// burst, where that can be.
+    fn set(
+        &self,
+        part: &SubjectPart<'_>,
+        key: usize,
+        indent: &str,
+        owes: &str,
+        out: &mut String,
+    ) {
         let Some((first, others)) = part.slots.split_first() else { return };
         // As long as the longest log, since this state also describes the logs.
         let mut most = self.name("reset", first);
@@ -56,6 +64,14 @@ impl Composer<'_> {
             let Form::Row(count) = slot.form else { continue };
             let row = self.name("row", slot);
             let _ = write!(state, " .. struct.pack('{}', unpack({row}))", row_format(count));
+        }
+        if !owes.is_empty() {
+            let _ = writeln!(
+                out,
+                "{indent}local state = {state}\n{indent}if {owes} then\n\
+                 {indent}  state = '2' .. string.sub(state, 2)\n{indent}end"
+            );
+            state = "state".to_owned();
         }
         let lifetime = self.lifetime(&most, indent, out);
         let _ = writeln!(out, "{indent}redis.call('SET', KEYS[{key}], {state}, 'PX', {lifetime})");
@@ -252,7 +268,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
         for part in &self.parts {
             if let Some(key) = part.key {
                 out.push_str("  do\n");
-                self.set(part, key, "    ", out);
+                self.set(part, key, "    ", &self.owes(part), out);
                 out.push_str("  end\n");
             }
             for slot in part.slots.iter().filter(|slot| slot.form == Form::Log) {
@@ -261,6 +277,19 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
         }
         self.drop_stale("  ", out);
         out.push_str("end\n");
+    }
+
+    /// A condition in Lua: more is used of a subject's limits than their bursts.
+    fn owes(&self, part: &SubjectPart<'_>) -> String {
+        let may = part.slots.iter().filter(|slot| {
+            let declared = format!("local function {}_owes(", slot.step.name);
+            slot.form == Form::Pair && self.texts.hot(slot.step).contains(&declared)
+        });
+        let each = may.map(|slot| {
+            let (step, a, b) = (slot.step.name, self.name("a", slot), self.name("b", slot));
+            format!("{step}_owes({a}, {b}, now, {})", self.arguments(slot))
+        });
+        each.collect::<Vec<_>>().join(" or ")
     }
 
     /// Writes a denial's repairs of a log.

@@ -70,6 +70,12 @@ local function greedy_charge(tat, num, at, now, cost, n, d, burst, most, whole, 
   return tat, num, reset
 end
 
+-- Whether more is used than the burst.
+local function greedy_owes(tat, num, now, n, d, burst, most, whole, part, full, full_num)
+  local backlog = tat - now
+  return backlog > full or backlog == full and num > full_num
+end
+
 -- cold
 
 -- The time of so many units.

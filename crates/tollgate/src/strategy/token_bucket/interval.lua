@@ -41,6 +41,11 @@ local function interval_charge(refilled, missing, at, now, cost, units, period)
   return refilled, missing, interval_wait(refilled, now, missing, units, period)
 end
 
+-- Whether more is missing than the burst. What has come since then is not counted.
+local function interval_owes(refilled, missing, now, units, period, burst)
+  return missing > burst
+end
+
 -- cold
 
 local function interval_numbers(...)
