@@ -177,9 +177,9 @@ fn script_of(
         }
         text.push_str(parts.cold(step));
     }
-    let functions =
-        [
-        "view", "judge", "charge", "owes", "deny", "numbers", "migrate", "refund", "grant", "repair",
+    let functions = [
+        "view", "judge", "charge", "owes", "deny", "numbers", "migrate", "refund", "grant",
+        "repair",
     ];
     text.push_str(&parts.step_table("steps", steps, &functions));
     text.push_str(&parts.state_of(steps));

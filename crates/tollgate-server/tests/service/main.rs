@@ -13,6 +13,7 @@ mod doors;
 mod ending;
 mod fairness;
 mod faults;
+mod formats;
 mod grpc;
 mod grpc_client;
 mod hangups;
