@@ -1,5 +1,5 @@
-//! What earlier builds wrote, in `vectors/formats`: counts, receipts and holds on Redis, in a SQLite
-//! file and in a snapshot. Each is read, charged, settled and refunded.
+//! What earlier builds wrote, in `vectors/formats`: counts, receipts and holds on Redis, in a
+//! SQLite file and in a snapshot. Each is read, charged, settled and refunded.
 
 use std::fs;
 use std::path::{Path, PathBuf};

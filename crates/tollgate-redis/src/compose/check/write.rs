@@ -33,8 +33,8 @@ impl Composer<'_> {
         }
     }
 
-    /// The lines that write the integers of a subject. `owes` says in Lua whether more is used than a
-    /// burst, where that can be.
+    /// The lines that write the integers of a subject. `owes` says in Lua whether more is used than
+    /// a burst, where that can be.
     fn set(&self, part: &SubjectPart<'_>, key: usize, indent: &str, owes: &str, out: &mut String) {
         let Some((first, others)) = part.slots.split_first() else { return };
         // As long as the longest log, since this state also describes the logs.
