@@ -50,7 +50,7 @@ pub enum Fault {
         why: String,
     },
     /// The TLS handshake failed: the server's certificate has another name or an untrusted issuer,
-    /// or there is no common version of TLS.
+    /// there is no common version of TLS, or the server wants another certificate of this client.
     #[error(
         "no TLS connection to Redis at {address} ({why}): the certificate must be for that name, \
          and signed by an authority that this machine trusts (SSL_CERT_FILE can name another)"

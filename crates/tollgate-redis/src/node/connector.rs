@@ -13,13 +13,11 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::time::{timeout, timeout_at};
 use tokio_rustls::TlsConnector;
-use tokio_rustls::rustls::crypto::ring;
-use tokio_rustls::rustls::pki_types::pem::PemObject as _;
-use tokio_rustls::rustls::pki_types::{CertificateDer, ServerName};
-use tokio_rustls::rustls::{ClientConfig, RootCertStore};
+use tokio_rustls::rustls::pki_types::ServerName;
 
 use super::deadline::Deadline;
 use super::reply_errors::{lost, refused};
+use super::tls::Tls;
 use super::wire::Wire;
 use crate::event_loop::Stream;
 use crate::fault::{ChargeState, Fault};
@@ -56,7 +54,7 @@ pub(crate) struct Connector {
     /// The number of this node among those of a client.
     pub(super) number: usize,
     /// Built once: reading the machine's trusted authorities takes milliseconds.
-    tls: Option<Arc<ClientConfig>>,
+    tls: Option<Tls>,
     /// Whether a server may answer the greeting with an error.
     any: bool,
     /// Whether a server must say that it is a primary.
@@ -77,7 +75,7 @@ impl Connector {
         let tls = match &address {
             Address::Tcp { tls: true, .. } => {
                 let failed = |why| Fault::Tls { address: address.to_string(), why };
-                Some(Arc::new(tls_config(options.authorities.as_deref()).map_err(failed)?))
+                Some(Tls::new(&options).map_err(failed)?)
             }
             _ => None,
         };
@@ -119,7 +117,7 @@ impl Connector {
         let within = self.options.connect_timeout;
         let connecting = async {
             let stream = self.stream().await?;
-            self.greet(stream, id, ended).await
+            self.greet(stream, id, ended).await.map_err(|fault| self.unwelcome(fault))
         };
         timeout(within, connecting)
             .await
@@ -199,6 +197,15 @@ impl Connector {
         }
     }
 
+    /// Why a greeting failed, where the server may have ended it for want of a certificate.
+    fn unwelcome(&self, fault: Fault) -> Fault {
+        let is_ended = matches!(fault, Fault::Closed { .. } | Fault::Garbled { .. });
+        match self.tls.as_ref().filter(|_| is_ended).and_then(Tls::unwelcome) {
+            Some(why) => Fault::Tls { address: self.address.to_string(), why: why.to_owned() },
+            None => fault,
+        }
+    }
+
     pub(crate) fn unreachable(&self, why: impl Into<String>) -> Fault {
         Fault::Unreachable { address: self.address.to_string(), why: why.into() }
     }
@@ -222,18 +229,18 @@ impl Connector {
                 // #2195).
                 stream.set_nodelay(true).map_err(failed)?;
                 let stream = self.carried(stream).map_err(failed)?;
-                let Some(config) = &self.tls else { return Ok(stream) };
+                let Some(tls) = &self.tls else { return Ok(stream) };
                 let failed = |why| Fault::Tls { address: self.address.to_string(), why };
                 let name = ServerName::try_from(host.clone()).map_err(|_| {
                     failed("it is no name that a certificate can be for".to_owned())
                 })?;
-                let connector = TlsConnector::from(Arc::clone(config));
+                let connector = TlsConnector::from(Arc::clone(&tls.config));
                 match connector.connect(name, stream).await {
                     Ok(stream) => Ok(Box::new(stream)),
                     // An error of rustls; all other errors are of the network, and may be
                     // transient.
                     Err(error) if error.kind() == io::ErrorKind::InvalidData => {
-                        Err(failed(error.to_string()))
+                        Err(failed(tls.unwelcome().map_or(error.to_string(), str::to_owned)))
                     }
                     Err(error) => Err(self.unreachable(reason(&error))),
                 }
@@ -347,27 +354,4 @@ fn reason(error: &io::Error) -> String {
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
         _ => error.to_string(),
     }
-}
-
-/// TLS with ring, independent of the crypto provider of the process.
-fn tls_config(authorities: Option<&[u8]>) -> Result<ClientConfig, String> {
-    let mut roots = RootCertStore::empty();
-    if let Some(pem) = authorities {
-        for certificate in CertificateDer::pem_slice_iter(pem) {
-            let certificate = certificate.map_err(|error| format!("an authority: {error:?}"))?;
-            roots.add(certificate).map_err(|error| format!("an authority: {error}"))?;
-        }
-    } else {
-        // One unreadable certificate is no reason to distrust the others.
-        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
-    }
-    if roots.is_empty() {
-        return Err("there is no authority that could be trusted: install `ca-certificates`, or \
-                    name a file with SSL_CERT_FILE"
-            .to_owned());
-    }
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-        .with_safe_default_protocol_versions()
-        .map_err(|error| error.to_string())?;
-    Ok(config.with_root_certificates(roots).with_no_client_auth())
 }

@@ -57,6 +57,7 @@ mod silence;
 mod slot;
 #[cfg(test)]
 mod tests;
+mod tls;
 mod wire;
 
 /// The most calls of a script for one question: one in a batch, the first one alone, one after

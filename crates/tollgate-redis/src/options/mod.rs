@@ -150,8 +150,16 @@ pub struct Options {
     pub(crate) scripts: usize,
     pub(crate) prefix: KeyPrefix,
     pub(crate) authorities: Option<Vec<u8>>,
+    pub(crate) certificate: Option<Certificate>,
     #[cfg(unix)]
     pub(crate) event_loop: Option<SharedLoop>,
+}
+
+/// The files of a client's own certificate.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Certificate {
+    pub(crate) chain: PathBuf,
+    pub(crate) key: PathBuf,
 }
 
 impl Options {
@@ -171,6 +179,7 @@ impl Options {
             scripts: DEFAULT_SCRIPTS,
             prefix: KeyPrefix::default(),
             authorities: None,
+            certificate: None,
             #[cfg(unix)]
             event_loop: None,
         }
@@ -401,6 +410,16 @@ impl Options {
     #[must_use]
     pub fn authorities(self, pem: impl Into<Vec<u8>>) -> Self {
         Self { authorities: Some(pem.into()), ..self }
+    }
+
+    /// The client's own certificate and its private key, for servers that ask for one
+    /// (`tls-auth-clients`): PEM files, as the `--cert` and `--key` of `redis-cli`. They are read
+    /// when the store connects, and for a new connection again if they have changed. A pair that
+    /// does not fit then leaves the old one in use.
+    #[must_use]
+    pub fn certificate(self, chain: impl Into<PathBuf>, key: impl Into<PathBuf>) -> Self {
+        let certificate = Certificate { chain: chain.into(), key: key.into() };
+        Self { certificate: Some(certificate), ..self }
     }
 }
 

@@ -33,7 +33,8 @@ impl Options {
     ///
     /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations, as
     /// limits have them), `connections=1` (1 to 64, to each server), `scripts=1000`
-    /// ([`Options::scripts`]) and `prefix=staging` ([`Options::prefix`]). In user, password and
+    /// ([`Options::scripts`]) and `prefix=staging` ([`Options::prefix`]). With TLS, `cert=PATH` and
+    /// `key=PATH` are the client's own certificate ([`Options::certificate`]). In user, password and
     /// path `%XX` is the byte XX. An IPv6 address stands in brackets.
     ///
     /// On a cluster and with sentinels, `reach=10.0.0.5:6379>localhost:7001,...` says where
@@ -66,6 +67,7 @@ fn read(text: &str) -> Result<Options, String> {
         // What looks like a scheme may be anything when the URL is something else.
         _ => return Err(format!("the scheme is unknown: {SCHEMES}")),
     };
+    let (mut chain, mut key_file) = (None, None);
     for pair in query.split('&').filter(|pair| !pair.is_empty()) {
         let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
         match (key, &mut options.target) {
@@ -86,6 +88,8 @@ fn read(text: &str) -> Result<Options, String> {
                 return Err("`prefix` stands there twice: leave one".to_owned());
             }
             ("prefix", _) => options.prefix = KeyPrefix::new(value)?,
+            ("cert", target) => chain = Some(file(key, value, target)?),
+            ("key", target) => key_file = Some(file(key, value, target)?),
             ("reach", Target::Cluster { .. } | Target::Sentinel(_)) => {
                 options.reached_at = value.split(',').map(reached).collect::<Result<_, _>>()?;
             }
@@ -111,14 +115,36 @@ fn read(text: &str) -> Result<Options, String> {
             _ => {
                 return Err(format!(
                     "unknown option `{key}`: known are `deadline=50ms`, `breaker_timeout=50ms`, \
-                     `connections=1`, `scripts=1000` and `prefix=staging`, and `db=1` for a Unix socket; for a cluster \
+                     `connections=1`, `scripts=1000` and `prefix=staging`, `cert=FILE` and \
+                     `key=FILE` with TLS, and `db=1` for a Unix socket; for a cluster \
                      or sentinels `reach=FROM>TO`, and for sentinels `sentinel_user`, \
                      `sentinel_password` and `sentinel_tls=yes`"
                 ));
             }
         }
     }
-    Ok(options)
+    match (chain, key_file) {
+        (None, None) => Ok(options),
+        (Some(chain), Some(key)) => Ok(options.certificate(chain, key)),
+        _ => {
+            Err("a certificate has a private key, and both a file: `cert=FILE&key=FILE`".to_owned())
+        }
+    }
+}
+
+/// A file of the client's certificate, for a target with TLS.
+fn file(key: &str, value: &str, target: &Target) -> Result<PathBuf, String> {
+    let is_secure = match target {
+        Target::Server(Address::Tcp { tls, .. }) | Target::Cluster { tls, .. } => *tls,
+        // Options come in any order, so TLS to the sentinels may follow.
+        Target::Sentinel(_) => true,
+        Target::Server(Address::Unix(_)) => false,
+    };
+    if !is_secure {
+        return Err(format!("`{key}` is for TLS: write `rediss` in place of `redis`"));
+    }
+    let path = unescape_text(value).filter(|path| !path.is_empty());
+    path.map(PathBuf::from).ok_or_else(|| format!("`{key}` takes the path of a file in PEM"))
 }
 
 fn time(key: &str, value: &str) -> Result<Duration, String> {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test that cannot go on has failed
 
 mod batch;
+mod certificates;
 mod errors;
 #[cfg(unix)]
 mod event_loop;
