@@ -34,8 +34,8 @@ impl Options {
     /// Options after `?`, joined by `&`: `deadline=50ms` and `breaker_timeout=50ms` (durations, as
     /// limits have them), `connections=1` (1 to 64, to each server), `scripts=1000`
     /// ([`Options::scripts`]) and `prefix=staging` ([`Options::prefix`]). With TLS, `cert=PATH` and
-    /// `key=PATH` are the client's own certificate ([`Options::certificate`]). In user, password and
-    /// path `%XX` is the byte XX. An IPv6 address stands in brackets.
+    /// `key=PATH` are the client's own certificate ([`Options::certificate`]). In user, password
+    /// and path `%XX` is the byte XX. An IPv6 address stands in brackets.
     ///
     /// On a cluster and with sentinels, `reach=10.0.0.5:6379>localhost:7001,...` says where
     /// announced addresses are reached ([`Options::reach`]). The login of the sentinels is
