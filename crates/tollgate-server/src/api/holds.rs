@@ -13,7 +13,7 @@ use super::check::{Denial, json};
 use super::problem::Problem;
 use super::question::{QuestionJson, Text, not_null, read_one};
 use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
-use crate::service::{Answered, HoldTerms, Service};
+use crate::service::{Answered, HoldTerms, Service, hold_name};
 
 /// The header with the hold.
 const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
@@ -78,8 +78,7 @@ fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'
 }
 
 fn name_of(id: Option<Text<'_>>) -> Result<Option<HoldName>, Problem> {
-    let read = id.map(|Text(id)| id.parse::<HoldName>()).transpose();
-    read.map_err(|error| Problem::bad(format!("{}: {}", error.what(), error.remedy())).at("id"))
+    Ok(id.map(|Text(id)| hold_name(&id)).transpose()?)
 }
 
 /// The response to a body for one of these paths.

@@ -15,6 +15,13 @@ pub(super) struct Argument {
 /// The word between the subjects of a check.
 pub(super) const AND: &str = "AND";
 
+/// The word before the id of a request, or of a hold that its caller names.
+pub(super) const ID: &str = "ID";
+
+/// The words before the question of a hold that its caller named: limits, or a policy.
+pub(super) const ON: &str = "ON";
+pub(super) const POLICY: &str = "POLICY";
+
 /// The kind of an argument that is a word alone.
 pub(super) const PURE_TOKEN: &str = "pure-token";
 
@@ -86,7 +93,7 @@ pub(super) const CHECK: &[Argument] = &[
     LIMITS,
     MORE,
     COST,
-    after("ID", "request", "string"),
+    after(ID, "request", "string"),
     SHARD,
     DEADLINE,
     ON_FAILURE,
@@ -112,33 +119,58 @@ pub(super) const RESERVE: &[Argument] = &[
     DEADLINE,
     ON_FAILURE,
     AT_END,
+    NAME,
 ];
 
-pub(super) const ACQUIRE: &[Argument] = PEEK;
+pub(super) const ACQUIRE: &[Argument] =
+    &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, NAME];
 
-const HOLD: Argument = argument("hold", "string");
+/// The id that a caller gives to its hold.
+const NAME: Argument = after(ID, "id", "string");
 
-pub(super) const COMMIT: &[Argument] = &[HOLD, argument("units", "integer")];
-pub(super) const RENEW: &[Argument] = &[HOLD, TTL];
-pub(super) const SETTLE: &[Argument] = &[HOLD];
+/// The hold as it was answered, or the id that its caller gave it.
+const HOLD: Argument = Argument {
+    arguments: &[argument("hold", "string"), Argument { flags: &[], ..NAME }],
+    ..argument("which", "oneof")
+};
+
+/// The question of the id: its limits, or its policy.
+const ASKED_ON: Argument = Argument {
+    name: "asked",
+    kind: "block",
+    token: Some(ON),
+    flags: &["optional"],
+    arguments: &[SUBJECT, LIMITS],
+};
+const ASKED_POLICY: Argument =
+    Argument { token: Some(POLICY), arguments: &[POLICY_NAME, FIELDS], ..ASKED_ON };
+
+pub(super) const COMMIT: &[Argument] =
+    &[HOLD, argument("units", "integer"), ASKED_ON, ASKED_POLICY, MORE, SHARD];
+pub(super) const RENEW: &[Argument] = &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD, TTL];
+pub(super) const SETTLE: &[Argument] = &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD];
 
 pub(super) const RESET_COUNT: &[Argument] = &[SUBJECT, LIMITS, SHARD];
 
+const POLICY_NAME: Argument = argument("policy", "string");
+const FIELDS: Argument = Argument {
+    name: "field",
+    kind: "block",
+    token: None,
+    flags: &["optional", "multiple"],
+    arguments: &[argument("name", "string"), argument("value", "string")],
+};
+
 pub(super) const REQUEST: &[Argument] = &[
-    argument("policy", "string"),
-    Argument {
-        name: "field",
-        kind: "block",
-        token: None,
-        flags: &["optional", "multiple"],
-        arguments: &[argument("name", "string"), argument("value", "string")],
-    },
+    POLICY_NAME,
+    FIELDS,
     COST,
     RECEIPT,
     after("PEEK", "peek", PURE_TOKEN),
     after("RESERVE", "milliseconds", "integer"),
     AT_END,
     after("ACQUIRE", "acquire", PURE_TOKEN),
+    NAME,
 ];
 
 pub(super) const LOGIN: &[Argument] =

@@ -10,7 +10,7 @@ use serde_json::Value;
 use tollgate::{LimitSet, Subject};
 use tollgate_policy::{MAX_DEADLINE, MIN_DEADLINE, OnFailure, Terms};
 
-use super::arguments::AND;
+use super::arguments::{AND, ID};
 use super::codec::Words;
 use super::commands::Command;
 use super::options::Options;
@@ -18,7 +18,9 @@ use super::reply::Replies;
 use super::why::{self, Why, refused};
 use crate::api::MAX_TEXT_BYTES;
 use crate::json::{AnswerJson, HeldJson};
-use crate::service::{Act, Answered, By, Description, HoldTerms, Parts, Question, Service};
+use crate::service::{
+    Act, Answered, By, Description, HoldTerms, Parts, Question, Service, hold_name,
+};
 
 /// What decides.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,15 +60,19 @@ pub(super) async fn answer(
         By::Limits { parts, shard, terms: terms(&options, service)? }
     };
     let receipt = options.has("RECEIPT");
-    let idempotency_key = options.get("ID").map(Cow::Borrowed);
-    let question = Question { by, cost: options.number("COST")?, idempotency_key, receipt };
+    let cost = options.number("COST")?;
     if let Some(terms) = hold {
+        let name = options.get(ID).map(hold_name).transpose().map_err(refused)?;
+        let question = Question { by, cost, idempotency_key: None, receipt };
+        let terms = terms.named(name);
         let answered = service.hold(question, terms).await.map_err(refused)?;
         let Answered { held, holding, undelivered } = answered;
         write_json(&HeldJson::new(&held, holding), replies);
         replies.undelivered.extend(undelivered);
         return Ok(());
     }
+    let idempotency_key = options.get(ID).map(Cow::Borrowed);
+    let question = Question { by, cost, idempotency_key, receipt };
     let act = if options.has("PEEK") || asked == Asked::Peek { Act::Peek } else { Act::Check };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let mut json = AnswerJson::new(&answer);
@@ -186,7 +192,7 @@ fn terms(options: &Options<'_>, service: &Service) -> Result<Terms, Why> {
     Ok(Terms::new(on_failure).deadline(deadline))
 }
 
-fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result<By<'w>, Why> {
+pub(super) fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result<By<'w>, Why> {
     let Some((policy, fields)) = words.split_first() else { return Err("syntax error".into()) };
     let mut described = Description::default();
     for pair in fields.chunks(2) {

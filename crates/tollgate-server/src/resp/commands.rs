@@ -117,15 +117,15 @@ pub(super) const ALL: &[Command] = table! {
         "Counts a request by the policy of this name, or by all that match (*).";
     "tollgate.reserve", (5, MANY), COUNTS, COUNTING, What::Ask(Asked::Reserve), RESERVE,
         "Sets units aside, as many as may be used, until they are committed.";
-    "tollgate.commit", (3, 3), COUNTS, COUNTING, What::Settle(Settle::Commit), COMMIT,
+    "tollgate.commit", (3, MANY), COUNTS, COUNTING, What::Settle(Settle::Commit), COMMIT,
         "Ends a hold, and charges what was used.";
-    "tollgate.cancel", (2, 2), COUNTS, COUNTING, What::Settle(Settle::Cancel), SETTLE,
+    "tollgate.cancel", (2, MANY), COUNTS, COUNTING, What::Settle(Settle::Cancel), SETTLE,
         "Ends a hold, of which nothing was used, as TOLLGATE.COMMIT with 0.";
     "tollgate.acquire", (3, MANY), COUNTS, COUNTING, What::Ask(Asked::Acquire), ACQUIRE,
         "Takes a slot of a limit that says how many at once.";
-    "tollgate.renew", (2, 4), COUNTS, COUNTING, What::Settle(Settle::Renew), RENEW,
+    "tollgate.renew", (2, MANY), COUNTS, COUNTING, What::Settle(Settle::Renew), RENEW,
         "Renews a hold, which then ends later.";
-    "tollgate.release", (2, 2), COUNTS, COUNTING, What::Settle(Settle::Release), SETTLE,
+    "tollgate.release", (2, MANY), COUNTS, COUNTING, What::Settle(Settle::Release), SETTLE,
         "Gives back what a hold keeps.";
     "tollgate.refund", (2, 3), COUNTS, COUNTING, What::Refund,
         &[argument("receipt", "string"), optional("units", "integer")],

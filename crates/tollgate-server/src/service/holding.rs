@@ -56,6 +56,17 @@ impl Terms {
     }
 }
 
+/// The id that a caller gives to its hold.
+///
+/// # Errors
+/// Another text, which is not repeated.
+pub(crate) fn hold_name(id: &str) -> Result<HoldName, Refusal> {
+    let refused = |error: tollgate::ParseError| {
+        Refusal::invalid(format!("{}: {}", error.what(), error.remedy())).at("id")
+    };
+    id.parse().map_err(refused)
+}
+
 /// A placed hold, as its holder receives it.
 #[derive(Debug)]
 pub(crate) struct Holding {

@@ -22,7 +22,7 @@ use tollgate_tower::identity::{Hashing, PathReading};
 pub use caller_limits::CallerLimits;
 pub(crate) use delivery::{Deliveries, Fate};
 pub(crate) use description::{DescribedFields, Description, HASH_OR_KEY, looks_hashed};
-pub(crate) use holding::{Answered, Holding, Terms as HoldTerms};
+pub(crate) use holding::{Answered, Holding, Terms as HoldTerms, hold_name};
 pub(crate) use inline_limits::InlineLimits;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 pub(crate) use refusal::{Kind, Refusal};

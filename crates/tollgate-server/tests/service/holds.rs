@@ -55,12 +55,13 @@ pub(crate) async fn on_memory(policies: &str) -> (Service, ManualClock) {
 }
 
 /// A service over memory, and one over a file.
-async fn on_both() -> Vec<(Service, Option<tempfile::TempDir>)> {
+pub(crate) async fn on_both() -> Vec<(Service, Option<tempfile::TempDir>)> {
     let folder = tempfile::tempdir().unwrap();
     let url = format!("sqlite://{}", folder.path().join("counts.db").display());
     let file = AnyStore::open(&url).await.unwrap();
-    let file = Service::start_with(gate_of(FILE, file), |_| {}).await;
-    vec![(Service::start().await, None), (file, Some(folder))]
+    let resp = |options: &mut Options| options.resp = vec![here()];
+    let file = Service::start_with(gate_of(FILE, file), resp).await;
+    vec![(Service::with(resp).await, None), (file, Some(folder))]
 }
 
 pub(crate) fn remaining(said: &Value) -> u64 {

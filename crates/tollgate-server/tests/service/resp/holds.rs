@@ -8,7 +8,7 @@ use tollgate::Ask;
 use super::ask::of;
 use super::talk;
 use crate::FILE;
-use crate::holds::{JOBS, done, on_memory, refused, remaining};
+use crate::holds::{JOBS, done, on_both, on_memory, refused, remaining};
 use crate::redis_client::Redis;
 
 const NOT_OPEN: &str = "(NOTOPEN ";
@@ -341,13 +341,154 @@ async fn the_table_of_commands_describes_them() {
     );
     redis.ask("HELLO 3").await;
     let docs = redis.ask("COMMAND DOCS tollgate.commit").await;
-    assert_eq!(
-        docs,
-        r#"{"tollgate.commit": {"summary": "Ends a hold, and charges what was used.", "since": "0.1.0", "group": "rate-limit", "arguments": [{"name": "hold", "type": "string"}, {"name": "units", "type": "integer"}]}}"#
-    );
+    let begin = r#"{"tollgate.commit": {"summary": "Ends a hold, and charges what was used.", "since": "0.1.0", "group": "rate-limit", "arguments": [{"name": "which", "type": "oneof", "arguments": [{"name": "hold", "type": "string"}, {"name": "id", "type": "string", "token": "ID"}]}, {"name": "units", "type": "integer"}, {"name": "asked", "type": "block", "token": "ON", "#;
+    assert!(docs.starts_with(begin), "{docs}");
     let docs = redis.ask("COMMAND DOCS tollgate.reserve").await;
     let at_end = r#"{"name": "at_end", "type": "oneof", "token": "ATEND", "flags": ~[optional]"#;
     assert!(docs.contains(at_end) || docs.contains(&at_end.replace('~', "")), "{docs}");
     let ttl = r#"{"name": "milliseconds", "type": "integer", "token": "TTL"}"#;
     assert!(docs.contains(ttl), "TTL is not optional: {docs}");
+}
+
+/// The reply to a line, of which a quoted part is one word.
+async fn ask_quoted(redis: &mut Redis, line: &str) -> String {
+    let parts = line.split('"').enumerate();
+    let words = parts.flat_map(|(place, part)| match place % 2 {
+        0 => part.split_whitespace().collect(),
+        _ => vec![part],
+    });
+    let words: Vec<_> = words.map(str::as_bytes).collect();
+    redis.send(&crate::redis_client::command(&words)).await;
+    redis.reply().await
+}
+
+const ID: &str = "b1946ac92492d2347c6235b4d2611184";
+
+#[tokio::test]
+async fn a_hold_with_an_id_of_the_caller_is_settled_by_it() {
+    for (service, _folder) in on_both().await {
+        let (mut redis, mut http) = (service.redis().await, service.client().await);
+        let slots = "backend \"2 at once hold 1m\"";
+        let acquire = format!("TOLLGATE.ACQUIRE {slots} ID {ID}");
+        let first = ask_quoted(&mut redis, &acquire).await;
+        for _ in 1..=16 {
+            let again = ask_quoted(&mut redis, &acquire).await;
+            assert_eq!(of(&again, "fence"), of(&first, "fence"), "{again}");
+            assert_eq!(of(&again, "remaining"), "1");
+        }
+        // The same slot over HTTP, which counts the same answers.
+        let named = json!({ "subject": "backend", "limit": "2 at once hold 1m", "id": ID });
+        refused(&mut http, "/v1/acquire", named, 409, "16 times again").await;
+        let said = ask_quoted(&mut redis, &acquire).await;
+        assert!(said.starts_with(NOT_OPEN) && said.contains("16 times again"), "{said}");
+        let other = format!("TOLLGATE.ACQUIRE {slots} COST 2 ID {ID}");
+        let said = ask_quoted(&mut redis, &other).await;
+        assert!(said.starts_with(NOT_OPEN) && said.contains("asked for otherwise"), "{said}");
+        let said = ask_quoted(&mut redis, &format!("TOLLGATE.RENEW ID {ID} ON {slots}")).await;
+        let [hold, fence] = ["hold", "fence"].map(|field| of(&said, field));
+        assert_eq!((&*hold, &*fence), ("nil", "nil"), "{said}");
+        assert!(of(&said, "end_us").parse::<u64>().unwrap() > 0, "{said}");
+        // The subject and the limit are part of the id.
+        for asked in ["other \"2 at once hold 1m\"", "backend \"x: 2 at once hold 1m\""] {
+            ask_quoted(&mut redis, &format!("TOLLGATE.RELEASE ID {ID} ON {asked}")).await;
+        }
+        assert_eq!(
+            of(&ask_quoted(&mut redis, &format!("TOLLGATE.PEEK {slots}")).await, "remaining"),
+            "1"
+        );
+        for _ in 0..2 {
+            let said =
+                ask_quoted(&mut redis, &format!("TOLLGATE.RELEASE id {ID} on {slots}")).await;
+            assert_eq!(said, r#"["released", 1]"#, "twice is as once");
+        }
+        assert_eq!(
+            of(&ask_quoted(&mut redis, &format!("TOLLGATE.PEEK {slots}")).await, "remaining"),
+            "2"
+        );
+        // A release that comes first: the acquire is refused.
+        let early = "0123456789abcdef";
+        ask_quoted(&mut redis, &format!("TOLLGATE.RELEASE ID {early} ON {slots}")).await;
+        let said = ask_quoted(&mut redis, &format!("TOLLGATE.ACQUIRE {slots} ID {early}")).await;
+        assert!(said.starts_with(NOT_OPEN) && said.contains("released or committed"), "{said}");
+        // Units, on two counts.
+        let asked = "bob 100/h AND team 1000/h";
+        for (units, left, end) in
+            [(30, "70", format!("COMMIT ID {ID} 30")), (0, "70", format!("CANCEL ID {early}"))]
+        {
+            let id = if units == 0 { early } else { ID };
+            let held =
+                redis.ask(&format!("TOLLGATE.RESERVE {asked} TTL 60000 COST 70 ID {id}")).await;
+            assert_eq!(of(&held, "allowed"), "1", "{held}");
+            let settle = format!("TOLLGATE.{end} ON {asked}");
+            for already in ["0", "1"] {
+                let said = redis.ask(&settle).await;
+                assert_eq!(of(&said, "actual"), units.to_string(), "{said}");
+                assert_eq!(of(&said, "already"), already, "{said}");
+            }
+            let said = redis.ask("TOLLGATE.PEEK bob 100/h").await;
+            assert_eq!(of(&said, "remaining"), left, "{said}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_hold_of_a_policy_has_an_id_of_the_caller() {
+    let (service, _clock) = on_memory(JOBS).await;
+    let mut redis = service.redis().await;
+    let job = "field.kind job user 7";
+    let acquire = format!("TOLLGATE.REQUEST * {job} ACQUIRE ID {ID}");
+    let first = redis.ask(&acquire).await;
+    assert_eq!(of(&redis.ask(&acquire).await, "fence"), of(&first, "fence"));
+    let said = redis.ask(&format!("TOLLGATE.RENEW ID {ID} POLICY jobs {job} TTL 5000")).await;
+    assert_eq!(of(&said, "hold"), "nil", "{said}");
+    let said = redis.ask(&format!("TOLLGATE.RELEASE ID {ID} POLICY * {job}")).await;
+    assert_eq!(said, r#"["released", 1]"#);
+    let peek = format!("TOLLGATE.REQUEST * {job} PEEK");
+    assert_eq!(of(&redis.ask(&peek).await, "remaining"), "2");
+    refuses(
+        &mut redis,
+        &[
+            (&acquire, NOT_OPEN, "released or committed"),
+            (&format!("TOLLGATE.RELEASE ID {ID} POLICY * user 7"), NOT_OPEN, "nothing is held"),
+            (&format!("TOLLGATE.RELEASE ID {ID} POLICY none {job}"), "(ERR ", "no policy `none`"),
+            (&format!("TOLLGATE.RELEASE ID {ID} POLICY * {job} SHARD a"), "(ERR ", "says its own"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn an_id_that_is_none_is_refused_and_never_repeated() {
+    let (service, _clock) = on_memory(FILE).await;
+    let mut redis = service.redis().await;
+    for (length, says) in [(15, "has 15 bytes"), (257, "has 257 bytes")] {
+        let id = "s".repeat(length);
+        refuses(
+            &mut redis,
+            &[
+                (&format!("TOLLGATE.RESERVE bob 9/h TTL 60000 ID {id}"), "(ERR ", says),
+                (&format!("TOLLGATE.COMMIT ID {id} 1 ON bob 9/h"), "(ERR ", says),
+            ],
+        )
+        .await;
+    }
+    let secret = [&b"TOLLGATE.RELEASE"[..], b"ID", b"a secret of sixteen", b"ON", b"bob", b"9/h"];
+    redis.send(&crate::redis_client::command(&secret)).await;
+    let said = redis.reply().await;
+    assert!(said.starts_with("(ERR ") && !said.contains("sixteen"), "{said}");
+    refuses(
+        &mut redis,
+        &[
+            (&format!("TOLLGATE.RELEASE ID {ID}"), "(ERR ", "which hold? Its ID is that of"),
+            (&format!("TOLLGATE.RELEASE ID {ID} ON"), "(ERR ", "syntax error"),
+            (&format!("TOLLGATE.RELEASE ID {ID} ON bob"), "(ERR ", "`bob` has no limit"),
+            (&format!("TOLLGATE.RELEASE ID {ID} 3 ON bob 9/h"), "(ERR ", "wrong number"),
+            (&format!("TOLLGATE.COMMIT ID {ID} ON bob 9/h"), "(ERR ", "wrong number"),
+            (&format!("TOLLGATE.COMMIT ID {ID} x ON bob 9/h"), "(ERR ", "not an integer"),
+            (&format!("TOLLGATE.COMMIT ID {ID} 1 ON bob 9/h"), NOT_OPEN, "no hold with this id"),
+            (&format!("TOLLGATE.RENEW ID {ID} ON bob 9/h TTL 60000"), NOT_OPEN, "not open"),
+            ("TOLLGATE.RELEASE ID", "(ERR ", "wrong number"),
+        ],
+    )
+    .await;
 }
