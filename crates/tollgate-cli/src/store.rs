@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use tokio::runtime::{Builder, Runtime};
-use tollgate::{Hold, Limiter, MemoryStore, MemoryStoreBuilder};
+use tollgate::{Hold, Limiter, MemoryStore, MemoryStoreBuilder, StoreError};
 use tollgate_queue::{AnyQueues, Layout, ProducerSettings, RedisQueues, SqliteQueues};
-use tollgate_redis::{KeyPrefix, RedisStore};
+use tollgate_redis::{KeyPrefix, RedisStore, may_connect_later};
 use tollgate_server::Queues;
 use tollgate_stores::{AnyStore, Kind, StoreUrl, scheme};
 
@@ -82,9 +82,9 @@ fn opened(place: &StoreArgs, shard: Option<&str>) -> Result<(AnyStore, Option<Ru
     })
 }
 
-/// The store of a service, on its runtime. Without a name it is a memory store of this size, with
-/// the counts of `snapshot`.
-pub(crate) async fn service_store(
+/// The store of a service, on its runtime; a Redis is not connected to yet. Without a name it is a
+/// memory store of this size, with the counts of `snapshot`.
+pub(crate) fn service_store(
     url: Option<&str>,
     memory: Option<&str>,
     snapshot: Option<&Path>,
@@ -109,7 +109,7 @@ pub(crate) async fn service_store(
     match url.map_or(Ok(StoreUrl::Memory), read)? {
         StoreUrl::Memory => Ok(AnyStore::Memory(memory_store(builder, snapshot)?)),
         // A service uses the store's own deadline, unless the URL sets one.
-        other => Ok(other.open().await?),
+        other => Ok(other.unconnected()?),
     }
 }
 
@@ -135,23 +135,79 @@ pub(crate) async fn queues(place: &StoreArgs, form: Layout) -> Result<AnyQueues>
 }
 
 async fn queues_at(url: StoreUrl, form: Layout) -> Result<AnyQueues> {
+    let queues = unconnected_queues(url, form)?;
+    if let AnyQueues::Redis(queues) = &queues {
+        queues.try_connect().await?;
+    }
+    Ok(queues)
+}
+
+/// The queues in a file, or on a Redis that is not connected to yet.
+fn unconnected_queues(url: StoreUrl, form: Layout) -> Result<AnyQueues> {
     match url {
         StoreUrl::Sqlite(options) => Ok(AnyQueues::Sqlite(SqliteQueues::open_with(options)?)),
-        StoreUrl::Redis(options) => {
-            Ok(AnyQueues::Redis(RedisQueues::connect_with(options, form).await?))
-        }
+        StoreUrl::Redis(options) => Ok(AnyQueues::Redis(RedisQueues::unconnected(options, form))),
         other => bail!("`{}://` keeps no queues: {KINDS}", other.kind().name()),
     }
 }
 
-/// The queues of a service, as `NAME=BOUND`, in the store of its counts.
-pub(crate) async fn service_queues(
+/// The queues of a service, in the store of its counts.
+#[derive(Default)]
+pub(crate) struct ServiceQueues {
+    store: Option<AnyQueues>,
+    named: Vec<(String, Option<ProducerSettings>)>,
+}
+
+impl ServiceQueues {
+    /// Where they lie; `None` if there are none.
+    pub(crate) fn store(&self) -> Option<&AnyQueues> {
+        self.store.as_ref()
+    }
+
+    /// Opens them if the store is there; else what it knows of them is read when it comes. Returns
+    /// whether it is there.
+    pub(crate) async fn serve(&self, is_there: bool) -> Result<(Queues, bool)> {
+        let Some(queues) = &self.store else { return Ok((Queues::default(), is_there)) };
+        let named = self.named.iter().map(|(name, settings)| {
+            Ok((tollgate_queue::Queue::new(queues.clone(), name)?, settings.clone()))
+        });
+        let named = named.collect::<Result<Vec<_>>>()?;
+        let is_there = is_there
+            && match connect_queues(Some(queues)).await {
+                // It went away between two connections.
+                Err(error) if may_connect_later(&error) => false,
+                connected => connected.map(|()| true)?,
+            };
+        if !is_there {
+            return Ok((Queues::unopened(named)?, false));
+        }
+        if let Some(warning) = eviction_warning(queues).await {
+            tracing::warn!(target: "tollgate", "{warning}");
+        }
+        Ok((Queues::open(named).await?, true))
+    }
+}
+
+/// Connects queues on a server, unless they have connected before; those in a file are open.
+pub(crate) async fn connect_queues(queues: Option<&AnyQueues>) -> Result<(), StoreError> {
+    match queues {
+        Some(AnyQueues::Redis(queues)) => queues.try_connect().await.map_err(|error| match error {
+            tollgate_queue::Error::Store(error) => error,
+            other => StoreError::permanent(other.to_string()),
+        }),
+        _ => Ok(()),
+    }
+}
+
+/// The queues of a service, as `NAME=BOUND`, in the store of its counts. A Redis is not connected
+/// to yet.
+pub(crate) fn service_queues(
     url: Option<&str>,
     texts: &[String],
     form: Layout,
-) -> Result<Queues> {
+) -> Result<ServiceQueues> {
     if texts.is_empty() {
-        return Ok(Queues::default());
+        return Ok(ServiceQueues::default());
     }
     let wanted: Vec<(&str, Option<ProducerSettings>)> =
         texts.iter().map(|text| queue_argument(text)).collect::<Result<_>>()?;
@@ -167,14 +223,9 @@ pub(crate) async fn service_queues(
         )
     })?;
     // With the same deadline as a service's store.
-    let queues = queues_at(read(url)?, form).await?;
-    if let Some(warning) = eviction_warning(&queues).await {
-        tracing::warn!(target: "tollgate", "{warning}");
-    }
-    let named = wanted
-        .into_iter()
-        .map(|(name, settings)| Ok((tollgate_queue::Queue::new(queues.clone(), name)?, settings)));
-    Ok(Queues::open(named.collect::<Result<Vec<_>>>()?).await?)
+    let store = unconnected_queues(read(url)?, form)?;
+    let named = wanted.into_iter().map(|(name, settings)| (name.to_owned(), settings));
+    Ok(ServiceQueues { store: Some(store), named: named.collect() })
 }
 
 /// The warning for a server that may evict jobs of queues.

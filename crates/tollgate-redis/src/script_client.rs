@@ -52,9 +52,26 @@ impl ScriptClient {
     /// # Errors
     /// As [`crate::RedisStore::connect`].
     pub async fn connect(options: Options) -> Result<Self, StoreError> {
+        let it = Self::unconnected(options);
+        it.try_connect().await?;
+        Ok(it)
+    }
+
+    /// The same before its first connection: all calls fail at once until
+    /// [`ScriptClient::try_connect`] has succeeded.
+    #[must_use]
+    pub fn unconnected(options: Options) -> Self {
         let deadline = options.deadline;
-        let client = Client::connect(options).await?;
-        Ok(Self(Arc::new(Shared { client, deadline, nonce: first_nonce() })))
+        let client = Client::unconnected(options);
+        Self(Arc::new(Shared { client, deadline, nonce: first_nonce() }))
+    }
+
+    /// Connects, unless it has connected before.
+    ///
+    /// # Errors
+    /// As [`crate::RedisStore::try_connect`].
+    pub async fn try_connect(&self) -> Result<(), StoreError> {
+        Ok(self.0.client.try_connect().await?)
     }
 
     /// Subscribes to a channel over a separate connection, on the current Tokio runtime.

@@ -1,7 +1,7 @@
 //! The queues that clients of a service may offer jobs to and take jobs from.
 
 use core::future::Future;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -31,7 +31,10 @@ pub struct Queues(Arc<BTreeMap<String, ServedQueue>>);
 #[derive(Debug)]
 pub(crate) struct ServedQueue {
     queue: Queue<AnyQueues>,
-    producer: RwLock<Producer<AnyQueues>>,
+    /// How jobs are offered; `None` until the queue's record was read.
+    producer: RwLock<Option<Producer<AnyQueues>>>,
+    /// Whether the settings were compared with those of the queue's record.
+    is_checked: AtomicBool,
     /// The worker settings that were last read from the queue; `None` before the first use.
     consumer: RwLock<Option<Consumer<AnyQueues>>>,
     /// Requests that wait for a job take turns to look, so that all together look as often as one.
@@ -77,24 +80,33 @@ impl Queues {
     pub async fn open(
         queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<ProducerSettings>)>,
     ) -> Result<Self, Error> {
+        let served = Self::unopened(queues)?;
+        // Check at startup, when an operator reads the error, not at the first offer.
+        for queue in served.0.values() {
+            queue.check().await?;
+        }
+        Ok(served)
+    }
+
+    /// The same while the store is away: what it knows of the queues is read when it has come.
+    /// Settings that do not fit are logged then, and offers fail.
+    ///
+    /// # Errors
+    /// An invalid setting.
+    pub fn unopened(
+        queues: impl IntoIterator<Item = (Queue<AnyQueues>, Option<ProducerSettings>)>,
+    ) -> Result<Self, Error> {
         let mut served = BTreeMap::new();
         for (queue, offering) in queues {
-            let is_said = offering.is_some();
-            let offering = match offering {
-                Some(offering) => offering,
-                None => made(&queue).await?,
-            };
-            let producer = queue.producer(offering)?;
-            // Check at startup, when an operator reads the error, not at the first offer.
-            producer.check_settings().await?;
-            let producer = RwLock::new(producer);
+            let producer = offering.map(|offering| queue.producer(offering)).transpose()?;
             let name = queue.name().to_owned();
             let queue = ServedQueue {
+                is_said: producer.is_some(),
+                producer: RwLock::new(producer),
+                is_checked: AtomicBool::new(false),
                 queue,
-                producer,
                 consumer: RwLock::default(),
                 turns: Turns::default(),
-                is_said,
                 counts: Default::default(),
                 seen: Mutex::default(),
             };
@@ -125,7 +137,8 @@ impl Queues {
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
             ticks.tick().await;
-            for queue in self.0.values() {
+            for (name, queue) in &*self.0 {
+                queue.check_late(name).await;
                 let seen = timeout(PATIENCE, queue.queue.stats()).await;
                 let seen = seen.ok().and_then(Result::ok);
                 *queue.seen.lock() = seen;
@@ -145,14 +158,49 @@ async fn made(queue: &Queue<AnyQueues>) -> Result<ProducerSettings, Error> {
 }
 
 impl ServedQueue {
+    /// Compares the settings with those of the queue's record, or takes those.
+    async fn check(&self) -> Result<(), Error> {
+        self.producer().await?.check_settings().await?;
+        self.is_checked.store(true, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// The same after a start without the store. What does not fit is logged once.
+    async fn check_late(&self, name: &str) {
+        if self.is_checked.load(Ordering::Relaxed) {
+            return;
+        }
+        let checked = timeout(PATIENCE, self.check()).await;
+        // Any other error is of a store that is still away, or away again.
+        if let Ok(Err(error @ (Error::Settings { .. } | Error::Invalid(_)))) = checked {
+            self.is_checked.store(true, Ordering::Relaxed);
+            tracing::error!(target: "tollgate", "`--queue {name}`: offers fail: {error}");
+        }
+    }
+
+    /// What offers jobs, by the settings of the service or of the queue's record.
+    async fn producer(&self) -> Result<Producer<AnyQueues>, Error> {
+        let known = self.producer.read().clone();
+        match known {
+            Some(producer) => Ok(producer),
+            None => self.read_producer().await,
+        }
+    }
+
+    async fn read_producer(&self) -> Result<Producer<AnyQueues>, Error> {
+        let producer = self.queue.producer(made(&self.queue).await?)?;
+        *self.producer.write() = Some(producer.clone());
+        Ok(producer)
+    }
+
     pub(crate) async fn offer(&self, job: &Job) -> Result<OfferOutcome, Error> {
-        let producer = self.producer.read().clone();
-        let mut offered = producer.offer(job).await;
+        let mut offered = match self.producer().await {
+            Ok(producer) => producer.offer(job).await,
+            Err(error) => Err(error),
+        };
         if !self.is_said && matches!(offered, Err(Error::Settings { .. })) {
             // The settings were changed meanwhile.
-            let producer = self.queue.producer(made(&self.queue).await?)?;
-            self.producer.write().clone_from(&producer);
-            offered = producer.offer(job).await;
+            offered = self.read_producer().await?.offer(job).await;
         }
         let outcome = match &offered {
             Ok(OfferOutcome::Accepted { .. }) => Outcome::Accepted,

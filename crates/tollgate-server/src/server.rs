@@ -364,8 +364,10 @@ impl Server {
         let admin_address = admin.as_ref().zip(options.admin.as_ref()).map(|(b, a)| said(b, a));
 
         // Rulings apply from the first request. The task that follows them logs a failure.
-        let _ = gate.read_rulings().await;
-        api.service.share_key().await;
+        if gate.store().has_connected() {
+            let _ = gate.read_rulings().await;
+            api.service.share_key().await;
+        }
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
@@ -572,6 +574,8 @@ async fn give_back_leases(store: AnyStore) {
 /// Follows the rulings in the store, and the key that signs receipts beside them.
 async fn follow_notices(gate: Gate<AnyStore>, api: Arc<Api>) {
     let service = &api.service;
+    // Before that the start was logged, and rulings are unknown.
+    gate.store().connected().await;
     let wait = move |pause| async move {
         service.share_key().await;
         tokio::time::sleep(pause).await;

@@ -82,6 +82,37 @@ impl AnyStore {
         kind.name()
     }
 
+    /// Connects a store of [`StoreUrl::unconnected`](crate::StoreUrl::unconnected), and does
+    /// nothing once that has succeeded. A store in a file or in memory needs no connection.
+    ///
+    /// # Errors
+    /// The server cannot be reached, or refuses.
+    pub async fn try_connect(&self) -> Result<(), StoreError> {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.store().try_connect().await,
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether it has connected since it was made. A store in a file or in memory always has.
+    #[must_use]
+    pub fn has_connected(&self) -> bool {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(store) => store.store().has_connected(),
+            _ => true,
+        }
+    }
+
+    /// Waits until it has connected for the first time.
+    pub async fn connected(&self) {
+        #[cfg(feature = "redis")]
+        if let Self::Redis(store) = self {
+            store.store().connected().await;
+        }
+    }
+
     /// Where on its server the counts lie, for what is signed: the number of the database and the
     /// prefix of the keys on Redis, and nothing for database 0 without a prefix. Nothing for a file
     /// and for memory, too.

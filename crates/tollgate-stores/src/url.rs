@@ -102,14 +102,25 @@ impl StoreUrl {
     /// A file that cannot be opened; a server that cannot be reached, or refuses. Transient where
     /// it may pass by itself.
     pub async fn open(self) -> Result<AnyStore, StoreError> {
+        let store = self.unconnected()?;
+        store.try_connect().await?;
+        Ok(store)
+    }
+
+    /// Opens the store as [`StoreUrl::open`] does, but connects to no server yet. All calls fail
+    /// until [`AnyStore::try_connect`] has succeeded, so a program can start while the server is
+    /// away.
+    ///
+    /// # Errors
+    /// A file that cannot be opened.
+    pub fn unconnected(self) -> Result<AnyStore, StoreError> {
         match self {
             Self::Memory => Ok(AnyStore::Memory(MemoryStore::new())),
             #[cfg(feature = "sqlite")]
             Self::Sqlite(options) => Ok(tollgate_sqlite::SqliteStore::open_with(options)?.into()),
             #[cfg(feature = "redis")]
             Self::Redis(options) => {
-                let builder = tollgate_redis::RedisStore::builder(options);
-                Ok(builder.connect().await?.into())
+                Ok(tollgate_redis::RedisStore::builder(options).unconnected().into())
             }
         }
     }
@@ -119,7 +130,7 @@ impl AnyStore {
     /// Opens the store that a URL means: `memory://`, `sqlite://PATH` or `redis://HOST`, as the
     /// page of this crate lists them.
     ///
-    /// Redis needs a runtime of tokio, and answers within 50 ms unless the URL says otherwise
+    /// Redis needs a runtime of tokio, and answers within 500 ms unless the URL says otherwise
     /// (`?deadline=200ms`). The others need none.
     ///
     /// ```

@@ -19,6 +19,11 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "URL", env = "TOLLGATE_STORE", hide_env_values = true)]
     pub(crate) store: Option<String>,
 
+    /// How long a store may refuse what never passes by itself before the service ends: a wrong
+    /// password, a server that is no Redis. A store that is away is waited for without an end
+    #[arg(long, value_name = "DURATION", default_value = "10s")]
+    pub(crate) store_wait: String,
+
     /// The most memory of the memory store, as `1GiB`, `256MiB`, `500MB`: beyond that, new subjects
     /// share counts [default: 256MiB]
     #[arg(long, value_name = "SIZE")]

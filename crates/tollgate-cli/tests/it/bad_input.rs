@@ -175,7 +175,7 @@ fn an_error_repeats_nothing() {
     let broken = broken.to_str().unwrap();
     for args in [
         &["check", "a", "--limit", "1/h", "--store", "redis://127.0.0.1:1"][..],
-        &["serve", "--store", "redis://127.0.0.1:1"],
+        &["serve", "--store", "sqlite:///nowhere/at/all"],
         &["serve", "--config", broken],
         &["serve", "--config", "/nowhere.toml"],
         &["check", "a", "--limit", "1/h", "--store", "sqlite:///nowhere/at/all"],

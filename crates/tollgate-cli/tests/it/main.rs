@@ -55,6 +55,7 @@ mod series;
 mod serving;
 mod serving_restart;
 mod shown;
+mod store_comes;
 mod timeseries;
 mod top;
 mod traces;

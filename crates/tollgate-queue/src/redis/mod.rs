@@ -93,7 +93,24 @@ impl RedisQueues {
     /// # Errors
     /// As [`RedisQueues::connect`].
     pub async fn connect_with(options: Options, layout: Layout) -> Result<Self, Error> {
-        Self::new(options, layout, None).await
+        let queues = Self::unconnected(options, layout);
+        queues.try_connect().await?;
+        Ok(queues)
+    }
+
+    /// The same before the first connection, for a program that starts while the server is away.
+    /// All calls fail at once until [`RedisQueues::try_connect`] has succeeded.
+    #[must_use]
+    pub fn unconnected(options: Options, layout: Layout) -> Self {
+        Self::new(options, layout, None)
+    }
+
+    /// Connects, unless it has connected before.
+    ///
+    /// # Errors
+    /// As [`RedisQueues::connect`].
+    pub async fn try_connect(&self) -> Result<(), Error> {
+        Ok(self.0.caller.try_connect().await?)
     }
 
     /// The same with another clock than the server's: for tests.
@@ -103,16 +120,14 @@ impl RedisQueues {
         layout: Layout,
         clock: impl Clock + 'static,
     ) -> Result<Self, Error> {
-        Self::new(options, layout, Some(Box::new(clock))).await
+        let queues = Self::new(options, layout, Some(Box::new(clock)));
+        queues.try_connect().await?;
+        Ok(queues)
     }
 
-    async fn new(
-        options: Options,
-        layout: Layout,
-        test_clock: Option<Box<dyn Clock>>,
-    ) -> Result<Self, Error> {
+    fn new(options: Options, layout: Layout, test_clock: Option<Box<dyn Clock>>) -> Self {
         let prefix = options.key_prefix().clone();
-        let caller = ScriptClient::connect(options).await?;
+        let caller = ScriptClient::unconnected(options);
         let script =
             |flags: &str, body: &str| script(layout, flags, "", body, test_clock.is_some());
         let offer = script("", offer::SCRIPT);
@@ -124,7 +139,7 @@ impl RedisQueues {
         let remove = script(ALLOW_OOM, include_str!("remove.lua"));
         let take = script(ALLOW_OOM, &include_str!("take.lua").replace("$GRANT", ""));
         let take_scripts = Mutex::default();
-        Ok(Self(Arc::new(Shared {
+        Self(Arc::new(Shared {
             caller,
             prefix,
             layout,
@@ -141,7 +156,7 @@ impl RedisQueues {
             take,
             take_scripts,
             subscriptions: Mutex::default(),
-        })))
+        }))
     }
 
     /// The server's eviction policy, such as `allkeys-lru`. Jobs do not expire, so `allkeys-*` may

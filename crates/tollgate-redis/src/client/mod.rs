@@ -11,11 +11,14 @@ mod sentinel;
 mod single_flight;
 
 use core::fmt;
-use std::sync::Arc;
+use std::pin::pin;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 
 use futures_util::future::try_join_all;
 use redis::Value;
+use tokio::sync::Notify;
 use tollgate::StoreError;
 
 use self::cluster::Cluster;
@@ -29,7 +32,18 @@ pub(crate) use self::key_slot::key_slot;
 
 /// A client of what [`Options`] name. Cheap to clone: clones share the connections.
 #[derive(Clone)]
-pub(crate) struct Client(Arc<Topology>);
+pub(crate) struct Client(Arc<Shared>);
+
+struct Shared {
+    options: Options,
+    /// Empty until it has connected for the first time.
+    topology: OnceLock<Topology>,
+    /// Why it has not.
+    failed: Mutex<Option<Fault>>,
+    connected: Notify,
+    /// The longest time that callers wait for a reply, in microseconds.
+    longest_wait_us: AtomicU64,
+}
 
 enum Topology {
     Server(Node),
@@ -37,52 +51,104 @@ enum Topology {
     Cluster(Cluster),
 }
 
+impl Topology {
+    /// Connects: to the server, to the primary, or to the nodes of the cluster.
+    async fn connect(options: Options) -> Result<Self, Fault> {
+        Ok(match &options.target {
+            Target::Server(_) => {
+                let node = Node::new(Connector::new(options)?);
+                node.fill().await?;
+                Self::Server(node)
+            }
+            Target::Sentinel(sentinels) => {
+                let sentinels = sentinels.clone();
+                Self::Sentinel(Primary::connect(options, sentinels).await?)
+            }
+            Target::Cluster { seeds, tls } => {
+                let (seeds, tls) = (seeds.clone(), *tls);
+                Self::Cluster(Cluster::connect(options, &seeds, tls).await?)
+            }
+        })
+    }
+
+    fn will_wait(&self, longest: Duration) {
+        match self {
+            Self::Server(node) => node.will_wait(longest),
+            Self::Sentinel(primary) => primary.will_wait(longest),
+            Self::Cluster(cluster) => cluster.will_wait(longest),
+        }
+    }
+}
+
 impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("Client").field(self.options()).finish()
+        f.debug_tuple("Client").field(&self.0.options).finish()
     }
 }
 
 impl Client {
-    /// Connects: to the server, to the primary, or to the nodes of the cluster.
-    pub(crate) async fn connect(options: Options) -> Result<Self, StoreError> {
-        let topology = match &options.target {
-            Target::Server(_) => {
-                let node = Node::new(Connector::new(options)?);
-                node.fill().await?;
-                Topology::Server(node)
-            }
-            Target::Sentinel(sentinels) => {
-                let sentinels = sentinels.clone();
-                Topology::Sentinel(Primary::connect(options, sentinels).await?)
-            }
-            Target::Cluster { seeds, tls } => {
-                let (seeds, tls) = (seeds.clone(), *tls);
-                Topology::Cluster(Cluster::connect(options, &seeds, tls).await?)
-            }
-        };
-        Ok(Self(Arc::new(topology)))
+    /// A client that refuses all calls until [`Client::try_connect`] has succeeded once.
+    pub(crate) fn unconnected(options: Options) -> Self {
+        Self(Arc::new(Shared {
+            options,
+            topology: OnceLock::new(),
+            failed: Mutex::new(None),
+            connected: Notify::new(),
+            longest_wait_us: AtomicU64::new(0),
+        }))
     }
 
-    fn options(&self) -> &Options {
-        match &*self.0 {
-            Topology::Server(node) => &node.connector().options,
-            Topology::Sentinel(primary) => primary.options(),
-            Topology::Cluster(cluster) => cluster.options(),
+    /// Connects, unless it has connected before: then connections are made again by themselves.
+    pub(crate) async fn try_connect(&self) -> Result<(), Fault> {
+        let shared = &self.0;
+        if self.is_connected() {
+            return Ok(());
         }
+        let connecting = Box::pin(Topology::connect(shared.options.clone())).await;
+        let topology = connecting.inspect_err(|fault| {
+            *shared.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
+        })?;
+        // Another attempt may have been faster.
+        let _ = shared.topology.set(topology);
+        let longest = shared.longest_wait_us.load(Ordering::SeqCst);
+        if let Some(topology) = shared.topology.get() {
+            topology.will_wait(Duration::from_micros(longest));
+        }
+        shared.connected.notify_waiters();
+        Ok(())
+    }
+
+    pub(crate) fn is_connected(&self) -> bool {
+        self.0.topology.get().is_some()
+    }
+
+    /// Waits until it has connected for the first time.
+    pub(crate) async fn connected(&self) {
+        let mut connected = pin!(self.0.connected.notified());
+        // From here on none is missed.
+        connected.as_mut().enable();
+        if !self.is_connected() {
+            connected.await;
+        }
+    }
+
+    /// The topology, or the fault of a call before the first connection.
+    fn topology(&self) -> Result<&Topology, Fault> {
+        self.0.topology.get().ok_or_else(|| self.0.not_connected())
     }
 
     /// Whether keys lie in slots, so that a call may have keys of one slot only.
     pub(crate) fn is_cluster(&self) -> bool {
-        matches!(&*self.0, Topology::Cluster(_))
+        self.0.options.is_cluster()
     }
 
-    /// Every node that stores keys now.
+    /// Every node that stores keys now; none before the first connection.
     pub(crate) fn nodes(&self) -> Vec<Node> {
-        match &*self.0 {
-            Topology::Server(node) => vec![node.clone()],
-            Topology::Sentinel(primary) => vec![primary.node()],
-            Topology::Cluster(cluster) => cluster.nodes(),
+        match self.0.topology.get() {
+            None => Vec::new(),
+            Some(Topology::Server(node)) => vec![node.clone()],
+            Some(Topology::Sentinel(primary)) => vec![primary.node()],
+            Some(Topology::Cluster(cluster)) => cluster.nodes(),
         }
     }
 
@@ -94,10 +160,10 @@ impl Client {
     /// Callers will wait up to `longest` for a reply. A server may take as long, unless the
     /// options set its time limit.
     pub(crate) fn will_wait(&self, longest: Duration) {
-        match &*self.0 {
-            Topology::Server(node) => node.will_wait(longest),
-            Topology::Sentinel(primary) => primary.will_wait(longest),
-            Topology::Cluster(cluster) => cluster.will_wait(longest),
+        let us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
+        self.0.longest_wait_us.fetch_max(us, Ordering::SeqCst);
+        if let Some(topology) = self.0.topology.get() {
+            topology.will_wait(longest);
         }
     }
 
@@ -106,8 +172,12 @@ impl Client {
         self.nodes().iter().map(Node::loads).sum()
     }
 
-    /// The state of the circuit breaker; of several nodes, the worst.
+    /// The state of the circuit breaker; of several nodes, the worst. It is open before the first
+    /// connection, since no call is sent then either.
     pub(crate) fn breaker(&self) -> BreakerState {
+        if !self.is_connected() {
+            return BreakerState::Open;
+        }
         let severity = |state: &BreakerState| match state {
             BreakerState::Closed => 0,
             BreakerState::HalfOpen => 1,
@@ -130,7 +200,9 @@ impl Client {
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
         let by = Deadline::within(deadline);
-        Ok(match &*self.0 {
+        // Not within the `match`: the future would keep room for its fault.
+        let topology = self.topology()?;
+        Ok(match topology {
             Topology::Server(node) => node.call(&mut call, by).await.map_err(Fault::from)?,
             Topology::Sentinel(primary) => Box::pin(primary.call(&mut call, by)).await?,
             Topology::Cluster(cluster) => Box::pin(cluster.call(&mut call, by)).await?,
@@ -142,6 +214,7 @@ impl Client {
     /// # Errors
     /// As [`Client::call`]; nothing is charged.
     pub(crate) async fn load(&self, script: &Script, deadline: Duration) -> Result<(), StoreError> {
+        self.topology()?;
         let nodes = self.nodes();
         try_join_all(nodes.iter().map(|node| node.load(script, deadline))).await?;
         Ok(())
@@ -158,10 +231,20 @@ impl Client {
         keys: &[String],
         deadline: Duration,
     ) -> Result<(), StoreError> {
+        self.topology()?;
         let keys = (!self.is_cluster()).then_some(keys);
         let nodes = self.nodes();
         try_join_all(nodes.iter().map(|node| node.load_batch(batch, keys, deadline))).await?;
         Ok(())
+    }
+}
+
+impl Shared {
+    /// The fault of a call before the first connection.
+    fn not_connected(&self) -> Fault {
+        let failed = self.failed.lock().unwrap_or_else(PoisonError::into_inner);
+        let why = failed.as_ref().map_or("it is being connected to".to_owned(), Fault::to_string);
+        Fault::NotConnected { why }
     }
 }
 

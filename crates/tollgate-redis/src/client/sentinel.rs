@@ -99,10 +99,6 @@ impl Primary {
         Ok(Self { shared, followers })
     }
 
-    pub(super) fn options(&self) -> &Options {
-        &self.shared.connector.options
-    }
-
     /// The present primary.
     pub(super) fn node(&self) -> Node {
         self.shared.node()
@@ -248,7 +244,7 @@ pub(super) async fn primary_now(
 impl Sentinels {
     fn gives_none(&self, why: impl Into<String>) -> Fault {
         let (name, sentinels) = (self.name.clone(), list(&self.addresses));
-        Fault::NoPrimary { name, sentinels, why: why.into() }
+        Fault::NoPrimary { name, sentinels, why: why.into(), is_final: false }
     }
 
     /// The fault of a primary that cannot be used, with the sentinels that named it.
@@ -275,7 +271,9 @@ async fn ask_all(
     let answers = join_all(asked.iter().map(|sentinel| ask(sentinel, &sentinels.name, within)));
     let mut latest: Option<Named> = None;
     let mut why: Vec<String> = Vec::new();
+    let mut are_final = true;
     for answer in answers.await {
+        are_final &= answer.as_ref().is_err_and(never_passes);
         match answer {
             Ok(named) if latest.as_ref().is_none_or(|known| known.epoch < named.epoch) => {
                 latest = Some(named);
@@ -299,8 +297,14 @@ async fn ask_all(
     }
     latest.ok_or_else(|| {
         why.dedup();
-        sentinels.gives_none(why.join("; "))
+        let (name, names) = (sentinels.name.clone(), list(&sentinels.addresses));
+        Fault::NoPrimary { name, sentinels: names, why: why.join("; "), is_final: are_final }
     })
+}
+
+/// Whether this answer of a sentinel stays as it is: a wrong password, or no sentinel.
+fn never_passes(fault: &Fault) -> bool {
+    matches!(fault, Fault::Garbled { .. }) || !fault.is_transient()
 }
 
 /// Asks one sentinel in one write: first for the epoch of its primary, then for the address.
@@ -326,12 +330,15 @@ async fn ask(sentinel: &Arc<Connector>, name: &str, within: Duration) -> Result<
                 sentinels: sentinel.address.to_string(),
                 why: "they know no primary of that name (`SENTINEL MASTERS` lists the names)"
                     .to_owned(),
+                // One may be added to a sentinel that runs.
+                is_final: false,
             })
         }
         Value::ServerError(error) if error.code() == "ERR" => Err(Fault::NoPrimary {
             name: name.to_owned(),
             sentinels: sentinel.address.to_string(),
             why: "this is no sentinel: for one server write `redis://`".to_owned(),
+            is_final: true,
         }),
         Value::ServerError(error) => Err(refused(&error)),
         _ => Err(Fault::Garbled { charge: ChargeState::NotCharged }),

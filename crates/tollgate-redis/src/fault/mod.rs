@@ -1,6 +1,7 @@
 //! The faults between a program and its Redis: their cause, their remedy, and whether they may have
 //! charged.
 
+use std::error::Error as _;
 use std::time::Duration;
 
 use tollgate::StoreError;
@@ -47,6 +48,12 @@ pub enum Fault {
         /// The host and port, or the path.
         address: String,
         /// The error of the operating system.
+        why: String,
+    },
+    /// There has been no connection since the program started.
+    #[error("this program has had no connection to Redis yet: {why}")]
+    NotConnected {
+        /// Why the last attempt failed.
         why: String,
     },
     /// The TLS handshake failed: the server's certificate has another name or an untrusted issuer,
@@ -288,6 +295,8 @@ pub enum Fault {
         sentinels: String,
         /// What they answered.
         why: String,
+        /// Whether none will be given without a change of settings.
+        is_final: bool,
     },
     /// A server that should be the primary is a replica.
     #[error(
@@ -469,11 +478,25 @@ impl Fault {
                 | Self::Cluster
                 | Self::NotACluster { .. }
                 | Self::TwoClusters { .. }
+                | Self::NoPrimary { is_final: true, .. }
                 | Self::NotOneServer
                 | Self::CrossSlot
                 | Self::WrongType
                 | Self::Refused { .. }
         )
+    }
+}
+
+/// Whether to wait for the first connection after this error of
+/// [`RedisStore::try_connect`](crate::RedisStore::try_connect). A server that is away, that loads
+/// its data, or that its sentinels do not know yet may come. A wrong password, another kind of
+/// server or a wrong certificate stays.
+#[must_use]
+pub fn may_connect_later(error: &StoreError) -> bool {
+    match error.source().and_then(|source| source.downcast_ref::<Fault>()) {
+        // What answers a greeting in another language is no Redis.
+        Some(Fault::Garbled { .. }) => false,
+        _ => error.is_transient(),
     }
 }
 

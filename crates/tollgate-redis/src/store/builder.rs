@@ -94,13 +94,22 @@ impl Builder {
     /// # Errors
     /// As [`RedisStore::connect`].
     pub async fn connect(self) -> Result<RedisStore, StoreError> {
+        let store = self.unconnected();
+        store.try_connect().await?;
+        Ok(store)
+    }
+
+    /// The store before its first connection, for a program that starts while the server is away.
+    /// All calls fail at once, and charge nothing, until [`RedisStore::try_connect`] has succeeded.
+    #[must_use]
+    pub fn unconnected(self) -> RedisStore {
         let Self { options, keys, given, encodes_expiry, swapping, remember } = self;
         let (deadline, scripts) = (options.deadline, options.scripts);
         let place = format!("{options} {}", keys.prefix());
         let is_usual = options.database == 0 && options.prefix.name().is_none();
         let environment = format!("{} {}", options.database, options.prefix);
         let environment = if is_usual { String::new() } else { environment };
-        let client = Client::connect(options).await?;
+        let client = Client::unconnected(options);
         let clock = match (&given, encodes_expiry) {
             (None, _) => Clock::Server,
             (Some(_), false) => Clock::Given,
@@ -111,7 +120,7 @@ impl Builder {
         // Two stores on one server and database share their counts, so they also share receipts.
         let digest = sha1::Sha1::digest(place.as_bytes());
         let identity = digest.iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte));
-        Ok(RedisStore(Arc::new(Shared {
+        RedisStore(Arc::new(Shared {
             client,
             keys,
             given,
@@ -125,6 +134,6 @@ impl Builder {
             plans: Plans::new(clock, parts, scripts),
             rare,
             denials: Denials::default(),
-        })))
+        }))
     }
 }

@@ -122,6 +122,26 @@ impl RedisStore {
         Builder::new(options)
     }
 
+    /// Connects a store that [`Builder::unconnected`] made. It does nothing once that has
+    /// succeeded: connections that are lost later are made again by themselves.
+    ///
+    /// # Errors
+    /// As [`RedisStore::connect`]; [`crate::may_connect_later`] says whether to try again.
+    pub async fn try_connect(&self) -> Result<(), StoreError> {
+        Ok(self.0.client.try_connect().await?)
+    }
+
+    /// Whether it has connected since it was made.
+    #[must_use]
+    pub fn has_connected(&self) -> bool {
+        self.0.client.is_connected()
+    }
+
+    /// Waits until it has connected for the first time.
+    pub async fn connected(&self) {
+        self.0.client.connected().await;
+    }
+
     /// The number of scripts that were loaded into the server.
     #[must_use]
     pub fn loads(&self) -> u64 {

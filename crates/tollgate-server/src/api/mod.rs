@@ -60,6 +60,10 @@ const INDEX: &str = include_str!("index.txt");
 /// The OpenAPI description of every path.
 const OPENAPI: &str = include_str!("openapi.yaml");
 
+/// The answer of a service that is ready, and has had no connection to its store.
+const AWAITS_STORE: &str =
+    "ready\nstore: not reached since the start, so the failure rules decide\n";
+
 /// The API for clients and proxies.
 #[derive(Debug)]
 pub(crate) struct Api {
@@ -190,7 +194,11 @@ impl Api {
         if with_store {
             self.service.probe_store().await?;
         }
-        Ok(text("text/plain; charset=utf-8", "ready\n"))
+        let ready = match self.service.has_store() {
+            true => "ready\n",
+            false => AWAITS_STORE,
+        };
+        Ok(text("text/plain; charset=utf-8", ready))
     }
 }
 

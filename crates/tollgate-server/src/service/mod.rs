@@ -267,6 +267,11 @@ impl Service {
         Ok(self.gate.refund_part(&receipt, units).await?)
     }
 
+    /// Whether there has been a connection to the store since the start.
+    pub(crate) fn has_store(&self) -> bool {
+        self.gate.store().has_connected()
+    }
+
     /// Tests whether the store can count.
     ///
     /// # Errors

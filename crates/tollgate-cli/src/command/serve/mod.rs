@@ -3,8 +3,10 @@
 #[cfg(feature = "resp")]
 mod resp;
 mod traces;
+mod waiting;
 
 use core::future::pending;
+use core::pin::pin;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
@@ -21,6 +23,7 @@ use tollgate_tower::identity::{
     AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
 };
 
+use self::waiting::Waiting;
 use crate::args::{
     CallerLimitsArg, Family, LogDenials, LogForm, OnOff, Parameters, Serve, Slashes, Unknown,
 };
@@ -123,8 +126,14 @@ async fn run(
     // Before the service starts, so that no early signal is lost.
     let mut signals = Signals::new()?;
     let store =
-        service_store(args.store.as_deref(), args.memory.as_deref(), args.snapshot.as_deref())
-            .await?;
+        service_store(args.store.as_deref(), args.memory.as_deref(), args.snapshot.as_deref())?;
+    let longest = wait(&args.store_wait).context("--store-wait")?;
+    let waiting = Waiting { store: store.clone(), longest };
+    let queues = service_queues(args.store.as_deref(), &args.queue, args.queue_form.into())?;
+    let is_there = tokio::select! {
+        is_there = waiting.first() => is_there?,
+        () = signals.end() => return Ok(0),
+    };
     let store = match args.deny_cache.as_deref() {
         Some(longest) => cache_denials(store, longest)?,
         None => store,
@@ -140,15 +149,31 @@ async fn run(
             }
         });
     }
-    options.queues =
-        service_queues(args.store.as_deref(), &args.queue, args.queue_form.into()).await?;
+    let (served, is_there) = queues.serve(is_there).await?;
+    options.queues = served;
     let gate = options.metrics.gate(policies, store)?;
     let server = Server::start(gate.clone(), options).await?;
     let _watcher = watch(&server)?;
     introduce(args, &gate, &server, out)?;
     tell_systemd(&[NotifyState::Ready]);
+    let mut store_comes = pin!(async {
+        match is_there {
+            true => pending().await,
+            false => waiting.follow(queues.store()).await,
+        }
+    });
+    let mut refused = None;
     loop {
-        match signals.next().await {
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            Err(error) = &mut store_comes => {
+                tracing::error!(target: "tollgate", "the store refuses: ending");
+                tell_systemd(&[NotifyState::Stopping]);
+                refused = Some(error);
+                break;
+            }
+        };
+        match signal {
             ServiceSignal::End(name) => {
                 tracing::info!(target: "tollgate", "{name}: ending");
                 tell_systemd(&[NotifyState::Stopping]);
@@ -179,7 +204,10 @@ async fn run(
         "ended in {}",
         duration(Duration::from_millis(u64::try_from(stopping.took.as_millis())?))
     );
-    Ok(0)
+    match refused {
+        Some(error) => Err(error.into()),
+        None => Ok(0),
+    }
 }
 
 /// Saves the counts of the memory store, if configured.
@@ -420,7 +448,8 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     if let Some(Address::Tcp(_)) = server.admin() {
         out.line(format!("console    {admin}/console"))?;
     }
-    out.line(format!("store      {}", gate.store().kind()))?;
+    let comes = if gate.store().has_connected() { "" } else { " (away, connects when it comes)" };
+    out.line(format!("store      {}{comes}", gate.store().kind()))?;
     out.line(format!("policies   {policies}"))?;
     if let Some(path) = &args.envoy_config {
         out.line(format!("envoy      {}", path.display()))?;

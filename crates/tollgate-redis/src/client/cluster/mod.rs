@@ -18,7 +18,7 @@ use super::single_flight::SingleFlight;
 use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, NotAnswered, Redirect, refused};
-use crate::options::{Address, Endpoint, Options};
+use crate::options::{Address, Endpoint};
 
 /// The most redirects that a call follows.
 const MAX_REDIRECTS: usize = 5;
@@ -64,10 +64,6 @@ impl SlotMap {
 }
 
 impl Cluster {
-    pub(super) fn options(&self) -> &Options {
-        &self.0.connector.options
-    }
-
     /// The present primaries.
     pub(super) fn nodes(&self) -> Vec<Node> {
         self.0.map().nodes.clone()
