@@ -57,6 +57,7 @@ mod subscription;
 pub mod timeseries;
 pub mod usage;
 
+pub use client::{Takeover, Topology};
 pub use fault::{Fault, may_connect_later};
 pub use key::{KeyPrefix, Keys, PREFIX};
 pub use node::{BreakerState, MAX_BATCHED as MAX_BATCHED_CHECKS};

@@ -63,6 +63,7 @@ pub mod snapshot;
 mod timeseries;
 mod tls;
 mod top;
+mod topology;
 mod traces;
 
 pub use api::{AuthOptions, Forwarded};

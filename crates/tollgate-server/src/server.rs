@@ -372,6 +372,8 @@ impl Server {
         tasks.spawn(recorder.clone().follow());
         tasks.spawn(options.queues.follow());
         tasks.spawn(give_back_leases(gate.store().clone()));
+        let (servers, store) = (api.metrics.servers(), gate.store().clone());
+        tasks.spawn(async move { servers.follow(store).await });
         tasks.spawn(follow_notices(gate, Arc::clone(&api)));
         let certificate = tls.clone();
         if let Some(certificate) = &certificate {

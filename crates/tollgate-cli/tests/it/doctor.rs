@@ -71,12 +71,14 @@ fn what_cannot_be_reached_is_2() {
     assert_eq!((code, out.as_str()), (2, ""));
     assert!(err.contains(&format!("no Redis can be reached at 127.0.0.1:{port}")), "{err}");
     assert!(!err.contains("secret"), "{err}");
-    for (scheme, path) in [("redis+cluster", ""), ("redis+sentinel", "/main")] {
+    for (scheme, path, what) in
+        [("redis+cluster", "", "Redis"), ("redis+sentinel", "/main", "sentinel")]
+    {
         let url = format!("{scheme}://:secret@127.0.0.1:{port}{path}");
         let (code, out, err) = place.run(&["doctor", "--store", &url]);
         assert_eq!((code, out.as_str()), (2, ""));
         assert!(
-            err.contains(&format!("no Redis can be reached at 127.0.0.1:{port}{path}")),
+            err.contains(&format!("no {what} can be reached at 127.0.0.1:{port}{path}")),
             "{err}"
         );
         assert!(!err.contains("secret"), "{err}");

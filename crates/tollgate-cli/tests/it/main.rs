@@ -58,6 +58,7 @@ mod shown;
 mod store_comes;
 mod timeseries;
 mod top;
+mod topology;
 mod traces;
 
 use std::path::Path;

@@ -9,6 +9,7 @@ mod cluster;
 mod key_slot;
 mod sentinel;
 mod single_flight;
+mod topology;
 
 use core::fmt;
 use std::pin::pin;
@@ -29,6 +30,7 @@ use crate::options::{Options, Target};
 use crate::script::Script;
 
 pub(crate) use self::key_slot::key_slot;
+pub use self::topology::{Takeover, Topology};
 
 /// A client of what [`Options`] name. Cheap to clone: clones share the connections.
 #[derive(Clone)]
@@ -37,7 +39,7 @@ pub(crate) struct Client(Arc<Shared>);
 struct Shared {
     options: Options,
     /// Empty until it has connected for the first time.
-    topology: OnceLock<Topology>,
+    servers: OnceLock<Servers>,
     /// Why it has not.
     failed: Mutex<Option<Fault>>,
     connected: Notify,
@@ -45,13 +47,13 @@ struct Shared {
     longest_wait_us: AtomicU64,
 }
 
-enum Topology {
+enum Servers {
     Server(Node),
     Sentinel(Primary),
     Cluster(Cluster),
 }
 
-impl Topology {
+impl Servers {
     /// Connects: to the server, to the primary, or to the nodes of the cluster.
     async fn connect(options: Options) -> Result<Self, Fault> {
         Ok(match &options.target {
@@ -91,7 +93,7 @@ impl Client {
     pub(crate) fn unconnected(options: Options) -> Self {
         Self(Arc::new(Shared {
             options,
-            topology: OnceLock::new(),
+            servers: OnceLock::new(),
             failed: Mutex::new(None),
             connected: Notify::new(),
             longest_wait_us: AtomicU64::new(0),
@@ -104,22 +106,22 @@ impl Client {
         if self.is_connected() {
             return Ok(());
         }
-        let connecting = Box::pin(Topology::connect(shared.options.clone())).await;
-        let topology = connecting.inspect_err(|fault| {
+        let connecting = Box::pin(Servers::connect(shared.options.clone())).await;
+        let servers = connecting.inspect_err(|fault| {
             *shared.failed.lock().unwrap_or_else(PoisonError::into_inner) = Some(fault.clone());
         })?;
         // Another attempt may have been faster.
-        let _ = shared.topology.set(topology);
+        let _ = shared.servers.set(servers);
         let longest = shared.longest_wait_us.load(Ordering::SeqCst);
-        if let Some(topology) = shared.topology.get() {
-            topology.will_wait(Duration::from_micros(longest));
+        if let Some(servers) = shared.servers.get() {
+            servers.will_wait(Duration::from_micros(longest));
         }
         shared.connected.notify_waiters();
         Ok(())
     }
 
     pub(crate) fn is_connected(&self) -> bool {
-        self.0.topology.get().is_some()
+        self.0.servers.get().is_some()
     }
 
     /// Waits until it has connected for the first time.
@@ -132,9 +134,9 @@ impl Client {
         }
     }
 
-    /// The topology, or the fault of a call before the first connection.
-    fn topology(&self) -> Result<&Topology, Fault> {
-        self.0.topology.get().ok_or_else(|| self.0.not_connected())
+    /// The servers, or the fault of a call before the first connection.
+    fn servers(&self) -> Result<&Servers, Fault> {
+        self.0.servers.get().ok_or_else(|| self.0.not_connected())
     }
 
     /// Whether keys lie in slots, so that a call may have keys of one slot only.
@@ -144,11 +146,11 @@ impl Client {
 
     /// Every node that stores keys now; none before the first connection.
     pub(crate) fn nodes(&self) -> Vec<Node> {
-        match self.0.topology.get() {
+        match self.0.servers.get() {
             None => Vec::new(),
-            Some(Topology::Server(node)) => vec![node.clone()],
-            Some(Topology::Sentinel(primary)) => vec![primary.node()],
-            Some(Topology::Cluster(cluster)) => cluster.nodes(),
+            Some(Servers::Server(node)) => vec![node.clone()],
+            Some(Servers::Sentinel(primary)) => vec![primary.node()],
+            Some(Servers::Cluster(cluster)) => cluster.nodes(),
         }
     }
 
@@ -162,14 +164,26 @@ impl Client {
     pub(crate) fn will_wait(&self, longest: Duration) {
         let us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         self.0.longest_wait_us.fetch_max(us, Ordering::SeqCst);
-        if let Some(topology) = self.0.topology.get() {
-            topology.will_wait(longest);
+        if let Some(servers) = self.0.servers.get() {
+            servers.will_wait(longest);
         }
     }
 
     /// The number of scripts loaded so far, into the present nodes.
     pub(crate) fn loads(&self) -> u64 {
         self.nodes().iter().map(Node::loads).sum()
+    }
+
+    /// Asks sentinels or a cluster where the keys are. None for one server.
+    ///
+    /// # Errors
+    /// No node of the cluster tells, or there was no connection yet.
+    pub(crate) async fn topology(&self) -> Result<Option<Topology>, Fault> {
+        match self.servers()? {
+            Servers::Server(_) => Ok(None),
+            Servers::Sentinel(primary) => Ok(Some(primary.topology().await)),
+            Servers::Cluster(cluster) => cluster.topology().await.map(Some),
+        }
     }
 
     /// The state of the circuit breaker; of several nodes, the worst. It is open before the first
@@ -201,11 +215,11 @@ impl Client {
     ) -> Result<Vec<Value>, StoreError> {
         let by = Deadline::within(deadline);
         // Not within the `match`: the future would keep room for its fault.
-        let topology = self.topology()?;
-        Ok(match topology {
-            Topology::Server(node) => node.call(&mut call, by).await.map_err(Fault::from)?,
-            Topology::Sentinel(primary) => Box::pin(primary.call(&mut call, by)).await?,
-            Topology::Cluster(cluster) => Box::pin(cluster.call(&mut call, by)).await?,
+        let servers = self.servers()?;
+        Ok(match servers {
+            Servers::Server(node) => node.call(&mut call, by).await.map_err(Fault::from)?,
+            Servers::Sentinel(primary) => Box::pin(primary.call(&mut call, by)).await?,
+            Servers::Cluster(cluster) => Box::pin(cluster.call(&mut call, by)).await?,
         })
     }
 
@@ -214,7 +228,7 @@ impl Client {
     /// # Errors
     /// As [`Client::call`]; nothing is charged.
     pub(crate) async fn load(&self, script: &Script, deadline: Duration) -> Result<(), StoreError> {
-        self.topology()?;
+        self.servers()?;
         let nodes = self.nodes();
         try_join_all(nodes.iter().map(|node| node.load(script, deadline))).await?;
         Ok(())
@@ -231,7 +245,7 @@ impl Client {
         keys: &[String],
         deadline: Duration,
     ) -> Result<(), StoreError> {
-        self.topology()?;
+        self.servers()?;
         let keys = (!self.is_cluster()).then_some(keys);
         let nodes = self.nodes();
         try_join_all(nodes.iter().map(|node| node.load_batch(batch, keys, deadline))).await?;

@@ -10,6 +10,7 @@ use tokio::task::JoinHandle;
 use tokio::time::sleep;
 
 use super::single_flight::SingleFlight;
+use super::topology::Topology;
 use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, refused};
@@ -104,6 +105,31 @@ impl Primary {
         self.shared.node()
     }
 
+    /// Asks the sentinels that the options name. Where none answers, the primary is the last known.
+    pub(super) async fn topology(&self) -> Topology {
+        let shared = &self.shared;
+        let name = &shared.sentinels.name;
+        let asking = shared.asked.iter().map(|sentinel| ask(sentinel, name, SENTINEL_TIMEOUT));
+        let named: Vec<Named> = join_all(asking).await.into_iter().flatten().collect();
+        let (answered, all) = (named.len(), shared.asked.len());
+        let latest = named.into_iter().max_by_key(|named| named.epoch);
+        let known = shared.endpoint();
+        let (primary, epoch) = match latest {
+            Some(latest) => (shared.connector.options.reachable(latest.endpoint), latest.epoch),
+            None => (known.clone(), 0),
+        };
+        if primary != known {
+            shared.refresh();
+        }
+        Topology {
+            primaries: vec![primary.to_string()],
+            epoch,
+            slots_down: 0,
+            sentinels: Some((answered, all)),
+            owners: Box::default(),
+        }
+    }
+
     pub(super) fn will_wait(&self, longest: Duration) {
         let mut current = self.shared.current.write().unwrap_or_else(PoisonError::into_inner);
         current.longest_wait = current.longest_wait.max(longest);
@@ -147,6 +173,10 @@ impl Primary {
 impl Shared {
     fn node(&self) -> Node {
         self.current.read().unwrap_or_else(PoisonError::into_inner).node.clone()
+    }
+
+    fn endpoint(&self) -> Endpoint {
+        self.current.read().unwrap_or_else(PoisonError::into_inner).endpoint.clone()
     }
 
     fn learned(&self) -> MutexGuard<'_, Vec<Arc<Connector>>> {

@@ -40,7 +40,7 @@ const OF_CONNECTIONS: [Command; 11] = [
 
 /// What a user of a cluster needs besides, as [`commands`].
 pub(super) const OF_CLUSTERS: &[Command] =
-    &[("cluster|slots", "cluster slots"), ("asking", "asking")];
+    &[("cluster|slots", "cluster slots"), ("cluster|info", "cluster info"), ("asking", "asking")];
 
 /// What a user of servers under sentinels needs besides, as [`commands`].
 pub(super) const OF_SENTINELS: &[Command] = &[("role", "role")];

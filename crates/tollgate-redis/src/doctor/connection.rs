@@ -44,6 +44,13 @@ pub enum ConnectError {
         /// The cause.
         why: String,
     },
+    /// None of the sentinels answers. The servers that they watch may be up.
+    NoSentinel {
+        /// The addresses.
+        address: String,
+        /// The cause.
+        why: String,
+    },
     /// The server refuses the user, the password or the database.
     Refused {
         /// The address.
@@ -67,6 +74,11 @@ impl fmt::Display for ConnectError {
             Self::Unreachable { address, why } => {
                 write!(f, "no Redis can be reached at {address}: {why}")
             }
+            Self::NoSentinel { address, why } => write!(
+                f,
+                "no sentinel can be reached at {address}: {why}; the servers that they watch were \
+                 not examined"
+            ),
             Self::Refused { address, why } => write!(f, "{address} refuses to serve us: {why}"),
             Self::Lost { address, why } => {
                 write!(f, "the connection was lost: {why} ({address})")

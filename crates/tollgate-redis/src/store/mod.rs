@@ -23,7 +23,7 @@ use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreErr
 use self::across::Denials;
 use self::plan::{Plans, elapsed_ms, fingerprint};
 use self::reply::{StoredValue, read_outcome, read_states};
-use crate::client::Client;
+use crate::client::{Client, Topology};
 use crate::compose::{self, Clock, Parts};
 use crate::key::Keys;
 use crate::node::{BreakerState, Call};
@@ -153,6 +153,16 @@ impl RedisStore {
     #[must_use]
     pub fn refusals(&self) -> u64 {
         self.0.plans.counts.refusals.load(Ordering::Relaxed)
+    }
+
+    /// Asks the sentinels, or a node of the cluster, where the keys are now. It takes a round trip
+    /// on a connection of its own, at most half a second. None for one server.
+    ///
+    /// # Errors
+    /// No node of the cluster answers. Sentinels that are away are none: the primary that they
+    /// named last is used on.
+    pub async fn topology(&self) -> Result<Option<Topology>, StoreError> {
+        Ok(self.0.client.topology().await?)
     }
 
     /// Whether the circuit breaker lets calls through to the server.

@@ -1,6 +1,6 @@
 //! The doctor before real clusters and sentinels: what is wrong with each, and of which node.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tollgate::Limiter;
 use tollgate_proof::redis::{
@@ -168,6 +168,20 @@ fn a_primary_without_a_replica_costs_something_and_a_node_that_evicts_is_unfit()
     let failure = only_failure(&url);
     assert_eq!((failure.id, &failure.nodes[..]), ("reach", &nodes[1..2]));
     assert!(failure.what.starts_with("it owns slots and cannot be reached"), "{failure:?}");
+
+    // Then the others take it for failed.
+    for index in [0, 2] {
+        type_in(&cluster.servers()[index], "CONFIG SET cluster-node-timeout 1000");
+    }
+    let begin = Instant::now();
+    let failure = loop {
+        match &bad(&url, "slots")[..] {
+            [failure] => break failure.clone(),
+            _ => assert!(begin.elapsed() < Duration::from_secs(60), "it is not missed"),
+        }
+    };
+    assert!(failure.what.contains("slots have a primary that failed"), "{failure:?}");
+    assert_eq!(failure.nodes[..], nodes[1..2]);
 }
 
 #[test]
@@ -320,7 +334,8 @@ fn sentinels_that_are_away_are_named_and_too_few_are_a_failure() {
     let failure = only_failure(&url);
     assert_eq!(failure.id, "quorum");
     all.kill_sentinel(0);
-    assert!(matches!(examine(&url).unwrap_err(), ConnectError::Unreachable { .. }));
+    let error = examine(&url).unwrap_err();
+    assert!(matches!(error, ConnectError::NoSentinel { .. }), "{error:?}");
 }
 
 #[test]

@@ -29,6 +29,7 @@ use crate::denials::{Denials, SubjectForm, Subjects};
 use crate::grpc::CallCounts;
 use crate::service::Deliveries;
 use crate::top::{self, Top};
+use crate::topology::Servers;
 use crate::traces::Traces;
 use by_limit::ByLimit;
 #[cfg(feature = "grpc")]
@@ -87,6 +88,7 @@ struct Inner {
     commands: Commands,
     calls: CallCounts,
     deliveries: Arc<Deliveries>,
+    servers: Arc<Servers>,
     envoy_reloads: Reloads,
     /// Only where they are asked for.
     #[cfg(feature = "grpc")]
@@ -114,6 +116,7 @@ impl Default for Inner {
             commands: Commands::default(),
             calls: CallCounts::default(),
             deliveries: Arc::default(),
+            servers: Arc::default(),
             envoy_reloads: Reloads::default(),
             #[cfg(feature = "grpc")]
             rules: OnceLock::new(),
@@ -199,6 +202,10 @@ impl Metrics {
     }
 
     /// The holds whose answers were not delivered.
+    pub(crate) fn servers(&self) -> Arc<Servers> {
+        Arc::clone(&self.0.servers)
+    }
+
     pub(crate) fn deliveries(&self) -> Arc<Deliveries> {
         Arc::clone(&self.0.deliveries)
     }

@@ -348,10 +348,25 @@ impl Numbers {
                 };
                 gauge(encoder, ("tollgate_redis_breaker_state", help), None, state)?;
                 let help = "Scripts loaded into the server.";
-                counter(encoder, "tollgate_redis_script_loads", help)?.count([], store.loads())
+                counter(encoder, "tollgate_redis_script_loads", help)?.count([], store.loads())?;
+                self.servers(encoder)
             }
             _ => Ok(()),
         }
+    }
+
+    /// What is known of several servers; of one alone nothing changes.
+    fn servers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let servers = self.metrics.servers();
+        let help = "How often another Redis became the primary, in a cluster or under sentinels.";
+        counter(encoder, "tollgate_redis_takeovers", help)?.count([], servers.takeovers())?;
+        let help = "Slots of a cluster that no primary serves.";
+        gauge(encoder, ("tollgate_redis_slots_down", help), None, servers.slots_down())?;
+        let (answering, named) = servers.sentinels();
+        let help = "The sentinels that the URL names.";
+        gauge(encoder, ("tollgate_redis_sentinels", help), None, named)?;
+        let help = "The sentinels that answer.";
+        gauge(encoder, ("tollgate_redis_sentinels_answering", help), None, answering)
     }
 
     fn queues(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

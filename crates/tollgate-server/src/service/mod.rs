@@ -30,6 +30,8 @@ pub(crate) use refusal::{Kind, Refusal};
 use caller_limits::Gatekeeper;
 use receipts::MAX_RECEIPT_BYTES;
 
+use crate::topology::all_is_served;
+
 /// Answers questions.
 #[derive(Debug)]
 pub(crate) struct Service {
@@ -277,7 +279,8 @@ impl Service {
     /// # Errors
     /// Why it cannot.
     pub(crate) async fn probe_store(&self) -> Result<(), Refusal> {
-        Ok(self.gate.probe(self.gate.usual_deadline()).await?)
+        self.gate.probe(self.gate.usual_deadline()).await?;
+        all_is_served(self.gate.store()).await
     }
 }
 

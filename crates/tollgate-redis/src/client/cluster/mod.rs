@@ -15,10 +15,12 @@ pub(super) use self::connect::primaries_now;
 use self::map::View;
 use super::key_slot::key_slot;
 use super::single_flight::SingleFlight;
+use super::topology::Topology;
 use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, NotAnswered, Redirect, refused};
 use crate::options::{Address, Endpoint};
+use crate::slots::SLOTS;
 
 /// The most redirects that a call follows.
 const MAX_REDIRECTS: usize = 5;
@@ -67,6 +69,19 @@ impl Cluster {
     /// The present primaries.
     pub(super) fn nodes(&self) -> Vec<Node> {
         self.0.map().nodes.clone()
+    }
+
+    /// Asks the nodes in turn until one tells who owns the slots.
+    pub(super) async fn topology(&self) -> Result<Topology, Fault> {
+        let shared = &self.0;
+        let mut fault = Fault::ClusterDown;
+        for endpoint in shared.all() {
+            match seen_by(&shared.connector, &endpoint, VIEW_TIMEOUT).await {
+                Ok(topology) => return Ok(topology),
+                Err(why) => fault = why,
+            }
+        }
+        Err(fault)
     }
 
     pub(super) fn will_wait(&self, longest: Duration) {
@@ -206,21 +221,25 @@ impl Shared {
         node
     }
 
+    /// The known nodes, each time another first.
+    fn all(&self) -> Vec<Endpoint> {
+        let mut all: Vec<Endpoint> = self.seeds.clone();
+        all.extend(self.nodes().keys().cloned());
+        all.sort_unstable();
+        all.dedup();
+        let first = self.turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1);
+        all.rotate_left(first);
+        all
+    }
+
     /// Reads the owners of the slots in the background, from the first node that tells.
     fn refresh(self: &Arc<Self>) {
         self.refreshes.start(|| {
             let shared = Arc::downgrade(self);
             async move {
                 let Some(shared) = shared.upgrade() else { return };
-                let known: Vec<Endpoint> = shared.nodes().keys().cloned().collect();
-                let mut all: Vec<Endpoint> = shared.seeds.clone();
-                all.extend(known);
-                all.sort_unstable();
-                all.dedup();
-                let first = shared.turn.fetch_add(1, Ordering::Relaxed) % all.len().max(1);
-                all.rotate_left(first);
-                for endpoint in &all {
-                    if let Ok(view) = view(&shared.connector, endpoint, VIEW_TIMEOUT).await {
+                for endpoint in shared.all() {
+                    if let Ok(view) = view(&shared.connector, &endpoint, VIEW_TIMEOUT).await {
                         shared.adopt(&view);
                         return;
                     }
@@ -247,9 +266,18 @@ impl Shared {
 
 /// What a node says of the slots.
 async fn view(connector: &Connector, endpoint: &Endpoint, within: Duration) -> Result<View, Fault> {
+    read_view(connector.at(endpoint, 0).ask(&slots_of_all(), within).await?, endpoint)
+}
+
+/// The question for the owners of the slots.
+fn slots_of_all() -> redis::Cmd {
     let mut slots = redis::cmd("CLUSTER");
     slots.arg("SLOTS");
-    match connector.at(endpoint, 0).ask(&slots, within).await? {
+    slots
+}
+
+fn read_view(reply: Value, endpoint: &Endpoint) -> Result<View, Fault> {
+    match reply {
         Value::ServerError(error) => match error.code() {
             "ERR" => Err(Fault::NotACluster { address: endpoint.to_string() }),
             _ => Err(refused(&error)),
@@ -257,6 +285,40 @@ async fn view(connector: &Connector, endpoint: &Endpoint, within: Duration) -> R
         reply => View::read(&reply.into(), &endpoint.host)
             .ok_or(Fault::Garbled { charge: ChargeState::NotCharged }),
     }
+}
+
+/// What a node says of the slots and of their state. Not every user may ask for the state.
+async fn seen_by(
+    connector: &Connector,
+    endpoint: &Endpoint,
+    within: Duration,
+) -> Result<Topology, Fault> {
+    let garbled = || Fault::Garbled { charge: ChargeState::NotCharged };
+    let mut questions = redis::pipe();
+    questions.add_command(slots_of_all()).cmd("CLUSTER").arg("INFO");
+    let answers = connector.at(endpoint, 0).ask_all(&questions, within).await?;
+    let [slots, info]: [Value; 2] = answers.try_into().map_err(|_| garbled())?;
+    let view = read_view(slots, endpoint)?;
+    let info = match info {
+        Value::BulkString(bytes) => String::from_utf8(bytes).unwrap_or_default(),
+        Value::VerbatimString { text, .. } => text,
+        _ => String::new(),
+    };
+    let field = |name: &str| {
+        let mut lines = info.lines().filter_map(|line| line.split_once(':'));
+        lines.find(|(known, _)| *known == name)?.1.trim().parse::<u64>().ok()
+    };
+    let unowned = usize::from(SLOTS).saturating_sub(view.covered()) as u64;
+    let down = unowned + field("cluster_slots_fail").unwrap_or_default();
+    let options = &connector.options;
+    let reached = view.primaries.iter().map(|it| options.reachable(it.clone()).to_string());
+    Ok(Topology {
+        primaries: reached.collect(),
+        epoch: field("cluster_current_epoch").unwrap_or_default(),
+        slots_down: u16::try_from(down).unwrap_or(SLOTS).min(SLOTS),
+        sentinels: None,
+        owners: view.owners,
+    })
 }
 
 /// The slot of a call's keys.

@@ -181,7 +181,12 @@ fn reach(cluster: &Cluster) -> Vec<Finding> {
 
 fn slots(cluster: &Cluster) -> Finding {
     let uncovered = cluster.view.slots.uncovered();
-    if uncovered.is_empty() {
+    let failed = || {
+        let members = cluster.members.iter().map(|(member, _)| member);
+        members.filter(|member| member.is_failed && member.slots > 0)
+    };
+    let failed_slots: usize = failed().map(|member| member.slots).sum();
+    if uncovered.is_empty() && failed_slots == 0 {
         return Finding::ok("slots", format!("all {SLOTS} slots have a primary"));
     }
     let (named, others) = uncovered.split_at(uncovered.len().min(MAX_RANGES));
@@ -195,6 +200,12 @@ fn slots(cluster: &Cluster) -> Finding {
         true => "every check is refused (cluster-require-full-coverage yes)",
         false => "subjects whose slot is among them get errors",
     };
+    if uncovered.is_empty() {
+        let what = format!("{failed_slots} slots have a primary that failed: {cost}");
+        let finding = Finding::failure("slots", what);
+        let finding = finding.remedy("start it again, or let a replica take over");
+        return Finding { nodes: failed().map(Member::name).collect(), ..finding };
+    }
     let missing = usize::from(SLOTS).saturating_sub(cluster.view.slots.covered());
     let what = format!("{missing} slots have no primary ({}{more}): {cost}", named.join(", "));
     let at = cluster.members.first().map_or("HOST:PORT".to_owned(), |(member, _)| member.name());

@@ -46,7 +46,7 @@ pub(super) async fn examine(
     });
     if let Some(reasons) = reasons.collect::<Option<Vec<_>>>() {
         let why = reasons.first().copied().unwrap_or("there is no address").to_owned();
-        return Err(ConnectError::Unreachable { address, why });
+        return Err(ConnectError::NoSentinel { address, why });
     }
     let servers = servers(&answers);
     let announced: Vec<Endpoint> = servers.iter().map(|server| server.endpoint.clone()).collect();
