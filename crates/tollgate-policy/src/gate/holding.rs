@@ -26,7 +26,20 @@ pub struct Held {
     pub hold: Option<Hold>,
     /// Where a front reads what was used, if the policy that reserved says so.
     pub commit: Option<Commit>,
+    /// A hold that the store may have placed though it failed. Nobody knows of it, so that it is to
+    /// be given back ([`Gate::release_in_doubt`]), or it stays until it ends.
+    pub in_doubt: Option<Hold>,
 }
+
+/// How often it is tried to give a hold in doubt back, and the pause before. Each further pause is
+/// twice as long, up to the longest; together they are 64 s.
+const TRIES_IN_DOUBT: u32 = 24;
+const PAUSE_IN_DOUBT: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE_IN_DOUBT: Duration = Duration::from_millis(3_200);
+
+/// How often the store says that there is no such hold until that is believed: what asked for it
+/// may still be on its way, over another connection.
+const BELIEVED_AFTER: u32 = 4;
 
 /// The number of holds that a gate has placed and settled.
 #[derive(Debug, Default)]
@@ -175,7 +188,8 @@ impl<S: Store> Gate<S> {
     /// There is always an answer: what cannot be held is denied, whatever the failure rule says.
     pub async fn admit(&self, prepared: Prepared) -> Held {
         let Some((kind, ttl)) = prepared.plan.holds(&prepared.live) else {
-            return Held { answer: self.ask(prepared).await, hold: None, commit: None };
+            let answer = self.ask(prepared).await;
+            return Held { answer, hold: None, commit: None, in_doubt: None };
         };
         let refused = Ok::<Error, Infallible>;
         match self.place(prepared, kind, ttl, refused).await {
@@ -193,6 +207,7 @@ impl<S: Store> Gate<S> {
     ) -> Result<Held, E> {
         let Prepared { live, matched, plan, shadows, started, name } = prepared;
         let live = Guard::into_inner(live);
+        let mut in_doubt = None;
         let (mut answer, hold) = match plan.question(&live) {
             None => (plan.answered_early(&live), None),
             Some(ask) => {
@@ -200,7 +215,9 @@ impl<S: Store> Gate<S> {
                     Some(name) => ask.named(name),
                     None => ask,
                 };
-                let placed = self.0.limiter.hold_within(plan.deadline, ask, kind, ttl).await;
+                let terms = (kind, ttl);
+                let placed = self.0.limiter.hold_within(plan.deadline, ask, terms, &mut in_doubt);
+                let placed = placed.await;
                 match self.0.placed(placed) {
                     Ok((result, hold)) => (Answer::new(&live, &plan, result), hold),
                     Err(error) => {
@@ -215,7 +232,7 @@ impl<S: Store> Gate<S> {
         let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
         answer.shadows = shadows;
         let commit = hold.as_ref().and_then(|_| plan.reserve(&live)?.commit.clone());
-        Ok(Held { answer: answer.into_owned(), hold, commit })
+        Ok(Held { answer: answer.into_owned(), hold, commit, in_doubt })
     }
 
     /// [`Gate::hold`] under inline limits.
@@ -229,11 +246,12 @@ impl<S: Store> Gate<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Held, Error> {
-        let started = self.started();
-        let placed = self.0.limiter.hold_within(terms.deadline, ask, kind, ttl).await;
+        let (started, mut in_doubt) = (self.started(), None);
+        let asked = (kind, ttl);
+        let placed = self.0.limiter.hold_within(terms.deadline, ask, asked, &mut in_doubt).await;
         let (result, hold) = self.0.placed(placed)?;
         let answer = self.charged_limits(result, None, terms, started)?;
-        Ok(Held { answer, hold, commit: None })
+        Ok(Held { answer, hold, commit: None, in_doubt })
     }
 
     /// Settles a hold: takes it away and charges what was used, as [`tollgate::Limiter::commit`]
@@ -295,6 +313,34 @@ impl<S: Store> Gate<S> {
         let count = if was_open { &self.0.holds.settled } else { &self.0.holds.not_open };
         count.fetch_add(1, Ordering::Relaxed);
         Ok(was_open)
+    }
+
+    /// Gives a hold back that the store may have placed ([`Held::in_doubt`]), and tries again while
+    /// the store fails or does not know it, for about a minute. `pause` sleeps. True when it had
+    /// been placed; `None` when the store did not answer in that time.
+    pub async fn release_in_doubt<P: Future<Output = ()>>(
+        &self,
+        hold: &Hold,
+        pause: impl Fn(Duration) -> P,
+    ) -> Option<bool> {
+        let (mut wait, mut unknown) = (PAUSE_IN_DOUBT, 0);
+        for _ in 0..TRIES_IN_DOUBT {
+            pause(wait).await;
+            wait = (wait * 2).min(LONGEST_PAUSE_IN_DOUBT);
+            match self.0.limiter.release(hold).await {
+                Ok(true) => {
+                    self.0.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
+                    self.0.holds.settled.fetch_add(1, Ordering::Relaxed);
+                    return Some(true);
+                }
+                Ok(false) => unknown += 1,
+                Err(_) => {}
+            }
+            if unknown >= BELIEVED_AFTER {
+                break;
+            }
+        }
+        (unknown > 0).then_some(false)
     }
 
     /// Renews a hold. False when it is not open any more: others may have what it kept.

@@ -179,9 +179,13 @@ impl<S: Store> History<'_, S> {
         if self.names && self.random.below(3) == 0 {
             ask = ask.named(name(self.next + 1));
         }
-        let Holding { decision, hold, .. } =
-            block_on(self.world.limiter.hold_within(Duration::from_secs(60), ask, kind, ttl))
-                .expect("the store answers");
+        let Holding { decision, hold, .. } = block_on(self.world.limiter.hold_within(
+            Duration::from_secs(60),
+            ask,
+            (kind, ttl),
+            &mut None,
+        ))
+        .expect("the store answers");
         let got = self.answered(&decision);
         assert_eq!(got.len(), limits);
         self.next += 1;

@@ -112,7 +112,8 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
                 let ttl = Some(Duration::from_micros(ttl_us));
                 let ask = Ask::new("bob").cost(cost);
                 let deadline = Duration::from_secs(20);
-                let holding = limiter.hold_within(deadline, ask, kind, ttl).await.unwrap();
+                let holding =
+                    limiter.hold_within(deadline, ask, (kind, ttl), &mut None).await.unwrap();
                 let name = recorder.id().to_string();
                 let name = holding.hold.as_ref().map_or(name, |hold| hold.id.to_string());
                 let step = HoldStep::Place(Place {

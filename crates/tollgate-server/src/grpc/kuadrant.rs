@@ -5,7 +5,7 @@ use core::time::Duration;
 use std::sync::Arc;
 
 use http::HeaderMap;
-use tollgate::MAX_COST;
+use tollgate::{HoldName, MAX_COST};
 use tollgate_envoy_proto::KUADRANT_SERVICE;
 use tollgate_envoy_proto::kuadrant::rate_limit_service_server::RateLimitService;
 use tollgate_envoy_proto::kuadrant::{
@@ -20,9 +20,10 @@ use super::plan::plan;
 use super::question::{self, Hits};
 use super::reservation::{Counting, MAX_TTL, MIN_TTL, Reserved};
 use super::rls::Rls;
+use super::settle;
 use crate::api::Api;
 use crate::listen::Undelivered;
-use crate::service::Service;
+use crate::service::{Service, hold_name};
 
 /// The generated service asks this.
 pub(super) struct Kuadrant(pub(super) Arc<Api>);
@@ -74,7 +75,8 @@ impl RateLimitService for Kuadrant {
     ) -> Result<Response<ReserveResponse>, Status> {
         let (Self(api), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
-        let answer = api.rls.reserve(&api.service, message, timeout);
+        let name = name_of(metadata.as_ref())?;
+        let answer = api.rls.reserve(&api.service, message, (timeout, name));
         let (answer, undelivered) = self.traced(metadata.as_ref(), "Reserve", answer).await?;
         let mut response = marked(answer, ReserveResponse::code);
         if let Some(undelivered) = undelivered {
@@ -89,10 +91,22 @@ impl RateLimitService for Kuadrant {
     ) -> Result<Response<CommitResponse>, Status> {
         let (Self(api), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
-        let answer = api.rls.commit(&api.service, message, timeout);
+        let name = name_of(metadata.as_ref())?;
+        let answer = api.rls.commit(&api.service, message, (timeout, name));
         let answer = self.traced(metadata.as_ref(), "Commit", answer).await?;
         Ok(Response::new(answer))
     }
+}
+
+/// The caller's id for a hold, which the messages have no field for.
+///
+/// # Errors
+/// It is none.
+fn name_of(metadata: &HeaderMap) -> Result<Option<HoldName>, Status> {
+    let Some(id) = metadata.get(settle::ID) else { return Ok(None) };
+    let bad = |why: &str| Status::invalid_argument(format!("{}: {why}", settle::ID));
+    let id = id.to_str().map_err(|_| bad("its bytes are not all printable ASCII"))?;
+    hold_name(id).map(Some).map_err(|refusal| bad(&refusal.detail))
 }
 
 /// A response, with a mark where it denies.
@@ -127,7 +141,7 @@ impl Rls {
         timeout: Option<Duration>,
     ) -> Result<RateLimitResponse, Status> {
         let hits = question::read(request)?;
-        let counting = Counting { service, deadline: deadline(service, timeout) };
+        let counting = Counting { service, deadline: deadline(service, timeout), name: None };
         let live = self.rules().live();
         match live.config().domain(&request.domain) {
             Some(domain) => {
@@ -161,14 +175,14 @@ impl Rls {
         &self,
         service: &Service,
         request: ReserveRequest,
-        timeout: Option<Duration>,
+        (timeout, name): (Option<Duration>, Option<HoldName>),
     ) -> Result<(ReserveResponse, Option<Undelivered>), Status> {
         let ReserveRequest { domain, descriptors, amount, ttl } = request;
         let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
         let hits = question::read(&request)?;
         let ttl = ttl.and_then(|ttl| Duration::try_from(ttl).ok());
         let terms = (amount, ttl.unwrap_or(MAX_TTL).clamp(MIN_TTL, MAX_TTL));
-        let counting = Counting { service, deadline: deadline(service, timeout) };
+        let counting = Counting { service, deadline: deadline(service, timeout), name };
         let live = self.rules().live();
         let Reserved { code, id, undelivered } = match live.config().domain(&request.domain) {
             Some(domain) => {
@@ -189,7 +203,7 @@ impl Rls {
         &self,
         service: &Service,
         request: CommitRequest,
-        timeout: Option<Duration>,
+        (timeout, name): (Option<Duration>, Option<HoldName>),
     ) -> Result<CommitResponse, Status> {
         let CommitRequest { domain, descriptors, reservation_id: id, actual_amount: actual } =
             request;
@@ -200,7 +214,7 @@ impl Rls {
         }
         let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
         let hits = question::read(&request)?;
-        let counting = Counting { service, deadline: deadline(service, timeout) };
+        let counting = Counting { service, deadline: deadline(service, timeout), name };
         let live = self.rules().live();
         let is_released = match live.config().domain(&request.domain) {
             Some(domain) => {

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Error, Hold, HoldKind, LimitSet, MAX_COST, Subject};
+use tollgate::{Ask, Error, Hold, HoldKind, HoldName, LimitSet, MAX_COST, Subject};
 use tollgate_envoy::OnFailure;
 use tollgate_envoy_proto::service::RateLimitRequest;
 use tollgate_envoy_proto::service::rate_limit_response::Code;
@@ -30,6 +30,8 @@ pub(super) struct Counting<'c> {
     pub(super) service: &'c Service,
     /// The time of each call to the store.
     pub(super) deadline: Duration,
+    /// The caller's id for the hold.
+    pub(super) name: Option<HoldName>,
 }
 
 /// What a request for a hold came to.
@@ -92,8 +94,14 @@ impl Counting<'_> {
         let (answer, hold) = if amount == 0 {
             (gate.peek_limits(ask, terms).await.map_err(status)?, None)
         } else {
-            let held = gate.hold_limits(ask.cost(amount), terms, HoldKind::Reserve, Some(ttl));
+            let ask = ask.cost(amount);
+            let ask = match self.name {
+                Some(name) => ask.named(name),
+                None => ask,
+            };
+            let held = gate.hold_limits(ask, terms, HoldKind::Reserve, Some(ttl));
             let held = held.await.map_err(status)?;
+            self.service.give_back(held.in_doubt);
             (held.answer, held.hold)
         };
         if answer.decision().is_none() && on_failure == OnFailure::Error {
@@ -126,7 +134,10 @@ impl Counting<'_> {
                 Ok((gate.peek(prepared).await.is_allowed(), None))
             } else {
                 let held = gate.hold(prepared, HoldKind::Reserve, Some(ttl)).await;
-                held.map(|held| (held.answer.is_allowed(), held.hold))
+                held.map(|held| {
+                    self.service.give_back(held.in_doubt);
+                    (held.answer.is_allowed(), held.hold)
+                })
             };
             match held {
                 Ok((true, hold)) => holds.push(hold),
@@ -164,7 +175,14 @@ impl Counting<'_> {
         actual: u64,
     ) -> Result<bool, Status> {
         let held = parts(planned, false);
-        let settled = self.settle(self.hold_on(id, &held), actual).await?;
+        let hold = match self.name.filter(|_| id.is_empty() && !held.is_empty()) {
+            Some(name) => {
+                let ask = Ask::from(held.clone()).named(name);
+                Some(self.service.gate.hold_named_under(ask).map_err(status)?)
+            }
+            None => self.hold_on(id, &held),
+        };
+        let settled = self.settle(hold, actual).await?;
         let left = match settled {
             Some(true) => return Ok(true),
             Some(false) => parts(planned, true),
@@ -189,7 +207,10 @@ impl Counting<'_> {
         let (mut ids, mut is_released) = (id.split(BETWEEN), false);
         for prepared in all {
             let parts: Vec<Part<'_>> = prepared.counts().collect();
-            let hold = self.hold_on(ids.next().unwrap_or_default(), &parts);
+            let hold = match self.name.filter(|_| id.is_empty()) {
+                Some(_) => self.service.gate.hold_named(prepared).map_err(status)?,
+                None => self.hold_on(ids.next().unwrap_or_default(), &parts),
+            };
             match self.settle(hold, actual).await? {
                 Some(_) => is_released = true,
                 None => {
@@ -271,7 +292,8 @@ impl Counting<'_> {
         let descriptors = request.descriptors.iter().enumerate();
         let each = descriptors.map(|(place, descriptor)| {
             let prepared = policies::prepared(self.service, &request.domain, (place, descriptor))?;
-            policies::costing(prepared.within(self.deadline), place, cost(place))
+            let prepared = prepared.within(self.deadline).named(self.name);
+            policies::costing(prepared, place, cost(place))
         });
         each.collect()
     }
@@ -306,6 +328,7 @@ fn unavailable(answer: &Answer<'_>) -> Status {
 fn status(error: Error) -> Status {
     match error {
         Error::Store(error) => Status::unavailable(format!("the store: {error}")),
+        Error::Conflict(why) => Status::failed_precondition(why),
         other => Status::invalid_argument(other.to_string()),
     }
 }

@@ -19,9 +19,11 @@ use crate::listen::Undelivered;
 const MAX_AT_ONCE: usize = 4_096;
 
 /// How often it is tried to give a hold back, and the pause after the first attempt. Each further
-/// pause is twice as long; together they are 1.5 s.
-const ATTEMPTS: u32 = 5;
+/// pause is twice as long, up to the longest; together they are 61 s. A store that is overloaded
+/// may be late for many seconds.
+const ATTEMPTS: u32 = 24;
 const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(3_200);
 
 /// What became of holds whose answers were not delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,21 +102,47 @@ pub(super) fn undelivered(
     })
 }
 
+/// Gives a hold back that the store may have placed, though it failed.
+pub(super) fn give_back_in_doubt(gate: &Gate<AnyStore>, deliveries: &Arc<Deliveries>, hold: Hold) {
+    let (gate, deliveries) = (gate.clone(), Arc::clone(deliveries));
+    let place = Arc::clone(&deliveries.places).try_acquire_owned();
+    let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else {
+        return deliveries.count(Fate::Failed);
+    };
+    drop(runtime.spawn(async move {
+        match gate.release_in_doubt(&hold, tokio::time::sleep).await {
+            Some(true) => deliveries.count(Fate::GivenBack),
+            // It was not placed.
+            Some(false) => {}
+            None => deliveries.count(Fate::Failed),
+        }
+        drop(place);
+    }));
+}
+
 async fn later(
     gate: Gate<AnyStore>,
     deliveries: Arc<Deliveries>,
     hold: Hold,
     _place: OwnedSemaphorePermit,
 ) {
-    let mut fate = None;
+    let (mut fate, mut pause, mut is_unsure) = (None, PAUSE, false);
     for attempt in 0..ATTEMPTS {
         if attempt > 0 {
-            tokio::time::sleep(PAUSE * 2_u32.saturating_pow(attempt - 1)).await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
         }
-        fate = once(&gate, &hold).await;
-        if fate.is_some() {
-            break;
+        match gate.release(&hold).await {
+            Ok(true) => fate = Some(Fate::GivenBack),
+            // An attempt whose answer was lost has done it.
+            Ok(false) if is_unsure => fate = Some(Fate::GivenBack),
+            Ok(false) => fate = Some(Fate::NotOpen),
+            Err(error) => {
+                is_unsure |= matches!(error, tollgate::Error::Store(it) if it.is_ambiguous());
+                continue;
+            }
         }
+        break;
     }
     deliveries.count(fate.unwrap_or(Fate::Failed));
 }

@@ -7,7 +7,7 @@ use tollgate_policy::{Held, OnFailure};
 
 use crate::listen::Undelivered;
 
-use super::delivery::undelivered;
+use super::delivery::{give_back_in_doubt, undelivered};
 use super::receipts::MAX_RECEIPT_BYTES;
 use super::{By, Kind, Question, Refusal, Service, ask, bytes_of};
 
@@ -107,7 +107,7 @@ impl Service {
                           settles ends by itself";
             return Err(Refusal::invalid(detail).at("idempotency_key"));
         }
-        let held = match by {
+        let mut held = match by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
                 self.gate.hold(prepared.named(name), kind, ttl).await?
@@ -131,9 +131,17 @@ impl Service {
                 self.gate.hold_limits(ask, terms, kind, ttl).await?
             }
         };
+        self.give_back(held.in_doubt.take());
         let undelivered = held.hold.clone().map(|hold| self.undelivered(hold));
         let holding = held.hold.as_ref().map(|hold| self.holding(hold));
         Ok(Answered { held, holding, undelivered })
+    }
+
+    /// Gives back what the store may have placed though it failed, in the background.
+    pub(crate) fn give_back(&self, in_doubt: Option<Hold>) {
+        if let Some(hold) = in_doubt {
+            give_back_in_doubt(&self.gate, &self.deliveries, hold);
+        }
     }
 
     /// Gives a hold back if its answer is not delivered.

@@ -127,6 +127,30 @@ async fn a_denial_that_waits_for_a_slot_has_no_retry_after() {
     assert_eq!((denied.status.as_u16(), denied.header("retry-after")), (429, Some("3600")));
 }
 
+/// A store that answers too late may have placed what was asked for, also while it fails further.
+#[tokio::test(start_paused = true)]
+async fn a_slot_that_a_late_store_has_taken_is_given_back() {
+    let (gate, store, _clock) = away(SLOTS);
+    let layer = layer(gate.clone());
+    let app = served(layer.clone());
+    store.is_late(2);
+    store.fail(3);
+    for _ in 0..2 {
+        let said = send(&app, from("192.0.2.1", &[])).await;
+        assert_eq!(said.status, 503, "{}", said.body);
+    }
+    for _ in 0..60 {
+        // The slots last: their clock stands still.
+        tokio::time::advance(SECOND / 10).await;
+        tokio::task::yield_now().await;
+    }
+    settled(&gate, 2).await;
+    assert_eq!(store.failures(), 0);
+    let both = (ask(&app).await, ask(&app).await);
+    assert_eq!([both.0.status(), both.1.status()], [200, 200]);
+    assert_eq!(layer.holds(), Holds::default());
+}
+
 #[tokio::test]
 async fn a_service_that_fails_gives_its_slot_back() {
     async fn fails<S: Store + 'static>(gate: Gate<S>) {

@@ -96,19 +96,29 @@ impl<S: Store> Limiter<S> {
     /// [`Limiter::reserve`] or [`Limiter::acquire`], as `kind` says, with this deadline in place of
     /// the store's.
     ///
+    /// Where the store fails and may have placed the hold nevertheless, `in_doubt` is that hold:
+    /// release it when the store answers again, or nobody does before it ends. One with a name is
+    /// its caller's to release, who may have asked for it before.
+    ///
     /// # Errors
     /// As those.
     pub async fn hold_within<'l>(
         &'l self,
         deadline: Duration,
         ask: impl Into<Ask<'l>>,
-        kind: HoldKind,
-        ttl: Option<Duration>,
+        (kind, ttl): (HoldKind, Option<Duration>),
+        in_doubt: &mut Option<Hold>,
     ) -> Result<Holding<'l>, Error> {
-        match self.hold_at_once(ask.into(), kind, ttl)? {
-            Ok(holding) => Ok(holding),
-            Err(ask) => self.hold((Some(deadline), kind, ttl), ask, None).await,
+        let ask = match self.hold_at_once(ask.into(), kind, ttl)? {
+            Ok(holding) => return Ok(holding),
+            Err(ask) => ask,
+        };
+        let placed = self.hold((Some(deadline), kind, ttl), ask, Some(in_doubt)).await;
+        if !placed.as_ref().is_err_and(is_in_doubt) {
+            *in_doubt = None;
         }
+        in_doubt.take_if(|hold| hold.id.name().is_some());
+        placed
     }
 
     /// Asks the store. Until it has answered, `asked` is the hold that it may have placed.
@@ -321,7 +331,7 @@ impl<S: Store> Limiter<S> {
                 Ok((decision, guard))
             }
             Err(error) => {
-                if !matches!(&error, Error::Store(why) if why.is_ambiguous()) {
+                if !is_in_doubt(&error) {
                     guard.hold = None;
                 }
                 Err(error)
@@ -496,6 +506,11 @@ fn check_ttl(ttl: Duration, longest_us: u64) -> Result<u64, Error> {
         "a hold of {ttl:?} is out of range: give 1ms to {:?}",
         Duration::from_micros(longest_us)
     )))
+}
+
+/// Whether a hold may have been placed nevertheless.
+fn is_in_doubt(error: &Error) -> bool {
+    matches!(error, Error::Store(why) if why.is_ambiguous())
 }
 
 fn counts_of(question: &Question<'_>) -> Vec<(Subject, LimitSet)> {

@@ -16,11 +16,15 @@ pub(super) struct At {
     pub(super) service: SocketAddr,
 }
 
-/// Sends a request, whose answer is not waited for.
+/// Sends a request, whose answer is not waited for. All clients choose the same id, which is none
+/// for a proxy: each request has a slot of its own.
 fn send(to: SocketAddr) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n").unwrap();
+    let ids = "x-request-id: b1946ac92492d2347c6235b4d2611184\r\n\
+               tollgate-hold-id: b1946ac92492d2347c6235b4d2611184\r\n";
+    let head = format!("GET / HTTP/1.1\r\nhost: a\r\n{ids}connection: close\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
     stream
 }
 

@@ -7,7 +7,7 @@ use tonic::Code;
 
 use super::{RULES, rules};
 use crate::grpc_client::{request, summary};
-use crate::holds::{done, remaining};
+use crate::holds::{JOBS, done, refused, remaining};
 use crate::{FILE, Service, gate_of, here};
 
 #[tokio::test]
@@ -64,4 +64,71 @@ async fn a_descriptor_settles_the_hold_that_it_names() {
     // With more entries it is a descriptor as any other.
     let more = format!("tollgate-hold={hold},user=1");
     assert_eq!(wire.told("shop", &[&more]).await, "OK: OK 0");
+}
+
+const ID: &str = "b1946ac92492d2347c6235b4d2611184";
+
+#[tokio::test]
+async fn a_descriptor_settles_the_hold_of_an_id() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = rules(folder.path(), RULES);
+    let gate = gate_of(JOBS, AnyStore::Memory(MemoryStore::new()));
+    let service = Service::start_with(gate, |options| {
+        options.grpc = vec![here()];
+        options.envoy.rules = Some(path);
+    })
+    .await;
+    let (wire, mut client) = (service.wire().await, service.client().await);
+    let slot = json!({ "subject": "jobs", "limit": "2 at once hold 2m", "id": ID });
+    let slots = json!({ "subject": "jobs", "limit": "2 at once hold 2m" });
+    done(&mut client, "/v1/acquire", slot.clone()).await;
+    assert_eq!(remaining(&done(&mut client, "/v1/peek", slots.clone()).await), 1);
+    let settle = format!("tollgate-hold-id={ID},subject=jobs,limit=2 at once hold 2m");
+    for user in ["user=1", "user=2"] {
+        assert_eq!(wire.told("shop", &[user, &settle]).await, "OK: OK 2, OK 0");
+        assert_eq!(remaining(&done(&mut client, "/v1/peek", slots.clone()).await), 2);
+    }
+    // It comes before the acquire, as where a client has gone.
+    let early = settle.replace(ID, "0123456789abcdef");
+    assert_eq!(wire.told("nowhere", &[&early]).await, "OK: OK 0");
+    let mut late = slot;
+    late["id"] = json!("0123456789abcdef");
+    refused(&mut client, "/v1/acquire", late, 409, "released or committed").await;
+    // Units, which are said.
+    let estimate = json!({ "subject": "ann", "limit": "100/h via token_bucket", "cost": 60,
+                           "ttl": "30s", "id": ID });
+    done(&mut client, "/v1/reserve", estimate).await;
+    let settle = format!("25 tollgate-hold-id={ID},subject=ann,limit=100/h via token_bucket");
+    assert_eq!(wire.told("shop", &[&settle]).await, "OK: OK 0");
+    let tokens = json!({ "subject": "ann", "limit": "100/h via token_bucket" });
+    assert_eq!(remaining(&done(&mut client, "/v1/peek", tokens).await), 75);
+    // By policies.
+    let fields = json!({ "field.kind": "job", "user": "7" });
+    let job = json!({ "policy": "jobs", "fields": fields, "id": ID });
+    done(&mut client, "/v1/acquire", job).await;
+    let settle = format!("tollgate-hold-id={ID},policy=jobs,field.kind=job,user=7");
+    assert_eq!(wire.told("shop", &[&settle]).await, "OK: OK 0");
+    let peek = json!({ "policy": "jobs", "fields": fields });
+    assert_eq!(remaining(&done(&mut client, "/v1/peek", peek).await), 2);
+    for (text, code, says) in [
+        ("tollgate-hold-id=short", Code::InvalidArgument, "descriptors[0]: "),
+        (&format!("tollgate-hold-id={ID}"), Code::InvalidArgument, "which hold?"),
+        (&format!("tollgate-hold-id={ID},subject=a,limit=x"), Code::InvalidArgument, "descriptors"),
+        (
+            &format!("tollgate-hold-id={ID},subject=a,limit=9/h,user=1"),
+            Code::InvalidArgument,
+            "`user` is no part",
+        ),
+        (&format!("-1 {settle}"), Code::InvalidArgument, "cannot be negative"),
+        (
+            &format!("3 tollgate-hold-id={ID},subject=eve,limit=9/h"),
+            Code::FailedPrecondition,
+            "no hold with this id",
+        ),
+    ] {
+        let error = wire.ask(&request("shop", &[text])).await.unwrap_err();
+        assert_eq!(error.code(), code, "{text}: {}", error.message());
+        assert!(error.message().contains(says), "{text}: {}", error.message());
+        assert!(!error.message().contains(ID), "{}", error.message());
+    }
 }

@@ -329,3 +329,48 @@ async fn what_makes_no_sense_is_refused() {
         assert!(page.contains(line), "{line}\n{page}");
     }
 }
+
+/// The messages have no field for an id of the caller: the metadata has it.
+#[tokio::test]
+async fn a_hold_has_an_id_of_the_caller_in_the_metadata() {
+    let shop = shop().await;
+    let id = "b1946ac92492d2347c6235b4d2611184";
+    for (domain, descriptors) in ANN {
+        let descriptors: Vec<_> = descriptors.iter().map(|text| descriptor(text)).collect();
+        let domain = domain.to_owned();
+        let reserve = ReserveRequest {
+            domain: domain.clone(),
+            descriptors: descriptors.clone(),
+            amount: 6,
+            ttl: None,
+        };
+        let commit = CommitRequest {
+            domain: domain.clone(),
+            descriptors,
+            reservation_id: String::new(),
+            actual_amount: 2,
+        };
+        for _ in 0..2 {
+            let said = shop.client().reserve(with_id(reserve.clone(), id)).await.unwrap();
+            assert_eq!(said.into_inner().code, 1, "it is one hold");
+        }
+        let ann: (&str, &[&str]) = (&domain, &["user=ann"]);
+        assert_eq!(shop.looked(ann).await, "OK: OK 4");
+        for _ in 0..2 {
+            let said = shop.client().commit(with_id(commit.clone(), id)).await.unwrap();
+            assert!(said.into_inner().reservation_released);
+            assert_eq!(shop.looked(ann).await, "OK: OK 8");
+        }
+        let late = shop.client().reserve(with_id(reserve.clone(), id)).await.unwrap_err();
+        assert_eq!(late.code(), Code::FailedPrecondition, "{}", late.message());
+        let short = shop.client().reserve(with_id(reserve, "short")).await.unwrap_err();
+        assert_eq!(short.code(), Code::InvalidArgument, "{}", short.message());
+        assert!(short.message().starts_with("tollgate-hold-id: "), "{}", short.message());
+    }
+}
+
+fn with_id<T>(message: T, id: &str) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.metadata_mut().insert("tollgate-hold-id", id.parse().unwrap());
+    request
+}

@@ -17,6 +17,9 @@ use super::guard::{Guard, Used};
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
+/// The most holds in doubt that are given back at a time. What is beyond ends by itself.
+const MAX_IN_DOUBT: u64 = 4_096;
+
 /// The numbers of holds of a [`HoldingLayer`](super::HoldingLayer) that did not go as they should.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
@@ -37,6 +40,8 @@ pub(super) struct Counts {
     lost: AtomicU64,
     not_settled: AtomicU64,
     unsaid: AtomicU64,
+    /// Those that are in doubt at present.
+    in_doubt: AtomicU64,
 }
 
 impl Counts {
@@ -68,7 +73,7 @@ pub(super) async fn place<S: Store + 'static>(
     };
     let (tell, told) = oneshot::channel();
     runtime.spawn(async move {
-        let Held { answer, hold, commit, .. } = keeper.gate.admit(prepared).await;
+        let Held { answer, hold, commit, in_doubt, .. } = keeper.gate.admit(prepared).await;
         let (settle, settled) = oneshot::channel();
         let hold = hold.map(|hold| Kept::new(hold, &answer));
         let settle = |used| {
@@ -80,6 +85,9 @@ pub(super) async fn place<S: Store + 'static>(
         drop(tell.send(Placed { answer, guard }));
         if let Some(kept) = hold {
             keeper.keep(kept, settled).await;
+        }
+        if let Some(hold) = in_doubt {
+            keeper.give_back(&hold).await;
         }
     });
     told.await.ok()
@@ -153,6 +161,19 @@ impl<S: Store + 'static> Keeper<S> {
             };
         };
         self.settle(&kept.hold, used).await;
+    }
+
+    /// Gives back what the store may have placed though it failed, unless too much is in doubt.
+    async fn give_back(&self, hold: &Hold) {
+        let before = self.counts.in_doubt.fetch_add(1, Ordering::Relaxed);
+        let is_known = match before < MAX_IN_DOUBT {
+            true => self.gate.release_in_doubt(hold, tokio::time::sleep).await.is_some(),
+            false => false,
+        };
+        self.counts.in_doubt.fetch_sub(1, Ordering::Relaxed);
+        if !is_known {
+            self.counts.not_settled.fetch_add(1, Ordering::Relaxed);
+        }
     }
 
     /// False when the hold has ended; `None` when the store failed.

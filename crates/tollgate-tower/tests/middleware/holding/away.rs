@@ -19,14 +19,16 @@ struct Inner {
     open: Semaphore,
     asked: Notify,
     failures: AtomicU64,
+    /// How many checks are still to be answered too late.
+    late: AtomicU64,
 }
 
 impl Away {
     pub(crate) fn new(clock: ManualClock) -> Self {
         let store = MemoryStore::builder().clock(clock).build();
         let open = Semaphore::new(1);
-        let (asked, failures) = (Notify::new(), AtomicU64::new(0));
-        Self(Arc::new(Inner { store, open, asked, failures }))
+        let (asked, failures, late) = (Notify::new(), AtomicU64::new(0), AtomicU64::new(0));
+        Self(Arc::new(Inner { store, open, asked, failures, late }))
     }
 
     /// Checks wait until [`Away::go_on`].
@@ -48,6 +50,11 @@ impl Away {
         self.0.failures.store(settlements, Ordering::Relaxed);
     }
 
+    /// The next checks are decided, and answered too late, so many of them.
+    pub(crate) fn is_late(&self, checks: u64) {
+        self.0.late.store(checks, Ordering::Relaxed);
+    }
+
     pub(crate) fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
@@ -63,7 +70,12 @@ impl Store for Away {
             self.0.asked.notify_one();
         }
         drop(self.0.open.acquire().await);
-        self.0.store.check(question).await
+        let answer = self.0.store.check(question).await;
+        let less = |left: u64| left.checked_sub(1);
+        match self.0.late.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
+            Ok(_) => Err(StoreError::ambiguous("no answer in time")),
+            Err(_) => answer,
+        }
     }
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         self.0.store.refund(receipt, units).await
