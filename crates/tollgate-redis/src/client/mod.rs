@@ -208,19 +208,22 @@ impl Client {
     /// # Errors
     /// The error's source is the [`Fault`]; [`StoreError::is_ambiguous`] when the script may have
     /// run.
-    pub(crate) async fn call(
-        &self,
-        mut call: Call<'_>,
+    // No `async fn`: its future would keep the call twice, as it came and as it is changed.
+    pub(crate) fn call<'call>(
+        &'call self,
+        mut call: Call<'call>,
         deadline: Duration,
-    ) -> Result<Vec<Value>, StoreError> {
+    ) -> impl Future<Output = Result<Vec<Value>, StoreError>> + Send + 'call {
         let by = Deadline::within(deadline);
-        // Not within the `match`: the future would keep room for its fault.
-        let servers = self.servers()?;
-        Ok(match servers {
-            Servers::Server(node) => node.call(&mut call, by).await.map_err(Fault::from)?,
-            Servers::Sentinel(primary) => Box::pin(primary.call(&mut call, by)).await?,
-            Servers::Cluster(cluster) => Box::pin(cluster.call(&mut call, by)).await?,
-        })
+        async move {
+            // Not within the `match`: the future would keep room for its fault.
+            let servers = self.servers()?;
+            Ok(match servers {
+                Servers::Server(node) => node.call(&mut call, by).await.map_err(Fault::from)?,
+                Servers::Sentinel(primary) => Box::pin(primary.call(&mut call, by)).await?,
+                Servers::Cluster(cluster) => Box::pin(cluster.call(&mut call, by)).await?,
+            })
+        }
     }
 
     /// Loads a script into every node, so that its first call need not.
