@@ -18,6 +18,7 @@ impl Budget {
     }
 
     /// A part of this budget: whoever takes from the part leaves the rest to the others.
+    #[cfg(feature = "grpc")]
     pub(crate) fn part(self: &Arc<Self>, most: usize) -> Arc<Self> {
         Arc::new(Self { held: AtomicUsize::new(0), most, whole: Some(Arc::clone(self)) })
     }
@@ -28,6 +29,7 @@ impl Budget {
     }
 
     /// What is left now, of this budget alone.
+    #[cfg(feature = "grpc")]
     pub(crate) fn room(&self) -> usize {
         self.most.saturating_sub(self.held())
     }

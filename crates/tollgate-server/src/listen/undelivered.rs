@@ -95,10 +95,12 @@ struct Answer {
     undelivered: Undelivered,
     /// When it was passed on to the system; `None` before.
     written: Option<Instant>,
+    #[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "only gRPC has several"))]
     way: Way,
 }
 
 /// How an answer goes over a connection of several streams.
+#[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "only gRPC has several"))]
 #[derive(Debug)]
 enum Way {
     /// The connection has one stream.
