@@ -22,7 +22,7 @@ use crate::console::{History, Overview};
 use crate::envoy::EnvoyOptions;
 use crate::grpc::{Grpc, Rls};
 use crate::http::Http;
-use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry, Runtimes};
+use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry, Runtimes, sockets_left};
 use crate::metrics::{Metrics, Page};
 use crate::queues::Queues;
 use crate::recorder::Recorder;
@@ -300,7 +300,7 @@ impl Server {
         let guard = guard.with_own_pages();
         // A web page cannot reach a unix socket.
         let guard = match &options.admin {
-            Some(Address::Tcp(_)) => guard.with_names(options.admin_hosts),
+            Some(address) if address.is_tcp() => guard.with_names(options.admin_hosts),
             _ => guard,
         };
         #[cfg(feature = "resp")]
@@ -353,6 +353,13 @@ impl Server {
             Some(address) => Some(bind(address, Access::Owner)?),
             None => None,
         };
+        for name in sockets_left() {
+            tracing::warn!(
+                target: "tollgate",
+                "systemd passed the socket `{name}`, and no address names it (`systemd:{name}`): \
+                 its clients wait in vain"
+            );
+        }
         let said = |bound: &Bound, asked: &Address| bound.address().unwrap_or(asked.clone());
         let all_said = |bound: &[Bound], asked: &[Address]| {
             bound.iter().zip(asked).map(|(bound, asked)| said(bound, asked)).collect()

@@ -57,8 +57,8 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "FORM", default_value_t = QueueForm::Stream)]
     pub(crate) queue_form: QueueForm,
 
-    /// The address for clients: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`; repeat it for
-    /// several
+    /// The address for clients: `HOST:PORT`, `:PORT` for every address, `unix:/PATH`, or
+    /// `systemd:NAME`, a socket that systemd passes; repeat it for several
     #[arg(long, short, value_name = "ADDR", default_value = "127.0.0.1:8700")]
     pub(crate) listen: Vec<String>,
 

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
+mod activation;
 mod admin;
 mod advising;
 mod all_doors;

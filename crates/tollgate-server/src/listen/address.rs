@@ -5,12 +5,16 @@ use core::str::FromStr;
 use std::fs::Permissions;
 use std::io;
 use std::net::{IpAddr, SocketAddr, ToSocketAddrs as _};
+use std::os::fd::AsFd;
 use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
 use std::path::PathBuf;
 
 use tokio::net::{TcpListener, TcpSocket, UnixListener, UnixSocket};
 
-/// An address to listen on: `HOST:PORT`, `:PORT` for all addresses of the machine, or `unix:/PATH`.
+use super::passed;
+
+/// An address to listen on: `HOST:PORT`, `:PORT` for all addresses of the machine, `unix:/PATH`, or
+/// `systemd:NAME`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Address {
@@ -18,12 +22,15 @@ pub enum Address {
     Tcp(Vec<SocketAddr>),
     /// A socket in the file system. An old socket without a listener is replaced.
     Unix(PathBuf),
+    /// A socket that systemd opened and passed to this process under this name.
+    Systemd(String),
 }
 
 /// A text that is not a valid address to listen on.
 #[derive(Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "`{text}` is no address to listen on ({why}): write HOST:PORT, as `127.0.0.1:8700`, or `unix:/PATH`"
+    "`{text}` is no address to listen on ({why}): write HOST:PORT, as `127.0.0.1:8700`, \
+     `unix:/PATH`, or `systemd:NAME`"
 )]
 pub struct AddressError {
     text: String,
@@ -43,6 +50,12 @@ impl FromStr for Address {
                 return Err(error("the path is missing"));
             }
             return Ok(Self::Unix(path.into()));
+        }
+        if let Some(name) = text.strip_prefix("systemd:") {
+            if name.is_empty() {
+                return Err(error("the `FileDescriptorName=` of the socket is missing"));
+            }
+            return Ok(Self::Systemd(name.to_owned()));
         }
         if let Some(port) = text.strip_prefix(':') {
             let port = port.parse().map_err(|_| error("the port is no number up to 65535"))?;
@@ -69,17 +82,28 @@ impl fmt::Display for Address {
                 Ok(())
             }
             Self::Unix(path) => write!(f, "unix:{}", path.display()),
+            Self::Systemd(name) => write!(f, "systemd:{name}"),
         }
     }
 }
 
 impl Address {
+    /// Whether it is reached over TCP.
+    pub(crate) fn is_tcp(&self) -> bool {
+        match self {
+            Self::Tcp(_) => true,
+            Self::Unix(_) => false,
+            Self::Systemd(name) => passed::address(name).is_none_or(|it| it.is_tcp()),
+        }
+    }
+
     /// Whether only this machine can reach the address.
     #[must_use]
     pub fn is_local(&self) -> bool {
         match self {
             Self::Tcp(found) => found.iter().all(|address| is_loopback(address.ip())),
             Self::Unix(_) => true,
+            Self::Systemd(name) => passed::address(name).is_some_and(|it| it.is_local()),
         }
     }
 
@@ -107,7 +131,7 @@ impl Address {
                 }
                 let socket = UnixSocket::new_stream()?;
                 socket.bind(path)?;
-                let bound = Bound::Unix(socket.listen(BACKLOG)?, path.clone());
+                let bound = Bound::Unix(socket.listen(BACKLOG)?, Some(path.clone()));
                 let mode = match access {
                     Access::Everybody => 0o666,
                     Access::Owner => 0o600,
@@ -115,6 +139,7 @@ impl Address {
                 std::fs::set_permissions(path, Permissions::from_mode(mode))?;
                 Ok(bound)
             }
+            Self::Systemd(name) => passed::take(name, access),
         }
     }
 }
@@ -129,15 +154,23 @@ fn listen(found: &[SocketAddr]) -> io::Result<TcpListener> {
         };
         // Allow an address that a stopped process has just released.
         socket.set_reuseaddr(true)?;
-        // Accepted connections inherit this option from their listener.
-        #[cfg(target_os = "linux")]
-        socket2::SockRef::from(&socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
+        take_little_unsent(&socket)?;
         match socket.bind(*address).and_then(|()| socket.listen(BACKLOG)) {
             Ok(listener) => return Ok(listener),
             Err(error) => refused = error,
         }
     }
     Err(refused)
+}
+
+/// Bounds what the system buffers. Accepted connections inherit this option from their listener.
+#[cfg_attr(not(target_os = "linux"), expect(clippy::unnecessary_wraps, reason = "as on Linux"))]
+pub(super) fn take_little_unsent(socket: &impl AsFd) -> io::Result<()> {
+    #[cfg(target_os = "linux")]
+    socket2::SockRef::from(socket).set_tcp_notsent_lowat(UNSENT_BYTES)?;
+    #[cfg(not(target_os = "linux"))]
+    let _ = socket;
+    Ok(())
 }
 
 /// Who may connect to a socket in the file system.
@@ -168,8 +201,8 @@ const UNSENT_BYTES: u32 = 64 * 1_024;
 pub(crate) enum Bound {
     /// A TCP socket.
     Tcp(TcpListener),
-    /// A unix socket; its file is removed when this is dropped.
-    Unix(UnixListener, PathBuf),
+    /// A unix socket; its file is removed when this is dropped, unless another made it.
+    Unix(UnixListener, Option<PathBuf>),
 }
 
 impl Bound {
@@ -180,14 +213,18 @@ impl Bound {
     pub(crate) fn address(&self) -> io::Result<Address> {
         match self {
             Self::Tcp(listener) => Ok(Address::Tcp(vec![listener.local_addr()?])),
-            Self::Unix(_, path) => Ok(Address::Unix(path.clone())),
+            Self::Unix(listener, _) => {
+                let address = listener.local_addr()?;
+                let path = address.as_pathname().ok_or(io::ErrorKind::AddrNotAvailable)?;
+                Ok(Address::Unix(path.to_owned()))
+            }
         }
     }
 }
 
 impl Drop for Bound {
     fn drop(&mut self) {
-        if let Self::Unix(_, path) = self {
+        if let Self::Unix(_, Some(path)) = self {
             // The file may be removed already.
             let _ = std::fs::remove_file(path);
         }
