@@ -12,9 +12,9 @@ use crate::key::KeyPrefix;
 
 /// The default deadline of a call.
 ///
-/// Beside twice as many busy threads as processors, 99 of 100 requests took 21 to 23 ms on a
-/// healthy server, and with compilers beside them 90 to 200 ms. The slowest took 404 ms:
-/// `docs/redis.md` has the command.
+/// Beside twice as many busy threads as processors, 99 of 100 requests on a healthy server took
+/// 21 to 23 ms. A development build on a machine with other work took 90 to 200 ms, its slowest
+/// 404 ms: `docs/redis.md` has the command.
 pub const DEFAULT_DEADLINE: Duration = Duration::from_millis(500);
 
 /// The default timeout of one attempt to connect.
