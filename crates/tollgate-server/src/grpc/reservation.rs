@@ -100,7 +100,7 @@ impl Counting<'_> {
                 None => ask,
             };
             let held = gate.hold_limits(ask, terms, HoldKind::Reserve, Some(ttl));
-            let held = held.await.map_err(status)?;
+            let held = self.service.heard(held.await).map_err(status)?;
             self.service.give_back(held.in_doubt);
             (held.answer, held.hold)
         };
@@ -134,6 +134,7 @@ impl Counting<'_> {
                 Ok((gate.peek(prepared).await.is_allowed(), None))
             } else {
                 let held = gate.hold(prepared, HoldKind::Reserve, Some(ttl)).await;
+                let held = self.service.heard(held);
                 held.map(|held| {
                     self.service.give_back(held.in_doubt);
                     (held.answer.is_allowed(), held.hold)

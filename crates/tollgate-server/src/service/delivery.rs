@@ -6,10 +6,13 @@ use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::Arc;
+use std::time::Instant;
 
+use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tollgate::{Hold, Store as _};
+use tollgate::engine::HoldRefusal;
+use tollgate::{Error, Hold, Store as _};
 use tollgate_policy::Gate;
 use tollgate_stores::AnyStore;
 
@@ -54,11 +57,17 @@ impl Fate {
 pub(crate) struct Deliveries {
     fates: [AtomicU64; Fate::ALL.len()],
     places: Arc<Semaphore>,
+    /// When it was last warned of an id that is given to many holds.
+    warned: Mutex<Option<Instant>>,
 }
+
+/// The time between two warnings of an id that is given to many holds.
+const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
 impl Default for Deliveries {
     fn default() -> Self {
-        Self { fates: Default::default(), places: Arc::new(Semaphore::new(MAX_AT_ONCE)) }
+        let places = Arc::new(Semaphore::new(MAX_AT_ONCE));
+        Self { fates: Default::default(), places, warned: Mutex::default() }
     }
 }
 
@@ -66,6 +75,28 @@ impl Deliveries {
     /// The number of holds with this fate.
     pub(crate) fn get(&self, fate: Fate) -> u64 {
         self.fates.get(fate as usize).map_or(0, |count| count.load(Ordering::Relaxed))
+    }
+
+    /// Warns of an id that was answered as often as one may be, once a minute at most.
+    pub(super) fn heard(&self, error: &Error) {
+        let Error::Conflict(why) = error else { return };
+        if *why == HoldRefusal::Repeated.to_string() && self.may_warn(Instant::now()) {
+            tracing::warn!(
+                target: "tollgate",
+                "an id of a hold was asked for again and again, and is refused now: some caller, \
+                 as a proxy with a constant, gives one id to all its holds. Each hold needs an id \
+                 of its own. tollgate_named_holds_total{{result=\"refused\"}} counts them"
+            );
+        }
+    }
+
+    fn may_warn(&self, now: Instant) -> bool {
+        let mut warned = self.warned.lock();
+        let is_due = warned.is_none_or(|at| now.duration_since(at) >= BETWEEN_WARNINGS);
+        if is_due {
+            *warned = Some(now);
+        }
+        is_due
     }
 
     fn count(&self, fate: Fate) {
@@ -138,7 +169,7 @@ async fn later(
             Ok(false) if is_unsure => fate = Some(Fate::GivenBack),
             Ok(false) => fate = Some(Fate::NotOpen),
             Err(error) => {
-                is_unsure |= matches!(error, tollgate::Error::Store(it) if it.is_ambiguous());
+                is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous());
                 continue;
             }
         }
@@ -151,4 +182,23 @@ async fn later(
 async fn once(gate: &Gate<AnyStore>, hold: &Hold) -> Option<Fate> {
     let was_open = gate.release(hold).await.ok()?;
     Some(if was_open { Fate::GivenBack } else { Fate::NotOpen })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_id_for_all_is_warned_of_once_a_minute() {
+        let (deliveries, now) = (Deliveries::default(), Instant::now());
+        assert!(deliveries.may_warn(now));
+        assert!(!deliveries.may_warn(now + BETWEEN_WARNINGS - Duration::from_micros(1)));
+        assert!(deliveries.may_warn(now + BETWEEN_WARNINGS));
+        // What is refused for another reason is not warned of.
+        let deliveries = Deliveries::default();
+        deliveries.heard(&Error::Conflict(HoldRefusal::Differs.to_string()));
+        assert!(deliveries.warned.lock().is_none());
+        deliveries.heard(&Error::Conflict(HoldRefusal::Repeated.to_string()));
+        assert!(deliveries.warned.lock().is_some());
+    }
 }

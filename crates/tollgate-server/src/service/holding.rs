@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Hold, HoldKind, HoldName, Settled, Time};
+use tollgate::{Error, Hold, HoldKind, HoldName, Settled, Time};
 use tollgate_policy::{Held, OnFailure};
 
 use crate::listen::Undelivered;
@@ -110,7 +110,8 @@ impl Service {
         let mut held = match by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
-                self.gate.hold(prepared.named(name), kind, ttl).await?
+                let held = self.gate.hold(prepared.named(name), kind, ttl).await;
+                self.heard(held)?
             }
             By::Limits { parts, shard, terms } => {
                 self.takes(&parts)?;
@@ -128,13 +129,19 @@ impl Service {
                 if let Some(name) = name {
                     ask = ask.named(name);
                 }
-                self.gate.hold_limits(ask, terms, kind, ttl).await?
+                let held = self.gate.hold_limits(ask, terms, kind, ttl).await;
+                self.heard(held)?
             }
         };
         self.give_back(held.in_doubt.take());
         let undelivered = held.hold.clone().map(|hold| self.undelivered(hold));
         let holding = held.hold.as_ref().map(|hold| self.holding(hold));
         Ok(Answered { held, holding, undelivered })
+    }
+
+    /// The same, after a warning where one id is given to many holds.
+    pub(crate) fn heard<T>(&self, held: Result<T, Error>) -> Result<T, Error> {
+        held.inspect_err(|error| self.deliveries.heard(error))
     }
 
     /// Gives back what the store may have placed though it failed, in the background.
@@ -208,7 +215,7 @@ impl Service {
         Ok(self.gate.commit(hold, actual).await?)
     }
 
-    /// Gives back what a hold keeps, without a charge. With an id, twice is as once.
+    /// Gives back what a hold keeps, without a charge. Twice is as once.
     ///
     /// # Errors
     /// A hold that is not open; or a store that could not answer.
@@ -216,11 +223,27 @@ impl Service {
         if hold.id.name().is_some() {
             return Ok(self.gate.commit(hold, 0).await.map(drop)?);
         }
-        if self.gate.release(hold).await? {
+        if self.gate.release(hold).await? || self.was_released(hold).await? {
             return Ok(());
         }
         let detail = format!("the hold {} is not open: {NOT_OPEN}; nothing was charged", hold.id);
         Err(Refusal::new(Kind::Conflict, detail).at("hold"))
+    }
+
+    /// Whether a hold that is not open was released before. No store remembers slots that were
+    /// given back: one that would still be open, by the end in its text, is one of them.
+    async fn was_released(&self, hold: &Hold) -> Result<bool, Refusal> {
+        if hold.kind() != HoldKind::Acquire {
+            return match self.gate.commit(hold, 0).await {
+                Ok(settled) => Ok(settled.actual == 0),
+                Err(Error::NotOpen(_)) => Ok(false),
+                Err(error) => Err(error.into()),
+            };
+        }
+        let ask = ask(&hold.counts, hold.shard.as_deref())?;
+        let terms = tollgate_policy::Terms::new(OnFailure::Deny);
+        let looked = self.gate.peek_limits(ask, terms).await?;
+        Ok(looked.decision().is_some_and(|decision| decision.at() < hold.end))
     }
 
     /// Renews a hold. It comes back with its new end.
