@@ -10,7 +10,7 @@ use rand::{RngExt as _, SeedableRng as _};
 use rand_chacha::ChaCha8Rng;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tollgate::{Authority, Decision, Error, LimitSet, Limiter, Subject};
+use tollgate::{Ask, Authority, Decision, Error, LimitSet, Limiter, Subject};
 use tollgate_lease::Leased;
 use tollgate_proof::history::{Call, Outcome, Part};
 use tollgate_proof::redis::key_slot;
@@ -376,7 +376,7 @@ impl Shared {
         let id = self.next_id.fetch_add(1, Ordering::SeqCst);
         let invoked_us = self.now_us();
         let answer = match request {
-            Some(request) => limiter.check_idempotent(request, subject).await,
+            Some(request) => limiter.check(Ask::new(subject).request(request)).await,
             None => limiter.check(subject).await,
         };
         let returned_us = self.now_us();

@@ -66,6 +66,10 @@ impl<S: Store> Store for Leased<S> {
         self.0.passes
     }
 
+    fn forgotten_requests(&self) -> u64 {
+        self.0.store.forgotten_requests()
+    }
+
     #[inline]
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         if self.0.passes {

@@ -213,10 +213,10 @@ impl Keys {
         format!("{state}!reset")
     }
 
-    /// The key of the stored answer to a request id.
+    /// The key of the request ids that a count remembers; the older half has a `-` after it.
     #[must_use]
-    pub fn request(state: &str, id: &str) -> String {
-        format!("{state}?{}", escape(id))
+    pub fn requests(state: &str) -> String {
+        format!("{state}?")
     }
 }
 

@@ -65,5 +65,5 @@ pub use options::Options;
 pub use script::Script;
 pub use script_client::{ScriptClient, ScriptReply};
 pub use state::{decode, encode, log_entries};
-pub use store::{Builder, DEFAULT_REMEMBER, RedisStore};
+pub use store::{Builder, RedisStore};
 pub use subscription::Subscription;

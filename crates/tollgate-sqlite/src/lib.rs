@@ -45,6 +45,7 @@ mod notices;
 mod open;
 mod operations;
 mod options;
+mod requests;
 mod session;
 mod state;
 mod store;

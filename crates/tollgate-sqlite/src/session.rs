@@ -5,6 +5,7 @@ use core::panic::AssertUnwindSafe;
 use core::time::Duration;
 use std::panic::catch_unwind;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use rusqlite::Connection;
 use smallvec::SmallVec;
@@ -20,7 +21,7 @@ use crate::fault::{FaultLocation, damaged, explain, impossible};
 use crate::open::Opened;
 use crate::options::Options;
 use crate::state::{self, LoadedState};
-use crate::{notices, open, operations, sweep, wait};
+use crate::{notices, open, operations, requests, sweep, wait};
 
 /// One connection to the file.
 #[derive(Debug)]
@@ -34,6 +35,10 @@ pub(crate) struct Session {
     waits: Cell<Duration>,
     /// Whether the file had an older format when it was last looked at.
     is_behind: Cell<bool>,
+    /// Whether the file has the table of request ids.
+    keeps_requests: Cell<bool>,
+    /// The number of request ids that were forgotten before their time.
+    forgotten_requests: Arc<AtomicU64>,
 }
 
 /// Whether a transaction may write.
@@ -73,7 +78,18 @@ impl Session {
         let clock = Arc::clone(&options.clock);
         let waits = Cell::new(options.effective_deadline());
         let (cache, is_behind) = (new_cache(), Cell::new(is_behind));
-        let mut session = Self { conn, cache, options, clock, identity: 0, waits, is_behind };
+        let (identity, keeps_requests, forgotten_requests) = (0, Cell::new(false), Arc::default());
+        let mut session = Self {
+            conn,
+            cache,
+            options,
+            clock,
+            identity,
+            waits,
+            is_behind,
+            keeps_requests,
+            forgotten_requests,
+        };
         let identity: Option<i64> =
             session.run(Access::Read, &[], |cx| cx.first(IDENTITY, [], |row| row.get(0)))?;
         session.identity = identity.map(i64::cast_unsigned).ok_or_else(|| {
@@ -173,7 +189,25 @@ impl Session {
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let access = if question.mode.is_peek() { Access::Read } else { Access::Write };
         let deadline = question.deadline.unwrap_or(self.options.effective_deadline());
-        self.run_within(deadline, access, &question.parts, |cx| operations::check(cx, question))
+        let Some(request) = question.request else {
+            return self.run_within(deadline, access, &question.parts, |cx| {
+                operations::check(cx, question)
+            });
+        };
+        if !self.keeps_requests.get() {
+            self.migrate_extension(requests::EXTENSION, requests::MIGRATIONS)?;
+            self.keeps_requests.set(true);
+        }
+        let (outcome, forgotten) = self.run_within(deadline, access, &question.parts, |cx| {
+            requests::check(cx, question, request)
+        })?;
+        self.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
+        Ok(outcome)
+    }
+
+    /// The number of request ids that were forgotten before their time.
+    pub(crate) fn forgotten_requests(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.forgotten_requests)
     }
 
     pub(crate) fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
@@ -270,13 +304,15 @@ impl Session {
     pub(crate) fn sweep(&self) -> Result<usize, StoreError> {
         self.run(Access::Write, &[], sweep::rewind)?;
         let mut removed = 0;
-        let (mut states_end, mut spent_end, mut resets_end) = (false, false, false);
-        while !(states_end && spent_end && resets_end) {
+        let (mut states_end, mut spent_end) = (false, false);
+        let (mut resets_end, mut requests_end) = (false, false);
+        while !(states_end && spent_end && resets_end && requests_end) {
             let turn = self.run(Access::Write, &[], sweep::sweep_batch)?;
             removed += turn.removed;
             states_end |= turn.states_end;
             spent_end |= turn.spent_end;
             resets_end |= turn.resets_end;
+            requests_end |= turn.requests_end;
         }
         Ok(removed)
     }

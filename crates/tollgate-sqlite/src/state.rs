@@ -8,6 +8,7 @@ use crate::codec::{DecodedState, Words, decode, encode};
 use crate::context::{Context, Ids};
 use crate::holds::{self, SqlHolds};
 use crate::log::SqlLog;
+use crate::requests;
 
 /// The sweep debt of an update, and below that of a new row, in units of which
 /// [`DEBT_PER_ROW`](crate::sweep::DEBT_PER_ROW) pay for one row. Every row that expires was new
@@ -351,6 +352,7 @@ impl<'c> LoadedState<'c> {
 pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool, StoreError> {
     let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
     let key = (counted.subject.as_str(), ids.counted);
+    requests::forget(context, key.0, key.1)?;
     let sql = "DELETE FROM states WHERE subject = ?1 AND counted = ?2 RETURNING state, written";
     let state = context.first(sql, key, |row| {
         Ok((row.get_ref(0)?.as_blob().map(decode).ok(), row.get::<_, i64>(1)?))

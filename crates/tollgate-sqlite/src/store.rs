@@ -3,6 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
@@ -12,7 +13,7 @@ use futures_channel::oneshot;
 use tollgate::engine::Outcome;
 use tollgate::{
     Charged, Counted, Hold, HoldTerms, Inspection, LimitSet, Notice, Notices, Question, Receipt,
-    Refund, Settled, Store, StoreError, Subject, Time,
+    Refund, RequestId, Settled, Store, StoreError, Subject, Time,
 };
 
 use crate::extension::Transaction;
@@ -47,6 +48,8 @@ pub struct SqliteStore(Arc<Shared>);
 struct Shared {
     session: Arc<Mutex<Session>>,
     identity: u64,
+    /// The number of request ids that were forgotten before their time.
+    forgotten_requests: Arc<AtomicU64>,
     options: Options,
     /// The queue of async calls; the thread ends when the last clone is dropped.
     worker: Mutex<Option<Worker>>,
@@ -92,6 +95,7 @@ impl SqliteStore {
         let session = Session::open(options.clone())?;
         Ok(Self(Arc::new(Shared {
             identity: session.identity(),
+            forgotten_requests: session.forgotten_requests(),
             session: Arc::new(Mutex::new(session)),
             options,
             worker: Mutex::new(None),
@@ -136,7 +140,6 @@ impl SqliteStore {
     /// The file could not be read or written, or a state in it is damaged; transient when other
     /// processes held the lock for the whole deadline. Nothing was charged.
     pub fn check_now(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        question.without_request()?;
         self.session().check(question)
     }
 
@@ -300,6 +303,8 @@ struct OwnedQuestion {
     deadline: Option<Duration>,
     receipts: u64,
     hold: Option<HoldTerms>,
+    /// The request id, and how long it is remembered.
+    request: Option<(Box<str>, Duration)>,
     /// The caller's deadline includes the time in the queue.
     queued_at: Instant,
 }
@@ -309,14 +314,17 @@ impl OwnedQuestion {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
         let Question { cost, mode, deadline, receipts, .. } = *question;
         let hold = question.hold.copied();
+        let request = question.request.map(|id| (id.text().into(), id.time()));
         let (parts, queued_at) = (parts.collect(), Instant::now());
-        Self { parts, cost, mode, deadline, receipts, hold, queued_at }
+        Self { parts, cost, mode, deadline, receipts, hold, request, queued_at }
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
         let parts = self.parts.iter().map(borrowed).collect();
         let mut question = Question::new(parts, self.cost, self.mode).with_receipts(self.receipts);
         question.hold = self.hold.as_ref();
+        question.request =
+            self.request.as_ref().map(|(id, time)| RequestId::new(id).remembered(*time));
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
         if question.deadline.is_some_and(|left| left.is_zero()) {
             return Err(StoreError::transient(
@@ -337,8 +345,11 @@ impl Store for SqliteStore {
         self.0.options.deadline
     }
 
+    fn forgotten_requests(&self) -> u64 {
+        self.0.forgotten_requests.load(Ordering::Relaxed)
+    }
+
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        question.without_request()?;
         let owned = OwnedQuestion::new(question);
         self.run_on_worker(move |session| owned.ask(session)).await
     }

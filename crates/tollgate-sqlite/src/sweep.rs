@@ -8,8 +8,8 @@ use tollgate::{SKEW_US, StoreError};
 
 use crate::codec::{DecodedState, decode, encode};
 use crate::context::Context;
-use crate::holds;
 use crate::log::{DELETE_AT_MOST, SqlLog};
+use crate::{holds, requests};
 
 /// The number of rows checked at a time.
 const ROWS: u32 = 64;
@@ -42,6 +42,8 @@ pub(crate) struct SweepBatch {
     pub(crate) spent_end: bool,
     /// The same for the marks of resets.
     pub(crate) resets_end: bool,
+    /// The same for request ids.
+    pub(crate) requests_end: bool,
 }
 
 /// Sweeps one batch if this transaction writes and the debt is large enough.
@@ -74,8 +76,9 @@ pub(crate) fn sweep_batch(context: &Context<'_>) -> Result<SweepBatch, StoreErro
     let (removed, states_end) = sweep_states(context, &mut cursor)?;
     let spent_end = sweep_spent(context, &mut cursor)?;
     let resets_end = sweep_resets(context, &mut cursor)?;
+    let requests_end = requests::sweep(context, ROWS)?;
     put(context, &cursor)?;
-    Ok(SweepBatch { removed, states_end, spent_end, resets_end })
+    Ok(SweepBatch { removed, states_end, spent_end, resets_end, requests_end })
 }
 
 fn put(context: &Context<'_>, cursor: &SweepCursor) -> Result<(), StoreError> {

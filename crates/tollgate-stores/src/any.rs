@@ -203,6 +203,10 @@ impl Store for AnyStore {
         each!(self, store => store.answers_at_once())
     }
 
+    fn forgotten_requests(&self) -> u64 {
+        each!(self, store => store.forgotten_requests())
+    }
+
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         each!(self, store => store.check(question).await)
     }

@@ -1,12 +1,13 @@
 //! The input of a check: the subjects, the cost and the limits.
 
+use core::time::Duration;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
 use smallvec::SmallVec;
 
 use crate::decision::Named;
-use crate::engine::Mode;
+use crate::engine::{Fingerprint, Mode};
 use crate::error::{Error, ParseError};
 use crate::hold::{HoldId, HoldName, HoldTerms};
 use crate::limit::{Limit, LimitSet, MAX_COST};
@@ -15,6 +16,88 @@ use crate::subject::{MAX_SUBJECT_BYTES, Subject};
 
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
+
+/// The longest request id, in bytes.
+pub const MAX_REQUEST_BYTES: usize = 256;
+
+/// The longest time that a request id is remembered: a day.
+pub const MAX_REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The id of a request, and how long the store remembers it.
+///
+/// A check that is asked again under the same id gets the first answer and charges nothing more
+/// ([`Ask::request`]). The id should be unique to the request, such as a UUID.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct RequestId<'a> {
+    text: &'a str,
+    remembered_ms: u32,
+}
+
+impl<'a> RequestId<'a> {
+    /// The id `text`, of 1 to [`MAX_REQUEST_BYTES`] bytes, remembered for 10 minutes. A check under
+    /// any other text is an error.
+    #[must_use]
+    #[inline]
+    pub const fn new(text: &'a str) -> Self {
+        Self { text, remembered_ms: 600_000 }
+    }
+
+    /// Sets how long it is remembered: whole milliseconds, from one to [`MAX_REMEMBERED`]. A check
+    /// with any other time is an error.
+    #[must_use]
+    pub fn remembered(self, time: Duration) -> Self {
+        Self { remembered_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX), ..self }
+    }
+
+    /// The id.
+    #[must_use]
+    pub const fn text(&self) -> &'a str {
+        self.text
+    }
+
+    /// How long it is remembered.
+    #[must_use]
+    pub const fn time(&self) -> Duration {
+        Duration::from_millis(self.remembered_ms as u64)
+    }
+
+    /// 128 bits of the id, for stores that keep no more of it: the same on every machine and in
+    /// every version.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 16] {
+        let mut print = Fingerprint::new();
+        print.add(self.text.as_bytes());
+        print.finish()
+    }
+
+    fn check(self) -> Result<Self, Error> {
+        let bytes = self.text.len();
+        if bytes == 0 || bytes > MAX_REQUEST_BYTES {
+            return Err(Error::Ask(format!(
+                "a request id has 1 to {MAX_REQUEST_BYTES} bytes, not {bytes}: a UUID is long enough"
+            )));
+        }
+        if self.remembered_ms == 0 || self.time() > MAX_REMEMBERED {
+            return Err(Error::Ask(
+                "a request id is remembered for 1 ms to 24 h: a few times as long as callers retry"
+                    .to_owned(),
+            ));
+        }
+        Ok(self)
+    }
+}
+
+impl<'a> From<&'a str> for RequestId<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::new(text)
+    }
+}
+
+impl<'a> From<&'a String> for RequestId<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::new(text)
+    }
+}
 
 /// The input of one check: one or several subjects, a cost, and optionally other limits than the
 /// limiter's own.
@@ -43,6 +126,7 @@ pub struct Ask<'a> {
     /// Boxed, since few asks have one, and futures hold several copies of an ask.
     pub(crate) shard: Option<Box<Cow<'a, str>>>,
     pub(crate) name: Option<HoldName>,
+    pub(crate) request: Option<RequestId<'a>>,
 }
 
 #[derive(Clone, Debug)]
@@ -183,8 +267,15 @@ impl<'a> Ask<'a> {
     #[inline]
     pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
         let first = AskPart::new(subject.into(), None);
-        let (more, shard, name) = (Vec::new(), None, None);
-        Self { first: Some(first), more, cost: 1, partial: false, shard, name }
+        Self {
+            first: Some(first),
+            more: Vec::new(),
+            cost: 1,
+            partial: false,
+            shard: None,
+            name: None,
+            request: None,
+        }
     }
 
     /// Sets the cost in units, from 1 to [`MAX_COST`]. The default is 1.
@@ -254,6 +345,30 @@ impl<'a> Ask<'a> {
         Self { name: Some(name), ..self }
     }
 
+    /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
+    /// decision ([`crate::Decision::is_repeated`]) and charges nothing more. A denial charged
+    /// nothing and is not remembered, so a retry is judged anew.
+    ///
+    /// The store remembers it beside the count of the first subject, for [`RequestId::time`]. A
+    /// count remembers at least its last 2,048 ids and at most 4,096; beyond that the oldest go
+    /// early. The same id for another question (subjects, limits or cost) is an error. A peek
+    /// ignores the id.
+    ///
+    /// ```
+    /// use tollgate::{Ask, Limiter};
+    ///
+    /// let limiter = Limiter::memory("10/h".parse()?);
+    /// let ask = || Ask::new("user:42").request("5c9d2b1e-0d1a-4f0e-9d43-6b0a1c6b2f11");
+    /// assert_eq!(limiter.check_now(ask())?.remaining(), 9);
+    /// let again = limiter.check_now(ask())?;
+    /// assert_eq!((again.remaining(), again.is_repeated()), (9, true));
+    /// # Ok::<(), tollgate::Error>(())
+    /// ```
+    #[must_use]
+    pub fn request(self, id: impl Into<RequestId<'a>>) -> Self {
+        Self { request: Some(id.into()), ..self }
+    }
+
     /// The subjects, each with the limits that this ask sets for it.
     pub fn parts(&self) -> impl Iterator<Item = (&SubjectText<'a>, Option<&'a LimitSet>)> {
         let all = self.first.iter().chain(&self.more);
@@ -306,7 +421,29 @@ impl<'a> Ask<'a> {
         if !peek && let Some(part) = parts.iter().find(|part| part.limits.counts_slots()) {
             return Err(takes_slots(part.limits));
         }
-        Ok(Question::new(parts, self.cost, mode))
+        let mut question = Question::new(parts, self.cost, mode);
+        if let Some(request) = self.request
+            && !peek
+        {
+            question.request = Some(request.check()?);
+        }
+        Ok(question)
+    }
+
+    /// The question of a charge without a check, which no store remembers.
+    ///
+    /// # Errors
+    /// As [`Ask::question`]; also a request id.
+    pub(crate) fn question_of_charge<'q>(
+        &'q mut self,
+        usual: &'q LimitSet,
+    ) -> Result<Question<'q>, Error> {
+        if self.request.is_some() {
+            let what = "a charge without a check is not remembered under a request id: ask without \
+                        one";
+            return Err(Error::Ask(what.to_owned()));
+        }
+        self.question(usual, false)
     }
 
     /// The question that places a hold, by the terms that are made of it and lent to it.
@@ -321,6 +458,10 @@ impl<'a> Ask<'a> {
     ) -> Result<Question<'q>, Error> {
         if self.partial {
             let what = "a hold is placed whole or not at all: ask without `partial`";
+            return Err(Error::Ask(what.to_owned()));
+        }
+        if self.request.is_some() {
+            let what = "a hold is not remembered under a request id: ask without one";
             return Err(Error::Ask(what.to_owned()));
         }
         let name = self.name;
@@ -459,5 +600,5 @@ fn from_parts<'a, S: Into<SubjectText<'a>>>(
     let mut parts =
         parts.into_iter().map(|(subject, limits)| AskPart::new(subject.into(), Some(limits)));
     let (first, more) = (parts.next(), parts.collect());
-    Ask { first, more, cost: 1, partial: false, shard: None, name: None }
+    Ask { first, more, cost: 1, partial: false, shard: None, name: None, request: None }
 }

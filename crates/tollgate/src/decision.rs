@@ -138,6 +138,8 @@ struct More {
     shared: bool,
     /// True for subjects on several servers.
     is_split: bool,
+    /// True for the answer to an earlier check under the same request id.
+    is_repeated: bool,
 }
 
 impl<'l> Decision<'l> {
@@ -151,8 +153,8 @@ impl<'l> Decision<'l> {
         outcome: &Outcome,
         store: u64,
     ) -> Self {
-        let Outcome { granted, ref fields, receipt, now, shared, isolated, authority, .. } =
-            *outcome;
+        let Outcome { granted, ref fields, receipt, now, shared, isolated, .. } = *outcome;
+        let Outcome { repeated, authority, .. } = *outcome;
         let mut numbers = [Numbers::default(); INLINE];
         for (numbers, fields) in numbers.iter_mut().zip(fields) {
             *numbers = Numbers::new(fields);
@@ -162,12 +164,12 @@ impl<'l> Decision<'l> {
             Named::Lent(text) => (Some((text, limits)), None),
             Named::Owned(subject) => (None, Some((subject, limits.clone()))),
         };
-        let is_usual = isolated && !shared;
+        let is_usual = isolated && !shared && !repeated;
         let more = match fits && owned.is_none() && rest.is_empty() && shard.is_none() && is_usual {
             true => None,
             false => {
                 let mut more = keep_more(owned, rest, if fits { &[] } else { fields }, shard);
-                (more.shared, more.is_split) = (shared, !isolated);
+                (more.shared, more.is_split, more.is_repeated) = (shared, !isolated, repeated);
                 Some(more)
             }
         };
@@ -378,6 +380,13 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn is_isolated(&self) -> bool {
         !self.more.as_deref().is_some_and(|more| more.is_split)
+    }
+
+    /// True when an earlier check under the same request id ([`crate::Ask::request`]) got this
+    /// answer: nothing was charged now, and the receipt is that of the first answer.
+    #[must_use]
+    pub fn is_repeated(&self) -> bool {
+        self.more.as_deref().is_some_and(|more| more.is_repeated)
     }
 
     /// The store's time at the decision. Of several nodes it is the latest.

@@ -19,6 +19,7 @@ mod hold_table;
 mod holding;
 mod holds;
 mod named;
+mod remembered;
 mod settle;
 
 pub use charge::{Charged, charge};
@@ -36,6 +37,8 @@ pub use holding::{
 };
 pub use holds::{HoldSums, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};
+pub(crate) use remembered::Fingerprint;
+pub use remembered::{MAX_REQUESTS, Remembered};
 pub use settle::{RELEASED_WITHOUT_UNITS, mark_early, settle};
 
 /// The state of a limit set for one subject, wherever the store keeps it.
@@ -119,6 +122,16 @@ impl Mode {
     #[must_use]
     pub const fn is_peek(self) -> bool {
         matches!(self, Self::Peek | Self::PeekPartial)
+    }
+
+    /// A number for each mode, which stored questions contain.
+    pub(crate) const fn number(self) -> u8 {
+        match self {
+            Self::Whole => 0,
+            Self::Partial => 1,
+            Self::Peek => 2,
+            Self::PeekPartial => 3,
+        }
     }
 
     /// True when a part of the cost may be charged.
@@ -205,6 +218,9 @@ pub struct Outcome {
     /// False when the subjects lie on several servers, so that others may have seen some of them
     /// charged and the rest not. The store sets it.
     pub isolated: bool,
+    /// True for the answer to an earlier question under the same request id: nothing was charged
+    /// now. The store sets it.
+    pub repeated: bool,
     /// What decided. What answers in place of a store sets it.
     pub authority: Authority,
     /// The hold that was placed, if one was. It is in a box, since nearly no answer has it.
@@ -236,6 +252,7 @@ impl Outcome {
             now,
             shared: false,
             isolated: true,
+            repeated: false,
             authority,
             hold: None,
         }

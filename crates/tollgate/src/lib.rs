@@ -60,7 +60,7 @@ pub mod strategy;
 mod subject;
 mod time;
 
-pub use ask::{Ask, MAX_PARTS, SubjectText};
+pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdict};
 pub use engine::{Carried, Charged};

@@ -44,9 +44,6 @@ pub struct Limiter<S = MemoryStore> {
     store: S,
 }
 
-/// The longest request id, in bytes.
-const MAX_REQUEST_BYTES: usize = 256;
-
 impl Limiter<MemoryStore> {
     /// A limiter that counts in the memory of this process.
     #[must_use]
@@ -77,7 +74,7 @@ impl Limiter<MemoryStore> {
     /// As [`Limiter::charge`].
     pub fn charge_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
         let mut ask = ask.into();
-        let question = ask.question(&self.limits, false)?;
+        let question = ask.question_of_charge(&self.limits)?;
         let mut charged = Vec::new();
         for part in question.parts {
             charged.extend(self.store.charge_now(part, question.cost)?);
@@ -90,7 +87,15 @@ impl Limiter<MemoryStore> {
     fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
         // Nearly every check has one subject under one small set of limits: nothing is allocated
         // for it.
-        let Ask { first: Some(first), more, cost, partial: false, shard: None, name: None } = ask
+        let Ask {
+            first: Some(first),
+            more,
+            cost,
+            partial: false,
+            shard: None,
+            name: None,
+            request: None,
+        } = ask
         else {
             return self.answer_many(ask, peek);
         };
@@ -103,9 +108,8 @@ impl Limiter<MemoryStore> {
         match first {
             Ok((text, limits)) => self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek),
             Err(first) => {
-                let first = Some(first);
-                let ask = Ask { first, more, cost, partial: false, shard: None, name: None };
-                self.answer_many(ask, peek)
+                let (first, partial, shard, name, request) = (Some(first), false, None, None, None);
+                self.answer_many(Ask { first, more, cost, partial, shard, name, request }, peek)
             }
         }
     }
@@ -193,56 +197,6 @@ impl<S: Store> Limiter<S> {
         ask: impl Into<Ask<'l>>,
     ) -> Result<Decision<'l>, Error> {
         self.answer_within(Some(deadline), ask.into(), false).await
-    }
-
-    /// As [`Limiter::check`], with a request id from the caller. A retry with the same id, after a
-    /// lost answer, returns the first decision and charges nothing more. A denial charged nothing
-    /// and is not remembered: a retry is judged anew.
-    ///
-    /// The id should be unique to the request, such as a UUID. A store remembers it for some time
-    /// (the Redis store for 10 minutes), stored beside the count of the first subject.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`]; also a different ask with the same id, an empty id, an id of over 256
-    /// bytes, or a store that does not support ids.
-    pub async fn check_idempotent<'l>(
-        &'l self,
-        request: &str,
-        ask: impl Into<Ask<'l>>,
-    ) -> Result<Decision<'l>, Error> {
-        self.once(None, request, ask.into()).await
-    }
-
-    /// As [`Limiter::check_idempotent`], with this deadline in place of the store's.
-    ///
-    /// # Errors
-    /// As [`Limiter::check_idempotent`].
-    pub async fn check_idempotent_within<'l>(
-        &'l self,
-        deadline: Duration,
-        request: &str,
-        ask: impl Into<Ask<'l>>,
-    ) -> Result<Decision<'l>, Error> {
-        self.once(Some(deadline), request, ask.into()).await
-    }
-
-    async fn once<'l>(
-        &'l self,
-        deadline: Option<Duration>,
-        request: &str,
-        mut ask: Ask<'l>,
-    ) -> Result<Decision<'l>, Error> {
-        if request.is_empty() || request.len() > MAX_REQUEST_BYTES {
-            return Err(Error::Ask(format!(
-                "a request id has 1 to {MAX_REQUEST_BYTES} bytes, not {}: a UUID is long enough",
-                request.len()
-            )));
-        }
-        let outcome = {
-            let question = ask.question(&self.limits, false)?.once(request);
-            self.store.check(&Question { deadline, ..question }).await?
-        };
-        self.decision(ask, &outcome)
     }
 
     /// Judges the same ask, with its cost, and changes nothing.
@@ -400,7 +354,7 @@ impl<S: Store> Limiter<S> {
     /// As [`Limiter::check`]. Subjects before one whose store failed stay charged.
     pub async fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
         let mut ask = ask.into();
-        let question = ask.question(&self.limits, false)?;
+        let question = ask.question_of_charge(&self.limits)?;
         let mut charged = Vec::new();
         for part in question.parts {
             charged.extend(self.store.charge(part, question.cost).await?);
@@ -463,11 +417,12 @@ impl<S: Store> Limiter<S> {
         peek: bool,
     ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
         // The one part is borrowed in place: a question would be built, moved and dropped.
-        let Ask { first: Some(first), more, cost, partial: false, shard, name: None } = &mut ask
+        let Ask { first: Some(first), more, cost, partial: false, shard, name: None, request } =
+            &mut ask
         else {
             return Ok(Err(ask));
         };
-        if !more.is_empty() {
+        if !more.is_empty() || request.is_some() && !peek {
             return Ok(Err(ask));
         }
         check_cost(*cost)?;

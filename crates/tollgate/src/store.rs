@@ -5,8 +5,9 @@ use core::time::Duration;
 
 use smallvec::SmallVec;
 
+use crate::ask::RequestId;
 use crate::decision::{Receipt, Refund};
-use crate::engine::{Charged, Mode, Outcome};
+use crate::engine::{Charged, Fingerprint, Mode, Outcome};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
@@ -53,8 +54,9 @@ pub struct Question<'a> {
     pub cost: u64,
     /// All or nothing, partial, or a peek.
     pub mode: Mode,
-    /// The request id under which the caller may retry without a second charge.
-    pub request: Option<&'a str>,
+    /// The id under which the caller may retry without a second charge, beside the count of the first
+    /// part.
+    pub request: Option<RequestId<'a>>,
     /// The longest time to wait for an answer; `None` for the store's own deadline. A store that
     /// never waits ignores it.
     pub deadline: Option<Duration>,
@@ -75,8 +77,38 @@ impl<'a> Question<'a> {
 
     /// The same question with a request id.
     #[must_use]
-    pub fn once(self, request: &'a str) -> Self {
+    pub fn once(self, request: RequestId<'a>) -> Self {
         Self { request: Some(request), ..self }
+    }
+
+    /// What a store compares before it repeats an answer: equal for two questions about the same
+    /// subjects, limits, cost and mode, on every machine and in every version.
+    #[must_use]
+    pub fn fingerprint(&self) -> [u8; 16] {
+        let mut print = Fingerprint::new();
+        let mut piece = |bytes: &[u8]| print.add(bytes);
+        piece(format!("{} {}", self.cost, self.mode.number()).as_bytes());
+        for part in &self.parts {
+            // The full form determines the arithmetic, the identity determines the count.
+            let limits = part.limits;
+            piece(b"\n");
+            piece(part.subject.as_str().as_bytes());
+            piece(b" ");
+            piece(limits.full_text().as_bytes());
+            if limits.identity().contains('>') {
+                piece(b" ");
+                piece(limits.identity().as_bytes());
+            }
+        }
+        print.finish()
+    }
+
+    /// The error of a request id that was used for another question.
+    #[must_use]
+    pub fn of_other_question() -> StoreError {
+        StoreError::misuse(
+            "this request id was used for another question: give each question its own",
+        )
     }
 
     /// The same question with a deadline.
@@ -118,8 +150,7 @@ impl<'a> Question<'a> {
         match self.request {
             None => Ok(()),
             Some(_) => Err(StoreError::misuse(
-                "this store remembers no request ids: ask without one, or use a store that does, \
-                 as Redis",
+                "this store remembers no request ids: ask without one, or use memory, SQLite or Redis",
             )),
         }
     }
@@ -206,6 +237,12 @@ pub trait Store: Send + Sync {
         &self,
         question: &Question<'_>,
     ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+
+    /// The number of request ids so far that were forgotten before their time, for lack of room. A
+    /// store that wraps another forwards the call.
+    fn forgotten_requests(&self) -> u64 {
+        0
+    }
 
     /// Answers for one subject without waiting, as [`Store::check`] would, if the store can. On
     /// `None`, which is the default, the caller uses `check`. There is no request id and no

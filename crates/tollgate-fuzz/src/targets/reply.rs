@@ -54,7 +54,7 @@ async fn ask(limiter: &Limiter<RedisStore>, question: u8) {
         0 => holds(limiter.check(Ask::new("ann").cost(COST)).await, false),
         1 => holds(limiter.check(Ask::new("ann").cost(COST).partial()).await, true),
         2 => holds(limiter.peek(Ask::new("ann").cost(COST)).await, false),
-        3 => holds(limiter.check_idempotent("id", Ask::new("ann").cost(COST)).await, false),
+        3 => holds(limiter.check(Ask::new("ann").cost(COST).request("id")).await, false),
         REFUND => {
             let decision = limiter.check(Ask::new("ann").cost(COST)).await.expect("it is right");
             let receipt = decision.receipt().expect("it was charged");

@@ -227,9 +227,15 @@ fn a_request_id_goes_by_the_store() {
     for _ in 0..50 {
         let _ = check(&node, "a");
     }
-    // The memory store remembers none, and says so: the lease did not answer for it.
-    let error = now(node.check_idempotent("id", "a")).unwrap_err().to_string();
-    assert!(error.contains("no request ids"), "{error}");
+    // Another node asks again: the store remembers the id, and the lease did not answer for it.
+    let ask = || Ask::new("a").request("id");
+    let (first, asked) = (now(node.check(ask())).unwrap().into_owned(), world.asked());
+    let other = world.node(HOT);
+    for node in [&node, &other] {
+        let again = now(node.check(ask())).unwrap();
+        assert_eq!((again.is_repeated(), again.receipt()), (true, first.receipt()));
+    }
+    assert!(!first.is_repeated() && first.is_allowed() && world.asked() > asked);
 }
 
 #[test]

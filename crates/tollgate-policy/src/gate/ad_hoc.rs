@@ -89,24 +89,6 @@ impl<S: Store> Gate<S> {
         self.charged_limits(result, shares, terms, started)
     }
 
-    /// As [`Gate::check_limits`], with a request id. A retry with the same id returns the first
-    /// decision and charges nothing more.
-    ///
-    /// # Errors
-    /// As [`Gate::check_limits`]; a different ask with the same id; an empty id, or one of over 256
-    /// bytes; a store that does not support ids, such as memory and SQLite.
-    pub async fn check_limits_once(
-        &self,
-        request: &str,
-        ask: Ask<'_>,
-        terms: Terms,
-    ) -> Result<Answer<'static>, Error> {
-        let started = self.started();
-        let shares = InlineShares::new(&ask, terms.on_failure, false)?;
-        let result = self.0.limiter.check_idempotent_within(terms.deadline, request, ask).await;
-        self.charged_limits(result, shares, terms, started)
-    }
-
     pub(super) fn charged_limits(
         &self,
         result: Result<Decision<'_>, Error>,

@@ -31,6 +31,7 @@ mod named_holds;
 mod notices;
 mod promises;
 mod receipts;
+mod requests;
 mod threads;
 mod world;
 
@@ -191,6 +192,11 @@ cases! {
     receipts::a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
     receipts::given_is_by_how_much_remaining_rose,
     receipts::a_receipt_counts_once_in_any_history_of_changes,
+    requests::a_repeated_request_is_charged_once,
+    requests::a_denial_is_not_remembered,
+    requests::a_request_id_is_of_one_question,
+    requests::requests_equal_a_map_of_answers,
+    requests::a_count_remembers_its_last_requests,
     notices::notices_are_kept_until_their_end,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
     hold_lines::time_lines_with_holds_are_answered_as_written,
@@ -266,6 +272,11 @@ macro_rules! conformance_tests {
             a_spent_receipt_is_forgotten_only_by_a_step_back_beyond_it,
             given_is_by_how_much_remaining_rose,
             a_receipt_counts_once_in_any_history_of_changes,
+            a_repeated_request_is_charged_once,
+            a_denial_is_not_remembered,
+            a_request_id_is_of_one_question,
+            requests_equal_a_map_of_answers,
+            a_count_remembers_its_last_requests,
             notices_are_kept_until_their_end,
             a_shared_subject_keeps_its_count_while_others_come_in,
             time_lines_with_holds_are_answered_as_written,

@@ -1,24 +1,30 @@
 -- A check or a peek of counts on which holds may be open, or the placing of a hold.
 -- KEYS: for each subject its state, and a log for each limit.
 -- ARGV: the nonce, the cost, the mode (`whole`, `partial`, `peek`, `peek-partial`), the id of the
--- hold to place or nothing, how long it lasts in microseconds; a request id's key is the last key
--- if the sixth argument is not empty, which is then the question's fingerprint and the seventh how
--- long it is remembered in milliseconds. From the eighth on, the counts.
+-- hold to place or nothing, how long it lasts in microseconds; the key of the request ids is the last
+-- key if the sixth argument is not empty, which is then 16 bytes of the id and 8 of the question, and
+-- the seventh how long it is remembered in microseconds. From the eighth on, the counts.
 local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local peek = string.sub(mode, 1, 4) == 'peek'
 local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
 local kind, name = letter and string.lower(letter), letter and name_of(id)
-local request
+local request, about
 if ARGV[6] ~= '' then
   request = table.remove(KEYS)
-  local known = redis.call('GET', request)
+  local known
+  known, about = recall(request, ARGV[6], now)
   if known then
-    known = cmsgpack.unpack(known)
-    if known[1] ~= ARGV[6] then
+    if string.sub(known, 1, 8) ~= string.sub(ARGV[6], 17) then
       return {ARGV[1], -1}
     end
-    known[1] = ARGV[1]
-    return known
+    known = cmsgpack.unpack(string.sub(known, 16))
+    local reply = {ARGV[1], -5, known[1], known[2], known[3]}
+    for i = 4, #known, 4 do
+      local r = #reply
+      reply[r + 1], reply[r + 2], reply[r + 3] = known[i], 0, known[i + 1]
+      reply[r + 4], reply[r + 5], reply[r + 6] = 0, known[i + 2], known[i + 3]
+    end
+    return reply
   end
 end
 local counts, at = {}, now
@@ -177,6 +183,19 @@ for _, count in ipairs(counts) do
     fields[f].reset = reset_of(count, i, reset_alone(limit))
   end
 end
+local forgotten, lies = 0, nil
+if request and admitted and not peek then
+  local answer = {ARGV[1], cost, now}
+  for _, field in ipairs(fields) do
+    local r = #answer
+    answer[r + 1], answer[r + 2], answer[r + 3] = field.left, field.reset, field.at
+    answer[r + 4] = field.carried
+  end
+  forgotten, lies = remember(request, ARGV[6], about, now, now + ARGV[7], answer)
+  if lies then
+    redis.call('PEXPIRE', request, lifetime(lies))
+  end
+end
 if not peek and (admitted or concerns_holds or changed) then
   write_all()
 end
@@ -190,9 +209,7 @@ end
 if name then
   reply[#reply + 1] = admitted and answer or 0
 end
-if request and admitted and not peek then
-  reply[1] = ARGV[6]
-  redis.call('SET', request, cmsgpack.pack(reply), 'PX', ARGV[7])
-  reply[1] = ARGV[1]
+if request then
+  reply[#reply + 1] = forgotten
 end
 return reply

@@ -9,6 +9,7 @@ mod rare;
 
 use std::fmt::Write as _;
 
+use tollgate::engine::MAX_REQUESTS;
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
@@ -88,6 +89,7 @@ impl Default for Parts {
             ("charge.lua", include_str!("charge.lua")),
             ("reset.lua", include_str!("reset.lua")),
             ("inspect.lua", include_str!("inspect.lua")),
+            ("requests.lua", include_str!("requests.lua")),
             ("swap.lua", include_str!("swap.lua")),
         ];
         let steps = distinct(lua_steps()).into_iter().map(|step| (*step, step.text.to_owned()));
@@ -102,6 +104,11 @@ impl Default for Parts {
 impl Parts {
     fn driver(&self, name: &str) -> &str {
         self.driver.iter().find(|(known, _)| *known == name).map_or("", |(_, text)| text)
+    }
+
+    /// The Lua functions of request ids.
+    fn requests(&self) -> String {
+        self.driver("requests.lua").replace("$HALF", &(MAX_REQUESTS / 2).to_string())
     }
 
     /// The Lua code that parses a state's description of itself.

@@ -185,6 +185,9 @@ fn script_of(
     text.push_str(&parts.state_of(steps));
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver("holds.lua"));
+    if name == "among_holds.lua" {
+        text.push_str(&parts.requests());
+    }
     text.push_str(parts.driver(name));
     Script::with_rights(&text)
 }

@@ -16,6 +16,9 @@ end
 for _, name in ipairs({'@', '@sums', '@marks'}) do
   found = found + redis.call('DEL', KEYS[1] .. name)
 end
+for _, name in ipairs({'?', '?-'}) do
+  redis.call('DEL', KEYS[1] .. name)
+end
 if found == 0 then
   return {ARGV[1], 0}
 end

@@ -1,14 +1,14 @@
 //! Builds and connects a store.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::AtomicU64;
 
 use sha1::Digest as _;
 use tollgate::{Clock as TimeSource, StoreError};
 
 use super::across::Denials;
 use super::plan::Plans;
-use super::{DEFAULT_REMEMBER, RareScripts, RedisStore, Shared};
+use super::{RareScripts, RedisStore, Shared};
 use crate::client::Client;
 use crate::compose::{Clock, Parts};
 use crate::key::Keys;
@@ -23,26 +23,12 @@ pub struct Builder {
     given: Option<Box<dyn TimeSource>>,
     encodes_expiry: bool,
     swapping: bool,
-    remember: Duration,
 }
 
 impl Builder {
     pub(super) fn new(options: Options) -> Self {
         let keys = Keys::new().within(&options.prefix);
-        Self {
-            options,
-            keys,
-            given: None,
-            encodes_expiry: false,
-            swapping: false,
-            remember: DEFAULT_REMEMBER,
-        }
-    }
-
-    /// How long a request id is remembered (default: [`DEFAULT_REMEMBER`]).
-    #[must_use]
-    pub fn remember(self, remember: Duration) -> Self {
-        Self { remember, ..self }
+        Self { options, keys, given: None, encodes_expiry: false, swapping: false }
     }
 
     /// Puts all keys under the hash tag of this value, so that subjects of one ask are stored in
@@ -103,7 +89,7 @@ impl Builder {
     /// All calls fail at once, and charge nothing, until [`RedisStore::try_connect`] has succeeded.
     #[must_use]
     pub fn unconnected(self) -> RedisStore {
-        let Self { options, keys, given, encodes_expiry, swapping, remember } = self;
+        let Self { options, keys, given, encodes_expiry, swapping } = self;
         let (deadline, scripts) = (options.deadline, options.scripts);
         let place = format!("{options} {}", keys.prefix());
         let is_usual = options.database == 0 && options.prefix.name().is_none();
@@ -127,12 +113,12 @@ impl Builder {
             swapping,
             identity,
             environment,
-            remember,
             deadline,
             // These numbers identify charges.
             nonce: first_nonce(),
             plans: Plans::new(clock, parts, scripts),
             rare,
+            forgotten_requests: AtomicU64::new(0),
             denials: Denials::default(),
         }))
     }

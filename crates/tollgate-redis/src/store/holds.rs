@@ -4,9 +4,10 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use redis::Value;
+use redis::{ToRedisArgs, Value};
 use smallvec::SmallVec;
 use tollgate::engine::{
     Charged, Fields, HoldRefusal, Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS, SETTLED_FOR_US,
@@ -14,7 +15,7 @@ use tollgate::engine::{
 use tollgate::{Carried, Counted, Hold, HoldTerms, Period, Question, Settled, StoreError, Time};
 
 use super::RedisStore;
-use super::plan::{CountArgs, fingerprint};
+use super::plan::{CountArgs, asked};
 use super::reply::{parse_unsigned, unexpected_reply};
 use crate::compose::{HoldScripts, all_codes};
 use crate::key::Keys;
@@ -76,6 +77,11 @@ impl RedisStore {
         nonce: u64,
         deadline: Duration,
     ) -> Result<Outcome, StoreError> {
+        if question.request.is_some() && question.hold.is_some() {
+            return Err(StoreError::misuse(
+                "a hold is not remembered under a request id: ask without one",
+            ));
+        }
         let mut counts = Counts::default();
         question.parts.iter().for_each(|part| counts.add(self, *part));
         let mode = match question.mode {
@@ -88,19 +94,40 @@ impl RedisStore {
             Some(HoldTerms { id, ttl_us, .. }) => (id.to_string(), *ttl_us),
             None => (String::new(), 0),
         };
-        let mut args = vec![question.cost.to_string(), mode.to_owned(), id, ttl_us.to_string()];
+        let mut args: Vec<Vec<u8>> = vec![
+            question.cost.to_string().into(),
+            mode.into(),
+            id.into(),
+            ttl_us.to_string().into(),
+        ];
         let mut request_key = None;
         match (question.request, question.parts.first()) {
             (Some(request), Some(first)) => {
-                request_key = Some(Keys::request(&self.0.keys.for_count(*first), request));
-                let remembered = self.0.remember.as_millis().max(1).to_string();
-                args.extend([fingerprint(question), remembered]);
+                request_key = Some(Keys::requests(&self.0.keys.for_count(*first)));
+                let remembered_us = request.time().as_micros().to_string();
+                args.extend([asked(request, question), remembered_us.into()]);
             }
-            _ => args.extend([String::new(), "0".to_owned()]),
+            _ => args.extend([Vec::new(), b"0".to_vec()]),
         }
         counts.keys.extend(request_key);
-        let answer = self.call_holds(|it| &it.among, &counts, &args, nonce, deadline).await?;
-        read_outcome(&answer, question, &counts, nonce)
+        let answer = self.call_holds(|it| &it.among, &counts, &args[..], nonce, deadline).await?;
+        match (&answer[..], question.request) {
+            ([Value::Int(-1)], _) => Err(Question::of_other_question()),
+            ([Value::Int(-5), number, granted, now, rows @ ..], Some(_)) => {
+                let nothing = [Value::Int(0), Value::Int(0)];
+                let answer = [&[granted.clone(), now.clone()], &nothing, rows].concat();
+                let number = parse_unsigned(number)?;
+                let mut outcome = read_outcome(&answer, question, &counts, number)?;
+                outcome.repeated = true;
+                Ok(outcome)
+            }
+            ([answer @ .., forgotten], Some(_)) if answer.len() > 1 => {
+                let forgotten = parse_unsigned(forgotten)?;
+                self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
+                read_outcome(answer, question, &counts, nonce)
+            }
+            (answer, _) => read_outcome(answer, question, &counts, nonce),
+        }
     }
 
     pub(super) async fn settle_in_slot(
@@ -158,7 +185,7 @@ impl RedisStore {
         &self,
         which: impl Fn(&HoldScripts) -> &Script,
         counts: &Counts,
-        args: &[String],
+        args: impl ToRedisArgs + Copy,
         nonce: u64,
         deadline: Duration,
     ) -> Result<Vec<Value>, StoreError> {
@@ -229,11 +256,6 @@ fn read_outcome(
     nonce: u64,
 ) -> Result<Outcome, StoreError> {
     match answer {
-        [Value::Int(-1)] => {
-            return Err(StoreError::misuse(
-                "this request id was used for another question: give each question its own",
-            ));
-        }
         [Value::Int(-3)] => return Err(HoldRefusal::TooMany.into()),
         [Value::Int(-5)] => return Err(HoldRefusal::Differs.into()),
         [Value::Int(-6)] => return Err(HoldRefusal::Repeated.into()),

@@ -21,8 +21,8 @@ use tollgate::strategy::Shape;
 use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
 
 use self::across::Denials;
-use self::plan::{Plans, elapsed_ms, fingerprint};
-use self::reply::{StoredValue, read_outcome, read_states};
+use self::plan::{Plans, asked, elapsed_ms};
+use self::reply::{StoredValue, read_outcome, read_request, read_states};
 use crate::client::{Client, Topology};
 use crate::compose::{self, Clock, Parts};
 use crate::key::Keys;
@@ -33,9 +33,6 @@ use crate::script::Script;
 
 pub use self::builder::Builder;
 pub(crate) use self::reply::{parse_unsigned, unexpected_reply};
-
-/// How long a request id is remembered by default.
-pub const DEFAULT_REMEMBER: Duration = Duration::from_secs(600);
 
 /// Counts in Redis or Valkey, shared by all machines that use it. Cheap to clone: clones share the
 /// connections.
@@ -66,12 +63,12 @@ struct Shared {
     swapping: bool,
     identity: u64,
     environment: String,
-    remember: Duration,
     deadline: Duration,
     nonce: AtomicU64,
     plans: Plans,
     rare: RareScripts,
     denials: Denials,
+    forgotten_requests: AtomicU64,
 }
 
 /// The scripts that are independent of the limits.
@@ -282,8 +279,7 @@ impl RedisStore {
             return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
         }
         let started_ms = elapsed_ms();
-        let once = question.request.is_some();
-        let keys = plan.keys() + usize::from(once);
+        let keys = plan.keys() + usize::from(question.request.is_some());
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
         for (part, suffixes) in question.parts.iter().zip(&plan.suffixes) {
@@ -296,12 +292,12 @@ impl RedisStore {
                 call.word(key.as_str());
             }
         }
-        if let (Some(id), Some(first)) = (question.request, question.parts.first()) {
-            call.word(Keys::request(&self.0.keys.for_count(*first), id));
+        if let (Some(_), Some(first)) = (question.request, question.parts.first()) {
+            call.word(Keys::requests(&self.0.keys.for_count(*first)));
         }
         call.word(question.cost).word(nonce);
-        if once {
-            call.word(fingerprint(question)).word(self.0.remember.as_millis().max(1).to_string());
+        if let Some(id) = question.request {
+            call.word(asked(id, question)).word(id.time().as_micros().to_string());
         }
         for word in &plan.number_args {
             call.word(word.as_str());
@@ -313,7 +309,14 @@ impl RedisStore {
             let left = deadline.saturating_sub(elapsed);
             return Box::pin(self.check_among_holds(question, nonce, left)).await;
         }
-        read_outcome(answer, question, plan.limits, nonce)
+        if question.request.is_none() {
+            return read_outcome(&answer, question, plan.limits, nonce);
+        }
+        let (number, forgotten, answer) = read_request(&answer)?;
+        self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
+        let mut outcome = read_outcome(answer, question, plan.limits, number)?;
+        outcome.repeated = number != nonce;
+        Ok(outcome)
     }
 
     async fn check_by_swapping(

@@ -1,5 +1,6 @@
 //! The operations of a store, each as the call of a script.
 
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::Value;
@@ -61,6 +62,10 @@ impl Store for RedisStore {
 
     fn deadline(&self) -> Option<Duration> {
         Some(self.0.deadline)
+    }
+
+    fn forgotten_requests(&self) -> u64 {
+        self.0.forgotten_requests.load(Ordering::Relaxed)
     }
 
     fn will_wait(&self, longest: Duration) {

@@ -6,10 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
-use sha1::Digest as _;
 use smallvec::SmallVec;
 use tollgate::engine::Mode;
-use tollgate::{LimitSet, Question, StoreError};
+use tollgate::{LimitSet, Question, RequestId, StoreError};
 
 use crate::compose::{self, Check, Clock, HoldScripts, Parts, ReplyFormat};
 use crate::key::check_suffixes;
@@ -254,19 +253,7 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
     number + if remembered { 4 } else { 0 }
 }
 
-/// The fingerprint of a question. It is equal for two questions about the same subjects, limits and
-/// cost.
-pub(super) fn fingerprint(question: &Question<'_>) -> String {
-    let mut digest = sha1::Sha1::new();
-    digest.update(format!("{} {}", question.cost, mode_number(question.mode, false)));
-    for part in &question.parts {
-        // The full form determines the arithmetic, the identity determines the count.
-        let limits = part.limits;
-        let (identity, full) = (limits.identity(), limits.full_text());
-        digest.update(format!("\n{} {full}", part.subject));
-        if identity.contains('>') {
-            digest.update(format!(" {identity}"));
-        }
-    }
-    digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+/// What the scripts are told of a request: 16 bytes of its id, and 8 of its question.
+pub(super) fn asked(request: RequestId<'_>, question: &Question<'_>) -> Vec<u8> {
+    [&request.fingerprint()[..], &question.fingerprint()[..8]].concat()
 }

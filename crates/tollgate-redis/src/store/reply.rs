@@ -20,26 +20,27 @@ pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
     }
 }
 
-/// Parses the reply of a check after the nonce. A reply that is impossible for these limits is an
-/// error.
+/// Parses what the reply to a check under a request id has before the answer: the number of the
+/// charge, and how many ids were forgotten before their time.
+pub(super) fn read_request(answer: &[Value]) -> Result<(u64, u64, &[Value]), StoreError> {
+    match answer {
+        [Value::Int(-1)] => Err(Question::of_other_question()),
+        [number, forgotten, rest @ ..] => {
+            Ok((parse_unsigned(number)?, parse_unsigned(forgotten)?, rest))
+        }
+        _ => Err(unexpected_reply()),
+    }
+}
+
+/// Parses the reply of a check after the nonce, and what is before the answer under a request id. A
+/// reply that is impossible for these limits is an error. A charge has this number.
 pub(super) fn read_outcome(
-    answer: Vec<Value>,
+    answer: &[Value],
     question: &Question<'_>,
     limits: usize,
-    nonce: u64,
+    number: u64,
 ) -> Result<Outcome, StoreError> {
-    let mut rest = &answer[..];
-    let mut number = nonce;
-    if question.request.is_some() {
-        let (first, others) = rest.split_first().ok_or_else(unexpected_reply)?;
-        if *first == Value::Int(-1) {
-            return Err(StoreError::misuse(
-                "this request id was used for another question: give each question its own",
-            ));
-        }
-        number = parse_unsigned(first)?;
-        rest = others;
-    }
+    let rest = answer;
     let usual = 2 + 3 * limits;
     if rest.len() != usual && rest.len() != usual + 2 * limits {
         return Err(unexpected_reply());
@@ -140,8 +141,8 @@ mod tests {
         let subject = Subject::literal("ann").unwrap();
         let parts = [Counted::new(&subject, &limits)];
         let question = Question::new(parts.into_iter().collect(), cost, mode);
-        let answer = numbers.iter().copied().map(Value::Int).collect();
-        read_outcome(answer, &question, 2, NONCE).map(|outcome| outcome.granted)
+        let answer: Vec<Value> = numbers.iter().copied().map(Value::Int).collect();
+        read_outcome(&answer, &question, 2, NONCE).map(|outcome| outcome.granted)
     }
 
     #[test]

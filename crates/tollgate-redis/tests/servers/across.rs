@@ -358,13 +358,13 @@ fn a_request_id_needs_one_slot() {
         let store = RedisStore::builder(options(cluster)).run_now("once").connect().await.unwrap();
         let limiter = Limiter::new(set.clone(), store.clone());
         let ask = || Ask::from([(a.clone(), &set), (b.clone(), &set)]);
-        let error = limiter.check_idempotent("id", ask()).await.unwrap_err();
+        let error = limiter.check(ask().request("id")).await.unwrap_err();
         assert!(
             error.to_string().contains("keep the subjects in one slot with a `shard`"),
             "{error}"
         );
         for _ in 0..2 {
-            let decision = limiter.check_idempotent("id", ask().shard("x")).await.unwrap();
+            let decision = limiter.check(ask().shard("x").request("id")).await.unwrap();
             assert_eq!((decision.remaining(), decision.is_isolated()), (4, true));
         }
         store.clear_run().await.unwrap();

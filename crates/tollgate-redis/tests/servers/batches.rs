@@ -5,7 +5,7 @@ use std::error::Error as _;
 use std::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate::{Decision, Error, LimitSet, Limiter, Subject};
+use tollgate::{Ask, Decision, Error, LimitSet, Limiter, Subject};
 use tollgate_proof::redis::RedisServer;
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Fault, Keys, Options, RedisStore};
@@ -104,7 +104,7 @@ fn each_kind_of_question_has_its_own_calls() {
             let peeks = join_all((0..8).map(|_| limiter.peek(&bob)));
             let others = join_all((0..8).map(|_| limiter.check([(&bob, &other)])));
             let id = format!("id {round}");
-            let repeats = join_all((0..8).map(|_| limiter.check_idempotent(&id, &bob)));
+            let repeats = join_all((0..8).map(|_| limiter.check(Ask::new(&bob).request(&id))));
             let (checks, peeks, others, repeats) = tokio::join!(checks, peeks, others, repeats);
             let used = 9 * round;
             let left: Vec<u64> = checks.into_iter().map(|it| it.unwrap().remaining()).collect();

@@ -107,6 +107,10 @@ impl Store for Blocking {
         self.store.identity()
     }
 
+    fn forgotten_requests(&self) -> u64 {
+        self.store.forgotten_requests()
+    }
+
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         self.wait(self.store.check(question))
     }

@@ -7,7 +7,7 @@ use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use proptest::prelude::{any, prop_assert, prop_assert_eq};
 use proptest::test_runner::{Config, TestRunner};
-use tollgate::{Error, LimitSet, Limiter, Store as _};
+use tollgate::{Ask, Error, LimitSet, Limiter, Store as _};
 use tollgate_proof::redis::{Mode, Proxy, RedisServer, Trick};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{BreakerState, Fault, Options, RedisStore};
@@ -163,7 +163,7 @@ async fn asked_until_answered(server: &RedisServer, seed: u64) -> u64 {
     let limits = limits(DAY);
     let store = connect(&proxy.url(), Duration::from_millis(500)).await;
     let limiter = Limiter::new(limits.clone(), store);
-    let _ = limiter.check_idempotent(&format!("{subject}, first"), subject).await.unwrap();
+    let _ = limiter.check(Ask::new(subject).request(&format!("{subject}, first"))).await.unwrap();
     proxy.only(&["EVALSHA"]);
     proxy.sometimes(200, &[Trick::LoseRequest, Trick::LoseReply, Trick::HalfReply]);
     let mut again = 0;
@@ -171,7 +171,7 @@ async fn asked_until_answered(server: &RedisServer, seed: u64) -> u64 {
         let id = format!("{subject}, request {request}");
         let begin = Instant::now();
         loop {
-            match limiter.check_idempotent(&id, subject).await {
+            match limiter.check(Ask::new(subject).request(&id)).await {
                 Ok(decision) => {
                     // The first decision, whenever it is heard: one more consumed each time.
                     assert_eq!(decision.remaining(), 1_000_000 - 2 - request);
@@ -194,25 +194,25 @@ fn a_request_id_belongs_to_one_question() {
     let server = redis_or_skip!();
     runtime().block_on(async {
         let limiter = Limiter::new(limits("3/h via gcra"), connect(&server.url(), SECOND).await);
-        let first = limiter.check_idempotent("id 1", "bob").await.unwrap().into_owned();
-        let again = limiter.check_idempotent("id 1", "bob").await.unwrap();
+        let first = limiter.check(Ask::new("bob").request("id 1")).await.unwrap().into_owned();
+        let again = limiter.check(Ask::new("bob").request("id 1")).await.unwrap();
         assert_eq!(first.remaining(), again.remaining());
         assert_eq!(first.at(), again.at());
         assert_eq!(first.receipt(), again.receipt());
         // One charge, one refund.
         assert_eq!(limiter.refund(&first.receipt().unwrap()).await.unwrap().given, [1]);
         assert!(limiter.refund(&again.receipt().unwrap()).await.unwrap().already);
-        let other = tollgate::Ask::new("bob").cost(2);
-        let error = limiter.check_idempotent("id 1", other).await.unwrap_err().to_string();
+        let other = Ask::new("bob").cost(2);
+        let error = limiter.check(other.request("id 1")).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
         assert!(!error.contains("bob") && !error.contains("id 1"));
         // A denial charged nothing: it is judged anew.
-        let _ = limiter.check(tollgate::Ask::new("bob").cost(3)).await.unwrap();
-        assert!(!limiter.check_idempotent("id 2", "bob").await.unwrap().is_allowed());
+        let _ = limiter.check(Ask::new("bob").cost(3)).await.unwrap();
+        assert!(!limiter.check(Ask::new("bob").request("id 2")).await.unwrap().is_allowed());
         assert!(limiter.reset("bob").await.unwrap());
-        assert!(limiter.check_idempotent("id 2", "bob").await.unwrap().is_allowed());
+        assert!(limiter.check(Ask::new("bob").request("id 2")).await.unwrap().is_allowed());
         for id in ["", &"x".repeat(257)] {
-            let error = limiter.check_idempotent(id, "bob").await.unwrap_err().to_string();
+            let error = limiter.check(Ask::new("bob").request(id)).await.unwrap_err().to_string();
             assert!(error.contains("1 to 256 bytes"), "{error}");
         }
     });

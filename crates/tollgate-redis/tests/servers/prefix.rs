@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tollgate::{LimitSet, Limiter, Notice, Store as _};
+use tollgate::{Ask, LimitSet, Limiter, Notice, Store as _};
 use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
 use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::doctor::{Finding, Level, Report, examine};
@@ -36,8 +36,8 @@ async fn each_operation(store: &RedisStore) -> (tollgate::Receipt, tollgate::Hol
     assert_eq!(decision.remaining(), 9);
     let receipt = decision.receipt().unwrap();
     assert_eq!(limiter.peek("bob").await.unwrap().remaining(), 9);
-    assert_eq!(limiter.check_idempotent("id-1", "bob").await.unwrap().remaining(), 8);
-    assert_eq!(limiter.check_idempotent("id-1", "bob").await.unwrap().remaining(), 8);
+    assert_eq!(limiter.check(Ask::new("bob").request("id-1")).await.unwrap().remaining(), 8);
+    assert_eq!(limiter.check(Ask::new("bob").request("id-1")).await.unwrap().remaining(), 8);
     let _ = limiter.adjust("bob", 1).await.unwrap();
     let _ = limiter.charge("bob").await.unwrap();
     assert!(limiter.inspect("bob").await.unwrap().is_some());

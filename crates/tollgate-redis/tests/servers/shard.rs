@@ -165,14 +165,17 @@ fn all_keys_of_a_shard_lie_in_its_slot() {
         // A mark of the refund, what was answered under an id, when it was reset: all beside them.
         assert!(!limiter.refund(&receipt).await.unwrap().already);
         assert!(limiter.refund(&receipt).await.unwrap().already);
-        let first = limiter.check_idempotent("id 1", sets.ask()).await.unwrap().into_owned();
-        let again = limiter.check_idempotent("id 1", sets.ask()).await.unwrap();
+        let first = limiter.check(sets.ask().request("id 1")).await.unwrap().into_owned();
+        let again = limiter.check(sets.ask().request("id 1")).await.unwrap();
         assert_eq!(first.receipt(), again.receipt());
-        assert!(limiter.reset(sets.user()).await.unwrap());
-        let keys = keys_in_one_slot(&server);
-        for part in ["!reset", "?id%201", &format!("!{}", receipt.number)] {
+        let there = |part: &str| {
+            let keys = keys_in_one_slot(&server);
             assert!(keys.iter().any(|key| key.ends_with(part)), "{part}: {keys:?}");
-        }
+        };
+        there("?");
+        assert!(limiter.reset(sets.user()).await.unwrap());
+        there("!reset");
+        there(&format!("!{}", receipt.number));
         // Without a shard of its own an ask lies in the store's.
         assert!(limiter.check("bob").await.unwrap().is_allowed());
         let keys = server.keys();
@@ -213,12 +216,12 @@ fn a_request_id_belongs_to_one_policy() {
             (set.clone().in_policy("api").unwrap(), set.clone().in_policy("web").unwrap());
         let limiter = Limiter::new(set.clone(), store);
         let ask = |other| Ask::new("bob").and_under("carol", other);
-        let first = limiter.check_idempotent("id", ask(&api)).await.unwrap().into_owned();
-        let error = limiter.check_idempotent("id", ask(&web)).await.unwrap_err().to_string();
+        let first = limiter.check(ask(&api).request("id")).await.unwrap().into_owned();
+        let error = limiter.check(ask(&web).request("id")).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
-        let error = limiter.check_idempotent("id", ask(&set)).await.unwrap_err().to_string();
+        let error = limiter.check(ask(&set).request("id")).await.unwrap_err().to_string();
         assert!(error.contains("another question"), "{error}");
-        let again = limiter.check_idempotent("id", ask(&api)).await.unwrap();
+        let again = limiter.check(ask(&api).request("id")).await.unwrap();
         assert_eq!(first.receipt(), again.receipt());
     });
 }

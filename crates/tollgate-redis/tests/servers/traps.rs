@@ -203,11 +203,7 @@ fn all_keys_of_a_call_share_their_hash_tag() {
                 let set = limits(set);
                 let state = keys.state(&subject, &set);
                 let mut all = Keys::logs(&state, &set);
-                all.extend([
-                    Keys::mark(&state, 1),
-                    Keys::reset(&state),
-                    Keys::request(&state, "}"),
-                ]);
+                all.extend([Keys::mark(&state, 1), Keys::reset(&state), Keys::requests(&state)]);
                 all.push(state);
                 let tag = |key: &String| {
                     let from = key.find('{').unwrap() + 1;

@@ -15,6 +15,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeGaugeValue, MetricEnc
 use prometheus_client::metrics::MetricType;
 use prometheus_client::registry::{Registry, Unit};
 use tollgate::HoldKind;
+use tollgate::Store as _;
 use tollgate_policy::{Authority, Counters, Gate, Outcome};
 use tollgate_queue::Stats;
 use tollgate_redis::BreakerState;
@@ -321,6 +322,9 @@ impl Numbers {
             units.count([("state", "returned")], leases.returned)?;
             units.count([("state", "wasted")], leases.wasted)?;
         }
+        let help = "Request ids that the store forgot before their time, for lack of room.";
+        counter(encoder, "tollgate_requests_forgotten", help)?
+            .count([], store.forgotten_requests())?;
         match store {
             AnyStore::Memory(store) => {
                 let help = "Subjects with their own entry in the memory store.";

@@ -14,7 +14,7 @@ mod signing_keys;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Ask, Decision, Limit, LimitSet, MAX_COST, Refund, Share, Subject};
+use tollgate::{Ask, Decision, Limit, LimitSet, MAX_COST, Refund, RequestId, Share, Subject};
 use tollgate_policy::{Answer, Gate, OnFailure, Prepared, Terms};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{Hashing, PathReading};
@@ -136,7 +136,7 @@ impl Service {
     ) -> Result<Answer<'static>, Refusal> {
         let Question { by, cost, idempotency_key, receipt } = question;
         if idempotency_key.is_some() {
-            self.check_idempotency(&by, act)?;
+            Self::check_idempotency(&by, act)?;
         }
         match by {
             By::Policies { policy, fields } => {
@@ -152,11 +152,13 @@ impl Service {
                                   long to come back: leave it out, or ask in several questions";
                     return Err(Refusal::invalid(detail).at("receipt"));
                 }
-                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
-                let answer = match (act, idempotency_key) {
-                    (Act::Check, Some(key)) => self.gate.check_limits_once(&key, ask, terms).await,
-                    (Act::Check, None) => self.gate.check_limits(ask, terms).await,
-                    (Act::Peek, _) => self.gate.peek_limits(ask, terms).await,
+                let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                if let Some(key) = &idempotency_key {
+                    ask = ask.request(RequestId::new(key));
+                }
+                let answer = match act {
+                    Act::Check => self.gate.check_limits(ask, terms).await,
+                    Act::Peek => self.gate.peek_limits(ask, terms).await,
                 };
                 Ok(answer?)
             }
@@ -181,18 +183,13 @@ impl Service {
     }
 
     /// Rejects an idempotency key where the service would store nothing under it.
-    fn check_idempotency(&self, by: &By<'_>, act: Act) -> Result<(), Refusal> {
-        let why = match (act, self.gate.store(), by) {
-            (Act::Peek, ..) => "a peek charges nothing, so there is nothing to guard".to_owned(),
-            (Act::Check, AnyStore::Redis(_), By::Limits { .. }) => return Ok(()),
-            (Act::Check, AnyStore::Redis(_), By::Policies { .. }) => {
+    fn check_idempotency(by: &By<'_>, act: Act) -> Result<(), Refusal> {
+        let why = match (act, by) {
+            (Act::Peek, _) => "a peek charges nothing, so there is nothing to guard",
+            (Act::Check, By::Limits { .. }) => return Ok(()),
+            (Act::Check, By::Policies { .. }) => {
                 "requests are remembered under inline limits, and not by policies: ask with \
                  `subject` and `limit`, or leave it out"
-                    .to_owned()
-            }
-            (Act::Check, store, _) => {
-                let kind = store.kind();
-                format!("{kind} remembers no requests: count on Redis, or leave it out")
             }
         };
         Err(Refusal::invalid(why).at("idempotency_key"))

@@ -157,7 +157,15 @@ impl<S: Store> Limiter<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Result<Holding<'l>, Ask<'l>>, Error> {
-        let Ask { first: Some(first), more, cost, partial: false, shard, name: None } = &mut ask
+        let Ask {
+            first: Some(first),
+            more,
+            cost,
+            partial: false,
+            shard,
+            name: None,
+            request: None,
+        } = &mut ask
         else {
             return Ok(Err(ask));
         };

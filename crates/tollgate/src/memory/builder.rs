@@ -107,6 +107,7 @@ impl MemoryStoreBuilder {
             sets,
             shared: AtomicU64::new(0),
             refused: AtomicU64::new(0),
+            forgotten_requests: AtomicU64::new(0),
             identity: std::hash::RandomState::new().hash_one(0),
             ancestors,
             sweep_next: AtomicUsize::new(0),

@@ -15,12 +15,18 @@ use crate::limit::LimitSet;
 use crate::store::{Counted, Question};
 use crate::time::Time;
 
+/// The shards of a check, by their indices.
+pub(super) type LockedShards<'s> = SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>;
+
 impl MemoryStore {
     /// Answers a question without waiting.
     ///
     /// # Errors
     /// No room for a hold that the question asks for.
     pub(crate) fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        if let Some(request) = question.request {
+            return self.answer_once(question, request);
+        }
         let known = match (&question.parts[..], question.hold) {
             ([part], None) if question.receipts == 1 => {
                 self.answer_written(*part, question.cost, question.mode).map(Ok)
@@ -92,18 +98,48 @@ impl MemoryStore {
     /// As [`MemoryStore::answer`].
     #[inline(never)]
     pub(crate) fn answer_general(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let parts = question.parts.iter();
-        let keys: SmallVec<[Key<'_>; 2]> =
-            parts.map(|part| self.key(part.subject, part.limits)).collect();
+        let keys = self.keys(question);
+        let mut shards = self.lock_all(&keys);
+        let now = self.0.clock.now();
+        self.decide_locked(question, &keys, &mut shards, now)
+    }
+
+    /// The counts of a question.
+    #[inline]
+    pub(super) fn keys<'k>(&self, question: &Question<'k>) -> SmallVec<[Key<'k>; 2]> {
+        question.parts.iter().map(|part| self.key(part.subject, part.limits)).collect()
+    }
+
+    /// Locks the shards of some counts, always in the same order, so that two checks cannot
+    /// deadlock.
+    #[inline]
+    pub(super) fn lock_all(&self, keys: &[Key<'_>]) -> LockedShards<'_> {
         let mut indices: SmallVec<[usize; 4]> =
             keys.iter().map(|key| Self::shard_of(key.hash)).collect();
-        // Locked always in the same order, so that two checks cannot deadlock.
         indices.sort_unstable();
         indices.dedup();
-        let mut shards: SmallVec<[(usize, MutexGuard<'_, Shard>); 2]> =
-            indices.iter().map(|index| (*index, self.lock(*index))).collect();
-        let (keys, shards) = (&keys[..], &mut shards[..]);
-        let now = self.0.clock.now();
+        indices.iter().map(|index| (*index, self.lock(*index))).collect()
+    }
+
+    /// The place of a count's shard among those that are locked.
+    pub(super) fn place(shards: &LockedShards<'_>, key: &Key<'_>) -> usize {
+        let index = Self::shard_of(key.hash);
+        shards.iter().position(|(locked, _)| *locked == index).unwrap_or(0)
+    }
+
+    /// Decides a question whose shards are locked.
+    ///
+    /// # Errors
+    /// As [`MemoryStore::answer`].
+    #[inline]
+    pub(super) fn decide_locked(
+        &self,
+        question: &Question<'_>,
+        keys: &[Key<'_>],
+        shards: &mut LockedShards<'_>,
+        now: Time,
+    ) -> Result<Outcome, StoreError> {
+        let shards = &mut shards[..];
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let looking = question.mode.is_peek();
         // Room is made first, while no state is taken out: it may move entries.

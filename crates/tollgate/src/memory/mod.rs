@@ -22,6 +22,7 @@ mod check;
 mod hash;
 mod holding;
 mod marks;
+mod requests;
 mod sets;
 mod shard;
 mod slabs;
@@ -91,6 +92,7 @@ struct Inner {
     /// that.
     shared: AtomicU64,
     refused: AtomicU64,
+    forgotten_requests: AtomicU64,
     identity: u64,
     /// The saved stores whose counts were restored into this one, the oldest first.
     ancestors: Vec<Ancestor>,
@@ -348,8 +350,11 @@ impl Store for MemoryStore {
         true
     }
 
+    fn forgotten_requests(&self) -> u64 {
+        self.0.forgotten_requests.load(Ordering::Relaxed)
+    }
+
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        question.without_request()?;
         self.answer(question)
     }
 

@@ -7,6 +7,7 @@ use hashbrown::HashTable;
 use slab::Slab;
 
 use super::marks::{Marks, Reset};
+use super::requests::Requests;
 use super::sets::{Sets, ShardSets};
 use super::slabs::{self, to_u32};
 use super::slot::{HELD, KEY_BITS, Key, LARGE, LONG, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, Slot};
@@ -84,6 +85,7 @@ struct Rest {
     sets: ShardSets,
     shared: HashTable<Shared>,
     marks: Marks,
+    requests: Requests,
     /// The position of the search for expired entries, as a bucket index.
     hand: usize,
     shared_hand: usize,
@@ -101,6 +103,7 @@ impl Shard {
             sets: ShardSets::new(sets),
             shared: HashTable::new(),
             marks: Marks::default(),
+            requests: Requests::default(),
             hand: 0,
             shared_hand: 0,
             fruitless: Fruitless::default(),
@@ -402,6 +405,7 @@ impl Shard {
     /// those that the state was written under, would allow it. True when the subject had an entry.
     pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet, now: Time) -> bool {
         let found = self.find(key, limits);
+        self.rest.requests.forget(key.hash);
         if let Some(bucket) = found {
             let slot = self.table.get_bucket(bucket);
             let was = slot.and_then(|slot| self.rest.sets.get(slot.set()));
@@ -444,6 +448,17 @@ impl Shard {
         (marks, budget)
     }
 
+    /// What its counts remember of requests.
+    pub(super) fn requests(&self) -> &Requests {
+        &self.rest.requests
+    }
+
+    /// The same, to be changed, and the budget. Call `settle` after a change.
+    pub(super) fn requests_and_budget(&mut self) -> (&mut Requests, &Budget) {
+        let Rest { requests, budget, .. } = &mut *self.rest;
+        (requests, budget)
+    }
+
     /// The number of subjects with an entry of their own.
     pub(super) fn len(&self) -> usize {
         self.table.len()
@@ -457,7 +472,8 @@ impl Shard {
             + slabs::bytes(&rest.large)
             + rest.sets.bytes()
             + rest.shared.allocation_size()
-            + rest.marks.bytes();
+            + rest.marks.bytes()
+            + rest.requests.bytes();
         if owed > self.rest.paid {
             self.rest.budget.take(owed - self.rest.paid);
         } else {

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::engine::Mode;
+use tollgate::engine::{MAX_REQUESTS, Mode};
 use tollgate_redis::compose::{self, Check, Clock, ReplyFormat};
 
 use super::{LIMITS, MODES, NOW_US, SEVERAL, check, equal, place, set, words};
@@ -56,7 +56,7 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
                 let request = format!("request{i}");
                 let keys = [place(limits).check, vec![request.clone()]].concat();
                 let mut args =
-                    vec![cost.to_string(), format!("n{i}"), format!("q{i}"), "7000".into()];
+                    vec![cost.to_string(), format!("n{i}"), words_of("q", i), "7000000".into()];
                 fake.at(now_us);
                 if clock == Clock::Given {
                     fake.at(1);
@@ -69,8 +69,9 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
                 equal("nonce", &list[0], &own)?;
                 equal("number", &list[1], &own)?;
                 let integers: Vec<Reply> = wanted.iter().map(|n| Reply::Int(*n)).collect();
-                equal("answer", &list[2..], &integers[..list.len() - 2])?;
-                let more = integers.len() > list.len() - 2;
+                equal("forgotten", &list[2], &Reply::Int(0))?;
+                equal("answer", &list[3..], &integers[..list.len() - 3])?;
+                let more = integers.len() > list.len() - 3;
                 let more_of = &wanted[wanted.len() - 2 * outcome.fields.len()..];
                 let usual = more_of.chunks(2).all(|pair| pair == [wanted[1], 0]);
                 equal("says what is unusual", more, usual)?;
@@ -79,14 +80,16 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
                 if !granted {
                     continue;
                 }
-                equal("for", fake.lifetime(&request), Some(7000))?;
+                // Twice as long as it is remembered, and a second more.
+                let wanted = if clock == Clock::Given { 3_600_000 } else { 15_000 };
+                equal("for", fake.lifetime(&request), Some(wanted))?;
                 // Again under another nonce: the same but for the nonce.
                 let before = fake.keys();
                 args[1] = "again".to_owned();
-                let mut same = list.clone();
-                same[0] = Reply::Text(b"again".to_vec());
+                let head = [Reply::Text(b"again".to_vec()), own, Reply::Int(0)];
+                let same = [&head[..], &integers].concat();
                 equal("again", fake.call(script, &keys, &args), Reply::List(same))?;
-                args[2] = "other".to_owned();
+                args[2] = words_of("o", i);
                 let other = Reply::List(vec![Reply::Text(b"again".to_vec()), Reply::Int(-1)]);
                 equal("another question", fake.call(script, &keys, &args), other)?;
                 equal("a repeat changes nothing", fake.keys(), before)?;
@@ -94,6 +97,69 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
         }
     }
     Ok(())
+}
+
+/// A request id, and a question of 8 bytes.
+fn words_of(question: &str, number: u64) -> String {
+    format!("{number:016}{question}{number:07}")
+}
+
+/// What a count remembers turns over by age and by number, and each key lies long enough.
+pub(super) fn turned_over(texts: &Texts) -> Result<(), Difference> {
+    let half = MAX_REQUESTS as u64 / 2;
+    let mut of = Check::new(Mode::Whole);
+    of.reply = ReplyFormat::Remembered;
+    let limits = set("x: 1000000/h via fixed_window");
+    let script = check(texts, of, &[&limits]);
+    let keys = [place(&limits).check, vec!["request".to_owned()]].concat();
+    let mut fake = Fake::new();
+    let ask = |fake: &mut Fake, at_us: u64, number: u64, for_us: u64| {
+        fake.at(NOW_US + at_us);
+        let args = [
+            "1".to_owned(),
+            format!("n{number}/{at_us}"),
+            words_of("q", number),
+            for_us.to_string(),
+        ];
+        let answer = fake.call(&script, &keys, &args);
+        let Reply::List(list) = answer else { return Err(format!("{answer:?}")) };
+        let is_repeated = list[1] != list[0];
+        Ok((is_repeated, list[2].clone()))
+    };
+    let new = |forgotten| (false, Reply::Int(forgotten));
+    let known = (true, Reply::Int(0));
+    // With few ids there is one hash.
+    for number in 0..64 {
+        equal("few", ask(&mut fake, number, number, 5_000_000)?, new(0))?;
+    }
+    equal("one hash", fake.get("request-").is_some(), false)?;
+    // This one lasts longest: its key lies as long, also when it is the older one.
+    equal("turned by age", ask(&mut fake, 64, 64, 20_000_000)?, new(0))?;
+    equal("two hashes", fake.get("request-").is_some(), true)?;
+    for number in 65..64 + half {
+        equal("young", ask(&mut fake, number, number, 5_000_000)?, new(0))?;
+    }
+    equal("the oldest", ask(&mut fake, 3_000, 0, 5_000_000)?, known.clone())?;
+    equal("turned by number", ask(&mut fake, 3_000, 9_999, 5_000_000)?, new(64))?;
+    equal("gone", ask(&mut fake, 3_000, 0, 5_000_000)?, new(0))?;
+    equal("the older", ask(&mut fake, 3_000, 64, 5_000_000)?, known.clone())?;
+    let lies = fake.lifetime("request").unwrap_or_default();
+    equal("as long as the older", lies >= 20_000, true)?;
+    // What expires is asked anew, what does not is still known.
+    equal("expired", ask(&mut fake, 5_003_000, 0, 5_000_000)?, new(0))?;
+    equal("the last of its time", ask(&mut fake, 20_000_063, 64, 5_000_000)?, known)?;
+    // Those that have expired are not counted where they go.
+    for number in 0..half {
+        equal("more", ask(&mut fake, 20_000_064, 30_000 + number, 5_000_000)?, new(0))?;
+    }
+    for number in 0..half {
+        let (is_repeated, forgotten) = ask(&mut fake, 20_000_065, 40_000 + number, 5_000_000)?;
+        equal("new", is_repeated, false)?;
+        if forgotten != Reply::Int(0) {
+            return equal("those of the older hash", forgotten, Reply::Int(64));
+        }
+    }
+    Err("none was forgotten".to_owned())
 }
 
 pub(super) fn inspect(texts: &Texts) -> Result<(), Difference> {

@@ -20,7 +20,7 @@ fn text(held: Held) -> Vec<u8> {
     match held {
         Held::Text(bytes) => bytes,
         Held::List(rows) => rows[0].clone(),
-        Held::Sorted(_) => panic!("a set of holds is no state"),
+        Held::Sorted(_) | Held::Hash(_) => panic!("no state of ours"),
     }
 }
 

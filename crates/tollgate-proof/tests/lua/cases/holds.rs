@@ -41,9 +41,11 @@ impl<'t> World<'t> {
 
     /// Asks for a hold; without an id for a charge.
     pub(super) fn ask(&mut self, id: &str, request: Option<(&str, &str)>) -> Reply {
-        let (fingerprint, remembered) = request.map_or(("", "0"), |_| ("f1", "60000"));
-        let fingerprint = request.map_or(fingerprint, |(_, fingerprint)| fingerprint);
-        let (mut keys, args) = self.words(&["1", "whole", id, "2000000", fingerprint, remembered]);
+        let (asked, remembered) = match request {
+            Some((_, question)) => (format!("some id of bytes{question}"), "60000000"),
+            None => (String::new(), "0"),
+        };
+        let (mut keys, args) = self.words(&["1", "whole", id, "2000000", &asked, remembered]);
         keys.extend(request.map(|(key, _)| key.to_owned()));
         self.call(HoldScripts::all(Clock::Server, &self.texts.parts).among, &keys, &args)
     }
@@ -153,25 +155,32 @@ pub(super) fn most(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A repeated request is answered as before, also where it placed a hold; another question under
-/// its id is refused.
+/// A repeated request is answered as before, in the form that the script of a check remembers too;
+/// another question under its id is refused.
 pub(super) fn requests(texts: &Texts) -> Result<(), Difference> {
-    for limits in ["x: 7/m via gcra", "x: 3 at once"] {
-        let mut world = World::new(texts, limits);
-        let first = world.ask(&id(1), Some(("request", "f1")));
-        let before = world.fake.keys();
-        expect("a repeated request", world.ask(&id(2), Some(("request", "f1"))), first)?;
-        expect("what it leaves", world.fake.keys(), before.clone())?;
-        let other = world.ask(&id(2), Some(("request", "f2")));
-        expect("the nonce", nonce_of(&other), Some("7"))?;
-        expect("another question", other.integers(), vec![-1])?;
-        expect("what it leaves", world.fake.keys(), before)?;
-        expect("how long it lies", world.fake.lifetime("request"), Some(60_000))?;
-    }
+    let mut world = World::new(texts, "x: 7/m via gcra");
+    let first = world.ask("", Some(("request", "question"))).integers();
+    expect("the units", first[0], 1)?;
+    expect("none is forgotten", *first.last().unwrap(), 0)?;
+    let before = world.fake.keys();
+    let again = world.ask("", Some(("request", "question")));
+    let Reply::List(again) = &again else { return Err(format!("{again:?}")) };
+    // The nonce, the marker and the number of the charge: all calls of this world have one nonce.
+    let seven = Reply::Text(b"7".to_vec());
+    expect("a repeated request", &again[..3], &[seven.clone(), Reply::Int(-5), seven])?;
+    let integers = |numbers: &[i64]| numbers.iter().copied().map(Reply::Int).collect::<Vec<_>>();
+    expect("its answer", &again[3..5], &integers(&first[..2]))?;
+    expect("its fields", &again[5..], &integers(&first[4..10]))?;
+    expect("what it leaves", world.fake.keys(), before.clone())?;
+    let other = world.ask("", Some(("request", "querulum")));
+    expect("the nonce", nonce_of(&other), Some("7"))?;
+    expect("another question", other.integers(), vec![-1])?;
+    expect("what it leaves", world.fake.keys(), before)?;
+    expect("how long it lies", world.fake.lifetime("request"), Some(121_000))?;
     // What is denied is asked anew.
     let mut world = World::new(texts, "x: 1 at once");
     world.ask(&id(1), None);
-    let denied = world.ask(&id(2), Some(("request", "f1"))).integers();
+    let denied = world.ask(&id(2), Some(("request", "question"))).integers();
     expect("a denial", denied[0], 0)?;
     expect("what is remembered of it", world.fake.get("request"), None)
 }

@@ -125,7 +125,7 @@ fn four_subjects(texts: &Texts, of: Check, strategy: &Strategy) -> Result<(), Di
     let mut args = words(&["1", "7"]);
     if of.reply == ReplyFormat::Remembered {
         keys.push("request".to_owned());
-        args.extend(words(&["question", "1000"]));
+        args.extend(words(&["some id of bytesquestion", "1000"]));
     }
     if of.clock == Clock::Given {
         args.push(NOW_US.to_string());
@@ -135,7 +135,7 @@ fn four_subjects(texts: &Texts, of: Check, strategy: &Strategy) -> Result<(), Di
     let answers = fake.call(&script, &keys, &args).unpack_reply();
     let Reply::List(answers) = &answers else { return Err(format!("{answers:?}")) };
     let Some(Reply::List(answer)) = answers.first() else { return Err(format!("{answers:?}")) };
-    let granted = 1 + usize::from(of.reply == ReplyFormat::Remembered);
+    let granted = 1 + 2 * usize::from(of.reply == ReplyFormat::Remembered);
     equal("granted", &answer[granted], &Reply::Int(1))?;
     equal("numbers", answer.len(), granted + 2 + 3 * 8)
 }
@@ -150,7 +150,7 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
         let mut own = words(&[cost, &number.to_string()]);
         if of.reply == ReplyFormat::Remembered {
             keys.push(format!("{state}!request"));
-            own.extend(words(&["question", "1000"]));
+            own.extend(words(&["some id of bytesquestion", "1000"]));
         }
         if of.clock == Clock::Given {
             own.push(NOW_US.to_string());
@@ -173,7 +173,7 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     for i in [0, 4] {
         let Reply::List(list) = &answers[i] else { return Err(format!("{:?}", answers[i])) };
         equal("whose answer", &list[0], &Reply::Text(i.to_string().into_bytes()))?;
-        let granted = 1 + usize::from(of.reply == ReplyFormat::Remembered);
+        let granted = 1 + 2 * usize::from(of.reply == ReplyFormat::Remembered);
         equal("granted", &list[granted], &Reply::Int(1))?;
         equal("charged", fake.get(&keys[i * each_keys]).is_some(), true)?;
     }

@@ -1,6 +1,7 @@
 //! The commands that the scripts call.
 
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use mlua::{Error, Lua, MultiValue, Result, Value};
@@ -100,6 +101,9 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
     if name.starts_with('Z') {
         return sorted::command(data, lua, words);
     }
+    if name.starts_with('H') {
+        return hashed(data, lua, words);
+    }
     let key = &words[1];
     let held = data.keys.get(key);
     // The entry that Redis means by an index, which may count from the end.
@@ -131,9 +135,14 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
                 Some(Held::Text(_)) => "string",
                 Some(Held::List(_)) => "list",
                 Some(Held::Sorted(_)) => "zset",
+                Some(Held::Hash(_)) => "hash",
             };
             table.set("ok", kind)?;
             Ok(Ok(Value::Table(table)))
+        }
+        ("RENAME", _) => {
+            data.keys.rename(key, &words[2]);
+            ok()
         }
         ("EXISTS", held) => Ok(Ok(Value::Integer(held.is_some().into()))),
         ("PTTL", _) => Ok(Ok(Value::Integer(data.pttl(key)))),
@@ -192,5 +201,39 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
             Ok(Err(WRONG_TYPE.to_owned()))
         }
         _ => panic!("a script calls {name}"),
+    }
+}
+
+/// The commands of hashes that the scripts call.
+fn hashed(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
+    let key = &words[1];
+    let mut fields = match data.keys.get(key) {
+        None => BTreeMap::new(),
+        Some(Held::Hash(fields)) => fields.clone(),
+        Some(_) => return Ok(Err(WRONG_TYPE.to_owned())),
+    };
+    let value = |field: &Word| -> Result<Value> {
+        Ok(match fields.get(field.as_slice()) {
+            Some(value) => Value::String(lua.create_string(value)?),
+            None => Value::Boolean(false),
+        })
+    };
+    match std::str::from_utf8(&words[0]).unwrap() {
+        "HGET" => Ok(Ok(value(&words[2])?)),
+        "HMGET" => {
+            let table = lua.create_table()?;
+            for (i, field) in words[2..].iter().enumerate() {
+                table.raw_set(i + 1, value(field)?)?;
+            }
+            Ok(Ok(Value::Table(table)))
+        }
+        "HSET" => {
+            for pair in words[2..].chunks_exact(2) {
+                fields.insert(pair[0].to_vec(), pair[1].to_vec());
+            }
+            data.keys.put(key, Held::Hash(fields));
+            Ok(Ok(Value::Integer(1)))
+        }
+        name => panic!("a script calls {name}"),
     }
 }

@@ -1,6 +1,6 @@
 //! What keys hold, and how long they lie.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
 /// What a key holds.
@@ -10,6 +10,7 @@ pub(crate) enum Held {
     List(VecDeque<Vec<u8>>),
     /// Members by their scores.
     Sorted(BTreeSet<(u64, Vec<u8>)>),
+    Hash(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
 /// All that is held at some time. A copy shares everything with what it was copied from, until one
@@ -53,6 +54,13 @@ impl Snapshot {
                 keys.insert(key.into(), Entry { held: Rc::new(held), lifetime: None });
             }
         }
+    }
+
+    /// Holds under another key what lies here, for as long.
+    pub(super) fn rename(&mut self, key: &[u8], other: &[u8]) {
+        let keys = Rc::make_mut(&mut self.0);
+        let entry = keys.remove(key).expect("it holds something");
+        keys.insert(other.into(), entry);
     }
 
     pub(super) fn remove(&mut self, key: &[u8]) -> bool {

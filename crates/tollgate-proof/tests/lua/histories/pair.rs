@@ -56,6 +56,7 @@ impl Pair {
                         rows.iter().map(|row| show(row)).collect::<Vec<_>>().join(" ")
                     }
                     Held::Sorted(members) => format!("{members:?}"),
+                    Held::Hash(fields) => format!("{fields:?}"),
                 };
                 keys.push(format!("{} = {shown}", String::from_utf8_lossy(&key)));
             }

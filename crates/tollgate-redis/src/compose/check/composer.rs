@@ -202,6 +202,9 @@ impl<'s> Composer<'s> {
         for step in &own {
             out.push_str(&self.called(step));
         }
+        if self.check.reply == ReplyFormat::Remembered {
+            out.push_str(&self.texts.requests());
+        }
         out
     }
 
@@ -257,20 +260,53 @@ impl<'s> Composer<'s> {
         if self.check.reply != ReplyFormat::Remembered {
             return;
         }
-        let key = self.keys;
+        let (key, answered) = (self.keys, self.answered());
+        let places: Vec<usize> = answered
+            .iter()
+            .filter_map(|wanted| self.slots().position(|slot| slot.number == wanted.number))
+            .map(|place| 4 + 4 * place)
+            .collect();
+        let fields = |first: usize, between: &str| -> String {
+            let each = places.iter().map(|place| place + first);
+            each.map(|place| format!(", known[{place}]{between}, known[{}]", place + 1)).collect()
+        };
+        let (fields, more) = (fields(0, ", 0"), fields(2, ""));
         let _ = write!(
             out,
-            "local known = redis.call('GET', KEYS[{key}])
+            "local known, about = recall(KEYS[{key}], ARGV[3], now)
 if known then
-  known = cmsgpack.unpack(known)
-  if known[1] ~= ARGV[3] then
+  if string.sub(known, 1, 8) ~= string.sub(ARGV[3], 17) then
     return {{ARGV[2], -1}}
   end
-  known[1] = ARGV[2]
-  return known
+  known = cmsgpack.unpack(string.sub(known, 16))
+  return {{ARGV[2], known[1], 0, known[2], known[3]{fields}{more}}}
 end
 "
         );
+    }
+
+    /// Remembers the answer that admits, before anything is charged: the number, the units, the
+    /// time, and for each limit, in the order of the states, four fields.
+    fn remember(&self, out: &mut String) {
+        if self.check.reply != ReplyFormat::Remembered {
+            return;
+        }
+        let mut fields = String::new();
+        for slot in self.slots() {
+            for what in ["left", "reset", "at", "carried"] {
+                let _ = write!(fields, ", {}", self.name(what, slot));
+            }
+        }
+        let key = self.keys;
+        let _ = write!(
+            out,
+            "  local forgotten, lies = remember(KEYS[{key}], ARGV[3], about, now, now + ARGV[4],
+    {{ARGV[2], cost, now{fields}}})
+  if lies then
+"
+        );
+        let lifetime = self.lifetime("lies", "    ", out);
+        let _ = writeln!(out, "    redis.call('PEXPIRE', KEYS[{key}], {lifetime})\n  end");
     }
 
     /// The state of a limit now, before the charge.
@@ -369,6 +405,7 @@ end
                 self.charge(slot, out);
             }
             self.refuse_charge(out);
+            self.remember(out);
             for part in &self.parts {
                 self.keep(part, out);
             }
@@ -428,12 +465,9 @@ end
             let _ = writeln!(out, "{indent}return {verdict}");
             return;
         }
-        let remembers =
-            self.check.reply == ReplyFormat::Remembered && granted != "0" && !self.peeks();
         let first = match self.check.reply {
-            // The stored reply identifies its question.
-            ReplyFormat::Remembered if remembers => "ARGV[3], ARGV[2]",
-            ReplyFormat::Remembered => "ARGV[2], ARGV[2]",
+            ReplyFormat::Remembered if granted == "0" => "ARGV[2], ARGV[2], 0",
+            ReplyFormat::Remembered => "ARGV[2], ARGV[2], forgotten",
             _ => "ARGV[2]",
         };
         let mut fields = format!("{first}, {granted}, now");
@@ -456,37 +490,21 @@ end
             };
             let _ = write!(more, ", {at}, {}", self.name("carried", slot));
         }
-        if !remembers {
-            let packs =
-                self.is_batched && self.is_small() && self.check.reply == ReplyFormat::Verbose;
-            let reply = |fields: &str| match packs {
-                true => {
-                    let count = fields.split(", ").count();
-                    format!("struct.pack('>{}', {fields})", "i8".repeat(count))
-                }
-                false => format!("{{{fields}}}"),
-            };
-            let (usual, unusual) = (reply(&fields), reply(&format!("{fields}{more}")));
-            let _ = write!(
-                out,
-                "{indent}if unusual then
+        let packs = self.is_batched && self.is_small() && self.check.reply == ReplyFormat::Verbose;
+        let reply = |fields: &str| match packs {
+            true => {
+                let count = fields.split(", ").count();
+                format!("struct.pack('>{}', {fields})", "i8".repeat(count))
+            }
+            false => format!("{{{fields}}}"),
+        };
+        let (usual, unusual) = (reply(&fields), reply(&format!("{fields}{more}")));
+        let _ = write!(
+            out,
+            "{indent}if unusual then
 {indent}  return {unusual}
 {indent}end
 {indent}return {usual}
-"
-            );
-            return;
-        }
-        let key = self.keys;
-        let _ = write!(
-            out,
-            "{indent}local reply = {{{fields}}}
-{indent}if unusual then
-{indent}  reply = {{{fields}{more}}}
-{indent}end
-{indent}redis.call('SET', KEYS[{key}], cmsgpack.pack(reply), 'PX', ARGV[4])
-{indent}reply[1] = ARGV[2]
-{indent}return reply
 "
         );
     }

@@ -16,9 +16,12 @@ pub enum ReplyFormat {
     Verbose,
     /// 1 for allow, 0 for deny.
     Boolean,
-    /// As `Verbose`, with the number of the charge after the nonce, and stored under a request id.
-    /// A repeat gets the first reply again. Another question under the same id gets the nonce and
-    /// -1.
+    /// As `Verbose`, remembered under a request id. After the nonce come the number of the charge,
+    /// which is another nonce for a repeated answer, and how many ids were forgotten for this one
+    /// before their time. Another question under the same id gets the nonce and -1.
+    ///
+    /// The last key is that of the ids. The third argument is 16 bytes of the id and 8 of the
+    /// question, the fourth for how many microseconds it is remembered.
     Remembered,
 }
 

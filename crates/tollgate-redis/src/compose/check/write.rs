@@ -71,7 +71,7 @@ impl Composer<'_> {
     }
 
     /// The lifetime of a state: one second longer than it counts, in whole milliseconds.
-    fn lifetime(&self, reset: &str, indent: &str, out: &mut String) -> String {
+    pub(super) fn lifetime(&self, reset: &str, indent: &str, out: &mut String) -> String {
         if self.check.clock == Clock::Given {
             return GIVEN_LIFETIME_MS.to_string();
         }

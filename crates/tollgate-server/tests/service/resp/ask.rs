@@ -186,7 +186,6 @@ async fn what_is_wrong_is_said_in_a_line() {
     for (line, says) in [
         ("TOLLGATE.CHECK a 1/s COST 0", "(ERR a check costs at least 1"),
         ("TOLLGATE.CHECK a 1/s COST 1099511627777", "(ERR a cost of 1099511627777 is too large"),
-        ("TOLLGATE.CHECK a 1/s ID x", "(ERR memory remembers no requests"),
         ("TOLLGATE.CHECK a 1/s, 2/s", "(ERR "),
         // Options of other commands are none of this one.
         ("TOLLGATE.CHECK a 1/s PEEK", "(ERR this is no quota"),

@@ -8,6 +8,7 @@ use super::{KEY_BITS, Key, LARGE, Large, MAX_SETS, PLAIN, SET_BITS, SET_SHIFT, S
 use crate::engine::{DecideOne, Mode, Outcome, Single, States as _, decide_set};
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
+use crate::time::Time;
 
 impl MemoryStore {
     /// Answers for a subject that has an entry under exactly these limits; `None` for any other.
@@ -58,6 +59,36 @@ impl MemoryStore {
         single.receipt = number(single.granted);
         drop(shard);
         Some(one(single))
+    }
+}
+
+impl Shard {
+    /// The answer for a subject that has an entry under exactly this set, and the number of the
+    /// first of so many charges if it was charged; `None` for any other subject.
+    pub(in crate::memory) fn decide_known(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        (cost, mode): (u64, Mode),
+        (now, receipts): (Time, u64),
+    ) -> Option<(Outcome, Option<u64>)> {
+        let Known { slot, large, charges } = self.known::<false>(key, limits)?;
+        let outcome = if slot.is_large() {
+            let large = large.get_mut(slot.index())?.as_mut()?;
+            decide_set(limits, large, now, cost, mode)
+        } else {
+            let mut words = slot.pair();
+            let outcome = decide_set(limits, &mut words, now, cost, mode);
+            if outcome.changed {
+                slot.set_pair(words);
+            }
+            outcome
+        };
+        let charge = (outcome.granted > 0 && !mode.is_peek()).then(|| {
+            *charges += receipts;
+            *charges + 1 - receipts
+        });
+        Some((outcome, charge))
     }
 }
 

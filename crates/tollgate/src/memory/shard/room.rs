@@ -258,6 +258,7 @@ impl Shard {
         }
         self.sweep_shared(now);
         self.rest.marks.sweep(now);
+        self.rest.requests.sweep(now.as_micros());
         self.settle();
         before - self.table.len()
     }
@@ -265,7 +266,7 @@ impl Shard {
     /// Frees the room that swept entries left.
     pub(in crate::memory) fn shrink(&mut self, rehash: &impl Fn(&[u8], &LimitSet) -> u64) {
         let Self { table, rest, .. } = self;
-        let super::Rest { sets, long_keys, large, marks, .. } = &mut **rest;
+        let super::Rest { sets, long_keys, large, marks, requests, .. } = &mut **rest;
         if large.len() < large.capacity() / 2 {
             let moved = compact(large);
             for slot in table.iter_mut().filter(|slot| slot.is_large()) {
@@ -284,6 +285,7 @@ impl Shard {
         }
         table.shrink_to_fit(|slot| hash_of(slot, sets, long_keys, rehash));
         marks.shrink();
+        requests.shrink();
         sets.shrink();
         self.shrink_shared();
         self.settle();

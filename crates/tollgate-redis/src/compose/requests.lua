@@ -1,0 +1,45 @@
+-- What a count remembers of requests, in two hashes: the younger ids at the key, the older ones at the
+-- key with `-`. A field is an id of 16 bytes; its value is the question (8 bytes), when it expires, and
+-- the answer. The field without a name says how many are in each hash, when the last of each expires,
+-- and until when the key lies. When the younger hash is full, the older one goes.
+
+-- The value under an id, if it is remembered, and what the key says of itself.
+local function recall(key, asked, now)
+  local id = string.sub(asked, 1, 16)
+  local found = redis.call('HMGET', key, id, '')
+  local value, about = found[1], found[2]
+  if not value and about and struct.unpack('>I7', about, 16) > now then
+    value = redis.call('HGET', key .. '-', id)
+  end
+  if value and struct.unpack('>I7', value, 9) <= now then
+    value = nil
+  end
+  return value, about
+end
+
+-- Remembers an answer until `stop`. Answers how many ids go before their time, and for how long the
+-- key has to lie from now on, if that changes.
+local function remember(key, asked, about, now, stop, answer)
+  local young, old, young_stop, old_stop, lies = 0, 0, 0, 0, 0
+  if about then
+    young, old, young_stop, old_stop, lies = struct.unpack('>I4I4I7I7I7', about)
+  end
+  local forgotten = 0
+  if young >= $HALF or young >= 64 and old_stop <= now then
+    if old_stop > now then
+      forgotten = old
+    end
+    redis.call('RENAME', key, key .. '-')
+    young, old, young_stop, old_stop, lies = 0, young, 0, young_stop, 0
+  end
+  young_stop = math.max(young_stop, stop)
+  local longer = stop > lies
+  if longer then
+    -- For twice as long, so that not each id has to say it again.
+    lies = math.max(2 * stop - now, old_stop)
+  end
+  redis.call('HSET', key, string.sub(asked, 1, 16),
+    string.sub(asked, 17) .. struct.pack('>I7', stop) .. cmsgpack.pack(answer), '',
+    struct.pack('>I4I4I7I7I7', young + 1, old, young_stop, old_stop, lies))
+  return forgotten, longer and lies - now
+end

@@ -1,0 +1,152 @@
+//! Request ids, and what was answered under them. Their table is created by the first one, as that of
+//! an extension: a file without it is the same as before.
+
+use tollgate::engine::{MAX_REQUESTS, Outcome, Remembered};
+use tollgate::{Question, RequestId, StoreError};
+
+use crate::context::Context;
+use crate::operations;
+
+/// Under this name the file records the format of the table.
+pub(crate) const EXTENSION: &str = "requests";
+
+/// The table, step by step. Never edit a released step: append another.
+pub(crate) const MIGRATIONS: &[&str] = &["
+    -- `subject`, `counted`: the count, as in `states`. `seq` numbers the ids of a count.
+    CREATE TABLE requests_ids (
+        subject TEXT NOT NULL,
+        counted INTEGER NOT NULL,
+        id BLOB NOT NULL,
+        seq INTEGER NOT NULL,
+        until_us INTEGER NOT NULL,
+        question BLOB NOT NULL,
+        answer BLOB NOT NULL,
+        PRIMARY KEY (subject, counted, id)
+    ) WITHOUT ROWID;
+    CREATE INDEX requests_by_age ON requests_ids (subject, counted, seq);
+    CREATE INDEX requests_by_end ON requests_ids (until_us);
+"];
+
+/// How many expired ids, of any counts, a new one removes at most.
+const REMOVED_AT_ONCE: i64 = 4;
+
+/// Answers a question under a request id: as before, if it was admitted before. Also returns the
+/// number of ids that are forgotten before their time.
+pub(crate) fn check(
+    cx: &Context<'_>,
+    question: &Question<'_>,
+    request: RequestId<'_>,
+) -> Result<(Outcome, u64), StoreError> {
+    if question.hold.is_some() {
+        return Err(StoreError::misuse(
+            "a hold is not remembered under a request id: ask without one",
+        ));
+    }
+    let (id, asked) = (request.fingerprint(), question.fingerprint());
+    if let Some(known) = recall(cx, question, &id, &asked)? {
+        return Ok((known, 0));
+    }
+    let outcome = operations::check(cx, question)?;
+    let forgotten = match outcome.granted > 0 && !question.mode.is_peek() {
+        true => remember(cx, question, (request, &id, &asked), &outcome)?,
+        false => 0,
+    };
+    Ok((outcome, forgotten))
+}
+
+fn recall(
+    cx: &Context<'_>,
+    question: &Question<'_>,
+    id: &[u8; 16],
+    asked: &[u8; 16],
+) -> Result<Option<Outcome>, StoreError> {
+    let Some(first) = question.parts.first() else { return Ok(None) };
+    let Some(ids) = cx.ids(first.limits)? else { return Ok(None) };
+    let subject = first.subject.as_str();
+    let sql = "SELECT question, answer FROM requests_ids
+               WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
+    let now_us = cx.now().as_micros().cast_signed();
+    let found: Option<(Vec<u8>, Vec<u8>)> =
+        cx.first(sql, (subject, ids.counted, &id[..], now_us), |row| {
+            Ok((row.get(0)?, row.get(1)?))
+        })?;
+    let Some((question_of, answer)) = found else { return Ok(None) };
+    if question_of != asked {
+        return Err(Question::of_other_question());
+    }
+    let words: Vec<u64> = answer
+        .chunks_exact(8)
+        .map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
+        .collect();
+    let limits = question.parts.iter().map(|part| part.limits.limits().len()).sum();
+    let known = Remembered::from_words(&words, limits)
+        .ok_or_else(|| cx.damaged(subject, "an answer under a request id cannot be read"))?;
+    Ok(Some(known.outcome()))
+}
+
+/// Remembers an answer. Returns the number of ids that are forgotten before their time.
+fn remember(
+    cx: &Context<'_>,
+    question: &Question<'_>,
+    (request, id, asked): (RequestId<'_>, &[u8; 16], &[u8; 16]),
+    outcome: &Outcome,
+) -> Result<u64, StoreError> {
+    let Some(first) = question.parts.first() else { return Ok(0) };
+    let (subject, counted) = (first.subject.as_str(), cx.make_ids(first.limits)?.counted);
+    let now_us = cx.now().as_micros();
+    let remembered_us = u64::try_from(request.time().as_micros()).unwrap_or(u64::MAX);
+    let until_us = now_us.saturating_add(remembered_us).min(i64::MAX.cast_unsigned());
+    let (now_us, until_us) = (now_us.cast_signed(), until_us.cast_signed());
+    cx.execute(
+        "DELETE FROM requests_ids WHERE (subject, counted, id) IN
+         (SELECT subject, counted, id FROM requests_ids WHERE until_us <= ?1
+          ORDER BY until_us LIMIT ?2)",
+        (now_us, REMOVED_AT_ONCE),
+    )?;
+    let sql = "SELECT max(seq) FROM requests_ids WHERE subject = ?1 AND counted = ?2";
+    let last: Option<Option<i64>> = cx.first(sql, (subject, counted), |row| row.get(0))?;
+    let seq = last.flatten().unwrap_or(0) + 1;
+    let answer: Vec<u8> =
+        Remembered::new(outcome).words().iter().flat_map(|word| word.to_be_bytes()).collect();
+    cx.execute(
+        "INSERT OR REPLACE INTO requests_ids
+         (subject, counted, id, seq, until_us, question, answer) VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        (subject, counted, &id[..], seq, until_us, &asked[..], &answer[..]),
+    )?;
+    let oldest = seq.saturating_sub(i64::try_from(MAX_REQUESTS).unwrap_or(i64::MAX));
+    let missed: Vec<bool> = cx.rows(
+        "DELETE FROM requests_ids WHERE subject = ?1 AND counted = ?2 AND seq <= ?3
+         RETURNING until_us > ?4",
+        (subject, counted, oldest, now_us),
+        |row| row.get(0),
+    )?;
+    Ok(missed.into_iter().filter(|missed| *missed).count() as u64)
+}
+
+/// Forgets the ids of a count, if any was ever remembered in this file.
+pub(crate) fn forget(cx: &Context<'_>, subject: &str, counted: i64) -> Result<(), StoreError> {
+    if is_created(cx)? {
+        let sql = "DELETE FROM requests_ids WHERE subject = ?1 AND counted = ?2";
+        cx.execute(sql, (subject, counted))?;
+    }
+    Ok(())
+}
+
+/// Removes expired ids. Returns true when none is left.
+pub(crate) fn sweep(cx: &Context<'_>, rows: u32) -> Result<bool, StoreError> {
+    if !is_created(cx)? {
+        return Ok(true);
+    }
+    let gone = cx.execute(
+        "DELETE FROM requests_ids WHERE (subject, counted, id) IN
+         (SELECT subject, counted, id FROM requests_ids WHERE until_us <= ?1
+          ORDER BY until_us LIMIT ?2)",
+        (cx.now().as_micros().cast_signed(), rows),
+    )?;
+    Ok(gone < rows as usize)
+}
+
+fn is_created(cx: &Context<'_>) -> Result<bool, StoreError> {
+    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'requests_ids'";
+    Ok(cx.first(sql, [], |_| Ok(()))?.is_some())
+}

@@ -1,0 +1,303 @@
+//! Checks under request ids, and what counts remember of those that they admitted.
+
+use core::sync::atomic::Ordering;
+
+use hashbrown::HashTable;
+
+use super::MemoryStore;
+use super::shard::Shard;
+use super::slot::Key;
+use super::state::Budget;
+use crate::ask::RequestId;
+use crate::engine::{MAX_REQUESTS, Outcome, Remembered};
+use crate::error::StoreError;
+use crate::limit::LimitSet;
+use crate::store::Question;
+use crate::time::Time;
+
+/// The most ids of one half.
+const HALF: usize = MAX_REQUESTS / 2;
+
+/// Up to so many ids stay until they are in the way, although they have expired.
+const FEW: usize = 64;
+
+/// A request id with its question, as one store's hash tells them apart.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Asked {
+    /// The hash of the id below its last bytes, so that no two ids agree by chance.
+    id: u128,
+    question: u64,
+    until_us: u64,
+}
+
+/// What is remembered under one id: 88 bytes for one limit.
+#[derive(Debug)]
+struct Entry {
+    asked: Asked,
+    answer: Remembered,
+}
+
+/// One half of a count's ids.
+#[derive(Debug, Default)]
+struct Half {
+    entries: HashTable<Entry>,
+    /// The bytes that its answers over several limits allocate.
+    beside: usize,
+    /// When its last id expires.
+    until_us: u64,
+}
+
+/// The ids of one count. They are in two halves by age, so that none is searched for the oldest:
+/// when the younger half is full, the older one goes as a whole.
+#[derive(Debug)]
+struct Table {
+    /// The hash of the count.
+    count: u64,
+    young: Half,
+    old: Half,
+}
+
+/// What the counts of one shard remember.
+#[derive(Debug, Default)]
+pub(super) struct Requests {
+    tables: HashTable<Box<Table>>,
+    /// The bytes of all tables.
+    bytes: usize,
+}
+
+#[allow(clippy::cast_possible_truncation)] // its lower half is the hash
+fn hash_of(id: u128) -> u64 {
+    id as u64
+}
+
+impl Half {
+    fn find(&self, id: u128) -> Option<&Entry> {
+        self.entries.find(hash_of(id), |entry| entry.asked.id == id)
+    }
+
+    /// Whether another entry makes it allocate more.
+    fn is_full(&self) -> bool {
+        self.entries.len() == self.entries.capacity()
+    }
+
+    fn add(&mut self, entry: Entry) {
+        self.until_us = self.until_us.max(entry.asked.until_us);
+        self.beside += entry.answer.bytes_beside();
+        let id = entry.asked.id;
+        if let Some(known) = self.entries.find_mut(hash_of(id), |entry| entry.asked.id == id) {
+            self.beside -= known.answer.bytes_beside();
+            *known = entry;
+            return;
+        }
+        self.entries.insert_unique(hash_of(id), entry, |entry| hash_of(entry.asked.id));
+    }
+
+    fn bytes(&self) -> usize {
+        self.entries.allocation_size() + self.beside
+    }
+}
+
+impl Table {
+    /// Makes the younger half the older one. Returns the number of ids that go before their time.
+    fn turn(&mut self, now_us: u64) -> u64 {
+        let gone = core::mem::replace(&mut self.old, core::mem::take(&mut self.young));
+        if gone.until_us <= now_us {
+            return 0;
+        }
+        gone.entries.iter().filter(|entry| entry.asked.until_us > now_us).count() as u64
+    }
+
+    fn until_us(&self) -> u64 {
+        self.young.until_us.max(self.old.until_us)
+    }
+
+    fn bytes(&self) -> usize {
+        size_of::<Self>() + self.young.bytes() + self.old.bytes()
+    }
+}
+
+impl Requests {
+    /// The answer under an id; `None` if it is unknown or has expired.
+    fn recall(
+        &self,
+        count: u64,
+        asked: &Asked,
+        now_us: u64,
+    ) -> Result<Option<Outcome>, StoreError> {
+        let table = self.tables.find(count, |table| table.count == count);
+        let known =
+            table.and_then(|table| table.young.find(asked.id).or_else(|| table.old.find(asked.id)));
+        match known {
+            Some(known) if known.asked.until_us <= now_us => Ok(None),
+            Some(known) if known.asked.question != asked.question => {
+                Err(Question::of_other_question())
+            }
+            known => Ok(known.map(|known| known.answer.outcome())),
+        }
+    }
+
+    /// Remembers an answer. Returns the number of ids that are forgotten before their time, itself
+    /// included.
+    fn remember(&mut self, count: u64, entry: Entry, now_us: u64, budget: &Budget) -> u64 {
+        let place = self.tables.find_entry(count, |table| table.count == count);
+        let Ok(mut table) = place else {
+            if self.tables.len() == self.tables.capacity() {
+                self.sweep(now_us);
+            }
+            let grown = (self.tables.capacity() + 4) * size_of::<Box<Table>>();
+            if !budget.has(size_of::<Table>() + 4 * size_of::<Entry>() + grown) {
+                return 1;
+            }
+            let mut table = Box::new(Table { count, young: Half::default(), old: Half::default() });
+            table.young.add(entry);
+            self.bytes += table.bytes();
+            self.tables.insert_unique(count, table, |table| table.count);
+            return 0;
+        };
+        let table = table.get_mut();
+        let before = table.bytes();
+        let mut forgotten = 0;
+        let young = table.young.entries.len();
+        if young >= HALF || young >= FEW && table.old.until_us <= now_us {
+            forgotten += table.turn(now_us);
+        }
+        // A store without room keeps only as many as it has memory for.
+        let more = (table.young.entries.capacity() * 2).max(4) * size_of::<Entry>();
+        if table.young.is_full() && !budget.has(more) {
+            forgotten += table.turn(now_us);
+        }
+        table.young.add(entry);
+        self.bytes = self.bytes + table.bytes() - before;
+        forgotten
+    }
+
+    /// Forgets a count.
+    pub(super) fn forget(&mut self, count: u64) {
+        if let Ok(entry) = self.tables.find_entry(count, |table| table.count == count) {
+            let (table, _) = entry.remove();
+            self.bytes -= table.bytes();
+        }
+    }
+
+    /// Drops the counts of which all ids have expired.
+    pub(super) fn sweep(&mut self, now_us: u64) {
+        let Self { tables, bytes } = self;
+        tables.retain(|table| {
+            let stays = table.until_us() > now_us;
+            if !stays {
+                *bytes -= table.bytes();
+            }
+            stays
+        });
+    }
+
+    pub(super) fn shrink(&mut self) {
+        self.tables.shrink_to_fit(|table| table.count);
+    }
+
+    pub(super) fn bytes(&self) -> usize {
+        self.tables.allocation_size() + self.bytes
+    }
+}
+
+impl MemoryStore {
+    /// Answers a question under a request id: as before, if it was admitted before.
+    ///
+    /// # Errors
+    /// The id was used for another question; a question for a hold; as [`MemoryStore::answer`].
+    pub(super) fn answer_once(
+        &self,
+        question: &Question<'_>,
+        request: RequestId<'_>,
+    ) -> Result<Outcome, StoreError> {
+        if question.hold.is_some() {
+            return Err(StoreError::misuse(
+                "a hold is not remembered under a request id: ask without one",
+            ));
+        }
+        let keys = self.keys(question);
+        let mut shards = self.lock_all(&keys);
+        let now = self.0.clock.now();
+        let Some(first) = keys.first() else { return self.answer_general(question) };
+        let asked = self.asked(question, first, request, now);
+        let place = Self::place(&shards, first);
+        let home = &mut shards[place].1;
+        if let Some(known) = home.requests().recall(first.hash, &asked, now.as_micros())? {
+            return Ok(known);
+        }
+        let outcome = match self.decide_in_place(home, &keys, question, now) {
+            Some(outcome) => outcome,
+            None => self.decide_locked(question, &keys, &mut shards, now)?,
+        };
+        if outcome.granted > 0 && !question.mode.is_peek() {
+            let entry = Entry { asked, answer: Remembered::new(&outcome) };
+            let forgotten = shards[place].1.remember(first.hash, entry, now);
+            self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
+        }
+        Ok(outcome)
+    }
+
+    /// The answer for one subject that has an entry under exactly these limits; `None` for any
+    /// other.
+    fn decide_in_place(
+        &self,
+        shard: &mut Shard,
+        keys: &[Key<'_>],
+        question: &Question<'_>,
+        now: Time,
+    ) -> Option<Outcome> {
+        let ([key], [part]) = (keys, &question.parts[..]) else { return None };
+        let ask = (question.cost, question.mode);
+        let (mut outcome, charge) =
+            shard.decide_known(key, part.limits, ask, (now, question.receipts))?;
+        if let Some(charge) = charge {
+            outcome.receipt = Self::number(charge, Self::shard_of(key.hash));
+        }
+        Some(outcome)
+    }
+
+    fn asked(
+        &self,
+        question: &Question<'_>,
+        first: &Key<'_>,
+        request: RequestId<'_>,
+        now: Time,
+    ) -> Asked {
+        let id = request.text().as_bytes();
+        let mut last = [0; 8];
+        for (to, from) in last.iter_mut().zip(id.iter().rev()) {
+            *to = *from;
+        }
+        let remembered_us = u64::try_from(request.time().as_micros()).unwrap_or(u64::MAX);
+        let until_us = now.as_micros().saturating_add(remembered_us);
+        let hash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let ask = question.cost << 2 | u64::from(question.mode.number());
+        // The first count is the one that remembers.
+        let each = question.parts.iter().enumerate();
+        let described = each.fold(mixed(0, ask), |sum, (at, part)| {
+            let subject = match at {
+                0 => first.hash,
+                _ => hash(part.subject.as_str().as_bytes(), part.limits),
+            };
+            mixed(mixed(sum, subject), hash(part.limits.full_text().as_bytes(), part.limits))
+        });
+        let limits = question.parts.first().map(|part| part.limits);
+        let hashed = limits.map_or(0, |limits| hash(id, limits));
+        let id = u128::from(u64::from_le_bytes(last)) << 64 | u128::from(hashed);
+        Asked { id, question: described, until_us }
+    }
+}
+
+/// One number of two, which depends on their order.
+fn mixed(a: u64, b: u64) -> u64 {
+    (a.rotate_left(23) ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+impl Shard {
+    fn remember(&mut self, count: u64, entry: Entry, now: Time) -> u64 {
+        let (requests, budget) = self.requests_and_budget();
+        let forgotten = requests.remember(count, entry, now.as_micros(), budget);
+        self.settle();
+        forgotten
+    }
+}
