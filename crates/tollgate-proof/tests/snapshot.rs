@@ -26,7 +26,8 @@ fn restarted(store: &MemoryStore, builder: MemoryStoreBuilder) -> MemoryStore {
     restored
 }
 
-/// A store that begins every so many questions with a restart.
+/// A store that begins every so many questions with a restart, until it is asked under a request id:
+/// a snapshot has none (definitions, section 2).
 struct Restarting {
     store: Mutex<(MemoryStore, u32)>,
     builder: MemoryStoreBuilder,
@@ -43,10 +44,17 @@ impl Restarting {
         self.store.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// The store, which restarts no more.
+    fn last(&self) -> MutexGuard<'_, (MemoryStore, u32)> {
+        let mut held = self.store();
+        held.1 = u32::MAX;
+        held
+    }
+
     fn next(&self) -> MutexGuard<'_, (MemoryStore, u32)> {
         let mut held = self.store();
-        held.1 += 1;
-        if held.1.is_multiple_of(self.every) {
+        held.1 = held.1.saturating_add(1);
+        if held.1 != u32::MAX && held.1.is_multiple_of(self.every) {
             held.0 = restarted(&held.0, self.builder.clone());
         }
         held
@@ -63,7 +71,8 @@ impl Store for Restarting {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        block_on(self.next().0.check(question))
+        let store = if question.request.is_some() { self.last() } else { self.next() };
+        block_on(store.0.check(question))
     }
 
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
@@ -127,6 +136,25 @@ fn the_other_hash_is_restored_as_well() {
     conformance::run(|clock: ManualClock| {
         Restarting::new(MemoryStore::builder().sip_hash().clock(clock), 5)
     });
+}
+
+/// After a restart a repeated request is charged again, and the receipt of its first answer is as good
+/// as before.
+#[test]
+fn a_snapshot_has_no_request_ids() {
+    let builder = MemoryStore::builder();
+    let limits: LimitSet = "9/1h via gcra".parse().unwrap();
+    let ask = || Ask::new("ann").request("a request of ann");
+    let before = Limiter::new(limits.clone(), builder.clone().build());
+    let first = before.check_now(ask()).unwrap().into_owned();
+    assert!(before.check_now(ask()).unwrap().is_repeated());
+    let after = Limiter::new(limits, restarted(before.store(), builder));
+    let again = after.check_now(ask()).unwrap();
+    assert_eq!((again.is_repeated(), again.remaining()), (false, 7));
+    assert!(after.check_now(ask()).unwrap().is_repeated());
+    let given = block_on(after.refund(&first.receipt().unwrap())).unwrap();
+    assert_eq!((given.already, given.left), (false, 0));
+    assert_eq!(after.peek_now("ann").unwrap().remaining(), 8);
 }
 
 /// Failures are printed with their input; they are not written into the tree.
