@@ -75,6 +75,10 @@ impl Store for Restarting {
         block_on(store.0.check(question))
     }
 
+    fn forgotten_requests(&self) -> u64 {
+        self.store().0.forgotten_requests()
+    }
+
     fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
         self.next().0.check_at_once(counted, cost, mode)
     }
