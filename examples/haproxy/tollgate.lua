@@ -13,7 +13,7 @@ local NOT_PASSED = {}
 for name in string.gmatch([[
   x-original-uri x-original-method x-forwarded-uri x-forwarded-method x-forwarded-host
   x-forwarded-for connection keep-alive proxy-connection te trailer transfer-encoding upgrade
-  expect content-length cookie
+  expect content-length cookie x-request-id
 ]], "%S+") do
   NOT_PASSED[name] = true
 end
@@ -31,6 +31,8 @@ local function question(txn)
     ["x-original-uri"] = { txn.sf:url() },
     ["x-original-method"] = { txn.sf:method() },
     ["x-forwarded-for"] = { txn.sf:src() },
+    -- For `--request-id-header X-Request-Id`.
+    ["x-request-id"] = { txn.sf:uuid() },
   }
   local lines, bytes = 0, #txn.sf:url() + #txn.sf:method()
   for name, values in pairs(txn.http:req_get_headers()) do

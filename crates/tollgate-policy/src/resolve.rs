@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Error, LimitSet, MAX_PARTS, Share, Subject, SubjectPrefix};
+use tollgate::{Error, LimitSet, MAX_PARTS, RequestId, Share, Subject, SubjectPrefix};
 
 use crate::cost::Cost;
 use crate::field::{Field, Fields, value};
@@ -102,6 +102,8 @@ pub(crate) struct Plan {
     pub(crate) denier: Option<usize>,
     /// True when a limit here has a local share: what the store answers is noted for that.
     pub(crate) has_shares: bool,
+    /// The text of the request id, and the rest of it. Boxed, since few requests have one.
+    pub(crate) request: Option<Box<(Box<str>, RequestId<'static>)>>,
     /// The answer if the store need not be called. Boxed, since few requests have one.
     pub(crate) early: Option<Box<Early>>,
 }
@@ -119,6 +121,7 @@ impl Plan {
             on_failure: OnFailure::Allow,
             denier: None,
             has_shares: false,
+            request: None,
             early: None,
         }
     }

@@ -42,7 +42,7 @@ pub(crate) fn check(
             "a hold is not remembered under a request id: ask without one",
         ));
     }
-    let (id, asked) = (request.fingerprint(), question.fingerprint());
+    let (id, asked) = question.fingerprints(request);
     if let Some(known) = recall(cx, question, &id, &asked)? {
         return Ok((known, 0));
     }

@@ -303,8 +303,8 @@ struct OwnedQuestion {
     deadline: Option<Duration>,
     receipts: u64,
     hold: Option<HoldTerms>,
-    /// The request id, and how long it is remembered.
-    request: Option<(Box<str>, Duration)>,
+    /// The text of the request id, and the rest of it.
+    request: Option<(Box<str>, RequestId<'static>)>,
     /// The caller's deadline includes the time in the queue.
     queued_at: Instant,
 }
@@ -314,7 +314,7 @@ impl OwnedQuestion {
         let parts = question.parts.iter().map(|part| (part.subject.clone(), part.limits.clone()));
         let Question { cost, mode, deadline, receipts, .. } = *question;
         let hold = question.hold.copied();
-        let request = question.request.map(|id| (id.text().into(), id.time()));
+        let request = question.request.map(|id| (id.text().into(), id.with_text("")));
         let (parts, queued_at) = (parts.collect(), Instant::now());
         Self { parts, cost, mode, deadline, receipts, hold, request, queued_at }
     }
@@ -323,8 +323,7 @@ impl OwnedQuestion {
         let parts = self.parts.iter().map(borrowed).collect();
         let mut question = Question::new(parts, self.cost, self.mode).with_receipts(self.receipts);
         question.hold = self.hold.as_ref();
-        question.request =
-            self.request.as_ref().map(|(id, time)| RequestId::new(id).remembered(*time));
+        question.request = self.request.as_ref().map(|(text, id)| id.with_text(text));
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
         if question.deadline.is_some_and(|left| left.is_zero()) {
             return Err(StoreError::transient(

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use smallvec::SmallVec;
 
 use crate::decision::Named;
-use crate::engine::{Fingerprint, Mode};
+use crate::engine::Mode;
 use crate::error::{Error, ParseError};
 use crate::hold::{HoldId, HoldName, HoldTerms};
 use crate::limit::{Limit, LimitSet, MAX_COST};
@@ -31,6 +31,7 @@ pub const MAX_REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 pub struct RequestId<'a> {
     text: &'a str,
     remembered_ms: u32,
+    of_each_question: bool,
 }
 
 impl<'a> RequestId<'a> {
@@ -39,7 +40,7 @@ impl<'a> RequestId<'a> {
     #[must_use]
     #[inline]
     pub const fn new(text: &'a str) -> Self {
-        Self { text, remembered_ms: 600_000 }
+        Self { text, remembered_ms: 600_000, of_each_question: false }
     }
 
     /// Sets how long it is remembered: whole milliseconds, from one to [`MAX_REMEMBERED`]. A check
@@ -47,6 +48,19 @@ impl<'a> RequestId<'a> {
     #[must_use]
     pub fn remembered(self, time: Duration) -> Self {
         Self { remembered_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX), ..self }
+    }
+
+    /// Lets each question have an id of its own: the same text for another question is no error, and
+    /// is charged by itself. For ids of whoever does not know the questions, as a proxy.
+    #[must_use]
+    pub const fn of_each_question(self) -> Self {
+        Self { of_each_question: true, ..self }
+    }
+
+    /// True for an id of which each question has its own ([`RequestId::of_each_question`]).
+    #[must_use]
+    pub const fn is_of_each_question(&self) -> bool {
+        self.of_each_question
     }
 
     /// The id.
@@ -61,13 +75,10 @@ impl<'a> RequestId<'a> {
         Duration::from_millis(self.remembered_ms as u64)
     }
 
-    /// 128 bits of the id, for stores that keep no more of it: the same on every machine and in
-    /// every version.
+    /// The same id with this text, which the caller owns.
     #[must_use]
-    pub fn fingerprint(&self) -> [u8; 16] {
-        let mut print = Fingerprint::new();
-        print.add(self.text.as_bytes());
-        print.finish()
+    pub fn with_text<'t>(&self, text: &'t str) -> RequestId<'t> {
+        RequestId { text, ..*self }
     }
 
     fn check(self) -> Result<Self, Error> {
@@ -373,6 +384,12 @@ impl<'a> Ask<'a> {
     pub fn parts(&self) -> impl Iterator<Item = (&SubjectText<'a>, Option<&'a LimitSet>)> {
         let all = self.first.iter().chain(&self.more);
         all.map(|part| (&part.subject, part.limits))
+    }
+
+    /// The id of the request, if it has one.
+    #[must_use]
+    pub fn request_id(&self) -> Option<RequestId<'a>> {
+        self.request
     }
 
     /// The cost in units.

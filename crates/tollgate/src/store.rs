@@ -81,10 +81,22 @@ impl<'a> Question<'a> {
         Self { request: Some(request), ..self }
     }
 
-    /// What a store compares before it repeats an answer: equal for two questions about the same
-    /// subjects, limits, cost and mode, on every machine and in every version.
+    /// 128 bits each of a request id and of the question under it, for stores that keep no more of
+    /// them: the same on every machine and in every version. The second is equal for two questions
+    /// about the same subjects, limits, cost and mode.
     #[must_use]
-    pub fn fingerprint(&self) -> [u8; 16] {
+    pub fn fingerprints(&self, request: RequestId<'_>) -> ([u8; 16], [u8; 16]) {
+        let question = self.fingerprint();
+        let mut print = Fingerprint::new();
+        print.add(request.text().as_bytes());
+        if request.is_of_each_question() {
+            print.add(b"\n");
+            print.add(&question);
+        }
+        (print.finish(), question)
+    }
+
+    fn fingerprint(&self) -> [u8; 16] {
         let mut print = Fingerprint::new();
         let mut piece = |bytes: &[u8]| print.add(bytes);
         piece(format!("{} {}", self.cost, self.mode.number()).as_bytes());

@@ -140,6 +140,15 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     pub(crate) api_key_header: Option<String>,
 
+    /// The header with the id of a request, for `/v1/auth`: a request that a trusted proxy asks about
+    /// again under its id is charged once. Your proxy must make it, and overwrite what clients send
+    #[arg(long, value_name = "NAME")]
+    pub(crate) request_id_header: Option<String>,
+
+    /// How long the id of a request is remembered, 1ms to 24h
+    #[arg(long, value_name = "DURATION", default_value = "30s", requires = "request_id_header")]
+    pub(crate) request_id_for: String,
+
     /// Which inline limits callers may give to `/v1/check` and `/v1/peek`
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = CallerLimitsArg::Several)]
     pub(crate) caller_limits: CallerLimitsArg,

@@ -1,11 +1,14 @@
 //! Operations of a gate besides checking a request by its policies. These are peeks, checks of one
 //! policy by name, inline limits (the caller passes them with the check), and corrections.
 
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
 use arc_swap::Guard;
-use tollgate::{Ask, Charged, Decision, Error, Inspection, LimitSet, Receipt, Refund, Store};
+use tollgate::{
+    Ask, Charged, Decision, Error, Inspection, LimitSet, Receipt, Refund, RequestId, Store,
+};
 
 use super::local::InlineShares;
 use super::observe::Counters;
@@ -97,6 +100,10 @@ impl<S: Store> Gate<S> {
         started: Option<Instant>,
     ) -> Result<Answer<'static>, Error> {
         let answer = self.conclude_limits(result, shares.as_deref(), terms)?;
+        if answer.decision().is_some_and(Decision::is_repeated) {
+            self.0.repeats.fetch_add(1, Ordering::Relaxed);
+            return Ok(answer);
+        }
         let (outcome, authority) = (answer.outcome(), answer.authority());
         let (live, error) = (&answer.live, answer.error());
         self.0.inline.add(outcome, authority);
@@ -137,6 +144,13 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn counters_of_inline_limits(&self) -> &Counters {
         &self.0.inline
+    }
+
+    /// The number of answers that were repeated under a request id. They are in no other counter:
+    /// each request was counted with its first answer.
+    #[must_use]
+    pub fn repeats(&self) -> u64 {
+        self.0.repeats.load(Ordering::Relaxed)
     }
 
     /// The number of each outcome of requests without a policy: `no_policy`, and `missing` if a
@@ -218,6 +232,15 @@ impl Prepared {
     pub fn within(mut self, most: Duration) -> Self {
         self.plan.deadline = self.plan.deadline.min(most);
         self
+    }
+
+    /// Sets the id of the request ([`tollgate::Ask::request`]): asked again under it, the policies
+    /// give their first answer, and nothing more is charged.
+    pub fn request(&mut self, id: RequestId<'_>) {
+        let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
+        for plan in core::iter::once(&mut self.plan).chain(shadows) {
+            plan.request = Some(Box::new((id.text().into(), id.with_text(""))));
+        }
     }
 
     /// Sets the cost in units; the default is one. Of a policy that reserves it takes the place of

@@ -4,9 +4,10 @@ use core::future::Future;
 use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tollgate::{Ask, Counted, Decision, Error, Store, StoreError};
+use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError};
 
 use super::answer::{Shadowed, reports};
 use super::{Answer, Event, Inner, Live};
@@ -86,6 +87,11 @@ impl<S: Store> Inner<S> {
     /// store, and its return, are logged.
     #[inline]
     pub(super) fn record(&self, answer: &Answer<'_>, enforced: &[usize], started: Option<Instant>) {
+        if answer.decision().is_some_and(Decision::is_repeated) {
+            // Its request was counted with the first answer.
+            self.repeats.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
         let duration = started.map(|started| started.elapsed());
         let (live, authority, error) = (&**answer.live, answer.authority, answer.error());
         if enforced.is_empty() {
@@ -199,12 +205,23 @@ impl Plan {
         if let Some(shard) = &self.shard {
             ask = ask.shard(&**shard);
         }
+        if let Some(request) = self.request() {
+            ask = ask.request(request);
+        }
         Some(ask)
     }
 
-    /// The only count of the question, if it has exactly one.
+    /// The id of the request, if it has one.
+    pub(super) fn request(&self) -> Option<RequestId<'_>> {
+        self.request.as_deref().map(|(text, id)| id.with_text(text))
+    }
+
+    /// The only count of the question, if it has exactly one, and no request id.
     #[inline]
     pub(super) fn only<'l>(&'l self, live: &'l Live) -> Option<Counted<'l>> {
+        if self.request.is_some() {
+            return None;
+        }
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
         let limits = live.policies.limits_of(*part)?;
         Some(Counted::new(subject, limits).in_shard(self.shard.as_deref()))

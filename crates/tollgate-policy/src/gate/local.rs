@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
-use tollgate::{Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt};
+use tollgate::{
+    Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId,
+};
 use tollgate::{Store, Subject};
 
 use super::answer::Kept;
@@ -51,6 +53,8 @@ struct SharedCount<'a> {
 pub(super) struct InlineShares {
     counts: Vec<(Subject, LimitSet, Local)>,
     demand: Demand,
+    /// The text of the request id, and the rest of it.
+    request: Option<(Box<str>, RequestId<'static>)>,
 }
 
 impl InlineShares {
@@ -72,7 +76,12 @@ impl InlineShares {
             })
             .collect();
         let demand = Demand { cost: ask.units(), is_partial: ask.is_partial(), is_peek };
-        Ok(Some(Box::new(Self { counts: counts?, demand })))
+        let request = ask.request_id().map(|id| (id.text().into(), id.with_text("")));
+        Ok(Some(Box::new(Self { counts: counts?, demand, request })))
+    }
+
+    fn request(&self) -> Option<RequestId<'_>> {
+        self.request.as_ref().map(|(text, id)| id.with_text(text))
     }
 
     fn counts(&self) -> impl Iterator<Item = SharedCount<'_>> + Clone {
@@ -156,6 +165,7 @@ impl LocalCounts {
         &'a self,
         counts: impl Iterator<Item = SharedCount<'a>>,
         demand: Demand,
+        request: Option<RequestId<'a>>,
     ) -> Result<Decision<'a>, Error> {
         let mut parts = Vec::new();
         for count in counts {
@@ -165,6 +175,9 @@ impl LocalCounts {
         let mut ask = Ask::from(parts).cost(demand.cost);
         if demand.is_partial {
             ask = ask.partial();
+        }
+        if let Some(request) = request {
+            ask = ask.request(request);
         }
         match demand.is_peek {
             true => self.limiter.peek_now(ask),
@@ -259,7 +272,7 @@ impl<S: Store> Inner<S> {
         });
         let counts = shared.clone().map(|(_, count)| count);
         let demand = Demand { cost: plan.cost, is_partial: false, is_peek };
-        let Ok(decision) = self.local().decide(counts.clone(), demand) else {
+        let Ok(decision) = self.local().decide(counts.clone(), demand, plan.request()) else {
             return Answer::new(live, plan, Err(error));
         };
         let outcome = outcome_of(&decision, plan.cost, counts);
@@ -283,13 +296,15 @@ impl<S: Store> Inner<S> {
                 self.local().note(&decision, whole);
                 Answer::new(live, &plan, Ok(decision)).into_owned()
             }
-            Err(error) => match self.local().decide(shares.counts(), shares.demand) {
-                Ok(decision) => {
-                    let outcome = outcome_of(&decision, shares.demand.cost, shares.counts());
-                    Answer::by_share(live, Parts::new(), outcome, decision, error).into_owned()
+            Err(error) => {
+                match self.local().decide(shares.counts(), shares.demand, shares.request()) {
+                    Ok(decision) => {
+                        let outcome = outcome_of(&decision, shares.demand.cost, shares.counts());
+                        Answer::by_share(live, Parts::new(), outcome, decision, error).into_owned()
+                    }
+                    Err(_) => Answer::new(live, &plan, Err(error)).into_owned(),
                 }
-                Err(_) => Answer::new(live, &plan, Err(error)).into_owned(),
-            },
+            }
         }
     }
 }

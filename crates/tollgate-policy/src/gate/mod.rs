@@ -4,6 +4,7 @@
 use core::any::Any;
 use core::fmt;
 use core::future::Future;
+use core::sync::atomic::AtomicU64;
 use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -93,6 +94,8 @@ struct Inner<S> {
     unmatched: Counters,
     /// The counters of inline limits.
     inline: Counters,
+    /// The answers that were repeated under a request id.
+    repeats: AtomicU64,
     holds: HoldCounters,
     loss: Loss,
     /// What this process admits by itself while the store is away.
@@ -198,6 +201,7 @@ impl<S: Store> Gate<S> {
             registry,
             unmatched: Counters::default(),
             inline: Counters::default(),
+            repeats: AtomicU64::new(0),
             holds: HoldCounters::default(),
             loss: Loss::new("the store"),
             local: OnceLock::new(),

@@ -18,22 +18,39 @@ local function recall(key, asked, now)
 end
 
 -- Remembers an answer until `stop`. Answers how many ids go before their time, and for how long the
--- key has to lie from now on, if that changes.
-local function remember(key, asked, about, now, stop, answer)
+-- key has to lie from now on, if that changes. Or an error, and nothing is changed: `after` names the
+-- commands that write what was answered, where nobody has looked whether they may be called. HSET is
+-- the first to write, so its own refusal changes nothing.
+local function remember(key, asked, about, now, stop, answer, after)
   local young, old, young_stop, old_stop, lies = 0, 0, 0, 0, 0
   if about then
     young, old, young_stop, old_stop, lies = struct.unpack('>I4I4I7I7I7', about)
   end
-  local forgotten = 0
-  if young >= $HALF or young >= 64 and old_stop <= now then
+  local forgotten, longer = 0, stop > lies
+  local turns = young >= $HALF or young >= 64 and old_stop <= now
+  if after then
+    local lacks = ''
+    -- The usual id needs no more than what follows it.
+    after = after .. ((longer or turns) and ' PEXPIRE' or '') .. (turns and ' RENAME HSET' or '')
+    for name in string.gmatch(after, '%S+') do
+      local is_there, is_allowed = pcall(redis.acl_check_cmd, name, key, key)
+      if not (is_there and is_allowed) then
+        lacks = lacks .. ' ' .. string.lower(name)
+      end
+    end
+    if lacks ~= '' then
+      return nil, nil, redis.error_reply('NOPERM TOLLGATE' .. lacks)
+    end
+  end
+  if turns then
     if old_stop > now then
       forgotten = old
     end
     redis.call('RENAME', key, key .. '-')
     young, old, young_stop, old_stop, lies = 0, young, 0, young_stop, 0
   end
+  longer = stop > lies
   young_stop = math.max(young_stop, stop)
-  local longer = stop > lies
   if longer then
     -- For twice as long, so that not each id has to say it again.
     lies = math.max(2 * stop - now, old_stop)

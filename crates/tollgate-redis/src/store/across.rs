@@ -102,7 +102,8 @@ impl RedisStore {
 
     /// Answers a question over several slots.
     pub(super) async fn check_across(&self, question: &Question<'_>, slots: &Slots) -> Answer {
-        if question.request.is_some() {
+        // The id of a proxy that knows nothing of slots is not used: each question is charged.
+        if question.request.is_some_and(|id| !id.is_of_each_question()) {
             return Err(StoreError::misuse(
                 "a request id cannot be remembered in several slots of a cluster at once: keep the \
                  subjects in one slot with a `shard`, or ask without an id",
@@ -117,6 +118,7 @@ impl RedisStore {
             .iter()
             .map(|places| {
                 let mut group = question.clone();
+                group.request = None;
                 let parts = places.iter().filter_map(|place| question.parts.get(*place));
                 group.parts = parts.copied().collect();
                 group

@@ -255,5 +255,6 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
 
 /// What the scripts are told of a request: 16 bytes of its id, and 8 of its question.
 pub(super) fn asked(request: RequestId<'_>, question: &Question<'_>) -> Vec<u8> {
-    [&request.fingerprint()[..], &question.fingerprint()[..8]].concat()
+    let (id, question) = question.fingerprints(request);
+    [&id[..], &question[..8]].concat()
 }

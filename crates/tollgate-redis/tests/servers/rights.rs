@@ -20,8 +20,9 @@ const SETS: [&str; 4] = [
     "1000/h via fixed_window, 20 at once hold 2m",
 ];
 
-const OPERATIONS: [&str; 11] = [
+const OPERATIONS: [&str; 12] = [
     "check",
+    "check once",
     "check both",
     "reserve",
     "acquire",
@@ -72,6 +73,9 @@ async fn operate(
     match what {
         "check both" if !is_slots => {
             drop(limiter.check(Ask::new(&bob).and(&eve).cost(7)).await?);
+        }
+        "check once" if !is_slots => {
+            drop(limiter.check(Ask::new(&eve).cost(7).request("an id of eve")).await?);
         }
         "check" if !is_slots => drop(limiter.check(Ask::new(&eve).cost(7)).await?),
         "reserve" => {

@@ -3,6 +3,7 @@
 use core::convert::Infallible;
 use core::future::{Ready, ready};
 use core::task::{Context, Poll};
+use core::time::Duration;
 use std::net::{IpAddr, SocketAddr};
 
 use bytes::Bytes;
@@ -54,7 +55,14 @@ pub struct AuthOptions {
     pub user_header: Option<String>,
     /// The header that contains an API key, if any.
     pub api_key_header: Option<String>,
+    /// The header in which trusted proxies send the id of a request, if any.
+    pub request_id_header: Option<String>,
+    /// How long such an id is remembered.
+    pub request_id_for: Duration,
 }
+
+/// How long the id of a request is remembered by default.
+const REQUEST_ID_FOR: Duration = Duration::from_secs(30);
 
 impl Default for AuthOptions {
     /// Trusts loopback proxies and reads `X-Forwarded-For`; reads no users and no API keys.
@@ -65,6 +73,8 @@ impl Default for AuthOptions {
             forwarded: Forwarded::default(),
             user_header: None,
             api_key_header: None,
+            request_id_header: None,
+            request_id_for: REQUEST_ID_FOR,
         }
     }
 }
@@ -134,6 +144,9 @@ impl Auth {
                 ApiKey::header(name, hashing)?
             };
             builder = builder.api_key(Identity::api_key(key));
+        }
+        if let Some(name) = &options.request_id_header {
+            builder = builder.request_id(name, options.request_id_for)?;
         }
         Ok(Self { limited: builder.build()?.layer(AcceptAll), options })
     }

@@ -100,6 +100,8 @@ pub struct AnswerJson<'a> {
     /// subject was then judged by a count that new subjects share, or denied if there was no room
     /// for that either.
     pub shared: bool,
+    /// Whether it is the first answer under a request id once more: nothing was charged for it.
+    pub repeated: bool,
     /// The missing field that made the request a denial.
     pub missing: Option<String>,
     /// Why the store could not answer.
@@ -138,6 +140,7 @@ impl<'a> AnswerJson<'a> {
             limits: reports(answer),
             shadows: answer.shadows().map(|shadow| ShadowJson::new(&shadow)).collect(),
             shared: decision.is_some_and(Decision::is_shared),
+            repeated: decision.is_some_and(Decision::is_repeated),
             missing: answer.missing().map(Field::to_string),
             error: answer.error().map(ToString::to_string),
             receipt: None,

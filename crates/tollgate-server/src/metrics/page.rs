@@ -322,6 +322,8 @@ impl Numbers {
             units.count([("state", "returned")], leases.returned)?;
             units.count([("state", "wasted")], leases.wasted)?;
         }
+        let help = "Answers that were repeated under a request id. They are in no other counter.";
+        counter(encoder, "tollgate_repeated_answers", help)?.count([], self.gate.repeats())?;
         let help = "Request ids that the store forgot before their time, for lack of room.";
         counter(encoder, "tollgate_requests_forgotten", help)?
             .count([], store.forgotten_requests())?;

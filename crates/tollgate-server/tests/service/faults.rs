@@ -331,9 +331,17 @@ async fn a_question_with_an_idempotency_key_is_charged_once() {
     let question = |key: &str, limit: &str| {
         format!(r#"{{"subject": "user:7", "limit": "{limit}", "idempotency_key": "{key}"}}"#)
     };
-    for (key, remaining) in [("a", 8), ("a", 8), ("b", 7), ("a", 8)] {
-        assert_eq!(client.check(&question(key, "9/h")).await["remaining"], remaining, "{key}");
+    let asked = [("a", 8, false), ("a", 8, true), ("b", 7, false), ("a", 8, true)];
+    for (key, remaining, repeated) in asked {
+        let answer = client.check(&question(key, "9/h")).await;
+        assert_eq!(
+            (&answer["remaining"], &answer["repeated"]),
+            (&remaining.into(), &repeated.into())
+        );
     }
+    // Each request is counted with its first answer.
+    let page = client.get("/metrics").await.text;
+    assert!(page.contains("tollgate_repeated_answers_total 2"), "{page}");
     for (body, says) in [
         (question("", "9/h"), "1 to 256"),
         (question(&"k".repeat(257), "9/h"), "1 to 256"),

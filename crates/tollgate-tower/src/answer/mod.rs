@@ -26,6 +26,7 @@ use problem::Problem;
 
 const RATE_LIMIT: HeaderName = HeaderName::from_static("ratelimit");
 const RATE_LIMIT_POLICY: HeaderName = HeaderName::from_static("ratelimit-policy");
+const REPEATED: HeaderName = HeaderName::from_static("tollgate-repeated");
 const X_LIMIT: HeaderName = HeaderName::from_static("x-ratelimit-limit");
 const X_REMAINING: HeaderName = HeaderName::from_static("x-ratelimit-remaining");
 const X_RESET: HeaderName = HeaderName::from_static("x-ratelimit-reset");
@@ -99,6 +100,8 @@ pub(crate) struct Marks {
     legacy: Option<Legacy>,
     /// The profile whose headers pages may read.
     expose: Option<Profile>,
+    /// Whether the answer is the first one under a request id once more.
+    repeated: bool,
     /// A header of the layer itself, which few responses have.
     other: Option<Box<(HeaderName, HeaderValue)>>,
 }
@@ -131,6 +134,9 @@ impl Marks {
             headers.insert(X_LIMIT, HeaderValue::from(limit));
             headers.insert(X_REMAINING, HeaderValue::from(remaining));
             headers.insert(X_RESET, HeaderValue::from(reset));
+        }
+        if core::mem::take(&mut self.repeated) {
+            headers.insert(REPEATED, HeaderValue::from(1));
         }
         if let Some(profile) = self.expose.take() {
             profile.list_exposed(headers);
@@ -214,6 +220,7 @@ impl Answers {
         templates: &[&HeaderTemplate],
         decision: &Decision<'_>,
     ) {
+        marks.repeated = decision.is_repeated();
         marks.expose = self.expose.then_some(self.profile);
         if self.profile == Profile::None {
             return;

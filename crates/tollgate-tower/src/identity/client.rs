@@ -201,6 +201,17 @@ impl ClientAddress {
         Some(address)
     }
 
+    /// True for a proxy whose headers are read.
+    pub(crate) fn trusts(&self, peer: IpAddr) -> bool {
+        let peer = address::canonical(peer, self.nat64);
+        match &self.way {
+            Way::Peer => false,
+            Way::Networks(proxies, _) => proxies.contains(peer),
+            Way::Hops { peers: Peers::Any, .. } => true,
+            Way::Hops { peers: Peers::Networks(peers), .. } => peers.contains(peer),
+        }
+    }
+
     /// Walks from proxy to proxy until `is_client` is true of an address and its position.
     fn walk(
         &self,

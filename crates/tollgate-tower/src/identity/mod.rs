@@ -301,7 +301,7 @@ impl fmt::Debug for Way {
 }
 
 /// The name of a header, or why it is invalid.
-fn header_name(name: &str) -> Result<HeaderName, ParseError> {
+pub(crate) fn header_name(name: &str) -> Result<HeaderName, ParseError> {
     name.parse().map_err(|_| {
         ParseError::whole(
             name,

@@ -4,10 +4,11 @@ use core::cell::{OnceCell, RefCell};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
-use http::header::HOST;
+use http::header::{HOST, HeaderName};
 use http::{Extensions, Request};
-use tollgate::{Subject, SubjectPrefix};
+use tollgate::{MAX_REQUEST_BYTES, RequestId, Subject, SubjectPrefix};
 use tollgate_policy::{Field, Fields, Prepared};
 
 use super::extensions;
@@ -32,6 +33,8 @@ pub(super) struct Front {
     pub(super) peer: Option<PeerFunction>,
     pub(super) route: Option<RouteFunction>,
     pub(super) paths: PathReading,
+    /// The header with the id of a request, and how long that is remembered.
+    pub(super) request_id: Option<(HeaderName, Duration)>,
 }
 
 impl Front {
@@ -45,6 +48,29 @@ impl Front {
             peer: None,
             route: None,
             paths: PathReading::default(),
+            request_id: None,
+        }
+    }
+
+    /// The id that a trusted proxy gave to a request.
+    #[inline]
+    pub(super) fn request_id<'r, B>(
+        &self,
+        request: &'r Request<B>,
+        misconfigurations: &Misconfigurations,
+    ) -> Option<RequestId<'r>> {
+        let (name, time) = self.request_id.as_ref()?;
+        // Anybody else could choose an id that was used, and be charged once in all.
+        if !self.peer(request.extensions()).is_some_and(|peer| self.client.trusts(peer)) {
+            return None;
+        }
+        let text = header_text(request.headers(), name).ok();
+        match text.filter(|text| (1..=MAX_REQUEST_BYTES).contains(&text.len())) {
+            Some(text) => Some(RequestId::new(text).remembered(*time).of_each_question()),
+            None => {
+                misconfigurations.report(Misconfiguration::NoRequestId(name.clone()));
+                None
+            }
         }
     }
 

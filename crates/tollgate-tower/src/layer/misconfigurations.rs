@@ -4,6 +4,7 @@ use core::fmt;
 use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
+use http::header::HeaderName;
 use tollgate_policy::Field;
 
 use crate::identity::Remark;
@@ -24,11 +25,13 @@ pub enum Misconfiguration {
     FieldNotSupplied(Vec<Field>),
     /// Many layers were dropped after one or two requests each.
     MadeForEachRequest,
+    /// A trusted proxy sends no usable request id in this header: each such request is charged.
+    NoRequestId(HeaderName),
 }
 
 impl Misconfiguration {
     /// The number of kinds; each is reported once.
-    const KINDS: usize = 11;
+    const KINDS: usize = 12;
 
     fn kind(&self) -> usize {
         match self {
@@ -37,6 +40,7 @@ impl Misconfiguration {
             Self::WholeIpv6 => 2,
             Self::FieldNotSupplied(_) => 3,
             Self::MadeForEachRequest => 4,
+            Self::NoRequestId(_) => 11,
             Self::Address(remark) => match remark {
                 Remark::HeaderFromUntrustedPeer => 5,
                 Remark::NoHeader => 6,
@@ -83,6 +87,12 @@ impl fmt::Display for Misconfiguration {
             Self::MadeForEachRequest => f.write_str(
                 "many layers were dropped after one or two requests, each with counts of its own: \
                  make the layer once, not for each request or connection",
+            ),
+            Self::NoRequestId(name) => write!(
+                f,
+                "a trusted proxy sends no `{name}` of 1 to 256 bytes, or several: a request that it \
+                 asks about twice is charged twice. Let the proxy set one, and write over its \
+                 clients'",
             ),
         }?;
         f.write_str(" (docs/mistakes.md, or `tollgate help mistakes`)")

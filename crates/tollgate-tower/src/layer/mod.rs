@@ -22,12 +22,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use http::{Extensions, Response};
-use tollgate::{MemoryStore, ParseError, Store};
+use tollgate::{MAX_REMEMBERED, MemoryStore, ParseError, Store};
 use tollgate_policy::{Combine, Entry, Gate, OnFailure, Policies, Policy};
 use tower_layer::Layer;
 
 use crate::answer::{Answers, Profile};
-use crate::identity::{ClientAddress, Identity, PathReading};
+use crate::identity::{ClientAddress, Identity, PathReading, header_name};
 
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
@@ -265,6 +265,35 @@ impl<S: Store + 'static> Builder<S> {
     pub fn api_key(mut self, key: Identity) -> Self {
         self.front.api_key = Some(key);
         self
+    }
+
+    /// Reads the id of a request from this header of a trusted proxy ([`Builder::client`] says which
+    /// are), and remembers it so long. A request that the proxy asks about again under its id gets
+    /// the first answer and is charged once ([`tollgate::Ask::request`]). By default none is read.
+    ///
+    /// The proxy has to make the id itself, and to write over what clients send: whoever can choose
+    /// it is charged once in all. A request without a usable id is charged as without this.
+    ///
+    /// # Errors
+    /// An invalid name of a header, or `idempotency-key`, which clients choose; a time below 1 ms or
+    /// over [`MAX_REMEMBERED`].
+    pub fn request_id(mut self, header: &str, remembered: Duration) -> Result<Self, ParseError> {
+        if header.eq_ignore_ascii_case("idempotency-key") {
+            return Err(ParseError::whole(
+                header,
+                "clients choose this header, and could be charged once in all",
+                "name one that your proxy sets, such as X-Request-Id",
+            ));
+        }
+        if remembered < Duration::from_millis(1) || remembered > MAX_REMEMBERED {
+            return Err(ParseError::whole(
+                &format!("{remembered:?}"),
+                "request ids are not remembered for so long",
+                "give 1ms to 24h, such as 30s",
+            ));
+        }
+        self.front.request_id = Some((header_name(header)?, remembered));
+        Ok(self)
     }
 
     /// Sets the field `field.NAME`; the last call with a name counts.

@@ -144,7 +144,8 @@ impl<S: Store + 'static> Shared<S> {
         }
         // A request decided by another layer, which is rare, is already marked. If charges depend
         // on the response, the answer is needed later.
-        let at_once = !is_marked && self.charging.is_none();
+        let id = self.front.request_id(request, &self.misconfigurations);
+        let at_once = !is_marked && self.charging.is_none() && id.is_none();
         let (closely, marks) = (timer.is_some(), &mut admitted.marks);
         let by_ipv4 = if at_once && !closely {
             let subject = |field: &Field, prefix: &SubjectPrefix| {
@@ -158,6 +159,12 @@ impl<S: Store + 'static> Shared<S> {
             Some(judged) => Err(judged),
             None => self.judge(request, closely, at_once, marks),
         };
+        let judged = judged.map(|mut prepared| {
+            if let Some(id) = id {
+                prepared.request(id);
+            }
+            prepared
+        });
         match judged {
             Err((mark, None)) => {
                 mark::put(request.extensions_mut(), mark);

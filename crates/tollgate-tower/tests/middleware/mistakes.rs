@@ -1,6 +1,7 @@
 //! The mistakes of `docs/mistakes.md`, each reported once, and what is answered meanwhile.
 
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::Router;
 use axum::routing::get;
@@ -121,6 +122,55 @@ async fn a_header_from_a_stranger_is_reported() {
     }
     assert_eq!(status(&app, "192.0.2.1", &[("x-forwarded-for", "203.0.113.9")]).await, 429);
     assert_eq!(taken(&reported), [Misconfiguration::Address(Remark::HeaderFromUntrustedPeer)]);
+}
+
+#[tokio::test]
+async fn a_proxy_without_a_request_id_is_reported_and_charged() {
+    let (builder, reported) = reporting(PER_IP);
+    let behind = ClientAddress::behind("10.0.0.0/8".parse().unwrap(), AddressHeader::XRealIp);
+    let builder = builder.client(behind).request_id("X-Request-Id", Duration::from_secs(30));
+    let app = served(builder.unwrap().build().unwrap());
+    let left = async |peer: &str, headers: &[(&str, &str)]| {
+        let mut all = vec![("x-real-ip", "192.0.2.1")];
+        all.extend(headers);
+        let seen = send(&app, from(peer, &all)).await;
+        seen.header("ratelimit")
+            .and_then(|text| text.split(";r=").nth(1)?.split(';').next()?.parse().ok())
+    };
+    let longest = "i".repeat(256);
+    for id in ["a", &longest] {
+        let first: Option<u64> = left("10.0.0.1", &[("x-request-id", id)]).await;
+        assert!(first.is_some());
+        assert_eq!(left("10.0.0.1", &[("x-request-id", id)]).await, first, "{id}");
+        assert_eq!(left("10.0.0.2", &[("x-request-id", id)]).await, first, "{id}");
+    }
+    for (id, repeated) in [("a", true), ("b", false)] {
+        let headers = [("x-real-ip", "192.0.2.1"), ("x-request-id", id)];
+        let seen = send(&app, from("10.0.0.1", &headers)).await;
+        assert_eq!(seen.header("tollgate-repeated").is_some(), repeated, "{id}");
+    }
+    assert_eq!(left("10.0.0.1", &[("x-request-id", "b")]).await, Some(7));
+    assert_eq!(taken(&reported), []);
+    // What cannot be used is no free pass, and is said once.
+    let long = "i".repeat(257);
+    let bad: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("x-request-id", "")],
+        &[("x-request-id", &long)],
+        &[("x-request-id", "a"), ("x-request-id", "a")],
+    ];
+    for (headers, remaining) in bad.into_iter().zip([6, 5, 4, 3]) {
+        assert_eq!(left("10.0.0.1", headers).await, Some(remaining));
+    }
+    let name = "x-request-id".parse().unwrap();
+    assert_eq!(taken(&reported), [Misconfiguration::NoRequestId(name)]);
+    // A stranger chooses no id, and a client's own key is never one.
+    for remaining in [9, 8] {
+        let own = [("x-request-id", "a"), ("idempotency-key", "k")];
+        assert_eq!(left("198.51.100.1", &own).await, Some(remaining));
+    }
+    assert_eq!(left("10.0.0.1", &[("idempotency-key", "k")]).await, Some(2));
+    assert_eq!(left("10.0.0.1", &[("idempotency-key", "k")]).await, Some(1));
 }
 
 #[tokio::test]

@@ -283,7 +283,8 @@ impl MemoryStore {
         });
         let limits = question.parts.first().map(|part| part.limits);
         let hashed = limits.map_or(0, |limits| hash(id, limits));
-        let id = u128::from(u64::from_le_bytes(last)) << 64 | u128::from(hashed);
+        let own = if request.is_of_each_question() { described } else { 0 };
+        let id = u128::from(u64::from_le_bytes(last) ^ own) << 64 | u128::from(hashed);
         Asked { id, question: described, until_us }
     }
 }

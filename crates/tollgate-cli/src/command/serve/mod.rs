@@ -338,6 +338,8 @@ fn auth(args: &Serve) -> Result<AuthOptions> {
     };
     auth.user_header.clone_from(&args.user_header);
     auth.api_key_header.clone_from(&args.api_key_header);
+    auth.request_id_header.clone_from(&args.request_id_header);
+    auth.request_id_for = wait(&args.request_id_for)?;
     Ok(auth)
 }
 

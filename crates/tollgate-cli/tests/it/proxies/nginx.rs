@@ -107,6 +107,47 @@ fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
     assert_eq!(setup.pages.visits(), 0);
 }
 
+/// nginx asks again when it redirects a request within itself: to the index of a folder, to the page
+/// of an error, or to where a backend says.
+#[test]
+fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
+    const FOUR: &str = r#"
+        version = 1
+        [[policies]]
+        name = "all"
+        on_failure = "deny"
+        limits = [{ subject = "ip", limit = "4/h" }]
+    "#;
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::write(folder.path().join("index.html"), "the index").unwrap();
+    std::fs::write(folder.path().join("gone.html"), "it is gone").unwrap();
+    // nginx's own pages, in place of those behind it, whose address the test replaces.
+    let at = folder.path().display();
+    let pages = format!(
+        "location /sent {{ proxy_pass http://unix:{at}/backend; }}
+         root {at}; index index.html; error_page 404 /gone.html; # http://127.0.0.1:3000;"
+    );
+    let backend = format!(
+        "http {{ server {{ listen unix:{at}/backend; location / {{
+             add_header X-Accel-Redirect /index.html; return 200; }} }}"
+    );
+    let switches =
+        [("proxy_pass http://127.0.0.1:3000;", pages.as_str()), ("http {", backend.as_str())];
+    for (flags, admitted) in [(&[][..], 2), (&["--request-id-header", "X-Request-Id"], 4)] {
+        let plan = Plan { policies: FOUR, switches: &switches, flags, ..Plan::default() };
+        let Some(setup) = Setup::planned::<Nginx>(&plan) else { return };
+        let requests = [(1, "GET /", 200), (2, "GET /no-such-page", 404), (3, "GET /sent", 200)];
+        for (client, request, status) in requests {
+            // A client that sends an id itself is charged all the same.
+            let asked = format!("{request}\nX-Request-Id: mine");
+            let answers: Vec<u16> =
+                (0..6).map(|_| setup.ask(Client(client), &asked).status).collect();
+            let passed = answers.iter().filter(|found| **found == status).count();
+            assert_eq!(passed, admitted, "{flags:?}, {request}: {answers:?}");
+        }
+    }
+}
+
 #[test]
 fn a_path_that_nginx_reads_as_its_own_location_does_not_get_past_its_limit() {
     // With the lines of `location /` that ask, and a page of its own.

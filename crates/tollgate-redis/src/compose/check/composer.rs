@@ -300,8 +300,11 @@ end
         let key = self.keys;
         let _ = write!(
             out,
-            "  local forgotten, lies = remember(KEYS[{key}], ARGV[3], about, now, now + ARGV[4],
-    {{ARGV[2], cost, now{fields}}})
+            "  local forgotten, lies, lacks = remember(KEYS[{key}], ARGV[3], about, now, now + ARGV[4],
+    {{ARGV[2], cost, now{fields}}}, 'SET')
+  if lacks then
+    return lacks
+  end
   if lies then
 "
         );
