@@ -26,8 +26,8 @@ fn restarted(store: &MemoryStore, builder: MemoryStoreBuilder) -> MemoryStore {
     restored
 }
 
-/// A store that begins every so many questions with a restart, until it is asked under a request id:
-/// a snapshot has none (definitions, section 2).
+/// A store that begins every so many questions with a restart, until it is asked under a request
+/// id: a snapshot has none (definitions, section 2).
 struct Restarting {
     store: Mutex<(MemoryStore, u32)>,
     builder: MemoryStoreBuilder,
@@ -142,8 +142,8 @@ fn the_other_hash_is_restored_as_well() {
     });
 }
 
-/// After a restart a repeated request is charged again, and the receipt of its first answer is as good
-/// as before.
+/// After a restart a repeated request is charged again, and the receipt of its first answer is as
+/// good as before.
 #[test]
 fn a_snapshot_has_no_request_ids() {
     let builder = MemoryStore::builder();

@@ -54,8 +54,8 @@ pub struct Question<'a> {
     pub cost: u64,
     /// All or nothing, partial, or a peek.
     pub mode: Mode,
-    /// The id under which the caller may retry without a second charge, beside the count of the first
-    /// part.
+    /// The id under which the caller may retry without a second charge, beside the count of the
+    /// first part.
     pub request: Option<RequestId<'a>>,
     /// The longest time to wait for an answer; `None` for the store's own deadline. A store that
     /// never waits ignores it.

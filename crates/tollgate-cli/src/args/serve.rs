@@ -140,8 +140,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME")]
     pub(crate) api_key_header: Option<String>,
 
-    /// The header with the id of a request, for `/v1/auth`: a request that a trusted proxy asks about
-    /// again under its id is charged once. Your proxy must make it, and overwrite what clients send
+    /// The header with the id of a request, for `/v1/auth`: a request that a trusted proxy asks
+    /// about again under its id is charged once. Your proxy must make it, and overwrite what
+    /// clients send
     #[arg(long, value_name = "NAME")]
     pub(crate) request_id_header: Option<String>,
 

@@ -369,7 +369,7 @@ mod tests {
             let mut admitted = 0;
             for step in 0..10_000_u64 {
                 if step / 1_000 % 2 == 0 {
-                    let decision = counts.decide([count].into_iter(), demand).unwrap();
+                    let decision = counts.decide([count].into_iter(), demand, None).unwrap();
                     admitted += decision.granted();
                 } else if step % 100 == 0 {
                     let decision = server.check_now(&subject).unwrap();

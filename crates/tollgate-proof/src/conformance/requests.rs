@@ -42,8 +42,8 @@ fn said<M: StoreMaker>(world: &World<M::Store>, ask: Ask<'_>) -> (Said, bool) {
     (said, decision.is_repeated())
 }
 
-/// A request is charged once: later it gets the same answer, marked, with the same receipt, whatever
-/// happens to the count meanwhile. One receipt is refunded once.
+/// A request is charged once: later it gets the same answer, marked, with the same receipt,
+/// whatever happens to the count meanwhile. One receipt is refunded once.
 pub(super) fn a_repeated_request_is_charged_once<M: StoreMaker>(maker: &M) {
     for limits in [
         "9/1h via gcra",

@@ -267,16 +267,17 @@ impl<S: Store + 'static> Builder<S> {
         self
     }
 
-    /// Reads the id of a request from this header of a trusted proxy ([`Builder::client`] says which
-    /// are), and remembers it so long. A request that the proxy asks about again under its id gets
-    /// the first answer and is charged once ([`tollgate::Ask::request`]). By default none is read.
+    /// Reads the id of a request from this header of a trusted proxy ([`Builder::client`] says
+    /// which are), and remembers it so long. A request that the proxy asks about again under its
+    /// id gets the first answer and is charged once ([`tollgate::Ask::request`]). By default none
+    /// is read.
     ///
     /// The proxy has to make the id itself, and to write over what clients send: whoever can choose
     /// it is charged once in all. A request without a usable id is charged as without this.
     ///
     /// # Errors
-    /// An invalid name of a header, or `idempotency-key`, which clients choose; a time below 1 ms or
-    /// over [`MAX_REMEMBERED`].
+    /// An invalid name of a header, or `idempotency-key`, which clients choose; a time below 1 ms
+    /// or over [`MAX_REMEMBERED`].
     pub fn request_id(mut self, header: &str, remembered: Duration) -> Result<Self, ParseError> {
         if header.eq_ignore_ascii_case("idempotency-key") {
             return Err(ParseError::whole(

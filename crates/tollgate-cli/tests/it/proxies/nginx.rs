@@ -107,8 +107,8 @@ fn nobody_opens_closed_pages_with_a_request_that_the_service_refuses() {
     assert_eq!(setup.pages.visits(), 0);
 }
 
-/// nginx asks again when it redirects a request within itself: to the index of a folder, to the page
-/// of an error, or to where a backend says.
+/// nginx asks again when it redirects a request within itself: to the index of a folder, to the
+/// page of an error, or to where a backend says.
 #[test]
 fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
     const FOUR: &str = r#"
@@ -118,22 +118,23 @@ fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
         on_failure = "deny"
         limits = [{ subject = "ip", limit = "4/h" }]
     "#;
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::write(folder.path().join("index.html"), "the index").unwrap();
-    std::fs::write(folder.path().join("gone.html"), "it is gone").unwrap();
-    // nginx's own pages, in place of those behind it, whose address the test replaces.
-    let at = folder.path().display();
-    let pages = format!(
-        "location /sent {{ proxy_pass http://unix:{at}/backend; }}
-         root {at}; index index.html; error_page 404 /gone.html; # http://127.0.0.1:3000;"
-    );
-    let backend = format!(
-        "http {{ server {{ listen unix:{at}/backend; location / {{
-             add_header X-Accel-Redirect /index.html; return 200; }} }}"
-    );
-    let switches =
-        [("proxy_pass http://127.0.0.1:3000;", pages.as_str()), ("http {", backend.as_str())];
     for (flags, admitted) in [(&[][..], 2), (&["--request-id-header", "X-Request-Id"], 4)] {
+        // A folder of its own: nginx leaves its socket behind when it is killed.
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("index.html"), "the index").unwrap();
+        std::fs::write(folder.path().join("gone.html"), "it is gone").unwrap();
+        // nginx's own pages, in place of those behind it, whose address the test replaces.
+        let at = folder.path().display();
+        let pages = format!(
+            "location /sent {{ proxy_pass http://unix:{at}/backend; }}
+             root {at}; index index.html; error_page 404 /gone.html; # http://127.0.0.1:3000;"
+        );
+        let backend = format!(
+            "http {{ server {{ listen unix:{at}/backend; location / {{
+                 add_header X-Accel-Redirect /index.html; return 200; }} }}"
+        );
+        let switches =
+            [("proxy_pass http://127.0.0.1:3000;", pages.as_str()), ("http {", backend.as_str())];
         let plan = Plan { policies: FOUR, switches: &switches, flags, ..Plan::default() };
         let Some(setup) = Setup::planned::<Nginx>(&plan) else { return };
         let requests = [(1, "GET /", 200), (2, "GET /no-such-page", 404), (3, "GET /sent", 200)];
