@@ -183,7 +183,7 @@ impl<S: Store> Limiter<S> {
     /// An invalid subject, a cost of 0 or over 2^40, or the same count twice in one ask; or a store
     /// failure.
     pub async fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        self.answer(ask.into(), false).await
+        self.answer_within(None, ask.into(), false).await
     }
 
     /// As [`Limiter::check`], with this deadline in place of the store's. The call returns a
@@ -204,7 +204,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`Limiter::check`].
     pub async fn peek<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        self.answer(ask.into(), true).await
+        self.answer_within(None, ask.into(), true).await
     }
 
     /// As [`Limiter::peek`], with this deadline in place of the store's.
@@ -217,10 +217,6 @@ impl<S: Store> Limiter<S> {
         ask: impl Into<Ask<'l>>,
     ) -> Result<Decision<'l>, Error> {
         self.answer_within(Some(deadline), ask.into(), true).await
-    }
-
-    async fn answer<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        self.answer_within(None, ask, peek).await
     }
 
     async fn answer_within<'l>(

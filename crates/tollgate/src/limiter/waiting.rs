@@ -51,7 +51,7 @@ impl<S: Store> Limiter<S> {
         let (ask, waiting) = (ask.into(), waiting.into());
         let start = tokio::time::Instant::now();
         loop {
-            let decision = self.answer(ask.clone(), false).await?;
+            let decision = self.answer_within(None, ask.clone(), false).await?;
             let Some(wait) = decision.retry_after() else { return Ok(decision) };
             let left = waiting.deadline.saturating_sub(start.elapsed());
             if wait > left {
