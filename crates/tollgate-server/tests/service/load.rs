@@ -226,7 +226,9 @@ async fn service_on(server: &RedisServer) -> Service {
         );
         std::fs::write(folder.path().join(format!("{rule}.yaml")), text).unwrap();
     }
-    let url = format!("{}?deadline={}ms", server.url(), DEADLINE.as_millis());
+    // Commands of one connection wait one after the other until the breaker opens.
+    let ms = DEADLINE.as_millis();
+    let url = format!("{}?deadline={ms}ms&breaker_timeout={ms}ms", server.url());
     let store = RedisStore::connect(&url).await.unwrap();
     Service::start_with(gate_of(FILE, AnyStore::from(store)), |options| {
         options.resp = vec![here()];

@@ -92,6 +92,21 @@ impl Half {
         self.entries.insert_unique(hash_of(id), entry, |entry| hash_of(entry.asked.id));
     }
 
+    /// Forgets all, and keeps the memory. Returns the number of ids that go before their time.
+    fn clear(&mut self, now_us: u64) -> u64 {
+        let gone = self.unexpired(now_us);
+        self.entries.clear();
+        (self.beside, self.until_us) = (0, 0);
+        gone
+    }
+
+    fn unexpired(&self, now_us: u64) -> u64 {
+        if self.until_us <= now_us {
+            return 0;
+        }
+        self.entries.iter().filter(|entry| entry.asked.until_us > now_us).count() as u64
+    }
+
     fn bytes(&self) -> usize {
         self.entries.allocation_size() + self.beside
     }
@@ -101,10 +116,16 @@ impl Table {
     /// Makes the younger half the older one. Returns the number of ids that go before their time.
     fn turn(&mut self, now_us: u64) -> u64 {
         let gone = core::mem::replace(&mut self.old, core::mem::take(&mut self.young));
-        if gone.until_us <= now_us {
-            return 0;
+        gone.unexpired(now_us)
+    }
+
+    /// The same without more memory: the younger half takes that of the older one, or its own again
+    /// where that has none.
+    fn turn_in_place(&mut self, now_us: u64) -> u64 {
+        if self.old.entries.capacity() > 0 {
+            core::mem::swap(&mut self.young, &mut self.old);
         }
-        gone.entries.iter().filter(|entry| entry.asked.until_us > now_us).count() as u64
+        self.young.clear(now_us)
     }
 
     fn until_us(&self) -> u64 {
@@ -164,7 +185,7 @@ impl Requests {
         // A store without room keeps only as many as it has memory for.
         let more = (table.young.entries.capacity() * 2).max(4) * size_of::<Entry>();
         if table.young.is_full() && !budget.has(more) {
-            forgotten += table.turn(now_us);
+            forgotten += table.turn_in_place(now_us);
         }
         table.young.add(entry);
         self.bytes = self.bytes + table.bytes() - before;
