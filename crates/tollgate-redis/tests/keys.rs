@@ -115,7 +115,7 @@ fn states_that_cannot_be_read_say_why() {
     let limits: LimitSet = "10/s via gcra".parse().unwrap();
     let good = encode(&limits, &charged(&limits, "1@100")).unwrap();
     let mut newer = good.clone();
-    newer[0] = b'2';
+    newer[0] = b'3';
     let cases: [(&[u8], &str); 8] = [
         (b"", "no state"),
         (b"12", "no state"),

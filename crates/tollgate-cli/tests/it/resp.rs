@@ -70,7 +70,10 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
     let lines: Vec<&str> =
         PAGE.lines().filter(|line| line.starts_with("redis-cli -p 6380 TOLLGATE.")).collect();
     let (settle, ask): (Vec<&str>, _) = lines.into_iter().partition(|line| line.contains('$'));
-    assert_eq!((settle.len(), ask.len()), (2, 5), "{settle:?} {ask:?}");
+    let settles = |line: &&str| line.contains("RELEASE ID") || line.contains("COMMIT ID");
+    let (by_id, ask): (Vec<&str>, _) = ask.into_iter().partition(settles);
+    let numbers = (settle.len(), by_id.len(), ask.len());
+    assert_eq!(numbers, (2, 2, 7), "{settle:?} {by_id:?} {ask:?}");
     let mut holds = Vec::new();
     for line in ask {
         let line = line.replace("6380", &port.to_string());
@@ -80,7 +83,12 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
         let hold = out.split_once("\nhold\n").and_then(|(_, rest)| rest.lines().next());
         holds.extend(hold.map(str::to_owned));
     }
-    assert_eq!(holds.len(), 2, "{holds:?}");
+    assert_eq!(holds.len(), 4, "{holds:?}");
+    for (line, expected) in by_id.iter().zip(["released\n1\n", "actual\n60\nalready\n0\n"]) {
+        let line = line.replace("6380", &port.to_string());
+        let out = Command::new("sh").args(["-c", &line]).output().unwrap().stdout;
+        assert!(out.starts_with(expected.as_bytes()), "{line}: {out:?}");
+    }
     let said = [("$hold", "actual\n300\nalready\n0\nlimits\n"), ("$slot", "released\n1\n")];
     for ((line, hold), (variable, expected)) in settle.iter().zip(&holds).zip(said) {
         assert!(line.contains(variable), "{line}");
