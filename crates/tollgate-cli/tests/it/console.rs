@@ -3,7 +3,7 @@
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
@@ -71,6 +71,14 @@ fn until_decided(browser: &mut Browser, decisions: u32) {
     ));
 }
 
+/// Replaces a file in one step: a write in place is first an empty file, which is a broken reload of
+/// its own if the service looks just then.
+fn replace(path: &Path, text: &str) {
+    let beside = path.with_extension("new");
+    std::fs::write(&beside, text).unwrap();
+    std::fs::rename(&beside, path).unwrap();
+}
+
 #[test]
 fn the_console_shows_what_was_asked() {
     let Some(mut browser) = Browser::start(DESK) else { return };
@@ -128,9 +136,9 @@ fn the_console_shows_what_was_asked() {
     // More requests, a reload, and a broken file are seen without a new visit.
     ask(&mut client, "login", "192.0.2.1", 4);
     until_decided(&mut browser, 20);
-    std::fs::write(&path, POLICIES.replace("3/h", "9/h")).unwrap();
+    replace(&path, &POLICIES.replace("3/h", "9/h"));
     browser.run("await until(() => texts(\"#reloads h4\").length === 1)");
-    std::fs::write(&path, "version").unwrap();
+    replace(&path, "version");
     browser.run("await until(() => texts(\"#reloads li\").length === 2)");
     let lines = browser.run("return texts(\"#reloads .change span\")");
     let expected = ["- limit of ip: 3/h via sliding_log\n", "+ limit of ip: 9/h via sliding_log\n"];
@@ -329,13 +337,13 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
     }
     ask(&mut client, "stricter", "192.0.2.2", 600);
     let file = POLICIES.replace("3/h", "9/h, 2/s").replace("deny", "allow");
-    std::fs::write(&path, file).unwrap();
+    replace(&path, &file);
     sign_in(&mut browser, &serving, TOKEN);
     browser.run(
         "await until(() => texts(\"#reloads h4\").length === 1); \
          await until(() => rows(\"denied\").length === 6)",
     );
-    std::fs::write(&path, "version").unwrap();
+    replace(&path, "version");
     browser.run("await until(() => texts(\"#reloads li\").length === 2)");
     // All that it can show: a subject, a request, a fault.
     browser.run(
