@@ -100,15 +100,28 @@ export function bytes(number) {
   return `${short.format(number)} ${units[at]}`;
 }
 
+/** Ends the question before, which was not answered yet: it is a no. */
+let endBefore = () => {};
+
 /** Asks in a dialog: whether the answer is yes. The focus begins at Cancel. */
 export function sure(title, words, yes) {
   const dialog = get("sure");
+  endBefore();
   get("sure-title").textContent = title;
   get("sure-words").textContent = words;
   get("sure-yes").textContent = yes;
   dialog.returnValue = "no";
   return new Promise(done => {
-    dialog.addEventListener("close", () => done(dialog.returnValue === "yes"), { once: true });
+    const end = isSure => {
+      dialog.removeEventListener("close", closed);
+      done(isSure);
+    };
+    // The event comes some time after the end of a dialog, and may be that of the one before.
+    const closed = () => {
+      if (!dialog.open) end(dialog.returnValue === "yes");
+    };
+    endBefore = () => end(false);
+    dialog.addEventListener("close", closed);
     dialog.showModal();
     get("sure-no").focus();
   });

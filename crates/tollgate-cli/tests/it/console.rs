@@ -71,8 +71,8 @@ fn until_decided(browser: &mut Browser, decisions: u32) {
     ));
 }
 
-/// Replaces a file in one step: a write in place is first an empty file, which is a broken reload of
-/// its own if the service looks just then.
+/// Replaces a file in one step: a write in place is first an empty file, which is a broken reload
+/// of its own if the service looks just then.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     std::fs::write(&beside, text).unwrap();
