@@ -1,18 +1,20 @@
 //! One Redis server for all tests of a binary, and stores that need no runtime.
 
+use std::error::Error as _;
 use std::future::Future;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
 use tollgate::engine::Outcome;
 use tollgate::{
-    Charged, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled, Store,
-    StoreError, Time,
+    Charged, Counted, Error, Hold, Inspection, Limiter, Notice, Notices, Question, Receipt, Refund,
+    Settled, Store, StoreError, Time,
 };
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_redis::doctor::examine;
-use tollgate_redis::{Builder, Options, RedisStore};
+use tollgate_redis::{BreakerState, Builder, Fault, Options, RedisStore};
 
 /// The runtime that drives all connections.
 pub(crate) fn runtime() -> &'static Runtime {
@@ -160,4 +162,18 @@ impl Store for Blocking {
 /// of them where the environment asks for many cases.
 pub(crate) fn one_of() -> u64 {
     if std::env::var_os("TOLLGATE_TEST_CASES").is_some() { 1 } else { 5 }
+}
+
+/// Asks servers that are frozen until the breaker opens, and once more: the first time that this is
+/// polled, it has an answer.
+pub(crate) async fn opens_and_answers_at_once(limiter: &Limiter<RedisStore>) {
+    let begin = Instant::now();
+    while limiter.store().breaker() != BreakerState::Open {
+        assert!(begin.elapsed() < Duration::from_secs(30), "it never opens");
+        let _ = limiter.check_within(Duration::from_millis(50), "bob").await;
+    }
+    let answer = limiter.check("bob").now_or_never();
+    let Some(Err(Error::Store(error))) = answer else { panic!("{answer:?}") };
+    let fault = error.source().and_then(|source| source.downcast_ref());
+    assert!(matches!(fault, Some(Fault::Breaker { .. })), "{error}");
 }
