@@ -105,6 +105,16 @@ impl HoldId {
         Self(bytes)
     }
 
+    /// The id under which a store that decides about each count by itself keeps this hold over all
+    /// of these counts ([`HoldName::over`]). An id without a name is the same on all of them.
+    #[must_use]
+    pub fn over<'k>(self, counts: impl IntoIterator<Item = &'k str>) -> Self {
+        match self.name() {
+            Some(name) => Self::lettered(self.0[0], name.over(counts)),
+            None => self,
+        }
+    }
+
     /// The name that its caller gave the hold, if one did.
     #[must_use]
     #[inline]
@@ -219,7 +229,8 @@ pub struct Hold {
     /// The shard of the ask ([`crate::Ask::shard`]).
     pub shard: Option<String>,
     /// Which answer to an ask with this name it is: 1 for the first, which placed it. 0 for a hold
-    /// without a name, or one that was read from a text.
+    /// without a name, or one that was read from a text. Where a store keeps its parts apart, the
+    /// least of them.
     pub answer: u64,
     /// True when the answer reached nobody: to settle the hold then does nothing if it was answered
     /// again since, and leaves no mark that it is over.

@@ -52,6 +52,9 @@ for _, count in ipairs(counts) do
   at = math.max(at, end_due(count, peek))
 end
 local function write_all()
+  if peek then
+    return
+  end
   for _, count in ipairs(counts) do
     drop_stale(count)
     for _, limit in ipairs(count.limits) do
@@ -131,7 +134,7 @@ if repeated then
   for _, field in ipairs(fields) do
     field.wait, field.held = 0, 0
   end
-  for _, count in ipairs(counts) do
+  for _, count in ipairs(peek and {} or counts) do
     write_name(count.open.key, letter, ttl, fence, answer, count.open.cost, stop)
   end
 elseif admitted and not peek then
@@ -196,7 +199,7 @@ if request and admitted and not peek then
     redis.call('PEXPIRE', request, lifetime(lies))
   end
 end
-if not peek and (admitted or concerns_holds or changed) then
+if admitted or concerns_holds or changed then
   write_all()
 end
 local reply = {ARGV[1], admitted and cost or 0, now, kind and admitted and fence or 0,

@@ -7,6 +7,10 @@
 //! A give-back is sent once, and leaves no mark and no key. One that is lost leaves its charge, as
 //! does a caller that dies between the two calls: too little is admitted then, never too much.
 //!
+//! A named hold is one in each slot, under a name that no other counts have. To ask again places it
+//! where it is missing. What is taken back is what this question has placed, unless another
+//! question under the name was answered with it since.
+//!
 //! A caller that is denied over and over would withhold from the others what it charges in the
 //! meantime. So a slot that has denied a subject is asked first and alone, until its `retry_after`
 //! has passed; the other slots are only peeked at.
@@ -20,8 +24,8 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tollgate::engine::{Charged, Fields, Mode, Outcome, Placed};
 use tollgate::{
-    Charges, Hold, HoldId, HoldKind, HoldTerms, Question, Receipt, Refund, Settled, Store as _,
-    StoreError, Time,
+    Charges, Counted, Hold, HoldId, HoldKind, HoldTerms, Question, Receipt, Refund, Settled,
+    Store as _, StoreError, Time,
 };
 
 use super::RedisStore;
@@ -109,19 +113,18 @@ impl RedisStore {
                  subjects in one slot with a `shard`, or ask without an id",
             ));
         }
-        if let Some(terms) = question.hold {
-            without_name(terms.id)?;
+        let mut terms = question.hold.copied();
+        if let Some(terms) = &mut terms {
+            let keys = question.parts.iter().map(|part| self.0.keys.for_count(*part));
+            terms.id = over(terms.id, keys);
         }
         let deadline = question.deadline.unwrap_or(self.0.deadline);
         let by = Instant::now() + deadline.min(Duration::from_secs(1 << 30));
         let groups: Vec<Question<'_>> = slots
             .iter()
             .map(|places| {
-                let mut group = question.clone();
-                group.request = None;
                 let parts = places.iter().filter_map(|place| question.parts.get(*place));
-                group.parts = parts.copied().collect();
-                group
+                some_of(question, parts, terms.as_ref())
             })
             .collect();
         // One number for all, so that the receipt of the check has one.
@@ -227,6 +230,9 @@ impl RedisStore {
         granted: u64,
     ) -> Option<Result<Vec<Left>, StoreError>> {
         let units = outcome.granted.checked_sub(granted).filter(|units| *units > 0)?;
+        if outcome.hold.as_ref().is_some_and(|placed| placed.answer > 1) {
+            return None;
+        }
         if let Some(terms) = group.hold {
             return Some(Box::pin(self.take_back(group, *terms, outcome)).await);
         }
@@ -262,7 +268,7 @@ impl RedisStore {
         let counts = group.parts.iter();
         let placed = outcome.hold.as_deref().copied();
         let nothing = Placed { fence: 0, end: outcome.now, answer: 0 };
-        let Placed { fence, end, .. } = placed.unwrap_or(nothing);
+        let Placed { fence, end, answer } = placed.unwrap_or(nothing);
         let hold = Hold::new(
             terms.id,
             fence,
@@ -270,6 +276,8 @@ impl RedisStore {
             end,
             counts.map(|part| (part.subject.clone(), part.limits.clone())),
         );
+        let mut hold = hold.undelivered();
+        hold.answer = answer;
         let (store, deadline) = (self.clone(), self.0.deadline);
         // A caller that stops waiting here must not keep the hold from being taken back.
         let taking = tokio::spawn(async move { store.settle_in_slot(&hold, 0, deadline).await });
@@ -277,7 +285,9 @@ impl RedisStore {
             Ok(settled) => settled?,
             Err(error) => return Err(StoreError::ambiguous(error.to_string())),
         };
-        if terms.id.kind() == HoldKind::Acquire {
+        // Somebody else was answered with it, or has settled it: the charge is for them.
+        let is_kept = terms.id.name().is_some() && settled.as_ref().is_some_and(|it| it.already);
+        if terms.id.kind() == HoldKind::Acquire && !is_kept {
             let mut charge = group.clone();
             charge.hold = None;
             if let Some(left) = Box::pin(self.give_back_of(&charge, outcome, 0)).await {
@@ -342,11 +352,13 @@ impl RedisStore {
 
 impl RedisStore {
     /// The parts of a hold that lie in each slot.
-    fn holds_in(hold: &Hold, slots: &Slots) -> Vec<Hold> {
+    fn holds_in(&self, hold: &Hold, slots: &Slots) -> Vec<Hold> {
+        let keys = hold.counts.iter().map(|(subject, limits)| self.0.keys.state(subject, limits));
+        let id = over(hold.id, keys);
         let in_slot = |places: &SmallVec<[usize; 2]>| {
             let counts = places.iter().filter_map(|place| hold.counts.get(*place)).cloned();
             let mut part = hold.clone();
-            part.counts = counts.collect();
+            (part.id, part.counts) = (id, counts.collect());
             part
         };
         slots.iter().map(in_slot).collect()
@@ -360,15 +372,16 @@ impl RedisStore {
         actual: u64,
         slots: &Slots,
     ) -> Result<Option<Settled>, StoreError> {
-        without_name(hold.id)?;
-        let holds = Self::holds_in(hold, slots);
+        let holds = self.holds_in(hold, slots);
         let all = holds.iter().map(|part| self.settle_in_slot(part, actual, self.0.deadline));
         let all: Vec<Option<Settled>> =
             join_all(all).await.into_iter().collect::<Result<_, _>>()?;
         let known = || all.iter().flatten();
-        let Some(first) = known().next() else { return Ok(None) };
+        let Some(first) = known().find(|it| !it.is_early).or_else(|| known().next()) else {
+            return Ok(None);
+        };
         if known().all(|settled| settled.already) {
-            return Ok(Some(Settled::before(first.actual)));
+            return Ok(Some(first.clone()));
         }
         let limits: Vec<usize> =
             hold.counts.iter().map(|(_, limits)| limits.limits().len()).collect();
@@ -386,7 +399,7 @@ impl RedisStore {
         ttl_us: u64,
         slots: &Slots,
     ) -> Result<Option<Time>, StoreError> {
-        let holds = Self::holds_in(hold, slots);
+        let holds = self.holds_in(hold, slots);
         let all = join_all(holds.iter().map(|part| self.renew_in_slot(part, ttl_us))).await;
         let ends: Vec<Option<Time>> = all.into_iter().collect::<Result<_, _>>()?;
         Ok(ends.into_iter().min().flatten())
@@ -433,15 +446,21 @@ fn put_back(outcome: &mut Outcome, granted: u64, left: Result<Vec<Left>, StoreEr
     outcome.granted = granted;
 }
 
-/// Rejects a named hold: a repeat or a mark in one slot would not be seen in another.
-fn without_name(id: HoldId) -> Result<(), StoreError> {
-    match id.name() {
-        None => Ok(()),
-        Some(_) => Err(StoreError::misuse(
-            "an id of a hold cannot be kept in several slots of a cluster at once: keep the subjects \
-             in one slot with a `shard`, or ask without an id",
-        )),
-    }
+/// A question about some of the parts, which places a hold on these terms.
+fn some_of<'g>(
+    question: &Question<'_>,
+    parts: impl Iterator<Item = &'g Counted<'g>>,
+    terms: Option<&'g HoldTerms>,
+) -> Question<'g> {
+    let mut some = Question::new(parts.copied().collect(), question.cost, question.mode);
+    (some.deadline, some.receipts, some.hold) = (question.deadline, question.receipts, terms);
+    some
+}
+
+/// The id under which each slot keeps a hold over counts with these keys.
+fn over(id: HoldId, keys: impl Iterator<Item = String>) -> HoldId {
+    let keys: Vec<String> = keys.collect();
+    id.over(keys.iter().map(String::as_str))
 }
 
 /// One outcome of those of all slots.
@@ -450,15 +469,19 @@ fn join(question: &Question<'_>, slots: &Slots, outcomes: &[Outcome], granted: u
     let each = outcomes.iter().map(|outcome| outcome.fields.to_vec());
     let fields: SmallVec<[Fields; 2]> = in_order(slots, &limits, each).into();
     let now = outcomes.iter().map(|outcome| outcome.now).max().unwrap_or(Time::default());
-    let is_charged = granted > 0 && question.charges();
+    let placed = outcomes.iter().filter_map(|outcome| outcome.hold.as_deref());
+    // What a slot has charged before has a receipt of its own, if anybody got that.
+    let is_new = placed.clone().all(|placed| placed.answer <= 1);
+    let is_charged = granted > 0 && question.charges() && is_new;
     let number = outcomes.first().map_or(0, |outcome| outcome.receipt);
     let mut outcome = Outcome::new(granted, fields, if is_charged { number } else { 0 }, now);
     // Each slot has numbers of its own, so the largest is one that rises in none of them alone.
-    let placed = outcomes.iter().filter_map(|outcome| outcome.hold.as_deref());
     let fence = placed.clone().map(|placed| placed.fence).max();
-    let end = placed.map(|placed| placed.end).min();
+    let end = placed.clone().map(|placed| placed.end).min();
+    // The least number takes back no part that was answered again since.
+    let answer = placed.map(|placed| placed.answer).min().unwrap_or(0);
     let all = fence.zip(end).filter(|_| granted > 0);
-    outcome.hold = all.map(|(fence, end)| Box::new(Placed { fence, end, answer: 0 }));
+    outcome.hold = all.map(|(fence, end)| Box::new(Placed { fence, end, answer }));
     outcome.isolated = false;
     outcome
 }

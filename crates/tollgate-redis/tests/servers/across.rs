@@ -15,20 +15,20 @@ use tollgate_redis::{Keys, Options, RedisStore};
 use crate::common::{pause, runtime};
 
 /// Far away: the machine may be busy.
-const LONG: Duration = Duration::from_secs(30);
+pub(crate) const LONG: Duration = Duration::from_secs(30);
 
-const NOON: u64 = 1_763_640_000_000_000;
+pub(crate) const NOON: u64 = 1_763_640_000_000_000;
 
-fn limits(text: &str) -> LimitSet {
+pub(crate) fn limits(text: &str) -> LimitSet {
     text.parse().unwrap_or_else(|e| panic!("{text}: {e}"))
 }
 
-fn options(cluster: &RedisCluster) -> Options {
+pub(crate) fn options(cluster: &RedisCluster) -> Options {
     Options::from_url(&cluster.url()).unwrap().deadline(LONG)
 }
 
 /// One cluster for all tests of this binary that leave it whole; none where no server is installed.
-fn cluster() -> Option<&'static RedisCluster> {
+pub(crate) fn cluster() -> Option<&'static RedisCluster> {
     static CLUSTER: OnceLock<Option<RedisCluster>> = OnceLock::new();
     let start = || RedisServer::find().map(|_| ClusterOptions::new().replicas(0).start());
     let cluster = CLUSTER.get_or_init(start).as_ref();
@@ -39,7 +39,7 @@ fn cluster() -> Option<&'static RedisCluster> {
 }
 
 /// Subjects of these limits whose counts lie on different nodes.
-fn apart(cluster: &RedisCluster, set: &LimitSet, prefix: &str) -> [Subject; 3] {
+pub(crate) fn apart(cluster: &RedisCluster, set: &LimitSet, prefix: &str) -> [Subject; 3] {
     let mut found = BTreeMap::new();
     for n in 0.. {
         let subject = Subject::new(prefix, n.to_string()).unwrap();
@@ -53,7 +53,7 @@ fn apart(cluster: &RedisCluster, set: &LimitSet, prefix: &str) -> [Subject; 3] {
     found.try_into().unwrap()
 }
 
-fn seen(decision: &Decision<'_>) -> String {
+pub(crate) fn seen(decision: &Decision<'_>) -> String {
     let each = decision.reports().map(|report| {
         let (left, retry, reset) = (report.remaining(), report.retry_after(), report.reset_after());
         format!("{} {}: {left} {retry:?} {reset:?}", report.subject(), report.limit())

@@ -16,6 +16,7 @@ mod live;
 #[allow(dead_code)] // it uses the rest
 #[path = "../../../tollgate-proof/tests/lua/model.rs"]
 mod model;
+mod names_across;
 mod prefix;
 mod rights;
 mod sentinel;

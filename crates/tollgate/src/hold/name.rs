@@ -35,6 +35,29 @@ pub const MAX_NAME_BYTES: usize = 256;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldName(pub(super) [u8; 15]);
 
+impl HoldName {
+    /// The name under which a store that decides about each count by itself keeps a hold over all
+    /// of these counts, in whatever order. So no hold over other counts has it.
+    #[must_use]
+    pub fn over<'k>(self, counts: impl IntoIterator<Item = &'k str>) -> Self {
+        let mut counts: Vec<&str> = counts.into_iter().collect();
+        counts.sort_unstable();
+        let mut hasher = Sha256::new_with_prefix(self.0);
+        for count in counts {
+            // The length before each tells where the next one begins.
+            hasher.update(count.len().to_be_bytes());
+            hasher.update(count);
+        }
+        Self::of_digest(hasher.finalize())
+    }
+
+    fn of_digest(digest: impl IntoIterator<Item = u8>) -> Self {
+        let mut bytes = [0; 15];
+        bytes.iter_mut().zip(digest).for_each(|(byte, of)| *byte = of);
+        Self(bytes)
+    }
+}
+
 impl fmt::Debug for HoldName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("HoldName(..)")
@@ -59,10 +82,7 @@ impl FromStr for HoldName {
         if let Some(at) = text.bytes().position(|byte| !byte.is_ascii_graphic()) {
             return wrong(format!("byte {} of the id of a hold is not allowed", at + 1));
         }
-        let digest = Sha256::digest(text.as_bytes());
-        let mut bytes = [0; 15];
-        bytes.iter_mut().zip(digest).for_each(|(byte, of)| *byte = of);
-        Ok(Self(bytes))
+        Ok(Self::of_digest(Sha256::digest(text.as_bytes())))
     }
 }
 
@@ -90,5 +110,22 @@ mod tests {
         assert_ne!(one, two);
         assert_eq!(format!("{one:?}"), format!("{two:?}"));
         let _: [HoldName; 2] = [one, two];
+    }
+
+    #[test]
+    fn a_name_over_counts_is_that_of_these_counts_alone_in_any_order() {
+        let name: HoldName = "0123456789abcdef".parse().unwrap();
+        let other: HoldName = "0123456789abcdeg".parse().unwrap();
+        let both = name.over(["tg1:{a}:x", "tg1:{b}:x"]);
+        assert_eq!(both, name.over(["tg1:{b}:x", "tg1:{a}:x"]));
+        for apart in [
+            name,
+            name.over(["tg1:{a}:x"]),
+            name.over(["tg1:{a}:xtg1:{b}:x"]),
+            name.over(["tg1:{a}:x", "tg1:{c}:x"]),
+            other.over(["tg1:{a}:x", "tg1:{b}:x"]),
+        ] {
+            assert_ne!(both, apart);
+        }
     }
 }
