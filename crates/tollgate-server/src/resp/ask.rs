@@ -13,6 +13,7 @@ use tollgate_policy::{MAX_DEADLINE, MIN_DEADLINE, OnFailure, Terms};
 use super::arguments::{AND, ID};
 use super::codec::Words;
 use super::commands::Command;
+use super::key;
 use super::options::Options;
 use super::reply::Replies;
 use super::why::{self, Why, refused};
@@ -166,9 +167,7 @@ fn part(subject: &str, limits: &[&str], service: &Service) -> Result<(Subject, L
     if text.len() > MAX_TEXT_BYTES {
         return Err(format!("the limits have at most {MAX_TEXT_BYTES} bytes together").into());
     }
-    let subject = Subject::literal(subject)
-        .map_err(|error| Why::from(format!("{}: {}", error.what(), error.remedy())))?;
-    Ok((subject, why::limits(service, &text)?))
+    Ok((key::subject(subject.as_bytes())?, why::limits(service, &text)?))
 }
 
 /// What holds when the store cannot answer, and how long it may take.

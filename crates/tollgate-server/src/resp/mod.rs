@@ -13,6 +13,7 @@ mod connection;
 mod correct;
 mod fast_path;
 mod greeting;
+mod key;
 mod options;
 mod reply;
 mod session;

@@ -6,13 +6,13 @@
 
 use core::time::Duration;
 
-use tollgate::{Counted, Decision, LimitSet, MAX_COST, MAX_UNITS, Subject};
+use tollgate::{Counted, Decision, LimitSet, MAX_COST, MAX_UNITS};
 use tollgate_policy::{OnFailure, Terms, Together};
 
 use super::codec::{Words, whole_number};
+use super::key::subject;
 use super::reply::Replies;
 use super::why::{self, Why, refused};
-use crate::api::MAX_TEXT_BYTES;
 use crate::service::{Act, By, Question, Service};
 
 /// Whose words, order and rounding.
@@ -125,22 +125,6 @@ async fn try_answer(
 
 fn number(number: u64) -> i64 {
     i64::try_from(number).unwrap_or(i64::MAX)
-}
-
-/// Whose count a key is: as in `subject` of `/v1/check`, and any other bytes as the value of `key`.
-fn subject(key: &[u8]) -> Result<Subject, Why> {
-    if key.len() > MAX_TEXT_BYTES {
-        return Err(format!("a key has at most {MAX_TEXT_BYTES} bytes, not {}", key.len()).into());
-    }
-    // `key:x` and `x` are one subject, and the latter is its written form, as long as it has no
-    // colon of its own.
-    let short = key.strip_prefix(b"key:").filter(|rest| !rest.contains(&b':'));
-    let text = core::str::from_utf8(short.unwrap_or(key)).ok();
-    let literal = text.and_then(|text| Subject::literal(text).ok());
-    match literal {
-        Some(subject) => Ok(subject),
-        None => Subject::new("key", key).map_err(|error| error.what().to_owned().into()),
-    }
 }
 
 impl LastLimit {

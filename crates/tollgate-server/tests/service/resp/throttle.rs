@@ -149,6 +149,52 @@ async fn one_count_for_all_who_ask() {
     }
 }
 
+/// One key has one count, with and without its dimension, whatever counts it.
+#[tokio::test]
+async fn a_key_is_one_in_all_commands() {
+    const LIMIT: &[u8] = b"cell: 1/60s burst 9 via gcra";
+    const ID: &[u8] = b"b1946ac92492d2347c6235b4d2611184";
+    for key in [&b"plain"[..], b"a b", b"a b:c", b":x", b"user:", b"caf\xc3\xa9:1"] {
+        let (service, _) = timed().await;
+        let mut redis = service.redis().await;
+        let long = [b"key:", key].concat();
+        let shown = key.escape_ascii();
+        let mut remaining = 9;
+        for own in [key, &long] {
+            let numbers: [(&[u8], &[u8], usize); 4] = [
+                (b"CL.THROTTLE", b"8", 2),
+                (b"RL.THROTTLE", b"8", 2),
+                (b"GCRA", b"8", 2),
+                (b"THROTTLE", b"9", 2),
+            ];
+            for (name, burst, place) in numbers {
+                redis.send(&command(&[name, own, burst, b"1", b"60"])).await;
+                remaining -= 1;
+                let said = redis.reply().await;
+                let left = said.split(", ").nth(place).unwrap();
+                assert_eq!(left, remaining.to_string(), "{shown}: {said}");
+            }
+        }
+        let mut has = async |words: &[&[u8]], says: &str| {
+            redis.send(&command(words)).await;
+            let said = redis.reply().await;
+            assert!(said.contains(says), "{shown}, {}: {said}", words[0].escape_ascii());
+        };
+        for own in [key, &long] {
+            has(&[b"TOLLGATE.PEEK", own, LIMIT], r#""remaining", 1"#).await;
+        }
+        has(&[b"TOLLGATE.CHECK", b"other", b"9/h", b"AND", &long, LIMIT], r#""remaining", 0"#)
+            .await;
+        has(&[b"TOLLGATE.PEEK", key, LIMIT], r#""remaining", 0"#).await;
+        // Holds, which one form names and the other ends.
+        let (slots, of_id) = (&b"1 at once"[..], [&b"ID"[..], ID]);
+        has(&[b"TOLLGATE.ACQUIRE", key, slots, of_id[0], ID], r#""allowed", 1"#).await;
+        has(&[b"TOLLGATE.ACQUIRE", &long, slots], r#""allowed", 0"#).await;
+        has(&[b"TOLLGATE.RELEASE", of_id[0], ID, b"ON", &long, slots], "1").await;
+        has(&[b"TOLLGATE.PEEK", key, slots], r#""remaining", 1"#).await;
+    }
+}
+
 /// What a client sends at once is decided together, and counted as if it were not.
 #[tokio::test]
 async fn pipelined_commands_are_answered_in_order_and_all_counted() {
