@@ -163,10 +163,17 @@ impl Field {
         PLAIN.iter().map(|(name, _)| *name).chain(["header", "field"])
     }
 
-    /// True for the fields that every request has.
+    /// True for the fields that every request should have: no rule has to say what happens without
+    /// them, and a request that lacks one is denied.
     #[must_use]
     pub fn is_always_there(&self) -> bool {
         matches!(self, Self::Ip | Self::Host | Self::Method)
+    }
+
+    /// True for the fields for which a rule may say what happens without them. An address is among
+    /// them: over a unix socket a client has none.
+    pub(crate) fn may_be_absent(&self) -> bool {
+        !matches!(self, Self::Host | Self::Method)
     }
 
     /// True for headers that contain a secret: in a subject, it would appear in counts and logs.

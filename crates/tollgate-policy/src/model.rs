@@ -187,13 +187,13 @@ impl Entry {
     }
 
     /// Sets the rule for every dimension of the subject that can be absent: `skip`, `deny`, or a
-    /// substitute dimension.
+    /// substitute dimension. For `ip` it counts where no other dimension can be.
     ///
     /// # Errors
     /// A rule other than these.
     pub fn absent(mut self, what: &str) -> Result<Self, ParseError> {
         let what = Absent::parse(what)?;
-        for field in self.uncertain() {
+        for field in uncertain(&self.subject) {
             self.absent.insert(field, what.clone());
         }
         Ok(self)
@@ -236,12 +236,17 @@ impl Entry {
         });
         all && found.len() == dimensions
     }
+}
 
-    /// The dimensions that a request may lack.
-    pub(crate) fn uncertain(&self) -> Vec<Field> {
-        let fields = self.subject.iter().filter_map(Dimension::field);
-        fields.filter(|field| !field.is_always_there()).cloned().collect()
-    }
+/// The fields of a subject that one rule for all of them is about: those that a request may lack;
+/// where there is none, the address.
+pub(crate) fn uncertain(subject: &[Dimension]) -> Vec<Field> {
+    let fields = |is_it: fn(&Field) -> bool| -> Vec<Field> {
+        let all = subject.iter().filter_map(Dimension::field);
+        all.filter(|field| is_it(field)).cloned().collect()
+    };
+    let found = fields(|field| !field.is_always_there());
+    if found.is_empty() { fields(Field::may_be_absent) } else { found }
 }
 
 /// One dimension of a subject.

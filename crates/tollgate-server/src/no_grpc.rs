@@ -3,13 +3,14 @@
 use core::convert::Infallible;
 use core::iter;
 use core::time::Duration;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::api::Api;
+use crate::api::{Api, AuthOptions};
 use crate::envoy::EnvoyOptions;
 use crate::listen::{Bounds, Budget, Connection, Protocol, Transport};
 use crate::metrics::Metrics;
@@ -30,6 +31,7 @@ pub(crate) struct Rls;
 impl Rls {
     pub(crate) fn new(
         options: &EnvoyOptions,
+        _: &AuthOptions,
         _: Option<&PathBuf>,
         _: &Metrics,
     ) -> Result<Self, StartError> {
@@ -44,7 +46,12 @@ impl Rls {
 
     pub(crate) async fn reread(self: Arc<Self>) {}
 
-    pub(crate) async fn json(&self, _: &Service, _: &[u8]) -> Option<(StatusCode, Bytes)> {
+    pub(crate) async fn json(
+        &self,
+        _: &Service,
+        _: &[u8],
+        _: IpAddr,
+    ) -> Option<(StatusCode, Bytes)> {
         None
     }
 }

@@ -307,7 +307,8 @@ impl Server {
         let users = Users::new(options.resp_users)?;
         let tally = writing.as_ref().map(|writing| Arc::clone(writing.tally()));
         let limits = Arc::new(InlineLimits::default());
-        let rls = Rls::new(&options.envoy, options.config.as_ref(), &options.metrics)?;
+        let rls =
+            Rls::new(&options.envoy, &options.auth, options.config.as_ref(), &options.metrics)?;
         let rls = Arc::new(rls);
         let api = Arc::new(Api {
             service: Service::new(

@@ -1,7 +1,7 @@
 //! Request ids, and what was answered under them. Their table is created by the first one, as that
 //! of an extension: a file without it is the same as before.
 
-use tollgate::engine::{MAX_REQUESTS, Outcome, Remembered};
+use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS, Outcome, Recalled, Remembered};
 use tollgate::{Question, RequestId, StoreError};
 
 use crate::context::Context;
@@ -10,7 +10,8 @@ use crate::operations;
 /// Under this name the file records the format of the table.
 pub(crate) const EXTENSION: &str = "requests";
 
-/// The table, step by step. Never edit a released step: append another.
+/// The table, step by step. Never edit a released step: append another. An answer is words of eight
+/// bytes and, once it was repeated, a byte for how often, which the first versions do not read.
 pub(crate) const MIGRATIONS: &[&str] = &["
     -- `subject`, `counted`: the count, as in `states`. `seq` numbers the ids of a count.
     CREATE TABLE requests_ids (
@@ -43,11 +44,12 @@ pub(crate) fn check(
         ));
     }
     let (id, asked) = question.fingerprints(request);
-    if let Some(known) = recall(cx, question, &id, &asked)? {
+    let recalled = recall(cx, question, (request, &id, &asked))?;
+    if let Recalled::Repeated(known) = recalled {
         return Ok((known, 0));
     }
-    let outcome = operations::check(cx, question)?;
-    let forgotten = match outcome.granted > 0 && !question.mode.is_peek() {
+    let (outcome, is_kept) = recalled.judged(operations::check(cx, question)?, question.mode);
+    let forgotten = match is_kept {
         true => remember(cx, question, (request, &id, &asked), &outcome)?,
         false => 0,
     };
@@ -57,31 +59,49 @@ pub(crate) fn check(
 fn recall(
     cx: &Context<'_>,
     question: &Question<'_>,
-    id: &[u8; 16],
-    asked: &[u8; 16],
-) -> Result<Option<Outcome>, StoreError> {
-    let Some(first) = question.parts.first() else { return Ok(None) };
-    let Some(ids) = cx.ids(first.limits)? else { return Ok(None) };
+    (request, id, asked): (RequestId<'_>, &[u8; 16], &[u8; 16]),
+) -> Result<Recalled, StoreError> {
+    let Some(first) = question.parts.first() else { return Ok(Recalled::Unknown) };
+    let Some(ids) = cx.ids(first.limits)? else { return Ok(Recalled::Unknown) };
     let subject = first.subject.as_str();
     let sql = "SELECT question, answer FROM requests_ids
                WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
-    let now_us = cx.now().as_micros().cast_signed();
+    let (now_us, until_us) = times(cx, request);
     let found: Option<(Vec<u8>, Vec<u8>)> =
         cx.first(sql, (subject, ids.counted, &id[..], now_us), |row| {
             Ok((row.get(0)?, row.get(1)?))
         })?;
-    let Some((question_of, answer)) = found else { return Ok(None) };
+    let Some((question_of, mut answer)) = found else { return Ok(Recalled::Unknown) };
     if question_of != asked {
         return Err(Question::of_other_question());
     }
-    let words: Vec<u64> = answer
-        .chunks_exact(8)
-        .map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte)))
-        .collect();
+    let words = answer.chunks_exact(8);
+    let repeats = words.remainder().first().copied().unwrap_or(0);
+    let words: Vec<u64> =
+        words.map(|word| word.iter().fold(0, |sum, byte| sum << 8 | u64::from(*byte))).collect();
     let limits = question.parts.iter().map(|part| part.limits.limits().len()).sum();
     let known = Remembered::from_words(&words, limits)
         .ok_or_else(|| cx.damaged(subject, "an answer under a request id cannot be read"))?;
-    Ok(Some(known.outcome()))
+    if u64::from(repeats) >= MAX_REPEATS {
+        let sql = "UPDATE requests_ids SET until_us = max(until_us, ?4)
+                   WHERE subject = ?1 AND counted = ?2 AND id = ?3";
+        cx.execute(sql, (subject, ids.counted, &id[..], until_us))?;
+        return Ok(Recalled::Overused);
+    }
+    answer.truncate(8 * words.len());
+    answer.push(repeats + 1);
+    let sql = "UPDATE requests_ids SET answer = ?4
+               WHERE subject = ?1 AND counted = ?2 AND id = ?3";
+    cx.execute(sql, (subject, ids.counted, &id[..], answer))?;
+    Ok(Recalled::Repeated(known.outcome()))
+}
+
+/// Now, and until when an id that is asked for now is remembered.
+fn times(cx: &Context<'_>, request: RequestId<'_>) -> (i64, i64) {
+    let now_us = cx.now().as_micros();
+    let remembered_us = u64::try_from(request.time().as_micros()).unwrap_or(u64::MAX);
+    let until_us = now_us.saturating_add(remembered_us).min(i64::MAX.cast_unsigned());
+    (now_us.cast_signed(), until_us.cast_signed())
 }
 
 /// Remembers an answer. Returns the number of ids that are forgotten before their time.
@@ -93,10 +113,7 @@ fn remember(
 ) -> Result<u64, StoreError> {
     let Some(first) = question.parts.first() else { return Ok(0) };
     let (subject, counted) = (first.subject.as_str(), cx.make_ids(first.limits)?.counted);
-    let now_us = cx.now().as_micros();
-    let remembered_us = u64::try_from(request.time().as_micros()).unwrap_or(u64::MAX);
-    let until_us = now_us.saturating_add(remembered_us).min(i64::MAX.cast_unsigned());
-    let (now_us, until_us) = (now_us.cast_signed(), until_us.cast_signed());
+    let (now_us, until_us) = times(cx, request);
     cx.execute(
         "DELETE FROM requests_ids WHERE (subject, counted, id) IN
          (SELECT subject, counted, id FROM requests_ids WHERE until_us <= ?1

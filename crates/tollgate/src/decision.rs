@@ -140,6 +140,8 @@ struct More {
     is_split: bool,
     /// True for the answer to an earlier check under the same request id.
     is_repeated: bool,
+    /// True for an id that was repeated too often.
+    is_id_overused: bool,
 }
 
 impl<'l> Decision<'l> {
@@ -154,7 +156,7 @@ impl<'l> Decision<'l> {
         store: u64,
     ) -> Self {
         let Outcome { granted, ref fields, receipt, now, shared, isolated, .. } = *outcome;
-        let Outcome { repeated, authority, .. } = *outcome;
+        let Outcome { repeated, overused, authority, .. } = *outcome;
         let mut numbers = [Numbers::default(); INLINE];
         for (numbers, fields) in numbers.iter_mut().zip(fields) {
             *numbers = Numbers::new(fields);
@@ -164,12 +166,13 @@ impl<'l> Decision<'l> {
             Named::Lent(text) => (Some((text, limits)), None),
             Named::Owned(subject) => (None, Some((subject, limits.clone()))),
         };
-        let is_usual = isolated && !shared && !repeated;
+        let is_usual = isolated && !shared && !repeated && !overused;
         let more = match fits && owned.is_none() && rest.is_empty() && shard.is_none() && is_usual {
             true => None,
             false => {
                 let mut more = keep_more(owned, rest, if fits { &[] } else { fields }, shard);
-                (more.shared, more.is_split, more.is_repeated) = (shared, !isolated, repeated);
+                (more.shared, more.is_split) = (shared, !isolated);
+                (more.is_repeated, more.is_id_overused) = (repeated, overused);
                 Some(more)
             }
         };
@@ -387,6 +390,15 @@ impl<'l> Decision<'l> {
     #[must_use]
     pub fn is_repeated(&self) -> bool {
         self.more.as_deref().is_some_and(|more| more.is_repeated)
+    }
+
+    /// True when the first answer under this request id was repeated
+    /// [`MAX_REPEATS`](crate::engine::MAX_REPEATS) times before, so that this check was judged and
+    /// charged as one without an id: some caller, such as a proxy with a constant, gives one id to
+    /// many requests.
+    #[must_use]
+    pub fn is_id_overused(&self) -> bool {
+        self.more.as_deref().is_some_and(|more| more.is_id_overused)
     }
 
     /// The store's time at the decision. Of several nodes it is the latest.

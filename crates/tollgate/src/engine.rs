@@ -38,7 +38,7 @@ pub use holding::{
 pub use holds::{HoldSums, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};
 pub(crate) use remembered::Fingerprint;
-pub use remembered::{MAX_REQUESTS, Remembered};
+pub use remembered::{MAX_REQUESTS, Recalled, Remembered};
 pub use settle::{RELEASED_WITHOUT_UNITS, mark_early, settle};
 
 /// The state of a limit set for one subject, wherever the store keeps it.
@@ -221,6 +221,9 @@ pub struct Outcome {
     /// True for the answer to an earlier question under the same request id: nothing was charged
     /// now. The store sets it.
     pub repeated: bool,
+    /// True for a question under a request id whose first answer was repeated [`MAX_REPEATS`]
+    /// times before: it was judged, and charged, as one without an id. The store sets it.
+    pub overused: bool,
     /// What decided. What answers in place of a store sets it.
     pub authority: Authority,
     /// The hold that was placed, if one was. It is in a box, since nearly no answer has it.
@@ -253,6 +256,7 @@ impl Outcome {
             shared: false,
             isolated: true,
             repeated: false,
+            overused: false,
             authority,
             hold: None,
         }

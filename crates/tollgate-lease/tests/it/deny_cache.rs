@@ -33,6 +33,28 @@ fn a_denied_subject_is_not_asked_about_until_it_may_be_admitted() {
     assert_eq!(node.store().counters().denied, 99);
 }
 
+/// A request that was admitted keeps its answer, although others of its subject are denied without
+/// a question.
+#[test]
+fn a_request_id_is_answered_by_the_store_beside_a_known_denial() {
+    let world = World::new();
+    let node = cached(&world, "10/s burst 1 via gcra");
+    let ask = |id| Ask::new("a").request(id);
+    let first = now(node.check(ask("first"))).unwrap().into_owned();
+    assert!(first.is_allowed() && !check(&node, "a").is_allowed());
+    assert_eq!(check(&node, "a").authority(), Authority::DenyCache);
+    let again = now(node.check(ask("first"))).unwrap();
+    assert_eq!((again.is_repeated(), again.receipt()), (true, first.receipt()));
+    assert_eq!(again.authority(), Authority::Store);
+    // A new one is denied by the store, which does not remember that, and it is then admitted.
+    let denied = now(node.check(ask("second"))).unwrap();
+    assert_eq!((denied.is_allowed(), denied.authority()), (false, Authority::Store));
+    assert_eq!(check(&node, "a").authority(), Authority::DenyCache);
+    world.pass(100_000);
+    let admitted = now(node.check(ask("second"))).unwrap();
+    assert!(admitted.is_allowed() && !admitted.is_repeated());
+}
+
 /// The store counts denials until a ban runs; then there is nothing more to count.
 #[test]
 fn a_denial_that_a_ban_counts_is_asked_about_until_the_ban_runs() {

@@ -79,7 +79,8 @@ fn absences(entry: &Entry, at: &EntrySpans, problems: &mut Vec<Problem>) {
     for start in entry.subject.iter().filter_map(Dimension::field) {
         let mut chain: Vec<&Field> = Vec::new();
         let mut field = start;
-        while !field.is_always_there() {
+        while !field.is_always_there() || field.may_be_absent() && entry.absent.contains_key(field)
+        {
             if chain.contains(&field) {
                 chain.push(field);
                 let circle: Vec<_> = chain.iter().map(|field| format!("`{field}`")).collect();
@@ -119,7 +120,7 @@ fn absences(entry: &Entry, at: &EntrySpans, problems: &mut Vec<Problem>) {
         }
     }
     for field in entry.absent.keys().filter(|field| !reached.contains(field)) {
-        let what = if field.is_always_there() {
+        let what = if !field.may_be_absent() {
             format!("`{field}` is always there")
         } else {
             format!("`{field}` is not in this subject")

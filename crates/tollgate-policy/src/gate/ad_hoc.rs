@@ -100,8 +100,7 @@ impl<S: Store> Gate<S> {
         started: Option<Instant>,
     ) -> Result<Answer<'static>, Error> {
         let answer = self.conclude_limits(result, shares.as_deref(), terms)?;
-        if answer.decision().is_some_and(Decision::is_repeated) {
-            self.0.repeats.fetch_add(1, Ordering::Relaxed);
+        if self.0.is_repeated(&answer) {
             return Ok(answer);
         }
         let (outcome, authority) = (answer.outcome(), answer.authority());
@@ -151,6 +150,13 @@ impl<S: Store> Gate<S> {
     #[must_use]
     pub fn repeats(&self) -> u64 {
         self.0.repeats.load(Ordering::Relaxed)
+    }
+
+    /// The number of checks under request ids that were repeated too often
+    /// ([`Decision::is_id_overused`]).
+    #[must_use]
+    pub fn overused_ids(&self) -> u64 {
+        self.0.overused.load(Ordering::Relaxed)
     }
 
     /// The number of each outcome of requests without a policy: `no_policy`, and `missing` if a

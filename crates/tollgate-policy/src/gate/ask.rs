@@ -87,9 +87,7 @@ impl<S: Store> Inner<S> {
     /// store, and its return, are logged.
     #[inline]
     pub(super) fn record(&self, answer: &Answer<'_>, enforced: &[usize], started: Option<Instant>) {
-        if answer.decision().is_some_and(Decision::is_repeated) {
-            // Its request was counted with the first answer.
-            self.repeats.fetch_add(1, Ordering::Relaxed);
+        if self.is_repeated(answer) {
             return;
         }
         let duration = started.map(|started| started.elapsed());
@@ -109,6 +107,21 @@ impl<S: Store> Inner<S> {
             let what = (outcome, authority, decides);
             self.report(live, Some(policy), what, decision, error, duration);
         }
+    }
+
+    /// True for an answer under a request id once more, which was counted with the first one.
+    /// Counts it, and the ids that were repeated too often.
+    #[inline]
+    pub(super) fn is_repeated(&self, answer: &Answer<'_>) -> bool {
+        let Some(decision) = answer.decision() else { return false };
+        if decision.is_repeated() {
+            self.repeats.fetch_add(1, Ordering::Relaxed);
+            return true;
+        }
+        if decision.is_id_overused() {
+            self.overused.fetch_add(1, Ordering::Relaxed);
+        }
+        false
     }
 
     /// Reports to the observer, if there is one; `decision` is that of the binding limit.

@@ -96,6 +96,8 @@ struct Inner<S> {
     inline: Counters,
     /// The answers that were repeated under a request id.
     repeats: AtomicU64,
+    /// The checks under ids that were repeated too often.
+    overused: AtomicU64,
     holds: HoldCounters,
     loss: Loss,
     /// What this process admits by itself while the store is away.
@@ -202,6 +204,7 @@ impl<S: Store> Gate<S> {
             unmatched: Counters::default(),
             inline: Counters::default(),
             repeats: AtomicU64::new(0),
+            overused: AtomicU64::new(0),
             holds: HoldCounters::default(),
             loss: Loss::new("the store"),
             local: OnceLock::new(),

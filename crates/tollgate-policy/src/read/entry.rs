@@ -8,7 +8,7 @@ use super::keys::{Reader, Unlisted};
 use crate::field::Field;
 use crate::form;
 use crate::list::NetworkList;
-use crate::model::{Absent, Dimension, Entry, Override, Rule};
+use crate::model::{Absent, Dimension, Entry, Override, Rule, uncertain};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::Span;
 use crate::source::{Key, Node, Value};
@@ -148,15 +148,13 @@ fn absent(
     if let Value::Text(text) = &node.value {
         return match Absent::parse(text) {
             Ok(what) => {
-                let certain = |d: &Dimension| d.field().is_none_or(Field::is_always_there);
-                if !subject.is_empty() && subject.iter().all(certain) {
+                let fields = uncertain(subject);
+                if !subject.is_empty() && fields.is_empty() {
                     let remedy = "leave it out";
                     let what = "`absent` says nothing here: these dimensions are always there";
                     reader.warning(node.at, what, remedy);
                 }
-                let fields = subject.iter().filter_map(Dimension::field);
-                let fields = fields.filter(|field| !field.is_always_there());
-                Some(fields.map(|field| (field.clone(), what.clone())).collect())
+                Some(fields.into_iter().map(|field| (field, what.clone())).collect())
             }
             Err(error) => {
                 reader.refused(node, text, &error);

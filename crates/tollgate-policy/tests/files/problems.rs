@@ -69,8 +69,26 @@ fn every_problem_is_told_with_its_place() {
             &["5:47 error `route` is not in this subject"],
         ),
         (
-            &entry("subject = \"ip\", limit = \"10/s\", absent = \"skip\""),
-            &["5:54 warning `absent` says nothing here: these dimensions are always there"],
+            &entry("subject = \"host\", limit = \"10/s\", absent = \"skip\""),
+            &["5:56 warning `absent` says nothing here: these dimensions are always there"],
+        ),
+        // An address can be absent, over a unix socket.
+        (&entry("subject = \"ip\", limit = \"10/s\", absent = \"skip\""), &[]),
+        (&entry("subject = \"ip\", limit = \"10/s\", absent = { ip = \"host\" }"), &[]),
+        (
+            &entry(
+                "subject = [\"ip\", \"user\"], limit = \"10/s\", absent = { user = \"ip\", ip = \
+                 \"deny\" }",
+            ),
+            &[],
+        ),
+        (
+            &entry("subject = \"ip\", limit = \"10/s\", absent = \"ip\""),
+            &["5:54 error what stands in goes in a circle: `ip`, then `ip`"],
+        ),
+        (
+            &entry("subject = \"ip\", limit = \"10/s\", absent = { host = \"skip\" }"),
+            &["5:45 error `host` is always there"],
         ),
         (
             &entry("subject = \"ip\", limit = [\"10/s\", \"20/s\"]"),

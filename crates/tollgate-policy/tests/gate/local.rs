@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::{Ask, LimitSet};
+use tollgate::{Ask, LimitSet, RequestId};
 use tollgate_policy::{Authority, OnFailure, Terms};
 
 use super::failures::Log;
@@ -302,6 +302,46 @@ fn inline_limits_have_shares_too() {
     let above = Ask::new("b").under(&limits).cost(5);
     fails(&store, true);
     assert_eq!(block_on(gate.check_limits(above, terms)).unwrap().outcome(), Outcome::FailedClosed);
+}
+
+/// The share remembers ids as a store does, and is told of none that the store has answered.
+#[test]
+fn a_request_id_is_charged_to_a_share_once() {
+    let (gate, store) = local("25 %", "100/h via gcra");
+    let fields: HashMap<String, String> = [("ip".to_owned(), "1.1.1.1".to_owned())].into();
+    let under = |id: &str| {
+        let mut prepared = gate.prepare(&fields);
+        prepared.request(RequestId::new(id).of_each_question());
+        block_on(gate.ask(prepared))
+    };
+    let of = |answer: &Answer<'_>| {
+        let decision = answer.decision().unwrap();
+        (answer.authority(), decision.is_repeated(), decision.remaining())
+    };
+    assert_eq!(of(&under("a")), (Authority::Store, false, 99));
+    fails(&store, true);
+    // A quarter of 99.
+    assert_eq!(of(&under("a")), (Authority::LocalShare, false, 23), "the store alone knew of it");
+    for (id, repeated, remaining) in [("a", true, 23), ("b", false, 22), ("b", true, 22)] {
+        assert_eq!(of(&under(id)), (Authority::LocalShare, repeated, remaining), "{id}");
+    }
+    let counts: HashMap<String, _> = gate.counters().into_iter().collect();
+    assert_eq!(counts["p"].get(Outcome::Allowed, Authority::LocalShare), 2);
+    assert_eq!(gate.repeats(), 2);
+    // One id for all is charged after a while.
+    let admitted = (0..99).filter(|_| under("b").outcome().admits()).count();
+    assert_eq!((admitted, gate.repeats()), (15 + 22, 2 + 15));
+    assert_eq!(gate.overused_ids(), 99 - 15);
+    // So are inline limits.
+    let limits: LimitSet = "8/h via gcra".parse().unwrap();
+    let terms = Terms::new("local 50 %".parse().unwrap());
+    let check = || {
+        let ask = Ask::new("team").under(&limits).request("an id");
+        block_on(gate.check_limits(ask, terms)).unwrap()
+    };
+    for repeated in [false, true, true] {
+        assert_eq!(of(&check()), (Authority::LocalShare, repeated, 3));
+    }
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate::engine::MAX_REQUESTS;
+use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS};
 use tollgate::{Ask, Receipt, RequestId, Store as _};
 
 use super::world::{Random, World, block_on, fields, set};
@@ -22,6 +22,13 @@ struct Said {
     fields: Vec<Fields>,
     at_us: u64,
     receipt: Option<Receipt>,
+}
+
+/// What is known of one id.
+struct Known {
+    until_us: u64,
+    repeats: u64,
+    said: Said,
 }
 
 fn ask<'a>(subject: &'a str, id: &'a str, for_us: u64) -> Ask<'a> {
@@ -125,30 +132,81 @@ pub(super) fn a_request_id_is_of_one_question<M: StoreMaker>(maker: &M) {
     assert!(error.contains("under a request id"), "{error}");
 }
 
+/// An id that is given to all requests is repeated a few times, and then charged as none would be,
+/// for as long as it is asked for: a limit admits no more than those repeats beyond its units.
+pub(super) fn an_id_for_all_requests_is_charged<M: StoreMaker>(maker: &M) {
+    for limits in [
+        "3/1h via gcra",
+        "3/1h via sliding_log",
+        "a: 3/1h via fixed_window, b: 20/1h via gcra, c: 30/1h via sliding_log",
+    ] {
+        let world = World::new(maker, limits, NOW_US);
+        let asked = || ask("ann", "a constant", 30 * S);
+        let (first, _) = said::<M>(&world, asked());
+        for number in 1..=MAX_REPEATS {
+            world.at(NOW_US + number * S);
+            assert_eq!(said::<M>(&world, asked()), (first.clone(), true), "{limits}, {number}");
+        }
+        // Each is an event of its own, with a receipt of its own.
+        for remaining in [1, 0] {
+            let decision = world.check(asked());
+            assert!(decision.is_allowed() && decision.is_id_overused(), "{limits}");
+            assert_eq!((decision.remaining(), decision.is_repeated()), (remaining, false));
+            assert_ne!(decision.receipt(), first.receipt, "{limits}");
+        }
+        // A denial keeps it as well, so that it is not new when units come back.
+        for second in [45, 74, 103, 132] {
+            world.at(NOW_US + second * S);
+            let decision = world.check(asked());
+            assert!(!decision.is_allowed() && decision.is_id_overused(), "{limits}, {second} s");
+        }
+        let refunded = world.refund(&first.receipt.unwrap());
+        assert_eq!(refunded.left, 0, "{limits}");
+        let decision = world.check(asked());
+        assert!(decision.is_allowed() && decision.is_id_overused(), "{limits}");
+        // It is of its question still, and other ids are as before.
+        let error = block_on(world.limiter.check(asked().cost(2))).unwrap_err().to_string();
+        assert!(error.contains("used for another question"), "{limits}: {error}");
+        let other = || ask("bob", "another id", 30 * S);
+        assert!(!world.check(other()).is_repeated(), "{limits}");
+        assert!(world.check(other()).is_repeated(), "{limits}");
+        // What nobody has asked for so long is forgotten.
+        world.at(NOW_US + 162 * S);
+        let decision = world.check(asked());
+        assert!(!decision.is_repeated() && !decision.is_id_overused(), "{limits}");
+    }
+}
+
 /// Ids, times and counts at random, beside a map that forgets each id at its time.
 pub(super) fn requests_equal_a_map_of_answers<M: StoreMaker>(maker: &M) {
     for number in some(maker, 12) {
         let mut random = Random::new(number);
         let limits = ["5/20s via gcra", "a: 7/10s via sliding_log, b: 9/30s via fixed_window"];
         let world = World::new(maker, limits[random.place(2)], NOW_US);
-        let (mut now_us, mut map) = (NOW_US, BTreeMap::<(u64, u64), (u64, Said)>::new());
+        let is_crowded = random.below(2) == 0;
+        let (mut now_us, mut map) = (NOW_US, BTreeMap::<(u64, u64), Known>::new());
         for step in 0..150 {
-            now_us += random.below(3 * S);
+            now_us += random.below(if is_crowded { S / 4 } else { 3 * S });
             world.at(now_us);
-            let (subject, id) = (random.below(2), random.below(12));
+            let (subject, id) = (random.below(2), random.below(if is_crowded { 2 } else { 12 }));
             let for_us = 1_000 * (1 + random.below(20_000));
             let (name, text) = (format!("user:{subject}"), format!("request {id}"));
             let (answer, is_repeated) = said::<M>(&world, ask(&name, &text, for_us));
-            let known = map.get(&(subject, id)).filter(|(until_us, _)| *until_us > now_us);
+            let known = map.get_mut(&(subject, id)).filter(|known| known.until_us > now_us);
             match known {
-                Some((_, known)) => {
-                    assert_eq!((&answer, is_repeated), (known, true), "{number}, {step}");
+                Some(known) if known.repeats < MAX_REPEATS => {
+                    known.repeats += 1;
+                    assert_eq!((&answer, is_repeated), (&known.said, true), "{number}, {step}");
                 }
-                None => {
+                known => {
                     assert!(!is_repeated, "{number}, {step}");
                     assert_eq!(answer.at_us, now_us, "{number}, {step}");
-                    if answer.granted > 0 {
-                        map.insert((subject, id), (now_us + for_us, answer));
+                    let until_us = now_us + for_us;
+                    if let Some(known) = known {
+                        known.until_us = known.until_us.max(until_us);
+                    } else if answer.granted > 0 {
+                        let known = Known { until_us, repeats: 0, said: answer };
+                        map.insert((subject, id), known);
                     }
                 }
             }

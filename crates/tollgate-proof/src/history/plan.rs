@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use tollgate::engine::MAX_REPEATS;
+
 use crate::conformance::rule_of;
 use crate::oracle::Rule;
 
@@ -101,10 +103,13 @@ impl<'h> Plan<'h> {
                 |position: usize| self.calls.get(position).map_or(0, |p| p.call.invoked_us);
             members.sort_by_key(|&position| invoked(position));
             let mut sets: Vec<Vec<usize>> = Vec::new();
-            let mut until_us = 0;
+            let (mut until_us, mut asked) = (0, 0);
             for position in members {
-                match sets.last_mut().filter(|_| invoked(position) <= until_us) {
+                let is_known = invoked(position) <= until_us;
+                asked = if is_known { asked + 1 } else { 0 };
+                match sets.last_mut().filter(|_| is_known && asked <= MAX_REPEATS) {
                     Some(set) => set.push(position),
+                    // Beyond the repeats each is charged by itself, and the id stays known.
                     None => {
                         until_us = invoked(position).saturating_add(bounds.requests_us);
                         sets.push(vec![position]);

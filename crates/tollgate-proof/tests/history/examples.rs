@@ -119,6 +119,27 @@ fn a_request_id_may_be_forgotten_after_its_time() {
     }
 }
 
+/// Beyond so many repeats the store charges again.
+#[test]
+fn a_request_id_is_repeated_a_few_times_alone() {
+    let limits = "99/24h via fixed_window";
+    let history = |same: u64| {
+        let each = (0..=same)
+            .map(|id| call(id, 100 + id, limits, "request=r cost=2 outcome=allowed remaining=97"));
+        let next = same + 1;
+        let charged = "request=r cost=2 outcome=allowed remaining=95";
+        let after = "cost=1 outcome=allowed remaining=94";
+        each.collect::<String>()
+            + &call(next, 100 + next, limits, charged)
+            + &call(next + 1, 101 + next, limits, after)
+    };
+    for (same, broken) in [(15, true), (16, false)] {
+        let report = report(&history(same));
+        let found = report.verdict(Promise::Exact) == Verdict::Broken;
+        assert_eq!(found, broken, "{same}\n{report}");
+    }
+}
+
 #[test]
 fn time_that_contradicts_real_time_is_named() {
     let line = |id, invoked, now| {

@@ -8,16 +8,20 @@ local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5
 local peek = string.sub(mode, 1, 4) == 'peek'
 local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
 local kind, name = letter and string.lower(letter), letter and name_of(id)
-local request, about
+local request, about, overused
+local forgotten, lies = 0, nil
 if ARGV[6] ~= '' then
   request = table.remove(KEYS)
   local known
-  known, about = recall(request, ARGV[6], now)
-  if known then
-    if string.sub(known, 1, 8) ~= string.sub(ARGV[6], 17) then
-      return {ARGV[1], -1}
-    end
-    known = cmsgpack.unpack(string.sub(known, 16))
+  known, about, overused, lies = recall(request, ARGV[6], now, now + ARGV[7])
+  if lies then
+    redis.call('PEXPIRE', request, lifetime(lies))
+  end
+  if known == -1 then
+    return {ARGV[1], -1}
+  elseif known and known.err then
+    return known
+  elseif known then
     local reply = {ARGV[1], -5, known[1], known[2], known[3]}
     for i = 4, #known, 4 do
       local r = #reply
@@ -186,8 +190,9 @@ for _, count in ipairs(counts) do
     fields[f].reset = reset_of(count, i, reset_alone(limit))
   end
 end
-local forgotten, lies = 0, nil
-if request and admitted and not peek then
+if overused then
+  forgotten = -1
+elseif request and admitted and not peek then
   local answer = {ARGV[1], cost, now}
   for _, field in ipairs(fields) do
     local r = #answer

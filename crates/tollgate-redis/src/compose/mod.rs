@@ -9,7 +9,7 @@ mod rare;
 
 use std::fmt::Write as _;
 
-use tollgate::engine::MAX_REQUESTS;
+use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS};
 use tollgate::strategy::{LUA_MUL_DIV, LuaStep, Shape, lua_steps};
 use tollgate::{Limit, LimitSet, Strategy};
 
@@ -108,7 +108,8 @@ impl Parts {
 
     /// The Lua functions of request ids.
     fn requests(&self) -> String {
-        self.driver("requests.lua").replace("$HALF", &(MAX_REQUESTS / 2).to_string())
+        let text = self.driver("requests.lua").replace("$HALF", &(MAX_REQUESTS / 2).to_string());
+        text.replace("$REPEATS", &MAX_REPEATS.to_string())
     }
 
     /// The Lua code that parses a state's description of itself.

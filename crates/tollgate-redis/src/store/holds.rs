@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use redis::{ToRedisArgs, Value};
@@ -16,7 +15,7 @@ use tollgate::{Carried, Counted, Hold, HoldTerms, Period, Question, Settled, Sto
 
 use super::RedisStore;
 use super::plan::{CountArgs, asked};
-use super::reply::{parse_unsigned, unexpected_reply};
+use super::reply::{Forgotten, parse_unsigned, unexpected_reply};
 use crate::compose::{HoldScripts, all_codes};
 use crate::key::Keys;
 use crate::node::Call;
@@ -122,9 +121,10 @@ impl RedisStore {
                 Ok(outcome)
             }
             ([answer @ .., forgotten], Some(_)) if answer.len() > 1 => {
-                let forgotten = parse_unsigned(forgotten)?;
-                self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
-                read_outcome(answer, question, &counts, nonce)
+                let forgotten = Forgotten::parse(forgotten)?;
+                let mut outcome = read_outcome(answer, question, &counts, nonce)?;
+                outcome.overused = forgotten.count(&self.0.forgotten_requests);
+                Ok(outcome)
             }
             (answer, _) => read_outcome(answer, question, &counts, nonce),
         }

@@ -313,9 +313,9 @@ impl RedisStore {
             return read_outcome(&answer, question, plan.limits, nonce);
         }
         let (number, forgotten, answer) = read_request(&answer)?;
-        self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
         let mut outcome = read_outcome(answer, question, plan.limits, number)?;
         outcome.repeated = number != nonce;
+        outcome.overused = forgotten.count(&self.0.forgotten_requests);
         Ok(outcome)
     }
 

@@ -1,5 +1,7 @@
 //! Parses the replies of the scripts.
 
+use core::sync::atomic::{AtomicU64, Ordering};
+
 use redis::Value;
 use smallvec::SmallVec;
 use tollgate::engine::{Fields, Mode, Outcome};
@@ -21,14 +23,33 @@ pub(crate) fn parse_unsigned(value: &Value) -> Result<u64, StoreError> {
 }
 
 /// Parses what the reply to a check under a request id has before the answer: the number of the
-/// charge, and how many ids were forgotten before their time.
-pub(super) fn read_request(answer: &[Value]) -> Result<(u64, u64, &[Value]), StoreError> {
+/// charge, and what became of other ids.
+pub(super) fn read_request(answer: &[Value]) -> Result<(u64, Forgotten, &[Value]), StoreError> {
     match answer {
         [Value::Int(-1)] => Err(Question::of_other_question()),
         [number, forgotten, rest @ ..] => {
-            Ok((parse_unsigned(number)?, parse_unsigned(forgotten)?, rest))
+            Ok((parse_unsigned(number)?, Forgotten::parse(forgotten)?, rest))
         }
         _ => Err(unexpected_reply()),
+    }
+}
+
+/// How many ids were forgotten before their time; `None` for an id that was repeated too often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Forgotten(Option<u64>);
+
+impl Forgotten {
+    pub(super) fn parse(value: &Value) -> Result<Self, StoreError> {
+        Ok(Self(match value {
+            Value::Int(-1) => None,
+            count => Some(parse_unsigned(count)?),
+        }))
+    }
+
+    /// Adds them to the counter. Returns whether the id was repeated too often.
+    pub(super) fn count(self, counter: &AtomicU64) -> bool {
+        counter.fetch_add(self.0.unwrap_or(0), Ordering::Relaxed);
+        self.0.is_none()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use core::future::Future;
 use core::pin::Pin;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -23,6 +22,7 @@ use super::{Api, Reply, body_of, is_read, not_found, policies, rulings, strict, 
 use crate::console::{self, Overview};
 use crate::http::{Answering, Explain, Whole};
 use crate::json::AnswerJson;
+use crate::listen::Peer;
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
@@ -120,7 +120,7 @@ impl Answering for Admin {
         self.api.is_open()
     }
 
-    async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
+    async fn answer(&self, request: Request<Whole>, peer: Peer) -> Reply {
         let endpoint = Endpoint::from_path(request.uri().path());
         let response = self.answered(request, peer).await;
         self.api.metrics.requests().add(endpoint, response.status());
@@ -129,7 +129,8 @@ impl Answering for Admin {
 }
 
 impl Admin {
-    async fn answered(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
+    async fn answered(&self, request: Request<Whole>, from: Peer) -> Reply {
+        let peer = from.address();
         if console::is_page(request.uri().path()) {
             let reply = self.guard.refuse_page(request.headers(), peer);
             return reply.unwrap_or_else(|| self.page(&request));
@@ -137,7 +138,7 @@ impl Admin {
         if let Some(refused) = self.guard.refuse(request.headers(), peer).await {
             return refused;
         }
-        let answered: Answered<'_> = Box::pin(self.route(request, peer));
+        let answered: Answered<'_> = Box::pin(self.route(request, from));
         answered.await.unwrap_or_else(|problem| problem.response())
     }
 
@@ -154,15 +155,16 @@ impl Admin {
         page.unwrap_or_else(|| not_found(path).response())
     }
 
-    async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
+    async fn route(&self, request: Request<Whole>, from: Peer) -> Result<Reply, Problem> {
         strict(&request)?;
+        let peer = from.address();
         let path = request.uri().path().to_owned();
         let known =
             ["inspect", "peek", "reset", "adjust", "reload", "ban", "exempt", "lift", "lookup"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
-                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, peer).await,
+                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, from).await,
                 "/" if is_read(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
                 "/" => Ok(Problem::method("GET")),
                 "/v1/admin/series" if request.method() == Method::GET => {

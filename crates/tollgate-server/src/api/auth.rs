@@ -4,7 +4,7 @@ use core::convert::Infallible;
 use core::future::{Ready, ready};
 use core::task::{Context, Poll};
 use core::time::Duration;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::header::{HOST, HeaderName, HeaderValue};
@@ -16,13 +16,14 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{
     AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks, PathReading,
 };
-use tollgate_tower::{Misconfiguration, Tollgate, TollgateLayer};
+use tollgate_tower::{Misconfiguration, Tollgate, TollgateLayer, UnixPeer};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::problem::Problem;
 use super::query::Query;
 use crate::http::Whole;
+use crate::listen::Peer;
 
 /// Which headers of a proxy describe the original request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -164,7 +165,7 @@ impl Auth {
     pub(crate) async fn respond(
         &self,
         request: Request<Whole>,
-        peer: IpAddr,
+        peer: Peer,
     ) -> Result<Response<Full<Bytes>>, Problem> {
         let deny_status = match request.uri().query() {
             None => None,
@@ -175,11 +176,18 @@ impl Auth {
         *judged.method_mut() = head.method;
         *judged.uri_mut() = head.uri;
         *judged.headers_mut() = head.headers;
-        let substituted =
-            if self.options.trust.contains(peer) { self.substitute(&mut judged) } else { Ok(()) };
+        let is_trusted = self.options.trust.contains(peer.address());
+        let substituted = if is_trusted { self.substitute(&mut judged) } else { Ok(()) };
         let mut response = match substituted {
             Ok(()) => {
-                judged.extensions_mut().insert(SocketAddr::new(peer, 0));
+                match peer {
+                    Peer::Tcp(address) => {
+                        judged.extensions_mut().insert(SocketAddr::new(address, 0));
+                    }
+                    Peer::Unix => {
+                        judged.extensions_mut().insert(UnixPeer);
+                    }
+                }
                 let Ok(response) = self.limited.clone().call(judged).await;
                 response
             }

@@ -18,7 +18,6 @@ mod workers;
 
 use core::sync::atomic::{AtomicBool, Ordering};
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -30,6 +29,7 @@ use opentelemetry::context::FutureExt as _;
 
 use crate::grpc::Rls;
 use crate::http::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
+use crate::listen::Peer;
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
@@ -95,7 +95,7 @@ impl Answering for Api {
         self.open.load(Ordering::Relaxed)
     }
 
-    async fn answer(&self, request: Request<Whole>, peer: IpAddr) -> Reply {
+    async fn answer(&self, request: Request<Whole>, peer: Peer) -> Reply {
         let endpoint = Endpoint::from_path(request.uri().path());
         let span = self.metrics.traces().and_then(|traces| traces.begin(endpoint, &request));
         let route = self.route(request, peer);
@@ -113,8 +113,9 @@ impl Answering for Api {
 }
 
 impl Api {
-    async fn route(&self, request: Request<Whole>, peer: IpAddr) -> Result<Reply, Problem> {
+    async fn route(&self, request: Request<Whole>, from: Peer) -> Result<Reply, Problem> {
         strict(&request)?;
+        let peer = from.address();
         let path = request.uri().path();
         // A request to `/v1/auth` has the headers of the proxy's client, so its origin is not
         // checked.
@@ -135,7 +136,7 @@ impl Api {
             return check::respond(&self.service, &body, act, denial).await;
         }
         if path == "/v1/auth" {
-            return self.auth.respond(request, peer).await;
+            return self.auth.respond(request, from).await;
         }
         if path == "/json" {
             if request.method() != Method::POST {
@@ -143,7 +144,7 @@ impl Api {
             }
             // Boxed, since the compiler computes no size of futures that are nested so deeply.
             let body = body_of(request)?;
-            let answer = Box::pin(self.rls.json(&self.service, &body)).await;
+            let answer = Box::pin(self.rls.json(&self.service, &body, peer)).await;
             return answer.map(json).ok_or_else(|| not_found("/json"));
         }
         if path == "/v1/refund" {

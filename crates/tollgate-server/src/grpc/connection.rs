@@ -254,7 +254,7 @@ impl Protocol for Grpc {
     where
         T: Transport,
     {
-        let Connection { mut stream, pace, mut ending, .. } = connection;
+        let Connection { mut stream, peer, pace, mut ending, .. } = connection;
         poll_fn(|cx| {
             pace.is_served_by(cx.waker());
             Poll::Ready(())
@@ -273,7 +273,11 @@ impl Protocol for Grpc {
         let service = {
             let (shared, calls, pace) =
                 (Arc::clone(&shared), Arc::clone(&calls), Arc::clone(&pace));
-            service_fn(move |request| {
+            let gives_ids = shared.api.rls.reads_ids_of(peer.address());
+            service_fn(move |mut request: Request<Incoming>| {
+                if gives_ids {
+                    request.extensions_mut().insert(GivesIds);
+                }
                 let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
                 let pace = Arc::clone(&pace);
                 async move {
@@ -336,6 +340,10 @@ fn settings(calls: usize) -> http2::Builder<TokioExecutor> {
     settings
 }
 
+/// Marks a request of a peer whose ids of requests are read.
+#[derive(Clone, Copy)]
+struct GivesIds;
+
 /// The generated service asks this.
 struct Front(Arc<Api>);
 
@@ -349,7 +357,8 @@ impl RateLimitService for Front {
         let headers = request.metadata();
         let timeout = timeout_of(&request);
         let answer = async {
-            let answer = api.rls.answer(&api.service, request.get_ref(), timeout);
+            let gives_ids = request.extensions().get::<GivesIds>().is_some();
+            let answer = api.rls.answer(&api.service, request.get_ref(), timeout, gives_ids);
             match api.metrics.traces() {
                 None => answer.await,
                 Some(traces) => {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use futures_util::future::join_all;
-use tollgate::{Ask, Decision, LimitSet, MAX_PARTS, Subject};
+use tollgate::{Ask, Decision, LimitSet, MAX_PARTS, RequestId, Subject};
 use tollgate_envoy::Meaning;
 use tollgate_policy::{Answer, Authority, Gate, OnFailure, Terms};
 use tollgate_stores::AnyStore;
@@ -11,6 +11,7 @@ use tonic::Status;
 
 use super::plan::{How, Planned};
 use super::question::Hits;
+use super::settle::id_at;
 
 /// An answer of the store, and the descriptors that it is about, by their places.
 #[derive(Debug)]
@@ -26,6 +27,8 @@ pub(super) struct Decider<'d> {
     pub(super) deadline: Duration,
     /// Whether an answer that the store does not give admits.
     pub(super) on_failure: OnFailure,
+    /// The id of the request, if it has one.
+    pub(super) id: Option<RequestId<'d>>,
 }
 
 impl Decider<'_> {
@@ -69,7 +72,7 @@ impl Decider<'_> {
         let ask = || Ask::new(subject).under(limits);
         let answer = match hits {
             Hits::Charge(hits) if charges => {
-                let answer = self.charge(ask().cost(hits)).await?;
+                let answer = self.charge(place, ask().cost(hits)).await?;
                 let is_denied = answer.decision().is_some_and(|decision| !decision.is_allowed());
                 match meaning {
                     // While the store is away there is nothing to charge more to.
@@ -92,7 +95,23 @@ impl Decider<'_> {
         Terms::new(self.on_failure).deadline(self.deadline)
     }
 
-    async fn charge(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
+    /// Charges what the descriptor at this place asks, and others with it; once, if the request
+    /// has an id.
+    async fn charge(&self, place: usize, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
+        match self.id {
+            None => self.gate.check_limits(ask, self.terms()).await.map_err(unasked),
+            Some(id) => Box::pin(self.charge_once(id, place, ask)).await,
+        }
+    }
+
+    async fn charge_once(
+        &self,
+        id: RequestId<'_>,
+        place: usize,
+        ask: Ask<'_>,
+    ) -> Result<Answer<'static>, Status> {
+        let text = id_at(id.text(), place);
+        let ask = ask.request(id.with_text(&text));
         self.gate.check_limits(ask, self.terms()).await.map_err(unasked)
     }
 
@@ -149,9 +168,12 @@ impl Decider<'_> {
         let mut admits = !self.planned.iter().any(bans);
         let groups = self.groups(all.clone().filter(|place| is(place, false)));
         let mut answers = Vec::with_capacity(groups.len());
+        // What is given back for another group must not be answered again as if it were charged.
+        let is_one = groups.iter().filter(|(hits, _)| *hits != Hits::Look).count() <= 1;
+        let charging = Self { id: self.id.filter(|_| is_one), ..*self };
         for (hits, places) in &groups {
             let charges = admits && *hits != Hits::Look;
-            answers.push(self.group(places, *hits, charges).await?);
+            answers.push(charging.group(places, *hits, charges).await?);
             if admits && answers.last().is_some_and(|answer| !answer.is_allowed()) {
                 admits = false;
                 self.undo(&groups, &mut answers).await?;
@@ -219,7 +241,10 @@ impl Decider<'_> {
             Hits::Charge(hits) => ask.cost(hits),
             _ => ask,
         };
-        if charges { self.charge(ask).await } else { self.look(ask).await }
+        match places.first() {
+            Some(place) if charges => self.charge(*place, ask).await,
+            _ => self.look(ask).await,
+        }
     }
 }
 

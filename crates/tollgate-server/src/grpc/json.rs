@@ -1,5 +1,7 @@
 //! The service as JSON over HTTP, at `/json`: messages as proto3 has them in JSON.
 
+use std::net::IpAddr;
+
 use bytes::Bytes;
 use http::StatusCode;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
@@ -36,22 +38,28 @@ impl Messages {
 }
 
 impl Rls {
-    /// Answers a request in JSON: the status, and the answer or what is wrong.
-    pub(crate) async fn json(&self, service: &Service, body: &[u8]) -> Option<(StatusCode, Bytes)> {
+    /// Answers a request of this peer in JSON: the status, and the answer or what is wrong.
+    pub(crate) async fn json(
+        &self,
+        service: &Service,
+        body: &[u8],
+        peer: IpAddr,
+    ) -> Option<(StatusCode, Bytes)> {
         let bad = |why: &str| Some((StatusCode::BAD_REQUEST, Bytes::from(format!("{why}\n"))));
         let messages = self.messages()?;
         let request = match messages.read(body) {
             Ok(request) => request,
             Err(why) => return bad(&why),
         };
-        let response = match Box::pin(self.answer(service, &request, None)).await {
-            Ok(response) => response,
-            Err(status) if status.code() == tonic::Code::Unavailable => {
-                let why = Bytes::from(format!("{}\n", status.message()));
-                return Some((StatusCode::INTERNAL_SERVER_ERROR, why));
-            }
-            Err(status) => return bad(status.message()),
-        };
+        let response =
+            match Box::pin(self.answer(service, &request, None, self.reads_ids_of(peer))).await {
+                Ok(response) => response,
+                Err(status) if status.code() == tonic::Code::Unavailable => {
+                    let why = Bytes::from(format!("{}\n", status.message()));
+                    return Some((StatusCode::INTERNAL_SERVER_ERROR, why));
+                }
+                Err(status) => return bad(status.message()),
+            };
         let mut message = DynamicMessage::new(messages.response.clone());
         let json = message
             .transcode_from(&response)

@@ -130,7 +130,7 @@ impl Rls {
         for descriptor in &mut request.descriptors {
             (descriptor.hits_addend, descriptor.is_negative_hits) = (Some(0), false);
         }
-        self.answer(service, &request, timeout).await
+        self.answer(service, &request, timeout, false).await
     }
 
     /// Charges a request, whatever remains.

@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::borrow::Cow;
 
+use tollgate::RequestId;
 use tollgate_envoy::Unit;
 use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy_proto::service::rate_limit_response::RateLimit;
@@ -11,6 +12,7 @@ use tollgate_policy::{Answer, Prepared};
 use tonic::Status;
 
 use super::question::{Hits, entries};
+use super::settle::id_at;
 use crate::service::{DescribedFields, Description, Service};
 
 /// The answer of the policies to one descriptor.
@@ -22,7 +24,7 @@ pub(super) async fn ask(
     domain: &str,
     (place, descriptor): (usize, &RateLimitDescriptor),
     hits: Hits,
-    deadline: Duration,
+    (deadline, id): (Duration, Option<RequestId<'_>>),
 ) -> Result<Answer<'static>, Status> {
     let prepared = prepared(service, domain, (place, descriptor))?.within(deadline);
     match hits {
@@ -31,7 +33,13 @@ pub(super) async fn ask(
             let why = format!("the domain `{domain}` has policies, which take no hits back");
             Err(at(place, &why))
         }
-        Hits::Charge(hits) => Ok(service.gate.ask(costing(prepared, place, hits)?).await),
+        Hits::Charge(hits) => {
+            let mut prepared = costing(prepared, place, hits)?;
+            if let Some(id) = id {
+                prepared.request(id.with_text(&id_at(id.text(), place)));
+            }
+            Ok(service.gate.ask(prepared).await)
+        }
     }
 }
 

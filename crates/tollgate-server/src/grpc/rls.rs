@@ -1,15 +1,18 @@
 //! Envoy's rate limit service without a protocol: it answers the messages, over gRPC and as JSON.
 
 use core::time::Duration;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate::Decision;
+use tollgate::{Decision, RequestId};
 use tollgate_envoy::OnFailure;
 use tollgate_envoy_proto::service::RateLimitRequest;
 use tollgate_envoy_proto::service::RateLimitResponse;
 use tollgate_envoy_proto::service::rate_limit_response::{Code, DescriptorStatus};
+use tollgate_policy::Answer;
 use tollgate_tower::answer::HeaderTemplate;
+use tollgate_tower::identity::Networks;
 use tonic::Status;
 
 use super::answer::{self, Judged};
@@ -19,6 +22,7 @@ use super::plan::{How, Planned, plan};
 use super::question::Hits;
 use super::rules::{Live, Rules};
 use super::{metadata, policies, question, settle};
+use crate::api::AuthOptions;
 use crate::envoy::EnvoyOptions;
 use crate::metrics::Metrics;
 use crate::server::StartError;
@@ -33,6 +37,14 @@ pub(crate) struct Rls {
     /// Whether policies answer for domains without rules.
     has_policies: bool,
     messages: Option<Messages>,
+    ids: Option<RequestIds>,
+}
+
+/// From whom ids of requests are read, and how long they are remembered.
+#[derive(Debug)]
+struct RequestIds {
+    trust: Networks,
+    remembered: Duration,
 }
 
 impl Rls {
@@ -40,6 +52,7 @@ impl Rls {
     /// Rules that cannot be read.
     pub(crate) fn new(
         options: &EnvoyOptions,
+        auth: &AuthOptions,
         policies: Option<&PathBuf>,
         metrics: &Metrics,
     ) -> Result<Self, StartError> {
@@ -52,6 +65,10 @@ impl Rls {
             headers: options.headers,
             has_policies: policies.is_some(),
             messages: Messages::new(),
+            ids: auth
+                .request_id_header
+                .is_some()
+                .then(|| RequestIds { trust: auth.trust.clone(), remembered: auth.request_id_for }),
         })
     }
 
@@ -85,8 +102,14 @@ impl Rls {
         self.rules.reread().await;
     }
 
-    /// Answers a request. `timeout` is the time that its caller waits. Descriptors that name holds
-    /// settle them.
+    /// Whether the ids are read that this peer gives to its requests. Anybody else could choose an
+    /// id that was used, and be charged once in all.
+    pub(crate) fn reads_ids_of(&self, peer: IpAddr) -> bool {
+        self.ids.as_ref().is_some_and(|ids| ids.trust.contains(peer))
+    }
+
+    /// Answers a request. `timeout` is the time that its caller waits; `is_trusted` says whether
+    /// ids of its requests are read. Descriptors that name holds settle them.
     ///
     /// # Errors
     /// What is wrong with the request; or the store cannot answer, and that is no answer here.
@@ -95,12 +118,14 @@ impl Rls {
         service: &Service,
         request: &RateLimitRequest,
         timeout: Option<Duration>,
+        is_trusted: bool,
     ) -> Result<RateLimitResponse, Status> {
         let hits = question::read(request)?;
         if settle::is_any(request) {
-            return Box::pin(self.settle(service, request.clone(), hits, timeout)).await;
+            let settled = self.settle(service, request.clone(), hits, timeout, is_trusted);
+            return Box::pin(settled).await;
         }
-        self.decide(service, request, hits, timeout).await
+        self.decide(service, request, hits, timeout, None).await
     }
 
     async fn settle(
@@ -109,15 +134,19 @@ impl Rls {
         mut request: RateLimitRequest,
         mut hits: Vec<Hits>,
         timeout: Option<Duration>,
+        is_trusted: bool,
     ) -> Result<RateLimitResponse, Status> {
-        let places = settle::settle(service, &mut request, &mut hits).await?;
+        let taken = settle::settle(service, &mut request, &mut hits).await?;
+        let id = taken.request.as_deref().zip(self.ids.as_ref().filter(|_| is_trusted));
+        let id =
+            id.map(|(id, ids)| RequestId::new(id).remembered(ids.remembered).of_each_question());
         let mut response = match hits.is_empty() {
             true => {
                 RateLimitResponse { overall_code: Code::Ok.into(), ..RateLimitResponse::default() }
             }
-            false => self.decide(service, &request, hits, timeout).await?,
+            false => self.decide(service, &request, hits, timeout, id).await?,
         };
-        for place in places {
+        for place in taken.places {
             response.statuses.insert(place, settle::settled());
         }
         Ok(response)
@@ -129,6 +158,7 @@ impl Rls {
         request: &RateLimitRequest,
         hits: Vec<Hits>,
         timeout: Option<Duration>,
+        id: Option<RequestId<'_>>,
     ) -> Result<RateLimitResponse, Status> {
         let usual = service.gate.usual_deadline();
         // A tenth is kept for the way back.
@@ -143,8 +173,9 @@ impl Rls {
                     OnFailure::Local(share) => tollgate_policy::OnFailure::Local(share),
                 };
                 let gate = &service.gate;
-                let decider = Decider { gate, planned: &planned, deadline, on_failure };
+                let decider = Decider { gate, planned: &planned, deadline, on_failure, id };
                 let asked = decider.ask(domain.meaning()).await?;
+                hear(service, id, asked.iter().map(|asked| &asked.answer));
                 let judged = answer::judge(&planned, &asked, domain.on_failure())?;
                 count(&live, &planned, &judged);
                 let metadata =
@@ -158,7 +189,9 @@ impl Rls {
                 }
                 Ok(response)
             }
-            None if self.has_policies => self.by_policies(service, request, &hits, deadline).await,
+            None if self.has_policies => {
+                self.by_policies(service, request, &hits, (deadline, id)).await
+            }
             None => Ok(self.unknown(hits.len())),
         }
     }
@@ -183,13 +216,14 @@ impl Rls {
         service: &Service,
         request: &RateLimitRequest,
         hits: &[Hits],
-        deadline: Duration,
+        (deadline, id): (Duration, Option<RequestId<'_>>),
     ) -> Result<RateLimitResponse, Status> {
         let descriptors = request.descriptors.iter().enumerate();
         let asked = descriptors.zip(hits).map(|(descriptor, hits)| {
-            policies::ask(service, &request.domain, descriptor, *hits, deadline)
+            policies::ask(service, &request.domain, descriptor, *hits, (deadline, id))
         });
         let answers = futures_util::future::try_join_all(asked).await?;
+        hear(service, id, &answers);
         let mut judged = Vec::with_capacity(answers.len());
         for (place, answer) in answers.iter().enumerate() {
             judged.push(Judged {
@@ -207,6 +241,18 @@ impl Rls {
             answer::tell(&mut response, &templates, told);
         }
         Ok(response)
+    }
+}
+
+/// Warns of an id that is given to all requests.
+fn hear<'a>(
+    service: &Service,
+    id: Option<RequestId<'_>>,
+    answers: impl IntoIterator<Item = &'a Answer<'static>>,
+) {
+    let is_overused = |answer: &Answer<'_>| answer.decision().is_some_and(Decision::is_id_overused);
+    if id.is_some() && answers.into_iter().any(is_overused) {
+        service.heard_overused_id(settle::REQUEST);
     }
 }
 

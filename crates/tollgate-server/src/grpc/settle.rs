@@ -1,9 +1,9 @@
-//! Descriptors that settle holds. Envoy sends them when a stream is done, with the hits as the
-//! units that were used.
+//! Descriptors that count nothing. Some settle holds: Envoy sends them when a stream is done, with
+//! the hits as the units that were used. One names the request.
 
 use std::borrow::Cow;
 
-use tollgate::{Error, Hold, HoldKind, Subject};
+use tollgate::{Error, Hold, HoldKind, MAX_REQUEST_BYTES, Subject};
 use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
 use tollgate_envoy_proto::service::RateLimitRequest;
 use tollgate_envoy_proto::service::rate_limit_response::{Code, DescriptorStatus};
@@ -21,44 +21,70 @@ const KEY: &str = "tollgate-hold";
 /// the fields.
 pub(super) const ID: &str = "tollgate-hold-id";
 
-/// What a descriptor says of a hold.
+/// The key of an entry whose value is the id of the request. It is the only entry of its
+/// descriptor.
+pub(super) const REQUEST: &str = "tollgate-request-id";
+
+/// The longest id of a request. The place of a descriptor follows it.
+const MAX_ID_BYTES: usize = MAX_REQUEST_BYTES - 4;
+
+/// What a descriptor says that counts nothing.
 enum Said<'d> {
+    /// The id of the request.
+    Request(&'d str),
     /// The text of the hold.
     Text(&'d str),
     /// Its id, and the entries after it.
     Id(&'d str, Vec<(&'d str, &'d str)>),
 }
 
-/// What a descriptor says of a hold; `None` if it is about something else.
+/// What a descriptor says that counts nothing; `None` if it is about something else.
 fn said_of(descriptor: &RateLimitDescriptor) -> Option<Said<'_>> {
     let mut entries = entries(descriptor);
     match entries.next()? {
         (KEY, text) if entries.len() == 0 => Some(Said::Text(text)),
+        (REQUEST, id) if entries.len() == 0 => Some(Said::Request(id)),
         (ID, id) => Some(Said::Id(id, entries.collect())),
         _ => None,
     }
 }
 
-/// Whether any descriptor names a hold.
+/// Whether any descriptor names a hold, or the request.
 pub(super) fn is_any(request: &RateLimitRequest) -> bool {
     request.descriptors.iter().any(|descriptor| said_of(descriptor).is_some())
 }
 
+/// What was taken out of a request.
+#[derive(Debug, Default)]
+pub(super) struct Taken {
+    /// Where the descriptors were.
+    pub(super) places: Vec<usize>,
+    /// The id of the request.
+    pub(super) request: Option<String>,
+}
+
 /// Settles the holds that descriptors name, and takes those descriptors out of the request, with
-/// their hits. Answers where they were.
+/// their hits, and so the one that names the request.
 ///
 /// # Errors
-/// A text that this service did not sign, no id, hits that are given back, a hold that is not open,
-/// or a store that cannot answer. Holds before it have been settled.
+/// A text that this service did not sign, no id, two ids of the request, hits that are given back,
+/// a hold that is not open, or a store that cannot answer. Holds before it have been settled.
 pub(super) async fn settle(
     service: &Service,
     request: &mut RateLimitRequest,
     hits: &mut Vec<Hits>,
-) -> Result<Vec<usize>, Status> {
-    let mut places = Vec::new();
+) -> Result<Taken, Status> {
+    let mut taken = Taken::default();
     let each = request.descriptors.iter().zip(&*hits).enumerate();
     for (place, (descriptor, hits)) in each {
         let Some(said) = said_of(descriptor) else { continue };
+        taken.places.push(place);
+        if let Said::Request(id) = said {
+            if taken.request.replace(request_id(place, id)?).is_some_and(|other| other != id) {
+                return Err(bad(place, "the request has another id before: give it one"));
+            }
+            continue;
+        }
         let actual = match hits {
             Hits::Look => 0,
             Hits::Charge(units) => *units,
@@ -68,6 +94,7 @@ pub(super) async fn settle(
             }
         };
         match said {
+            Said::Request(_) => {}
             Said::Text(text) => settle_text(service, place, text, actual).await?,
             Said::Id(id, question) => {
                 // Hits that nobody gave are no units: a release before its acquire leaves a mark.
@@ -77,12 +104,25 @@ pub(super) async fn settle(
                 service.commit(&hold, actual).await.map_err(|why| status(place, why))?;
             }
         }
-        places.push(place);
     }
     let mut place = 0..;
-    hits.retain(|_| place.next().is_none_or(|place| !places.contains(&place)));
+    hits.retain(|_| place.next().is_none_or(|place| !taken.places.contains(&place)));
     request.descriptors.retain(|descriptor| said_of(descriptor).is_none());
-    Ok(places)
+    Ok(taken)
+}
+
+fn request_id(place: usize, id: &str) -> Result<String, Status> {
+    if (1..=MAX_ID_BYTES).contains(&id.len()) {
+        return Ok(id.to_owned());
+    }
+    let bytes = id.len();
+    let what = format!("`{REQUEST}` has 1 to {MAX_ID_BYTES} bytes, not {bytes}: a UUID is enough");
+    Err(bad(place, &what))
+}
+
+/// The id of what the descriptor at this place asks: two of a request may ask the same.
+pub(super) fn id_at(request: &str, place: usize) -> String {
+    format!("{request} {place}")
 }
 
 async fn settle_text(
@@ -155,7 +195,7 @@ fn status(place: usize, Refusal { kind, detail, .. }: Refusal) -> Status {
     }
 }
 
-/// The status of a descriptor that settled a hold.
+/// The status of a descriptor that counts nothing.
 pub(super) fn settled() -> DescriptorStatus {
     DescriptorStatus { code: Code::Ok.into(), ..DescriptorStatus::default() }
 }

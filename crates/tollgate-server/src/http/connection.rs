@@ -3,7 +3,6 @@
 use core::future::{Future, poll_fn};
 use core::pin::{Pin, pin};
 use core::task::Poll;
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -20,7 +19,7 @@ use super::body::{Whole, read};
 use super::paced::{Explain, Paced};
 use super::pieces::Pieces;
 use crate::listen::{
-    Budget, Connection, Pace, Phase, Protocol, Transport, Undelivered, something_comes,
+    Budget, Connection, Pace, Peer, Phase, Protocol, Transport, Undelivered, something_comes,
 };
 
 /// The most bytes of a request head.
@@ -47,11 +46,11 @@ pub(crate) trait Answering: Send + Sync + 'static {
     /// False when the service is about to stop: each response then closes its connection.
     fn is_open(&self) -> bool;
 
-    /// Answers a request with its body. `peer` is loopback for a unix socket.
+    /// Answers a request with its body.
     fn answer(
         &self,
         request: Request<Whole>,
-        peer: IpAddr,
+        peer: Peer,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
 }
 
@@ -84,7 +83,7 @@ impl<A: Answering> Protocol for Http<A> {
 /// The client of one connection, and what is needed to answer it.
 struct Client<'a, A> {
     answering: &'a A,
-    peer: IpAddr,
+    peer: Peer,
     pace: Arc<Pace>,
     budget: Arc<Budget>,
     ending: watch::Receiver<bool>,

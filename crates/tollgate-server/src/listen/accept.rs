@@ -26,7 +26,26 @@ const NO_FILES: Duration = Duration::from_millis(50);
 /// How many waiting connections are accepted at the end before others have a turn.
 const TURN: u32 = 64;
 
-/// The address of the clients of a unix socket, and of those that have none.
+/// The other end of a connection.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Peer {
+    /// A client with this address.
+    Tcp(IpAddr),
+    /// A client at a unix socket, which has no address.
+    Unix,
+}
+
+impl Peer {
+    /// The address in logs, bounds and trusted networks: that of this host for a unix socket.
+    pub(crate) fn address(self) -> IpAddr {
+        match self {
+            Self::Tcp(address) => address,
+            Self::Unix => LOCAL,
+        }
+    }
+}
+
+/// The addresses of this host, and of what has none.
 const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 const UNSPECIFIED: IpAddr = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
 
@@ -44,8 +63,7 @@ pub(crate) trait Protocol: Clone + Send + Sync + 'static {
 /// An accepted connection.
 pub(crate) struct Connection<T> {
     pub(crate) stream: T,
-    /// The client's address; loopback for a unix socket.
-    pub(crate) peer: IpAddr,
+    pub(crate) peer: Peer,
     pub(crate) pace: Arc<Pace>,
     /// The memory budget that all connections share.
     pub(crate) budget: Arc<Budget>,
@@ -133,12 +151,12 @@ impl<P: Protocol> Listener<P> {
                 stream.set_nonblocking(true)?;
                 stream.set_tcp_nodelay(true)?;
                 let peer = peer.as_socket().map_or(UNSPECIFIED, |peer| peer.ip().to_canonical());
-                self.begin(|| TcpStream::from_std(stream.into()), peer);
+                self.begin(|| TcpStream::from_std(stream.into()), Peer::Tcp(peer));
             }
             Bound::Unix(listener, _) => {
                 let (stream, _) = SockRef::from(listener).accept()?;
                 stream.set_nonblocking(true)?;
-                self.begin(|| UnixStream::from_std(stream.into()), LOCAL);
+                self.begin(|| UnixStream::from_std(stream.into()), Peer::Unix);
             }
         }
         Ok(())
@@ -151,23 +169,24 @@ impl<P: Protocol> Listener<P> {
                 // A response is one small write, so Nagle's algorithm would only delay it.
                 stream.set_nodelay(true)?;
                 let stream = stream.into_std()?;
-                self.begin(|| TcpStream::from_std(stream), peer.ip().to_canonical());
+                let peer = Peer::Tcp(peer.ip().to_canonical());
+                self.begin(|| TcpStream::from_std(stream), peer);
             }
             Bound::Unix(listener, _) => {
                 let (stream, _) = listener.accept().await?;
                 let stream = stream.into_std()?;
-                self.begin(|| UnixStream::from_std(stream), LOCAL);
+                self.begin(|| UnixStream::from_std(stream), Peer::Unix);
             }
         }
         Ok(())
     }
 
     /// Serves a connection in a new task, on the runtime with the fewest. `stream` is called there.
-    fn begin<T>(&self, stream: impl FnOnce() -> io::Result<T> + Send + 'static, peer: IpAddr)
+    fn begin<T>(&self, stream: impl FnOnce() -> io::Result<T> + Send + 'static, peer: Peer)
     where
         T: Transport,
     {
-        let Some(registration) = self.registry.enter(peer) else { return };
+        let Some(registration) = self.registry.enter(peer.address()) else { return };
         let (key, pace) = (registration.key, Arc::clone(&registration.pace));
         let (protocol, tls, ending) =
             (self.protocol.clone(), self.tls.clone(), self.ending.clone());

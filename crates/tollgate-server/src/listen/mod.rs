@@ -11,7 +11,7 @@ mod registry;
 mod runtimes;
 mod undelivered;
 
-pub(crate) use accept::{Connection, Listener, Protocol, something_comes};
+pub(crate) use accept::{Connection, Listener, Peer, Protocol, something_comes};
 pub(crate) use address::{Access, Bound};
 pub use address::{Address, AddressError};
 pub use bounds::{Bounds, Closed};

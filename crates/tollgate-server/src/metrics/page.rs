@@ -324,6 +324,9 @@ impl Numbers {
         }
         let help = "Answers that were repeated under a request id. They are in no other counter.";
         counter(encoder, "tollgate_repeated_answers", help)?.count([], self.gate.repeats())?;
+        let help = "Checks under a request id that was repeated too often: each was charged.";
+        counter(encoder, "tollgate_overused_request_ids", help)?
+            .count([], self.gate.overused_ids())?;
         let help = "Request ids that the store forgot before their time, for lack of room.";
         counter(encoder, "tollgate_requests_forgotten", help)?
             .count([], store.forgotten_requests())?;

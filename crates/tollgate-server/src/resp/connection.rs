@@ -75,7 +75,7 @@ impl Protocol for Resp {
             Poll::Ready(())
         })
         .await;
-        let (mut session, mut version) = (Session::new(self.0, peer), Version::default());
+        let (mut session, mut version) = (Session::new(self.0, peer.address()), Version::default());
         // A connection without a command on its way holds no buffers.
         loop {
             tokio::select! {

@@ -11,7 +11,7 @@ use std::time::Instant;
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
-use tollgate::engine::HoldRefusal;
+use tollgate::engine::{HoldRefusal, MAX_REPEATS};
 use tollgate::{Error, Hold, Store as _};
 use tollgate_policy::Gate;
 use tollgate_stores::AnyStore;
@@ -57,17 +57,24 @@ impl Fate {
 pub(crate) struct Deliveries {
     fates: [AtomicU64; Fate::ALL.len()],
     places: Arc<Semaphore>,
-    /// When it was last warned of an id that is given to many holds.
-    warned: Mutex<Option<Instant>>,
+    /// When it was last warned of an id that is given to many holds, or to many checks.
+    warned: [Mutex<Option<Instant>>; 2],
 }
 
-/// The time between two warnings of an id that is given to many holds.
+/// What has an id that was asked for too often.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Named {
+    Hold,
+    Check,
+}
+
+/// The time between two warnings of an id that is given to many holds, or to many checks.
 const BETWEEN_WARNINGS: Duration = Duration::from_secs(60);
 
 impl Default for Deliveries {
     fn default() -> Self {
         let places = Arc::new(Semaphore::new(MAX_AT_ONCE));
-        Self { fates: Default::default(), places, warned: Mutex::default() }
+        Self { fates: Default::default(), places, warned: Default::default() }
     }
 }
 
@@ -80,7 +87,7 @@ impl Deliveries {
     /// Warns of an id that was answered as often as one may be, once a minute at most.
     pub(super) fn heard(&self, error: &Error) {
         let Error::Conflict(why) = error else { return };
-        if *why == HoldRefusal::Repeated.to_string() && self.may_warn(Instant::now()) {
+        if *why == HoldRefusal::Repeated.to_string() && self.may_warn(Named::Hold, Instant::now()) {
             tracing::warn!(
                 target: "tollgate",
                 "an id of a hold was asked for again and again, and is refused now: some caller, \
@@ -90,8 +97,26 @@ impl Deliveries {
         }
     }
 
-    fn may_warn(&self, now: Instant) -> bool {
-        let mut warned = self.warned.lock();
+    /// Warns of an id of a check that was answered as often as one may be, once a minute at most.
+    pub(super) fn heard_overused_id(&self, of: &str) {
+        if self.may_warn(Named::Check, Instant::now()) {
+            tracing::warn!(
+                target: "tollgate",
+                "one `{of}` was asked for more than {MAX_REPEATS} times, and each further check \
+                 under it is charged: some caller, as a proxy with a constant, gives one id to all \
+                 its checks. Each needs one of its own. tollgate_overused_request_ids_total counts \
+                 them"
+            );
+        }
+    }
+
+    fn may_warn(&self, of: Named, now: Instant) -> bool {
+        let [hold, check] = &self.warned;
+        let warned = match of {
+            Named::Hold => hold,
+            Named::Check => check,
+        };
+        let mut warned = warned.lock();
         let is_due = warned.is_none_or(|at| now.duration_since(at) >= BETWEEN_WARNINGS);
         if is_due {
             *warned = Some(now);
@@ -191,14 +216,17 @@ mod tests {
     #[test]
     fn one_id_for_all_is_warned_of_once_a_minute() {
         let (deliveries, now) = (Deliveries::default(), Instant::now());
-        assert!(deliveries.may_warn(now));
-        assert!(!deliveries.may_warn(now + BETWEEN_WARNINGS - Duration::from_micros(1)));
-        assert!(deliveries.may_warn(now + BETWEEN_WARNINGS));
+        for of in [Named::Hold, Named::Check] {
+            let may_warn = |at| deliveries.may_warn(of, at);
+            assert!(may_warn(now));
+            assert!(!may_warn(now + BETWEEN_WARNINGS - Duration::from_micros(1)));
+            assert!(may_warn(now + BETWEEN_WARNINGS));
+        }
         // What is refused for another reason is not warned of.
         let deliveries = Deliveries::default();
         deliveries.heard(&Error::Conflict(HoldRefusal::Differs.to_string()));
-        assert!(deliveries.warned.lock().is_none());
+        assert!(deliveries.warned[0].lock().is_none());
         deliveries.heard(&Error::Conflict(HoldRefusal::Repeated.to_string()));
-        assert!(deliveries.warned.lock().is_some());
+        assert!(deliveries.warned[0].lock().is_some());
     }
 }

@@ -160,7 +160,11 @@ impl Service {
                     Act::Check => self.gate.check_limits(ask, terms).await,
                     Act::Peek => self.gate.peek_limits(ask, terms).await,
                 };
-                Ok(answer?)
+                let answer = answer?;
+                if answer.decision().is_some_and(Decision::is_id_overused) {
+                    self.heard_overused_id("idempotency_key");
+                }
+                Ok(answer)
             }
         }
     }
@@ -234,6 +238,11 @@ impl Service {
             })?;
         }
         Ok(prepared)
+    }
+
+    /// Warns of an id that is given to many checks, by the name of what has it.
+    pub(crate) fn heard_overused_id(&self, of: &str) {
+        self.deliveries.heard_overused_id(of);
     }
 
     /// Shares the key that signs, by a store that others use too.

@@ -1,6 +1,7 @@
 //! `/v1/auth`: what a proxy asks, and whom it believes.
 
 use http::StatusCode;
+use tokio::net::UnixStream;
 use tollgate::MemoryStore;
 use tollgate_server::{AnyStore, Forwarded};
 
@@ -306,5 +307,51 @@ async fn a_path_is_refused_where_a_policy_must_read_it() {
                 assert_eq!(reply.status.as_u16(), status, "{method} {path} {file}");
             }
         }
+    }
+}
+
+/// A client at a unix socket has no address: who it is says the header of its proxy, or a policy
+/// says what happens without.
+#[tokio::test]
+async fn a_client_at_a_unix_socket_has_no_address() {
+    let folder = tempfile::tempdir().unwrap();
+    for (rule, trust, bare) in [
+        ("", "127.0.0.0/8", [503, 503, 503]),
+        (", absent = \"skip\"", "127.0.0.0/8", [200, 200, 200]),
+        (", absent = \"deny\"", "127.0.0.0/8", [503, 503, 503]),
+        (", absent = \"sockets=all\"", "127.0.0.0/8", [200, 200, 429]),
+        ("", "192.0.2.0/24", [503, 503, 503]),
+    ] {
+        let file = format!(
+            "version = 1\n[[policies]]\nname = \"hourly\"\non_failure = \"allow\"\n\
+             limits = [{{ subject = \"ip\", limit = \"2/1h via token_bucket\"{rule} }}]"
+        );
+        let gate = gate_of(&file, AnyStore::Memory(MemoryStore::new()));
+        let path = folder.path().join("service.sock");
+        let service = Service::start_with(gate, |options| {
+            options.listen.push(format!("unix:{}", path.display()).parse().unwrap());
+            options.auth.trust = trust.parse().unwrap();
+            options.auth.request_id_header = Some("X-Request-Id".to_owned());
+        })
+        .await;
+        let mut client = Client::over(UnixStream::connect(&path).await.unwrap()).await;
+        for status in bare {
+            let reply = client.get("/v1/auth").await;
+            assert_eq!(reply.status.as_u16(), status, "{rule}, {trust}: {}", reply.text);
+        }
+        // The proxy names its clients; also this host is one.
+        let is_trusted = trust.starts_with("127");
+        for address in ["192.0.2.7", "198.51.100.1", "127.0.0.1"] {
+            let headers = [("x-forwarded-for", address)];
+            let expected = if is_trusted { 2 } else { 0 };
+            assert_eq!(admitted(&mut client, 4, &headers).await, expected, "{rule}, {address}");
+        }
+        let headers = [("x-forwarded-for", "192.0.2.8"), ("x-request-id", "an id")];
+        let expected = if is_trusted { 8 } else { 0 };
+        assert_eq!(admitted(&mut client, 8, &headers).await, expected, "{rule}, {trust}");
+        // Over TCP the same host has an address.
+        let mut client = service.client().await;
+        assert_eq!(admitted(&mut client, 3, &[]).await, 2 - usize::from(is_trusted) * 2, "{rule}");
+        service.server.end().await;
     }
 }

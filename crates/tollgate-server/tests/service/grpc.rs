@@ -6,6 +6,7 @@ mod holds;
 mod kuadrant;
 mod life;
 mod metrics;
+mod requests;
 
 use std::path::Path;
 

@@ -78,7 +78,6 @@ impl Code {
     pub(super) const PERMISSION_DENIED: Self = Self(7);
     pub(super) const RESOURCE_EXHAUSTED: Self = Self(8);
     pub(super) const UNIMPLEMENTED: Self = Self(12);
-    pub(super) const INTERNAL: Self = Self(13);
     pub(super) const UNAVAILABLE: Self = Self(14);
     pub(super) const UNAUTHENTICATED: Self = Self(16);
 }

@@ -379,7 +379,7 @@ impl Answers {
             let code = match status {
                 StatusCode::UNAUTHORIZED => Code::UNAUTHENTICATED,
                 StatusCode::NOT_FOUND => Code::UNIMPLEMENTED,
-                StatusCode::INTERNAL_SERVER_ERROR => Code::INTERNAL,
+                StatusCode::SERVICE_UNAVAILABLE => Code::UNAVAILABLE,
                 _ => Code::INVALID_ARGUMENT,
             };
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);

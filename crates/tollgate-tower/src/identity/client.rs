@@ -12,6 +12,9 @@ use super::hops::{self, Syntax};
 use super::network::Networks;
 use super::text::Value;
 
+/// What a peer at a unix socket is to the networks that are trusted.
+pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
 /// The most proxies that [`ClientAddress::behind_hops`] accepts.
 pub const MAX_HOPS: u8 = 32;
 
@@ -190,6 +193,21 @@ impl ClientAddress {
             }
         };
         Client { address, remark, prefix: self.prefix }
+    }
+
+    /// The client of a request from a peer without an address, at a unix socket: the one that a
+    /// header names, if that is read of this host. `None` where only the peer would be left.
+    pub(crate) fn client_of_local(&self, headers: &HeaderMap) -> Option<Client> {
+        if !self.trusts(LOCAL) {
+            return None;
+        }
+        let client = self.client_unread(LOCAL, headers);
+        let is_peer = match client.remark {
+            Some(Remark::NoHeader) => true,
+            Some(Remark::Unreadable) => client.address == LOCAL,
+            _ => false,
+        };
+        (!is_peer).then_some(client)
     }
 
     /// The client's IPv4 address, if the peer is always the client and has an IPv4 address. Most

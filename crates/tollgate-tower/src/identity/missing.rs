@@ -25,7 +25,7 @@ pub enum Why {
     },
     /// The value is not UTF-8.
     NotText,
-    /// The server did not provide the address of the peer.
+    /// The server did not provide the address of the peer, or the peer has none.
     NoPeer,
     /// The cost is not a whole number from 1.
     NoNumber,
@@ -94,17 +94,17 @@ impl Missing<'_> {
     /// are malformed input: skipping a limit for those would allow clients to evade it.
     #[must_use]
     pub fn is_absent(&self) -> bool {
-        matches!(self.why, Why::Absent | Why::NoRoute)
+        matches!(self.why, Why::Absent | Why::NoRoute | Why::NoPeer)
     }
 
-    /// The status of the response: 401 if a bearer key is absent, 404 if no route matched, 500 if
+    /// The status of the response: 401 if a bearer key is absent, 404 if no route matched, 503 if
     /// the server provided no peer, otherwise 400.
     #[must_use]
     pub fn status(&self) -> StatusCode {
         match self.why {
             Why::Absent if self.what.is_bearer() => StatusCode::UNAUTHORIZED,
             Why::NoRoute => StatusCode::NOT_FOUND,
-            Why::NoPeer => StatusCode::INTERNAL_SERVER_ERROR,
+            Why::NoPeer => StatusCode::SERVICE_UNAVAILABLE,
             _ => StatusCode::BAD_REQUEST,
         }
     }

@@ -23,6 +23,7 @@ use http::{Extensions, HeaderMap, Method, Request, Uri};
 use tollgate::ParseError;
 
 pub use address::Ipv6Prefix;
+pub(crate) use client::LOCAL;
 pub use client::{AddressHeader, Client, ClientAddress, MAX_HOPS, Peers, Remark};
 pub use host::host_name;
 pub use key::{ApiKey, Hashing, MAX_KEY_BYTES, MIN_SECRET_BYTES};

@@ -4,6 +4,20 @@ use std::net::{IpAddr, SocketAddr};
 
 use http::Extensions;
 
+/// Marks a request that came over a unix socket, in its extensions. Such a peer has no address: to
+/// the networks that are trusted ([`ClientAddress`](crate::identity::ClientAddress)) it is
+/// 127.0.0.1, and the client is who the header of a trusted proxy names. Without such a header
+/// there is no `ip`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a mark
+pub struct UnixPeer;
+
+impl UnixPeer {
+    pub(super) fn is_in(extensions: &Extensions) -> bool {
+        extensions.get::<Self>().is_some()
+    }
+}
+
 /// The peer of the connection: from axum, or a `SocketAddr` that the server inserted.
 #[inline]
 pub(super) fn peer(extensions: &Extensions) -> Option<IpAddr> {

@@ -11,11 +11,11 @@ use http::{Extensions, Request};
 use tollgate::{MAX_REQUEST_BYTES, RequestId, Subject, SubjectPrefix};
 use tollgate_policy::{Field, Fields, Prepared};
 
-use super::extensions;
+use super::extensions::{self, UnixPeer};
 use super::misconfigurations::{Misconfiguration, Misconfigurations};
 use crate::identity::{
-    ClientAddress, Head, Identity, MAX_VALUE_BYTES, Missing, PathReading, Required, Value, Why,
-    header_text, host_name,
+    ClientAddress, Head, Identity, LOCAL, MAX_VALUE_BYTES, Missing, PathReading, Required, Value,
+    Why, header_text, host_name,
 };
 
 type PeerFunction = Arc<dyn Fn(&Extensions) -> Option<IpAddr> + Send + Sync>;
@@ -61,7 +61,9 @@ impl Front {
     ) -> Option<RequestId<'r>> {
         let (name, time) = self.request_id.as_ref()?;
         // Anybody else could choose an id that was used, and be charged once in all.
-        if !self.peer(request.extensions()).is_some_and(|peer| self.client.trusts(peer)) {
+        let peer = self.peer(request.extensions());
+        let peer = peer.or_else(|| UnixPeer::is_in(request.extensions()).then_some(LOCAL));
+        if !peer.is_some_and(|peer| self.client.trusts(peer)) {
             return None;
         }
         let text = header_text(request.headers(), name).ok();
@@ -262,14 +264,17 @@ impl<'r> RequestFields<'r> {
     /// The value that the client is counted by, and its full address.
     fn ip(&self) -> Option<(Value<'static>, IpAddr)> {
         let peer = self.head.peer().or_else(|| self.front.peer(self.head.extensions()));
-        let Some(peer) = peer else {
+        let headers = self.head.headers();
+        let found = &self.front.client;
+        let client = match peer {
+            Some(peer) if self.closely => Some(found.client(peer, headers)),
+            Some(peer) => Some(found.client_unread(peer, headers)),
+            None if UnixPeer::is_in(self.head.extensions()) => found.client_of_local(headers),
+            None => None,
+        };
+        let Some(client) = client else {
             self.misconfigurations.report(Misconfiguration::NoPeer);
             return None;
-        };
-        let headers = self.head.headers();
-        let client = match self.closely {
-            true => self.front.client.client(peer, headers),
-            false => self.front.client.client_unread(peer, headers),
         };
         if let Some(remark) = client.remark() {
             self.misconfigurations.report(Misconfiguration::Address(remark));

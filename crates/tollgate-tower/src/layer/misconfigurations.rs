@@ -5,6 +5,7 @@ use core::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::Arc;
 
 use http::header::HeaderName;
+use tollgate::engine::MAX_REPEATS;
 use tollgate_policy::Field;
 
 use crate::identity::Remark;
@@ -15,7 +16,8 @@ use crate::identity::Remark;
 pub enum Misconfiguration {
     /// A request passed the same limits twice; it was decided once.
     LayeredTwice,
-    /// The server provides no peer address: such requests get status 500.
+    /// The server provides no peer address: such requests have no `ip`, and get status 503 unless
+    /// a policy says what happens without.
     NoPeer,
     /// An anomaly in the headers that contain client addresses.
     Address(Remark),
@@ -27,11 +29,14 @@ pub enum Misconfiguration {
     MadeForEachRequest,
     /// A trusted proxy sends no usable request id in this header: each such request is charged.
     NoRequestId(HeaderName),
+    /// A trusted proxy sends one request id again and again in this header: its requests are
+    /// charged as those without one.
+    OverusedRequestId(HeaderName),
 }
 
 impl Misconfiguration {
     /// The number of kinds; each is reported once.
-    const KINDS: usize = 12;
+    const KINDS: usize = 13;
 
     fn kind(&self) -> usize {
         match self {
@@ -41,6 +46,7 @@ impl Misconfiguration {
             Self::FieldNotSupplied(_) => 3,
             Self::MadeForEachRequest => 4,
             Self::NoRequestId(_) => 11,
+            Self::OverusedRequestId(_) => 12,
             Self::Address(remark) => match remark {
                 Remark::HeaderFromUntrustedPeer => 5,
                 Remark::NoHeader => 6,
@@ -62,8 +68,9 @@ impl fmt::Display for Misconfiguration {
             ),
             Self::NoPeer => {
                 f.write_str(
-                    "the server tells no peer address, so that clients cannot be told apart: with \
-                     axum serve `app.into_make_service_with_connect_info::<SocketAddr>()`",
+                    "the server tells no address of a client, so that clients cannot be told apart: \
+                     over a unix socket let the proxy send it in the header that is read; with axum \
+                     serve `app.into_make_service_with_connect_info::<SocketAddr>()`",
                 )?;
                 if cfg!(not(feature = "axum")) {
                     f.write_str(
@@ -93,6 +100,12 @@ impl fmt::Display for Misconfiguration {
                 "a trusted proxy sends no `{name}` of 1 to 256 bytes, or several: a request that it \
                  asks about twice is charged twice. Let the proxy set one, and write over its \
                  clients'",
+            ),
+            Self::OverusedRequestId(name) => write!(
+                f,
+                "a trusted proxy sent one id in `{name}` more than {MAX_REPEATS} times, as a \
+                 constant would be: requests under it are charged again. Let the proxy make an id \
+                 for each request",
             ),
         }?;
         f.write_str(" (docs/mistakes.md, or `tollgate help mistakes`)")

@@ -31,6 +31,7 @@ use crate::identity::{ClientAddress, Identity, PathReading, header_name};
 
 pub use body::{AnyBody, AnyBodyFuture, AnyBodyLayer, ResponseBody};
 pub use charge::{Charges, ResponseHead};
+pub use extensions::UnixPeer;
 pub use future::ResponseFuture;
 pub use holding::{HoldingBody, HoldingFuture, HoldingLayer, HoldingTollgate, Holds, Spent};
 pub use misconfigurations::Misconfiguration;

@@ -282,11 +282,21 @@ impl<S: Store + 'static> Shared<S> {
         if answer.revision().number > self.newest.load(Ordering::Relaxed) {
             self.take_revision(answer);
         }
+        if answer.decision().is_some_and(Decision::is_id_overused) {
+            self.report_overused_id();
+        }
         if !answer.is_allowed() {
             return Some(self.refusal(request, answer));
         }
         self.mark(marks, answer, answer.decision());
         None
+    }
+
+    #[cold]
+    fn report_overused_id(&self) {
+        if let Some((name, _)) = &self.front.request_id {
+            self.misconfigurations.report(Misconfiguration::OverusedRequestId(name.clone()));
+        }
     }
 
     /// Handles new policies: reports the fields that this layer does not provide.

@@ -146,11 +146,11 @@ async fn a_short_wait_is_cut_to_nothing_there_and_rounded_up_here() {
 }
 
 #[tokio::test]
-async fn a_layer_that_knows_no_peer_answers_500() {
-    for app in [theirs(app()), ours(app()).unwrap()] {
+async fn a_layer_that_knows_no_peer_answers_500_there_and_503_here() {
+    for (app, status) in [(theirs(app()), 500), (ours(app()).unwrap(), 503)] {
         let mut request = from("192.0.2.7", &[]);
         request.extensions_mut().clear();
-        assert_eq!(send(&app, request).await.status, 500);
+        assert_eq!(send(&app, request).await.status, status);
     }
 }
 

@@ -9,7 +9,7 @@ use http::{Request, StatusCode};
 use tollgate::{MemoryStore, Store};
 use tollgate_policy::{Field, Gate};
 use tollgate_tower::identity::{AddressHeader, Case, ClientAddress, Identity, Peers, Remark};
-use tollgate_tower::{Builder, Misconfiguration, TollgateLayer};
+use tollgate_tower::{Builder, Misconfiguration, TollgateLayer, UnixPeer};
 
 use crate::common::{from, gate, policies, send, status};
 
@@ -104,11 +104,88 @@ async fn a_server_that_tells_no_peer_is_reported() {
     let app = served(builder.build().unwrap());
     for _ in 0..3 {
         let seen = send(&app, Request::get("/").body(axum::body::Body::empty()).unwrap()).await;
-        assert_eq!(seen.status, StatusCode::INTERNAL_SERVER_ERROR);
+        assert_eq!(seen.status, StatusCode::SERVICE_UNAVAILABLE);
         assert!(seen.body.contains("the client's address is not known"), "{}", seen.body);
     }
     assert_eq!(taken(&reported), [Misconfiguration::NoPeer]);
     assert!(Misconfiguration::NoPeer.to_string().contains("into_make_service_with_connect_info"));
+}
+
+/// Without an address a policy says what happens, and nobody is counted as 127.0.0.1.
+#[tokio::test]
+async fn a_client_without_an_address_is_who_the_policy_says() {
+    let absent = |rule: &str| PER_IP.replace("\"10/h\"", &format!("\"2/h\", absent = \"{rule}\""));
+    let bare = || Request::get("/").body(axum::body::Body::empty()).unwrap();
+    for (rule, statuses) in
+        [("skip", [200, 200, 200]), ("deny", [503, 503, 503]), ("sockets=all", [200, 200, 429])]
+    {
+        let (builder, reported) = reporting(&absent(rule));
+        let app = served(builder.build().unwrap());
+        for status in statuses {
+            let seen = send(&app, bare()).await;
+            assert_eq!(seen.status, status, "{rule}: {}", seen.body);
+        }
+        assert_eq!(taken(&reported), [Misconfiguration::NoPeer], "{rule}");
+        // Whoever has an address is counted by it.
+        for status in [200, 200, 429] {
+            assert_eq!(send(&app, from("127.0.0.1", &[])).await.status, status, "{rule}");
+        }
+    }
+}
+
+/// The proxy at a unix socket is this host to the networks that are trusted, and no client.
+#[tokio::test]
+async fn a_proxy_at_a_unix_socket_names_its_clients() {
+    let at_socket = |headers: &[(&str, &str)]| {
+        let mut request = from("192.0.2.1", headers);
+        request.extensions_mut().clear();
+        request.extensions_mut().insert(UnixPeer);
+        request
+    };
+    for (trusted, header, status) in [
+        ("127.0.0.0/8", Some("198.51.100.1"), 200),
+        ("127.0.0.0/8", Some("127.0.0.1"), 200),
+        ("127.0.0.0/8", Some("nobody"), 503),
+        ("127.0.0.0/8", None, 503),
+        ("10.0.0.0/8", Some("198.51.100.1"), 503),
+    ] {
+        for kind in [AddressHeader::XForwardedFor, AddressHeader::XRealIp] {
+            let (builder, reported) = reporting(PER_IP);
+            let behind = ClientAddress::behind(trusted.parse().unwrap(), kind.clone());
+            let app = served(builder.client(behind).build().unwrap());
+            let name = if kind == AddressHeader::XRealIp { "x-real-ip" } else { "x-forwarded-for" };
+            let headers: Vec<_> = header.map(|value| (name, value)).into_iter().collect();
+            let seen = send(&app, at_socket(&headers)).await;
+            assert_eq!(seen.status, status, "{trusted}, {header:?}: {}", seen.body);
+            let is_reported = taken(&reported).contains(&Misconfiguration::NoPeer);
+            assert_eq!(is_reported, status == 503, "{trusted}, {header:?}");
+        }
+    }
+    // Where the peer itself is the client, there is none.
+    let (builder, _) = reporting(PER_IP);
+    let app = served(builder.build().unwrap());
+    let seen = send(&app, at_socket(&[("x-forwarded-for", "198.51.100.1")])).await;
+    assert_eq!(seen.status, StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn an_id_for_all_requests_is_reported_and_charged() {
+    let (builder, reported) = reporting(PER_IP);
+    let behind = ClientAddress::behind("10.0.0.0/8".parse().unwrap(), AddressHeader::XRealIp);
+    let builder = builder.client(behind).request_id("X-Request-Id", Duration::from_secs(30));
+    let app = served(builder.unwrap().build().unwrap());
+    let mut statuses = Vec::new();
+    for _ in 0..40 {
+        let headers = [("x-real-ip", "192.0.2.1"), ("x-request-id", "constant")];
+        statuses.push(status(&app, "10.0.0.1", &headers).await);
+        if statuses.len() == 17 {
+            assert_eq!(taken(&reported), []);
+        }
+    }
+    // Ten are charged, and one of them was repeated sixteen times.
+    assert_eq!(statuses, [vec![200; 26], vec![429; 14]].concat());
+    let name = "x-request-id".parse().unwrap();
+    assert_eq!(taken(&reported), [Misconfiguration::OverusedRequestId(name)]);
 }
 
 #[tokio::test]

@@ -12,7 +12,9 @@ use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms};
 use crate::limit::LimitSet;
 use crate::time::{Period, Time};
 
-/// How often an ask under the name of an open hold is answered again with that hold.
+/// How often an ask under the name of an open hold is answered again with that hold, and a check
+/// under a request id with its first answer. No caller retries as often: beyond it the id is taken
+/// for a constant.
 pub const MAX_REPEATS: u64 = 16;
 
 /// The most marks of one count that were left by releases without a hold. The oldest goes for one

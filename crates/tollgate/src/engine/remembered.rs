@@ -6,12 +6,36 @@ use std::hash::SipHasher;
 
 use smallvec::SmallVec;
 
-use super::{Carried, Fields, Outcome};
+use super::{Carried, Fields, Mode, Outcome};
 use crate::time::Time;
 
 /// The most request ids that are remembered of one count. They are kept in two halves: when the
 /// younger is full, the older one goes.
 pub const MAX_REQUESTS: usize = 4_096;
+
+/// What a store has under a request id.
+#[derive(Clone, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_enums)] // a store handles each
+pub enum Recalled {
+    /// Nothing, or an answer that has expired: the question is judged, and its answer remembered.
+    Unknown,
+    /// The first answer, which is given again.
+    Repeated(Outcome),
+    /// An answer that was repeated [`super::MAX_REPEATS`] times. The question is judged and is not
+    /// remembered anew; its [`Outcome::overused`] is true. The id stays so for as long as it is
+    /// asked for.
+    Overused,
+}
+
+impl Recalled {
+    /// The answer to a question that is judged now, and whether it is to be remembered.
+    #[must_use]
+    pub fn judged(&self, outcome: Outcome, mode: Mode) -> (Outcome, bool) {
+        let overused = *self == Self::Overused;
+        let kept = outcome.granted > 0 && !mode.is_peek() && !overused;
+        (Outcome { overused, ..outcome }, kept)
+    }
+}
 
 /// The words before those of the limits.
 const HEAD: usize = 3;

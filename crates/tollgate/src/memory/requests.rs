@@ -9,7 +9,7 @@ use super::shard::Shard;
 use super::slot::Key;
 use super::state::Budget;
 use crate::ask::RequestId;
-use crate::engine::{MAX_REQUESTS, Outcome, Remembered};
+use crate::engine::{MAX_REPEATS, MAX_REQUESTS, Outcome, Recalled, Remembered};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::store::Question;
@@ -26,11 +26,13 @@ const FEW: usize = 64;
 pub(super) struct Asked {
     /// The hash of the id below its last bytes, so that no two ids agree by chance.
     id: u128,
-    question: u64,
     until_us: u64,
+    question: [u8; 7],
+    /// How often the answer was repeated.
+    repeats: u8,
 }
 
-/// What is remembered under one id: 88 bytes for one limit.
+/// What is remembered under one id: 96 bytes for one limit.
 #[derive(Debug)]
 struct Entry {
     asked: Asked,
@@ -71,8 +73,25 @@ fn hash_of(id: u128) -> u64 {
 }
 
 impl Half {
-    fn find(&self, id: u128) -> Option<&Entry> {
-        self.entries.find(hash_of(id), |entry| entry.asked.id == id)
+    fn find(&mut self, id: u128) -> Option<&mut Entry> {
+        self.entries.find_mut(hash_of(id), |entry| entry.asked.id == id)
+    }
+
+    /// The answer under an id; `None` if it is unknown or has expired.
+    fn recall(&mut self, asked: &Asked, now_us: u64) -> Result<Option<Recalled>, StoreError> {
+        let Some(known) = self.find(asked.id).filter(|it| it.asked.until_us > now_us) else {
+            return Ok(None);
+        };
+        if known.asked.question != asked.question {
+            return Err(Question::of_other_question());
+        }
+        if u64::from(known.asked.repeats) < MAX_REPEATS {
+            known.asked.repeats += 1;
+            return Ok(Some(Recalled::Repeated(known.answer.outcome())));
+        }
+        known.asked.until_us = known.asked.until_us.max(asked.until_us);
+        self.until_us = self.until_us.max(asked.until_us);
+        Ok(Some(Recalled::Overused))
     }
 
     /// Whether another entry makes it allocate more.
@@ -138,23 +157,15 @@ impl Table {
 }
 
 impl Requests {
-    /// The answer under an id; `None` if it is unknown or has expired.
-    fn recall(
-        &self,
-        count: u64,
-        asked: &Asked,
-        now_us: u64,
-    ) -> Result<Option<Outcome>, StoreError> {
-        let table = self.tables.find(count, |table| table.count == count);
-        let known =
-            table.and_then(|table| table.young.find(asked.id).or_else(|| table.old.find(asked.id)));
-        match known {
-            Some(known) if known.asked.until_us <= now_us => Ok(None),
-            Some(known) if known.asked.question != asked.question => {
-                Err(Question::of_other_question())
-            }
-            known => Ok(known.map(|known| known.answer.outcome())),
-        }
+    /// What is remembered under an id.
+    fn recall(&mut self, count: u64, asked: &Asked, now_us: u64) -> Result<Recalled, StoreError> {
+        let Some(table) = self.tables.find_mut(count, |table| table.count == count) else {
+            return Ok(Recalled::Unknown);
+        };
+        // An id that has expired in the younger half was remembered later than in the older one.
+        let half =
+            if table.young.find(asked.id).is_some() { &mut table.young } else { &mut table.old };
+        Ok(half.recall(asked, now_us)?.unwrap_or(Recalled::Unknown))
     }
 
     /// Remembers an answer. Returns the number of ids that are forgotten before their time, itself
@@ -243,14 +254,16 @@ impl MemoryStore {
         let asked = self.asked(question, first, request, now);
         let place = Self::place(&shards, first);
         let home = &mut shards[place].1;
-        if let Some(known) = home.requests().recall(first.hash, &asked, now.as_micros())? {
+        let recalled = home.requests().recall(first.hash, &asked, now.as_micros())?;
+        if let Recalled::Repeated(known) = recalled {
             return Ok(known);
         }
         let outcome = match self.decide_in_place(home, &keys, question, now) {
             Some(outcome) => outcome,
             None => self.decide_locked(question, &keys, &mut shards, now)?,
         };
-        if outcome.granted > 0 && !question.mode.is_peek() {
+        let (outcome, is_kept) = recalled.judged(outcome, question.mode);
+        if is_kept {
             let entry = Entry { asked, answer: Remembered::new(&outcome) };
             let forgotten = shards[place].1.remember(first.hash, entry, now);
             self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
@@ -306,7 +319,8 @@ impl MemoryStore {
         let hashed = limits.map_or(0, |limits| hash(id, limits));
         let own = if request.is_of_each_question() { described } else { 0 };
         let id = u128::from(u64::from_le_bytes(last) ^ own) << 64 | u128::from(hashed);
-        Asked { id, question: described, until_us }
+        let [question @ .., _] = described.to_be_bytes();
+        Asked { id, until_us, question, repeats: 0 }
     }
 }
 

@@ -449,11 +449,11 @@ impl Shard {
     }
 
     /// What its counts remember of requests.
-    pub(super) fn requests(&self) -> &Requests {
-        &self.rest.requests
+    pub(super) fn requests(&mut self) -> &mut Requests {
+        &mut self.rest.requests
     }
 
-    /// The same, to be changed, and the budget. Call `settle` after a change.
+    /// The same, and the budget. Call `settle` after it has grown.
     pub(super) fn requests_and_budget(&mut self) -> (&mut Requests, &Budget) {
         let Rest { requests, budget, .. } = &mut *self.rest;
         (requests, budget)

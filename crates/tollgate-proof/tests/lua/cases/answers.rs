@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::engine::{MAX_REQUESTS, Mode};
+use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS, Mode};
 use tollgate_redis::compose::{self, Check, Clock, ReplyFormat};
 
 use super::{LIMITS, MODES, NOW_US, SEVERAL, check, equal, place, set, words};
@@ -89,10 +89,17 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
                 let head = [Reply::Text(b"again".to_vec()), own, Reply::Int(0)];
                 let same = [&head[..], &integers].concat();
                 equal("again", fake.call(script, &keys, &args), Reply::List(same))?;
+                let once = fake.keys();
+                let of_counts = |mut keys: HashMap<Vec<u8>, Held>| {
+                    keys.remove(request.as_bytes());
+                    keys
+                };
+                let counts = of_counts(once.clone());
+                equal("a repeat charges nothing", counts, of_counts(before))?;
                 args[2] = words_of("o", i);
                 let other = Reply::List(vec![Reply::Text(b"again".to_vec()), Reply::Int(-1)]);
                 equal("another question", fake.call(script, &keys, &args), other)?;
-                equal("a repeat changes nothing", fake.keys(), before)?;
+                equal("it changes nothing", fake.keys(), once)?;
             }
         }
     }
@@ -160,6 +167,46 @@ pub(super) fn turned_over(texts: &Texts) -> Result<(), Difference> {
         }
     }
     Err("none was forgotten".to_owned())
+}
+
+/// An id that was repeated too often is charged, and lies for as long as it is asked for; in which
+/// hash it lies makes no difference.
+pub(super) fn overused(texts: &Texts) -> Result<(), Difference> {
+    let mut of = Check::new(Mode::Whole);
+    of.reply = ReplyFormat::Remembered;
+    let limits = set("x: 1000000/h via fixed_window");
+    let script = check(texts, of, &[&limits]);
+    let keys = [place(&limits).check, vec!["request".to_owned()]].concat();
+    for among in [0, 70] {
+        let mut fake = Fake::new();
+        let ask = |fake: &mut Fake, at_us: u64, number: u64| {
+            fake.at(NOW_US + at_us);
+            let nonce = format!("n{number}/{at_us}");
+            let args = ["1".to_owned(), nonce, words_of("q", number), "5000000".to_owned()];
+            let answer = fake.call(&script, &keys, &args);
+            let Reply::List(list) = answer else { return Err(format!("{answer:?}")) };
+            Ok((list[1] != list[0], list[2].clone()))
+        };
+        let (new, known) = ((false, Reply::Int(0)), (true, Reply::Int(0)));
+        let overused = (false, Reply::Int(-1));
+        equal("first", ask(&mut fake, 0, 7)?, new.clone())?;
+        for number in 0..among {
+            equal("others", ask(&mut fake, 1, 1_000 + number)?, new.clone())?;
+        }
+        equal("in which hash", fake.get("request-").is_some(), among > 0)?;
+        for at_us in 1..=MAX_REPEATS {
+            equal("repeated", ask(&mut fake, at_us, 7)?, known.clone())?;
+        }
+        // Twelve seconds after its first answer it is known still.
+        for at_us in [17, 4_000_000, 8_000_000, 12_000_000] {
+            equal("overused", ask(&mut fake, at_us, 7)?, overused.clone())?;
+            let lies = fake.lifetime("request").unwrap_or_default();
+            equal("it lies", lies >= 5_000, true)?;
+        }
+        equal("forgotten", ask(&mut fake, 17_000_000, 7)?, new)?;
+        equal("and known again", ask(&mut fake, 17_000_001, 7)?, known)?;
+    }
+    Ok(())
 }
 
 pub(super) fn inspect(texts: &Texts) -> Result<(), Difference> {

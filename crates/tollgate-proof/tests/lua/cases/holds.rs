@@ -1,5 +1,6 @@
 //! Holds: what histories reach seldom. Each panics or differs where a script is changed.
 
+use tollgate::engine::MAX_REPEATS;
 use tollgate_redis::compose::{Clock, HoldScripts, count_args};
 use tollgate_redis::{Keys, Script};
 
@@ -171,12 +172,33 @@ pub(super) fn requests(texts: &Texts) -> Result<(), Difference> {
     let integers = |numbers: &[i64]| numbers.iter().copied().map(Reply::Int).collect::<Vec<_>>();
     expect("its answer", &again[3..5], &integers(&first[..2]))?;
     expect("its fields", &again[5..], &integers(&first[4..10]))?;
-    expect("what it leaves", world.fake.keys(), before.clone())?;
+    let mut once = world.fake.keys();
+    let (mut counts, mut of) = (once.clone(), before);
+    expect(
+        "that it is counted",
+        counts.remove(&b"request"[..]) == of.remove(&b"request"[..]),
+        false,
+    )?;
+    expect("that it charges nothing", counts, of)?;
+    for number in 2..=MAX_REPEATS {
+        let again = world.ask("", Some(("request", "question")));
+        let Reply::List(again) = &again else { return Err(format!("{again:?}")) };
+        expect(&format!("repeat {number}"), &again[1], &Reply::Int(-5))?;
+    }
+    once = world.fake.keys();
     let other = world.ask("", Some(("request", "querulum")));
     expect("the nonce", nonce_of(&other), Some("7"))?;
     expect("another question", other.integers(), vec![-1])?;
-    expect("what it leaves", world.fake.keys(), before)?;
+    expect("what it leaves", world.fake.keys(), once)?;
     expect("how long it lies", world.fake.lifetime("request"), Some(121_000))?;
+    // Beyond the repeats it is charged as without an id.
+    for units in (0..6).rev() {
+        let charged = world.ask("", Some(("request", "question"))).integers();
+        expect("what is granted and left", [charged[0], charged[4]], [1, units])?;
+        expect("that it is overused", charged.last(), Some(&-1))?;
+    }
+    let denied = world.ask("", Some(("request", "question"))).integers();
+    expect("a denial", (denied[0], denied.last()), (0, Some(&-1)))?;
     // What is denied is asked anew.
     let mut world = World::new(texts, "x: 1 at once");
     world.ask(&id(1), None);

@@ -21,7 +21,7 @@ use super::histories::{Difference, Texts};
 type Case = fn(&Texts) -> Result<(), Difference>;
 
 /// All cases, by name.
-pub(crate) const CASES: [(&str, Case); 26] = [
+pub(crate) const CASES: [(&str, Case); 27] = [
     ("long products", numbers::products),
     ("bad costs", questions::bad_costs),
     ("wrong numbers of keys and arguments", questions::wrong_numbers),
@@ -34,6 +34,7 @@ pub(crate) const CASES: [(&str, Case); 26] = [
     ("short answers", answers::boolean),
     ("remembered answers", answers::remembered),
     ("remembered answers that turn over", answers::turned_over),
+    ("an id that is repeated too often", answers::overused),
     ("what is held", answers::inspect),
     ("compare and swap", answers::swap),
     ("totals that wrap around", time::wrapped),

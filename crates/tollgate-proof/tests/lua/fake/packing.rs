@@ -19,13 +19,18 @@ pub(super) fn install(lua: &Lua) -> Result<()> {
         "pack",
         lua.create_function(move |_, list: Vec<Value>| {
             shared.borrow_mut().push(list);
-            Ok((shared.borrow().len() - 1).to_string())
+            Ok(format!("{:08}", shared.borrow().len() - 1))
         })?,
     )?;
     messages.set(
         "unpack",
-        lua.create_function(move |_, number: String| {
-            Ok(kept.borrow()[number.parse::<usize>().unwrap()].clone())
+        // A small number after it is one more value.
+        lua.create_function(move |_, packed: mlua::String| {
+            let packed = packed.as_bytes();
+            let (number, more) = packed.split_at(8);
+            let number: usize = std::str::from_utf8(number).unwrap().parse().unwrap();
+            assert!(more.len() <= 1, "{more:?}");
+            Ok((kept.borrow()[number].clone(), more.first().copied()))
         })?,
     )?;
     lua.globals().set("cmsgpack", messages)

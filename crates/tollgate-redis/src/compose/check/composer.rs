@@ -273,16 +273,30 @@ impl<'s> Composer<'s> {
         let (fields, more) = (fields(0, ", 0"), fields(2, ""));
         let _ = write!(
             out,
-            "local known, about = recall(KEYS[{key}], ARGV[3], now)
-if known then
-  if string.sub(known, 1, 8) ~= string.sub(ARGV[3], 17) then
-    return {{ARGV[2], -1}}
-  end
-  known = cmsgpack.unpack(string.sub(known, 16))
+            "local known, about, overused, lies = recall(KEYS[{key}], ARGV[3], now, now + ARGV[4])
+local forgotten = overused and -1 or 0
+if lies then
+"
+        );
+        self.lengthen(out);
+        let _ = write!(
+            out,
+            "end
+if known == -1 then
+  return {{ARGV[2], -1}}
+elseif known and known.err then
+  return known
+elseif known then
   return {{ARGV[2], known[1], 0, known[2], known[3]{fields}{more}}}
 end
 "
         );
+    }
+
+    /// Lets the key of the ids lie for `lies` microseconds.
+    fn lengthen(&self, out: &mut String) {
+        let lifetime = self.lifetime("lies", "  ", out);
+        let _ = writeln!(out, "  redis.call('PEXPIRE', KEYS[{}], {lifetime})", self.keys);
     }
 
     /// Remembers the answer that admits, before anything is charged: the number, the units, the
@@ -300,7 +314,9 @@ end
         let key = self.keys;
         let _ = write!(
             out,
-            "  local forgotten, lies, lacks = remember(KEYS[{key}], ARGV[3], about, now, now + ARGV[4],
+            "  if not overused then
+  local lacks
+  forgotten, lies, lacks = remember(KEYS[{key}], ARGV[3], about, now, now + ARGV[4],
     {{ARGV[2], cost, now{fields}}}, 'SET')
   if lacks then
     return lacks
@@ -308,8 +324,8 @@ end
   if lies then
 "
         );
-        let lifetime = self.lifetime("lies", "    ", out);
-        let _ = writeln!(out, "    redis.call('PEXPIRE', KEYS[{key}], {lifetime})\n  end");
+        self.lengthen(out);
+        out.push_str("  end\n  end\n");
     }
 
     /// The state of a limit now, before the charge.
@@ -469,7 +485,6 @@ end
             return;
         }
         let first = match self.check.reply {
-            ReplyFormat::Remembered if granted == "0" => "ARGV[2], ARGV[2], 0",
             ReplyFormat::Remembered => "ARGV[2], ARGV[2], forgotten",
             _ => "ARGV[2]",
         };

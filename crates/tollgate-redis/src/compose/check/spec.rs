@@ -18,7 +18,8 @@ pub enum ReplyFormat {
     Boolean,
     /// As `Verbose`, remembered under a request id. After the nonce come the number of the charge,
     /// which is another nonce for a repeated answer, and how many ids were forgotten for this one
-    /// before their time. Another question under the same id gets the nonce and -1.
+    /// before their time, or -1 for an id that was repeated too often. Another question under the
+    /// same id gets the nonce and -1.
     ///
     /// The last key is that of the ids. The third argument is 16 bytes of the id and 8 of the
     /// question, the fourth for how many microseconds it is remembered.
