@@ -5,6 +5,9 @@ const { seconds, units } = require("./arguments.js");
 const { ArgumentError } = require("./errors.js");
 const { native, owned } = require("./native.js");
 
+/** What a commit did. */
+const settledOf = ({ already, actual, charged }) => ({ already, actual, charged });
+
 /** A hold, or the decision that denied it. */
 class Hold {
   #decision;
@@ -85,15 +88,7 @@ class Reservation extends Hold {
   /** Charges what was used, and gives the rest back. A second commit charges nothing. */
   async commit(actual) {
     const words = { units: units(actual, "actual", 0) };
-    const settled = await this.ask(
-      "commit",
-      words,
-      ({ already, actual: charged, charged: each }) => ({
-        already,
-        actual: charged,
-        charged: each,
-      }),
-    );
+    const settled = await this.ask("commit", words, settledOf);
     this.#isSettled = true;
     return settled;
   }
@@ -113,4 +108,4 @@ class Reservation extends Hold {
   }
 }
 
-module.exports = { Reservation, Slot };
+module.exports = { Reservation, Slot, settledOf };

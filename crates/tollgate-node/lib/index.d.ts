@@ -213,19 +213,33 @@ export class Limiter {
   reset(subject: string): Promise<boolean>;
   /**
    * Sets a cost aside until it is known what was used, for at most `ttl` seconds. If `signal`
-   * aborts before the answer, nothing is held.
+   * aborts before the answer, nothing is held. `id` is your own for it: the same one is the same
+   * hold.
    */
   reserve(
     subject: string,
     cost: number,
     ttl: number,
-    options?: { chargeAtEnd?: boolean; signal?: AbortSignal },
+    options?: { chargeAtEnd?: boolean; id?: string; signal?: AbortSignal },
   ): Promise<Reservation>;
   /**
    * Takes slots of limits such as `20 at once`. If `signal` aborts before the answer, nothing is
-   * held.
+   * held. `id` is your own for it: the same one is the same hold.
    */
-  acquire(subject: string, slots?: number, options?: { signal?: AbortSignal }): Promise<Slot>;
+  acquire(
+    subject: string,
+    slots?: number,
+    options?: { id?: string; signal?: AbortSignal },
+  ): Promise<Slot>;
+  /**
+   * Gives back the hold of a subject with this id. True when it was open until now. Where no hold
+   * has the id, one that comes later is refused.
+   */
+  release(subject: string, id: string): Promise<boolean>;
+  /** Charges what was used of the hold with this id, and gives the rest back. */
+  commit(subject: string, id: string, actual: number): Promise<Settled>;
+  /** Lets the hold with this id last `ttl` seconds from now. False when it is not open. */
+  renew(subject: string, id: string, ttl?: number): Promise<boolean>;
   /**
    * A function that checks before each call of another. `key` is a subject, or makes one of the
    * call's arguments; so does `cost`. A denied call returns what `onDenied` returns, and without it
@@ -258,7 +272,10 @@ export class LimitError extends TollgateError {}
 /** An argument with a value that is out of range. The message names it. */
 export class ArgumentError extends TollgateError {}
 
-/** A hold that is not open: it has ended by itself, was reset, or never was. */
+/**
+ * A hold that is not open: it has ended by itself, was reset, or never was. Also an `id` that
+ * another hold had.
+ */
 export class HoldError extends TollgateError {}
 
 /** The store could not answer. */

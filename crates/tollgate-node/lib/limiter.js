@@ -13,7 +13,7 @@ const {
 } = require("./arguments.js");
 const { Decision, isDecision, madeOf } = require("./decision.js");
 const { ArgumentError, Denied, TollgateError, call, raised } = require("./errors.js");
-const { Reservation, Slot } = require("./holds.js");
+const { Reservation, Slot, settledOf } = require("./holds.js");
 const { anyClock, anyLimits, numberOfLimits } = require("./limits.js");
 const { ask, native, owned, write } = require("./native.js");
 
@@ -27,6 +27,7 @@ const QUESTION = {
   flag: false,
   ttl: 0,
   hold: 0,
+  id: undefined,
   maker: 0,
   numbers: [],
 };
@@ -169,9 +170,10 @@ class Limiter {
 
   /** Sets a cost aside until it is known what was used, for at most `ttl` seconds. */
   async reserve(subject, cost, ttl, given) {
-    const { chargeAtEnd = false, signal } = options(given, ["chargeAtEnd", "signal"]);
+    const { chargeAtEnd = false, id, signal } = options(given, ["chargeAtEnd", "id", "signal"]);
     const question = {
       ask: "reserve",
+      id: id === undefined ? id : text(id, "id"),
       subjects: [text(subject, "subject")],
       units: units(cost, "cost"),
       ttl: seconds(ttl, "ttl"),
@@ -182,10 +184,37 @@ class Limiter {
 
   /** Takes slots of limits such as `20 at once`. */
   async acquire(subject, slots = 1, given) {
-    const { signal } = options(given, ["signal"]);
-    const subjects = [text(subject, "subject")];
-    const question = { ask: "acquire", subjects, units: units(slots, "slots") };
+    const { id, signal } = options(given, ["id", "signal"]);
+    const question = {
+      ask: "acquire",
+      id: id === undefined ? id : text(id, "id"),
+      subjects: [text(subject, "subject")],
+      units: units(slots, "slots"),
+    };
     return this.#hold(question, (reply) => this.#held(Slot, subject, reply), signal);
+  }
+
+  /**
+   * Gives back the hold of a subject with this id. True when it was open until now. Where no hold
+   * has the id, one that comes later is refused.
+   */
+  async release(subject, id) {
+    const subjects = [text(subject, "subject")];
+    return this.#ask({ ask: "release", subjects, id: text(id, "id") }, ({ flag }) => flag);
+  }
+
+  /** Charges what was used of the hold with this id, and gives the rest back. */
+  async commit(subject, id, actual) {
+    const subjects = [text(subject, "subject")];
+    const question = { ask: "commit", subjects, id: text(id, "id") };
+    return this.#ask({ ...question, units: units(actual, "actual", 0) }, settledOf);
+  }
+
+  /** Lets the hold with this id last `ttl` seconds from now. False when it is not open. */
+  async renew(subject, id, ttl) {
+    const question = { ask: "renew", subjects: [text(subject, "subject")], id: text(id, "id") };
+    const words = ttl === undefined ? {} : { ttl: seconds(ttl, "ttl") };
+    return this.#ask({ ...question, ...words }, ({ flag }) => flag);
   }
 
   /** Asks for a hold. If `given` aborts before the answer, the hold is given back. */
@@ -203,7 +232,7 @@ class Limiter {
         .finally(() => signal.removeEventListener("abort", abort))
         .then((hold) => {
           if (!signal.aborted) return resolve(hold);
-          return hold.allowed && hold.ask("release", {}, () => {});
+          return hold.allowed && hold.ask("giveBack", {}, () => {});
         })
         // After an abort nobody hears of it, and what cannot be given back ends by itself.
         .catch(reject);

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use napi_derive::napi;
-use tollgate::{Ask, Decision, Error, Hold, LimitSet, Limiter, Receipt, Reserve, Store};
+use tollgate::{Ask, Decision, Error, Hold, HoldName, LimitSet, Limiter, Receipt, Reserve, Store};
 
 use crate::decision;
 use crate::error::{self, Result};
@@ -28,8 +28,10 @@ pub(crate) struct Request {
     pub flag: bool,
     /// A time in seconds; 0 for none.
     pub ttl: f64,
-    /// The number of a hold.
+    /// The number of a hold; 0 for none.
     pub hold: u32,
+    /// The caller's id for a hold.
+    pub id: Option<String>,
     /// The number of the limiter that made a decision.
     pub maker: u32,
     /// The numbers of the decision.
@@ -39,16 +41,73 @@ pub(crate) struct Request {
 /// One question to a limiter.
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    Check { parts: Vec<Part>, cost: u64, partial: bool },
-    Peek { parts: Vec<Part>, cost: u64, partial: bool },
-    Charge { subject: String, cost: u64 },
-    Reset { subject: String },
+    Check {
+        parts: Vec<Part>,
+        cost: u64,
+        partial: bool,
+    },
+    Peek {
+        parts: Vec<Part>,
+        cost: u64,
+        partial: bool,
+    },
+    Charge {
+        subject: String,
+        cost: u64,
+    },
+    Reset {
+        subject: String,
+    },
     Refund(Box<Receipt>),
-    Reserve { subject: String, cost: u64, reserve: Reserve },
-    Acquire { subject: String, slots: u64 },
-    Commit(Box<Hold>, u64),
-    Release(Box<Hold>),
-    Renew(Box<Hold>, Option<Duration>),
+    Reserve {
+        subject: String,
+        cost: u64,
+        reserve: Reserve,
+        name: Option<HoldName>,
+    },
+    Acquire {
+        subject: String,
+        slots: u64,
+        name: Option<HoldName>,
+    },
+    Commit(Which, u64),
+    Release(Which),
+    /// Of an answer that nobody waits for any more.
+    GiveBack(Box<Hold>),
+    Renew(Which, Option<Duration>),
+}
+
+/// Which hold is meant.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    Placed(Box<Hold>),
+    /// That of a subject which its caller named, whether an answer came or not.
+    Named(String, HoldName),
+}
+
+impl Which {
+    fn of<S: Store>(&self, limiter: &Limiter<S>) -> core::result::Result<Hold, Error> {
+        match self {
+            Self::Placed(hold) => Ok(Hold::clone(hold)),
+            Self::Named(subject, name) => limiter.hold_named(Ask::new(subject).named(*name)),
+        }
+    }
+}
+
+/// An ask for a hold.
+fn for_hold(subject: &str, cost: u64, name: Option<HoldName>) -> Ask<'_> {
+    let ask = Ask::new(subject).cost(cost);
+    match name {
+        Some(name) => ask.named(name),
+        None => ask,
+    }
+}
+
+/// The caller's id for a hold. No message repeats it.
+fn name_of(id: &str) -> Result<HoldName> {
+    id.parse().map_err(|it: tollgate::ParseError| {
+        error::argument(format!("id: {}: {}", it.what(), it.remedy()))
+    })
 }
 
 /// A subject, with its limits if they are not the limiter's.
@@ -101,11 +160,16 @@ impl Kind {
 
     /// The question that a request is.
     pub(crate) fn read(request: Request) -> Result<Self> {
-        let Request { ask, subjects, limits, units, flag, ttl, hold, maker, numbers } = request;
+        let Request { ask, subjects, limits, units, flag, ttl, hold, id, maker, numbers } = request;
         let parts = parts(subjects, &limits)?;
         let units = whole(units);
         let subject = || parts.first().map(|part| part.subject.clone()).unwrap_or_default();
-        let hold = || Hold::find(hold).map(|hold| Box::new(hold.as_ref().clone()));
+        let name = id.as_deref().map(name_of).transpose()?;
+        let placed = |hold| Hold::find(hold).map(|it| Box::new(it.as_ref().clone()));
+        let settled = || match name {
+            Some(name) => Ok(Which::Named(subject(), name)),
+            None => placed(hold).map(Which::Placed),
+        };
         let ttl = (ttl > 0.0).then(|| Duration::try_from_secs_f64(ttl).unwrap_or(Duration::MAX));
         Ok(match ask.as_str() {
             "check" => Self::Check { parts, cost: units, partial: flag },
@@ -122,12 +186,13 @@ impl Kind {
             "reserve" => {
                 let reserve = Reserve::from(ttl.unwrap_or_default());
                 let reserve = if flag { reserve.charging() } else { reserve };
-                Self::Reserve { subject: subject(), cost: units, reserve }
+                Self::Reserve { subject: subject(), cost: units, reserve, name }
             }
-            "acquire" => Self::Acquire { subject: subject(), slots: units },
-            "commit" => Self::Commit(hold()?, units),
-            "release" => Self::Release(hold()?),
-            "renew" => Self::Renew(hold()?, ttl),
+            "acquire" => Self::Acquire { subject: subject(), slots: units, name },
+            "commit" => Self::Commit(settled()?, units),
+            "release" => Self::Release(settled()?),
+            "giveBack" => Self::GiveBack(placed(hold)?),
+            "renew" => Self::Renew(settled()?, ttl),
             other => return Err(error::other(format!("there is no question `{other}`"))),
         })
     }
@@ -165,18 +230,25 @@ impl Kind {
             }
             Self::Reset { subject } => Answer::Flag(limiter.reset(subject).await?),
             Self::Refund(receipt) => Answer::Refund(limiter.refund(receipt).await?),
-            Self::Reserve { subject, cost, reserve } => {
-                let placed = limiter.reserve(Ask::new(subject).cost(*cost), *reserve).await?;
+            Self::Reserve { subject, cost, reserve, name } => {
+                let placed = limiter.reserve(for_hold(subject, *cost, *name), *reserve).await?;
                 Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
-            Self::Acquire { subject, slots } => {
-                let placed = limiter.acquire(Ask::new(subject).cost(*slots)).await?;
+            Self::Acquire { subject, slots, name } => {
+                let placed = limiter.acquire(for_hold(subject, *slots, *name)).await?;
                 Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
-            Self::Commit(hold, actual) => Answer::Settled(limiter.commit(hold, *actual).await?),
-            Self::Release(hold) => Answer::Flag(limiter.release(hold).await?),
-            Self::Renew(hold, ttl) => {
-                let mut hold = Hold::clone(hold);
+            Self::Commit(which, actual) => {
+                Answer::Settled(limiter.commit(&which.of(limiter)?, *actual).await?)
+            }
+            Self::Release(which) => Answer::Flag(limiter.release(&which.of(limiter)?).await?),
+            // An answer that was repeated is of a hold that another question placed.
+            Self::GiveBack(hold) if hold.answer > 1 => Answer::Flag(false),
+            Self::GiveBack(hold) => {
+                Answer::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
+            }
+            Self::Renew(which, ttl) => {
+                let mut hold = which.of(limiter)?;
                 Answer::Flag(limiter.renew(&mut hold, *ttl).await?)
             }
         })

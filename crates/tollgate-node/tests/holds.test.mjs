@@ -133,3 +133,44 @@ for (const kind of ["memory", "redis"]) {
     });
   }
 }
+
+const ID = "b1946ac92492d2347c6235b4d2611184";
+
+test("a hold with an id is one and is settled by it", async () => {
+  const slots = new Limiter("2 at once hold 30s");
+  const first = await slots.acquire("backend", 1, { id: ID });
+  const again = await slots.acquire("backend", 1, { id: ID });
+  assert.equal(first.fence, again.fence);
+  assert.equal((await slots.peek("backend")).remaining, 1);
+  await assert.rejects(slots.acquire("backend", 2, { id: ID }), /asked for otherwise/);
+  assert.equal(await slots.renew("backend", ID), true);
+  assert.equal(await slots.release("backend", ID), true);
+  assert.equal(await slots.release("backend", ID), false);
+  assert.equal((await slots.peek("backend")).remaining, 2);
+  // A release that comes first refuses what comes later.
+  const early = "0123456789abcdef";
+  assert.equal(await slots.release("backend", early), false);
+  await assert.rejects(slots.acquire("backend", 1, { id: early }), HoldError);
+  const units = new Limiter("100/h");
+  await units.reserve("bob", 70, 60, { id: ID });
+  assert.equal((await units.commit("bob", ID, 30)).actual, 30);
+  assert.equal((await units.commit("bob", ID, 30)).already, true);
+  assert.equal((await units.peek("bob")).remaining, 70);
+});
+
+test("a wrong id is refused, and no message repeats it", async () => {
+  const slots = new Limiter("2 at once hold 30s");
+  for (const wrong of ["", "x".repeat(15), "x".repeat(257), "a secret of sixteen"]) {
+    const says = (error) => {
+      assert.equal(error.name, "ArgumentError");
+      assert.match(error.message, /^id: .*: give 16 to 256 printable characters of ASCII/);
+      return wrong === "" || !error.message.includes(wrong);
+    };
+    await assert.rejects(slots.acquire("backend", 1, { id: wrong }), says);
+    await assert.rejects(slots.reserve("backend", 1, 1, { id: wrong }), says);
+    await assert.rejects(slots.release("backend", wrong), says);
+  }
+  const type = { name: "TypeError", message: "id must be a string, not number" };
+  await assert.rejects(slots.acquire("backend", 1, { id: 7 }), type);
+  await assert.rejects(slots.commit("backend", 7, 1), type);
+});

@@ -5,6 +5,7 @@ use core::time::Duration;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
+use tollgate::HoldName;
 
 use crate::error;
 
@@ -40,6 +41,8 @@ text! {
     PolicyText = "policy";
     /// An address of a client.
     AddressText = "address";
+    /// A caller's id for a hold.
+    IdText = "id";
     /// The name of a profile of headers.
     ProfileText = "headers";
 }
@@ -120,6 +123,19 @@ pub(crate) fn ttl(object: &Bound<'_, PyAny>) -> PyResult<Duration> {
 /// The argument `ttl` where it may be left out.
 pub(crate) fn optional_ttl(object: &Bound<'_, PyAny>) -> PyResult<Option<Duration>> {
     if object.is_none() { Ok(None) } else { ttl(object).map(Some) }
+}
+
+/// The argument `id`: a caller's id for a hold. No message repeats it.
+pub(crate) fn id(object: &Bound<'_, PyAny>) -> PyResult<HoldName> {
+    let IdText(text) = object.extract()?;
+    text.parse().map_err(|it: tollgate::ParseError| {
+        error::argument(object.py(), format!("id: {}: {}", it.what(), it.remedy()))
+    })
+}
+
+/// The argument `id` where it may be left out.
+pub(crate) fn optional_id(object: &Bound<'_, PyAny>) -> PyResult<Option<HoldName>> {
+    if object.is_none() { Ok(None) } else { id(object).map(Some) }
 }
 
 /// The argument `retry_after`, in seconds.

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use tollgate::{Ask, Error, Hold, LimitSet, Limiter, Receipt, Reserve, Store};
+use tollgate::{Ask, Error, Hold, HoldName, LimitSet, Limiter, Receipt, Reserve, Store};
 
 use crate::argument::{self, SubjectText, wrong_type};
 use crate::decision::Decision;
@@ -19,16 +19,66 @@ pub(crate) struct Request(pub(crate) Kind);
 
 #[derive(Clone, Debug)]
 pub(crate) enum Kind {
-    Check { subjects: Vec<Part>, cost: u64, partial: bool },
-    Peek { subjects: Vec<Part>, cost: u64, partial: bool },
-    Charge { subject: String, cost: u64 },
-    Reset { subject: String },
+    Check {
+        subjects: Vec<Part>,
+        cost: u64,
+        partial: bool,
+    },
+    Peek {
+        subjects: Vec<Part>,
+        cost: u64,
+        partial: bool,
+    },
+    Charge {
+        subject: String,
+        cost: u64,
+    },
+    Reset {
+        subject: String,
+    },
     Refund(Box<Receipt>),
-    Reserve { subject: String, cost: u64, reserve: Reserve },
-    Acquire { subject: String, slots: u64 },
-    Commit(Box<Hold>, u64),
-    Release(Box<Hold>),
-    Renew(Box<Hold>, Option<Duration>),
+    Reserve {
+        subject: String,
+        cost: u64,
+        reserve: Reserve,
+        name: Option<HoldName>,
+    },
+    Acquire {
+        subject: String,
+        slots: u64,
+        name: Option<HoldName>,
+    },
+    Commit(Which, u64),
+    Release(Which),
+    /// Of an answer that nobody waits for any more.
+    GiveBack(Box<Hold>),
+    Renew(Which, Option<Duration>),
+}
+
+/// Which hold is meant.
+#[derive(Clone, Debug)]
+pub(crate) enum Which {
+    Placed(Box<Hold>),
+    /// That of a subject which its caller named, whether an answer came or not.
+    Named(String, HoldName),
+}
+
+impl Which {
+    fn of<S: Store>(&self, limiter: &Limiter<S>) -> Result<Hold, Error> {
+        match self {
+            Self::Placed(hold) => Ok(Hold::clone(hold)),
+            Self::Named(subject, name) => limiter.hold_named(Ask::new(subject).named(*name)),
+        }
+    }
+}
+
+/// An ask for a hold.
+fn for_hold(subject: &str, cost: u64, name: Option<HoldName>) -> Ask<'_> {
+    let ask = Ask::new(subject).cost(cost);
+    match name {
+        Some(name) => ask.named(name),
+        None => ask,
+    }
 }
 
 /// A subject, with its limits if they are not the limiter's.
@@ -110,18 +160,25 @@ impl Kind {
             }
             Self::Reset { subject } => Reply::Flag(limiter.reset(subject).await?),
             Self::Refund(receipt) => Reply::Refund(limiter.refund(receipt).await?),
-            Self::Reserve { subject, cost, reserve } => {
-                let placed = limiter.reserve(Ask::new(subject).cost(*cost), *reserve).await?;
+            Self::Reserve { subject, cost, reserve, name } => {
+                let placed = limiter.reserve(for_hold(subject, *cost, *name), *reserve).await?;
                 Reply::Holding(placed.decision.into_owned(), placed.hold)
             }
-            Self::Acquire { subject, slots } => {
-                let placed = limiter.acquire(Ask::new(subject).cost(*slots)).await?;
+            Self::Acquire { subject, slots, name } => {
+                let placed = limiter.acquire(for_hold(subject, *slots, *name)).await?;
                 Reply::Holding(placed.decision.into_owned(), placed.hold)
             }
-            Self::Commit(hold, actual) => Reply::Settled(limiter.commit(hold, *actual).await?),
-            Self::Release(hold) => Reply::Flag(limiter.release(hold).await?),
-            Self::Renew(hold, ttl) => {
-                let mut hold = Hold::clone(hold);
+            Self::Commit(which, actual) => {
+                Reply::Settled(limiter.commit(&which.of(limiter)?, *actual).await?)
+            }
+            Self::Release(which) => Reply::Flag(limiter.release(&which.of(limiter)?).await?),
+            // An answer that was repeated is of a hold that another question placed.
+            Self::GiveBack(hold) if hold.answer > 1 => Reply::Flag(false),
+            Self::GiveBack(hold) => {
+                Reply::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
+            }
+            Self::Renew(which, ttl) => {
+                let mut hold = which.of(limiter)?;
                 Reply::Flag(limiter.renew(&mut hold, *ttl).await?)
             }
         })
@@ -181,25 +238,27 @@ impl Request {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subject, cost, ttl, charge_at_end=false))]
+    #[pyo3(signature = (subject, cost, ttl, charge_at_end=false, id=None))]
     fn reserve(
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::cost)] cost: u64,
         #[pyo3(from_py_with = argument::ttl)] ttl: Duration,
         charge_at_end: bool,
+        #[pyo3(from_py_with = argument::optional_id)] id: Option<HoldName>,
     ) -> Self {
         let reserve = Reserve::from(ttl);
         let reserve = if charge_at_end { reserve.charging() } else { reserve };
-        Self(Kind::Reserve { subject: subject.0.to_owned(), cost, reserve })
+        Self(Kind::Reserve { subject: subject.0.to_owned(), cost, reserve, name: id })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subject, slots=1))]
+    #[pyo3(signature = (subject, slots=1, id=None))]
     fn acquire(
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::slots)] slots: u64,
+        #[pyo3(from_py_with = argument::optional_id)] id: Option<HoldName>,
     ) -> Self {
-        Self(Kind::Acquire { subject: subject.0.to_owned(), slots })
+        Self(Kind::Acquire { subject: subject.0.to_owned(), slots, name: id })
     }
 
     #[staticmethod]
@@ -208,12 +267,18 @@ impl Request {
         holding: &Bound<'_, Holding>,
         #[pyo3(from_py_with = argument::actual)] actual: u64,
     ) -> PyResult<Self> {
-        Ok(Self(Kind::Commit(Box::new(holding.get().open(py)?), actual)))
+        Ok(Self(Kind::Commit(Which::Placed(Box::new(holding.get().open(py)?)), actual)))
     }
 
     #[staticmethod]
     fn release(py: Python<'_>, holding: &Bound<'_, Holding>) -> PyResult<Self> {
-        Ok(Self(Kind::Release(Box::new(holding.get().open(py)?))))
+        Ok(Self(Kind::Release(Which::Placed(Box::new(holding.get().open(py)?)))))
+    }
+
+    /// Gives back a hold that nobody waits for any more, unless its id was asked for again.
+    #[staticmethod]
+    fn give_back(py: Python<'_>, holding: &Bound<'_, Holding>) -> PyResult<Self> {
+        Ok(Self(Kind::GiveBack(Box::new(holding.get().open(py)?))))
     }
 
     #[staticmethod]
@@ -223,6 +288,33 @@ impl Request {
         holding: &Bound<'_, Holding>,
         #[pyo3(from_py_with = argument::optional_ttl)] ttl: Option<Duration>,
     ) -> PyResult<Self> {
-        Ok(Self(Kind::Renew(Box::new(holding.get().open(py)?), ttl)))
+        Ok(Self(Kind::Renew(Which::Placed(Box::new(holding.get().open(py)?)), ttl)))
+    }
+
+    #[staticmethod]
+    fn commit_named(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::id)] id: HoldName,
+        #[pyo3(from_py_with = argument::actual)] actual: u64,
+    ) -> Self {
+        Self(Kind::Commit(Which::Named(subject.0.to_owned(), id), actual))
+    }
+
+    #[staticmethod]
+    fn release_named(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::id)] id: HoldName,
+    ) -> Self {
+        Self(Kind::Release(Which::Named(subject.0.to_owned(), id)))
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (subject, id, ttl=None))]
+    fn renew_named(
+        subject: SubjectText<'_>,
+        #[pyo3(from_py_with = argument::id)] id: HoldName,
+        #[pyo3(from_py_with = argument::optional_ttl)] ttl: Option<Duration>,
+    ) -> Self {
+        Self(Kind::Renew(Which::Named(subject.0.to_owned(), id), ttl))
     }
 }

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import free_port, python
 
-from tollgate import Limiter, StoreError
+from tollgate import Limiter, Reservation, Slot, StoreError
 
 
 def test_many_at_once_are_admitted_exactly(store: str, unique: str) -> None:
@@ -153,26 +153,25 @@ def test_who_is_cancelled_is_not_charged_twice(redis_url: str, unique: str) -> N
     assert limiter.check("b").remaining == 999
 
 
-@pytest.mark.parametrize("kind", ["file", "redis"])
+# How often each way to go away is tried.
+TRIES = 300
+
+
 @pytest.mark.parametrize("how", ["cancel", "wait_for"])
-def test_who_is_cancelled_holds_nothing(
-    kind: str, how: str, request: pytest.FixtureRequest, tmp_path: Path, unique: str
-) -> None:
-    on_redis = kind == "redis"
-    url = request.getfixturevalue("redis_url") if on_redis else f"sqlite://{tmp_path}/holds.db"
-    limiter = Limiter("1000 at once hold 2m", url, policy=unique)
-    tokens = Limiter("1000/d via fixed_window", url, policy=unique)
+@pytest.mark.parametrize("what", ["acquire", "reserve"])
+def test_who_is_cancelled_holds_nothing(how: str, what: str, store: str, unique: str) -> None:
+    limits = "1000 at once hold 2m" if what == "acquire" else "1000/d via fixed_window"
+    limiter = Limiter(limits, store, policy=unique)
 
-    async def ask(number: int) -> bool:
-        if number % 2:
-            return (await limiter.aacquire("a")).allowed
-        return (await tokens.areserve("a", 1, ttl=120)).allowed
+    async def ask() -> Slot | Reservation:
+        if what == "acquire":
+            return await limiter.aacquire("a")
+        return await limiter.areserve("a", 1, ttl=120)
 
-    async def cancel_all() -> tuple[int, int]:
-        await ask(0), await ask(1)
-        kept, cancelled = 2, 0
-        for turn in range(50):
-            tasks = [asyncio.ensure_future(ask(number)) for number in range(2, 8)]
+    async def cancel_all() -> tuple[list[Slot | Reservation], int]:
+        kept, cancelled = [await ask()], 0
+        for turn in range(TRIES // 6):
+            tasks = [asyncio.ensure_future(ask()) for _ in range(6)]
             for _ in range(turn % 20):
                 await asyncio.sleep(0)
             for task in tasks:
@@ -180,25 +179,63 @@ def test_who_is_cancelled_holds_nothing(
                     task.cancel()
             for task in tasks:
                 try:
-                    kept += await (task if how == "cancel" else asyncio.wait_for(task, 0.0))
+                    kept.append(await (task if how == "cancel" else asyncio.wait_for(task, 0.0)))
                 except (asyncio.CancelledError, asyncio.TimeoutError):
                     cancelled += 1
         return kept, cancelled
 
-    async def left() -> int:
-        return (await limiter.apeek("a")).remaining + (await tokens.apeek("a")).remaining
+    async def comes_to(left: int) -> None:
+        for _ in range(2_000):
+            if (await limiter.apeek("a")).remaining == left:
+                break
+        assert (await limiter.apeek("a")).remaining == left
 
     async def watch() -> tuple[int, int]:
         kept, cancelled = await cancel_all()
-        # Their answers come, and are given back.
-        for _ in range(2_000):
-            if await left() == 2_000 - kept:
-                break
-        return cancelled, await left() + kept
+        # Answers that nobody waits for come, and are given back.
+        await comes_to(1_000 - len(kept))
+        for hold in kept:
+            assert hold.allowed
+            if isinstance(hold, Slot):
+                assert await hold.arelease()
+            else:
+                assert not (await hold.acancel()).already
+        await comes_to(1_000)
+        return len(kept), cancelled
 
-    cancelled, accounted = asyncio.run(watch())
-    assert cancelled > 50
-    assert accounted == 2_000, f"{cancelled} were cancelled"
+    kept, cancelled = asyncio.run(watch())
+    assert kept + cancelled == TRIES + 1
+    # Memory has answered when a task has begun.
+    assert cancelled > (0 if limiter.in_memory else 50)
+
+
+@pytest.mark.parametrize("store", ["sqlite", "redis"], indirect=True)
+def test_who_is_cancelled_may_ask_again_under_the_same_id(store: str, unique: str) -> None:
+    limiter = Limiter("1000 at once hold 2m", store, policy=unique)
+
+    async def twice(number: int) -> None:
+        name = f"{unique}-{number:016}"
+        task = asyncio.ensure_future(limiter.aacquire("a", id=name))
+        for _ in range(number % 20):
+            await asyncio.sleep(0)
+        if task.cancel():
+            with pytest.raises(asyncio.CancelledError):
+                await task
+        slot = await limiter.aacquire("a", id=name)
+        # What is given back of the first is not what the second has.
+        for _ in range(3):
+            await limiter.apeek("b")
+        assert slot.allowed and await slot.arelease(), number
+
+    async def watch() -> int:
+        for first in range(0, TRIES, 10):
+            await asyncio.gather(*(twice(first + place) for place in range(10)))
+        for _ in range(2_000):
+            if (await limiter.apeek("a")).remaining == 1_000:
+                break
+        return (await limiter.apeek("a")).remaining
+
+    assert asyncio.run(watch()) == 1_000
 
 
 def test_a_loop_that_was_closed_in_the_middle(redis_url: str, unique: str) -> None:

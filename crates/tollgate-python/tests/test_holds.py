@@ -6,6 +6,7 @@ that were never placed, which Python cannot say.
 
 from __future__ import annotations
 
+import asyncio
 import re
 from pathlib import Path
 
@@ -13,7 +14,7 @@ import pytest
 from conftest import ROOT
 from test_vectors import microseconds, us
 
-from tollgate import Decision, HoldError, Limiter, ManualClock
+from tollgate import ArgumentError, Decision, HoldError, Limiter, ManualClock
 from tollgate._tollgate import Holding, Request
 
 FILES = sorted((ROOT / "vectors/holds").glob("*.txt"))
@@ -147,3 +148,54 @@ def test_every_line_is_answered_as_written(
                 check_column(column, numbers, place)
             asked += 1
     assert asked >= 10, f"{file} asks next to nothing"
+
+
+ID = "b1946ac92492d2347c6235b4d2611184"
+
+
+def test_a_hold_with_an_id_is_one_and_is_settled_by_it() -> None:
+    slots = Limiter("2 at once hold 30s")
+    first, again = slots.acquire("backend", id=ID), slots.acquire("backend", id=ID)
+    assert first.fence == again.fence and slots.peek("backend").remaining == 1
+    with pytest.raises(HoldError, match="asked for otherwise"):
+        slots.acquire("backend", 2, id=ID)
+    assert slots.renew("backend", ID)
+    assert slots.release("backend", ID) and not slots.release("backend", ID)
+    assert slots.peek("backend").remaining == 2
+    # A release that comes first refuses what comes later.
+    assert not slots.release("backend", "0123456789abcdef")
+    with pytest.raises(HoldError, match="released or committed"):
+        slots.acquire("backend", id="0123456789abcdef")
+    units = Limiter("100/h")
+    assert units.reserve("bob", 70, 60, id=ID)
+    assert units.commit("bob", ID, 30).actual == 30
+    assert units.commit("bob", ID, 30).already and units.peek("bob").remaining == 70
+
+
+def test_an_id_of_asyncio_is_the_same() -> None:
+    async def main() -> None:
+        slots = Limiter("2 at once hold 30s")
+        first = await slots.aacquire("backend", id=ID)
+        assert first.fence == (await slots.aacquire("backend", id=ID)).fence
+        assert await slots.arenew("backend", ID)
+        assert await slots.arelease("backend", ID)
+        units = Limiter("100/h")
+        assert await units.areserve("bob", 70, 60, id=ID)
+        assert (await units.acommit("bob", ID, 30)).actual == 30
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("wrong", ["", "x" * 15, "x" * 257, "a secret of sixteen"])
+def test_a_wrong_id_is_refused_and_no_message_repeats_it(wrong: str) -> None:
+    slots = Limiter("2 at once hold 30s")
+    for call in (
+        lambda: slots.acquire("backend", id=wrong),
+        lambda: slots.reserve("backend", 1, 1, id=wrong),
+        lambda: slots.release("backend", wrong),
+    ):
+        with pytest.raises(ArgumentError, match=r"^id: .*: give 16 to 256 printable") as raised:
+            call()
+        assert not wrong or wrong not in str(raised.value)
+    with pytest.raises(TypeError, match="id must be str, not int"):
+        slots.acquire("backend", id=7)  # type: ignore[arg-type]

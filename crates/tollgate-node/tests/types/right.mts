@@ -31,13 +31,19 @@ await reservation.end();
 const released: boolean = await (await limiter.acquire("backend")).release();
 const { signal } = new AbortController();
 const aborted: boolean = (await limiter.acquire("backend", 1, { signal })).allowed;
+const id = "b1946ac92492d2347c6235b4d2611184";
+const fence: number | null = (await limiter.acquire("backend", 1, { id })).fence;
+const renewed: boolean = await limiter.renew("backend", id);
+const gone: boolean = await limiter.release("backend", id);
+const used: number = (await limiter.commit("user:42", id, 300)).actual;
 try {
   await limiter.refund(decision);
 } catch (error) {
   if (error instanceof StoreError && error.ambiguous) throw error;
 }
 const headers: [string, string][] = limiter.headers(decision, "both");
-console.log(wait, cut, three, ran, released, aborted, headers, limiter.refusal(decision)?.status);
+console.log(wait, cut, three, ran, released, aborted, fence, renewed, gone, used);
+console.log(headers, limiter.refusal(decision)?.status);
 
 const app = express();
 app.use(forExpress(limiter, { headers: "legacy", onFailure: "allow" }));

@@ -11,6 +11,8 @@ await limiter.check("a", "1"); // wrong
 await limiter.checkAll("a"); // wrong
 await limiter.checkAll([["a", 3]]); // wrong
 await limiter.reserve("a", 1); // wrong
+await limiter.acquire("a", 1, { id: 7 }); // wrong
+await limiter.commit("a", "b1946ac92492d2347c6235b4d2611184"); // wrong
 new Decision(); // wrong
 limiter.headers(await limiter.check("a"), "all"); // wrong
 tollgate(limiter, { onFailure: "maybe" }); // wrong

@@ -21,7 +21,10 @@ class ArgumentError(TollgateError, ValueError):
 
 
 class HoldError(TollgateError):
-    """A hold that is not open: it has ended by itself, was reset, or never was."""
+    """A hold that is not open: it has ended by itself, was reset, or never was.
+
+    Also an `id` that another hold had.
+    """
 
 
 class StoreError(TollgateError):

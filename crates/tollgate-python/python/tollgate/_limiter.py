@@ -87,34 +87,77 @@ class Limiter(_Limiter):
         return await self._ask(Request.reset(subject))
 
     def reserve(
-        self, subject: str, cost: int, ttl: float, *, charge_at_end: bool = False
+        self,
+        subject: str,
+        cost: int,
+        ttl: float,
+        *,
+        charge_at_end: bool = False,
+        id: str | None = None,
     ) -> Reservation:
         """Sets a cost aside until it is known what was used, for at most `ttl` seconds.
 
-        Use it by `with`: its end charges what `use` was told, in one step.
+        Use it by `with`: its end charges what `use` was told, in one step. `id` is your own for it:
+        the same one is the same hold.
         """
-        return Reservation(self, self.run(Request.reserve(subject, cost, ttl, charge_at_end)))
+        return Reservation(self, self.run(Request.reserve(subject, cost, ttl, charge_at_end, id)))
 
     async def areserve(
-        self, subject: str, cost: int, ttl: float, *, charge_at_end: bool = False
+        self,
+        subject: str,
+        cost: int,
+        ttl: float,
+        *,
+        charge_at_end: bool = False,
+        id: str | None = None,
     ) -> Reservation:
         """`reserve` for asyncio: `async with await limiter.areserve(...)`.
 
         A task that is cancelled meanwhile holds nothing.
         """
-        holding = await self._ask_hold(Request.reserve(subject, cost, ttl, charge_at_end))
-        return Reservation(self, holding)
+        request = Request.reserve(subject, cost, ttl, charge_at_end, id)
+        return Reservation(self, await self._ask_hold(request))
 
-    def acquire(self, subject: str, slots: int = 1) -> Slot:
-        """Takes slots of limits such as `20 at once`. Use it by `with`: its end gives them back."""
-        return Slot(self, self.run(Request.acquire(subject, slots)))
+    def acquire(self, subject: str, slots: int = 1, *, id: str | None = None) -> Slot:
+        """Takes slots of limits such as `20 at once`. Use it by `with`: its end gives them back.
 
-    async def aacquire(self, subject: str, slots: int = 1) -> Slot:
+        `id` is your own for it: the same one is the same hold.
+        """
+        return Slot(self, self.run(Request.acquire(subject, slots, id)))
+
+    async def aacquire(self, subject: str, slots: int = 1, *, id: str | None = None) -> Slot:
         """`acquire` for asyncio: `async with await limiter.aacquire(...)`.
 
         A task that is cancelled meanwhile holds nothing.
         """
-        return Slot(self, await self._ask_hold(Request.acquire(subject, slots)))
+        return Slot(self, await self._ask_hold(Request.acquire(subject, slots, id)))
+
+    def release(self, subject: str, id: str) -> bool:
+        """Gives back the hold with this id. True when it was open until now.
+
+        Where no hold has the id, one that comes later is refused.
+        """
+        return self.run(Request.release_named(subject, id))
+
+    async def arelease(self, subject: str, id: str) -> bool:
+        """`release` for asyncio."""
+        return await self._ask(Request.release_named(subject, id))
+
+    def commit(self, subject: str, id: str, actual: int) -> Settled:
+        """Charges what was used of the hold with this id, and gives the rest back."""
+        return self.run(Request.commit_named(subject, id, actual))
+
+    async def acommit(self, subject: str, id: str, actual: int) -> Settled:
+        """`commit` for asyncio."""
+        return await self._ask(Request.commit_named(subject, id, actual))
+
+    def renew(self, subject: str, id: str, ttl: float | None = None) -> bool:
+        """Lets the hold with this id last `ttl` seconds from now. False when it is not open."""
+        return self.run(Request.renew_named(subject, id, ttl))
+
+    async def arenew(self, subject: str, id: str, ttl: float | None = None) -> bool:
+        """`renew` for asyncio."""
+        return await self._ask(Request.renew_named(subject, id, ttl))
 
     def limit(
         self,
@@ -169,7 +212,7 @@ class Limiter(_Limiter):
         loop, bridge_of_loop = bridge()
         released: Future[bool] = loop.create_future()
         released.add_done_callback(lambda it: it.cancelled() or it.exception())
-        self.start(Request.release(asked.result()), bridge_of_loop, released)
+        self.start(Request.give_back(asked.result()), bridge_of_loop, released)
 
 
 class _Hold:
@@ -274,7 +317,7 @@ class Reservation(_Hold):
         if units < 0:
             from ._errors import ArgumentError
 
-            raise ArgumentError("units must not be negative")
+            raise ArgumentError(f"units is {units}: give a whole number of 0 or more")
         self._used += units
 
     def commit(self, actual: int) -> Settled:
