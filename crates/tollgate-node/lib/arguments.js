@@ -37,28 +37,22 @@ function text(value, name) {
 function units(value, name, least = 1) {
   if (typeof value !== "number") wrongType(value, name, "a number");
   if (value >= least && value <= MAX_COST && Number.isInteger(value)) return value;
-  if (value > MAX_COST) {
-    const largest = `the largest is 2^40 = ${MAX_COST}`;
-    throw new ArgumentError(`${name} is too large: ${largest}`);
-  }
-  if (value < 0) throw new ArgumentError(`${name} must not be negative`);
-  if (value === 0) throw new ArgumentError(`${name} must be at least 1`);
-  throw new ArgumentError(`${name} must be a whole number, not ${value}`);
+  const range = `from ${least} to 2^40 = ${MAX_COST}`;
+  throw new ArgumentError(`${name} is ${value}: give a whole number ${range}`);
 }
 
 /** A time in seconds, above 0. */
 function seconds(value, name) {
   if (typeof value !== "number") wrongType(value, name, "a number of seconds");
   if (value > 0 && value <= MAX_SECONDS) return value;
-  throw new ArgumentError(`${name} is out of range: give seconds above 0, up to 366 days`);
+  throw new ArgumentError(`${name} is ${value}: give seconds above 0, up to 366 days`);
 }
 
 /** A time in microseconds since 1970. */
 function micros(value, name) {
   if (typeof value !== "number") wrongType(value, name, "a number of microseconds");
-  if (value < 0) throw new ArgumentError(`${name} must not be negative`);
-  if (Number.isSafeInteger(value)) return value;
-  throw new ArgumentError(`${name} must be a whole number up to 2^53 - 1, not ${value}`);
+  if (value >= 0 && Number.isSafeInteger(value)) return value;
+  throw new ArgumentError(`${name} is ${value}: give a whole number from 0 to 2^53 - 1`);
 }
 
 /** Whether an option is set. */

@@ -62,57 +62,74 @@ fn no_text(object: Borrowed<'_, '_, PyAny>, name: &str, error: PyErr) -> PyErr {
     error::argument(object.py(), what)
 }
 
-/// A number of units for the argument `name`.
-#[inline]
-pub(crate) fn units(object: &Bound<'_, PyAny>, name: &str) -> PyResult<u64> {
-    // `True` is an int for Python. As a cost it is a mistake.
-    if object.is_exact_instance_of::<PyInt>() {
-        return object.extract::<u64>().map_err(|it| out_of_range(object, name, it));
-    }
-    if object.is_instance_of::<PyBool>() {
-        return Err(wrong_type(object.as_borrowed(), name, "int"));
-    }
-    // As of numpy. A float has no `__index__`.
-    match object.call_method0("__index__") {
-        Ok(number) => number.extract::<u64>().map_err(|it| out_of_range(&number, name, it)),
-        Err(_) => Err(wrong_type(object.as_borrowed(), name, "int")),
-    }
+/// The whole numbers that an argument may be.
+struct Whole {
+    name: &'static str,
+    /// As a message says them.
+    range: &'static str,
 }
 
-#[cold]
-fn out_of_range(number: &Bound<'_, PyAny>, name: &str, error: PyErr) -> PyErr {
-    let py = number.py();
-    if !error.is_instance_of::<PyOverflowError>(py) {
-        return error;
+const _: () = assert!(tollgate::MAX_COST == 1_099_511_627_776, "the ranges below say it");
+
+const COST: Whole = Whole { name: "cost", range: "from 1 to 2^40 = 1099511627776" };
+const SLOTS: Whole = Whole { name: "slots", ..COST };
+const ACTUAL: Whole = Whole { name: "actual", range: "from 0 to 2^40 = 1099511627776" };
+const AT_US: Whole = Whole { name: "at_us", range: "from 0 to 2^64 - 1" };
+
+impl Whole {
+    /// Reads it, and leaves to the engine what is out of range and fits into 64 bits.
+    #[inline]
+    fn read(&self, object: &Bound<'_, PyAny>) -> PyResult<u64> {
+        // `True` is an int for Python. As a cost it is a mistake.
+        if object.is_exact_instance_of::<PyInt>() {
+            return object.extract::<u64>().map_err(|it| self.out_of_range(object, it));
+        }
+        if object.is_instance_of::<PyBool>() {
+            return Err(wrong_type(object.as_borrowed(), self.name, "int"));
+        }
+        // As of numpy. A float has no `__index__`.
+        match object.call_method0("__index__") {
+            Ok(number) => number.extract::<u64>().map_err(|it| self.out_of_range(&number, it)),
+            Err(_) => Err(wrong_type(object.as_borrowed(), self.name, "int")),
+        }
     }
-    error::argument(
-        py,
-        match number.lt(0).unwrap_or(false) {
-            true => format!("{name} must not be negative"),
-            false => format!("{name} is too large: the largest is 2^40 = {}", tollgate::MAX_COST),
-        },
-    )
+
+    #[cold]
+    fn out_of_range(&self, number: &Bound<'_, PyAny>, error: PyErr) -> PyErr {
+        if !error.is_instance_of::<PyOverflowError>(number.py()) {
+            return error;
+        }
+        let Self { name, range } = self;
+        // Python writes no number of more than 4,300 digits.
+        let given = match (number.extract::<i64>(), number.lt(0)) {
+            (Ok(number), _) => number.to_string(),
+            (Err(_), Ok(true)) => "below -2^63".to_owned(),
+            (Err(_), _) => "2^64 or more".to_owned(),
+        };
+        let what = format!("{name} is {given}: give a whole number {range}");
+        error::argument(number.py(), what)
+    }
 }
 
 /// The argument `cost`.
 #[inline]
 pub(crate) fn cost(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    units(object, "cost")
+    COST.read(object)
 }
 
 /// The argument `slots`.
 pub(crate) fn slots(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    units(object, "slots")
+    SLOTS.read(object)
 }
 
 /// The argument `actual`.
 pub(crate) fn actual(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    units(object, "actual")
+    ACTUAL.read(object)
 }
 
 /// The argument `at_us`.
 pub(crate) fn at_us(object: &Bound<'_, PyAny>) -> PyResult<u64> {
-    units(object, "at_us")
+    AT_US.read(object)
 }
 
 /// The argument `ttl`, in seconds: an `int` or a finite `float` above 0.
@@ -156,7 +173,10 @@ fn seconds(object: &Bound<'_, PyAny>, name: &str) -> PyResult<Duration> {
     // A number that no float can be is too large. NaN is in no range.
     let seconds: f64 = object.extract().unwrap_or(f64::INFINITY);
     if !(seconds > 0.0 && seconds <= MAX_SECONDS) {
-        let what = format!("{name} is out of range: give seconds above 0, up to 366 days");
+        // As Python writes it, but for the fraction of a whole number.
+        let given = format!("{seconds:?}");
+        let given = given.trim_end_matches(".0");
+        let what = format!("{name} is {given}: give seconds above 0, up to 366 days");
         return Err(error::argument(object.py(), what));
     }
     Ok(Duration::from_secs_f64(seconds))

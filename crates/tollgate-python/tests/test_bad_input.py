@@ -50,9 +50,48 @@ def test_a_cost_out_of_range(cost: int) -> None:
     assert PLAIN.peek("a").remaining == 5
 
 
+COSTS = "from 1 to 2^40 = 1099511627776"
+ACTUAL = "from 0 to 2^40 = 1099511627776"
+TIMES = "from 0 to 2^64 - 1"
+ID = "b1946ac92492d2347c6235b4d2611184"
+
+
+@pytest.mark.parametrize(
+    ("name", "call", "range_"),
+    [
+        ("cost", lambda it: PLAIN.check("a", it), COSTS),
+        ("cost", lambda it: PLAIN.peek("a", it), COSTS),
+        ("cost", lambda it: PLAIN.charge("a", it), COSTS),
+        ("cost", lambda it: PLAIN.check_all(["a"], it), COSTS),
+        ("cost", lambda it: PLAIN.reserve("a", it, 60), COSTS),
+        ("cost", lambda it: asyncio.run(PLAIN.acheck("a", it)), COSTS),
+        ("cost", lambda it: PLAIN.limit("a", cost=it)(lambda: 3)(), COSTS),
+        ("slots", lambda it: LIMITER.acquire("a", it), COSTS),
+        ("actual", lambda it: PLAIN.reserve("b", 1, 60).commit(it), ACTUAL),
+        ("actual", lambda it: PLAIN.commit("b", ID, it), ACTUAL),
+        ("at_us", lambda it: ManualClock(it), TIMES),
+        ("at_us", lambda it: ManualClock().set(it), TIMES),
+    ],
+)
+def test_the_range_is_said_of_a_number_out_of_it(
+    name: str, call: Callable[[Any], Any], range_: str
+) -> None:
+    for number, given in [
+        (-1, "-1"),
+        (-(2**63), "-9223372036854775808"),
+        (-(10**5000), "below -2^63"),
+        (2**64, "2^64 or more"),
+        (10**5000, "2^64 or more"),
+    ]:
+        with pytest.raises(ArgumentError) as raised:
+            call(number)
+        assert str(raised.value) == f"{name} is {given}: give a whole number {range_}"
+    assert PLAIN.peek("a").remaining == 5
+
+
 def test_integers_of_other_libraries_count() -> None:
     assert Limiter("5/h").check("a", Index(2)).remaining == 3
-    with pytest.raises(ArgumentError, match="cost must not be negative"):
+    with pytest.raises(ArgumentError, match="cost is -2: give a whole number from 1 "):
         PLAIN.check("a", Index(-2))
 
 
@@ -144,16 +183,33 @@ def test_other_arguments() -> None:
         tollgate.client_subject("example.org")
     with pytest.raises(TypeError, match="seconds must be int or float"):
         ManualClock().advance("1")
-    with pytest.raises(ArgumentError, match="at_us must not be negative"):
+    with pytest.raises(ArgumentError, match="at_us is -1: give a whole number"):
         ManualClock(-1)
 
 
-@pytest.mark.parametrize("ttl", [0, -1, math.nan, math.inf, 10**400, 1e300, 0.0])
-def test_a_ttl_out_of_range(ttl: float) -> None:
-    with pytest.raises(ArgumentError, match="ttl"):
-        PLAIN.reserve("a", 1, ttl)
-    with pytest.raises(ArgumentError, match="retry_after"):
-        PLAIN.unavailable(ttl)
+@pytest.mark.parametrize(
+    ("ttl", "given"),
+    [
+        (0, "0"),
+        (-0.5, "-0.5"),
+        (-1, "-1"),
+        (math.nan, "NaN"),
+        (math.inf, "inf"),
+        (10**400, "inf"),
+        (1e300, "1e300"),
+    ],
+)
+def test_a_ttl_out_of_range(ttl: float, given: str) -> None:
+    right = f"{given}: give seconds above 0, up to 366 days"
+    for name, call in [
+        ("ttl", lambda: PLAIN.reserve("a", 1, ttl)),
+        ("ttl", lambda: PLAIN.renew("a", ID, ttl)),
+        ("retry_after", lambda: PLAIN.unavailable(ttl)),
+        ("seconds", lambda: ManualClock().advance(ttl)),
+    ]:
+        with pytest.raises(ArgumentError) as raised:
+            call()
+        assert str(raised.value) == f"{name} is {right}"
 
 
 @pytest.mark.parametrize("ttl", [None, "1", True])
@@ -167,7 +223,7 @@ def test_units_that_were_used() -> None:
     for units in (1.0, True, None):
         with pytest.raises(TypeError, match="units must be int"):
             reservation.use(units)
-    with pytest.raises(ArgumentError, match="units"):
+    with pytest.raises(ArgumentError, match="units is -1: give a whole number of 0 or more"):
         reservation.use(-1)
     with pytest.raises(TypeError, match="actual must be int"):
         reservation.commit(1.5)
