@@ -38,3 +38,30 @@ for (const kind of ["sqlite", "redis"]) {
     limiter.close();
   });
 }
+
+const skip = PROGRAM === undefined ? "TOLLGATE_BIN is not there" : NO_REDIS;
+test("a prefix keeps environments apart", { skip }, async () => {
+  const name = unique();
+  const [subject, limit] = [`user:${name}`, "2/h, 1 at once"];
+  const urls = [url, ...["staging", "prod"].map((of) => `${url}&prefix=${name}-${of}`)];
+  const limiters = urls.map((store) => new Limiter(limit, { store }));
+  let slot;
+  for (const [turn, limiter] of limiters.entries()) {
+    // Whatever the environments before did, this one is fresh, and so is its hold.
+    slot = await limiter.acquire(subject);
+    assert.ok(slot.allowed, urls[turn]);
+    assert.equal((await limiter.acquire(subject)).allowed, false);
+    const allowed = urls.map((store) => {
+      const words = ["peek", subject, "--limit", limit, "--json", "--store", store];
+      return JSON.parse(spawnSync(PROGRAM, words, { encoding: "utf8" }).stdout).allowed;
+    });
+    assert.deepEqual(allowed, [turn < 0, turn < 1, turn < 2]);
+  }
+  // What ends in one environment ends in no other.
+  assert.ok(await slot.release());
+  const [plain, staging, prod] = limiters;
+  assert.equal((await plain.peek(subject)).remaining, 0);
+  assert.ok(await prod.reset(subject));
+  assert.equal((await staging.peek(subject)).remaining, 0);
+  for (const limiter of limiters) limiter.close();
+});

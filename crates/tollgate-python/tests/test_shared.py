@@ -36,3 +36,26 @@ def test_a_count_is_one_for_both(
     assert limiter.reset(subject)
     assert by_program("check")["allowed"] is True
     assert limiter.peek(subject).remaining == 6
+
+
+def test_a_prefix_keeps_environments_apart(redis_url: str, program: str, unique: str) -> None:
+    subject, limit = f"user:{unique}", "2/h, 1 at once"
+    urls = [redis_url, *(f"{redis_url}&prefix={unique}-{name}" for name in ("staging", "prod"))]
+    for turn, url in enumerate(urls):
+        limiter = Limiter(limit, url)
+        # Whatever the environments before did, this one is fresh, and so is its hold.
+        slot = limiter.acquire(subject)
+        assert slot.allowed, url
+        assert not limiter.acquire(subject).allowed
+        assert limiter.peek(subject).remaining == 0
+        command = [program, "peek", subject, "--limit", limit, "--json", "--store"]
+        left = [
+            json.loads(subprocess.run([*command, it], capture_output=True, check=False).stdout)
+            for it in urls
+        ]
+        assert [it["allowed"] for it in left] == [place > turn for place in range(3)]
+    # What ends in one environment ends in no other.
+    assert slot.release()
+    assert Limiter(limit, urls[0]).peek(subject).remaining == 0
+    assert Limiter(limit, urls[-1]).reset(subject)
+    assert Limiter(limit, urls[1]).peek(subject).remaining == 0
