@@ -65,6 +65,46 @@ fn what_was_asked_is_a_log_for_advise_and_replay() {
     assert_eq!(replayed["strategies"][0]["denied"], 0, "{limit}: {replayed}");
 }
 
+/// A request that its proxy asks about again is one line; its repeats are marked and counted aside.
+#[test]
+fn a_repeated_answer_is_recorded_once() {
+    let place = Place::new();
+    let [policies, log] = ["p.toml", "checks.jsonl"].map(|name| place.path().join(name));
+    let text = POLICIES.replace("[\"ip\", \"user\"], absent = \"deny\"", "\"ip\"");
+    std::fs::write(&policies, text).unwrap();
+    let [policies, log] = [&policies, &log].map(|path| path.to_str().unwrap());
+    let args = ["--config", policies, "--record", log, "--log", "json"];
+    let ids = ["--request-id-header", "X-Request-Id"];
+    let serving = Serving::start(&place, &[&args[..], &ids].concat());
+    let mut client = serving.client();
+    let mut statuses = Vec::new();
+    // One is charged, and repeated 16 times; then two more are. Others are denied.
+    for id in [vec!["one"; 20], vec!["two"; 2]].concat() {
+        let headers = format!("X-Request-Id: {id}\r\nX-Forwarded-For: 192.0.2.7\r\n");
+        let (status, head, _) = client.whole_with(&headers, "GET", "/v1/auth", "").unwrap();
+        let is_marked = head.to_ascii_lowercase().contains("tollgate-repeated: 1");
+        statuses.push((status, is_marked));
+    }
+    let expected =
+        [vec![(200, false)], vec![(200, true); 16], vec![(200, false); 2], vec![(429, false); 3]];
+    assert_eq!(statuses, expected.concat());
+    let (_, page) = client.ask("GET", "/metrics", "").unwrap();
+    for line in ["tollgate_repeated_answers_total 16", "tollgate_overused_request_ids_total 3"] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
+    drop(client);
+    let said = serving.end();
+    let text = std::fs::read_to_string(log).unwrap();
+    let outcomes: Vec<Value> = text
+        .lines()
+        .map(|line| serde_json::from_str::<Value>(line).unwrap()["outcome"].clone())
+        .collect();
+    assert_eq!(outcomes, ["allowed", "allowed", "allowed", "denied", "denied", "denied"]);
+    // Nor is it logged: the three denials are, which nothing remembers.
+    assert_eq!(said.matches(r#""message":"denied""#).count(), 3, "{said}");
+    assert_eq!(said.matches("one id in `x-request-id` more than 16 times").count(), 1, "{said}");
+}
+
 #[test]
 fn a_file_that_cannot_be_written_is_an_error_before_it_serves() {
     let place = Place::new();

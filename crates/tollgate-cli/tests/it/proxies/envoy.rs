@@ -62,7 +62,8 @@ impl Setup {
         std::fs::write(&rules, example("envoy/limits.yaml")).unwrap();
         let path = rules.display().to_string();
         let args = ["--store", "memory://", "--grpc", "127.0.0.1:0", "--envoy-config", &path];
-        let service = Serving::start(&place, &args);
+        let ids = ["--request-id-header", "X-Request-Id"];
+        let service = Serving::start(&place, &[&args[..], &ids].concat());
         let grpc: SocketAddr = service.said("grpc       ").parse().unwrap();
         let pages = Pages::open();
         let backend = backend.unwrap_or(pages.address);
@@ -233,4 +234,28 @@ fn envoy_decides_when_nobody_answers() {
             assert!(began.elapsed() < STARTS_WITHIN, "it does not come back");
         }
     }
+}
+
+/// After an internal redirect Envoy runs its filters again.
+#[test]
+fn what_envoy_asks_twice_is_charged_once_under_its_id() {
+    let route = "# By the address of the client.
+                        - match: { prefix: / }
+                          route:";
+    let redirects = format!(
+        "{route}
+                            internal_redirect_policy:
+                              {{ max_internal_redirects: 1, redirect_response_codes: [302] }}"
+    );
+    let redirects = (route, &*redirects);
+    let Some(setup) = Setup::start(&[redirects]) else { return };
+    assert_eq!(setup.statuses(ONE, "GET /status/302", 6), [200, 200, 200, 200, 200, 429]);
+    assert_eq!(setup.pages.visits(), 2 * 5);
+    // A client chooses no id.
+    let chosen = "GET /\nx-request-id: mine\ntollgate-request-id: mine";
+    assert_eq!(setup.statuses(TWO, chosen, 6), [200, 200, 200, 200, 200, 429]);
+    // Without the descriptor both are charged.
+    let without = ("descriptor_key: tollgate-request-id", "descriptor_key: other");
+    let Some(setup) = Setup::start(&[redirects, without]) else { return };
+    assert_eq!(setup.statuses(ONE, "GET /status/302", 3), [200, 200, 429]);
 }

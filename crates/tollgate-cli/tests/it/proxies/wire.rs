@@ -155,7 +155,7 @@ impl Pages {
         pages
     }
 
-    /// The path says the status: `/status/403`. The body is what came in.
+    /// The path says the status: `/status/403`. The body is what came in. A 302 leads to `/again`.
     fn show(mut stream: TcpStream, seen: &Mutex<Vec<String>>) -> io::Result<()> {
         let (head, mut body) = read_head(&mut stream)?;
         let lower = head.to_ascii_lowercase();
@@ -165,12 +165,19 @@ impl Pages {
         let mut rest = vec![0; missing];
         stream.read_exact(&mut rest)?;
         body.extend(rest);
-        let status = head.split("/status/").nth(1).and_then(|rest| rest.get(..3)).unwrap_or("200");
+        // Envoy says in a header where a redirect comes from.
+        let line = head.lines().next().unwrap_or_default();
+        let status = line.split("/status/").nth(1).and_then(|rest| rest.get(..3)).unwrap_or("200");
+        let host = lower.lines().find_map(|line| line.strip_prefix("host: ")).unwrap_or_default();
+        let more = match status {
+            "302" => format!("Location: http://{host}/again\r\n"),
+            _ => String::new(),
+        };
         let text = format!("the page\n{head}{}", String::from_utf8(body).unwrap());
         seen.lock().unwrap().push(text.clone());
         write!(
             stream,
-            "HTTP/1.1 {status} Said\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+            "HTTP/1.1 {status} Said\r\nContent-Type: text/plain\r\nConnection: close\r\n{more}\
              Content-Length: {}\r\n\r\n{text}",
             text.len()
         )
