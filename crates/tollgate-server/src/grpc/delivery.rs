@@ -81,16 +81,17 @@ pub(super) fn followed(mut response: Response<Body>, pace: &Arc<Pace>) -> Respon
     let Some(undelivered) = Undelivered::of(response.extensions_mut()) else { return response };
     let pace = Arc::clone(pace);
     response.map(|body| {
-        Body::new(Followed { body, undelivered: Some(undelivered), message: Bytes::new(), pace })
+        Body::new(Followed { body, undelivered: Some(undelivered), message: None, pace })
     })
 }
 
 /// The body of an answer that is undone if it is dropped before its end.
 struct Followed {
     body: Body,
+    /// Until the message comes. It is attached to that from then on.
     undelivered: Option<Undelivered>,
-    /// The bytes of the message, by which its frame is found.
-    message: Bytes,
+    /// The bytes of the message, by which its frame is found, until the trailers follow it.
+    message: Option<Bytes>,
     pace: Arc<Pace>,
 }
 
@@ -102,21 +103,24 @@ impl HttpBody for Followed {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Status>>> {
-        let frame = ready!(Pin::new(&mut self.body).poll_frame(cx));
-        match &frame {
-            Some(Ok(frame)) if frame.is_data() => {
-                self.message = frame.data_ref().cloned().unwrap_or_default();
-            }
-            // The trailers are the last that is asked for.
-            Some(Ok(_)) | None => {
-                if let Some(undelivered) = self.undelivered.take() {
-                    let message = core::mem::take(&mut self.message);
-                    self.pace.on_the_way.passed_on(undelivered, message);
+        let frame = match ready!(Pin::new(&mut self.body).poll_frame(cx)) {
+            Some(Ok(frame)) => frame,
+            other => return Poll::Ready(other),
+        };
+        Poll::Ready(Some(Ok(match frame.into_data() {
+            Ok(bytes) => match self.undelivered.take() {
+                Some(undelivered) => {
+                    self.message = Some(bytes.clone());
+                    Frame::data(self.pace.on_the_way.passed_on(undelivered, bytes))
                 }
+                None => Frame::data(bytes),
+            },
+            // The trailers are the last that is asked for.
+            Err(trailers) => {
+                self.message = None;
+                trailers
             }
-            Some(Err(_)) => {}
-        }
-        Poll::Ready(frame)
+        })))
     }
 
     fn is_end_stream(&self) -> bool {
@@ -125,5 +129,13 @@ impl HttpBody for Followed {
 
     fn size_hint(&self) -> SizeHint {
         self.body.size_hint()
+    }
+}
+
+impl Drop for Followed {
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            self.pace.on_the_way.cut_off(&message);
+        }
     }
 }

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::listen::{Farewell, Pace, Transport};
+use crate::listen::{Farewell, MAX_COMPARED_BYTES, Pace, Transport};
 
 /// The bytes before the first frame of a client.
 const PREFACE_BYTES: usize = 24;
@@ -18,9 +18,6 @@ const HEAD_BYTES: usize = 9;
 /// The types of frames that matter.
 const DATA: u8 = 0;
 const RST_STREAM: u8 = 3;
-
-/// The longest frame that is compared with an answer, in bytes: a hold of a few counts fits.
-const MAX_COMPARED_BYTES: usize = 16 * 1_024;
 
 /// The frames in one direction.
 #[derive(Debug, Default)]
@@ -174,6 +171,7 @@ impl<T: Transport> AsyncWrite for Framed<T> {
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
+        self.pace.on_the_way.flushed();
         Poll::Ready(self.noted(flushed))
     }
 

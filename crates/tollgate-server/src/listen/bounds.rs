@@ -26,6 +26,11 @@ pub struct Bounds {
     /// The longest time in which a client takes the next 64 KiB, or the rest, of a response: 10 s
     /// by default.
     pub write: Duration,
+    /// How long after an answer a reset of the connection still says that nobody has read it:
+    /// 250 ms by default, longer than a way forth and back over most networks. Such a hold is given
+    /// back. Programs that reset connections which they have read from, as HAProxy does with idle
+    /// ones, mostly do so later.
+    pub grace: Duration,
 }
 
 impl Default for Bounds {
@@ -39,6 +44,7 @@ impl Default for Bounds {
             head: usual,
             body: usual,
             write: usual,
+            grace: Duration::from_millis(250),
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use core::task::Waker;
+use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
 use super::undelivered::OnTheWay;
@@ -49,7 +50,7 @@ pub(crate) struct Pace {
 
 impl Pace {
     /// The pace of a new connection, with times from this clock of ticks.
-    pub(super) fn new(clock: &Arc<AtomicU32>) -> Self {
+    pub(super) fn new(clock: &Arc<AtomicU32>, grace: Duration) -> Self {
         let pace = Self {
             state: AtomicU64::new(0),
             clock: Arc::clone(clock),
@@ -58,7 +59,7 @@ impl Pace {
             has_sent: AtomicBool::new(false),
             is_to_rest: AtomicBool::new(true),
             task: OnceLock::new(),
-            on_the_way: OnTheWay::default(),
+            on_the_way: OnTheWay::new(grace),
         };
         pace.set_phase(Phase::Idle);
         pace

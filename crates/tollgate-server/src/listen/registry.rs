@@ -152,7 +152,7 @@ impl Registry {
                 return None;
             }
         }
-        let pace = Arc::new(Pace::new(&self.clock));
+        let pace = Arc::new(Pace::new(&self.clock, self.bounds.grace));
         let key = open.insert(Entry { pace: Arc::clone(&pace), abort: None });
         Some(Registration { key, registry: Arc::clone(self), address, pace })
     }

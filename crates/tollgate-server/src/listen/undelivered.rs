@@ -5,35 +5,33 @@
 //! stops to send still reads, and nothing resets its connection.
 
 use core::fmt;
-use core::future::Future as _;
-use core::pin::Pin;
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::task::{Context, Poll, ready};
 use core::time::Duration;
+#[cfg(feature = "grpc")]
+use std::collections::VecDeque;
 use std::io;
 use std::sync::Arc;
 
+#[cfg(feature = "grpc")]
 use bytes::Bytes;
 use http::Extensions;
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
-use tokio::time::{Instant, Sleep, sleep};
+use tokio::time::Instant;
 use tokio_rustls::server::TlsStream;
-
-use super::pace::{Pace, Phase};
-
-/// How long after an answer a reset still says that nobody has read it. It is longer than a way
-/// forth and back over most networks. Programs that reset connections which they have read from, as
-/// HAProxy does with idle ones, mostly do so later.
-pub(crate) const GRACE: Duration = Duration::from_millis(250);
 
 /// The most answers of one connection that are waited for. Of more, the oldest count as read.
 const MAX_WAITING: usize = 1_024;
 
-/// The first pause between two looks at a connection that is closed. Each further one is twice as
-/// long.
-const FIRST_PAUSE: Duration = Duration::from_millis(1);
+/// The most streams of a connection that are known to be reset. The bytes that the HTTP library is
+/// writing belong to one of the latest.
+#[cfg(feature = "grpc")]
+const MAX_RESETS: usize = 256;
+
+/// The longest frame that is compared with an answer, in bytes: a hold of a few counts fits.
+#[cfg(feature = "grpc")]
+pub(crate) const MAX_COMPARED_BYTES: usize = 16 * 1_024;
 
 /// What to do if an answer is not delivered. It is done when this is dropped.
 pub(crate) struct Undelivered(Vec<Box<dyn FnOnce() + Send + Sync>>);
@@ -83,11 +81,16 @@ impl fmt::Debug for Undelivered {
 struct Attached(Arc<Mutex<Option<Undelivered>>>);
 
 /// The answers of one connection that may not have been read.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct OnTheWay {
+    /// [`Bounds::grace`](super::Bounds::grace).
+    grace: Duration,
     /// False while there are none, which is nearly always.
     is_any: AtomicBool,
     answers: Mutex<Vec<Answer>>,
+    /// The streams that were reset last, the latest at the end.
+    #[cfg(feature = "grpc")]
+    resets: Mutex<VecDeque<u32>>,
 }
 
 #[derive(Debug)]
@@ -95,59 +98,144 @@ struct Answer {
     undelivered: Undelivered,
     /// When it was passed on to the system; `None` before.
     written: Option<Instant>,
-    #[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "only gRPC has several"))]
-    way: Way,
+    /// How it goes over a connection of several streams.
+    #[cfg(feature = "grpc")]
+    message: Option<Message>,
 }
 
-/// How an answer goes over a connection of several streams.
-#[cfg_attr(not(feature = "grpc"), expect(dead_code, reason = "only gRPC has several"))]
+/// The message of an answer over one stream of several.
+#[cfg(feature = "grpc")]
 #[derive(Debug)]
-enum Way {
-    /// The connection has one stream.
-    Only,
-    /// In the frame with these bytes, which was not seen yet.
-    Message(Bytes),
-    Stream(u32),
+struct Message {
+    bytes: Bytes,
+    /// Whether the HTTP library has the bytes no more: they are being written, or were discarded.
+    is_dropped: Arc<AtomicBool>,
+    /// The stream, once the bytes went over it.
+    stream: Option<u32>,
+    /// Whether a part of them may have gone over some stream, as a small window has it.
+    is_in_parts: bool,
+}
+
+#[cfg(feature = "grpc")]
+impl Message {
+    fn was_discarded(&self) -> bool {
+        self.stream.is_none() && !self.is_in_parts && self.is_dropped.load(Ordering::Acquire)
+    }
+}
+
+/// The bytes of a message, which note when they are dropped.
+#[cfg(feature = "grpc")]
+struct Noted {
+    bytes: Bytes,
+    is_dropped: Arc<AtomicBool>,
+}
+
+#[cfg(feature = "grpc")]
+impl AsRef<[u8]> for Noted {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(feature = "grpc")]
+impl Drop for Noted {
+    fn drop(&mut self) {
+        self.is_dropped.store(true, Ordering::Release);
+    }
 }
 
 impl Answer {
-    fn is_old(&self) -> bool {
-        self.written.is_some_and(|written| written.elapsed() > GRACE)
+    fn is_old(&self, grace: Duration) -> bool {
+        self.written.is_some_and(|written| written.elapsed() > grace)
+    }
+
+    /// Whether it counts as read, when others follow. A reset of a stream says at any time that
+    /// its answer was not read.
+    fn is_settled(&self, grace: Duration) -> bool {
+        #[cfg(feature = "grpc")]
+        if self.message.is_some() {
+            return false;
+        }
+        self.is_old(grace)
+    }
+
+    #[cfg(feature = "grpc")]
+    fn goes_by(&self, is_it: impl FnOnce(&Message) -> bool) -> bool {
+        self.message.as_ref().is_some_and(is_it)
     }
 }
 
 impl OnTheWay {
-    /// An answer is about to be written.
-    pub(crate) fn add(&self, undelivered: Undelivered) {
-        self.push(Answer { undelivered, written: None, way: Way::Only });
+    pub(super) fn new(grace: Duration) -> Self {
+        Self {
+            grace,
+            is_any: AtomicBool::new(false),
+            answers: Mutex::default(),
+            #[cfg(feature = "grpc")]
+            resets: Mutex::default(),
+        }
     }
 
-    /// Adds an answer. Of too many, the oldest count as read, and so do those that are old.
+    pub(super) fn grace(&self) -> Duration {
+        self.grace
+    }
+
+    /// An answer is about to be written.
+    pub(crate) fn add(&self, undelivered: Undelivered) {
+        self.push(Answer {
+            undelivered,
+            written: None,
+            #[cfg(feature = "grpc")]
+            message: None,
+        });
+    }
+
+    /// Adds an answer. Of too many, the oldest count as read, and so do those that are settled.
     fn push(&self, answer: Answer) {
         let mut answers = self.answers.lock();
-        while answers.len() >= MAX_WAITING || answers.first().is_some_and(Answer::is_old) {
+        let is_settled = |answer: &Answer| answer.is_settled(self.grace);
+        while answers.len() >= MAX_WAITING || answers.first().is_some_and(is_settled) {
             answers.remove(0).undelivered.delivered();
         }
         answers.push(answer);
         self.is_any.store(true, Ordering::Relaxed);
     }
 
-    /// An answer with this message was passed on to be written.
+    /// An answer with this message is about to be written over a stream. Returns the bytes that are
+    /// to be written.
     #[cfg(feature = "grpc")]
-    pub(crate) fn passed_on(&self, undelivered: Undelivered, message: Bytes) {
-        // In one step: several calls of a connection may pass their answers on at once.
-        let (written, way) = (Some(Instant::now()), Way::Message(message));
-        self.push(Answer { undelivered, written, way });
+    pub(crate) fn passed_on(&self, undelivered: Undelivered, bytes: Bytes) -> Bytes {
+        let is_dropped = Arc::new(AtomicBool::new(false));
+        let noted = Noted { bytes: bytes.clone(), is_dropped: Arc::clone(&is_dropped) };
+        let is_in_parts = bytes.len() > MAX_COMPARED_BYTES;
+        let message = Some(Message { bytes, is_dropped, stream: None, is_in_parts });
+        // Before anybody can write it: other threads may do so at once.
+        self.push(Answer { undelivered, written: Some(Instant::now()), message });
+        Bytes::from_owner(noted)
+    }
+
+    /// The stream with this message ended before the answer was whole.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn cut_off(&self, message: &[u8]) {
+        self.undo(|it| it.bytes == message);
     }
 
     /// A frame with these bytes goes over this stream.
     #[cfg(feature = "grpc")]
     pub(crate) fn goes_over(&self, stream: u32, bytes: &[u8]) {
         let mut answers = self.answers.lock();
-        let is_it =
-            |answer: &&mut Answer| matches!(&answer.way, Way::Message(message) if message == bytes);
-        if let Some(answer) = answers.iter_mut().find(is_it) {
-            answer.way = Way::Stream(stream);
+        let messages = answers.iter_mut().filter_map(|answer| answer.message.as_mut());
+        for message in messages.filter(|message| message.stream.is_none()) {
+            if message.bytes == bytes {
+                message.stream = Some(stream);
+                break;
+            }
+            message.is_in_parts |= !bytes.is_empty() && message.bytes.starts_with(bytes);
+        }
+        drop(answers);
+        // What is being written goes on its way though its stream was reset.
+        if self.resets.lock().contains(&stream) {
+            self.undo(|it| it.stream == Some(stream));
         }
     }
 
@@ -157,11 +245,33 @@ impl OnTheWay {
         if !self.is_any() {
             return;
         }
-        let is_it = |answer: &mut Answer| {
-            matches!(answer.way, Way::Stream(over) if over == stream) && !answer.is_old()
-        };
+        let mut resets = self.resets.lock();
+        if resets.len() >= MAX_RESETS {
+            resets.pop_front();
+        }
+        resets.push_back(stream);
+        drop(resets);
+        self.undo(|it| it.stream == Some(stream));
+    }
+
+    /// All that was to be written is written: messages that nobody has any more were discarded.
+    #[cfg(feature = "grpc")]
+    pub(crate) fn flushed(&self) {
+        if self.is_any() {
+            self.undo(Message::was_discarded);
+        }
+    }
+
+    #[cfg(feature = "grpc")]
+    fn undo(&self, is_it: impl Fn(&Message) -> bool) {
+        let is_it = |answer: &mut Answer| answer.goes_by(&is_it);
         // Dropped outside of the lock.
-        let undelivered: Vec<Answer> = self.answers.lock().extract_if(.., is_it).collect();
+        let undelivered: Vec<Answer> = {
+            let mut answers = self.answers.lock();
+            let undelivered = answers.extract_if(.., is_it).collect();
+            self.is_any.store(!answers.is_empty(), Ordering::Relaxed);
+            undelivered
+        };
         drop(undelivered);
     }
 
@@ -190,7 +300,7 @@ impl OnTheWay {
     /// The connection was reset, or cannot be written to.
     #[cold]
     pub(crate) fn failed(&self) {
-        self.settle(Answer::is_old);
+        self.settle(|answer| answer.is_old(self.grace));
         // Dropped outside of the lock: a memory store gives back within the drop.
         let undelivered = core::mem::take(&mut *self.answers.lock());
         self.is_any.store(false, Ordering::Relaxed);
@@ -253,72 +363,73 @@ impl Transport for tokio::io::DuplexStream {
     }
 }
 
-/// The end of a connection: whether its last answers arrive.
-#[derive(Debug)]
-pub(crate) struct Farewell {
-    sleep: Pin<Box<Sleep>>,
-    pause: Duration,
-    /// Whether the client has closed its side.
-    has_ended: bool,
-}
+#[cfg(all(test, feature = "grpc"))]
+mod tests {
+    use super::*;
 
-impl Farewell {
-    fn new(has_ended: bool) -> Self {
-        Self { sleep: Box::pin(sleep(FIRST_PAUSE)), pause: FIRST_PAUSE, has_ended }
+    const MESSAGE: &[u8] = b"the text of a hold";
+
+    /// An answer on its way, the bytes that the HTTP library has of it, and whether it was undone.
+    fn on_the_way() -> (OnTheWay, Bytes, Arc<AtomicBool>) {
+        let all = OnTheWay::new(Duration::from_secs(60));
+        let was_undone = Arc::new(AtomicBool::new(false));
+        let undone = Arc::clone(&was_undone);
+        let undelivered = Undelivered::new(move || undone.store(true, Ordering::Relaxed));
+        let bytes = all.passed_on(undelivered, Bytes::from_static(MESSAGE));
+        assert_eq!(bytes, MESSAGE);
+        (all, bytes, was_undone)
     }
 
-    /// Waits until the last answers were received or not, where that matters.
-    pub(crate) fn part<T: Transport>(
-        farewell: &mut Option<Self>,
-        cx: &mut Context<'_>,
-        stream: &mut T,
-        (has_ended, pace): (bool, &Pace),
-    ) -> Poll<()> {
-        let says_nothing = T::HAS_CLOSING_MESSAGE && !has_ended;
-        if !pace.on_the_way.is_any() || says_nothing {
-            return Poll::Ready(());
-        }
-        if farewell.is_none() {
-            // The time of a client that keeps its side open is bounded.
-            pace.set_phase(Phase::Head);
-        }
-        let farewell = farewell.get_or_insert_with(|| Self::new(has_ended));
-        farewell.poll(cx, stream, &pace.on_the_way)
+    #[test]
+    fn a_stream_that_is_reset_after_its_message_went_undoes_it() {
+        let (all, bytes, undone) = on_the_way();
+        all.goes_over(7, MESSAGE);
+        drop(bytes);
+        all.flushed();
+        all.reset(5);
+        assert!(all.is_any() && !undone.load(Ordering::Relaxed));
+        all.reset(7);
+        assert!(!all.is_any() && undone.load(Ordering::Relaxed));
     }
 
-    /// Ready when the answers arrived or did not. What the client still sends is discarded.
-    fn poll<T: Transport>(
-        &mut self,
-        cx: &mut Context<'_>,
-        stream: &mut T,
-        on_the_way: &OnTheWay,
-    ) -> Poll<()> {
-        loop {
-            let mut scratch = [0; 1_024];
-            let mut buffer = ReadBuf::new(&mut scratch);
-            // After its end a stream is readable at all times.
-            if !self.has_ended
-                && let Poll::Ready(read) = Pin::new(&mut *stream).poll_read(cx, &mut buffer)
-            {
-                match read {
-                    Ok(()) if buffer.filled().is_empty() => self.has_ended = true,
-                    Ok(()) => continue,
-                    Err(_) => {
-                        on_the_way.failed();
-                        return Poll::Ready(());
-                    }
-                }
-            }
-            if stream.error().is_some() {
-                on_the_way.failed();
-                return Poll::Ready(());
-            }
-            if self.pause > GRACE {
-                return Poll::Ready(());
-            }
-            ready!(self.sleep.as_mut().poll(cx));
-            self.pause *= 2;
-            self.sleep.as_mut().reset(Instant::now() + self.pause);
-        }
+    #[test]
+    fn a_message_that_goes_after_its_stream_was_reset_is_undone() {
+        let (all, bytes, undone) = on_the_way();
+        drop(bytes);
+        all.reset(7);
+        assert!(!undone.load(Ordering::Relaxed));
+        all.goes_over(7, MESSAGE);
+        assert!(undone.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_message_that_was_discarded_is_undone_and_one_that_waits_is_not() {
+        let (all, bytes, undone) = on_the_way();
+        all.flushed();
+        assert!(!undone.load(Ordering::Relaxed));
+        drop(bytes);
+        all.flushed();
+        assert!(undone.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn a_message_in_parts_counts_as_written() {
+        let (all, bytes, undone) = on_the_way();
+        let (first, second) = MESSAGE.split_at(5);
+        all.goes_over(7, first);
+        all.goes_over(7, second);
+        drop(bytes);
+        all.flushed();
+        all.ended();
+        assert!(!undone.load(Ordering::Relaxed));
+    }
+
+    #[test]
+    fn an_answer_without_its_end_is_undone() {
+        let (all, _bytes, undone) = on_the_way();
+        all.cut_off(b"another");
+        assert!(!undone.load(Ordering::Relaxed));
+        all.cut_off(MESSAGE);
+        assert!(undone.load(Ordering::Relaxed));
     }
 }

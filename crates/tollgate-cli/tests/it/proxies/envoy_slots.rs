@@ -5,11 +5,14 @@ use std::net::TcpListener;
 use rustix::process::Signal;
 
 use super::envoy::Setup;
-use super::slots::{At, always_given_back, closed, hung_up, never_more};
+use super::slots::{At, MANY, always_given_back, closed, hung_up, never_more};
 
 /// Two slots in place of twenty, before this backend.
 fn setup(backend: &TcpListener) -> Option<(Setup, At)> {
-    let switches = &[("20 at once", "2 at once")];
+    switched(backend, &[("20 at once", "2 at once")])
+}
+
+fn switched(backend: &TcpListener, switches: &[(&str, &str)]) -> Option<(Setup, At)> {
     let setup = Setup::of("envoy/slots.yaml", switches, Some(backend.local_addr().unwrap()))?;
     let at = At { proxy: setup.envoy, service: setup.service.address() };
     Some((setup, at))
@@ -33,8 +36,8 @@ fn a_client_that_goes_and_a_backend_that_fails_give_the_slot_back() {
 #[test]
 fn clients_that_hang_up_early_leave_every_slot_free() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some((_setup, at)) = setup(&backend) else { return };
-    hung_up(&at, &backend);
+    let Some((_setup, at)) = switched(&backend, &[MANY]) else { return };
+    hung_up(&at, &backend, &["/"]);
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::nginx::Nginx;
-use super::slots::{At, always_given_back, closed, hung_up, never_more, sent_elsewhere};
+use super::slots::{At, MANY, always_given_back, closed, hung_up, never_more, sent_elsewhere};
 use super::{Places, Plan, Proxy, Setup};
 
 struct Slots;
@@ -22,9 +22,18 @@ impl Proxy for Slots {
     }
 }
 
+/// A page for what the backend does not have.
+const MISSING: (&str, &str) = (
+    "proxy_set_header Host $host;",
+    "proxy_set_header Host $host; proxy_intercept_errors on; error_page 404 =200 /to;",
+);
+
 /// Two slots in place of twenty, before this backend.
 fn setup(backend: &TcpListener, is_direct: bool) -> Option<Setup> {
-    let switches = &[("20 at once", "2 at once")];
+    switched(backend, is_direct, &[("20 at once", "2 at once"), MISSING])
+}
+
+fn switched(backend: &TcpListener, is_direct: bool, switches: &[(&str, &str)]) -> Option<Setup> {
     let backend = Some(backend.local_addr().unwrap());
     Setup::planned::<Slots>(&Plan { switches, backend, is_direct, ..Plan::default() })
 }
@@ -52,16 +61,17 @@ fn a_client_that_goes_and_a_backend_that_fails_give_the_slot_back() {
 #[test]
 fn clients_that_hang_up_early_leave_every_slot_free() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
-    let Some(setup) = setup(&backend, true) else { return };
-    hung_up(&setup.at(), &backend);
+    let Some(setup) = switched(&backend, true, &[MANY, MISSING]) else { return };
+    hung_up(&setup.at(), &backend, &["/", "/from", "/missing"]);
 }
 
-/// nginx asks for a slot again where the backend sends it elsewhere, under the same id.
+/// nginx asks for a slot again where the backend sends it elsewhere, and for the page of an error,
+/// under the same id.
 #[test]
 fn a_request_that_nginx_serves_twice_takes_one_slot() {
     let backend = TcpListener::bind("127.0.0.1:0").unwrap();
     let Some(setup) = setup(&backend, true) else { return };
-    sent_elsewhere(&setup.at(), &backend);
+    sent_elsewhere(&setup.at(), &backend, &["/from", "/missing"]);
 }
 
 #[test]

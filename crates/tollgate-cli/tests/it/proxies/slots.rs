@@ -7,8 +7,14 @@ use std::time::{Duration, Instant};
 use super::wire::{Client, read_some};
 use crate::serving::LONG;
 
-/// How many clients hang up.
-const HUNG_UP: u64 = 160;
+/// How many clients there are, how many at a time, and how long they stay at most. Every tenth
+/// reads its answer first.
+const HUNG_UP: u64 = 1_000;
+const AT_A_TIME: u64 = 8;
+const STAYS: Duration = Duration::from_millis(16);
+
+/// A slot for each of them, since a proxy may serve them long after they have gone.
+pub(super) const MANY: (&str, &str) = ("20 at once", "1000 at once");
 
 /// A proxy, and the service that it asks.
 pub(super) struct At {
@@ -16,14 +22,18 @@ pub(super) struct At {
     pub(super) service: SocketAddr,
 }
 
-/// Sends a request, whose answer is not waited for. All clients choose the same id, which is none
-/// for a proxy: each request has a slot of its own.
+/// Sends a request, and does not wait for the answer. All clients choose the same id. A proxy makes
+/// its own: each request has a slot of its own.
 fn send(to: SocketAddr) -> TcpStream {
+    send_for(to, "/")
+}
+
+fn send_for(to: SocketAddr, path: &str) -> TcpStream {
     let mut stream = TcpStream::connect(to).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     let ids = "x-request-id: b1946ac92492d2347c6235b4d2611184\r\n\
                tollgate-hold-id: b1946ac92492d2347c6235b4d2611184\r\n";
-    let head = format!("GET / HTTP/1.1\r\nhost: a\r\n{ids}connection: close\r\n\r\n");
+    let head = format!("GET {path} HTTP/1.1\r\nhost: a\r\n{ids}connection: close\r\n\r\n");
     stream.write_all(head.as_bytes()).unwrap();
     stream
 }
@@ -49,11 +59,15 @@ fn answered(mut client: TcpStream) -> String {
 /// Waits until so many slots are free by the service at this address: a proxy gives one back after
 /// the answer.
 fn free(service: SocketAddr, slots: u64) {
-    let question = r#"{"subject": "backend", "limit": "2 at once hold 2m"}"#;
+    free_of(service, slots, 2);
+}
+
+fn free_of(service: SocketAddr, slots: u64, all: u64) {
+    let question = format!(r#"{{"subject": "backend", "limit": "{all} at once hold 2m"}}"#);
     let until = Instant::now() + LONG;
     loop {
         let mut client = crate::serving::Client::connect(service).unwrap();
-        let (_, said) = client.ask("POST", "/v1/peek", question).unwrap();
+        let (_, said) = client.ask("POST", "/v1/peek", &question).unwrap();
         let said: serde_json::Value = serde_json::from_str(&said).unwrap();
         if said["remaining"] == slots {
             return;
@@ -62,48 +76,82 @@ fn free(service: SocketAddr, slots: u64) {
     }
 }
 
-/// Clients that close 0 to 3 ms after they have asked leave every slot free.
-pub(super) fn hung_up(at: &At, backend: &TcpListener) {
-    let backend = backend.try_clone().unwrap();
-    // It ends with the process of the test.
-    std::thread::spawn(move || {
-        for mut work in backend.incoming().flatten() {
-            if read_some(&mut work, &mut [0; 1_024]).is_ok_and(|bytes| bytes > 0) {
-                let _ = work.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nyes");
-            }
-        }
-    });
-    for number in 0..HUNG_UP {
-        let client = send(at.proxy);
-        let (asked, stays) = (Instant::now(), Duration::from_micros(number * 3_000 / HUNG_UP));
-        while asked.elapsed() < stays {
-            std::thread::yield_now();
-        }
-        drop(client);
-    }
-    free(at.service, 2);
-}
-
-/// Requests that the backend sends elsewhere within the proxy, one after the other, more of them
-/// than there are slots.
-pub(super) fn sent_elsewhere(at: &At, backend: &TcpListener) {
+/// What a backend answers: `/from` is sent elsewhere within the proxy, and `/missing` is not there.
+fn answers(backend: &TcpListener) {
     let backend = backend.try_clone().unwrap();
     // It ends with the process of the test.
     std::thread::spawn(move || {
         for mut work in backend.incoming().flatten() {
             let mut head = [0; 1_024];
-            let Ok(bytes) = read_some(&mut work, &mut head) else { continue };
-            let rest: &[u8] = match head[..bytes].starts_with(b"GET /from") {
-                true => b"x-accel-redirect: /to\r\ncontent-length: 0\r\n\r\n",
-                false => b"content-length: 3\r\n\r\nyes",
+            let Ok(bytes @ 1..) = read_some(&mut work, &mut head) else { continue };
+            let head = &head[..bytes];
+            let said: &[u8] = if head.starts_with(b"GET /from") {
+                b"200 OK\r\nx-accel-redirect: /to\r\ncontent-length: 0\r\n\r\n"
+            } else if head.starts_with(b"GET /missing") {
+                b"404 Not Found\r\ncontent-length: 0\r\n\r\n"
+            } else {
+                b"200 OK\r\ncontent-length: 3\r\n\r\nyes"
             };
-            let _ = work.write_all(&[b"HTTP/1.1 200 OK\r\n", rest].concat());
+            let _ = work.write_all(&[b"HTTP/1.1 ", said].concat());
         }
     });
+}
+
+/// A number that looks random, of the number of a client.
+fn random(number: u64) -> u64 {
+    let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32
+}
+
+/// Clients that close at any time after they have asked for one of these paths leave every slot
+/// free, and every slot that was taken is given back once.
+pub(super) fn hung_up(at: &At, backend: &TcpListener, paths: &[&str]) {
+    answers(backend);
+    let client = |number: u64| {
+        let path = paths[usize::try_from(random(number)).unwrap() % paths.len()];
+        let client = send_for(at.proxy, path);
+        if number.is_multiple_of(10) {
+            answered(client);
+        } else {
+            let stays = STAYS * u32::try_from(number % 64).unwrap() / 64;
+            std::thread::sleep(stays); // tidy: sleep-ok a client that hangs up at any time
+        }
+    };
+    std::thread::scope(|scope| {
+        for first in 0..AT_A_TIME {
+            let numbers = (first..HUNG_UP).step_by(usize::try_from(AT_A_TIME).unwrap());
+            scope.spawn(move || numbers.for_each(client));
+        }
+    });
+    let until = Instant::now() + LONG;
+    loop {
+        free_of(at.service, HUNG_UP, HUNG_UP);
+        let mut client = crate::serving::Client::connect(at.service).unwrap();
+        let (_, page) = client.ask("GET", "/metrics", "").unwrap();
+        let number = |of: &str| -> u64 {
+            let line = page.lines().find_map(|line| line.strip_prefix(of));
+            line.unwrap_or_else(|| panic!("{of}: {page}")).trim().parse().unwrap()
+        };
+        let placed = number("tollgate_holds_placed_total{kind=\"acquire\"}");
+        let settled = number("tollgate_hold_calls_total{result=\"settled\"}");
+        if placed == settled {
+            println!("{placed} of {HUNG_UP} were placed and settled");
+            return assert!(placed >= HUNG_UP / 10, "{placed} of {HUNG_UP}");
+        }
+        assert!(Instant::now() < until, "{placed} placed, {settled} settled");
+    }
+}
+
+/// Requests that the backend sends elsewhere within the proxy, and pages that are missing, one
+/// after the other, more of them than there are slots.
+pub(super) fn sent_elsewhere(at: &At, backend: &TcpListener, paths: &[&str]) {
+    answers(backend);
     for number in 0..6 {
-        let said = Client(1).ask(at.proxy, "GET /from");
-        assert_eq!((said.status, &*said.body), (200, "yes"), "request {number}");
-        free(at.service, 2);
+        for path in paths {
+            let said = Client(1).ask(at.proxy, &format!("GET {path}"));
+            assert_eq!((said.status, &*said.body), (200, "yes"), "request {number} for {path}");
+            free(at.service, 2);
+        }
     }
 }
 
