@@ -76,14 +76,18 @@ impl HoldId {
     /// A new id. Its bytes come from a keyed hash whose key the system chose at random.
     #[must_use]
     pub fn random(kind: HoldKind) -> Self {
+        let mut bytes = Self::random_bytes();
+        bytes[0] = kind.code();
+        Self(bytes)
+    }
+
+    fn random_bytes() -> [u8; 16] {
         static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let [high, low] = [keys[0].hash_one(number), keys[1].hash_one(number)];
-        let mut bytes = (u128::from(high) << 64 | u128::from(low)).to_be_bytes();
-        bytes[0] = kind.code();
-        Self(bytes)
+        (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
     }
 
     /// The id of the hold of this kind that its caller names.

@@ -151,6 +151,9 @@ Secrets come from the environment, so that no process list shows them:
     #[command(
         after_help = "Example: hold=$(tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s)"
     )]
+    #[command(after_long_help = "Examples:
+  hold=$(tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s)
+  id=$(uuidgen); tollgate reserve bob --limit 1000/m --cost 800 --ttl 60s --id \"$id\"")]
     Reserve(Reserve),
     /// Charge what was used of a hold, and give the rest back
     ///
@@ -159,6 +162,9 @@ Secrets come from the environment, so that no process list shows them:
     /// Exits with 0 when it was charged, now or before; 1 when the hold is not open any more, so
     /// that nothing was charged; 2 on an error.
     #[command(after_help = "Example: tollgate commit \"$hold\" 300")]
+    #[command(after_long_help = "Examples:
+  tollgate commit \"$hold\" 300
+  tollgate commit bob 300 --limit 1000/m --id \"$id\"")]
     Commit(Commit),
     /// Check a request without charging it
     ///
@@ -399,6 +405,11 @@ pub(crate) struct Reserve {
     #[arg(long)]
     pub(crate) charge_at_end: bool,
 
+    /// Your own id for the hold, 16 to 256 printable characters without blanks, and a new one for
+    /// each hold. To reserve again under it is answered with the same hold
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) id: Option<String>,
+
     #[command(flatten)]
     pub(crate) place: StoreArgs,
 
@@ -408,13 +419,26 @@ pub(crate) struct Reserve {
 }
 
 #[derive(Debug, Args)]
+#[command(override_usage = "tollgate commit [OPTIONS] <HOLD> <ACTUAL>
+       tollgate commit [OPTIONS] --id <ID> <SUBJECT> <ACTUAL> --limit <LIMIT>
+       tollgate commit [OPTIONS] --id <ID> <ACTUAL> --on <SUBJECT=LIMIT>")]
+#[command(mut_arg("subject", |arg| arg
+    .index(1)
+    .value_name("HOLD|SUBJECT")
+    .help("The hold, as `reserve` printed it; with --id the subject, as `reserve` was given it")))]
 pub(crate) struct Commit {
-    /// The hold, as `reserve` printed it
-    pub(crate) hold: String,
+    #[command(flatten)]
+    pub(crate) which: SubjectArgs,
 
     /// The units that were used; 0 for none
-    #[arg(allow_hyphen_values = true)]
-    pub(crate) actual: String,
+    // The last of what is given without a name: with --on it is the first, too.
+    #[arg(index = 2, allow_hyphen_values = true)]
+    pub(crate) actual: Option<String>,
+
+    /// The id that the hold was reserved under, in place of the hold: with the same subject and
+    /// limits
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
+    pub(crate) id: Option<String>,
 
     #[command(flatten)]
     pub(crate) place: StoreArgs,

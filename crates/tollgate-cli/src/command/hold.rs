@@ -8,9 +8,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use tollgate::{Error, Hold, Holding};
+use tollgate::{Error, Hold, HoldName, Holding, ParseError};
 
-use crate::args::{Commit, Reserve};
+use crate::args::{Commit, Reserve, SubjectArgs};
 use crate::input;
 use crate::show::decision::{DecisionJson, exit_code, lines};
 use crate::show::{self, Output, Wait};
@@ -36,8 +36,12 @@ pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     if args.charge_at_end {
         terms = terms.charging();
     }
+    let mut ask = counts.ask().cost(cost);
+    if let Some(id) = &args.id {
+        ask = ask.named(name_of(id)?);
+    }
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
-    let held = counter.wait(counter.limiter.reserve(counts.ask().cost(cost), terms))?;
+    let held = counter.wait(counter.limiter.reserve(ask, terms))?;
     let Holding { decision, hold, .. } = held;
     let word = hold.as_ref().map(word_of);
     if args.json {
@@ -77,9 +81,14 @@ struct ChargedJson {
 }
 
 pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
-    let hold = hold_of(&args.hold)?;
-    let actual = input::actual(&args.actual)?;
-    let counter = BlockingLimiter::of_hold(&args.place, &hold)?;
+    let (subject, actual) = match (&args.which.subject, &args.actual) {
+        (subject, Some(actual)) => (subject.clone(), actual),
+        (Some(actual), None) if args.id.is_some() => (None, actual),
+        _ => bail!("give the hold and what was used, as in `tollgate commit \"$hold\" 300`"),
+    };
+    let which = SubjectArgs { subject, ..args.which.clone() };
+    let actual = input::actual(actual)?;
+    let (counter, hold) = open(&which, args)?;
     let settled = match counter.wait(counter.limiter.commit(&hold, actual)) {
         Ok(settled) => settled,
         Err(Error::NotOpen(what)) => {
@@ -96,13 +105,15 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         ChargedJson { subject, limit, fits, cut, remaining }
     });
     let limits: Vec<_> = charged.collect();
-    let (already, actual) = (settled.already, settled.actual);
+    let tollgate::Settled { already, is_early, actual, .. } = settled;
     if args.json {
         out.json(&CommitJson { already, actual, limits })?;
         return Ok(0);
     }
     let units = show::count(actual, "unit");
-    if already {
+    if is_early {
+        out.line("no hold has this id, so nothing was charged: one that comes later is refused")?;
+    } else if already {
         out.line(format!("it was committed before, with {units}: nothing was charged now"))?;
     }
     for ChargedJson { subject, limit, cut, remaining, .. } in &limits {
@@ -113,6 +124,31 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         out.line(format!("charged {units}{cut} to {subject}: {remaining} left ({limit})"))?;
     }
     Ok(0)
+}
+
+/// The hold that is to be settled, and a limiter over its counts.
+fn open(which: &SubjectArgs, args: &Commit) -> Result<(BlockingLimiter, Hold)> {
+    let Commit { id, place, .. } = args;
+    if let Some(id) = id {
+        let name = name_of(id)?;
+        let counts = SubjectLimits::read(which)?;
+        let counter = BlockingLimiter::open(place, which, &counts)?;
+        let hold = counter.limiter.hold_named(counts.ask().named(name))?;
+        return Ok((counter, hold));
+    }
+    let SubjectArgs { subject, limit, on, literal, strategy, shard } = which;
+    let names_a_count = *literal || strategy.is_some() || shard.is_some();
+    if names_a_count || !limit.is_empty() || !on.is_empty() {
+        bail!("a hold says whose count it is: to name a subject with its limits, give its `--id`");
+    }
+    let hold = hold_of(subject.as_deref().unwrap_or_default())?;
+    Ok((BlockingLimiter::of_hold(place, &hold)?, hold))
+}
+
+/// A caller's id for its hold. No message repeats it.
+fn name_of(id: &str) -> Result<HoldName> {
+    let name: Result<HoldName, ParseError> = id.parse();
+    name.map_err(|error| anyhow!("`--id`: {}: {}", error.what(), error.remedy()))
 }
 
 /// A hold as one word, which no shell changes.

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
-use tollgate::{Ask, Decision, Hold, Receipt, Verdict};
+use tollgate::{Ask, Decision, Error, Hold, HoldName, Receipt, Verdict};
 
 use super::slot::Slot;
 use crate::args::{Run, SubjectArgs};
@@ -39,6 +39,10 @@ const ASK_AGAIN: Duration = Duration::from_secs(30);
 const FIRST_SLOT_PAUSE: Duration = Duration::from_millis(50);
 const LAST_SLOT_PAUSE: Duration = Duration::from_secs(1);
 
+/// How long to try to give back a slot that the store may have placed, and the pause between.
+const GIVE_BACK_FOR: Duration = Duration::from_secs(1);
+const GIVE_BACK_PAUSE: Duration = Duration::from_millis(50);
+
 pub(crate) fn run(args: &Run) -> Result<u8> {
     let which = which(args)?;
     let counts = SubjectLimits::read(&which)?;
@@ -47,14 +51,19 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command is given: write it after `--`");
     };
+    let takes_slots = counts.parts().iter().any(|(_, limits)| limits.counts_slots());
+    let mut ask = counts.ask().cost(cost);
+    if takes_slots {
+        ask = ask.named(HoldName::random());
+    }
     let counter = BlockingLimiter::open(&args.place, &which, &counts)?;
     let interrupts = Interrupts::listen()?;
     let turn = Waiting {
         counter: &counter,
-        ask: counts.ask().cost(cost),
+        ask,
         deadline: wait.map(|wait| (wait, Instant::now())),
         told: args.verbose || io::stderr().is_terminal(),
-        takes_slots: counts.parts().iter().any(|(_, limits)| limits.counts_slots()),
+        takes_slots,
     }
     .turn(&interrupts)?;
     let (receipt, slot) = match turn {
@@ -192,8 +201,26 @@ impl<'c> Waiting<'c> {
         if !self.takes_slots {
             return Ok((self.counter.wait(limiter.check(self.ask.clone()))?, None));
         }
-        let held = self.counter.wait(limiter.acquire(self.ask.clone()))?;
+        let acquire = || self.counter.wait(limiter.acquire(self.ask.clone()));
+        let held = match (acquire(), limiter.hold_named(self.ask.clone())) {
+            // The answer was lost, and with it perhaps a slot: under one name both are one.
+            (Err(Error::Store(error)), Ok(named)) if error.is_ambiguous() => {
+                acquire().inspect_err(|_| self.give_back_in_doubt(&named))?
+            }
+            (held, _) => held?,
+        };
         Ok((held.decision, held.hold))
+    }
+
+    /// Gives back what the store may have placed. What cannot be given back ends by itself.
+    fn give_back_in_doubt(&self, named: &Hold) {
+        let since = Instant::now();
+        while self.counter.wait(self.counter.limiter.release(named)).is_err()
+            && since.elapsed() < GIVE_BACK_FOR
+        {
+            std::thread::sleep(GIVE_BACK_PAUSE);
+            self.counter.catch_up();
+        }
     }
 
     fn say_late(&self, decision: &Decision<'_>, wait: Duration, longest: Duration) {

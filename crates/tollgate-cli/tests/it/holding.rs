@@ -6,6 +6,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use serde_json::json;
 
 use crate::Place;
 
@@ -38,7 +39,7 @@ fn an_estimate_is_reserved_and_committed_once() {
     assert_eq!(code, 0);
     assert_eq!(out, "it was committed before, with 300 units: nothing was charged now\n");
     let json = place.json(&["commit", &hold, "300", "--json"]);
-    assert_eq!(json, serde_json::json!({ "already": true, "actual": 300, "limits": [] }));
+    assert_eq!(json, json!({ "already": true, "actual": 300, "limits": [] }));
     assert_eq!(left(&place, &BOB), 700);
     // What was not used comes back, and a reset ends a hold.
     let hold = reserved(&place, &["--cost", "700", "--ttl", "60s"]);
@@ -52,6 +53,48 @@ fn an_estimate_is_reserved_and_committed_once() {
     assert_eq!(left(&place, &BOB), 1000);
 }
 
+const ID: [&str; 2] = ["--id", "b1946ac92492d2347c6235b4d2611184"];
+
+#[test]
+fn a_hold_with_an_id_is_one_and_is_committed_by_it() {
+    let place = Place::new();
+    let asked = [&["--cost", "800", "--ttl", "60s"][..], &ID].concat();
+    let hold = reserved(&place, &asked);
+    assert_eq!(reserved(&place, &asked), hold, "the answer was lost: it is the same hold");
+    assert_eq!(left(&place, &BOB), 200);
+    let other = [&["reserve"], &BOB[..], &["--cost", "9", "--ttl", "60s"], &ID].concat();
+    let (code, out, err) = place.run(&other);
+    assert!(
+        code == 2 && out.is_empty() && err.contains("asked for otherwise"),
+        "{code} {out}{err}"
+    );
+    let (code, out, err) = place.run(&[&["commit"], &BOB[..], &["300"], &ID].concat());
+    assert_eq!((code, err.as_str()), (0, ""));
+    assert!(out.starts_with("charged 300 units to bob: 700 left (1000/h "), "{out}");
+    // By the id or by the hold, it is one. Two subjects have one id, too.
+    assert!(place.run(&["commit", &hold, "999"]).1.starts_with("it was committed before"));
+    let pair = ["--on", "ann=9/h", "--on", "carl=9/h", "--id", "0123456789abcdef"];
+    assert_eq!(place.code(&[&["reserve"], &pair[..], &["--ttl", "60s"]].concat()), 0);
+    let committed = place.json(&[&["commit", "4"], &pair[..], &["--json"]].concat());
+    assert_eq!([&committed["already"], &committed["actual"]], [&json!(false), &json!(4)]);
+    assert_eq!(left(&place, &["carl", "-l", "9/h"]), 5);
+    // To commit nothing of what never came refuses what comes.
+    let late = ["--id", "fedcba9876543210"];
+    let (code, out, _) = place.run(&[&["commit"], &BOB[..], &["0"], &late].concat());
+    assert_eq!(code, 0);
+    assert_eq!(
+        out,
+        "no hold has this id, so nothing was charged: one that comes later is refused\n"
+    );
+    let (code, _, err) = place.run(&[&["reserve"], &BOB[..], &["--ttl", "60s"], &late].concat());
+    assert!(code == 2 && err.contains("was released or committed before"), "{code} {err}");
+    assert_eq!(
+        place.code(&[&["commit"], &BOB[..], &["1", "--id", "0000000000000000"]].concat()),
+        1
+    );
+    assert_eq!(left(&place, &BOB), 700);
+}
+
 #[test]
 fn bad_holds_are_refused_with_a_reason() {
     let place = Place::new();
@@ -61,6 +104,14 @@ fn bad_holds_are_refused_with_a_reason() {
         (&["commit", "", "1"][..], "was the reservation denied"),
         (&["commit", "no-hold", "1"], "is no hold"),
         (&["commit", &hold[1..], "1"], "is no hold"),
+        (&["commit"], "give the hold and what was used, as in"),
+        (&["commit", &hold], "give the hold and what was used, as in"),
+        (&["commit", &hold, "1", "-l", "9/h"], "a hold says whose count it is"),
+        (&["commit", &hold, "1", "--shard", "x"], "a hold says whose count it is"),
+        (&["commit", "bob", "1", ID[0], ID[1]], "no limit is given for `bob`"),
+        (&["commit", "1", ID[0], ID[1]], "no subject is given"),
+        (&["commit", "bob", "1", "-l", "9/h", "--id", "short"], "`--id`: the id of a hold has 5"),
+        (&["reserve", "bob", "-l", "9/h", "--ttl", "1m", "--id", ""], "give 16 to 256 printable"),
         (&["commit", &hold, "-1"], "cannot be negative"),
         (&["commit", &hold, "1.5"], "a whole number"),
         (&["commit", &hold, "9007199254740992"], "too large"),

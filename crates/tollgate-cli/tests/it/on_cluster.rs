@@ -1,5 +1,7 @@
 //! The one-shot commands on a Redis Cluster and under sentinels: as on one server.
 
+use std::io::{BufRead as _, BufReader};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use tollgate_proof::redis::RedisServer;
@@ -142,4 +144,28 @@ fn queues_work_on_both_and_time_series_say_that_they_need_one_server() {
     let (code, _, err) = place.run(&["serve", "--store", "memory://", "--timeseries", &url]);
     assert_eq!(code, 2);
     assert!(err.contains("time series lie on one server, and this is a cluster"), "{err}");
+}
+
+/// A name for a slot goes over several slots of the cluster, which may deny it before.
+#[test]
+fn a_command_waits_for_slots_that_lie_on_several_nodes() {
+    let cluster = lent_cluster_or_skip!();
+    let (place, url) = (Place::new(), cluster.url());
+    let others: Vec<String> = (0..6).map(|n| format!("w{n}=1 at once hold 1h")).collect();
+    let on: Vec<&str> = others.iter().flat_map(|other| ["--on", other]).collect();
+    let run = |wait: &str, command: &str| {
+        let args = ["run", "x", "--at-once", "1", "--hold", "1h", "--store", &url, "-w", wait];
+        place.run(&[&args[..], &on, &["--", "sh", "-c", command]].concat())
+    };
+    // The last of them is taken for a while, and the command waits for it.
+    let held = ["run", "--on", &others[5], "--store", &url, "--", "sh", "-c", "echo; read line"];
+    let mut holder = place.std(&held);
+    let mut holder = holder.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    BufReader::new(holder.stdout.as_mut().unwrap()).read_line(&mut String::new()).unwrap();
+    assert_eq!(run("300ms", "true").0, 124);
+    drop(holder.stdin.take());
+    let (code, out, err) = run("20s", "echo ran");
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "ran\n", ""));
+    assert!(holder.wait().unwrap().code().is_some());
+    assert_eq!(run("0", "exit 7").0, 7, "all of them were given back");
 }

@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::process::{Child, Stdio};
 
 use rustix::process::{Pid, Signal, kill_process};
+use tollgate_proof::redis::{Proxy, RedisServer, Trick};
 
 use crate::Place;
 use crate::redis::{Redis, redis_cli};
@@ -164,4 +165,31 @@ fn the_user_that_the_doctor_makes_can_do_all_of_it() {
         let run = [&["run"], &zoo[..], &["--", "no-such-command-anywhere"]].concat();
         assert_eq!(place.code(&run), 127);
     }
+}
+
+/// A lost answer costs no slot: `run` asks again under the name that it gave its hold.
+#[test]
+fn a_slot_is_one_where_the_answer_was_lost() {
+    let server = tollgate_proof::start_or_skip!(RedisServer::start());
+    let proxy = Proxy::start(server.address());
+    let place = Place::new();
+    let (direct, url) = (server.url(), format!("{}?deadline=2s", proxy.url()));
+    let run = |url: &str, command: &str| {
+        let args = ["run", "x", "--at-once", "1", "--hold", "1h", "--wait", "0", "--store", url];
+        place.run(&[&args[..], &["--", "sh", "-c", command]].concat())
+    };
+    // After this the scripts are known.
+    assert_eq!(run(&url, "exit 7").0, 7);
+    proxy.only(&["EVALSHA"]);
+    proxy.next(1, Trick::LoseReply);
+    let (code, out, err) = run(&url, "echo ran");
+    assert_eq!((code, out.as_str(), err.as_str()), (0, "ran\n", ""));
+    assert_eq!(proxy.seen().tricks, 1);
+    assert_eq!(run(&direct, "exit 7").0, 7, "the slot was given back");
+    // Where the second answer is lost, too, the slot is given back.
+    proxy.next(2, Trick::LoseReply);
+    let (code, out, err) = run(&url, "echo ran");
+    assert_eq!((code, out.as_str(), proxy.seen().tricks), (125, "", 3), "{err}");
+    assert!(err.contains("closed the connection before it answered"), "{err}");
+    assert_eq!(run(&direct, "exit 7").0, 7, "the slot was given back");
 }

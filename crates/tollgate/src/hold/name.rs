@@ -5,6 +5,7 @@ use core::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
+use super::HoldId;
 use crate::error::ParseError;
 
 /// The fewest and the most bytes of a caller's name for a hold.
@@ -36,6 +37,13 @@ pub const MAX_NAME_BYTES: usize = 256;
 pub struct HoldName(pub(super) [u8; 15]);
 
 impl HoldName {
+    /// A new name, for a caller that asks for its hold again itself and tells nobody.
+    #[must_use]
+    pub fn random() -> Self {
+        let [_, name @ ..] = HoldId::random_bytes();
+        Self(name)
+    }
+
     /// The name under which a store that decides about each count by itself keeps a hold over all
     /// of these counts, in whatever order. So no hold over other counts has it.
     #[must_use]
@@ -106,10 +114,11 @@ mod tests {
             let error = text.parse::<HoldName>().unwrap_err().to_string();
             assert!(error.contains("is not allowed") && !error.contains("abcdef"), "{error}");
         }
-        let [one, two] = ["0123456789abcdef", "0123456789abcdeg"].map(|text| text.parse().unwrap());
+        let [one, two]: [HoldName; 2] =
+            ["0123456789abcdef", "0123456789abcdeg"].map(|text| text.parse().unwrap());
         assert_ne!(one, two);
         assert_eq!(format!("{one:?}"), format!("{two:?}"));
-        let _: [HoldName; 2] = [one, two];
+        assert_ne!(HoldName::random(), HoldName::random());
     }
 
     #[test]
