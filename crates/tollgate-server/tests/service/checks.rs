@@ -8,7 +8,8 @@ use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, CallerLimits};
 
-use crate::{FILE, Service, gate_of};
+use crate::redis_client::command;
+use crate::{FILE, Service, gate_of, here};
 
 mod caller_limits;
 mod receipts;
@@ -81,6 +82,30 @@ async fn several_subjects_are_all_or_nothing() {
     }
     let said = client.post("/v1/peek", r#"{"subject": "resource:12", "limit": "5/10m"}"#).await;
     assert_eq!(said.json()["remaining"], 2, "a denial charges nothing");
+}
+
+/// One key for all checks lets in 16 more than the limit, over HTTP and RESP together.
+#[tokio::test]
+async fn one_idempotency_key_for_all_checks_is_charged() {
+    let service = Service::with(|options| options.resp = vec![here()]).await;
+    let (mut client, mut redis) = (service.client().await, service.redis().await);
+    let question = r#"{"subject": "team:7", "limit": "9/h", "idempotency_key": "a constant"}"#;
+    let id = command(&[b"TOLLGATE.CHECK", b"team:7", b"9/h", b"ID", b"a constant"]);
+    let (mut admitted, mut repeated) = (0, 0);
+    for _ in 0..20 {
+        let said = client.check(question).await;
+        admitted += usize::from(said["allowed"] == true);
+        repeated += usize::from(said["repeated"] == true);
+        redis.send(&id).await;
+        let said = redis.reply().await;
+        admitted += usize::from(said.contains(r#""allowed", 1"#));
+        repeated += usize::from(said.contains(r#""repeated", 1"#));
+    }
+    assert_eq!((admitted, repeated), (9 + 16, 16));
+    let page = client.get("/metrics").await.text;
+    for line in ["tollgate_repeated_answers_total 16", "tollgate_overused_request_ids_total 23"] {
+        assert!(page.contains(line), "{line}: {page}");
+    }
 }
 
 #[tokio::test]

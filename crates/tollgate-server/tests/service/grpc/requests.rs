@@ -102,6 +102,10 @@ async fn ids_under_all_or_nothing() {
         assert!(said.starts_with("OVER: OK 3, OVER"), "{said}");
     }
     assert_eq!(wire.told("shop", &["0 user=2"]).await, "OK: OK 3");
+    // What was undone is charged where there is room again.
+    assert_eq!(wire.told("shop", &["-1 path=/a/b"]).await, "OK: OK 2");
+    assert_eq!(wire.told("shop", &costly).await, "OK: OK 2, OK 0, OK 0");
+    assert_eq!(wire.told("shop", &["0 user=2"]).await, "OK: OK 2");
 }
 
 #[tokio::test]
