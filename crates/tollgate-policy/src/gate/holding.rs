@@ -31,14 +31,13 @@ pub struct Held {
     pub in_doubt: Option<Hold>,
 }
 
-/// How often it is tried to give a hold in doubt back, and the pause before. Each further pause is
-/// twice as long, up to the longest; together they are 64 s.
-const TRIES_IN_DOUBT: u32 = 24;
-const PAUSE_IN_DOUBT: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE_IN_DOUBT: Duration = Duration::from_millis(3_200);
+/// The pauses between attempts to give a hold back. Each is twice as long as the one before, up to
+/// the longest; together they are 61 s. A store that is overloaded may be late for many seconds.
+const PAUSES: u32 = 23;
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(3_200);
 
-/// How often the store says that there is no such hold until that is believed: what asked for it
-/// may still be on its way, over another connection.
+/// How often the store says that there is no such hold until that is believed.
 const BELIEVED_AFTER: u32 = 4;
 
 /// The number of holds that a gate has placed and settled.
@@ -315,32 +314,44 @@ impl<S: Store> Gate<S> {
         Ok(was_open)
     }
 
-    /// Gives a hold back that the store may have placed ([`Held::in_doubt`]), and tries again while
-    /// the store fails or does not know it, for about a minute. `pause` sleeps. True when it had
-    /// been placed; `None` when the store did not answer in that time.
+    /// [`Gate::release`], tried again while the store fails, for about a minute. `pause` sleeps
+    /// between two attempts. True when the hold was open; `None` when the store did not answer in
+    /// that time.
+    pub async fn release_persistently<P: Future<Output = ()>>(
+        &self,
+        hold: &Hold,
+        pause: impl Fn(Duration) -> P,
+    ) -> Option<bool> {
+        let mut is_unsure = false;
+        for pauses in 0..=PAUSES {
+            match self.release(hold).await {
+                // An attempt whose answer was lost has done it.
+                Ok(was_open) => return Some(was_open || is_unsure),
+                Err(error) => {
+                    is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous());
+                }
+            }
+            pause(PAUSE.saturating_mul(1 << pauses.min(31)).min(LONGEST_PAUSE)).await;
+        }
+        None
+    }
+
+    /// Gives a hold back that the store may have placed ([`Held::in_doubt`]), as
+    /// [`Gate::release_persistently`]. True when it had been placed.
     pub async fn release_in_doubt<P: Future<Output = ()>>(
         &self,
         hold: &Hold,
         pause: impl Fn(Duration) -> P,
     ) -> Option<bool> {
-        let (mut wait, mut unknown) = (PAUSE_IN_DOUBT, 0);
-        for _ in 0..TRIES_IN_DOUBT {
-            pause(wait).await;
-            wait = (wait * 2).min(LONGEST_PAUSE_IN_DOUBT);
-            match self.0.limiter.release(hold).await {
-                Ok(true) => {
-                    self.0.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
-                    self.0.holds.settled.fetch_add(1, Ordering::Relaxed);
-                    return Some(true);
-                }
-                Ok(false) => unknown += 1,
-                Err(_) => {}
-            }
-            if unknown >= BELIEVED_AFTER {
-                break;
+        // What asked for it may still be on its way, over another connection.
+        for pauses in 0..BELIEVED_AFTER {
+            pause(PAUSE.saturating_mul(1 << pauses)).await;
+            if self.release_persistently(hold, &pause).await? {
+                self.0.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
+                return Some(true);
             }
         }
-        (unknown > 0).then_some(false)
+        Some(false)
     }
 
     /// Renews a hold. False when it is not open any more: others may have what it kept.

@@ -1,6 +1,6 @@
 //! Holds that nobody heard of: given back where the answer that has them is not delivered.
 
-use core::future::Future as _;
+use core::future::Future;
 use core::pin::pin;
 use core::sync::atomic::{AtomicU64, Ordering};
 use core::task::{Context, Poll, Waker};
@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Semaphore;
 use tollgate::engine::{HoldRefusal, MAX_REPEATS};
 use tollgate::{Error, Hold, Store as _};
 use tollgate_policy::Gate;
@@ -20,13 +20,6 @@ use crate::listen::Undelivered;
 
 /// The most holds that are given back at a time. What is beyond ends by itself.
 const MAX_AT_ONCE: usize = 4_096;
-
-/// How often it is tried to give a hold back, and the pause after the first attempt. Each further
-/// pause is twice as long, up to the longest; together they are 61 s. A store that is overloaded
-/// may be late for many seconds.
-const ATTEMPTS: u32 = 24;
-const PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_millis(3_200);
 
 /// What became of holds whose answers were not delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +34,15 @@ pub(crate) enum Fate {
 
 impl Fate {
     pub(crate) const ALL: [Self; 3] = [Self::GivenBack, Self::NotOpen, Self::Failed];
+
+    /// That of a hold that was open or not, or of a store that failed.
+    fn of(released: Option<bool>) -> Self {
+        match released {
+            Some(true) => Self::GivenBack,
+            Some(false) => Self::NotOpen,
+            None => Self::Failed,
+        }
+    }
 
     /// The word for labels.
     pub(crate) fn name(self) -> &'static str {
@@ -124,6 +126,18 @@ impl Deliveries {
         is_due
     }
 
+    /// Runs work on a hold in the background, unless there is too much.
+    fn later(&self, runtime: Option<Handle>, work: impl Future<Output = ()> + Send + 'static) {
+        let place = Arc::clone(&self.places).try_acquire_owned();
+        let (Some(runtime), Ok(place)) = (runtime, place) else {
+            return self.count(Fate::Failed);
+        };
+        drop(runtime.spawn(async move {
+            work.await;
+            drop(place);
+        }));
+    }
+
     fn count(&self, fate: Fate) {
         if let Some(count) = self.fates.get(fate as usize) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -142,71 +156,34 @@ pub(super) fn undelivered(
         (gate.clone(), Arc::clone(deliveries), Handle::try_current().ok());
     Undelivered::new(move || {
         if gate.store().answers_at_once() {
-            let mut releasing = pin!(once(&gate, &hold));
             // It is ready at the first poll.
-            let fate = match releasing.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-                Poll::Ready(fate) => fate,
-                Poll::Pending => None,
+            let mut context = Context::from_waker(Waker::noop());
+            let released = match pin!(gate.release(&hold)).poll(&mut context) {
+                Poll::Ready(Ok(was_open)) => Some(was_open),
+                _ => None,
             };
-            return deliveries.count(fate.unwrap_or(Fate::Failed));
+            return deliveries.count(Fate::of(released));
         }
-        let place = Arc::clone(&deliveries.places).try_acquire_owned();
-        match runtime.zip(place.ok()) {
-            Some((runtime, place)) => drop(runtime.spawn(later(gate, deliveries, hold, place))),
-            None => deliveries.count(Fate::Failed),
-        }
+        deliveries.later(runtime, {
+            let deliveries = Arc::clone(&deliveries);
+            async move {
+                let released = gate.release_persistently(&hold, tokio::time::sleep).await;
+                deliveries.count(Fate::of(released));
+            }
+        });
     })
 }
 
 /// Gives a hold back that the store may have placed, though it failed.
 pub(super) fn give_back_in_doubt(gate: &Gate<AnyStore>, deliveries: &Arc<Deliveries>, hold: Hold) {
-    let (gate, deliveries) = (gate.clone(), Arc::clone(deliveries));
-    let place = Arc::clone(&deliveries.places).try_acquire_owned();
-    let (Ok(runtime), Ok(place)) = (Handle::try_current(), place) else {
-        return deliveries.count(Fate::Failed);
-    };
-    drop(runtime.spawn(async move {
+    let (gate, counts) = (gate.clone(), Arc::clone(deliveries));
+    deliveries.later(Handle::try_current().ok(), async move {
         match gate.release_in_doubt(&hold, tokio::time::sleep).await {
-            Some(true) => deliveries.count(Fate::GivenBack),
             // It was not placed.
             Some(false) => {}
-            None => deliveries.count(Fate::Failed),
+            released => counts.count(Fate::of(released)),
         }
-        drop(place);
-    }));
-}
-
-async fn later(
-    gate: Gate<AnyStore>,
-    deliveries: Arc<Deliveries>,
-    hold: Hold,
-    _place: OwnedSemaphorePermit,
-) {
-    let (mut fate, mut pause, mut is_unsure) = (None, PAUSE, false);
-    for attempt in 0..ATTEMPTS {
-        if attempt > 0 {
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
-        }
-        match gate.release(&hold).await {
-            Ok(true) => fate = Some(Fate::GivenBack),
-            // An attempt whose answer was lost has done it.
-            Ok(false) if is_unsure => fate = Some(Fate::GivenBack),
-            Ok(false) => fate = Some(Fate::NotOpen),
-            Err(error) => {
-                is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous());
-                continue;
-            }
-        }
-        break;
-    }
-    deliveries.count(fate.unwrap_or(Fate::Failed));
-}
-
-/// `None` if the store failed.
-async fn once(gate: &Gate<AnyStore>, hold: &Hold) -> Option<Fate> {
-    let was_open = gate.release(hold).await.ok()?;
-    Some(if was_open { Fate::GivenBack } else { Fate::NotOpen })
+    });
 }
 
 #[cfg(test)]

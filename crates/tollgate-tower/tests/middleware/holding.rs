@@ -299,10 +299,10 @@ async fn a_release_is_tried_again_until_the_store_is_back() {
     let (app, gates) = slow(layer.clone());
     let request = tokio::spawn(async move { ask(&app).await });
     pass(&clock, SECOND).await;
-    store.fail(2);
+    store.fail(6);
     gates.add_permits(1);
     drop(request.await.unwrap());
-    for _ in 0..10 {
+    for _ in 0..70 {
         pass(&clock, SECOND / 10).await;
     }
     settled(&gate, 1).await;

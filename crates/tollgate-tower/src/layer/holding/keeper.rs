@@ -12,13 +12,13 @@ use tollgate_policy::{Answer, Gate, Held, Prepared};
 use super::super::future::at_once;
 use super::guard::{Guard, Used};
 
-/// How often a settlement is tried, and the pause after the first attempt. Each further pause is
+/// How often a commit is tried, and the pause after the first attempt. Each further pause is
 /// twice as long; together they are 1.5 s.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The most holds in doubt that are given back at a time. What is beyond ends by itself.
-const MAX_IN_DOUBT: u64 = 4_096;
+/// The most holds that are given back late at a time. What is beyond ends by itself.
+const MAX_LATE: u64 = 4_096;
 
 /// The numbers of holds of a [`HoldingLayer`](super::HoldingLayer) that did not go as they should.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -40,8 +40,8 @@ pub(super) struct Counts {
     lost: AtomicU64,
     not_settled: AtomicU64,
     unsaid: AtomicU64,
-    /// Those that are in doubt at present.
-    in_doubt: AtomicU64,
+    /// Those that are given back late at present.
+    late: AtomicU64,
 }
 
 impl Counts {
@@ -87,7 +87,7 @@ pub(super) async fn place<S: Store + 'static>(
             keeper.keep(kept, settled).await;
         }
         if let Some(hold) = in_doubt {
-            keeper.give_back(&hold).await;
+            keeper.give_back(&hold, true).await;
         }
     });
     told.await.ok()
@@ -163,15 +163,18 @@ impl<S: Store + 'static> Keeper<S> {
         self.settle(&kept.hold, used).await;
     }
 
-    /// Gives back what the store may have placed though it failed, unless too much is in doubt.
-    async fn give_back(&self, hold: &Hold) {
-        let before = self.counts.in_doubt.fetch_add(1, Ordering::Relaxed);
-        let is_known = match before < MAX_IN_DOUBT {
-            true => self.gate.release_in_doubt(hold, tokio::time::sleep).await.is_some(),
-            false => false,
+    /// Gives back a slot, or what the store may have placed though it failed. When too many are
+    /// given back at a time, a slot is released once and what is in doubt ends by itself.
+    async fn give_back(&self, hold: &Hold, is_in_doubt: bool) {
+        let before = self.counts.late.fetch_add(1, Ordering::Relaxed);
+        let released = match (before < MAX_LATE, is_in_doubt) {
+            (true, true) => self.gate.release_in_doubt(hold, tokio::time::sleep).await,
+            (true, false) => self.gate.release_persistently(hold, tokio::time::sleep).await,
+            (false, true) => None,
+            (false, false) => self.gate.release(hold).await.ok(),
         };
-        self.counts.in_doubt.fetch_sub(1, Ordering::Relaxed);
-        if !is_known {
+        self.counts.late.fetch_sub(1, Ordering::Relaxed);
+        if released.is_none() {
             self.counts.not_settled.fetch_add(1, Ordering::Relaxed);
         }
     }
@@ -189,6 +192,9 @@ impl<S: Store + 'static> Keeper<S> {
 
     /// Settles a hold, and tries again while the store fails.
     async fn settle(&self, hold: &Hold, used: Used) {
+        if hold.kind() == HoldKind::Acquire {
+            return self.give_back(hold, false).await;
+        }
         for attempt in 0..ATTEMPTS {
             if self.settle_once(hold, used).await {
                 return;
