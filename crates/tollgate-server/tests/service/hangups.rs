@@ -29,7 +29,7 @@ use crate::redis_client::line;
 use crate::{FILE, Service, gate_of, here, tcp};
 
 /// How often each door is tried, and how many at a time.
-const TRIES: usize = 100;
+const TRIES: usize = 300;
 const AT_ONCE: usize = 20;
 
 /// What is a hang, whatever the machine.
@@ -266,7 +266,7 @@ async fn every_call_of_grpc(service: &Service, closes: bool, what: &str) {
     let address = tcp(&service.server.grpc()[0]);
     let (mut kept, mut cancelled) = (0, 0);
     let calls = if closes { 1 } else { CALLS };
-    for connection in 0..3 * TRIES / calls {
+    for connection in 0..TRIES / calls {
         let (stream, pause) = (TcpStream::connect(address).await.unwrap(), Arc::default());
         let stream = TokioIo::new(Paused { stream, pause: Arc::clone(&pause) });
         let (sender, running) = handshake(TokioExecutor::new(), stream).await.unwrap();

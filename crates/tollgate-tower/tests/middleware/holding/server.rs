@@ -158,13 +158,13 @@ async fn hang_ups_leak_nothing<S: Store + 'static>(gate: Gate<S>) {
     assert_eq!(gate.counters_of_holds().not_open(), 0);
 }
 
-/// Clients that go away wherever they happen to be, also while the store is asked.
+/// A thousand clients that go away wherever they happen to be, also while the store is asked.
 async fn storm<S: Store + Clone + 'static>(gate: Gate<S>) {
     let (address, peak, _never) = serve(gate.clone()).await;
     let mut clients = JoinSet::new();
     for client in 0..16_u64 {
         clients.spawn(async move {
-            for turn in 0..20 {
+            for turn in 0..64 {
                 let path = ["/body", "/head", "/quick"][usize::try_from(turn % 3).unwrap()];
                 let mut stream = request(address, path).await;
                 for _ in 0..(client * 7 + turn * 3) % 11 {
