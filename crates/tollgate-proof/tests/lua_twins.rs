@@ -14,7 +14,7 @@ use tollgate::Strategy;
 static ALLOCATOR: MiMalloc = MiMalloc::new(Config::DEFAULT);
 
 /// Cases of each strategy, unless the environment says otherwise. A million of each take 7 minutes.
-const CASES: u64 = 350_000;
+const CASES: u64 = 200_000;
 
 /// How long one history is.
 const OPERATIONS: usize = 250;
