@@ -294,7 +294,8 @@ export class Denied extends TollgateError {
 
 /** The options of the middleware. `Request` is what the framework passes. */
 export interface MiddlewareOptions<Request> {
-  /** The subject of a request; undefined or null: not limited. By default the client's address. */
+  /** The subject of a request; undefined or null: not limited. By default the client's address,
+   * without which a request gets a 503. */
   key?: (request: Request) => string | null | undefined | Promise<string | null | undefined>;
   /** The headers that tell a client about its limits. By default `draft`. */
   headers?: Profile;

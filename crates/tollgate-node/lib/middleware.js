@@ -7,6 +7,9 @@ const { Limiter } = require("./limiter.js");
 const { native } = require("./native.js");
 const { call } = require("./errors.js");
 
+const WITHOUT_ADDRESS =
+  "a request has no address, as over a Unix socket, and gets a 503: give `key`, or let the server " +
+  "take the address from a trusted proxy";
 const PROFILES = ["draft", "legacy", "both", "none"];
 
 /** The subject of a client by its address; undefined over a Unix socket, which has none. */
@@ -32,7 +35,7 @@ function middlewareOptions(limiter, given, usualKey) {
         "store cannot answer",
     );
   }
-  return { limiter, key, headers, onFailure };
+  return { limiter, key, headers, onFailure, isUsualKey: key === usualKey, hasWarned: false };
 }
 
 function shown(value) {
@@ -43,9 +46,15 @@ function shown(value) {
  * What is to be done with a request of this subject: `decision` and `headers` where it passes, and
  * `refusal` where it does not. `warn` is told that the store could not answer.
  */
-async function judge({ limiter, headers, onFailure }, subject, warn) {
-  // Of this subject there is no count.
-  if (subject === undefined || subject === null) return { headers: [] };
+async function judge(settings, subject, warn) {
+  const { limiter, headers, onFailure, isUsualKey } = settings;
+  if (subject === undefined || subject === null) {
+    // A key of the caller's own says so; the usual one has found no address.
+    if (!isUsualKey) return { headers: [] };
+    if (!settings.hasWarned) warn(WITHOUT_ADDRESS);
+    settings.hasWarned = true;
+    return { refusal: limiter.unavailable() };
+  }
   let decision;
   try {
     decision = await limiter.check(subject);

@@ -100,3 +100,20 @@ test("Fastify with a key and both profiles", async () => {
   const free = await fetch(address, { headers: { "x-free": "1" } });
   assert.deepEqual([free.status, free.headers.get("ratelimit")], [200, null]);
 });
+
+test("a request without an address is not let through", async (t) => {
+  const { Limiter } = await import("tollgate");
+  const { tollgate } = await import("tollgate/express");
+  const warned = t.mock.method(console, "warn", () => {});
+  const limiter = new Limiter("5/h");
+  const asked = (middleware) =>
+    new Promise((resolve, reject) => {
+      const response = { appendHeader() {}, end: () => resolve(response.statusCode) };
+      middleware({ socket: {} }, response, (error) => (error ? reject(error) : resolve("passed")));
+    });
+  const usual = tollgate(limiter);
+  assert.deepEqual([await asked(usual), await asked(usual)], [503, 503]);
+  assert.equal(warned.mock.callCount(), 1);
+  assert.match(warned.mock.calls[0].arguments[0], /no address/);
+  assert.equal(await asked(tollgate(limiter, { key: () => undefined })), "passed");
+});

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
@@ -132,3 +133,45 @@ def test_without_its_store(name: str, rule: str, status: int, serve: Serve) -> N
     else:
         # Flask has no such page: what matters is that the application answered.
         assert answer == (status if name == "fastapi" else 404)
+
+
+def test_a_request_without_an_address_is_not_let_through(caplog: pytest.LogCaptureFixture) -> None:
+    from tollgate import Limiter, asgi, wsgi
+
+    answered: list[object] = []
+
+    async def asgi_app(scope: object, receive: object, send: object) -> None:
+        answered.append(scope)
+
+    def wsgi_app(environ: object, start_response: object) -> list[bytes]:
+        answered.append(environ)
+        return []
+
+    async def asked(app: asgi.TollgateMiddleware) -> list[int]:
+        said: list[int] = []
+
+        async def send(message: asgi.Message) -> None:
+            said.append(message.get("status", 0))
+
+        async def receive() -> asgi.Message:
+            return {}
+
+        for _ in range(2):
+            await app({"type": "http", "client": None}, receive, send)
+        return said
+
+    limiter = Limiter("5/h")
+    assert asyncio.run(asked(asgi.TollgateMiddleware(asgi_app, limiter))) == [503, 0, 503, 0]
+    statuses: list[str] = []
+    app = wsgi.TollgateMiddleware(wsgi_app, limiter)
+    for _ in range(2):
+        app({"REMOTE_ADDR": ""}, lambda status, headers: statuses.append(status))
+    assert statuses == ["503 Service Unavailable"] * 2
+    assert not answered
+    warned = [record.message for record in caplog.records]
+    assert len(warned) == 2 and "no address" in warned[0]
+    # A key of one's own says that nothing is limited.
+    app = wsgi.TollgateMiddleware(wsgi_app, limiter, key=lambda environ: None)
+    app({"REMOTE_ADDR": ""}, lambda status, headers: None)
+    asyncio.run(asked(asgi.TollgateMiddleware(asgi_app, limiter, key=lambda scope: None)))
+    assert len(answered) == 3

@@ -53,7 +53,7 @@ fn the_examples_are_fine_and_explained() {
     }
 }
 
-/// What is copied limits also while the store is away.
+/// The limits that people copy also hold while the store is away.
 #[test]
 fn no_shipped_policy_lets_everything_pass_without_the_store() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");

@@ -349,7 +349,7 @@ fn what_is_suspect_in_the_policies_is_told_at_the_start() {
     assert_eq!(log.matches(told).count(), 1, "{log}");
     let line = log.lines().find(|line| line.contains(told)).unwrap();
     assert!(line.contains("WARN"), "{line}");
-    assert!(!log.contains("cluster"), "memory is none: {log}");
+    assert!(!log.contains("cluster"), "memory is no cluster: {log}");
 }
 
 #[test]

@@ -120,7 +120,7 @@ fn resp(serving: &Serving) -> Vec<String> {
     reply.items().iter().filter_map(Reply::text).collect()
 }
 
-/// Whether gRPC admits; an error is none.
+/// Whether gRPC admits. An error does not.
 fn grpc(serving: &Serving) -> Option<bool> {
     let runtime = Builder::new_current_thread().enable_all().build().unwrap();
     let origin = format!("http://{}", serving.said("grpc       "));

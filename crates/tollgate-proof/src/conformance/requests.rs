@@ -69,7 +69,7 @@ pub(super) fn a_repeated_request_is_charged_once<M: StoreMaker>(maker: &M) {
             assert!(world.check(Ask::new("bob").under(&all)).is_allowed(), "{limits}");
         }
         assert!(world.peek("ann").remaining() >= left, "{limits}");
-        // The id is of one count, and an id without a count of its own is none of a peek.
+        // An id belongs to one count, and a peek neither uses nor takes one.
         assert!(
             !world.check(ask("bob", "a", 30 * S).cost(3).under(&all)).is_repeated(),
             "{limits}"
@@ -85,7 +85,7 @@ pub(super) fn a_repeated_request_is_charged_once<M: StoreMaker>(maker: &M) {
     }
 }
 
-/// What was not charged is judged anew.
+/// A denial is judged anew.
 pub(super) fn a_denial_is_not_remembered<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "1/10s via gcra", NOW_US);
     assert!(world.check("ann").is_allowed());
@@ -233,7 +233,7 @@ pub(super) fn a_count_remembers_its_last_requests<M: StoreMaker>(maker: &M) {
         assert!(world.check(ask("all", &name(number), 60 * S)).is_repeated(), "{number}");
     }
     assert!(!world.check(ask("all", &name(0), 60 * S)).is_repeated());
-    // What has expired is not missed.
+    // An id that has expired does not count as forgotten early.
     world.at(NOW_US + 60 * S);
     let before = store.forgotten_requests();
     for number in 0..100 {

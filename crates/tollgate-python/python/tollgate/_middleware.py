@@ -14,6 +14,12 @@ OnFailure = Literal["allow", "deny"]
 
 PROFILES = ("draft", "legacy", "both", "none")
 
+#: What is logged once where the usual key finds no address.
+WITHOUT_ADDRESS = (
+    "a request has no address, as over a Unix socket, and gets a 503: give `key`, or let the "
+    "server take the address from a trusted proxy"
+)
+
 
 def check_options(limiter: Limiter, headers: str, on_failure: str | None) -> None:
     """Refuses options that would only fail in a request."""

@@ -7,7 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from ._errors import StoreError
-from ._middleware import check_options
+from ._middleware import WITHOUT_ADDRESS, check_options
 from ._tollgate import client_subject
 
 if TYPE_CHECKING:
@@ -30,8 +30,8 @@ def client(scope: Scope) -> str | None:
     """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
 
     Behind a proxy that is the proxy's address, unless the server was told to trust it, as
-    `uvicorn --forwarded-allow-ips`. A connection over a Unix socket has no address, and is not
-    limited.
+    `uvicorn --forwarded-allow-ips`. A connection over a Unix socket has no address: None, and the
+    middleware answers 503 where this is its `key`.
     """
     peer = scope.get("client")
     return client_subject(peer[0]) if peer and peer[0] else None
@@ -40,9 +40,9 @@ def client(scope: Scope) -> str | None:
 class TollgateMiddleware:
     """Checks each HTTP request before `app`, and answers denied ones.
 
-    `key` makes the subject of a request's scope; it may be async. A request for which it returns
-    None is not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what
-    happens while the store cannot answer; it is required unless the limiter counts in memory.
+    `key` makes the subject of a request's scope; it may be async. A request for which your own
+    returns None is not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says
+    what happens while the store cannot answer; it is required unless the limiter counts in memory.
 
     The decision is in `scope["state"]["tollgate"]`. Web sockets and lifespans pass.
     """
@@ -64,15 +64,21 @@ class TollgateMiddleware:
         self.key = key
         self.headers: Profile = headers
         self.on_failure = on_failure
+        self._has_warned = False
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         found = self.key(scope)
         subject = await found if inspect.isawaitable(found) else found
-        if subject is None:
-            return await self.app(scope, receive, send)
         limiter = self.limiter
+        if subject is None:
+            if self.key is not client:
+                return await self.app(scope, receive, send)
+            if not self._has_warned:
+                self._has_warned = True
+                _LOG.warning(WITHOUT_ADDRESS)
+            return await _respond(send, limiter.unavailable())
         try:
             decision = await limiter.acheck(subject)
         except StoreError as error:

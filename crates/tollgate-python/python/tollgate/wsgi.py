@@ -7,7 +7,7 @@ from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from ._errors import StoreError
-from ._middleware import check_options
+from ._middleware import WITHOUT_ADDRESS, check_options
 from ._tollgate import client_subject
 
 if TYPE_CHECKING:
@@ -28,8 +28,8 @@ def client(environ: Environ) -> str | None:
     """The subject of a request by the address of its connection, as `ip:192.0.2.7`.
 
     Behind a proxy that is the proxy's address, unless the server or a middleware around this one
-    was told to trust it, as werkzeug's `ProxyFix`. A connection over a Unix socket has no address,
-    and is not limited.
+    was told to trust it, as werkzeug's `ProxyFix`. A connection over a Unix socket has no address:
+    None, and the middleware answers 503 where this is its `key`.
     """
     address = environ.get("REMOTE_ADDR")
     return client_subject(address) if address else None
@@ -38,8 +38,8 @@ def client(environ: Environ) -> str | None:
 class TollgateMiddleware:
     """Checks each request before `app`, and answers denied ones.
 
-    `key` makes the subject of a request's environment. A request for which it returns None is not
-    limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what happens while
+    `key` makes the subject of a request's environment. A request for which your own returns None is
+    not limited. `headers` is the profile of `docs/headers.md`. `on_failure` says what happens while
     the store cannot answer; it is required unless the limiter counts in memory.
 
     The decision is in `environ["tollgate"]`.
@@ -62,12 +62,18 @@ class TollgateMiddleware:
         self.key = key
         self.headers: Profile = headers
         self.on_failure = on_failure
+        self._has_warned = False
 
     def __call__(self, environ: Environ, start_response: StartResponse) -> Iterable[bytes]:
         subject = self.key(environ)
-        if subject is None:
-            return self.app(environ, start_response)
         limiter = self.limiter
+        if subject is None:
+            if self.key is not client:
+                return self.app(environ, start_response)
+            if not self._has_warned:
+                self._has_warned = True
+                _LOG.warning(WITHOUT_ADDRESS)
+            return _respond(start_response, limiter.unavailable())
         try:
             decision = limiter.check(subject)
         except StoreError as error:

@@ -253,7 +253,7 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
     number + if remembered { 4 } else { 0 }
 }
 
-/// What the scripts are told of a request: 16 bytes of its id, and 8 of its question.
+/// What the scripts get of a request: 16 bytes of its id, and 8 of its question.
 pub(super) fn asked(request: RequestId<'_>, question: &Question<'_>) -> Vec<u8> {
     let (id, question) = question.fingerprints(request);
     [&id[..], &question[..8]].concat()

@@ -33,9 +33,9 @@ pub(super) struct Calls {
 
 #[derive(Debug)]
 struct State {
-    /// How many are being answered. A stream that stays open, as a watch of health, is none.
+    /// How many are being answered. A stream that stays open, as a watch of health, does not count.
     working: usize,
-    /// Since when there is none.
+    /// Since when no call is being answered.
     idle_since: Instant,
 }
 

@@ -141,7 +141,7 @@ impl Decider<'_> {
         self.gate.peek_limits(ask, self.terms()).await.map_err(unasked)
     }
 
-    /// Gives hits back, at most those that count. A store that is late is not waited for.
+    /// Gives hits back, at most those that count. It does not wait for a late store.
     async fn give_back(&self, ask: Ask<'_>, hits: u64) -> Result<(), Status> {
         let late = || Status::unavailable("the store cannot take hits back in time");
         let delta = i64::try_from(hits).map_err(|_| late())?;

@@ -101,7 +101,7 @@ impl RateLimitService for Kuadrant {
 /// The caller's id for a hold, which the messages have no field for.
 ///
 /// # Errors
-/// It is none.
+/// The text cannot be an id.
 fn name_of(metadata: &HeaderMap) -> Result<Option<HoldName>, Status> {
     let Some(id) = metadata.get(settle::ID) else { return Ok(None) };
     let bad = |why: &str| Status::invalid_argument(format!("{}: {why}", settle::ID));

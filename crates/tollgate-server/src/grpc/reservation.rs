@@ -224,8 +224,9 @@ impl Counting<'_> {
         Ok(is_released)
     }
 
-    /// The hold of this id, if it is one on exactly these counts. That of another is none, as are
-    /// texts that this service did not sign. Limits that have changed since are the same counts.
+    /// The hold of this id, if it is on exactly these counts. `None` for the hold of another and
+    /// for a text that this service did not sign. Limits that have changed since are the same
+    /// counts.
     fn hold_on(&self, id: &str, parts: &[Part<'_>]) -> Option<Hold> {
         let hold = self.service.hold_of(id).filter(|hold| hold.kind() == HoldKind::Reserve)?;
         let mut held: Vec<_> =

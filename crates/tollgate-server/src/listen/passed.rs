@@ -75,7 +75,7 @@ pub(super) fn address(name: &str) -> Option<Address> {
 /// Takes the socket of this name.
 ///
 /// # Errors
-/// There is none, there are several, or it is no stream of TCP or of a unix socket that listens.
+/// No socket or several have this name, or it does not listen on TCP or on a unix socket.
 /// Everybody may write to a socket that is for its owner.
 pub(super) fn take(name: &str, access: Access) -> io::Result<Bound> {
     let wrong = |why: String| io::Error::new(io::ErrorKind::InvalidInput, why);
