@@ -25,12 +25,18 @@ fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
             all.add(history(&mut fake, &scripts, limits, seed, crowded));
         }
     }
-    let Tally { cases, denied_by_holds, ended, others } = all;
+    let Tally { cases, denied_by_holds, ended, others, names } = all;
     println!(
         "{name}: {cases} cases: {denied_by_holds} denied because of holds, {ended} commits of \
          holds that ended"
     );
     assert!(denied_by_holds > cases / 100 && ended > cases / 100);
+    if !crowded {
+        println!("{name}: {:?}", names.each());
+        for (outcome, seen) in names.each() {
+            assert!(seen > cases / 2_000, "{outcome}: {seen} of {cases}");
+        }
+    }
     // The two kinds of bucket have steps of their own.
     assert!(name != "token_bucket" || others > cases / 100, "{others} of {cases}");
 }

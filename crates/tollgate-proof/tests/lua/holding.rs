@@ -14,8 +14,12 @@ use tollgate_proof::conformance::block_on;
 use tollgate_redis::compose::{self, Clock, HoldScripts};
 use tollgate_redis::{Keys, Script};
 
+use self::names::{NameTally, Names, refusal_of};
 use super::fake::{Fake, Reply};
 use super::histories::{Texts, seeded};
+
+#[path = "naming.rs"]
+mod names;
 
 /// Each with other numbers that the same count may have.
 pub(crate) const LIMITS: [[&str; 2]; 15] = [
@@ -100,6 +104,7 @@ impl Scripts {
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) cases: u64,
+    pub(crate) names: NameTally,
     pub(crate) denied_by_holds: u64,
     pub(crate) ended: u64,
     /// Calls that a script of fewer steps left to the one of all.
@@ -112,6 +117,7 @@ impl Tally {
         self.denied_by_holds += other.denied_by_holds;
         self.ended += other.ended;
         self.others += other.others;
+        self.names.add(other.names);
     }
 }
 
@@ -129,6 +135,16 @@ pub(crate) fn history(
 ) -> Tally {
     let mut rng = seeded(seed);
     let mut pair = Pair::new(fake, scripts, limits);
+    // A name is over for a minute of the clock, which each store may count from another time where
+    // that goes back.
+    if !crowded && seed.is_multiple_of(3) {
+        pair.names = Some(Names::default());
+        pair.changes = seed.is_multiple_of(2);
+        for _ in 0..120 {
+            pair.step_named(&mut rng, seed);
+        }
+        return pair.tally;
+    }
     // Where one of several limits counts nothing any more, a store may forget that one alone.
     pair.back = seed % 2 == 1 && !limits[0].contains(", ");
     if pair.back {
@@ -159,6 +175,10 @@ struct Pair<'f> {
     /// Whether the clock steps back by any time. Nothing is forgotten then: what a store may have
     /// forgotten, it need not.
     back: bool,
+    /// Whether some asks are under other numbers.
+    changes: bool,
+    /// In a history with names, of which the clock never goes back.
+    names: Option<Names>,
     tally: Tally,
 }
 
@@ -184,6 +204,8 @@ impl<'f> Pair<'f> {
             latest_us: now_us,
             nonce: 0,
             back: false,
+            changes: true,
+            names: None,
             tally: Tally::default(),
         }
     }
@@ -219,7 +241,7 @@ impl<'f> Pair<'f> {
         self.advance(rng);
         self.tally.cases += 1;
         let set = match rng.random_range(0..12) {
-            0 => &self.sets[1],
+            0 if self.changes => &self.sets[1],
             _ => &self.sets[0],
         };
         let set = set.clone();
@@ -262,7 +284,9 @@ impl<'f> Pair<'f> {
             _ => rng.random_range(0..30_000_000),
         };
         self.now_us += ahead;
-        if rng.random_range(0..10) == 0 {
+        if self.names.is_some() {
+            // It goes ahead alone.
+        } else if rng.random_range(0..10) == 0 {
             // So far back no store has forgotten anything.
             self.now_us = self.latest_us.max(self.now_us) - rng.random_range(0..=1_000_000);
         } else if self.back && rng.random_range(0..12) == 0 {
@@ -337,14 +361,28 @@ impl<'f> Pair<'f> {
         terms: Option<HoldTerms>,
         what: &str,
     ) {
-        let mut counts = vec![(self.subjects[0].clone(), set.clone())];
-        if rng.random_range(0..3) == 0 {
-            counts.push((self.subjects[1].clone(), set.clone()));
-        }
+        let counts = self.some_counts(rng, set);
+        self.ask_about(&counts, cost, mode, terms, what).unwrap();
+    }
+
+    fn some_counts(&self, rng: &mut ChaCha8Rng, set: &LimitSet) -> Vec<(Subject, LimitSet)> {
+        let subjects = if rng.random_range(0..3) == 0 { 2 } else { 1 };
+        self.subjects[..subjects].iter().map(|subject| (subject.clone(), set.clone())).collect()
+    }
+
+    /// Asks both; the hold that was placed or answered again, or why there is none.
+    fn ask_about(
+        &mut self,
+        counts: &[(Subject, LimitSet)],
+        cost: u64,
+        mode: Mode,
+        terms: Option<HoldTerms>,
+        what: &str,
+    ) -> Result<Option<Hold>, String> {
         let parts = counts.iter().map(|(subject, limits)| Counted::new(subject, limits));
         let mut question = Question::new(parts.collect(), cost, mode);
         question.hold = terms.as_ref();
-        let outcome = block_on(self.memory.check(&question)).unwrap();
+        let outcome = block_on(self.memory.check(&question));
         let mode = match mode {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
@@ -354,7 +392,20 @@ impl<'f> Pair<'f> {
         let (id, ttl) = terms.map_or((String::new(), 0), |it| (it.id.to_string(), it.ttl_us));
         let empty = String::new();
         let own = [cost.to_string(), mode.to_owned(), id, ttl.to_string(), empty, "0".to_owned()];
-        let got = self.call_holds(|it| &it.among, &counts, &own);
+        let mut got = self.call_holds(|it| &it.among, counts, &own);
+        let outcome = match outcome {
+            Ok(outcome) => outcome,
+            Err(error) => {
+                let why = error.to_string();
+                assert_eq!(got, [refusal_of(&why)], "{what}: {why}");
+                return Err(why);
+            }
+        };
+        let is_named = terms.is_some_and(|terms| terms.id.name().is_some());
+        let answer = outcome.hold.as_deref().map_or(0, |placed| placed.answer);
+        if is_named {
+            assert_eq!(got.pop(), Some(answer.cast_signed()), "{what}");
+        }
         let (head, rows) = got.split_at(4);
         let rows = rows.chunks(6).flat_map(|row| &row[..5]);
         let got: Vec<i64> = head.iter().chain(rows).copied().collect();
@@ -363,7 +414,7 @@ impl<'f> Pair<'f> {
         let head = [outcome.granted, self.now_us, fence, end];
         let mut expected: Vec<i64> = head.iter().map(|it| it.cast_signed()).collect();
         let mut fields = outcome.fields.iter();
-        for (_, limits) in &counts {
+        for (_, limits) in counts {
             let each: Vec<&Fields> = fields.by_ref().take(limits.limits().len()).collect();
             for place in by_identity(limits) {
                 expected.extend(numbers_of(each[place]));
@@ -377,9 +428,14 @@ impl<'f> Pair<'f> {
         assert_eq!(got, expected, "{what}: {question:?}");
         self.tally.denied_by_holds +=
             u64::from(outcome.fields.iter().any(|field| field.until_hold));
-        if let Some((terms, placed)) = terms.zip(outcome.hold.as_deref()) {
-            self.open.push(Hold::new(terms.id, placed.fence, cost, placed.end, counts.clone()));
+        let Some((terms, placed)) = terms.zip(outcome.hold.as_deref()) else { return Ok(None) };
+        let counts = counts.iter().cloned();
+        let mut hold = Hold::new(terms.id, placed.fence, cost, placed.end, counts);
+        hold.answer = answer;
+        if !is_named {
+            self.open.push(hold.clone());
         }
+        Ok(Some(hold))
     }
 
     fn settle(&mut self, rng: &mut ChaCha8Rng, cost: u64, what: &str) {
@@ -422,19 +478,7 @@ impl<'f> Pair<'f> {
             let until_us = self.latest_us.saturating_add(57_000_000);
             self.settled.insert(hold.id, (actual, until_us));
         }
-        let mut charged = settled.charged.iter();
-        let mut rows = got[2..].chunks(5);
-        for (_, limits) in &hold.counts {
-            let rows: Vec<&[i64]> = rows.by_ref().take(limits.limits().len()).collect();
-            if rows[0][0] == -2 {
-                assert!(rows.iter().all(|row| *row == [-2; 5]), "{what}: {rows:?}");
-                continue;
-            }
-            let each: Vec<&Charged> = charged.by_ref().take(limits.limits().len()).collect();
-            for (row, place) in rows.iter().zip(by_identity(limits)) {
-                assert_eq!(**row, charged_numbers(each[place]), "{what}: settled {hold:?}");
-            }
-        }
+        assert_rows(&got[2..], &hold, &settled.charged, what);
     }
 
     fn renew(&mut self, rng: &mut ChaCha8Rng, what: &str) {
@@ -442,8 +486,11 @@ impl<'f> Pair<'f> {
             return;
         }
         let hold = self.open[rng.random_range(0..self.open.len())].clone();
-        let ttl_us: u64 = rng.random_range(1_000..4_000_000);
-        let end = block_on(self.memory.renew(&hold, ttl_us)).unwrap();
+        self.renew_both(&hold, rng.random_range(1_000..4_000_000), what);
+    }
+
+    fn renew_both(&mut self, hold: &Hold, ttl_us: u64, what: &str) {
+        let end = block_on(self.memory.renew(hold, ttl_us)).unwrap();
         let own = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
         let got = self.call_holds(|it| &it.renew, &hold.counts, &own);
         assert_eq!(got, [end.map_or(0, |end| end.as_micros().cast_signed())], "{what}: {hold:?}");
@@ -468,6 +515,22 @@ impl<'f> Pair<'f> {
         let got = self.call(script, &count, &[delta.to_string()]);
         let each = by_identity(set).into_iter().map(|place| changes[place]);
         assert_eq!(got, each.collect::<Vec<_>>(), "{what}: adjusted {delta}");
+    }
+}
+
+/// What a script says of each limit that a hold was settled on is what memory says.
+fn assert_rows(rows: &[i64], hold: &Hold, charged: &[Charged], what: &str) {
+    let (mut charged, mut rows) = (charged.iter(), rows.chunks(5));
+    for (_, limits) in &hold.counts {
+        let rows: Vec<&[i64]> = rows.by_ref().take(limits.limits().len()).collect();
+        if rows[0][0] == -2 {
+            assert!(rows.iter().all(|row| *row == [-2; 5]), "{what}: {rows:?}");
+            continue;
+        }
+        let each: Vec<&Charged> = charged.by_ref().take(limits.limits().len()).collect();
+        for (row, place) in rows.iter().zip(by_identity(limits)) {
+            assert_eq!(**row, charged_numbers(each[place]), "{what}: settled {hold:?}");
+        }
     }
 }
 

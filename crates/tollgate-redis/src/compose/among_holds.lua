@@ -51,6 +51,32 @@ end)
 if wrong then
   return refused(wrong)
 end
+-- A name that is known is answered again with its open hold, or refused.
+local repeated, refusal
+if name then
+  local unknown, is_over = false, false
+  for _, count in ipairs(counts) do
+    local seen, back = clock_of(count.holds)
+    at = math.max(at, seen)
+    local open = open_under(count.holds, name)
+    if open and open.stop - back > seen then
+      open.stop = open.stop - back
+      count.open = open
+    end
+    repeated = repeated or count.open
+    unknown = unknown or not count.open
+  end
+  for _, count in ipairs(counts) do
+    is_over = is_over or over(count.holds.key, name, at)
+  end
+  if repeated and (unknown or repeated.ttl ~= ttl or repeated.member ~= member_of(id, cost)) then
+    refusal = -5
+  elseif repeated and repeated.answers > most_repeats then
+    refusal = -6
+  elseif not repeated and is_over then
+    refusal = -7
+  end
+end
 -- Nothing is changed before all counts are known to be sound.
 for _, count in ipairs(counts) do
   at = math.max(at, end_due(count, peek))
@@ -70,28 +96,9 @@ local function write_all()
     end
   end
 end
--- A name that is known is answered again with its open hold, or refused.
-local repeated
-if name then
-  local unknown, is_over = false, false
-  for _, count in ipairs(counts) do
-    count.open = open_under(count.holds, name)
-    repeated = repeated or count.open
-    unknown = unknown or not count.open
-    is_over = is_over or over(count.holds.key, name, at)
-  end
-  local refusal
-  if repeated and (unknown or repeated.ttl ~= ttl or repeated.member ~= member_of(id, cost)) then
-    refusal = -5
-  elseif repeated and repeated.answers > most_repeats then
-    refusal = -6
-  elseif not repeated and is_over then
-    refusal = -7
-  end
-  if refusal then
-    write_all()
-    return {ARGV[1], refusal}
-  end
+if refusal then
+  write_all()
+  return {ARGV[1], refusal}
 end
 local stray, fence = false, 0
 for _, count in ipairs(counts) do

@@ -69,21 +69,22 @@ impl MemoryStore {
         hold: &Hold,
         actual: u64,
     ) -> Result<Option<Settled>, StoreError> {
-        // A mark may need an entry of its own, so it comes first. What is open then is settled
-        // under it; an ask that comes between the two is refused, as it would be after both.
-        let name = hold.id.name().filter(|_| hold.id.is_of_any_kind() && actual == 0);
-        let is_early = match name {
-            Some(name) => self.mark_early(hold, name)?,
-            None => false,
-        };
         let settle = |parts: &mut [Part<'_>], asked: &[&LimitSet], now| {
             engine::settle(parts, asked, now, hold, actual)
         };
-        let settled = self
-            .with_count_in_place(hold, settle)
-            .unwrap_or_else(|| self.with_counts(hold, settle))?;
-        let is_before = settled.as_ref().is_some_and(|settled| settled.already);
-        Ok(if is_early && is_before { Some(Settled::early()) } else { settled })
+        let settle = || {
+            let settled = self.with_count_in_place(hold, settle);
+            settled.unwrap_or_else(|| self.with_counts(hold, settle))
+        };
+        let settled = settle()?;
+        // A mark of a name that no hold has may need an entry of its own.
+        let name = hold.id.name().filter(|_| hold.id.is_of_any_kind() && actual == 0);
+        match name.filter(|_| settled.is_none()) {
+            Some(name) if self.mark_early(hold, name)? => Ok(Some(Settled::early())),
+            // It came between the two.
+            Some(_) => settle(),
+            None => Ok(settled),
+        }
     }
 
     /// Leaves a mark on the first count of a hold that its name is over, unless it is open there or
