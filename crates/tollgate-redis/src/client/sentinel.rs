@@ -1,7 +1,7 @@
 //! The primary that sentinels name.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
@@ -25,10 +25,21 @@ const RECONNECT_PAUSE: Duration = Duration::from_secs(1);
 /// The most sentinels that are remembered beside those that the options name.
 const MAX_LEARNED: usize = 16;
 
-/// Where sentinels publish that there is another primary: the one that leads the failover at once,
-/// and all of them when it is over. That may be seconds later, and until then the old primary
-/// may go on as if nothing were.
-const CHANNELS: [&str; 2] = ["+promoted-slave", "+switch-master"];
+/// Where the sentinel that leads a failover publishes which replica it has told to be a primary. It
+/// looks whether that is one after up to a second, and until then names the old primary.
+const PROMOTING: &str = "+failover-state-wait-promotion";
+
+/// Where sentinels publish that there is another primary: the one that leads the failover once it
+/// has looked, and all of them when it is over. That may be seconds later, and until then the old
+/// primary may go on as if nothing were.
+const CHANNELS: [&str; 3] = [PROMOTING, "+promoted-slave", "+switch-master"];
+
+/// How long the old primary is not gone back to, though sentinels still name it. If the failover
+/// came to nothing, calls fail until then.
+const PROMOTION: Duration = Duration::from_secs(3);
+
+/// The pause between two looks whether a replica is a primary.
+const LOOK_PAUSE: Duration = Duration::from_millis(5);
 
 /// The primary of a set of servers, as the sentinels name it.
 pub(super) struct Primary {
@@ -53,6 +64,8 @@ struct Current {
     endpoint: Endpoint,
     node: Node,
     longest_wait: Duration,
+    /// The primary that was left before the sentinels named another, and until when it stays so.
+    left: Option<(Endpoint, Instant)>,
 }
 
 /// What a sentinel says of the primary.
@@ -84,7 +97,7 @@ impl Primary {
         let connector = Connector::to(address, options)?.primaries_only();
         let node = Node::new(connector.at(&endpoint, 0));
         node.fill().await.map_err(|fault| sentinels.failed(&endpoint, fault))?;
-        let current = Current { endpoint, node, longest_wait: Duration::ZERO };
+        let current = Current { endpoint, node, longest_wait: Duration::ZERO, left: None };
         let shared = Arc::new(Shared {
             connector,
             sentinels,
@@ -215,11 +228,53 @@ impl Shared {
     fn adopt(&self, announced: Endpoint) {
         let endpoint = self.connector.options.reachable(announced);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
-        if current.endpoint != endpoint {
-            let node = Node::new(self.connector.at(&endpoint, 0));
-            node.will_wait(current.longest_wait);
-            (current.endpoint, current.node) = (endpoint, node);
+        if current.endpoint == endpoint {
+            current.left = None;
+            return;
         }
+        let is_left =
+            |(left, until): &(Endpoint, Instant)| *left == endpoint && Instant::now() < *until;
+        if !current.left.as_ref().is_some_and(is_left) {
+            let node = Node::new(self.connector.at(&endpoint, 0));
+            current.turn_to(endpoint, node);
+        }
+    }
+
+    /// Makes a replica the primary as soon as it says that it is one.
+    async fn adopt_promoted(&self, announced: Endpoint) {
+        let endpoint = self.connector.options.reachable(announced);
+        let node = Node::new(self.connector.at(&endpoint, 0));
+        let until = Instant::now() + PROMOTION;
+        while let Err(fault) = node.fill().await {
+            if Instant::now() >= until || !fault.is_transient() {
+                return;
+            }
+            sleep(LOOK_PAUSE).await;
+        }
+        let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
+        if current.endpoint != endpoint {
+            current.left = Some((current.endpoint.clone(), Instant::now() + PROMOTION));
+            current.turn_to(endpoint, node);
+        }
+    }
+}
+
+impl Current {
+    fn turn_to(&mut self, endpoint: Endpoint, node: Node) {
+        node.will_wait(self.longest_wait);
+        (self.endpoint, self.node) = (endpoint, node);
+    }
+}
+
+/// The replica that a message of [`PROMOTING`] is about, if its primary has this name:
+/// `slave NAME HOST PORT @ PRIMARY HOST PORT`.
+fn promoting(message: &str, name: &str) -> Option<Endpoint> {
+    let words: Vec<&str> = message.split(' ').collect();
+    match words[..] {
+        ["slave", _, host, port, "@", primary, ..] if primary == name => {
+            endpoint(host.to_owned(), port)
+        }
+        _ => None,
     }
 }
 
@@ -428,11 +483,19 @@ async fn follow(shared: Weak<Shared>, sentinel: Arc<Connector>) {
             let mut messages = messages.on_message();
             // A failover may have passed unheard.
             loop {
-                let Some(shared) = shared.upgrade() else { return };
-                shared.refresh();
-                drop(shared);
-                if messages.next().await.is_none() {
-                    break;
+                let Some(strong) = shared.upgrade() else { return };
+                strong.refresh();
+                drop(strong);
+                let Some(message) = messages.next().await else { break };
+                if message.get_channel_name() != PROMOTING {
+                    continue;
+                }
+                let (Some(strong), Ok(message)) = (shared.upgrade(), message.get_payload()) else {
+                    continue;
+                };
+                let message: String = message;
+                if let Some(replica) = promoting(&message, &strong.sentinels.name) {
+                    strong.adopt_promoted(replica).await;
                 }
             }
         }
@@ -486,6 +549,20 @@ mod tests {
             Value::Nil,
         ];
         assert_eq!(learned(options, others), ["10.0.0.1:26379", "localhost:7002"]);
+    }
+
+    #[test]
+    fn the_replica_that_is_promoted_is_that_of_the_primary_by_its_name() {
+        let message = "slave 10.0.0.2:6379 10.0.0.2 6380 @ main 10.0.0.1 6379";
+        assert_eq!(promoting(message, "main"), Some(Endpoint::new("10.0.0.2", 6380)));
+        for (message, name) in [
+            (message, "other"),
+            ("master main 10.0.0.1 6379", "main"),
+            ("slave 10.0.0.2:6379 10.0.0.2 x @ main 10.0.0.1 6379", "main"),
+            ("", "main"),
+        ] {
+            assert_eq!(promoting(message, name), None, "{message}");
+        }
     }
 
     #[test]

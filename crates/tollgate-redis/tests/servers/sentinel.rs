@@ -1,8 +1,8 @@
 //! The store on the primary that real sentinels name: the kit, failovers, and what is away.
 
 use std::error::Error as _;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError};
@@ -234,5 +234,54 @@ fn an_open_breaker_answers_at_once() {
         let _ = limiter.check("bob").await.unwrap();
         let _primary = sentinels.freeze_primary();
         opens_and_answers_at_once(&limiter).await;
+    });
+}
+
+/// The old primary of a planned failover goes on as if nothing were for a second or more. What it
+/// admits then is lost, so the store leaves it as soon as the other one is a primary.
+#[test]
+fn a_planned_failover_loses_what_is_admitted_until_the_other_one_is_asked() {
+    let sentinels = sentinels_or_skip!();
+    runtime().block_on(async {
+        let options = options(&sentinels).deadline(Duration::from_millis(500));
+        const LIMIT: u64 = 100_000;
+        let limiter = Arc::new(limiter(options, "100000/30d via fixed_window").await);
+        assert_eq!(limiter.check("bob").await.unwrap().remaining(), LIMIT - 1);
+        replicated(&sentinels).await;
+        let (admitted, stop) = (Arc::new(AtomicU64::new(1)), Arc::new(AtomicBool::new(false)));
+        // Each asks again 5 ms after it was answered.
+        let callers: Vec<_> = (0..4)
+            .map(|_| {
+                let (limiter, admitted, stop) =
+                    (Arc::clone(&limiter), Arc::clone(&admitted), Arc::clone(&stop));
+                tokio::spawn(async move {
+                    while !stop.load(Ordering::Relaxed) {
+                        if limiter.check("bob").await.is_ok_and(|it| it.is_allowed()) {
+                            admitted.fetch_add(1, Ordering::Relaxed);
+                        }
+                        pause(5).await;
+                    }
+                })
+            })
+            .collect();
+        let (mut most, mut lost_before, mut told) = (0, 0, Vec::new());
+        for _ in 0..3 {
+            let before = admitted.load(Ordering::Relaxed);
+            let (sentinels, limiter) = (&sentinels, &limiter);
+            let new = tokio::task::block_in_place(|| sentinels.failover());
+            goes_on(limiter, sentinels.server(new)).await;
+            let all = admitted.load(Ordering::Relaxed);
+            let left = limiter.peek("bob").await.unwrap().remaining();
+            let lost = all.saturating_sub(LIMIT - left);
+            told.push(format!("{} of {}", lost.saturating_sub(lost_before), all - before));
+            (most, lost_before) = (most.max(lost.saturating_sub(lost_before)), lost);
+            tokio::task::block_in_place(|| sentinels.wait_until_healthy(LONG));
+        }
+        stop.store(true, Ordering::Relaxed);
+        for caller in callers {
+            caller.await.unwrap();
+        }
+        println!("lost by three planned failovers: {told:?}");
+        assert!(most <= 40, "{told:?}");
     });
 }
