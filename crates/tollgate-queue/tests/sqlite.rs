@@ -8,6 +8,7 @@ mod histories;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use histories::formats;
 use proptest::prelude::*;
 use tollgate::ManualClock;
 use tollgate_queue::{
@@ -47,6 +48,18 @@ fn of_clients(path: &std::path::Path) -> BTreeMap<String, (u64, u64)> {
         Ok((row.get(0)?, (count(1)?, count(2)?)))
     };
     rows.query_map([], read).unwrap().map(Result::unwrap).collect()
+}
+
+#[tokio::test]
+async fn what_earlier_builds_wrote_is_understood() {
+    for build in formats::BUILDS {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("q.db");
+        let written = std::fs::read_to_string(formats::file(build, "queue.sql")).unwrap();
+        Connection::open(&path).unwrap().execute_batch(&written).unwrap();
+        let file = SqliteQueues::open(path.to_str().unwrap()).unwrap();
+        formats::is_understood(&Queue::new(file, formats::NAME).unwrap(), build).await;
+    }
 }
 
 #[tokio::test]

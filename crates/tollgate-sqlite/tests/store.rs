@@ -12,7 +12,8 @@ use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
 use rusqlite::Connection;
-use tollgate::{Ask, Clock, LimitSet, Limiter, ManualClock, Receipt, SKEW_US, Time};
+use tollgate::engine::MAX_REQUESTS;
+use tollgate::{Ask, Clock, LimitSet, Limiter, ManualClock, Receipt, RequestId, SKEW_US, Time};
 use tollgate_sqlite::{Options, SqliteStore};
 
 struct Kit {
@@ -387,4 +388,39 @@ fn a_deadline_counts_from_the_question_and_not_from_its_turn() {
         let peek = block_on(limiter.peek(format!("user:{asker}"))).unwrap();
         assert_eq!(peek.remaining(), 1_000);
     }
+}
+
+/// So many requests in a minute, each under an id that is remembered for 30 s, of so many subjects.
+/// Returns how many ids the file has, and its bytes.
+fn ids_of(subjects: u64, requests: u64) -> (u64, u64) {
+    let kit = Kit::new();
+    let limiter = kit.limiter("100000000/h via gcra");
+    for number in 0..requests {
+        kit.clock.advance(Duration::from_micros(60_000_000 / requests));
+        let subject = format!("user:{}", number % subjects);
+        let id = format!("a request {number}");
+        let id = RequestId::new(&id).remembered(Duration::from_secs(30));
+        let decision = block_on(limiter.check(Ask::new(subject.as_str()).request(id))).unwrap();
+        assert!(decision.is_allowed() && !decision.is_repeated(), "{number}");
+    }
+    let sql = "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size";
+    let bytes: i64 = kit.raw().query_row(sql, [], |row| row.get(0)).unwrap();
+    let ids = u64::try_from(kit.count("requests_ids")).unwrap();
+    (ids, u64::try_from(bytes).unwrap())
+}
+
+/// `TOLLGATE_TEST_CASES=1000000` asks a million times.
+#[test]
+fn a_million_request_ids_are_bounded() {
+    let wanted = std::env::var("TOLLGATE_TEST_CASES").ok();
+    let requests = wanted.map_or(12_000, |text| text.parse().unwrap());
+    let (ids, bytes) = ids_of(1, requests);
+    println!("one count: {ids} ids, {bytes} bytes");
+    assert!(ids <= MAX_REQUESTS as u64, "{ids}");
+    assert!(bytes < 2 << 20, "{bytes}");
+    // What has expired makes room.
+    let (ids, bytes) = ids_of(requests / 10, requests);
+    println!("many counts: {ids} ids, {bytes} bytes");
+    assert!(ids <= requests / 2 + 1, "{ids}");
+    assert!(bytes < requests * 400 + (1 << 20), "{bytes}");
 }

@@ -1,5 +1,7 @@
 //! Random histories, which every place where queues lie answers as the memory does.
 
+pub(crate) mod formats;
+
 use std::collections::BTreeMap;
 use std::time::Duration;
 

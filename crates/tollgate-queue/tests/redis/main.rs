@@ -13,6 +13,7 @@ use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use histories::formats;
 use server_state::keys_of;
 use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
@@ -104,6 +105,29 @@ async fn workers_share(queue: Queue<RedisQueues>) {
     let mut seen = seen.lock().unwrap().clone();
     seen.sort_unstable();
     assert_eq!((done, seen), (500, (0..500).collect()));
+}
+
+#[tokio::test]
+async fn what_earlier_builds_wrote_is_understood() {
+    let Some(server) = own() else { return };
+    for build in formats::BUILDS {
+        for (form, file) in [(Layout::Stream, "queue-stream.txt"), (Layout::List, "queue-list.txt")]
+        {
+            server.command(&[b"FLUSHALL"]);
+            let written = std::fs::read_to_string(formats::file(build, file)).unwrap();
+            for line in written.lines() {
+                let (key, dump) = line.rsplit_once(' ').unwrap();
+                let dump: Vec<u8> = (0..dump.len())
+                    .step_by(2)
+                    .map(|at| u8::from_str_radix(&dump[at..at + 2], 16).unwrap())
+                    .collect();
+                let restored = server.command(&[b"RESTORE", key.as_bytes(), b"0", &dump]);
+                assert_eq!(restored.text().as_deref(), Some("OK"), "{key}: {restored:?}");
+            }
+            let queue = Queue::new(queues(&server, form).await, formats::NAME).unwrap();
+            formats::is_understood(&queue, &format!("{build}, {file}")).await;
+        }
+    }
 }
 
 #[tokio::test]

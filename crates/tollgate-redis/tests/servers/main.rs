@@ -18,6 +18,7 @@ mod live;
 mod model;
 mod names_across;
 mod prefix;
+mod requests;
 mod rights;
 mod sentinel;
 mod shard;

@@ -20,7 +20,7 @@ const SETS: [&str; 4] = [
     "1000/h via fixed_window, 20 at once hold 2m",
 ];
 
-const OPERATIONS: [&str; 12] = [
+const OPERATIONS: [&str; 17] = [
     "check",
     "check once",
     "check both",
@@ -31,6 +31,11 @@ const OPERATIONS: [&str; 12] = [
     "charge",
     "adjust",
     "refund",
+    "hold named",
+    "repeat named",
+    "release unknown",
+    "renew named",
+    "release named",
     "reset",
     "notices",
 ];
@@ -62,6 +67,19 @@ async fn connect(server: &RedisServer, set: &str) -> Limiter<RedisStore> {
     Limiter::new(limits, RedisStore::builder(options).connect().await.unwrap())
 }
 
+/// The name of a hold of `bob` that is open.
+const OPEN: &str = "the name of an open hold";
+
+/// Holds something of `bob` under this name.
+async fn named(
+    limiter: &Limiter<RedisStore>,
+    name: &str,
+) -> Result<(), Box<dyn std::error::Error>> {
+    let ask = Ask::new("bob").cost(1).named(name.parse()?);
+    assert!(limiter.reserve(ask, Duration::from_secs(60)).await?.hold.is_some());
+    Ok(())
+}
+
 /// Does one thing with what `made` has, which another did before.
 async fn operate(
     limiter: &Limiter<RedisStore>,
@@ -91,6 +109,20 @@ async fn operate(
         "charge" if !is_slots => drop(limiter.charge(&bob).await?),
         "adjust" => drop(limiter.adjust(&bob, -5).await?),
         "refund" => drop(limiter.refund(&made.receipt).await?),
+        "hold named" => named(limiter, "the name of another hold").await?,
+        "repeat named" => named(limiter, OPEN).await?,
+        "release unknown" => {
+            let ask = Ask::new(&bob).named("a name that is not held yet".parse()?);
+            limiter.release(&limiter.hold_named(ask)?).await?;
+        }
+        "renew named" => {
+            let ask = Ask::new(&bob).named(OPEN.parse()?);
+            limiter.renew(&mut limiter.hold_named(ask)?, None).await?;
+        }
+        "release named" => {
+            let ask = Ask::new(&bob).named(OPEN.parse()?);
+            limiter.release(&limiter.hold_named(ask)?).await?;
+        }
         "reset" => drop(limiter.reset(&bob).await?),
         "notices" => {
             let notice = Notice::new("x", "y", Duration::from_secs(60))?;
@@ -112,6 +144,7 @@ async fn prepare(limiter: &Limiter<RedisStore>) -> Made {
     let (bob, ann) = (Subject::literal("bob").unwrap(), Subject::literal("ann").unwrap());
     let reserve = Ask::new(&bob).and(&ann).cost(10);
     let holding = limiter.reserve(reserve, Duration::from_secs(60)).await.unwrap();
+    named(limiter, OPEN).await.unwrap();
     let rates: LimitSet = "1000/h via gcra, 500/h via sliding_log".parse().unwrap();
     let ask = Ask::new(&ann).under(&rates).cost(9);
     let decision = limiter.check(ask).await.unwrap();
@@ -176,7 +209,9 @@ fn a_key_of_another_kind_is_named_and_changes_nothing() {
             let states: Vec<Vec<u8>> =
                 keys.iter().filter(|key| !key.contains(&b'@')).cloned().collect();
             for state in &states {
-                keys.extend(["@", "@sums", "!reset"].map(|end| [state, end.as_bytes()].concat()));
+                keys.extend(
+                    ["@", "@sums", "@marks", "!reset"].map(|end| [state, end.as_bytes()].concat()),
+                );
             }
             for key in keys {
                 server.command(&[b"FLUSHALL"]);
