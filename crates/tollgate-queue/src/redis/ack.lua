@@ -4,6 +4,7 @@ local other = other_form(was[1])
 if other then
   return other
 end
+typed(LAST - 2)
 local ids = {unpack(ARGV, 2, #ARGV - $TAIL)}
 
 -- Those of them that are out, each once.

@@ -5,8 +5,27 @@
 -- The ids are made here: `ms` and `number` of `meta` are those of the last.
 -- done     those that were done and are kept: the id, how often it was delivered, the fields
 local waiting, done, bodies, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10], KEYS[11]
-local FORM = 'list'
+local FORM, LAST = 'list', 11
 local last_ms, last_number, were, ms_text = 0, 0, 0, nil
+
+-- Fails where a key holds something else, before anything is written. `last` is the script's last key.
+local function typed(last)
+  call('LLEN', waiting)
+  call('ZCARD', out)
+  if call('EXISTS', unpack(KEYS, 4, last)) > 0 then
+    for place = 4, math.min(last, 7) do
+      call('HLEN', KEYS[place])
+    end
+    if last >= 9 then
+      call('LLEN', done)
+      call('HLEN', bodies)
+    end
+    if last >= 11 then
+      call('LLEN', dead)
+      call('HLEN', graves)
+    end
+  end
+end
 
 -- What the queue was made with by who offered first.
 local function made_with()

@@ -8,6 +8,10 @@
 -- job its id, `=ID` where it is known, nothing where it is full, or `!N` where N of its client are
 -- as many as may be.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
+typed(6)
+for place = 7, #KEYS do
+  call('GET', KEYS[place])
+end
 local made = made_with()
 if made ~= settings then
   local other = other_form(call('HGET', meta, 'form')) or made and {nonce, 'settings', made}

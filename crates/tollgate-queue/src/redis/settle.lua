@@ -9,6 +9,7 @@ end
 if ARGV[2] ~= '' and was[2] and was[2] ~= ARGV[2] then
   return {nonce, 'settings', was[2]}
 end
+typed(LAST)
 local number, is_held, why = try(id)
 if not is_held or number ~= delivery or not call('ZSCORE', out, id) then
   return {nonce, 'lost'}

@@ -2,7 +2,25 @@
 -- jobs     those that wait and those that are out; its group `workers` has delivered the latter
 -- done     those that were done and are kept: their fields after `@id` and `@deliveries`
 local jobs, done, dead, graves = KEYS[1], KEYS[8], KEYS[9], KEYS[10]
-local FORM = 'stream'
+local FORM, LAST = 'stream', 10
+
+-- Fails where a key holds something else, before anything is written. `last` is the script's last key.
+local function typed(last)
+  call('XLEN', jobs)
+  call('ZCARD', out)
+  if call('EXISTS', unpack(KEYS, 4, last)) > 0 then
+    for place = 4, math.min(last, 7) do
+      call('HLEN', KEYS[place])
+    end
+    if last >= 8 then
+      call('XLEN', done)
+    end
+    if last >= 10 then
+      call('LLEN', dead)
+      call('HLEN', graves)
+    end
+  end
+end
 
 -- What the queue was made with by who offered first.
 local function made_with()

@@ -11,6 +11,7 @@ local other = other_form(was[1])
 if other then
   return other
 end
+typed(LAST)
 if not was[2] then
   -- Who takes makes no queue: one that was removed beside its workers stays away.
   if call('EXISTS', meta, KEYS[1]) == 0 then

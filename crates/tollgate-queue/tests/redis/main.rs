@@ -8,6 +8,7 @@ mod offers;
 mod parity;
 mod prefix;
 mod server_state;
+mod types;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -1,0 +1,130 @@
+//! Something else at a key of a queue: who meets it gets an error, and nothing is changed.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use tollgate_proof::redis::{RedisServer, Reply};
+use tollgate_queue::{
+    Consumer, ConsumerSettings, Delivery, DeliveryTag, Error, Job, Layout, ProducerSettings, Queue,
+    RedisQueues,
+};
+
+use crate::{own, queues};
+
+const OPERATIONS: [&str; 10] = [
+    "offer",
+    "offer more",
+    "take",
+    "nack",
+    "bury",
+    "extend",
+    "release",
+    "ack",
+    "change",
+    "requeue",
+];
+
+const NAME: &str = "mail";
+
+/// All that lies on a server.
+fn all(server: &RedisServer) -> BTreeMap<Vec<u8>, Reply> {
+    let dump = |key: &Vec<u8>| server.command(&[b"DUMP", key]);
+    server.keys().iter().map(|key| (key.clone(), dump(key))).collect()
+}
+
+fn producer_settings() -> ProducerSettings {
+    ProducerSettings::new(20).per_client(9)
+}
+
+fn consumer_settings() -> ConsumerSettings {
+    ConsumerSettings::new().deliveries(3).keep_done(5)
+}
+
+fn job(of: &str) -> Job {
+    let job = Job::new().field("of", of).client("ann").dedup_id(format!("a job of {of}"));
+    job.deadline(Duration::from_secs(3_600))
+}
+
+/// A job at its last delivery, held.
+async fn delivered_thrice(consumer: &Consumer<RedisQueues>) -> Delivery {
+    loop {
+        let job = consumer.take("w", 1).await.unwrap().jobs.pop().unwrap();
+        if job.attempt == 3 {
+            return job;
+        }
+        consumer.nack(job.tag(), Duration::ZERO, "no").await.unwrap();
+    }
+}
+
+/// A queue with jobs of each kind: dead, done, failed, held by a worker, waiting. Returns one that is
+/// held for the first time and one that is held for the last.
+async fn prepare(queue: &Queue<RedisQueues>) -> [DeliveryTag; 2] {
+    let producer = queue.producer(producer_settings()).unwrap();
+    let consumer = queue.consumer(consumer_settings()).unwrap();
+    for number in 0..8 {
+        producer.offer(&job(&format!("number {number}"))).await.unwrap();
+    }
+    let taken = consumer.take("w", 3).await.unwrap().jobs;
+    consumer.ack(&[taken[0].id]).await.unwrap();
+    consumer.nack(taken[1].tag(), Duration::from_secs(60), "not now").await.unwrap();
+    let dead = delivered_thrice(&consumer).await;
+    consumer.nack(dead.tag(), Duration::ZERO, "no").await.unwrap();
+    [taken[2].tag(), delivered_thrice(&consumer).await.tag()]
+}
+
+async fn operate(
+    queue: &Queue<RedisQueues>,
+    what: &str,
+    [held, last]: [DeliveryTag; 2],
+) -> Result<(), Error> {
+    let producer = queue.producer(producer_settings())?;
+    let consumer = queue.consumer(consumer_settings())?;
+    match what {
+        "offer" => drop(producer.offer(&job("another")).await?),
+        "offer more" => {
+            drop(producer.offer_all(&[Job::new(), job("the last"), Job::new()]).await?);
+        }
+        "take" => drop(consumer.take("w", 2).await?),
+        "nack" => drop(consumer.nack(held, Duration::ZERO, "no").await?),
+        "bury" => drop(consumer.nack(last, Duration::ZERO, "no").await?),
+        "extend" => drop(consumer.extend(held).await?),
+        "release" => drop(consumer.release(held).await?),
+        "ack" => drop(consumer.ack(&[held.id]).await?),
+        "change" => queue.change(producer_settings()).await?,
+        _ => {
+            for dead in queue.dead_letters(1).await? {
+                queue.take_dead_letter(dead.id).await?;
+            }
+        }
+    }
+    Ok(())
+}
+
+#[tokio::test]
+async fn a_key_of_another_kind_is_met_before_anything_is_written() {
+    let Some(server) = own() else { return };
+    for form in [Layout::Stream, Layout::List] {
+        let queue = Queue::new(queues(&server, form).await, NAME).unwrap();
+        prepare(&queue).await;
+        let keys = server.keys();
+        assert!(keys.len() >= 10, "{form:?}: {keys:?}");
+        let mut refused = 0;
+        for key in &keys {
+            for what in OPERATIONS {
+                server.command(&[b"FLUSHALL"]);
+                let held = prepare(&queue).await;
+                server.command(&[b"DEL", key]);
+                // None is a set.
+                server.command(&[b"SADD", key, b"of others"]);
+                let before = all(&server);
+                let Err(error) = operate(&queue, what, held).await else { continue };
+                refused += 1;
+                let key = String::from_utf8_lossy(key);
+                assert_eq!(all(&server), before, "{form:?}: {what} at {key}: {error}");
+            }
+        }
+        println!("{form:?}: {refused} were refused");
+        assert!(refused > 60, "{form:?}: {refused}");
+        server.command(&[b"FLUSHALL"]);
+    }
+}
