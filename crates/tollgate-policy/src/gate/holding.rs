@@ -66,6 +66,12 @@ impl HoldCounters {
         self.of(kind).load(Ordering::Relaxed)
     }
 
+    /// Counts the release of a hold.
+    fn released(&self, was_open: bool) {
+        let count = if was_open { &self.settled } else { &self.not_open };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Holds that were settled: committed, cancelled or released.
     #[must_use]
     pub fn settled(&self) -> u64 {
@@ -309,8 +315,7 @@ impl<S: Store> Gate<S> {
     /// As [`tollgate::Limiter::release`].
     pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
         let was_open = self.0.limiter.release(hold).await?;
-        let count = if was_open { &self.0.holds.settled } else { &self.0.holds.not_open };
-        count.fetch_add(1, Ordering::Relaxed);
+        self.0.holds.released(was_open);
         Ok(was_open)
     }
 
@@ -322,18 +327,9 @@ impl<S: Store> Gate<S> {
         hold: &Hold,
         pause: impl Fn(Duration) -> P,
     ) -> Option<bool> {
-        let mut is_unsure = false;
-        for pauses in 0..=PAUSES {
-            match self.release(hold).await {
-                // An attempt whose answer was lost has done it.
-                Ok(was_open) => return Some(was_open || is_unsure),
-                Err(error) => {
-                    is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous());
-                }
-            }
-            pause(PAUSE.saturating_mul(1 << pauses.min(31)).min(LONGEST_PAUSE)).await;
-        }
-        None
+        let was_open = self.0.give_back(hold, &pause).await?;
+        self.0.holds.released(was_open);
+        Some(was_open)
     }
 
     /// Gives a hold back that the store may have placed ([`Held::in_doubt`]), as
@@ -346,8 +342,9 @@ impl<S: Store> Gate<S> {
         // What asked for it may still be on its way, over another connection.
         for pauses in 0..BELIEVED_AFTER {
             pause(PAUSE.saturating_mul(1 << pauses)).await;
-            if self.release_persistently(hold, &pause).await? {
+            if self.0.give_back(hold, &pause).await? {
                 self.0.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
+                self.0.holds.released(true);
                 return Some(true);
             }
         }
@@ -375,6 +372,26 @@ impl<S: Store> Gate<S> {
 type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>);
 
 impl<S: Store> Inner<S> {
+    /// Releases a hold, and tries again while the store fails. `None` if it failed throughout.
+    async fn give_back<P: Future<Output = ()>>(
+        &self,
+        hold: &Hold,
+        pause: impl Fn(Duration) -> P,
+    ) -> Option<bool> {
+        let mut is_unsure = false;
+        for pauses in 0..=PAUSES {
+            match self.limiter.release(hold).await {
+                // An attempt whose answer was lost has done it.
+                Ok(was_open) => return Some(was_open || is_unsure),
+                Err(error) => {
+                    is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous());
+                }
+            }
+            pause(PAUSE.saturating_mul(1 << pauses.min(31)).min(LONGEST_PAUSE)).await;
+        }
+        None
+    }
+
     /// Splits a placed hold from its decision, and counts it. The failures of the store are left
     /// to the failure rule.
     fn placed<'l>(&self, placed: Result<Holding<'l>, Error>) -> Result<Placed<'l>, Error> {

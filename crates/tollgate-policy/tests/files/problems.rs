@@ -84,7 +84,7 @@ fn every_problem_is_told_with_its_place() {
         ),
         (
             &entry("subject = \"ip\", limit = \"10/s\", absent = \"ip\""),
-            &["5:54 error what stands in goes in a circle: `ip`, then `ip`"],
+            &["5:45 error what stands in goes in a circle: `ip`, then `ip`"],
         ),
         (
             &entry("subject = \"ip\", limit = \"10/s\", absent = { host = \"skip\" }"),

@@ -432,7 +432,7 @@ fn what_is_missing_is_said_with_its_status() {
         (user.clone(), &[], 400, true, "the header `x-user` is missing"),
         (user, &twice, 400, false, "the header `x-user` is given several times: give it once"),
         (Identity::route(), &[], 404, true, "no route matches this request"),
-        (Identity::client(ClientAddress::peer()), &[], 500, false, "the client's address is not"),
+        (Identity::client(ClientAddress::peer()), &[], 503, true, "the client's address is not"),
         (Identity::own("a \"b\"", |_| None), &[], 400, true, "`a \"b\"` is missing"),
     ] {
         let request = request(lines);
