@@ -1,7 +1,7 @@
 //! Holds: reserve and commit, acquire and release, by policies and under inline limits.
 
 use core::convert::Infallible;
-use core::sync::atomic::{AtomicU64, Ordering};
+use core::sync::atomic::Ordering;
 use core::time::Duration;
 
 use arc_swap::Guard;
@@ -39,131 +39,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(3_200);
 
 /// How often the store says that there is no such hold until that is believed.
 const BELIEVED_AFTER: u32 = 4;
-
-/// The number of holds that a gate has placed and settled.
-#[derive(Debug, Default)]
-pub struct HoldCounters {
-    acquired: AtomicU64,
-    reserved: AtomicU64,
-    settled: AtomicU64,
-    repeated: AtomicU64,
-    renewed: AtomicU64,
-    not_open: AtomicU64,
-    over: AtomicU64,
-    named: AtomicU64,
-    answered_again: AtomicU64,
-    conflicts: AtomicU64,
-    marks: AtomicU64,
-    debt: AtomicU64,
-    cut: AtomicU64,
-}
-
-impl HoldCounters {
-    /// Holds that [`Gate::hold`] and [`Gate::hold_limits`] placed, of this kind: slots with
-    /// [`HoldKind::Acquire`], else units.
-    #[must_use]
-    pub fn placed(&self, kind: HoldKind) -> u64 {
-        self.of(kind).load(Ordering::Relaxed)
-    }
-
-    /// Counts the release of a hold.
-    fn released(&self, was_open: bool) {
-        let count = if was_open { &self.settled } else { &self.not_open };
-        count.fetch_add(1, Ordering::Relaxed);
-    }
-
-    /// Holds that were settled: committed, cancelled or released.
-    #[must_use]
-    pub fn settled(&self) -> u64 {
-        self.settled.load(Ordering::Relaxed)
-    }
-
-    /// Repeated commits, which changed nothing.
-    #[must_use]
-    pub fn repeated(&self) -> u64 {
-        self.repeated.load(Ordering::Relaxed)
-    }
-
-    /// Renewals.
-    #[must_use]
-    pub fn renewed(&self) -> u64 {
-        self.renewed.load(Ordering::Relaxed)
-    }
-
-    /// Commits, releases and renewals that found no open hold: it had ended by itself, was reset,
-    /// or was released before.
-    #[must_use]
-    pub fn not_open(&self) -> u64 {
-        self.not_open.load(Ordering::Relaxed)
-    }
-
-    /// Holds that were placed under names of their callers, which [`HoldCounters::placed`] counts
-    /// too.
-    #[must_use]
-    pub fn named(&self) -> u64 {
-        self.named.load(Ordering::Relaxed)
-    }
-
-    /// Asks that were answered with the open hold of their name.
-    #[must_use]
-    pub fn answered_again(&self) -> u64 {
-        self.answered_again.load(Ordering::Relaxed)
-    }
-
-    /// Asks that were refused because of their name: it was settled or released before, was
-    /// answered too often, or is that of another hold.
-    #[must_use]
-    pub fn conflicts(&self) -> u64 {
-        self.conflicts.load(Ordering::Relaxed)
-    }
-
-    /// Releases by a name that no hold had, each of which left a mark.
-    #[must_use]
-    pub fn marks(&self) -> u64 {
-        self.marks.load(Ordering::Relaxed)
-    }
-
-    /// Commits of more units than were reserved.
-    #[must_use]
-    pub fn over(&self) -> u64 {
-        self.over.load(Ordering::Relaxed)
-    }
-
-    /// The units that those commits had beyond what was reserved: the bound of what is owed for
-    /// them.
-    #[must_use]
-    pub fn units_over(&self) -> u64 {
-        self.debt.load(Ordering::Relaxed)
-    }
-
-    /// The units that commits had beyond the `max` of their policies, which nobody was charged for.
-    #[must_use]
-    pub fn units_cut(&self) -> u64 {
-        self.cut.load(Ordering::Relaxed)
-    }
-
-    fn of(&self, kind: HoldKind) -> &AtomicU64 {
-        if kind == HoldKind::Acquire { &self.acquired } else { &self.reserved }
-    }
-
-    fn settle(&self, hold: &Hold, settled: &Settled) {
-        if settled.already {
-            let count = if settled.is_early { &self.marks } else { &self.repeated };
-            count.fetch_add(1, Ordering::Relaxed);
-            return;
-        }
-        self.settled.fetch_add(1, Ordering::Relaxed);
-        if hold.id.is_of_any_kind() {
-            // The kind and the cost of the hold are unknown here.
-            return;
-        }
-        let beyond = settled.actual.saturating_sub(hold.cost);
-        if beyond > 0 {
-            self.over.fetch_add(1, Ordering::Relaxed);
-            self.debt.fetch_add(beyond, Ordering::Relaxed);
-        }
-    }
-}
 
 impl<S: Store> Gate<S> {
     /// Places a hold for a prepared request, on all counts of all policies that apply, or on none.

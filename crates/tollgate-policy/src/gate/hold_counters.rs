@@ -1,0 +1,130 @@
+//! What a gate counts of holds.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+use tollgate::HoldKind;
+
+/// The number of holds that a gate has placed and settled.
+#[derive(Debug, Default)]
+pub struct HoldCounters {
+    pub(super) acquired: AtomicU64,
+    pub(super) reserved: AtomicU64,
+    pub(super) settled: AtomicU64,
+    pub(super) repeated: AtomicU64,
+    pub(super) renewed: AtomicU64,
+    pub(super) not_open: AtomicU64,
+    pub(super) over: AtomicU64,
+    pub(super) named: AtomicU64,
+    pub(super) answered_again: AtomicU64,
+    pub(super) conflicts: AtomicU64,
+    pub(super) marks: AtomicU64,
+    pub(super) debt: AtomicU64,
+    pub(super) cut: AtomicU64,
+}
+
+impl HoldCounters {
+    /// Holds that [`Gate::hold`] and [`Gate::hold_limits`] placed, of this kind: slots with
+    /// [`HoldKind::Acquire`], else units.
+    #[must_use]
+    pub fn placed(&self, kind: HoldKind) -> u64 {
+        self.of(kind).load(Ordering::Relaxed)
+    }
+
+    /// Counts the release of a hold.
+    pub(super) fn released(&self, was_open: bool) {
+        let count = if was_open { &self.settled } else { &self.not_open };
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Holds that were settled: committed, cancelled or released.
+    #[must_use]
+    pub fn settled(&self) -> u64 {
+        self.settled.load(Ordering::Relaxed)
+    }
+
+    /// Repeated commits, which changed nothing.
+    #[must_use]
+    pub fn repeated(&self) -> u64 {
+        self.repeated.load(Ordering::Relaxed)
+    }
+
+    /// Renewals.
+    #[must_use]
+    pub fn renewed(&self) -> u64 {
+        self.renewed.load(Ordering::Relaxed)
+    }
+
+    /// Commits, releases and renewals that found no open hold: it had ended by itself, was reset,
+    /// or was released before.
+    #[must_use]
+    pub fn not_open(&self) -> u64 {
+        self.not_open.load(Ordering::Relaxed)
+    }
+
+    /// Holds that were placed under names of their callers, which [`HoldCounters::placed`] counts
+    /// too.
+    #[must_use]
+    pub fn named(&self) -> u64 {
+        self.named.load(Ordering::Relaxed)
+    }
+
+    /// Asks that were answered with the open hold of their name.
+    #[must_use]
+    pub fn answered_again(&self) -> u64 {
+        self.answered_again.load(Ordering::Relaxed)
+    }
+
+    /// Asks that were refused because of their name: it was settled or released before, was
+    /// answered too often, or is that of another hold.
+    #[must_use]
+    pub fn conflicts(&self) -> u64 {
+        self.conflicts.load(Ordering::Relaxed)
+    }
+
+    /// Releases by a name that no hold had, each of which left a mark.
+    #[must_use]
+    pub fn marks(&self) -> u64 {
+        self.marks.load(Ordering::Relaxed)
+    }
+
+    /// Commits of more units than were reserved.
+    #[must_use]
+    pub fn over(&self) -> u64 {
+        self.over.load(Ordering::Relaxed)
+    }
+
+    /// The units that those commits had beyond what was reserved: the bound of what is owed for
+    /// them.
+    #[must_use]
+    pub fn units_over(&self) -> u64 {
+        self.debt.load(Ordering::Relaxed)
+    }
+
+    /// The units that commits had beyond the `max` of their policies, which nobody was charged for.
+    #[must_use]
+    pub fn units_cut(&self) -> u64 {
+        self.cut.load(Ordering::Relaxed)
+    }
+
+    pub(super) fn of(&self, kind: HoldKind) -> &AtomicU64 {
+        if kind == HoldKind::Acquire { &self.acquired } else { &self.reserved }
+    }
+
+    fn settle(&self, hold: &Hold, settled: &Settled) {
+        if settled.already {
+            let count = if settled.is_early { &self.marks } else { &self.repeated };
+            count.fetch_add(1, Ordering::Relaxed);
+            return;
+        }
+        self.settled.fetch_add(1, Ordering::Relaxed);
+        if hold.id.is_of_any_kind() {
+            // The kind and the cost of the hold are unknown here.
+            return;
+        }
+        let beyond = settled.actual.saturating_sub(hold.cost);
+        if beyond > 0 {
+            self.over.fetch_add(1, Ordering::Relaxed);
+            self.debt.fetch_add(beyond, Ordering::Relaxed);
+        }
+    }
+}
