@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate::HoldKind;
+use tollgate::{Hold, HoldKind, Settled};
 
 /// The number of holds that a gate has placed and settled.
 #[derive(Debug, Default)]
@@ -110,7 +110,7 @@ impl HoldCounters {
         if kind == HoldKind::Acquire { &self.acquired } else { &self.reserved }
     }
 
-    fn settle(&self, hold: &Hold, settled: &Settled) {
+    pub(super) fn settle(&self, hold: &Hold, settled: &Settled) {
         if settled.already {
             let count = if settled.is_early { &self.marks } else { &self.repeated };
             count.fetch_add(1, Ordering::Relaxed);

@@ -8,7 +8,7 @@ use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Period, Settled, Store};
 
-use super::{Answer, Gate, Inner, Live, Prepared, Terms};
+use super::{Answer, Gate, HoldCounters, Inner, Live, Prepared, Terms};
 use crate::cost::{Commit, Cost, Estimate, Reserve};
 use crate::outcome::Outcome;
 use crate::quantile::Quantile;

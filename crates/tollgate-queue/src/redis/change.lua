@@ -4,7 +4,7 @@ local other = other_form(call('HGET', meta, 'form'))
 if other then
   return other
 end
-typed(LAST)
+typed(math.min(LAST, #KEYS))
 if ARGV[2] ~= '' or ARGV[4] ~= '' then
   bear()
 end

@@ -68,7 +68,7 @@ async fn connect(server: &RedisServer, set: &str) -> Limiter<RedisStore> {
 }
 
 /// The name of a hold of `bob` that is open.
-const OPEN: &str = "the name of an open hold";
+const OPEN: &str = "the-name-of-an-open-hold";
 
 /// Holds something of `bob` under this name.
 async fn named(
@@ -109,15 +109,16 @@ async fn operate(
         "charge" if !is_slots => drop(limiter.charge(&bob).await?),
         "adjust" => drop(limiter.adjust(&bob, -5).await?),
         "refund" => drop(limiter.refund(&made.receipt).await?),
-        "hold named" => named(limiter, "the name of another hold").await?,
+        "hold named" => named(limiter, "the-name-of-another-hold").await?,
         "repeat named" => named(limiter, OPEN).await?,
         "release unknown" => {
-            let ask = Ask::new(&bob).named("a name that is not held yet".parse()?);
+            let ask = Ask::new(&bob).named("a-name-that-is-not-held".parse()?);
             limiter.release(&limiter.hold_named(ask)?).await?;
         }
         "renew named" => {
             let ask = Ask::new(&bob).named(OPEN.parse()?);
-            limiter.renew(&mut limiter.hold_named(ask)?, None).await?;
+            let ttl = Some(Duration::from_secs(90));
+            limiter.renew(&mut limiter.hold_named(ask)?, ttl).await?;
         }
         "release named" => {
             let ask = Ask::new(&bob).named(OPEN.parse()?);

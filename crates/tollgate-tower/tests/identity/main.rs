@@ -451,7 +451,7 @@ fn what_is_missing_is_said_with_its_status() {
         let code = match status {
             401 => "16",
             404 => "12",
-            500 => "13",
+            503 => "14",
             _ => "3",
         };
         assert_eq!(grpc.headers()["grpc-status"], code);
