@@ -9,8 +9,9 @@
 -- as many as may be.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
 typed(6)
+local remembered = {}
 for place = 7, #KEYS do
-  call('GET', KEYS[place])
+  remembered[KEYS[place]] = call('GET', KEYS[place])
 end
 local made = made_with()
 if made ~= settings then
@@ -36,7 +37,7 @@ while at <= last do
     key = key ~= '0' and KEYS[6 + key]
     client = client ~= '' and client
     local until_us, of
-    id, until_us, of = string.match(key and call('GET', key) or '', '^(%S+) (%d+) ?(%S*)$')
+    id, until_us, of = string.match(remembered[key or ''] or '', '^(%S+) (%d+) ?(%S*)$')
     if id and (tonumber(until_us) <= now or of ~= born()) then
       id = nil
     end
@@ -62,7 +63,8 @@ while at <= last do
     end
     if key and tonumber(ARGV[5]) > 0 then
       local until_us = string.format('%.0f', now + ARGV[5])
-      call('SET', key, id .. ' ' .. until_us .. ' ' .. born(), 'PX', $PX)
+      remembered[key] = id .. ' ' .. until_us .. ' ' .. born()
+      call('SET', key, remembered[key], 'PX', $PX)
       -- The key is that of `meta`, but for its end, and `once:`.
       local once = string.sub(key, #meta + 2)
       if string.sub(once, 1, 1) ~= '@' then

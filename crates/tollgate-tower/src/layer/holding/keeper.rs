@@ -12,8 +12,8 @@ use tollgate_policy::{Answer, Gate, Held, Prepared};
 use super::super::future::at_once;
 use super::guard::{Guard, Used};
 
-/// How often a commit is tried, and the pause after the first attempt. Each further pause is
-/// twice as long; together they are 1.5 s.
+/// How often a settlement is tried, and the pause after the first attempt. Each further pause is
+/// twice as long; together they are 1.5 s. A slot is late from then on.
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -163,15 +163,14 @@ impl<S: Store + 'static> Keeper<S> {
         self.settle(&kept.hold, used).await;
     }
 
-    /// Gives back a slot, or what the store may have placed though it failed. When too many are
-    /// given back at a time, a slot is released once and what is in doubt ends by itself.
+    /// Gives back a slot, or what the store may have placed though it failed, unless too many are
+    /// given back late at the time.
     async fn give_back(&self, hold: &Hold, is_in_doubt: bool) {
         let before = self.counts.late.fetch_add(1, Ordering::Relaxed);
-        let released = match (before < MAX_LATE, is_in_doubt) {
-            (true, true) => self.gate.release_in_doubt(hold, tokio::time::sleep).await,
-            (true, false) => self.gate.release_persistently(hold, tokio::time::sleep).await,
-            (false, true) => None,
-            (false, false) => self.gate.release(hold).await.ok(),
+        let released = match is_in_doubt {
+            _ if before >= MAX_LATE => None,
+            true => self.gate.release_in_doubt(hold, tokio::time::sleep).await,
+            false => self.gate.release_persistently(hold, tokio::time::sleep).await,
         };
         self.counts.late.fetch_sub(1, Ordering::Relaxed);
         if released.is_none() {
@@ -192,9 +191,6 @@ impl<S: Store + 'static> Keeper<S> {
 
     /// Settles a hold, and tries again while the store fails.
     async fn settle(&self, hold: &Hold, used: Used) {
-        if hold.kind() == HoldKind::Acquire {
-            return self.give_back(hold, false).await;
-        }
         for attempt in 0..ATTEMPTS {
             if self.settle_once(hold, used).await {
                 return;
@@ -202,6 +198,9 @@ impl<S: Store + 'static> Keeper<S> {
             if attempt + 1 < ATTEMPTS {
                 tokio::time::sleep(PAUSE * 2_u32.saturating_pow(attempt)).await;
             }
+        }
+        if hold.kind() == HoldKind::Acquire {
+            return self.give_back(hold, false).await;
         }
         self.counts.not_settled.fetch_add(1, Ordering::Relaxed);
     }
