@@ -89,7 +89,7 @@ for (const kind of ["sqlite", "redis"]) {
       controller.abort("gone");
       await told;
       const slot = await limiter.acquire("a", 1, { id });
-      // What is given back of the first is not what the second has.
+      // Giving back the first answer leaves the hold of the second.
       for (let turns = 0; turns < 3; turns += 1) await limiter.peek("b");
       assert.ok(slot.allowed && (await slot.release()), `${number}`);
     }

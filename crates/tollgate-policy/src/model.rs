@@ -239,7 +239,7 @@ impl Entry {
 }
 
 /// The fields of a subject that one rule for all of them is about: those that a request may lack;
-/// where there is none, the address.
+/// where all others are certain, the address.
 pub(crate) fn uncertain(subject: &[Dimension]) -> Vec<Field> {
     let fields = |is_it: fn(&Field) -> bool| -> Vec<Field> {
         let all = subject.iter().filter_map(Dimension::field);

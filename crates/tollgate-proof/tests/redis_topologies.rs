@@ -170,7 +170,7 @@ fn sentinels_name_the_primary_and_another_when_it_is_killed() {
     assert_eq!(all.primary(), all.server(planned).address());
     all.wait_until_healthy(PATIENCE * 2);
 
-    // Another election may have followed, as `RedisSentinels` says: who it is now is asked.
+    // Another election may have followed (see `RedisSentinels`), so the test asks for the primary.
     let old = all.primary();
     let killed = all.kill_primary();
     let elected = all.wait_for_new_primary(old, PATIENCE);
@@ -198,8 +198,7 @@ fn a_frozen_primary_is_replaced_under_passwords_too() {
     let elected = all.wait_for_new_primary(old, PATIENCE);
     assert_ne!(elected, frozen);
     all.resume(frozen);
-    // Its own election may have been followed by one more, as `RedisSentinels` says: who is
-    // primary now is asked, and all others follow that one.
+    // Another election may follow (see `RedisSentinels`). Whoever wins, all others follow it.
     all.wait_until_healthy(PATIENCE * 2);
     all.restart_sentinels();
     all.wait_until_healthy(PATIENCE * 2);

@@ -304,7 +304,7 @@ fn inline_limits_have_shares_too() {
     assert_eq!(block_on(gate.check_limits(above, terms)).unwrap().outcome(), Outcome::FailedClosed);
 }
 
-/// The share remembers ids as a store does, and is told of none that the store has answered.
+/// The share remembers ids as a store does, but does not know those that the store answered.
 #[test]
 fn a_request_id_is_charged_to_a_share_once() {
     let (gate, store) = local("25 %", "100/h via gcra");

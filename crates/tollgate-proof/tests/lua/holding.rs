@@ -370,7 +370,7 @@ impl<'f> Pair<'f> {
         self.subjects[..subjects].iter().map(|subject| (subject.clone(), set.clone())).collect()
     }
 
-    /// Asks both; the hold that was placed or answered again, or why there is none.
+    /// Asks both. Returns the hold that was placed or answered again, or why both refused it.
     fn ask_about(
         &mut self,
         counts: &[(Subject, LimitSet)],

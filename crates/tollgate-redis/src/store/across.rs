@@ -8,7 +8,7 @@
 //! does a caller that dies between the two calls: too little is admitted then, never too much.
 //!
 //! A named hold is one in each slot, under a name that no other counts have. To ask again places it
-//! where it is missing. What is taken back is what this question has placed, unless another
+//! where it is missing. A denial takes back only what this question has placed, unless another
 //! question under the name was answered with it since.
 //!
 //! A caller that is denied over and over would withhold from the others what it charges in the

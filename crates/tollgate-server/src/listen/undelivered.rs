@@ -233,7 +233,7 @@ impl OnTheWay {
             message.is_in_parts |= !bytes.is_empty() && message.bytes.starts_with(bytes);
         }
         drop(answers);
-        // What is being written goes on its way though its stream was reset.
+        // Bytes that are being written still go out after their stream was reset.
         if self.resets.lock().contains(&stream) {
             self.undo(|it| it.stream == Some(stream));
         }

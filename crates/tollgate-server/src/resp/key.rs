@@ -54,7 +54,7 @@ mod tests {
             assert_eq!(of(key), of(&long), "{}", key.escape_ascii());
             assert_eq!(of(key), Ok(Subject::new("key", key).unwrap()), "{}", key.escape_ascii());
         }
-        // A dimension of its own is none of `key`.
+        // Another dimension is not the dimension `key`.
         assert_eq!(of(b"user:7"), Ok(Subject::new("user", "7").unwrap()));
         assert_eq!(of(b"key:user:7"), Ok(Subject::new("key", "user:7").unwrap()));
         for bad in [&b""[..], &[b'x'; MAX_TEXT_BYTES + 1]] {
