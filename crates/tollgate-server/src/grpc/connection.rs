@@ -39,7 +39,10 @@ use super::inbound::{Inbound, Outbound};
 use super::kuadrant::Kuadrant;
 use super::question;
 use crate::api::Api;
-use crate::listen::{Bounds, Budget, Connection, Protocol, Transport, something_comes};
+use crate::listen::{
+    Bounds, Budget, Connection, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_ONE, Protocol, Transport,
+    something_comes,
+};
 use crate::server::StartError;
 use crate::tls::HTTP2;
 use crate::traces::Traces;
@@ -103,6 +106,8 @@ struct Shared {
     budget: Arc<Budget>,
     /// The calls that connections are promised.
     promised: Arc<Budget>,
+    /// What is kept of answers that may not have been read.
+    unread: Arc<Budget>,
     bounds: Bounds,
     max_age: Duration,
     grace: Duration,
@@ -149,6 +154,7 @@ impl Grpc {
             places: Places::default(),
             budget: budget.part(bounds.buffers / BUFFERS_PART),
             promised: Budget::new(PROMISED_CALLS),
+            unread: Budget::new(MAX_WAITING_BYTES),
             bounds,
             max_age,
             grace,
@@ -274,18 +280,19 @@ impl Protocol for Grpc {
             let (shared, calls, pace) =
                 (Arc::clone(&shared), Arc::clone(&calls), Arc::clone(&pace));
             let gives_ids = shared.api.rls.reads_ids_of(peer.address());
+            let unread = shared.unread.part(MAX_WAITING_BYTES_OF_ONE);
             service_fn(move |mut request: Request<Incoming>| {
                 if gives_ids {
                     request.extensions_mut().insert(GivesIds);
                 }
                 let (shared, calls) = (Arc::clone(&shared), Arc::clone(&calls));
-                let pace = Arc::clone(&pace);
+                let (pace, unread) = (Arc::clone(&pace), Arc::clone(&unread));
                 async move {
                     let room = shared.admit(&request, &calls)?;
                     let places = shared.places.clone();
                     let call = async move { shared.call(request, &calls).await };
                     let Ok(response) = ToItsEnd::new(call, &places).await;
-                    let response = followed(response, &pace);
+                    let response = followed(response, &pace, &unread);
                     Ok::<_, h2::Error>(response.map(|body| Outbound { body, _room: room }))
                 }
             })

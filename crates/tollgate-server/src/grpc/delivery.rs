@@ -17,7 +17,7 @@ use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::body::Body;
 
-use crate::listen::{Pace, Undelivered};
+use crate::listen::{Budget, Pace, Undelivered};
 
 /// The most calls that go on without their streams. Of more, the work ends with the stream.
 const MAX_WITHOUT_STREAM: usize = 4_096;
@@ -76,12 +76,17 @@ impl Drop for ToItsEnd {
 }
 
 /// A response whose body says when it was passed on, if something is attached that is undone
-/// otherwise.
-pub(super) fn followed(mut response: Response<Body>, pace: &Arc<Pace>) -> Response<Body> {
+/// otherwise. What is kept of it until it was read takes from this room.
+pub(super) fn followed(
+    mut response: Response<Body>,
+    pace: &Arc<Pace>,
+    room: &Arc<Budget>,
+) -> Response<Body> {
     let Some(undelivered) = Undelivered::of(response.extensions_mut()) else { return response };
-    let pace = Arc::clone(pace);
+    let (pace, room) = (Arc::clone(pace), Arc::clone(room));
     response.map(|body| {
-        Body::new(Followed { body, undelivered: Some(undelivered), message: None, pace })
+        let undelivered = Some(undelivered);
+        Body::new(Followed { body, undelivered, message: None, pace, room })
     })
 }
 
@@ -90,9 +95,10 @@ struct Followed {
     body: Body,
     /// Until the message comes. It is attached to that from then on.
     undelivered: Option<Undelivered>,
-    /// The bytes of the message, by which its frame is found, until the trailers follow it.
-    message: Option<Bytes>,
+    /// The number of the message, until the trailers follow it.
+    message: Option<u64>,
     pace: Arc<Pace>,
+    room: Arc<Budget>,
 }
 
 impl HttpBody for Followed {
@@ -110,8 +116,10 @@ impl HttpBody for Followed {
         Poll::Ready(Some(Ok(match frame.into_data() {
             Ok(bytes) => match self.undelivered.take() {
                 Some(undelivered) => {
-                    self.message = Some(bytes.clone());
-                    Frame::data(self.pace.on_the_way.passed_on(undelivered, bytes))
+                    let on_the_way = &self.pace.on_the_way;
+                    let (number, bytes) = on_the_way.passed_on(undelivered, bytes, &self.room);
+                    self.message = Some(number);
+                    Frame::data(bytes)
                 }
                 None => Frame::data(bytes),
             },
@@ -134,8 +142,8 @@ impl HttpBody for Followed {
 
 impl Drop for Followed {
     fn drop(&mut self) {
-        if let Some(message) = self.message.take() {
-            self.pace.on_the_way.cut_off(&message);
+        if let Some(number) = self.message.take() {
+            self.pace.on_the_way.cut_off(number);
         }
     }
 }

@@ -107,8 +107,8 @@ impl<T> Framed<T> {
 
     fn follow_written(&mut self, bytes: &[u8]) {
         let on_the_way = &self.pace.on_the_way;
-        let is_any = on_the_way.is_any();
-        let wants = |kind, length| is_any && kind == DATA && length <= MAX_COMPARED_BYTES;
+        let is_any_coming = on_the_way.is_any_coming();
+        let wants = |kind, length| is_any_coming && kind == DATA && length <= MAX_COMPARED_BYTES;
         self.went.follow(bytes, wants, |_, stream, data| on_the_way.goes_over(stream, data));
     }
 

@@ -23,5 +23,5 @@ pub(crate) use passed::left as sockets_left;
 pub(crate) use registry::Registry;
 pub(crate) use runtimes::Runtimes;
 #[cfg(feature = "grpc")]
-pub(crate) use undelivered::MAX_COMPARED_BYTES;
+pub(crate) use undelivered::{MAX_COMPARED_BYTES, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_ONE};
 pub(crate) use undelivered::{Transport, Undelivered};
