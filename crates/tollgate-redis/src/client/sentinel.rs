@@ -38,9 +38,6 @@ const CHANNELS: [&str; 3] = [PROMOTING, "+promoted-slave", "+switch-master"];
 /// came to nothing, calls fail until then.
 const PROMOTION: Duration = Duration::from_secs(3);
 
-/// The pause between two looks whether a replica is a primary.
-const LOOK_PAUSE: Duration = Duration::from_millis(5);
-
 /// The primary of a set of servers, as the sentinels name it.
 pub(super) struct Primary {
     shared: Arc<Shared>,
@@ -244,12 +241,8 @@ impl Shared {
     async fn adopt_promoted(&self, announced: Endpoint) {
         let endpoint = self.connector.options.reachable(announced);
         let node = Node::new(self.connector.at(&endpoint, 0));
-        let until = Instant::now() + PROMOTION;
-        while let Err(fault) = node.fill().await {
-            if Instant::now() >= until || !fault.is_transient() {
-                return;
-            }
-            sleep(LOOK_PAUSE).await;
+        if !node.fill_by(Instant::now() + PROMOTION).await {
+            return;
         }
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.endpoint != endpoint {

@@ -48,6 +48,7 @@ mod call;
 mod command_connection;
 mod connector;
 mod deadline;
+mod fill;
 mod loads;
 mod redirect;
 mod reply_errors;
@@ -109,18 +110,6 @@ impl Node {
             loads: Loads::default(),
             connector,
         }))
-    }
-
-    /// Connects: waits for the first connection, and starts the others.
-    pub(crate) async fn fill(&self) -> Result<(), Fault> {
-        for (index, slot) in self.0.slots.iter().enumerate() {
-            if index > 0 {
-                slot.start();
-            } else {
-                self.0.connector.diagnosed(slot.fill()).await?;
-            }
-        }
-        Ok(())
     }
 
     /// True when both are clones of one node.

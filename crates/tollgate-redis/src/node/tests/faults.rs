@@ -1,11 +1,12 @@
 //! A server that freezes, dies and comes back.
 
+use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use super::server::{Server, until};
+use super::server::{Act, Fake, Server, until};
 use super::{call, connect, count, counting, fault};
 use crate::fault::{ChargeState, Fault};
-use crate::node::{BreakerState, Node};
+use crate::node::{BreakerState, Connector, Node};
 
 /// A deadline of the product, not of the test.
 const SHORT: Duration = Duration::from_millis(50);
@@ -229,4 +230,23 @@ fn a_client_outlives_the_runtime_it_was_made_in() {
         client
     });
     assert_eq!(runtime().block_on(count(&client)), 2);
+}
+
+/// Sentinels cut off all connections of a replica when they promote it. Whoever looks for its
+/// promotion looks again at once: a look at what else may be wrong with its port takes 250 ms, and
+/// for so long the old primary admits what is lost.
+#[tokio::test]
+async fn a_replica_that_is_promoted_during_a_look_is_asked_again_at_once() {
+    let fake = Fake::start(|number, words| match (number, words[0].as_str()) {
+        (0, "ROLE") => Act::Say(b"*1\r\n$5\r\nslave\r\n".to_vec()),
+        (1, "ROLE") => Act::SayAndClose(Vec::new()),
+        (_, "ROLE") => Act::Say(b"*1\r\n$6\r\nmaster\r\n".to_vec()),
+        _ => Act::Nothing,
+    })
+    .await;
+    let options = fake.options().connections(1);
+    let node = Node::new(Connector::new(options).unwrap().primaries_only());
+    assert!(node.fill_by(Instant::now() + Duration::from_secs(60)).await);
+    assert_eq!(fake.connections.load(Ordering::SeqCst), 3);
+    assert_eq!(fake.words(), ["ROLE"; 3]);
 }
