@@ -15,6 +15,7 @@ use tollgate_policy::Answer;
 use super::Shared;
 use super::charge::Then;
 use super::share::Timer;
+use super::to_its_end::ToItsEnd;
 use crate::answer::Marks;
 
 pub(super) type Boxed<RB, E> =
@@ -130,8 +131,16 @@ impl<S: Store + 'static> Admitted<S> {
             None => self.write(result),
             Some(more) => {
                 let began = more.began();
-                let then = more.shared.charging.judge(result);
-                let instead = more.charge(then).await;
+                let (more, instead) = match more.shared.charging.judge(result) {
+                    Then::Nothing => (more, None),
+                    then => {
+                        let charging = async move {
+                            let instead = more.charge(then).await;
+                            (more, instead)
+                        };
+                        ToItsEnd::new(charging).await
+                    }
+                };
                 self.finish_with(*more, instead, result, began);
             }
         }

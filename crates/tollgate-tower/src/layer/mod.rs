@@ -13,6 +13,7 @@ mod request_limits;
 mod service;
 mod share;
 mod templates;
+mod to_its_end;
 
 use core::fmt;
 use core::sync::atomic::AtomicU64;

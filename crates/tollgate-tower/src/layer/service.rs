@@ -22,6 +22,7 @@ use super::misconfigurations::Misconfiguration;
 use super::refused::{Refused, RequestHead};
 use super::share::Timer;
 use super::templates;
+use super::to_its_end::ToItsEnd;
 use crate::answer::{Marks, Wire};
 use crate::identity::Why;
 
@@ -117,7 +118,8 @@ impl<I, S> Tollgate<I, S> {
         let shared = Arc::clone(&self.shared);
         ResponseFuture::waiting(Box::pin(async move {
             let mark = prepared.mark();
-            let answer = shared.gate.ask(prepared).await;
+            let gate = shared.gate.clone();
+            let answer = ToItsEnd::new(async move { gate.ask(prepared).await }).await;
             let mut admitted = Admitted::default();
             if let Some(refusal) = shared.verdict(&request, &answer, &mut admitted.marks) {
                 return Ok(refusal.map(RB::from));

@@ -19,7 +19,7 @@ use tower::{Layer as _, Service as _, ServiceExt as _};
 
 use crate::common::{from, gate, policies, send};
 
-mod away;
+pub(crate) mod away;
 mod reserve;
 mod server;
 

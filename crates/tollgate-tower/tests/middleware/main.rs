@@ -5,6 +5,7 @@
 mod charging;
 mod code;
 mod common;
+mod dropped;
 mod faults;
 mod governor;
 mod holding;

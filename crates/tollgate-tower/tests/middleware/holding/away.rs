@@ -31,7 +31,7 @@ impl Away {
         Self(Arc::new(Inner { store, open, asked, failures, late }))
     }
 
-    /// Checks wait until [`Away::go_on`].
+    /// Checks and refunds wait until [`Away::go_on`].
     pub(crate) fn stop(&self) {
         self.0.open.forget_permits(1);
     }
@@ -40,7 +40,7 @@ impl Away {
         self.0.open.add_permits(1);
     }
 
-    /// Waits until a check has come.
+    /// Waits until a check or a refund has come.
     pub(crate) async fn is_asked(&self) {
         self.0.asked.notified().await;
     }
@@ -58,6 +58,14 @@ impl Away {
     pub(crate) fn failures(&self) -> u64 {
         self.0.failures.load(Ordering::Relaxed)
     }
+
+    async fn is_open(&self) {
+        tokio::task::yield_now().await;
+        if self.0.open.available_permits() == 0 {
+            self.0.asked.notify_one();
+        }
+        drop(self.0.open.acquire().await);
+    }
 }
 
 impl Store for Away {
@@ -65,12 +73,10 @@ impl Store for Away {
         self.0.store.identity()
     }
     async fn check(&self, question: &Question<'_>) -> Result<engine::Outcome, StoreError> {
-        tokio::task::yield_now().await;
-        if self.0.open.available_permits() == 0 {
-            self.0.asked.notify_one();
-        }
-        drop(self.0.open.acquire().await);
+        self.is_open().await;
         let answer = self.0.store.check(question).await;
+        // The answer is on its way.
+        tokio::task::yield_now().await;
         let less = |left: u64| left.checked_sub(1);
         match self.0.late.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
             Ok(_) => Err(StoreError::ambiguous("no answer in time")),
@@ -78,6 +84,7 @@ impl Store for Away {
         }
     }
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.is_open().await;
         self.0.store.refund(receipt, units).await
     }
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
