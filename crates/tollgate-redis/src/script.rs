@@ -10,7 +10,7 @@ pub struct Script {
 }
 
 impl Script {
-    /// The Lua functions `may`, whether a command may be called, and `refusal`, an error that names
+    /// The Lua functions `may`, whether some commands may be called, and `refusal`, an error that names
     /// what may not be, or nothing. For [`Script::with_rights`].
     pub const RIGHTS: &str = include_str!("compose/rights.lua");
 
@@ -44,10 +44,12 @@ impl Script {
 
     /// A script that can say what it may not call: `$RIGHTS` in its text, which contains
     /// [`Script::RIGHTS`], becomes the commands that the text calls, but for those that it can do
-    /// without.
+    /// without, and `$MAY` the question whether all of them may be called.
     #[must_use]
     pub fn with_rights(text: &str) -> Self {
-        Self::new(text.replace("$RIGHTS", &needed(text).join(" ")))
+        let names = needed(text);
+        let each: Vec<String> = names.iter().map(|name| may(name)).collect();
+        Self::new(text.replace("$RIGHTS", &names.join(" ")).replace("$MAY", &each.join(" and ")))
     }
 
     /// The commands that it calls and cannot do without, as [`Script::commands`].
@@ -88,6 +90,13 @@ pub(crate) fn commands(text: &str) -> BTreeSet<String> {
 
 fn needed(text: &str) -> Vec<String> {
     commands(text).into_iter().filter(|name| !OPTIONAL.contains(&name.as_str())).collect()
+}
+
+/// The question to Redis whether a command may be called, in Lua.
+fn may(name: &str) -> String {
+    let (name, sub) = name.split_once('|').unwrap_or((name, ""));
+    let sub = if sub.is_empty() { "key".to_owned() } else { format!("'{sub}'") };
+    format!("may('{name}', {sub}, key)")
 }
 
 fn is_command(name: &str) -> bool {

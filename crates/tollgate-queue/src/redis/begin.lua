@@ -8,3 +8,13 @@ local function clock()
   time = time or redis.call('TIME')
   return $NOW
 end
+
+-- Does what may be the only write of a script, which has not looked at its rights then: where it is
+-- refused, the error names all that lacks.
+local function write(...)
+  local is = redis.pcall(...)
+  if type(is) == 'table' and is.err then
+    error(refusal() or is)
+  end
+  return is
+end

@@ -56,7 +56,7 @@ end
 
 local function count(what, by)
   if by > 0 then
-    call('HINCRBY', meta, what, by)
+    write('HINCRBY', meta, what, by)
   end
 end
 

@@ -56,7 +56,7 @@ local function put(from)
   end
   ms_text = ms_text or string.format('%.0f', last_ms)
   local id = string.format('%s-%.0f', ms_text, last_number)
-  call('RPUSH', waiting, id .. ' ' .. ARGV[from])
+  write('RPUSH', waiting, id .. ' ' .. ARGV[from])
   were = were + 1
   return id
 end
@@ -64,6 +64,11 @@ end
 -- Says what was put.
 local function put_last()
   call('HSET', meta, 'ms', ms_text, 'number', last_number, 'accepted', were)
+end
+
+-- Whether a job without more is put by one command, or all that follows it may be called.
+local function puts_alone()
+  return may('HSET')
 end
 
 -- How many were added, ever.

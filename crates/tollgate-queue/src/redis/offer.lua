@@ -8,12 +8,30 @@
 -- job its id, `=ID` where it is known, nothing where it is full, or `!N` where N of its client are
 -- as many as may be.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
-typed(6)
+-- Whether all that is written is of one command, which is refused as a whole: jobs without more, of
+-- which all or none fit into a queue that is made.
+local function is_one_write(is_made, depth)
+  local at, jobs, last = 7, 0, #ARGV - $TAIL
+  while is_made and at <= last do
+    local words = tonumber(ARGV[at])
+    is_made = words
+    at, jobs = at + (words or 0) + 1, jobs + 1
+  end
+  return is_made and (depth >= bound or depth + jobs <= bound and puts_alone())
+end
 local remembered = {}
 for place = 7, #KEYS do
   remembered[KEYS[place]] = call('GET', KEYS[place])
 end
 local made = made_with()
+local depth = depth(all)
+if not is_one_write(made == settings, depth) then
+  typed(6)
+  local lacks = refusal()
+  if lacks then
+    return lacks
+  end
+end
 if made ~= settings then
   local other = other_form(call('HGET', meta, 'form')) or made and {nonce, 'settings', made}
   if other then
@@ -22,7 +40,6 @@ if made ~= settings then
   call('HSET', meta, 'form', FORM, 'offering', settings, 'all', ARGV[4])
   bear()
 end
-local depth = depth(all)
 local answer, place = {nonce, -1, depth}, 3
 local added, refused, known = 0, 0, 0
 local at, last, per_client = 7, #ARGV - $TAIL, tonumber(ARGV[6])

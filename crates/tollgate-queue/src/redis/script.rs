@@ -36,9 +36,12 @@ pub(super) fn script(
             parts.push(part.to_owned());
         }
     }
-    // What is refused half way would leave a part of a job, so it is refused before.
-    let rights =
-        format!("{}local lacks = refusal()\nif lacks then\n  return lacks\nend", Script::RIGHTS);
+    // What is refused half way would leave a part of a job, so it is refused before. A script that
+    // may have only one write looks itself.
+    let mut rights = Script::RIGHTS.to_owned();
+    if !parts[0].contains("refusal()") {
+        rights.push_str("local lacks = refusal()\nif lacks then\n  return lacks\nend");
+    }
     parts.push(format!("#!lua{flags}\n{rights}\n{before}"));
     parts.reverse();
     Script::with_rights(&parts.join("\n\n"))

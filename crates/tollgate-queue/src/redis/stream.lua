@@ -66,10 +66,15 @@ end
 
 -- Adds a job of these words of ARGV. The server makes ids that grow also when its clock goes back.
 local function put(from, to)
-  return call('XADD', jobs, $ID, unpack(ARGV, from, to))
+  return write('XADD', jobs, $ID, unpack(ARGV, from, to))
 end
 
 local function put_last()
+end
+
+-- Whether a job without more is put by one command, or all that follows it may be called.
+local function puts_alone()
+  return true
 end
 
 -- How many were added, ever.

@@ -7,8 +7,8 @@ mod histories;
 mod offers;
 mod parity;
 mod prefix;
+mod refused;
 mod server_state;
-mod types;
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -205,7 +205,7 @@ local function place_simple()
   end
   -- The first write is the one that something else at the key of the holds would refuse.
   if hold then
-    if not (may('ZADD') and may('SET') and may('PEXPIRE')) then
+    if not may('ZADD', 'SET', 'PEXPIRE') then
       return nil
     end
     redis.call('ZADD', count.key .. '@', string.format('%d', stop), hold.member)
@@ -270,7 +270,7 @@ local function settle_simple()
     local r = #reply
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = 1, 0, left, wait, reset
   end
-  if not (may('ZREM') and may('SET') and may('PEXPIRE') and may('DEL')) then
+  if not may('ZREM', 'SET', 'PEXPIRE', 'DEL') then
     return nil
   end
   redis.call('ZREM', holds, member)

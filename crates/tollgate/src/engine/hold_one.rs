@@ -1,6 +1,8 @@
 //! The fast path of holds: one that is admitted under one limit and charges nothing.
 
-use super::holding::{Ends, kept_of};
+use smallvec::SmallVec;
+
+use super::holding::kept_of;
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
 use super::{Carried, Fields, HoldTable, Outcome, Placed, States};
 use crate::hold::{HoldKind, HoldTerms};
@@ -47,7 +49,7 @@ pub(crate) fn hold_one(
     sums.fence = at_us.max(sums.fence + 1);
     sums.seen_us = at_us;
     table.set_sums(sums);
-    let until_last = Ends::open(Some(table)).last_us.saturating_sub(now.as_micros());
+    let until_last = table.last().map_or(0, |last| last.end_us.saturating_sub(now.as_micros()));
     let fields = Fields::new(
         remaining - wanted,
         Some(0),
@@ -56,7 +58,10 @@ pub(crate) fn hold_one(
         Carried::Same,
     );
     let placed = Placed { fence: sums.fence, end: Time::from_micros(hold.end_us), answer: 0 };
-    let mut outcome = Outcome::new(cost, [fields].into_iter().collect(), 0, now);
+    // One push is in line here, where an iterator is a call.
+    let mut each = SmallVec::new();
+    each.push(fields);
+    let mut outcome = Outcome::new(cost, each, 0, now);
     outcome.changed = true;
     outcome.hold = Some(Box::new(placed));
     Some(outcome)

@@ -70,6 +70,7 @@ pub struct HoldSums {
 }
 
 impl HoldSums {
+    #[inline(always)]
     pub(super) fn add(&mut self, hold: &OpenHold) {
         self.count += 1;
         self.units += hold.units();

@@ -1,18 +1,23 @@
-//! Something else at a key of a queue: who meets it gets an error, and nothing is changed.
+//! Something else at a key of a queue, or a right that is missing: who meets it gets an error, and
+//! nothing is changed.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_queue::{
-    Consumer, ConsumerSettings, Delivery, DeliveryTag, Error, Job, Layout, ProducerSettings, Queue,
+    Consumer, ConsumerSettings, Delivery, DeliveryTag, Error, Job, ProducerSettings, Queue,
     RedisQueues,
 };
+use tollgate_redis::Options;
 
-use crate::{own, queues};
+use crate::{FORMS, own, queues};
 
-const OPERATIONS: [&str; 10] = [
+const OPERATIONS: [&str; 13] = [
     "offer",
+    "offer plain",
+    "offer plain ones",
+    "offer too many",
     "offer more",
     "take",
     "nack",
@@ -81,6 +86,9 @@ async fn operate(
     let consumer = queue.consumer(consumer_settings())?;
     match what {
         "offer" => drop(producer.offer(&job("another")).await?),
+        "offer plain" => drop(producer.offer(&Job::new()).await?),
+        "offer plain ones" => drop(producer.offer_all(&[Job::new(), Job::new()]).await?),
+        "offer too many" => drop(producer.offer_all(&vec![Job::new(); 30]).await?),
         "offer more" => {
             drop(producer.offer_all(&[Job::new(), job("the last"), Job::new()]).await?);
         }
@@ -103,7 +111,7 @@ async fn operate(
 #[tokio::test]
 async fn a_key_of_another_kind_is_met_before_anything_is_written() {
     let Some(server) = own() else { return };
-    for form in [Layout::Stream, Layout::List] {
+    for form in FORMS {
         let queue = Queue::new(queues(&server, form).await, NAME).unwrap();
         prepare(&queue).await;
         let keys = server.keys();
@@ -121,6 +129,50 @@ async fn a_key_of_another_kind_is_met_before_anything_is_written() {
                 refused += 1;
                 let key = String::from_utf8_lossy(key);
                 assert!(all(&server) == before, "{form:?}: {what} at {key}: {error}");
+            }
+        }
+        println!("{form:?}: {refused} were refused");
+        assert!(refused > 60, "{form:?}: {refused}");
+        server.command(&[b"FLUSHALL"]);
+    }
+}
+
+#[tokio::test]
+async fn a_missing_right_is_met_before_anything_is_written() {
+    let Some(server) = own() else { return };
+    let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/queue.md");
+    let docs = std::fs::read_to_string(docs).unwrap();
+    let line = docs.lines().find(|line| line.starts_with("ACL SETUSER queue")).unwrap();
+    let granted: Vec<&str> = line.split(' ').filter(|word| word.starts_with('+')).collect();
+    let to_call = ["+auth", "+ping", "+select", "+eval", "+evalsha", "+script|load"];
+    for form in FORMS {
+        let queue = Queue::new(queues(&server, form).await, NAME).unwrap();
+        let mut refused = 0;
+        for right in granted.iter().filter(|right| !to_call.contains(right)) {
+            let rights = granted.iter().filter(|one| *one != right).copied();
+            let user = ["ACL", "SETUSER", "u", "reset", "on", "nopass", "~*", "&*", "-@all"];
+            let words: Vec<&[u8]> = user.into_iter().chain(rights).map(str::as_bytes).collect();
+            server.command(&words);
+            let url = server.url().replace("redis://", "redis://u:x@");
+            let options = Options::from_url(&url).unwrap().deadline(Duration::from_secs(10));
+            let limited = RedisQueues::connect_with(options, form).await.unwrap();
+            let limited = Queue::new(limited, NAME).unwrap();
+            let mut prepared = None;
+            for what in OPERATIONS {
+                let (held, before) = match prepared.take() {
+                    Some(is) => is,
+                    None => {
+                        server.command(&[b"FLUSHALL"]);
+                        (prepare(&queue).await, all(&server))
+                    }
+                };
+                let Err(error) = operate(&limited, what, held).await else { continue };
+                refused += 1;
+                let is_same = all(&server) == before;
+                assert!(is_same, "{form:?}: {what} without {right}: {error}");
+                let name = &right[1..];
+                assert!(error.to_string().contains(name), "{what} without {right}: {error}");
+                prepared = Some((held, before));
             }
         }
         println!("{form:?}: {refused} were refused");
