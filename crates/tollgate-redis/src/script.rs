@@ -10,8 +10,8 @@ pub struct Script {
 }
 
 impl Script {
-    /// The Lua functions `may`, whether some commands may be called, and `refusal`, an error that names
-    /// what may not be, or nothing. For [`Script::with_rights`].
+    /// The Lua functions `may`, whether some commands may be called, and `refusal`, an error that
+    /// names what may not be, or nothing. For [`Script::with_rights`].
     pub const RIGHTS: &str = include_str!("compose/rights.lua");
 
     /// A script with this text.
