@@ -78,7 +78,7 @@ impl Remembered {
     #[must_use]
     pub fn new(outcome: &Outcome) -> Self {
         let mut words = SmallVec::with_capacity(HEAD + EACH * outcome.fields.len());
-        words.extend([outcome.granted, outcome.now.as_micros(), outcome.receipt]);
+        words.extend_from_slice(&[outcome.granted, outcome.now.as_micros(), outcome.receipt]);
         for fields in &outcome.fields {
             let carried = match fields.carried {
                 Carried::Same => 0,
@@ -86,7 +86,7 @@ impl Remembered {
                 Carried::Fresh => 2,
             };
             let charged = fields.charged_at_us | carried << CARRIED_SHIFT;
-            words.extend([fields.remaining, fields.reset_after_us, charged]);
+            words.extend_from_slice(&[fields.remaining, fields.reset_after_us, charged]);
         }
         Self { words }
     }

@@ -107,13 +107,21 @@ impl MemoryStore {
     /// The counts of a question.
     #[inline]
     pub(super) fn keys<'k>(&self, question: &Question<'k>) -> SmallVec<[Key<'k>; 2]> {
-        question.parts.iter().map(|part| self.key(part.subject, part.limits)).collect()
+        match &question.parts[..] {
+            // Collected, one key costs a call.
+            [part] => smallvec![self.key(part.subject, part.limits)],
+            parts => parts.iter().map(|part| self.key(part.subject, part.limits)).collect(),
+        }
     }
 
     /// Locks the shards of some counts, always in the same order, so that two checks cannot
     /// deadlock.
     #[inline]
     pub(super) fn lock_all(&self, keys: &[Key<'_>]) -> LockedShards<'_> {
+        if let [key] = keys {
+            let index = Self::shard_of(key.hash);
+            return smallvec![(index, self.lock(index))];
+        }
         let mut indices: SmallVec<[usize; 4]> =
             keys.iter().map(|key| Self::shard_of(key.hash)).collect();
         indices.sort_unstable();
