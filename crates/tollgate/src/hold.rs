@@ -13,7 +13,7 @@ use crate::engine::Charged;
 use crate::error::ParseError;
 use crate::limit::LimitSet;
 use crate::subject::Subject;
-use crate::time::Time;
+use crate::time::{MAX_PERIOD_US, Time, parse_duration_us};
 
 mod name;
 
@@ -187,6 +187,10 @@ impl FromStr for HoldId {
     }
 }
 
+/// The shortest and the longest time of a hold, in microseconds.
+pub(crate) const MIN_TTL_US: u64 = 1_000;
+pub(crate) const MAX_TTL_US: u64 = MAX_PERIOD_US;
+
 /// What a question asks to hold in place of a charge.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
@@ -202,6 +206,32 @@ impl HoldTerms {
     #[must_use]
     pub fn new(kind: HoldKind, ttl_us: u64) -> Self {
         Self { id: HoldId::random(kind), ttl_us }
+    }
+
+    /// Reads the time of a hold, as `60s`.
+    ///
+    /// ```
+    /// use tollgate::HoldTerms;
+    /// assert_eq!(HoldTerms::read_ttl("1m")?.as_secs(), 60);
+    /// let error = HoldTerms::read_ttl("10us").unwrap_err();
+    /// assert_eq!(error.remedy(), "a hold lasts 1ms to 366d");
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// No duration, or one outside of 1 ms to 366 days.
+    pub fn read_ttl(text: &str) -> Result<Duration, ParseError> {
+        let us = parse_duration_us(text, false).map_err(|fault| {
+            let (what, remedy) = fault.explain();
+            ParseError::whole(text, what, remedy)
+        })?;
+        let what = match us {
+            MIN_TTL_US..=MAX_TTL_US => return Ok(Duration::from_micros(us)),
+            0 => "this is no time at all",
+            1..MIN_TTL_US => "this is too short for a hold",
+            _ => "this is longer than 366 days",
+        };
+        Err(ParseError::whole(text, what, "a hold lasts 1ms to 366d"))
     }
 
     /// True when the rate limits are charged at the start, as those beside slots are, so that the

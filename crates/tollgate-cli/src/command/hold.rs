@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use tollgate::{Error, Hold, HoldName, Holding, ParseError};
+use tollgate::{Error, Hold, HoldName, HoldTerms, Holding, ParseError};
 
 use crate::args::{Commit, Reserve, SubjectArgs};
 use crate::input;
@@ -31,7 +31,7 @@ struct ReserveJson {
 pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     let counts = SubjectLimits::read(&args.which)?;
     let cost = input::cost(&args.cost, false)?;
-    let ttl = input::wait(&args.ttl).context("`--ttl`")?;
+    let ttl = HoldTerms::read_ttl(&args.ttl).context("`--ttl`")?;
     let mut terms = tollgate::Reserve::from(ttl);
     if args.charge_at_end {
         terms = terms.charging();

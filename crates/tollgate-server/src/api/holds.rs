@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue, Response};
 use http_body_util::Full;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use tollgate::{Hold, HoldName, Period};
+use tollgate::{Hold, HoldName};
 
 use super::check::{Denial, json};
 use super::problem::Problem;
@@ -172,7 +172,6 @@ fn header_of(hold: &str) -> Option<HeaderValue> {
 }
 
 fn ttl_of(text: &str) -> Result<Duration, Problem> {
-    let read: Result<Period, _> = text.parse();
-    read.map(Period::as_duration)
+    tollgate::HoldTerms::read_ttl(text)
         .map_err(|error| Problem::bad(format!("{}: {}", error.what(), error.remedy())).at("ttl"))
 }

@@ -88,10 +88,10 @@ fn hold_terms(asked: Asked, options: &Options<'_>) -> Result<Option<HoldTerms>, 
         Asked::Check | Asked::Peek => return Ok(None),
         Asked::Reserve => {
             let missing = "for how long? TTL is missing, as TTL 60000 for 60 s";
-            (Some(options.number("TTL")?.ok_or(missing)?), false)
+            (Some(options.ttl("TTL")?.ok_or(missing)?), false)
         }
         Asked::Acquire => (None, true),
-        Asked::Request => (options.number("RESERVE")?, options.has("ACQUIRE")),
+        Asked::Request => (options.ttl("RESERVE")?, options.has("ACQUIRE")),
     };
     let at_end = options.get("ATEND").map(str::to_ascii_lowercase);
     if ttl.is_none() && at_end.is_some() {
@@ -102,10 +102,7 @@ fn hold_terms(asked: Asked, options: &Options<'_>) -> Result<Option<HoldTerms>, 
         return Err("RESERVE, ACQUIRE and PEEK exclude each other".into());
     }
     let terms = match ttl {
-        Some(millis) => {
-            let ttl = Duration::from_millis(millis);
-            Some(HoldTerms::reserve(ttl, at_end.as_deref()).map_err(refused)?)
-        }
+        Some(ttl) => Some(HoldTerms::reserve(ttl, at_end.as_deref()).map_err(refused)?),
         None => acquires.then(HoldTerms::acquire),
     };
     Ok(terms)

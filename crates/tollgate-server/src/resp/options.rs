@@ -1,5 +1,7 @@
 //! The options of a command, as the table of commands lists them: a word, alone or before a value.
 
+use core::time::Duration;
+
 use arrayvec::ArrayVec;
 
 use super::arguments::{Argument, PURE_TOKEN};
@@ -59,6 +61,19 @@ impl<'w> Options<'w> {
     /// The value is something else.
     pub(super) fn number(&self, token: &str) -> Result<Option<u64>, Why> {
         self.get(token).map(number).transpose()
+    }
+
+    /// The time of a hold, in milliseconds.
+    ///
+    /// # Errors
+    /// The value is no whole number.
+    pub(super) fn ttl(&self, token: &str) -> Result<Option<Duration>, Why> {
+        let Some(value) = self.get(token) else { return Ok(None) };
+        let Ok(ms) = number(value) else {
+            let why = "is how long the hold lasts, a whole number of milliseconds";
+            return Err(format!("{token} {why}, as {token} 60000").into());
+        };
+        Ok(Some(Duration::from_millis(ms)))
     }
 }
 

@@ -1,7 +1,5 @@
 //! The commands about a hold that was placed: commit, cancel, renew and release.
 
-use core::time::Duration;
-
 use std::borrow::Cow;
 
 use tollgate::{Hold, HoldName};
@@ -65,7 +63,7 @@ pub(super) async fn answer(
             write_json(&CommittedJson::from(&settled), replies);
         }
         (Settle::Renew, []) => {
-            let ttl = options.number("TTL")?.map(Duration::from_millis);
+            let ttl = options.ttl("TTL")?;
             let is_named = hold.id.is_of_any_kind();
             let holding = service.renew(&mut hold, ttl).await.map_err(refused)?;
             write_json(&RenewedJson::new(holding, is_named), replies);

@@ -198,14 +198,17 @@ async fn what_makes_no_sense_is_refused() {
         (json!({}), "`ttl` is missing"),
         (json!({ "ttl": "soon" }), "\"field\":\"ttl\""),
         (json!({ "ttl": null }), "null"),
-        (json!({ "ttl": "1us" }), "out of range: give 1ms"),
+        (json!({ "ttl": "1us" }), "too short for a hold: a hold lasts 1ms to 366d"),
         (json!({ "ttl": "1m", "at_end": "release" }), "nothing that an end does"),
         (json!({ "ttl": "1m", "cost": 0 }), "at least 1"),
         (json!({ "ttl": "1m", "cost": 1_u64 << 53 }), "too large"),
         (json!({ "ttl": "1m", "receipt": true }), "its own receipt"),
         (json!({ "ttl": "1m", "idempotency_key": "k" }), "not remembered"),
         (json!({ "ttl": "1m", "on_failure": { "local": "1/4" } }), "holds nothing"),
-        (json!({ "ttl": "1h", "limit": "9/h, 2 at once hold 1m" }), "give 1ms to 60s"),
+        (
+            json!({ "ttl": "1h", "limit": "9/h, 2 at once hold 1m" }),
+            "a hold of 1h is longer than a slot of `2 at once hold 1m` lasts: give 1ms to 1m",
+        ),
     ] {
         refused(client, "/v1/reserve", question(more), 400, says).await;
     }

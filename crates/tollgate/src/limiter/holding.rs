@@ -7,16 +7,14 @@ use crate::ask::{Ask, check_cost, check_shard, text_of};
 use crate::decision::Decision;
 use crate::engine::{Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
-use crate::hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Reserve, Settled};
+use crate::hold::{
+    Hold, HoldId, HoldKind, HoldTerms, Holding, MAX_TTL_US, MIN_TTL_US, Reserve, Settled,
+};
 use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::MemoryStore;
 use crate::store::{Question, Store};
 use crate::subject::Subject;
-use crate::time::{MAX_PERIOD_US, Period, Time};
-
-/// The shortest and the longest time of a hold, in microseconds.
-const MIN_TTL_US: u64 = 1_000;
-const MAX_TTL_US: u64 = MAX_PERIOD_US;
+use crate::time::{Period, Time};
 
 impl<S: Store> Limiter<S> {
     /// Sets the cost aside for a caller that will know afterwards what it has used. The hold
@@ -177,7 +175,8 @@ impl<S: Store> Limiter<S> {
         let within = text_of(shard.as_deref());
         check_shard(within)?;
         let counted = first.counted(&self.limits, within)?;
-        let terms = HoldTerms::new(kind, ttl_us(counted.limits.hold(), ttl)?);
+        let slots = shortest_slots([counted.limits].into_iter());
+        let terms = HoldTerms::new(kind, ttl_us(slots, ttl)?);
         let outcome = self.store.hold_at_once(counted, cost, &terms);
         // Read in place, as for a check.
         let Some(outcome) = &outcome else { return Ok(Err(ask)) };
@@ -279,9 +278,9 @@ impl<S: Store> Limiter<S> {
     /// A `ttl` out of range; or a store failure.
     pub async fn renew(&self, hold: &mut Hold, ttl: Option<Duration>) -> Result<bool, Error> {
         check_counts(hold)?;
-        let longest = hold.counts.iter().filter_map(|(_, limits)| limits.hold()).min();
-        let ttl_us = match (ttl, longest) {
-            (Some(ttl), longest) => check_ttl(ttl, longest.map_or(MAX_TTL_US, Period::as_micros))?,
+        let slots = shortest_slots(hold.counts.iter().map(|(_, limits)| limits));
+        let ttl_us = match (ttl, slots.and_then(LimitSet::hold)) {
+            (Some(ttl), _) => check_ttl(slots, ttl)?,
             (None, Some(longest)) => longest.as_micros(),
             (None, None) => {
                 return Err(Error::Ask(
@@ -487,16 +486,20 @@ fn terms_of(
     kind: HoldKind,
     ttl: Option<Duration>,
 ) -> Result<HoldTerms, Error> {
-    let slots = question.parts.iter().filter_map(|part| part.limits.hold()).min();
+    let slots = shortest_slots(question.parts.iter().map(|part| part.limits));
     Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
 }
 
-/// How long a hold lasts: as asked, or as long as the concurrency limits say.
-fn ttl_us(slots: Option<Period>, ttl: Option<Duration>) -> Result<u64, Error> {
-    match (ttl, slots) {
-        (Some(ttl), None) => check_ttl(ttl, MAX_TTL_US),
-        (Some(ttl), Some(slots)) => check_ttl(ttl, slots.as_micros()),
-        (None, Some(slots)) => Ok(slots.as_micros()),
+/// The set with the slots that last the shortest time; `None` where none has slots.
+fn shortest_slots<'s>(sets: impl Iterator<Item = &'s LimitSet>) -> Option<&'s LimitSet> {
+    sets.filter(|limits| limits.counts_slots()).min_by_key(|limits| limits.hold())
+}
+
+/// How long a hold lasts: as asked, or as long as the slots of this set.
+fn ttl_us(slots: Option<&LimitSet>, ttl: Option<Duration>) -> Result<u64, Error> {
+    match (ttl, slots.and_then(LimitSet::hold)) {
+        (Some(ttl), _) => check_ttl(slots, ttl),
+        (None, Some(hold)) => Ok(hold.as_micros()),
         (None, None) => Err(Error::Ask(
             "these limits have no slots to acquire: write one as `20 at once`, or reserve units \
              (`Limiter::reserve`)"
@@ -505,15 +508,29 @@ fn ttl_us(slots: Option<Period>, ttl: Option<Duration>) -> Result<u64, Error> {
     }
 }
 
-fn check_ttl(ttl: Duration, longest_us: u64) -> Result<u64, Error> {
+/// Rejects a time that a hold on the slots of this set cannot last.
+fn check_ttl(slots: Option<&LimitSet>, ttl: Duration) -> Result<u64, Error> {
     let us = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
+    let longest = slots.and_then(LimitSet::hold);
+    let longest_us = longest.map_or(MAX_TTL_US, Period::as_micros);
     if (MIN_TTL_US..=longest_us).contains(&us) {
         return Ok(us);
     }
-    Err(Error::Ask(format!(
-        "a hold of {ttl:?} is out of range: give 1ms to {:?}",
-        Duration::from_micros(longest_us)
-    )))
+    // As people write times.
+    let written = |us| Period::from_micros(us).map_or_else(String::new, |time| time.to_string());
+    let (least, most) = (written(MIN_TTL_US), written(longest_us));
+    let asked = match Period::from_micros(us) {
+        Some(ttl) => ttl.to_string(),
+        None => format!("{ttl:?}"),
+    };
+    let mut limits = slots.iter().flat_map(|set| set.limits());
+    let shortest =
+        limits.find(|limit| limit.counts_slots() && Some(limit.quota().period) == longest);
+    let why = match shortest.filter(|_| us > longest_us) {
+        Some(limit) => format!("longer than a slot of `{limit}` lasts"),
+        None => "out of range".to_owned(),
+    };
+    Err(Error::Ask(format!("a hold of {asked} is {why}: give {least} to {most}")))
 }
 
 /// Whether a hold may have been placed nevertheless.

@@ -172,7 +172,8 @@ async fn what_makes_no_sense_is_refused() {
     let (service, _clock) = on_memory(FILE).await;
     let (mut redis, mut http) = (service.redis().await, service.client().await);
     let syntax = "(ERR syntax error)";
-    let no_number = "(ERR value is not an integer or out of range)";
+    let no_number =
+        "(ERR TTL is how long the hold lasts, a whole number of milliseconds, as TTL 60000)";
     talk(
         &mut redis,
         &[
@@ -309,7 +310,7 @@ async fn policies_hold_for_a_request() {
         ("ATEND charge", "add RESERVE"),
         ("ACQUIRE ATEND charge", "add RESERVE"),
         ("RESERVE 5000 ATEND open", "nothing that an end does"),
-        ("RESERVE 5s", "not an integer"),
+        ("RESERVE 5s", "whole number of milliseconds, as RESERVE 60000"),
         ("ACQUIRE RECEIPT", "its own receipt"),
     ] {
         refuses(&mut redis, &[(&format!("{job} {options}"), "(ERR ", says)]).await;
