@@ -4,7 +4,7 @@ use rusqlite::Row;
 use tollgate::engine::{
     self, HoldSums, Holds, MAX_MARKS, Mark, NamedHold, OpenHold, SETTLED_FOR_US,
 };
-use tollgate::{HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject, Time};
+use tollgate::{HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject};
 
 use crate::context::Context;
 
@@ -53,7 +53,8 @@ impl<'c> SqlHolds<'c> {
             self.key(),
             |row| row.get(0),
         )?;
-        let settled_us = until.flatten().map_or(0, i64::cast_unsigned);
+        // A clock that is a little behind may still ask for it.
+        let settled_us = until.flatten().map_or(0, |until| until.cast_unsigned() + SKEW_US);
         let last_us = self.last().map_or(0, |hold| hold.end_us);
         let fenced_us = if fence > 0 { fence + SKEW_US } else { 0 };
         let charged_us = engine::ends_count_until_us(limits, &self);
@@ -214,8 +215,12 @@ impl Holds for SqlHolds<'_> {
                 self.set_named(name, Some(named));
             }
         }
-        let sql = "UPDATE settled SET until_us = until_us - ?3 WHERE subject = ?1 AND counted = ?2";
-        self.execute(sql, (self.subject, self.counted, by_us));
+        // The letters of names are large, and come first.
+        self.execute(
+            "UPDATE settled SET until_us = until_us - ?3
+             WHERE subject = ?1 AND counted = ?2 AND id >= x'61'",
+            (self.subject, self.counted, by_us),
+        );
     }
 
     fn settled(&mut self, id: HoldId) -> Option<u64> {
@@ -230,7 +235,7 @@ impl Holds for SqlHolds<'_> {
     }
 
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
-        let now_us = Time::from_micros(until_us.saturating_sub(SETTLED_FOR_US)).as_micros();
+        let now_us = until_us.saturating_sub(SETTLED_FOR_US).saturating_sub(SKEW_US);
         self.execute(
             "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND until_us <= ?3",
             (self.subject, self.counted, now_us.cast_signed()),
@@ -297,22 +302,22 @@ impl Holds for SqlHolds<'_> {
         let key = (self.subject, self.counted);
         self.execute(
             "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND until_us <= ?3",
-            (key.0, key.1, at_us.cast_signed()),
+            (key.0, key.1, at_us.saturating_sub(SKEW_US).cast_signed()),
         );
+        if is_early {
+            // The one that ends first makes room.
+            self.execute(
+                "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND id IN
+                 (SELECT id FROM settled WHERE subject = ?1 AND counted = ?2 AND actual = ?3
+                  ORDER BY until_us DESC, id DESC LIMIT -1 OFFSET ?4)",
+                (key.0, key.1, EARLY, MAX_MARKS.cast_signed() - 1),
+            );
+        }
         let actual = if is_early { EARLY } else { actual.cast_signed() };
         self.execute(
             "INSERT OR REPLACE INTO settled (subject, counted, id, actual, until_us)
              VALUES (?1, ?2, ?3, ?4, ?5)",
             (key.0, key.1, marked_id(name).as_bytes(), actual, until_us.cast_signed()),
         );
-        if is_early {
-            // The oldest go.
-            self.execute(
-                "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND id IN
-                 (SELECT id FROM settled WHERE subject = ?1 AND counted = ?2 AND actual = ?3
-                  ORDER BY until_us DESC LIMIT -1 OFFSET ?4)",
-                (key.0, key.1, EARLY, MAX_MARKS.cast_signed()),
-            );
-        }
     }
 }

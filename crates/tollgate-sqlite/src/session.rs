@@ -241,11 +241,18 @@ impl Session {
 
     pub(crate) fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
         self.run(Access::Write, &counts_of(hold), |cx| {
-            let marks = hold.id.is_of_any_kind() && actual == 0;
-            operations::with_hold(cx, hold, marks, |parts, asked| {
-                engine::settle(parts, asked, cx.now(), hold, actual)
-            })?
-        })
+            let early = engine::early_name(hold, actual);
+            operations::with_hold(cx, hold, early.is_some(), |parts, asked| {
+                let settled = engine::settle(parts, asked, cx.now(), hold, actual)?;
+                let first = parts.first_mut().zip(asked.first());
+                let Some((name, (part, limits))) = early.filter(|_| settled.is_none()).zip(first)
+                else {
+                    return Ok(settled);
+                };
+                let is_new = engine::mark_early(part, limits, cx.now(), name);
+                Ok(is_new.then(Settled::early))
+            })
+        })?
     }
 
     pub(crate) fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {

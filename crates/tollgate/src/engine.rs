@@ -39,7 +39,7 @@ pub use holds::{HoldSums, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};
 pub(crate) use remembered::Fingerprint;
 pub use remembered::{MAX_REQUESTS, Recalled, Remembered};
-pub use settle::{RELEASED_WITHOUT_UNITS, mark_early, settle};
+pub use settle::{RELEASED_WITHOUT_UNITS, early_name, mark_early, settle};
 
 /// The state of a limit set for one subject, wherever the store keeps it.
 pub trait States {

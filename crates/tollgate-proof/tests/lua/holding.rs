@@ -135,11 +135,8 @@ pub(crate) fn history(
 ) -> Tally {
     let mut rng = seeded(seed);
     let mut pair = Pair::new(fake, scripts, limits);
-    // A name is over for a minute of the clock, which each store may count from another time where
-    // that goes back.
     if !crowded && seed.is_multiple_of(3) {
         pair.names = Some(Names::default());
-        pair.changes = seed.is_multiple_of(2);
         for _ in 0..120 {
             pair.step_named(&mut rng, seed);
         }
@@ -175,9 +172,7 @@ struct Pair<'f> {
     /// Whether the clock steps back by any time. Nothing is forgotten then: what a store may have
     /// forgotten, it need not.
     back: bool,
-    /// Whether some asks are under other numbers.
-    changes: bool,
-    /// In a history with names, of which the clock never goes back.
+    /// In a history with names, of which the clock goes back by no more than the skew.
     names: Option<Names>,
     tally: Tally,
 }
@@ -204,7 +199,6 @@ impl<'f> Pair<'f> {
             latest_us: now_us,
             nonce: 0,
             back: false,
-            changes: true,
             names: None,
             tally: Tally::default(),
         }
@@ -241,7 +235,7 @@ impl<'f> Pair<'f> {
         self.advance(rng);
         self.tally.cases += 1;
         let set = match rng.random_range(0..12) {
-            0 if self.changes => &self.sets[1],
+            0 => &self.sets[1],
             _ => &self.sets[0],
         };
         let set = set.clone();
@@ -284,9 +278,7 @@ impl<'f> Pair<'f> {
             _ => rng.random_range(0..30_000_000),
         };
         self.now_us += ahead;
-        if self.names.is_some() {
-            // It goes ahead alone.
-        } else if rng.random_range(0..10) == 0 {
+        if rng.random_range(0..10) == 0 {
             // So far back no store has forgotten anything.
             self.now_us = self.latest_us.max(self.now_us) - rng.random_range(0..=1_000_000);
         } else if self.back && rng.random_range(0..12) == 0 {

@@ -121,7 +121,7 @@ impl Pair<'_> {
     }
 
     fn new_name(&self, names: &mut Names, rng: &mut ChaCha8Rng) -> Asked {
-        let set = &self.sets[usize::from(self.changes && rng.random_range(0..12) == 0)];
+        let set = &self.some_set(rng);
         let kind = match rng.random_range(0..3) {
             0 if set.counts_slots() => HoldKind::Acquire,
             1 => HoldKind::Charging,
@@ -132,6 +132,16 @@ impl Pair<'_> {
         let mut terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
         terms.id = HoldId::named(kind, name(names.next));
         Asked { terms, cost: rng.random_range(1..3), counts: self.some_counts(rng, set) }
+    }
+
+    /// Limits with one of the numbers that each count may have.
+    fn some_set(&self, rng: &mut ChaCha8Rng) -> LimitSet {
+        self.sets[usize::from(rng.random_range(0..4) == 0)].clone()
+    }
+
+    fn some_counts_of_any(&self, rng: &mut ChaCha8Rng) -> Counts {
+        let set = self.some_set(rng);
+        self.some_counts(rng, &set)
     }
 
     /// The same name with other terms, or with other counts.
@@ -147,7 +157,7 @@ impl Pair<'_> {
                 asked.terms.id =
                     asked.terms.id.name().map_or(asked.terms.id, |name| HoldId::named(kind, name));
             }
-            _ => asked.counts = self.some_counts(rng, &self.sets[0].clone()),
+            _ => asked.counts = self.some_counts_of_any(rng),
         }
         asked
     }
@@ -180,7 +190,7 @@ impl Pair<'_> {
         let coming = name(names.next + rng.random_range(0..3));
         let (name, counts) = match asked {
             Some(asked) => (asked.terms.id.name().unwrap_or(coming), asked.counts),
-            None => (coming, self.some_counts(rng, &self.sets[0].clone())),
+            None => (coming, self.some_counts_of_any(rng)),
         };
         Hold::new(HoldId::of_any_kind(name), 0, 1, Time::from_micros(0), counts)
     }
@@ -188,9 +198,7 @@ impl Pair<'_> {
     fn settle_named(&mut self, names: &Names, rng: &mut ChaCha8Rng, what: &str) {
         let by_text = recent(&names.answered, rng).filter(|_| rng.random_range(0..3) == 0);
         let hold = by_text.unwrap_or_else(|| self.some_hold(names, rng));
-        // An early mark carries a count in memory over to the numbers of who leaves it.
-        let is_mark = self.changes && hold.id.is_of_any_kind();
-        let actual = if is_mark { 1 } else { rng.random_range(0..4) / 2 };
+        let actual = rng.random_range(0..4) / 2;
         self.settle_both(&hold, actual, what);
     }
 

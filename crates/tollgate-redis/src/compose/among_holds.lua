@@ -51,6 +51,12 @@ end)
 if wrong then
   return refused(wrong)
 end
+-- Whether a count has the most holds that it can have, once all that is due has ended.
+local function is_full(holds)
+  return holds.count >= most_holds
+    and holds.count - #due_of(holds, clock_of(holds)) >= most_holds
+end
+
 -- A name that is known is answered again with its open hold, or refused.
 local repeated, refusal
 if name then
@@ -77,6 +83,15 @@ if name then
     refusal = -7
   end
 end
+for _, count in ipairs(counts) do
+  if kind and not repeated and not refusal and is_full(count.holds) then
+    refusal = -3
+  end
+end
+-- What is refused changes nothing.
+if refusal then
+  return {ARGV[1], refusal}
+end
 -- Nothing is changed before all counts are known to be sound.
 for _, count in ipairs(counts) do
   at = math.max(at, end_due(count, peek))
@@ -96,16 +111,8 @@ local function write_all()
     end
   end
 end
-if refusal then
-  write_all()
-  return {ARGV[1], refusal}
-end
 local stray, fence = false, 0
 for _, count in ipairs(counts) do
-  if kind and not repeated and count.holds.count >= most_holds then
-    write_all()
-    return {ARGV[1], -3}
-  end
   fence = math.max(fence, count.holds.fence)
   for _, limit in ipairs(count.limits) do
     changed = repair(limit) or changed

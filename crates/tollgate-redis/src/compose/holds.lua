@@ -519,14 +519,17 @@ local function over(key, name, at)
   return till and tonumber(till) > at and 0 or nil
 end
 
--- Leaves a mark that a name was released without a hold, for so many microseconds. The oldest of too
--- many goes.
+-- Leaves a mark that a name was released without a hold, for so many microseconds. The one of too
+-- many that ends first goes.
 local function mark_early(key, name, at, keeps)
   local marks = key .. '@marks'
-  redis.call('ZREMRANGEBYSCORE', marks, '-inf', number(at))
+  -- Not those that a clock that is a little behind may ask for.
+  redis.call('ZREMRANGEBYSCORE', marks, '-inf', number(at - skew))
   if redis.call('ZCARD', marks) >= most_marks then
     redis.call('ZREM', marks, unpack(redis.call('ZRANGE', marks, 0, 0)))
   end
   redis.call('ZADD', marks, number(at + keeps), name)
-  redis.call('PEXPIRE', marks, lifetime(keeps))
+  -- A mark of other numbers may end later.
+  local last = redis.call('ZRANGE', marks, -1, -1, 'WITHSCORES')
+  redis.call('PEXPIRE', marks, lifetime(math.max(0, last[2] - now)))
 end

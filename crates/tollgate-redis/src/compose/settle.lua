@@ -8,7 +8,7 @@ local id, cost, actual = ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
 local name, lost = name_of(id), tonumber(string.sub(id, 34))
 local is_name_alone = string.sub(id, 1, 2) == '4e'
 local member = not name and member_of(id, cost)
-local keeps = name or string.sub(id, 1, 2) ~= '61'
+local keeps = string.sub(id, 1, 2) ~= '61'
 local counts, known, found, misused, at = {}, nil, false, false, now
 local wrong = each_count(6, function(key, logs, tag, _, most, span)
   if not name then
@@ -19,7 +19,7 @@ local wrong = each_count(6, function(key, logs, tag, _, most, span)
     return wrong
   end
   count = count or {}
-  count.place, count.key = #most, key
+  count.place, count.key, count.at = #most, key, now
   counts[#counts + 1] = count
 end)
 if wrong then
@@ -29,7 +29,8 @@ end
 local some_are_not = false
 for _, count in ipairs(counts) do
   if count.holds then
-    at = math.max(at, end_due(count))
+    count.at = end_due(count)
+    at = math.max(at, count.at)
     if name then
       local open = open_under(count.holds, name) or {}
       count.is_open, count.member, count.is_last = open.stop, open.member, open.answers == lost
@@ -48,7 +49,7 @@ if name and some_are_not then
 end
 for _, count in ipairs(counts) do
   if lost and count.is_open and not count.is_last then
-    known = 0
+    known = known or 0
   end
 end
 local reply = {ARGV[1], 0, 0}
@@ -59,7 +60,7 @@ elseif known then
 elseif found then
   reply[2], reply[3] = 2, actual
 elseif is_name_alone and actual == 0 then
-  mark_early(counts[1].key, name, at, cost)
+  mark_early(counts[1].key, name, counts[1].at, cost)
   reply[2] = 3
 end
 for _, count in ipairs(counts) do
@@ -71,12 +72,12 @@ for _, count in ipairs(counts) do
     find_last(holds, tonumber(count.is_open))
     if lost then
       redis.call('DEL', holds.key .. '@' .. name)
+    elseif name then
+      local till = at + 1000 * ARGV[5]
+      redis.call('SET', holds.key .. '@' .. name, 's' .. number(actual) .. ' ' .. number(till), 'PX',
+        lifetime(till - now))
     elseif keeps then
-      local value = number(actual)
-      if name then
-        value = 's' .. value .. ' ' .. number(at + 1000 * ARGV[5])
-      end
-      redis.call('SET', holds.key .. '@' .. (name or id), value, 'PX', ARGV[5])
+      redis.call('SET', holds.key .. '@' .. id, number(actual), 'PX', ARGV[5])
     end
     local wanted = math.max(actual, 1)
     for i, limit in ipairs(count.limits) do

@@ -78,7 +78,8 @@ impl HoldTable {
             .map(|OneSettled { until_us, id, actual }| (*until_us, *id, *actual))
     }
 
-    /// The marks of names that are over, in the order in which they were left.
+    /// The marks of names that are over: of those without a hold, then of the others, each in the
+    /// order in which they end.
     pub fn marks(&self) -> impl Iterator<Item = (HoldName, Mark)> {
         self.names.iter().flat_map(|names| names.marks())
     }
@@ -151,9 +152,6 @@ impl Holds for HoldTable {
         }
         for settled in &mut self.settled.list {
             settled.until_us = settled.until_us.saturating_sub(by_us);
-        }
-        if let Some(names) = &mut self.names {
-            names.advance(by_us);
         }
     }
 

@@ -21,8 +21,8 @@ use crate::time::Time;
 /// states and the holds have changed and must be written back. A peek changes nothing.
 ///
 /// # Errors
-/// More than [`MAX_HOLDS`] would be open, or the name of the hold stands in the way. What was due
-/// has ended; nothing else has changed.
+/// More than [`MAX_HOLDS`] would be open, or the name of the hold stands in the way. Nothing has
+/// changed then: as after a peek, what was due is due.
 pub fn decide_holding(
     parts: &mut [Part<'_>],
     now: Time,
@@ -33,18 +33,17 @@ pub fn decide_holding(
     if mode.is_peek() {
         return Ok(peek(parts, now, cost, mode));
     }
+    // Before anything ends, because what is refused changes nothing.
+    let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, cost, terms))?;
+    if terms.is_some() && repeated.is_none() && parts.iter().any(|part| is_full(part, now)) {
+        return Err(HoldRefusal::TooMany);
+    }
     let mut at_us = now.as_micros();
     for part in parts.iter_mut() {
         at_us = at_us.max(end_due(part, now));
     }
-    let is_full =
-        |part: &Part<'_>| part.holds.as_ref().is_some_and(|holds| holds.sums().count >= MAX_HOLDS);
-    let mut repeated = None;
-    if let Some(terms) = terms {
-        repeated = named::repeat(parts, at_us, cost, terms)?;
-        if repeated.is_none() && parts.iter().any(is_full) {
-            return Err(HoldRefusal::TooMany);
-        }
+    if let Some((terms, placed)) = terms.zip(repeated) {
+        named::note_answer(parts, terms, placed);
     }
     // First, because the search for a wait looks at later times.
     for part in parts.iter_mut() {
@@ -83,6 +82,12 @@ pub fn decide_holding(
     }
     note_resets(parts, now, charges, &mut outcome.fields);
     Ok(outcome)
+}
+
+/// Whether a count has the most holds that it can have, once all that is due has ended.
+fn is_full(part: &Part<'_>, now: Time) -> bool {
+    let Some(holds) = part.holds.as_deref() else { return false };
+    holds.sums().count >= MAX_HOLDS && Ends::after_due(Some(holds), now).0.sums.count >= MAX_HOLDS
 }
 
 /// Judges on copies of the states, on which everything that is due has ended.

@@ -108,7 +108,8 @@ pub trait Holds: core::fmt::Debug {
     fn insert(&mut self, hold: OpenHold);
     /// Removes a hold that is open.
     fn remove(&mut self, hold: OpenHold);
-    /// Lets every hold end earlier by so many microseconds, because the clock stepped back.
+    /// Lets every hold end earlier by so many microseconds, because the clock stepped back. Marks
+    /// of names stay where they are.
     fn advance(&mut self, by_us: u64);
     /// What was charged for a hold that was settled, as long as that is remembered.
     /// An open hold is not among them.
@@ -121,8 +122,9 @@ pub trait Holds: core::fmt::Debug {
     fn set_named(&mut self, name: HoldName, named: Option<NamedHold>);
     /// What was charged for the hold of a name that is over, where that is remembered at this time.
     fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64>;
-    /// Remembers that a name is over. Of those that had no hold, the oldest goes when there are
-    /// [`super::MAX_MARKS`].
+    /// Remembers that a name is over, until a second after the end of the mark. Of marks without a
+    /// hold, the one that ends first goes when there are [`super::MAX_MARKS`]. Of several that end
+    /// then, it is the one of the least name.
     fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64);
 }
 

@@ -5,20 +5,20 @@ use std::collections::{HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::holds::{Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::holds::{self, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::{Part, Placed};
 use crate::error::StoreError;
 use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms};
 use crate::limit::LimitSet;
-use crate::time::{Period, Time};
+use crate::time::{Period, SKEW_US, Time};
 
 /// How often an ask under the name of an open hold is answered again with that hold, and a check
 /// under a request id with its first answer. No caller retries as often: beyond it the id is taken
 /// for a constant.
 pub const MAX_REPEATS: u64 = 16;
 
-/// The most marks of one count that were left by releases without a hold. The oldest goes for one
-/// more.
+/// The most marks of one count that were left by releases without a hold. The one that ends first
+/// goes for one more.
 pub const MAX_MARKS: u64 = 1_000;
 
 /// What is kept beside the open hold of a name.
@@ -92,21 +92,29 @@ impl From<HoldRefusal> for StoreError {
     }
 }
 
-/// The answer to an ask under a name that is known; `None` for a new name.
-pub(super) fn repeat(
+/// The answer to an ask under a name that is known; `None` for a new name. It looks at the holds as
+/// if all that is due had ended, and changes nothing.
+pub(super) fn look_up(
     parts: &mut [Part<'_>],
-    at_us: u64,
+    now: Time,
     cost: u64,
     terms: HoldTerms,
 ) -> Result<Option<Placed>, HoldRefusal> {
     let Some(name) = terms.id.name() else { return Ok(None) };
-    let (mut known, mut unknown) = (None, false);
+    let (mut known, mut unknown, mut at_us) = (None, false, now.as_micros());
     for part in &*parts {
-        let found = part.holds.as_deref().and_then(|holds| open_under(holds, name));
+        let mut found = None;
+        if let Some(holds) = part.holds.as_deref() {
+            let (part_us, back_us) = holds::clock(holds, now);
+            let end_us = |open: &OpenHold| open.end_us.saturating_sub(back_us);
+            let open = open_under(holds, name).map(|(named, open)| (named, open, end_us(&open)));
+            found = open.filter(|(.., end_us)| *end_us > part_us);
+            at_us = at_us.max(part_us);
+        }
         unknown |= found.is_none();
         known = known.or(found);
     }
-    let Some((named, open)) = known else {
+    let Some((named, open, end_us)) = known else {
         let mut each = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
         let is_over = each.any(|holds| holds.marked(name, at_us).is_some());
         return if is_over { Err(HoldRefusal::Over) } else { Ok(None) };
@@ -118,11 +126,18 @@ pub(super) fn repeat(
     if named.answers > MAX_REPEATS {
         return Err(HoldRefusal::Repeated);
     }
-    let answer = named.answers + 1;
+    let (fence, end) = (named.fence, Time::from_micros(end_us));
+    Ok(Some(Placed { fence, end, answer: named.answers + 1 }))
+}
+
+/// Records that an open hold is answered again with this.
+pub(super) fn note_answer(parts: &mut [Part<'_>], terms: HoldTerms, placed: Placed) {
+    let Some(name) = terms.id.name() else { return };
+    let Placed { fence, answer: answers, .. } = placed;
+    let named = NamedHold { kind: terms.id.kind(), ttl_us: terms.ttl_us, fence, answers };
     for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
-        holds.set_named(name, Some(NamedHold { answers: answer, ..named }));
+        holds.set_named(name, Some(named));
     }
-    Ok(Some(Placed { fence: named.fence, end: Time::from_micros(open.end_us), answer }))
 }
 
 /// The open hold of a name, and what is kept beside it.
@@ -139,14 +154,20 @@ pub(super) fn find(holds: &dyn Holds, id: HoldId) -> Option<OpenHold> {
     }
 }
 
-/// Leaves a mark that a name without a hold was released. Nothing where it is open or marked.
-pub(super) fn mark_early(part: &mut Part<'_>, name: HoldName, at_us: u64) -> bool {
-    let keeps_us = mark_us(part.limits);
+/// Leaves a mark that a name without a hold was released, for as long as these limits say. Nothing
+/// where it is open or marked.
+pub(super) fn mark_early(
+    part: &mut Part<'_>,
+    asked: &LimitSet,
+    name: HoldName,
+    at_us: u64,
+) -> bool {
     let Some(holds) = part.holds.as_deref_mut() else { return false };
     if open_under(holds, name).is_some() || holds.marked(name, at_us).is_some() {
         return false;
     }
-    holds.mark(name, Mark { until_us: at_us + keeps_us, actual: 0, is_early: true }, at_us);
+    let until_us = at_us + mark_us(asked);
+    holds.mark(name, Mark { until_us, actual: 0, is_early: true }, at_us);
     true
 }
 
@@ -173,7 +194,8 @@ pub struct Mark {
 pub(super) struct Names {
     pub(super) open: HashMap<HoldName, NamedHold, RandomState>,
     marks: HashMap<HoldName, Mark, RandomState>,
-    /// The marks of names without a hold, and the others, in the order in which they were left.
+    /// The marks of names without a hold, and the others, in the order in which they end. Those of
+    /// one time are in the order of their names.
     early: VecDeque<HoldName>,
     settled: VecDeque<HoldName>,
 }
@@ -183,7 +205,7 @@ impl Names {
         self.open.is_empty() && self.marks.is_empty()
     }
 
-    /// The marks, in the order in which they were left.
+    /// The marks of names without a hold, then the others, each in the order in which they end.
     pub(super) fn marks(&self) -> impl Iterator<Item = (HoldName, Mark)> {
         let each = self.early.iter().chain(&self.settled);
         each.filter_map(|name| self.marks.get(name).map(|mark| (*name, *mark)))
@@ -195,6 +217,7 @@ impl Names {
     }
 
     pub(super) fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
+        let until_us = mark.until_us;
         self.forget(at_us);
         if let Some(before) = self.marks.insert(name, mark) {
             let list = if before.is_early { &mut self.early } else { &mut self.settled };
@@ -204,19 +227,23 @@ impl Names {
             true => (&mut self.early, MAX_MARKS),
             false => (&mut self.settled, MAX_HOLDS),
         };
-        list.push_back(name);
-        if list.len() as u64 > most
-            && let Some(oldest) = list.pop_front()
+        if list.len() as u64 >= most
+            && let Some(first) = list.pop_front()
         {
-            self.marks.remove(&oldest);
+            self.marks.remove(&first);
         }
+        // Nearly always the last: limits with another time for a hold come seldom.
+        let place = list.partition_point(|other| {
+            self.marks.get(other).is_some_and(|mark| (mark.until_us, *other) < (until_us, name))
+        });
+        list.insert(place, name);
     }
 
-    /// Forgets the marks that are over, in each list up to the first that is not.
+    /// Forgets the marks that are over, also for a clock that is a little behind.
     fn forget(&mut self, at_us: u64) {
         for list in [&mut self.early, &mut self.settled] {
             while let Some(first) = list.front()
-                && self.marks.get(first).is_none_or(|mark| mark.until_us <= at_us)
+                && self.marks.get(first).is_none_or(|mark| mark.until_us + SKEW_US <= at_us)
             {
                 self.marks.remove(first);
                 list.pop_front();
@@ -227,12 +254,6 @@ impl Names {
         }
         if self.marks.len() < self.marks.capacity() / 4 {
             self.marks.shrink_to_fit();
-        }
-    }
-
-    pub(super) fn advance(&mut self, by_us: u64) {
-        for mark in self.marks.values_mut() {
-            mark.until_us = mark.until_us.saturating_sub(by_us);
         }
     }
 

@@ -12,8 +12,8 @@ use crate::limit::{Limit, LimitSet};
 use crate::time::Time;
 
 /// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts, as
-/// far as each may owe. `None` when it is open on none of them and nothing remembers it. A hold of
-/// which only the name is known leaves a mark then, unless it charges: one that comes is refused.
+/// far as each may owe. `None` when it is open on none of them and nothing remembers it. Where it
+/// then has an [`early_name`], [`mark_early`] follows.
 ///
 /// `asked` has the limits of each part in the order in which they are answered; those of the parts
 /// are the ones that the states are written under. The states and the holds have changed and must
@@ -44,10 +44,7 @@ pub fn settle(
             return Ok(Some(Settled::before(before)));
         }
         if open.iter().all(Option::is_none) {
-            let name = id.name().filter(|_| id.is_of_any_kind() && actual == 0);
-            let marked = name.zip(parts.first_mut());
-            let is_early = marked.is_some_and(|(name, part)| named::mark_early(part, name, at_us));
-            return Ok(is_early.then(Settled::early));
+            return Ok(None);
         }
     }
     if hold.is_undelivered && is_answered_again(parts, hold) {
@@ -97,9 +94,17 @@ fn is_answered_again(parts: &[Part<'_>], hold: &Hold) -> bool {
     each.any(|holds| holds.named(name).is_some_and(|named| named.answers != hold.answer))
 }
 
-/// Leaves a mark on a count that a name is over, as [`settle`] does of one that has no hold, for a
-/// store that settles in a second step. True when it is new.
-pub fn mark_early(part: &mut Part<'_>, now: Time, name: HoldName) -> bool {
+/// The name of which a mark is left where no hold has it: one that comes is then refused. `None`
+/// where more is known of the hold than its name, and where units are charged.
+#[must_use]
+pub fn early_name(hold: &Hold, actual: u64) -> Option<HoldName> {
+    hold.id.name().filter(|_| hold.id.is_of_any_kind() && actual == 0)
+}
+
+/// Leaves a mark on the first count of a hold that its name is over, where [`settle`] found no hold
+/// of it. It lasts as long as the limits that were asked for say, and the count stays under those
+/// that it is written under, which `part` has. True when it is new.
+pub fn mark_early(part: &mut Part<'_>, asked: &LimitSet, now: Time, name: HoldName) -> bool {
     let at_us = end_due(part, now);
-    named::mark_early(part, name, at_us)
+    named::mark_early(part, asked, name, at_us)
 }

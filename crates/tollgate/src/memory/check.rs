@@ -171,8 +171,8 @@ impl MemoryStore {
                 .collect();
             Ok(decide(&mut parts, now, question.cost, question.mode))
         };
-        // Without an answer, what was due has ended all the same.
-        let nothing = || Outcome { changed: true, ..Outcome::new(0, SmallVec::new(), 0, now) };
+        // What is refused changes nothing: its count stays as it was written.
+        let nothing = || Outcome::new(0, SmallVec::new(), 0, now);
         let mut outcome = decided.as_ref().map_or_else(|_| nothing(), Outcome::clone);
         let charged = outcome.granted > 0 && !looking;
         outcome.shared = taken.iter().any(|taken| taken.is_shared(charged));
@@ -275,22 +275,34 @@ impl MemoryStore {
         counted: Counted<'_>,
         work: impl FnOnce(&mut state::State, &engine::Carries, Time, bool) -> T,
     ) -> Option<T> {
-        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
         let key = self.key(counted.subject, counted.limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
-        let room = shard.prepare(&key, counted.limits, now, 0, true, &rehash);
-        let room = room.unwrap_or_else(|| shard.share(counted.limits, 0, now));
+        self.with_state_of(&mut shard, &key, counted.limits, now, work)
+    }
+
+    /// The same in a shard that is locked.
+    pub(super) fn with_state_of<T>(
+        &self,
+        shard: &mut Shard,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        now: Time,
+        work: impl FnOnce(&mut state::State, &engine::Carries, Time, bool) -> T,
+    ) -> Option<T> {
+        let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
+        let room = shard.prepare(key, limits, now, 0, true, &rehash);
+        let room = room.unwrap_or_else(|| shard.share(limits, 0, now));
         if room == Room::None {
             return None;
         }
-        let mut taken = shard.take(&key, counted.limits, now, room);
+        let mut taken = shard.take(key, limits, now, room);
         let shared = taken.is_shared(true);
         let answer = work(&mut taken.state, &taken.carried, now, shared);
-        let fresh = taken.state.fresh_at_us(counted.limits) <= now.as_micros();
+        let fresh = taken.state.fresh_at_us(limits) <= now.as_micros();
         // The new state may no longer contain some charges, which can still be refunded.
-        shard.marks().0.outlive(engine::refundable_until_us(counted.limits, now));
-        shard.put(&key, counted.limits, taken, true, !fresh, &rehash);
+        shard.marks().0.outlive(engine::refundable_until_us(limits, now));
+        shard.put(key, limits, taken, true, !fresh, &rehash);
         Some(answer)
     }
 }

@@ -11,7 +11,7 @@ use crate::engine::{self, Carries, HoldTable, Mode, Outcome, Part, decide_holdin
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldName, Settled};
 use crate::limit::LimitSet;
-use crate::store::{Counted, Question};
+use crate::store::Question;
 use crate::time::Time;
 
 /// The bytes that must be free for another hold.
@@ -78,8 +78,7 @@ impl MemoryStore {
         };
         let settled = settle()?;
         // A mark of a name that no hold has may need an entry of its own.
-        let name = hold.id.name().filter(|_| hold.id.is_of_any_kind() && actual == 0);
-        match name.filter(|_| settled.is_none()) {
+        match engine::early_name(hold, actual).filter(|_| settled.is_none()) {
             Some(name) if self.mark_early(hold, name)? => Ok(Some(Settled::early())),
             // It came between the two.
             Some(_) => settle(),
@@ -88,7 +87,7 @@ impl MemoryStore {
     }
 
     /// Leaves a mark on the first count of a hold that its name is over, unless it is open there or
-    /// marked. True when it is new.
+    /// marked. The count stays under the limits that it is written under. True when it is new.
     fn mark_early(&self, hold: &Hold, name: HoldName) -> Result<bool, StoreError> {
         let full = || {
             StoreError::transient(
@@ -96,19 +95,30 @@ impl MemoryStore {
             )
         };
         let Some((subject, limits)) = hold.counts.first() else { return Ok(false) };
-        let mark = |state: &mut State, carried: &Carries, now, shared: bool| {
-            if shared || !self.0.budget.has(ROOM_FOR_HOLD) {
-                return Err(full());
-            }
+        if !self.0.budget.has(ROOM_FOR_HOLD) {
+            return Err(full());
+        }
+        let mark = |written_under: &LimitSet, state: &mut State, now| {
             let before = core::mem::replace(state, State::Pair([0; 2]));
             *state = before.into_held(&self.0.budget);
             let mut holds = state.take_holds();
-            let part = Part::new(limits, state).carrying(carried.clone());
-            let is_new = engine::mark_early(&mut with_holds(part, &mut holds), now, name);
+            let mut part = with_holds(Part::new(written_under, state), &mut holds);
+            let is_new = engine::mark_early(&mut part, limits, now, name);
             state.give_holds(holds);
-            Ok(is_new)
+            is_new
         };
-        self.with_state(Counted::new(subject, limits), mark).unwrap_or_else(|| Err(full()))
+        let key = self.key(subject, limits);
+        let mut shard = self.lock(Self::shard_of(key.hash));
+        let now = self.0.clock.now();
+        if let Some((bucket, written_under, mut state)) = shard.lift_own(&key, limits) {
+            let is_new = mark(&written_under, &mut state, now);
+            shard.lay_own(bucket, state);
+            return Ok(is_new);
+        }
+        let marked = self.with_state_of(&mut shard, &key, limits, now, |state, _, now, shared| {
+            (!shared).then(|| mark(limits, state, now))
+        });
+        marked.flatten().ok_or_else(full)
     }
 
     pub(crate) fn renew_now(&self, hold: &Hold, ttl_us: u64) -> Option<Time> {
