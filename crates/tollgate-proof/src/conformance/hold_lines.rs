@@ -4,9 +4,13 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use tollgate::{Ask, Decision, Error, Hold, HoldId, HoldKind, LimitSet, Reserve, Store, Subject};
+use tollgate::{
+    Ask, Decision, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Reserve, Store,
+    Subject,
+};
 
 use super::StoreMaker;
+use super::named_holds::keeps_names;
 use super::world::{self, World, block_on, fields, set};
 use crate::oracle::{Charged, Fields};
 use crate::vectors::holds::{self, Answer, HOLD_VECTORS, HoldAsk, HoldTimeLine, LimitAnswer, Said};
@@ -17,7 +21,11 @@ const SUBJECT: &str = "zoo";
 /// not.
 pub(super) fn time_lines_with_holds_are_answered_as_written<M: StoreMaker>(maker: &M) {
     for (name, text) in HOLD_VECTORS {
+        let has_names = text.contains("named");
         for time_line in holds::parse(text).unwrap_or_else(|e| panic!("{name}: {e}")) {
+            if has_names && !keeps_names(maker) {
+                continue;
+            }
             run(maker, name, &time_line, false);
             let times = time_line.lines.windows(2);
             // Behind a step back a store may have forgotten what another remembers.
@@ -56,7 +64,7 @@ struct Player<'w, S> {
     last_fence: u64,
 }
 
-impl<S: Store> Player<'_, S> {
+impl<'w, S: Store> Player<'w, S> {
     fn ask<'a>(limits: &'a LimitSet, cost: u64) -> Ask<'a> {
         Ask::new(SUBJECT).cost(cost).under(limits)
     }
@@ -79,17 +87,44 @@ impl<S: Store> Player<'_, S> {
                 let charged = block_on(world.limiter.charge(Self::ask(limits, *cost)));
                 all_charged(Said::Charged(*cost), &charged.expect(what))
             }
-            HoldAsk::Reserve { name, cost, ttl_us, charging } => {
-                let reserve = Reserve::from(Duration::from_micros(*ttl_us));
-                let reserve = if *charging { reserve.charging() } else { reserve };
-                let ask = Self::ask(limits, *cost);
-                let holding = block_on(world.limiter.reserve(ask, reserve)).expect(what);
-                self.placed(name, &holding.decision, holding.hold, what)
+            HoldAsk::Reserve { name, .. } | HoldAsk::Acquire { name, .. } => {
+                let Holding { decision, hold, .. } = self.hold_for(limits, ask, None).expect(what);
+                self.placed(name, &decision, hold, what)
             }
-            HoldAsk::Acquire { name, slots } => {
-                let ask = Self::ask(limits, *slots);
-                let holding = block_on(world.limiter.acquire(ask)).expect(what);
-                self.placed(name, &holding.decision, holding.hold, what)
+            HoldAsk::Named(asked) => {
+                let (HoldAsk::Reserve { name, .. } | HoldAsk::Acquire { name, .. }) = &**asked
+                else {
+                    panic!("{what}")
+                };
+                match self.hold_for(limits, asked, Some(caller(name))) {
+                    Ok(Holding { decision, hold, .. }) => self.placed(name, &decision, hold, what),
+                    Err(Error::Conflict(why)) => only(refused(&why, what)),
+                    Err(error) => panic!("{what}: {error}"),
+                }
+            }
+            HoldAsk::ByName(asked) => {
+                let (HoldAsk::Commit(name, _)
+                | HoldAsk::Cancel(name)
+                | HoldAsk::Release(name)
+                | HoldAsk::Renew(name, _)) = &**asked
+                else {
+                    panic!("{what}")
+                };
+                let ask = Ask::new(SUBJECT).under(limits).named(caller(name));
+                let hold = world.limiter.hold_named(ask).expect(what);
+                match &**asked {
+                    HoldAsk::Renew(_, ttl_us) => self.renew(hold, *ttl_us, what),
+                    HoldAsk::Release(_) => given_back(block_on(world.limiter.cancel(&hold)), what),
+                    HoldAsk::Commit(_, units) => {
+                        settled(block_on(world.limiter.commit(&hold, *units)), what)
+                    }
+                    _ => settled(block_on(world.limiter.cancel(&hold)), what),
+                }
+            }
+            HoldAsk::Lost(name, answer) => {
+                let mut hold = self.hold(name).undelivered();
+                hold.answer = *answer;
+                given_back(block_on(world.limiter.cancel(&hold)), what)
             }
             HoldAsk::Commit(name, units) => self.settle(name, *units, what),
             HoldAsk::Cancel(name) => {
@@ -99,19 +134,48 @@ impl<S: Store> Player<'_, S> {
                 let released = block_on(world.limiter.release(&self.hold(name))).expect(what);
                 only(if released { Said::Released } else { Said::NotOpen })
             }
-            HoldAsk::Renew(name, ttl_us) => {
-                let mut hold = self.hold(name);
-                let ttl = ttl_us.map(Duration::from_micros);
-                match block_on(world.limiter.renew(&mut hold, ttl)).expect(what) {
-                    true => only(Said::Until(hold.end.as_micros())),
-                    false => only(Said::NotOpen),
-                }
-            }
+            HoldAsk::Renew(name, ttl_us) => self.renew(self.hold(name), *ttl_us, what),
             HoldAsk::Reset => {
                 world.reset(Ask::new(SUBJECT).under(limits));
                 only(Said::Reset)
             }
         })
+    }
+
+    /// Asks for a hold, which its caller may name.
+    fn hold_for<'a>(
+        &self,
+        limits: &'a LimitSet,
+        ask: &HoldAsk,
+        caller: Option<HoldName>,
+    ) -> Result<Holding<'a>, Error>
+    where
+        'w: 'a,
+    {
+        let named = |ask: Ask<'a>| match caller {
+            Some(name) => ask.named(name),
+            None => ask,
+        };
+        match ask {
+            HoldAsk::Reserve { cost, ttl_us, charging, .. } => {
+                let reserve = Reserve::from(Duration::from_micros(*ttl_us));
+                let reserve = if *charging { reserve.charging() } else { reserve };
+                let ask = named(Self::ask(limits, *cost));
+                block_on(self.world.limiter.reserve(ask, reserve))
+            }
+            HoldAsk::Acquire { slots, .. } => {
+                block_on(self.world.limiter.acquire(named(Self::ask(limits, *slots))))
+            }
+            _ => panic!("{ask:?} asks for no hold"),
+        }
+    }
+
+    fn renew(&self, mut hold: Hold, ttl_us: Option<u64>, what: &str) -> Answer {
+        let ttl = ttl_us.map(Duration::from_micros);
+        match block_on(self.world.limiter.renew(&mut hold, ttl)).expect(what) {
+            true => only(Said::Until(hold.end.as_micros())),
+            false => only(Said::NotOpen),
+        }
     }
 
     fn placed(
@@ -123,6 +187,13 @@ impl<S: Store> Player<'_, S> {
     ) -> Answer {
         assert_eq!(decision.is_allowed(), hold.is_some(), "{what}");
         let Some(hold) = hold else { return decided(decision, Said::Yes) };
+        if hold.answer > 1 {
+            let first = &self.holds[name];
+            assert_eq!((hold.id, hold.fence), (first.id, first.fence), "{what}");
+            let said = Said::Again(hold.end.as_micros());
+            self.holds.insert(name.to_owned(), hold);
+            return decided(decision, said);
+        }
         assert!(hold.fence > self.last_fence, "{what}: {} after {}", hold.fence, self.last_fence);
         self.last_fence = hold.fence;
         let said = Said::Until(hold.end.as_micros());
@@ -145,6 +216,22 @@ impl<S: Store> Player<'_, S> {
     }
 }
 
+/// The name that a caller gives a hold.
+fn caller(name: &str) -> HoldName {
+    format!("hold-of-a-time-line-{name}").parse().expect("a name")
+}
+
+/// Why an ask under a name was refused.
+fn refused(why: &str, what: &str) -> Said {
+    let all = [
+        ("asked for otherwise", Said::Differs),
+        ("times again", Said::TooOften),
+        ("released or committed before", Said::Over),
+    ];
+    let found = all.into_iter().find(|(part, _)| why.contains(part));
+    found.map_or_else(|| panic!("{what}: {why}"), |(_, said)| said)
+}
+
 fn only(said: Said) -> Answer {
     Answer { said, limits: Vec::new() }
 }
@@ -162,8 +249,17 @@ fn decided(decision: &Decision<'_>, said: Said) -> Answer {
     Answer { said, limits: each.into_iter().map(of).collect() }
 }
 
+/// A release, or an answer that was given back.
+fn given_back(done: Result<tollgate::Settled, Error>, what: &str) -> Answer {
+    match settled(done, what) {
+        Answer { said: Said::Charged(0), .. } => only(Said::Released),
+        other => other,
+    }
+}
+
 fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> Answer {
     match settled {
+        Ok(settled) if settled.is_early => only(Said::Early),
         Ok(settled) if settled.already => only(Said::Already(settled.actual)),
         Ok(settled) => all_charged(Said::Charged(settled.actual), &settled.charged),
         Err(Error::NotOpen(_)) => only(Said::NotOpen),

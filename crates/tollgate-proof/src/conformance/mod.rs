@@ -24,6 +24,7 @@
 mod bans;
 mod changes;
 mod histories;
+mod hold_histories;
 mod hold_lines;
 mod holds;
 mod migration;
@@ -37,7 +38,7 @@ mod world;
 
 use tollgate::{ManualClock, Store};
 
-pub use holds::hold_history;
+pub use hold_histories::hold_history;
 pub use world::{block_on, rule_of};
 
 /// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.
@@ -201,8 +202,8 @@ cases! {
     notices::notices_are_kept_until_their_end,
     promises::a_shared_subject_keeps_its_count_while_others_come_in,
     hold_lines::time_lines_with_holds_are_answered_as_written,
-    holds::open_holds_equal_the_oracle_in_every_field,
-    holds::open_holds_under_a_clock_that_steps_back_equal_the_oracle,
+    hold_histories::open_holds_equal_the_oracle_in_every_field,
+    hold_histories::open_holds_under_a_clock_that_steps_back_equal_the_oracle,
     holds::a_hold_is_settled_once,
     holds::a_hold_that_is_not_open_is_an_error_that_changes_nothing,
     holds::holds_over_several_counts_are_all_or_nothing,
@@ -216,6 +217,8 @@ cases! {
     named_holds::a_release_before_its_acquire_refuses_that,
     named_holds::an_answer_that_reached_nobody_is_given_back_unless_it_came_again,
     named_holds::a_named_hold_over_several_counts_is_one,
+    named_holds::what_a_name_refuses_leaves_a_count_under_its_numbers,
+    named_holds::a_mark_lasts_as_long_as_the_limits_of_its_question_say,
     bans::bans_equal_the_oracle_in_every_field,
     bans::bans_under_a_clock_that_steps_back_equal_the_oracle,
     bans::a_ban_counts_the_denials_of_its_own_set,
@@ -297,6 +300,8 @@ macro_rules! conformance_tests {
             a_release_before_its_acquire_refuses_that,
             an_answer_that_reached_nobody_is_given_back_unless_it_came_again,
             a_named_hold_over_several_counts_is_one,
+            what_a_name_refuses_leaves_a_count_under_its_numbers,
+            a_mark_lasts_as_long_as_the_limits_of_its_question_say,
             bans_equal_the_oracle_in_every_field,
             bans_under_a_clock_that_steps_back_equal_the_oracle,
             a_ban_counts_the_denials_of_its_own_set,

@@ -244,3 +244,89 @@ pub(super) fn a_named_hold_over_several_counts_is_one<M: StoreMaker>(maker: &M) 
     assert_eq!(left(), [10, 100, 2]);
     refused(&reserve(6), OVER);
 }
+
+pub(super) fn what_a_name_refuses_leaves_a_count_under_its_numbers<M: StoreMaker>(maker: &M) {
+    if !keeps_names(maker) {
+        return;
+    }
+    let whiles = ["asked for otherwise", "16 times again", OVER, "early"];
+    for (via, what) in ["fixed_window", "sliding_window", "gcra"]
+        .into_iter()
+        .flat_map(|via| whiles.map(|what| (via, what)))
+    {
+        let written = format!("r: 4/4s via {via}, s: 9 at once hold 5s");
+        let other = set(&format!("r: 4/1h via {via}, s: 9 at once hold 20s"));
+        let world = World::new(maker, &written, START_US);
+        held(acquire(&world, 1));
+        held(acquire(&world, 2));
+        assert!(block_on(world.limiter.release(&by_name(&world, 2))).unwrap());
+        for _ in 0..=MAX_REPEATS {
+            held(reserve(&world, 3, 1, 3));
+        }
+        world.at(START_US + SECOND_US);
+        let under = |number| Ask::new("job").under(&other).named(name(number));
+        let reserve =
+            |number| block_on(world.limiter.reserve(under(number), Duration::from_secs(3)));
+        match what {
+            "early" => {
+                let hold = world.limiter.hold_named(under(4)).unwrap();
+                assert!(block_on(world.limiter.cancel(&hold)).unwrap().is_early);
+            }
+            OVER => refused(&reserve(2), what),
+            "16 times again" => refused(&reserve(3), what),
+            _ => refused(&reserve(1), what),
+        }
+        maker.forget(world.limiter.store());
+        // Under the other numbers the two that were charged would count for an hour.
+        world.at(START_US + 9 * SECOND_US);
+        assert_eq!(left(&world), [4, 9], "{via}: {what}");
+    }
+}
+
+pub(super) fn a_mark_lasts_as_long_as_the_limits_of_its_question_say<M: StoreMaker>(maker: &M) {
+    if !keeps_names(maker) {
+        return;
+    }
+    let (short, long) = ("9/h via gcra, 2 at once hold 5s", "9/h via gcra, 2 at once hold 20s");
+    let mark = |world: &World<M::Store>, number, limits| {
+        let limits = set(limits);
+        let ask = Ask::new("job").under(&limits).named(name(number));
+        let hold = world.limiter.hold_named(ask).unwrap();
+        assert!(block_on(world.limiter.cancel(&hold)).unwrap().is_early);
+    };
+    for (written, asked, seconds) in [(short, long, 20), (long, short, 5)] {
+        for is_there in [true, false] {
+            let world = World::new(maker, written, START_US);
+            if is_there {
+                held(acquire(&world, 2));
+            }
+            mark(&world, 1, asked);
+            maker.forget(world.limiter.store());
+            world.at(START_US + seconds * SECOND_US - 1);
+            refused(&acquire(&world, 1), OVER);
+            world.at(START_US + seconds * SECOND_US);
+            held(acquire(&world, 1));
+        }
+    }
+    // One that ends sooner takes none along that ends later.
+    let world = World::new(maker, short, START_US);
+    mark(&world, 1, long);
+    mark(&world, 2, short);
+    world.at(START_US + 19 * SECOND_US);
+    maker.forget(world.limiter.store());
+    refused(&acquire(&world, 1), OVER);
+    held(acquire(&world, 2));
+    // Of too many, the one that ends first makes room, also the last that came.
+    let world = World::new(maker, short, START_US);
+    for number in 0..MAX_MARKS {
+        world.at(START_US + number);
+        mark(&world, number, long);
+    }
+    mark(&world, MAX_MARKS, short);
+    refused(&acquire(&world, MAX_MARKS), OVER);
+    mark(&world, MAX_MARKS + 1, long);
+    refused(&acquire(&world, 1), OVER);
+    refused(&acquire(&world, MAX_MARKS + 1), OVER);
+    held(acquire(&world, MAX_MARKS));
+    held(acquire(&world, 0));
+}

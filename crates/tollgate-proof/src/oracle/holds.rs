@@ -4,6 +4,10 @@ use super::count::{SKEW_US, least_wait};
 use super::{Charged, Fields, Oracle, RuleError, whole};
 
 mod judge;
+mod names;
+
+use names::Names;
+pub use names::{Ended, NameSays};
 
 /// One limit of a count with holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +48,7 @@ pub struct HoldOracle {
     open: Vec<Open>,
     /// The reserves that were settled: what was charged for each, and when.
     settled: Vec<(u64, u64, u64)>,
+    names: Names,
     seen: i128,
 }
 
@@ -51,7 +56,7 @@ impl HoldOracle {
     /// A fresh count.
     #[must_use]
     pub fn new(limits: Vec<HeldLimit>) -> Self {
-        Self { limits, open: Vec::new(), settled: Vec::new(), seen: 0 }
+        Self { limits, open: Vec::new(), settled: Vec::new(), names: Names::default(), seen: 0 }
     }
 
     /// Forgets the count, its holds, and what was settled.
@@ -126,6 +131,17 @@ impl HoldOracle {
         then.limits.iter().all(|limit| match limit {
             HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.reset_after_us > 0,
             HeldLimit::Slots(_) => !then.open.is_empty(),
+        })
+    }
+
+    /// Whether something counts against every rate at `now_us`. What counts nothing may be
+    /// forgotten by one store and not by another, and longer numbers would tell.
+    #[must_use]
+    pub fn all_rates_count(&self, now_us: u64) -> bool {
+        let then = self.after(now_us);
+        then.limits.iter().all(|limit| match limit {
+            HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.reset_after_us > 0,
+            HeldLimit::Slots(_) => true,
         })
     }
 

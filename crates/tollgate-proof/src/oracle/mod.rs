@@ -32,7 +32,7 @@ mod windows;
 mod tests;
 
 pub use bans::{BanOracle, BanRule};
-pub use holds::{HeldLimit, HoldOracle, Kind};
+pub use holds::{Ended, HeldLimit, HoldOracle, Kind, NameSays};
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};
 

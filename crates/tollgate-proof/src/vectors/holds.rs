@@ -18,6 +18,7 @@ use super::{VectorError, parse_duration, parse_limit, parse_number};
 use crate::oracle::{Charged, Fields, HeldLimit, HoldOracle, Kind, Oracle};
 
 mod answer;
+mod named;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -38,6 +39,7 @@ pub const HOLD_VECTORS: &[(&str, &str)] = &[
     embed!("holds/concurrency.txt"),
     embed!("holds/fixed_window.txt"),
     embed!("holds/gcra.txt"),
+    embed!("holds/names.txt"),
     embed!("holds/several.txt"),
     embed!("holds/sliding_log.txt"),
     embed!("holds/sliding_window.txt"),
@@ -113,6 +115,12 @@ pub enum HoldAsk {
     Release(String),
     /// Let a hold last so many microseconds from now on; without them as long as the limits say.
     Renew(String, Option<u64>),
+    /// A reserve or an acquire whose hold its caller names as the line does.
+    Named(Box<Self>),
+    /// A commit, cancel, release or renewal by such a name, whether a hold has it or not.
+    ByName(Box<Self>),
+    /// The answer of this number to an ask under such a name reached nobody.
+    Lost(String, u64),
     /// Forget the count and its holds.
     Reset,
     /// From here on the limits are these: as many, of the same kinds, in the same order.
@@ -227,6 +235,14 @@ fn parse_ask(question: &str) -> Result<HoldAsk, String> {
         Ok(HoldAsk::Reserve { name: name.to_owned(), cost, ttl_us, charging })
     };
     match *words.as_slice() {
+        ["reserve" | "acquire", .., "named"] => {
+            Ok(HoldAsk::Named(parse_ask(question.trim_end_matches("named"))?.into()))
+        }
+        ["commit" | "cancel" | "release" | "renew", .., "by", "name"] => {
+            let asked = words[..words.len() - 2].join(" ");
+            Ok(HoldAsk::ByName(parse_ask(&asked)?.into()))
+        }
+        ["lost", name, answer] => Ok(HoldAsk::Lost(name.to_owned(), parse_number(answer)?)),
         ["check", cost] => parse_number(cost).map(HoldAsk::Check),
         ["peek", cost] => parse_number(cost).map(HoldAsk::Peek),
         ["partial", cost] => parse_number(cost).map(HoldAsk::Partial),
@@ -260,6 +276,7 @@ impl HoldTimeLine {
             count: self.count.clone(),
             is_changed: false,
             names: Vec::new(),
+            callers: Vec::new(),
             settled_us: Vec::new(),
             settled_before: 0,
         };
@@ -279,6 +296,8 @@ struct Run {
     is_changed: bool,
     /// The names of all holds, whose places are what the oracle calls them.
     names: Vec<String>,
+    /// The names that callers gave, whose places are what the oracle calls those.
+    callers: Vec<String>,
     /// When each hold was settled.
     settled_us: Vec<(u64, u64)>,
     /// How many of these were before the last reset.
@@ -336,6 +355,12 @@ impl Run {
                 let ttl_us = ttl_us.or(longest).ok_or("say how long: `renew a for 30s`")?;
                 let end_us = self.oracle.renew(at_us, self.named(name), ttl_us);
                 Answer::only(end_us.map_or(Said::NotOpen, Said::Until))
+            }
+            HoldAsk::Named(asked) => self.ask_named(at_us, asked)?,
+            HoldAsk::ByName(asked) => self.settle_by_name(at_us, asked)?,
+            HoldAsk::Lost(name, answer) => self.give_back(at_us, name, *answer),
+            HoldAsk::Reset if !self.callers.is_empty() => {
+                return Err("whether a reset forgets a settled name is left open".to_owned());
             }
             HoldAsk::Reset => {
                 self.change(at_us)?;

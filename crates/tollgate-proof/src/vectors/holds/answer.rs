@@ -23,6 +23,14 @@ pub enum Said {
     Yes,
     /// It is admitted, or renewed: the hold ends by itself at this time, in microseconds.
     Until(u64),
+    /// The open hold of this name is answered again, which ends by itself at this time.
+    Again(u64),
+    /// The open hold of this name was asked for otherwise.
+    Differs,
+    /// The open hold of this name was answered too often.
+    TooOften,
+    /// The name is over.
+    Over,
     /// So much is granted.
     Granted(u64),
     /// It is denied for now.
@@ -38,6 +46,8 @@ pub enum Said {
     Already(u64),
     /// Slots are free again.
     Released,
+    /// No hold has the name: one that comes is refused.
+    Early,
     /// The count is forgotten.
     Reset,
     /// There is no such open hold.
@@ -64,13 +74,21 @@ impl Answer {
     /// Whether it can be the answer under so many limits.
     pub(super) const fn fits(&self, limits: usize) -> bool {
         match self.said {
-            Said::Yes | Said::Granted(_) | Said::No { .. } | Said::Never | Said::Charged(_) => {
-                self.limits.len() == limits
-            }
+            Said::Yes
+            | Said::Again(_)
+            | Said::Granted(_)
+            | Said::No { .. }
+            | Said::Never
+            | Said::Charged(_) => self.limits.len() == limits,
             Said::Until(_) => self.limits.is_empty() || self.limits.len() == limits,
-            Said::Already(_) | Said::Released | Said::Reset | Said::NotOpen => {
-                self.limits.is_empty()
-            }
+            Said::Already(_)
+            | Said::Released
+            | Said::Early
+            | Said::Differs
+            | Said::TooOften
+            | Said::Over
+            | Said::Reset
+            | Said::NotOpen => self.limits.is_empty(),
         }
     }
 
@@ -119,6 +137,11 @@ impl fmt::Display for Said {
         match self {
             Self::Yes => f.write_str("yes"),
             Self::Until(end_us) => write!(f, "until {}", Span(*end_us)),
+            Self::Again(end_us) => write!(f, "again until {}", Span(*end_us)),
+            Self::Differs => f.write_str("differs"),
+            Self::TooOften => f.write_str("too often"),
+            Self::Over => f.write_str("over"),
+            Self::Early => f.write_str("early"),
             Self::Granted(units) => write!(f, "granted {}", Number(*units)),
             Self::No { held: false } => f.write_str("no"),
             Self::No { held: true } => f.write_str("no, held"),
@@ -137,6 +160,11 @@ fn parse_said(text: &str) -> Result<Said, String> {
     Ok(match *words.as_slice() {
         ["yes"] => Said::Yes,
         ["until", end] => Said::Until(parse_duration(end)?),
+        ["again", "until", end] => Said::Again(parse_duration(end)?),
+        ["differs"] => Said::Differs,
+        ["too", "often"] => Said::TooOften,
+        ["over"] => Said::Over,
+        ["early"] => Said::Early,
         ["granted", units] => Said::Granted(parse_number(units)?),
         ["no"] => Said::No { held: false },
         ["no,", "held"] => Said::No { held: true },
