@@ -226,7 +226,7 @@ impl Shared {
         let endpoint = self.connector.options.reachable(announced);
         let mut current = self.current.write().unwrap_or_else(PoisonError::into_inner);
         if current.endpoint == endpoint {
-            current.left = None;
+            // What was left stays so: the next answer may be of a sentinel that is behind.
             return;
         }
         let is_left =
@@ -556,6 +556,41 @@ mod tests {
         ] {
             assert_eq!(promoting(message, name), None, "{message}");
         }
+    }
+
+    /// The sentinel that leads a failover names the new primary first. Where it is late once, the
+    /// others still name the old one.
+    #[tokio::test]
+    async fn a_primary_that_was_left_is_not_gone_back_to_for_a_while() {
+        let [old, new] = ["old", "new"].map(|host| Endpoint::new(host, 6379));
+        let options = Options::sentinel("main", [("sentinel", 26379)]);
+        let Target::Sentinel(sentinels) = options.target.clone() else { panic!("no sentinels") };
+        let connector = Connector::to(tcp(&old, false), options).unwrap();
+        let node = || Node::new(connector.at(&old, 0));
+        let left = |until| Some((old.clone(), until));
+        let current = |left| {
+            RwLock::new(Current {
+                endpoint: new.clone(),
+                node: node(),
+                longest_wait: Duration::ZERO,
+                left,
+            })
+        };
+        let mut shared = Shared {
+            connector: connector.at(&old, 0),
+            sentinels,
+            asked: Vec::new(),
+            learned: Mutex::default(),
+            current: current(left(Instant::now() + Duration::from_secs(60))),
+            refreshes: Arc::new(SingleFlight::new()),
+        };
+        for (named, primary) in [(&old, &new), (&new, &new), (&old, &new)] {
+            shared.adopt(named.clone());
+            assert_eq!(shared.endpoint(), *primary, "{named} is named");
+        }
+        shared.current = current(left(Instant::now()));
+        shared.adopt(old.clone());
+        assert_eq!(shared.endpoint(), old);
     }
 
     #[test]
