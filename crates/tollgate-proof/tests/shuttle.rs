@@ -85,7 +85,9 @@ impl Model {
             let held = shard.held.get_mut(subject).unwrap();
             let at = [NOW.as_micros(); 2];
             let (limits, at) = (&self.limits, &at[..self.limits.limits().len()]);
-            let given = engine::refund(limits, held, limits, at, engine::Portion::whole(1), NOW);
+            let none = engine::HoldSums::default();
+            let given =
+                engine::refund(limits, held, &none, limits, at, engine::Portion::whole(1), NOW);
             least = least.min(given.into_iter().min().unwrap());
         }
         least

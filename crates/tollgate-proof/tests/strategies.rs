@@ -371,7 +371,8 @@ fn a_charge_above_the_present_burst_is_given_back() {
     let mut parts = [Part::new(&is, &mut held)];
     assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole).granted, 1);
     let whole = engine::Portion::whole(1_000_000_000_000);
-    let given = engine::refund(&is, &mut held, &was, &[1_000_000], whole, now);
+    let none = engine::HoldSums::default();
+    let given = engine::refund(&is, &mut held, &none, &was, &[1_000_000], whole, now);
     assert_eq!(given[..], [1]);
     assert_eq!(held, Held::fresh(&is));
 }

@@ -6,12 +6,14 @@ use tollgate::{
     Anchor, BanLength, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy,
 };
 
-use crate::compose::{Form, has_state, in_state_order, set_tag, tag};
+use crate::compose::{Form, has_state, in_state_order, most_of, set_tag, tag};
 
 /// All times are below this.
 pub(crate) const MAX_EXACT: u64 = 1 << 53;
 
 const UNSOUND: &str = "it holds numbers that no count has";
+
+const UNREADABLE: &str = "it cannot be read";
 
 /// The totals of a log wrap around here.
 const WRAP: u64 = 1 << 48;
@@ -59,6 +61,8 @@ struct TaggedLimit {
     step: &'static LuaStep,
     count: usize,
     numbers: Vec<u64>,
+    /// The most units that can be used of a window or a log, where the state says it.
+    most: Option<u64>,
 }
 
 /// Decodes a state, and the lists of its logs by their positions (empty where there is none).
@@ -158,11 +162,12 @@ fn is_of(limit: &Limit, named: &TaggedLimit) -> bool {
     limit.strategy() == named.strategy
         && spec.step.is_some_and(|step| step.code == named.step.code)
         && spec.numbers[..] == named.numbers[..]
+        && named.most.is_none_or(|most| most == most_of(limit))
 }
 
 /// A limit with the state's numbers, under the identity of `limit`.
 fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
-    let TaggedLimit { strategy, step, numbers, .. } = named;
+    let TaggedLimit { strategy, step, numbers, most, .. } = named;
     let number = |i: usize| numbers.get(i).copied();
     let period = |us: u64| Period::from_micros(us);
     let mut quota;
@@ -210,6 +215,9 @@ fn rebuild(limit: &Limit, named: &TaggedLimit) -> Option<Limit> {
         }
         _ => return None,
     }
+    if let Some(most) = most {
+        quota.debt = Some(most.checked_sub(number(0)?)?);
+    }
     let was = Limit::new(quota, *strategy).ok()?;
     Some(match limit.name() {
         Some(name) => was.named(name).ok()?,
@@ -226,20 +234,27 @@ fn read_tag(state: &[u8]) -> Result<(Vec<TaggedLimit>, &[u8]), &'static str> {
     let digits = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
     match &text[..digits] {
         "" => return Err(FOREIGN),
-        "1" => {}
-        "2" => {}
+        "1" | "2" | "3" => {}
         _ => return Err(NEWER),
     }
-    let parts = text[digits..].strip_suffix('h').unwrap_or(&text[digits..]).split_terminator(';');
-    let named: Vec<TaggedLimit> =
-        parts.map(read_part).collect::<Option<_>>().ok_or("it cannot be read")?;
+    // Version 3 says what windows and logs may owe while holds are open.
+    let (parts, mosts) = match text[digits..].rsplit_once(";h") {
+        Some((parts, mosts)) => (parts, mosts),
+        None => (text[digits..].strip_suffix(';').unwrap_or(&text[digits..]), ""),
+    };
+    if text.starts_with('3') == mosts.is_empty() {
+        return Err(if mosts.is_empty() { NEWER } else { UNREADABLE });
+    }
+    let mut named: Vec<TaggedLimit> =
+        parts.split(';').map(read_part).collect::<Option<_>>().ok_or(UNREADABLE)?;
     if !named.iter().all(|part| part.step.is_sound(part.count, &part.numbers)) {
         return Err(UNSOUND);
     }
+    read_mosts(&mut named, mosts)?;
     // Version 2 says that holds of the count are open, with an `h`, or that more is used than a
     // burst. Those that know no holds or no debts refuse it.
     let may_owe = named.iter().any(|part| matches!(part.step.code, 'g' | 'i'));
-    if text.starts_with('2') && !text.ends_with('h') && !may_owe {
+    if text.starts_with('2') && !text.ends_with(";h") && !may_owe {
         return Err(NEWER);
     }
     Ok((named, &state[end + 1..]))
@@ -256,5 +271,23 @@ fn read_part(part: &str) -> Option<TaggedLimit> {
     if let ('g' | 'i', &[_, _, burst]) = (step.code, &numbers[..]) {
         numbers.push(burst);
     }
-    Some(TaggedLimit { strategy: *strategy, step, count: letters.as_str().parse().ok()?, numbers })
+    let count = letters.as_str().parse().ok()?;
+    Some(TaggedLimit { strategy: *strategy, step, count, numbers, most: None })
+}
+
+/// Reads the most units that can be used of each window and log, where a state says it.
+fn read_mosts(named: &mut [TaggedLimit], mosts: &str) -> Result<(), &'static str> {
+    if mosts.is_empty() {
+        return Ok(());
+    }
+    let mut each = mosts.split(',').map(|most| most.parse::<u64>().ok());
+    for part in named.iter_mut().filter(|part| matches!(part.step.code, 'f' | 's' | 'l')) {
+        let most = each.next().flatten().ok_or(UNREADABLE)?;
+        let units = part.numbers.first().copied().unwrap_or_default();
+        if !(units..=tollgate::MAX_UNITS).contains(&most) {
+            return Err(UNSOUND);
+        }
+        part.most = Some(most);
+    }
+    if each.next().is_some() { Err(UNREADABLE) } else { Ok(()) }
 }

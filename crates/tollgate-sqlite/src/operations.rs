@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate::engine::{
-    self, HoldRefusal, Holds as _, Outcome, Part, Portion, decide, decide_holding,
+    self, HoldRefusal, HoldSums, Holds as _, Outcome, Part, Portion, decide, decide_holding,
 };
 use tollgate::{
     Charged, Charges, Counted, Hold, Inspection, LimitSet, Question, Receipt, Refund, StoreError,
@@ -121,14 +121,16 @@ pub(crate) fn with_hold<T>(
     Ok(answer)
 }
 
-/// Lets everything end that is due, before a change that is no check.
-pub(crate) fn end_holds(cx: &Context<'_>, found: &mut LoadedState<'_>) {
-    if found.is_held() {
-        let found = core::slice::from_mut(found);
-        with_parts(found, |parts| {
-            parts.iter_mut().for_each(|part| engine::end_holds(part, cx.now()));
-        });
+/// Lets everything end that is due, before a change that is no check. Returns the sums over the
+/// holds that stay open.
+pub(crate) fn end_holds(cx: &Context<'_>, found: &mut LoadedState<'_>) -> HoldSums {
+    if !found.is_held() {
+        return HoldSums::default();
     }
+    with_parts(core::slice::from_mut(found), |parts| {
+        let sums = parts.iter_mut().map(|part| engine::end_holds(part, cx.now())).last();
+        sums.unwrap_or_default()
+    })
 }
 
 /// Charges without a check.
@@ -174,9 +176,9 @@ pub(crate) fn refund(
             given.extend(at_us.iter().map(|_| 0));
             continue;
         }
-        end_holds(cx, &mut found);
-        let now_under = found.limits().clone();
-        given.extend(engine::refund(&now_under, &mut found, limits, at_us, portion, cx.now()));
+        let held = end_holds(cx, &mut found);
+        let (is, now) = (found.limits().clone(), cx.now());
+        given.extend(engine::refund(&is, &mut found, &held, limits, at_us, portion, now));
         found.save()?;
     }
     // Also for a charge that no longer counts: it might count again after the clock is set back.

@@ -220,8 +220,8 @@ impl Session {
     pub(crate) fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
         self.run(Access::Write, &[counted], |cx| {
             let mut found = LoadedState::load(cx, counted)?;
-            operations::end_holds(cx, &mut found);
-            let changes = engine::adjust(counted.limits, &mut found, delta, cx.now());
+            let held = operations::end_holds(cx, &mut found);
+            let changes = engine::adjust(counted.limits, &mut found, &held, delta, cx.now());
             if delta > 0 {
                 found.save_granted()?;
             } else {

@@ -54,16 +54,18 @@ fn rates(limits: &LimitSet) -> impl Iterator<Item = &tollgate::Limit> {
 }
 
 fn rules(limits: &LimitSet) -> Vec<BanRule> {
-    let rule = |quota: &tollgate::Quota| {
-        let ban = quota.ban?;
-        Some(BanRule {
-            denials: quota.units,
-            within_us: quota.period.as_micros(),
-            first_us: ban.first.as_micros(),
-            longest_us: ban.longest.as_micros(),
-        })
-    };
-    limits.limits().iter().filter_map(|limit| rule(limit.quota())).collect()
+    limits.limits().iter().filter_map(|limit| rule_of_ban(limit.quota())).collect()
+}
+
+/// The numbers of a ban; none for another limit.
+pub(super) fn rule_of_ban(quota: &tollgate::Quota) -> Option<BanRule> {
+    let ban = quota.ban?;
+    Some(BanRule {
+        denials: quota.units,
+        within_us: quota.period.as_micros(),
+        first_us: ban.first.as_micros(),
+        longest_us: ban.longest.as_micros(),
+    })
 }
 
 /// A history of one count beside the oracle.

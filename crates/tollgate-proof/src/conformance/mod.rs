@@ -28,6 +28,7 @@ mod hold_histories;
 mod hold_lines;
 mod holds;
 mod migration;
+mod mixed;
 mod named_holds;
 mod notices;
 mod promises;
@@ -39,6 +40,7 @@ mod world;
 use tollgate::{ManualClock, Store};
 
 pub use hold_histories::hold_history;
+pub use mixed::{Difference, FAMILIES, least_difference, mixed_history};
 pub use world::{block_on, rule_of};
 
 /// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.

@@ -57,8 +57,9 @@ enum Past {
     },
 }
 
+/// A ban of one count, and what it remembers.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Ban {
+pub struct Ban {
     rule: BanRule,
     past: Past,
     /// The bans that are remembered.
@@ -66,8 +67,28 @@ struct Ban {
 }
 
 impl Ban {
+    /// One that remembers nothing.
+    #[must_use]
+    pub const fn new(rule: BanRule) -> Self {
+        Self { rule, past: Past::Nothing, bans: 0 }
+    }
+
+    /// Forgets everything.
+    pub(super) fn forget(&mut self) {
+        *self = Self::new(self.rule);
+    }
+
+    /// Whether nothing was ever counted, or all of it was forgotten.
+    pub(super) fn is_fresh(&self) -> bool {
+        *self == Self::new(self.rule)
+    }
+
+    pub(super) const fn rule(&self) -> BanRule {
+        self.rule
+    }
+
     /// Until when anything is remembered.
-    fn until(&self) -> i128 {
+    pub(super) fn until(&self) -> i128 {
         let remembered = if self.bans > 0 { self.rule.memory() } else { 0 };
         match self.past {
             Past::Nothing => 0,
@@ -77,7 +98,7 @@ impl Ban {
     }
 
     /// Cuts what lies in the future after the clock stepped back.
-    fn cut(&mut self, now: i128) {
+    pub(super) fn cut(&mut self, now: i128) {
         match &mut self.past {
             Past::Ban { end, length } => *end = (*end).min(now + *length),
             Past::Denials { begin, .. } if *begin > now + SKEW_US => *begin = now,
@@ -95,14 +116,14 @@ impl Ban {
         then
     }
 
-    fn runs_for(&self, now: i128) -> i128 {
+    pub(super) fn runs_for(&self, now: i128) -> i128 {
         match self.at(now).past {
             Past::Ban { end, .. } => (end - now).max(0),
             Past::Denials { .. } | Past::Nothing => 0,
         }
     }
 
-    fn fields(&self, now: i128) -> Fields {
+    pub(super) fn fields(&self, now: i128) -> Fields {
         let wait = self.runs_for(now);
         Fields {
             remaining: if wait > 0 { 0 } else { ALL },
@@ -111,7 +132,30 @@ impl Ban {
         }
     }
 
-    fn deny(&mut self, now: i128) {
+    /// From here on it has these numbers.
+    pub(super) fn change(&mut self, now: i128, rule: BanRule) {
+        if self.rule == rule {
+            return;
+        }
+        *self = self.at(now);
+        self.rule = rule;
+        let enough = rule.enough();
+        self.bans = if enough == 0 { 0 } else { self.bans.min(enough + 1) };
+        let most = rule.denials - 1;
+        self.past = match self.past {
+            Past::Ban { end, .. } => {
+                Past::Ban { end, length: rule.length(self.bans.saturating_sub(1)) }
+            }
+            Past::Denials { begin, count } if count > most => match most {
+                0 => Past::Ban { end: begin.min(now), length: 0 },
+                _ => Past::Denials { begin: begin.min(now), count: most },
+            },
+            past => past,
+        };
+        *self = self.at(now);
+    }
+
+    pub(super) fn deny(&mut self, now: i128) {
         *self = self.at(now);
         let within = i128::from(self.rule.within_us);
         let (begin, count) = match self.past {
@@ -139,8 +183,7 @@ impl BanOracle {
     /// A fresh count.
     #[must_use]
     pub fn new(rates: Vec<Oracle>, rules: &[BanRule]) -> Self {
-        let ban = |rule: &BanRule| Ban { rule: *rule, past: Past::Nothing, bans: 0 };
-        Self { rates, bans: rules.iter().map(ban).collect() }
+        Self { rates, bans: rules.iter().copied().map(Ban::new).collect() }
     }
 
     /// Whether all of the count matters at `now_us`: no store may have forgotten any of it.
@@ -208,26 +251,6 @@ impl BanOracle {
         for (oracle, rule) in self.rates.iter_mut().zip(rates) {
             assert!(oracle.change(now_us, *rule).is_ok(), "a rule that is accepted");
         }
-        for (ban, rule) in self.bans.iter_mut().zip(bans) {
-            if ban.rule == *rule {
-                continue;
-            }
-            *ban = ban.at(now);
-            ban.rule = *rule;
-            let enough = rule.enough();
-            ban.bans = if enough == 0 { 0 } else { ban.bans.min(enough + 1) };
-            let most = rule.denials - 1;
-            ban.past = match ban.past {
-                Past::Ban { end, .. } => {
-                    Past::Ban { end, length: rule.length(ban.bans.saturating_sub(1)) }
-                }
-                Past::Denials { begin, count } if count > most => match most {
-                    0 => Past::Ban { end: begin.min(now), length: 0 },
-                    _ => Past::Denials { begin: begin.min(now), count: most },
-                },
-                past => past,
-            };
-            *ban = ban.at(now);
-        }
+        self.bans.iter_mut().zip(bans).for_each(|(ban, rule)| ban.change(now, *rule));
     }
 }

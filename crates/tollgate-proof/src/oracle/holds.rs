@@ -1,13 +1,16 @@
 //! Open holds on one count (section 11), over the oracles of its limits.
 
 use super::count::{SKEW_US, least_wait};
-use super::{Charged, Fields, Oracle, RuleError, whole};
+use super::{Ban, Charged, Fields, Oracle, Rule, RuleError, whole};
 
+mod correct;
 mod judge;
 mod names;
 
 use names::Names;
 pub use names::{Ended, NameSays};
+
+pub use correct::{Charge, Refunded};
 
 /// One limit of a count with holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,6 +20,8 @@ pub enum HeldLimit {
     Rate(Box<Oracle>),
     /// So many slots, which holds take.
     Slots(u64),
+    /// A ban, which counts the denials of the others.
+    Ban(Box<Ban>),
 }
 
 /// One open hold.
@@ -50,23 +55,29 @@ pub struct HoldOracle {
     settled: Vec<(u64, u64, u64)>,
     names: Names,
     seen: i128,
+    /// How often the count was reset.
+    resets: u64,
 }
 
 impl HoldOracle {
     /// A fresh count.
     #[must_use]
     pub fn new(limits: Vec<HeldLimit>) -> Self {
-        Self { limits, open: Vec::new(), settled: Vec::new(), names: Names::default(), seen: 0 }
+        let (open, settled, names) = (Vec::new(), Vec::new(), Names::default());
+        Self { limits, open, settled, names, seen: 0, resets: 0 }
     }
 
     /// Forgets the count, its holds, and what was settled.
     pub fn reset(&mut self) {
         for limit in &mut self.limits {
-            if let HeldLimit::Rate(oracle) = limit {
-                oracle.forget();
+            match limit {
+                HeldLimit::Rate(oracle) => oracle.forget(),
+                HeldLimit::Slots(_) => {}
+                HeldLimit::Ban(ban) => ban.forget(),
             }
         }
-        *self = Self::new(std::mem::take(&mut self.limits));
+        let resets = self.resets + 1;
+        *self = Self { resets, ..Self::new(std::mem::take(&mut self.limits)) };
     }
 
     /// From here on the count has other numbers: as many limits of the same kinds. What is due ends
@@ -81,6 +92,9 @@ impl HoldOracle {
             match (old, new) {
                 (HeldLimit::Rate(old), HeldLimit::Rate(new)) => {
                     old.change_owing(now_us, new.rule(), Some(new.debt()))?;
+                }
+                (HeldLimit::Ban(old), HeldLimit::Ban(new)) => {
+                    old.change(i128::from(now_us), new.rule());
                 }
                 (old, new) => old.clone_from(new),
             }
@@ -131,6 +145,49 @@ impl HoldOracle {
         then.limits.iter().all(|limit| match limit {
             HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.reset_after_us > 0,
             HeldLimit::Slots(_) => !then.open.is_empty(),
+            HeldLimit::Ban(ban) => ban.until() > i128::from(now_us),
+        })
+    }
+
+    /// Whether no store may have forgotten anything at `now_us` that another still remembers: each
+    /// limit counts something then, or never did. Open holds are known to all. What is due is not
+    /// charged yet, and does not count.
+    #[must_use]
+    pub fn is_known(&self, now_us: u64) -> bool {
+        self.limits.iter().all(|limit| match limit {
+            HeldLimit::Rate(oracle) => {
+                oracle.is_fresh() || oracle.peek(now_us, 1).fields.reset_after_us > 0
+            }
+            HeldLimit::Slots(_) => true,
+            HeldLimit::Ban(ban) => ban.is_fresh() || ban.until() > i128::from(now_us),
+        })
+    }
+
+    /// Whether a store must have a state of the count at `now_us`: something counts, or is held.
+    #[must_use]
+    pub fn is_kept(&self, now_us: u64) -> bool {
+        let then = self.after(now_us);
+        let counts = |limit: &HeldLimit| match limit {
+            HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.reset_after_us > 0,
+            HeldLimit::Slots(_) => false,
+            HeldLimit::Ban(ban) => ban.until() > i128::from(now_us),
+        };
+        !then.open.is_empty() || then.limits.iter().any(counts)
+    }
+
+    /// Whether new numbers would show which of what no longer counts a store still holds: events
+    /// that a longer log, or another rounding of a window, counts again; all under a clock that may
+    /// go back.
+    #[must_use]
+    pub fn would_tell(&self, now_us: u64, limits: &[HeldLimit], back: bool) -> bool {
+        let then = self.after(now_us);
+        then.limits.iter().zip(limits).any(|both| match both {
+            (HeldLimit::Rate(old), HeldLimit::Rate(new)) => {
+                let shows = back || matches!(old.rule(), Rule::Log { .. } | Rule::Window { .. });
+                let counts = old.peek(now_us, 1).fields.reset_after_us > 0;
+                shows && old.rule() != new.rule() && !old.is_fresh() && !counts
+            }
+            _ => false,
         })
     }
 
@@ -141,7 +198,7 @@ impl HoldOracle {
         let then = self.after(now_us);
         then.limits.iter().all(|limit| match limit {
             HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.reset_after_us > 0,
-            HeldLimit::Slots(_) => true,
+            HeldLimit::Slots(_) | HeldLimit::Ban(_) => true,
         })
     }
 
@@ -149,7 +206,7 @@ impl HoldOracle {
     pub fn rate(&mut self, place: usize) -> Option<&mut Oracle> {
         match self.limits.get_mut(place)? {
             HeldLimit::Rate(oracle) => Some(oracle),
-            HeldLimit::Slots(_) => None,
+            HeldLimit::Slots(_) | HeldLimit::Ban(_) => None,
         }
     }
 
@@ -185,11 +242,16 @@ impl HoldOracle {
         }
     }
 
-    /// Cuts every rate from the future to what it can rightly be.
+    /// Cuts every rate and ban from the future to what it can rightly be.
     fn repair(&mut self, now_us: u64) {
+        let now = i128::from(now_us);
         for limit in &mut self.limits {
-            if let HeldLimit::Rate(oracle) = limit {
-                oracle.count_mut().settle(i128::from(now_us));
+            match limit {
+                HeldLimit::Rate(oracle) => {
+                    oracle.count_mut().settle(now);
+                }
+                HeldLimit::Slots(_) => {}
+                HeldLimit::Ban(ban) => ban.cut(now),
             }
         }
     }
@@ -204,6 +266,7 @@ impl HoldOracle {
         let kept = |hold: &Open| match limit {
             HeldLimit::Rate(_) => hold.units,
             HeldLimit::Slots(_) => hold.slots,
+            HeldLimit::Ban(_) => 0,
         };
         self.open.iter().map(kept).sum()
     }
@@ -212,6 +275,7 @@ impl HoldOracle {
         let free = match limit {
             HeldLimit::Rate(oracle) => oracle.peek(now_us, 1).fields.remaining,
             HeldLimit::Slots(slots) => *slots,
+            HeldLimit::Ban(ban) => ban.fields(i128::from(now_us)).remaining,
         };
         free.saturating_sub(self.kept(limit))
     }
@@ -220,11 +284,15 @@ impl HoldOracle {
         match limit {
             HeldLimit::Rate(oracle) => oracle.limit(),
             HeldLimit::Slots(slots) => *slots,
+            HeldLimit::Ban(_) => 1 << 40,
         }
     }
 
     /// The fields of the limit at `place` for `cost`, which is in slots for a limit of slots.
     fn fields(&self, place: usize, now_us: u64, cost: u64, guess: Fields) -> Fields {
+        if let HeldLimit::Ban(ban) = &self.limits[place] {
+            return ban.fields(i128::from(now_us));
+        }
         let all = Self::limit_of(&self.limits[place]);
         let left_after = |wait: i128| {
             let at_us = now_us + whole(wait);
@@ -281,7 +349,7 @@ impl HoldOracle {
         // A denial keeps its repair.
         self.repair(now_us);
         if !admitted {
-            return (false, before);
+            return (false, self.deny(now_us, before));
         }
         for limit in &mut self.limits {
             if let HeldLimit::Rate(oracle) = limit
@@ -302,6 +370,24 @@ impl HoldOracle {
         let after = self.peek(now_us, 1, None, guess);
         let fields = |after: Fields| Fields { retry_after_us: Some(0), ..after };
         (true, after.into_iter().map(fields).collect())
+    }
+
+    /// The fields of a denial, once the bans have counted it: those that it begins say so.
+    fn deny(&mut self, now_us: u64, mut fields: Vec<Fields>) -> Vec<Fields> {
+        let now = i128::from(now_us);
+        let runs = |limit: &HeldLimit| match limit {
+            HeldLimit::Ban(ban) => ban.runs_for(now) > 0,
+            _ => false,
+        };
+        if !self.limits.iter().any(runs) {
+            for (limit, fields) in self.limits.iter_mut().zip(&mut fields) {
+                if let HeldLimit::Ban(ban) = limit {
+                    ban.deny(now);
+                    *fields = ban.fields(now);
+                }
+            }
+        }
+        fields
     }
 
     /// Takes what remains of `cost`; nothing at all is a denial with the fields of 1.
@@ -332,9 +418,16 @@ impl HoldOracle {
         let kept: Vec<u64> = self.limits.iter().map(|limit| self.kept(limit)).collect();
         let mut done = Vec::new();
         for (limit, kept) in self.limits.iter_mut().zip(kept) {
-            let HeldLimit::Rate(oracle) = limit else {
-                done.push((true, 0));
-                continue;
+            let oracle = match limit {
+                HeldLimit::Rate(oracle) => oracle,
+                HeldLimit::Slots(_) => {
+                    done.push((true, 0));
+                    continue;
+                }
+                HeldLimit::Ban(ban) => {
+                    done.push((cost == 0 || ban.runs_for(i128::from(now_us)) == 0, 0));
+                    continue;
+                }
             };
             let before = oracle.peek(now_us, 1).fields.remaining;
             let cut = if cost > 0 { oracle.charge(now_us, cost).cut } else { 0 };

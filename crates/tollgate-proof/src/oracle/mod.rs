@@ -31,8 +31,8 @@ mod windows;
 #[cfg(test)]
 mod tests;
 
-pub use bans::{BanOracle, BanRule};
-pub use holds::{Ended, HeldLimit, HoldOracle, Kind, NameSays};
+pub use bans::{Ban, BanOracle, BanRule};
+pub use holds::{Charge, Ended, HeldLimit, HoldOracle, Kind, NameSays, Refunded};
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};
 
@@ -245,6 +245,11 @@ impl Oracle {
     /// The subject is fresh again.
     fn forget(&mut self) {
         self.held = Held::fresh(self.rule, self.most, self.grouped);
+    }
+
+    /// Whether it holds nothing, not even what no longer counts.
+    fn is_fresh(&self) -> bool {
+        self.held == Held::fresh(self.rule, self.most, self.grouped)
     }
 
     /// The rule that the subject counts under.

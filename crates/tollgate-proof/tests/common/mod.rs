@@ -73,7 +73,8 @@ impl Twins {
         let portion = engine::Portion::part(left, 0, units);
         let now = Time::from_micros(now_us);
         let (limits, held) = (&self.limits, &mut self.held);
-        let given = engine::refund(limits, held, limits, &[at_us], portion, now)[0];
+        let none = engine::HoldSums::default();
+        let given = engine::refund(limits, held, &none, limits, &[at_us], portion, now)[0];
         let expected = self.oracle.refund_part(now_us, at_us, left, units);
         let limits = &self.limits;
         assert_eq!(given, expected, "{limits} refund {units}/{left} of {at_us} at {now_us}");
@@ -82,7 +83,8 @@ impl Twins {
 
     /// An adjustment on both.
     pub(crate) fn adjust(&mut self, now_us: u64, delta: i64) {
-        engine::adjust(&self.limits, &mut self.held, delta, Time::from_micros(now_us));
+        let none = engine::HoldSums::default();
+        engine::adjust(&self.limits, &mut self.held, &none, delta, Time::from_micros(now_us));
         self.oracle.adjust(now_us, delta);
     }
 }

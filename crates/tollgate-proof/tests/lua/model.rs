@@ -240,7 +240,8 @@ impl Model {
                 continue;
             };
             let Count { limits: written, held } = count;
-            let each = engine::refund(written, held, limits, at_us, portion, now);
+            let none = engine::HoldSums::default();
+            let each = engine::refund(written, held, &none, limits, at_us, portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
             if *held == Held::fresh(written) {
                 self.counts.remove(&key);
@@ -262,7 +263,7 @@ impl Model {
         now: Time,
     ) -> Vec<i64> {
         let (mut held, _) = self.load(subject, limits, now);
-        let changes = engine::adjust(limits, &mut held, delta, now);
+        let changes = engine::adjust(limits, &mut held, &engine::HoldSums::default(), delta, now);
         self.keep(subject, limits, held);
         by_place(limits).into_iter().map(|i| changes[i]).collect()
     }

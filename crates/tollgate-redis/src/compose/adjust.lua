@@ -1,13 +1,16 @@
 -- KEYS: the state, and a log for each limit.
 -- ARGV: the nonce, the units to give back or, negative, to take; and from the third on, the count.
 local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
-return change(3, reply, function(limit)
-  local before, reset = judge(limit)
+return change(3, reply, function(limit, _, count)
+  -- What is held beside it is not there to be taken.
+  local kept = kept_of(count, limit)
+  local remaining, reset = judge(limit)
+  local before = math.max(0, remaining - kept)
   if delta < 0 and before > 0 then
     charge(limit, math.min(-delta, before))
   elseif delta > 0 and reset > 0 then
     grant(limit, delta)
     settle(limit)
   end
-  reply[#reply + 1] = judge(limit) - before
+  reply[#reply + 1] = math.max(0, judge(limit) - kept) - before
 end)

@@ -170,7 +170,7 @@ local function end_due(count, peek)
   end
   local due = due_of(holds, at, back)
   if not count.is_carried then
-    charge_ends(count.limits, due, back, count.most)
+    charge_ends(count.limits, due, back, count.most_before or count.most)
   end
   for _, hold in ipairs(due) do
     add(holds, hold, -1)
@@ -303,7 +303,8 @@ local function write_count(count)
     least = math.max(0, last - now) + (holds.charging > 0 and count.span or 0)
   end
   limits.held = holds.count > 0
-  for _, limit in ipairs(limits) do
+  for i, limit in ipairs(limits) do
+    limit.most = count.most[i]
     limit.changed = limit.changed or limit.log and limits.held ~= count.was_held
   end
   write(holds.key, count.logs, limits, #limits, count.has_state, least)
@@ -333,20 +334,40 @@ local function is_same(was, limit)
     and same_numbers(was.numbers, limit.numbers)
 end
 
--- The most units that can be used of each limit as it was written. `most` is that of the limits that
--- are asked for.
-local function most_as_written(old, limits, most)
+-- The most units that can be used of each limit as it was written. Of one that was not it is that of
+-- the limits that are asked for.
+local function most_as_written(old, asked)
   local list = {}
-  for i, limit in ipairs(limits) do
+  for i = 1, #asked do
     local was = old[i]
-    if was and is_same(was, limit) then
-      list[i] = most[i]
-    elseif was then
-      -- Windows and logs do not say what they may owe, which is by default as much again.
-      list[i] = (was.code == 'g' or was.code == 'i') and was.numbers[4] or 2 * was.numbers[1]
+    if was and (was.code == 'g' or was.code == 'i') then
+      list[i] = was.numbers[4]
+    elseif was and hides_most(was) then
+      list[i] = was.most or usual_most(was.numbers)
+    else
+      list[i] = asked[i]
     end
   end
   return list
+end
+
+-- For how many microseconds the most that can be used of these limits counts.
+local function span_of(limits)
+  local longest = 0
+  for _, limit in ipairs(limits) do
+    local n, span = limit.numbers, 0
+    if limit.code == 'g' then
+      span = math.ceil(n[4] * n[1] / n[2])
+    elseif limit.code == 'i' then
+      span = math.ceil(n[4] / n[1]) * n[2]
+    elseif limit.code == 's' then
+      span = n[2] * (n[3] + 1)
+    elseif hides_most(limit) then
+      span = n[2]
+    end
+    longest = math.max(longest, span)
+  end
+  return longest
 end
 
 -- A count that is asked for under `tag`, with its holds: what is counted for it under its present
@@ -372,11 +393,11 @@ local function open_count(key, logs, tag, has_state, most, span)
     local stays = is_new or old[i] and is_same(old[i], limit)
     count.is_carried = count.is_carried or not stays
   end
+  count.most_before = most_as_written(old, most)
   if count.is_carried and holds.charging > 0 then
     -- What is due is charged first, under the old numbers.
     local at, back = clock_of(holds)
-    local old_most = most_as_written(old, limits, most)
-    charge_ends(old, due_of(holds, at, back), back, old_most)
+    charge_ends(old, due_of(holds, at, back), back, count.most_before)
   end
   for i, limit in ipairs(limits) do
     count.carried[i] = adopt(limit, old[i], is_new)
@@ -385,7 +406,7 @@ local function open_count(key, logs, tag, has_state, most, span)
 end
 
 -- A count as it was written, with its holds; nothing where none are open.
-local function open_held(key, logs, tag, most, span)
+local function open_held(key, logs, most)
   local limits, wrong, has_state = load(key, logs, #most)
   if wrong then
     return nil, wrong
@@ -406,14 +427,11 @@ local function open_held(key, logs, tag, most, span)
     end
     places[i] = limits[i]
   end
-  places.held = true
-  -- Under the numbers that are asked for, the most is what is said of them.
-  places.text = limits.text
-  if not places.text or places.text .. '|' ~= tag then
-    most = most_as_written(places, read_tag(tag), most)
-  end
-  return {limits = places, holds = holds, logs = logs, has_state = has_state, span = span,
-    most = most, was_held = true, is_carried = false}
+  places.held, places.text = true, limits.text
+  -- What can be used, and for how long it counts, is as it was written, whatever the holder knows.
+  return {limits = places, holds = holds, logs = logs, has_state = has_state,
+    span = span_of(places), most = most_as_written(places, most), was_held = true,
+    is_carried = false}
 end
 
 -- Deletes the logs of limits whose names another strategy counts under now.

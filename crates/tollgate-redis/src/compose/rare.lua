@@ -200,16 +200,26 @@ local function owes(limit)
 end
 
 -- How a state describes itself. While holds are open, or more is used than a burst, it has a version
--- of its own, which scripts that know no holds or no debts refuse.
+-- of its own, which scripts that know no holds or no debts refuse. What a window or a log may owe
+-- matters to holds alone, and is told where it is not the usual.
 local function tag_of(limits)
   local version, bar = '1', '|'
   if limits.held then
     version, bar = '2', 'h|'
   end
+  local mosts, is_usual = {}, true
   for _, limit in ipairs(limits) do
     if owes(limit) then
       version = '2'
     end
+    if limits.held and hides_most(limit) then
+      local usual = usual_most(limit.numbers)
+      mosts[#mosts + 1] = string.format('%.0f', limit.most or usual)
+      is_usual = is_usual and (limit.most or usual) == usual
+    end
+  end
+  if not is_usual then
+    version, bar = '3', 'h' .. table.concat(mosts, ',') .. '|'
   end
   if limits.text then
     return version .. string.sub(limits.text, 2) .. bar
@@ -356,8 +366,11 @@ local function adopt(limit, old, is_new)
         carried = 1
       end
       limit.log = old.log
-    elseif not is_new then
+    elseif old and old.strategy ~= 'l' then
       carried = 2
+    elseif old and not same_numbers(old.numbers, limit.numbers) then
+      -- Its events are over, and with them its key.
+      carried = 1
     end
   else
     carried, limit.words = carry(old or {}, limit, steps, now)

@@ -51,15 +51,25 @@ while k <= #KEYS do
     if wrong then
       return redis.error_reply('TOLLGATE ' .. wrong)
     end
+    for i = 1, subject.count do
+      -- A log without events beside others has lost its key.
+      if not subject.held[i] then
+        return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
+      end
+    end
     subject.limits, subject.was_held = subject.held, true
+    -- The holds are of the count as it was written, whatever it was charged under.
+    subject.most = most_as_written(subject.held, subject.most)
+    subject.span = span_of(subject.held)
   end
   subject.forgotten = forgotten(redis.call('GET', KEYS[k + 1]))
   subjects[#subjects + 1] = subject
   k, a = k + 2 + subject.count, a + 2 + subject.count
 end
--- Nothing is changed before all counts are known to be sound.
+-- Nothing is changed before all counts are known to be sound, nor at all for a receipt from before a
+-- reset.
 for _, subject in ipairs(subjects) do
-  if subject.holds then
+  if subject.holds and not subject.forgotten then
     end_due(subject)
   end
 end
@@ -73,6 +83,7 @@ for _, subject in ipairs(subjects) do
     if limit and (limit.words or limit.log) and limit.strategy == charged.letter
         and not subject.forgotten then
       repair(limit)
+      local kept = subject.holds and kept_of(subject, limit) or 0
       local before, reset = judge(limit)
       -- What is free by itself keeps its times: under a clock that is behind it counts again.
       if reset > 0 then
@@ -82,7 +93,7 @@ for _, subject in ipairs(subjects) do
         end
         -- Without its newest count a window may look at an earlier time, where older ones count
         -- again.
-        given = math.max(0, judge(limit) - before)
+        given = math.max(0, math.max(0, judge(limit) - kept) - math.max(0, before - kept))
         settle(limit)
       end
       limit.changed, subject.changed = true, true
@@ -98,7 +109,7 @@ for _, subject in ipairs(subjects) do
       reply[#reply + 1] = reset
     end
   end
-  if subject.holds then
+  if subject.holds and not subject.forgotten then
     for i = 1, subject.count do
       subject.held[i].changed = true
     end

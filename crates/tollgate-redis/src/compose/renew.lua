@@ -4,8 +4,8 @@
 -- now on in microseconds. From the fifth on, the counts.
 local name, ttl = name_of(ARGV[2]), tonumber(ARGV[4])
 local counts, at, renewed = {}, now, 0
-local wrong = each_count(5, function(key, logs, tag, _, most, span)
-  local count, wrong = open_held(key, logs, tag, most, span)
+local wrong = each_count(5, function(key, logs, _, _, most)
+  local count, wrong = open_held(key, logs, most)
   if wrong then
     return wrong
   end

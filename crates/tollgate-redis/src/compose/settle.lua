@@ -10,11 +10,11 @@ local is_name_alone = string.sub(id, 1, 2) == '4e'
 local member = not name and member_of(id, cost)
 local keeps = string.sub(id, 1, 2) ~= '61'
 local counts, known, found, misused, at = {}, nil, false, false, now
-local wrong = each_count(6, function(key, logs, tag, _, most, span)
+local wrong = each_count(6, function(key, logs, _, _, most)
   if not name then
     known = known or redis.call('GET', key .. '@' .. id)
   end
-  local count, wrong = open_held(key, logs, tag, most, span)
+  local count, wrong = open_held(key, logs, most)
   if wrong then
     return wrong
   end

@@ -1,16 +1,29 @@
 local shapes
 
+-- The most units that can be used of a window or a log whose state does not say it.
+local function usual_most(numbers)
+  return math.min(2 * numbers[1], 1099511627776)
+end
+
+-- Whether a limit is a window or a log, whose numbers do not say what it may owe.
+local function hides_most(limit)
+  return limit.code == 'f' or limit.code == 's' or limit.code == 'l'
+end
+
 -- Reads what a state or the head of a log says of itself: the version, then for each limit two
 -- letters (strategy and step), how many integers it has, and its numbers.
 -- Answers a list of limits and where the integers begin; or nothing and what is wrong.
 local function read_tag(v)
   -- An `h` at the end says that holds of the count are open. Version 2 has one, or a limit that may
-  -- owe; version 1 had it, too, before there was a version for it.
-  local version, body, held, from = string.match(v, '^(%d+)([^|]-)(h?)|()')
+  -- owe; version 1 had it, too, before there was a version for it. In version 3 it is followed by
+  -- the most units that can be used of each window and log.
+  local version, body, held, mosts, from = string.match(v, '^(%d+)([^|]-)(h?)([%d,]*)|()')
   if not version then
     return nil, 'the key holds something that is no state of Tollgate'
   end
+  local says_most = held == 'h' and mosts ~= ''
   local is_new = version == '2' and (held == 'h' or string.find(body, '[ugt][gi]%d+:'))
+    or version == '3' and says_most
   if version ~= '1' and not is_new then
     return nil, 'the state was written by a newer version: use that one, or reset the subject with it'
   end
@@ -42,7 +55,16 @@ local function read_tag(v)
     limits[#limits + 1] = {strategy = string.sub(step, 1, 1), code = string.sub(step, 2),
       count = count, numbers = numbers, sound = shape[4]}
   end
-  if size ~= #body then
+  local each = string.gmatch(mosts, '%d+')
+  for _, limit in ipairs(limits) do
+    if says_most and hides_most(limit) then
+      limit.most = tonumber(each() or 0)
+      if limit.most < limit.numbers[1] or limit.most > 1099511627776 then
+        return nil, 'the state is damaged: it holds numbers that no count has'
+      end
+    end
+  end
+  if size ~= #body or mosts ~= '' and version ~= '3' or each() then
     return nil, 'the state is damaged: it cannot be read'
   end
   return limits, from

@@ -115,7 +115,9 @@ impl StoredValue {
     pub(super) fn is_held(&self) -> bool {
         let Self::State(bytes) = self else { return false };
         let tag = bytes.split(|byte| *byte == b'|').next().unwrap_or_default();
-        tag.ends_with(b"h")
+        // What windows and logs may owe can follow.
+        let parts = tag.rsplit(|byte| *byte == b';').next().unwrap_or_default();
+        parts.first() == Some(&b'h')
     }
 }
 

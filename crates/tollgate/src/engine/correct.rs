@@ -2,7 +2,8 @@
 
 use smallvec::SmallVec;
 
-use super::{Carried, Carries, States};
+use super::holding::kept_of;
+use super::{Carried, Carries, HoldSums, States};
 use crate::decision::{Charges, Receipt};
 use crate::limit::{Limit, LimitSet};
 use crate::strategy::{Cell, Charge, Judgement, Step};
@@ -56,10 +57,12 @@ impl Portion {
 /// nothing, and neither does a charge that would no longer count under its own numbers
 /// ([`spent_until_us`]).
 ///
-/// Returns by how many units `remaining` rose, per limit of `charged`.
+/// Returns by how many units `remaining` rose beside the open holds, which `held` adds up, per
+/// limit of `charged`.
 pub fn refund(
     limits: &LimitSet,
     states: &mut dyn States,
+    held: &HoldSums,
     charged: &LimitSet,
     charged_at_us: &[u64],
     portion: Portion,
@@ -68,17 +71,18 @@ pub fn refund(
     let Portion { cost, left, units } = portion;
     let mut given = SmallVec::new();
     for (limit, at_us) in charged.limits().iter().zip(charged_at_us) {
-        let found = limits.limits().iter().zip(limits.places()).find(|(held, _)| {
-            held.identity() == limit.identity() && held.strategy() == limit.strategy()
+        let found = limits.limits().iter().zip(limits.places()).find(|(written, _)| {
+            written.identity() == limit.identity() && written.strategy() == limit.strategy()
         });
-        let Some((held, place)) = found else {
+        let Some((written, place)) = found else {
             given.push(0);
             continue;
         };
         let mut cell = states.cell(*place);
-        held.step().repair(&mut cell, now);
+        let kept = kept_of(written, held);
+        written.step().repair(&mut cell, now);
         let Judgement { remaining: before, reset_after_us, .. } =
-            held.step().judge(&mut cell, now, 1);
+            written.step().judge(&mut cell, now, 1);
         // This limit has recovered by itself. Its state keeps its times, so that its charges count
         // again if the clock steps back.
         if reset_after_us == 0 {
@@ -88,11 +92,11 @@ pub fn refund(
         // Only while the mark of this refund is kept. A later change of the numbers does not extend
         // that time, so no charge is refunded twice.
         if now.as_micros() < spent_until_us(limit, *at_us, cost) {
-            held.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
+            written.step().refund(&mut cell, now, Charge { at_us: *at_us, left, units });
         }
-        let after = held.step().judge(&mut cell, now, 1).remaining;
-        forget_if_free(held.step(), &mut cell, now);
-        given.push(after.saturating_sub(before));
+        let after = written.step().judge(&mut cell, now, 1).remaining;
+        forget_if_free(written.step(), &mut cell, now);
+        given.push(after.saturating_sub(kept).saturating_sub(before.saturating_sub(kept)));
     }
     given
 }
@@ -126,21 +130,23 @@ pub fn refundable_until_us(limits: &LimitSet, now: Time) -> u64 {
 }
 
 /// Returns `delta` units to every limit, the oldest first. A negative `delta` takes units, at most
-/// what remains. This is an administrator's correction.
+/// what remains beside the open holds, which `held` adds up. This is an administrator's correction.
 ///
 /// Returns the change of `remaining` per limit, in declared order.
 pub fn adjust(
     limits: &LimitSet,
     states: &mut dyn States,
+    held: &HoldSums,
     delta: i64,
     now: Time,
 ) -> SmallVec<[i64; 2]> {
     let mut changes = SmallVec::new();
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
         let mut cell = states.cell(*place);
-        let step = limit.step();
+        let (step, kept) = (limit.step(), kept_of(limit, held));
         step.repair(&mut cell, now);
-        let Judgement { remaining: before, reset_after_us, .. } = step.judge(&mut cell, now, 1);
+        let Judgement { remaining, reset_after_us, .. } = step.judge(&mut cell, now, 1);
+        let before = remaining.saturating_sub(kept);
         if delta > 0 && reset_after_us == 0 {
             changes.push(0);
             continue;
@@ -154,7 +160,7 @@ pub fn adjust(
                 step.charge(&mut cell, now, taken);
             }
         }
-        let after = step.judge(&mut cell, now, 1).remaining;
+        let after = step.judge(&mut cell, now, 1).remaining.saturating_sub(kept);
         // Cannot overflow: both are at most 2^40.
         changes.push(after.cast_signed() - before.cast_signed());
     }

@@ -401,10 +401,10 @@ fn charge_ends(part: &Part<'_>, states: &mut dyn States, due: &[OpenHold]) {
     }
 }
 
-/// Whether a count was carried over to other numbers, which [`migrate_holding`] has done with all
+/// Whether a count was written under other limits, under which [`migrate_holding`] has charged all
 /// that was due.
-fn is_carried(carried: &[Carried]) -> bool {
-    carried.iter().any(|carried| *carried != Carried::Same)
+const fn is_carried(carried: &[Carried]) -> bool {
+    !carried.is_empty()
 }
 
 fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold) {
@@ -423,13 +423,8 @@ pub fn migrate_holding(
     holds: &dyn Holds,
     now: Time,
 ) -> Carries {
-    let stays = |limit: &Limit| {
-        let found = was.limits().iter().find(|other| other.identity() == limit.identity());
-        found.is_some_and(|other| other.step() == limit.step())
-    };
     let (_, due) = Ends::after_due(Some(holds), now);
-    let charges = due.iter().any(|hold| hold.charging() > 0);
-    if !charges || limits.limits().iter().all(stays) {
+    if due.iter().all(|hold| hold.charging() == 0) {
         return migrate(limits, states, was, old, now);
     }
     let mut copy = Held::copy_of(was, old);
@@ -445,7 +440,8 @@ fn charge_rates(
     at: Time,
 ) -> SmallVec<[Charged; 2]> {
     let each = limits.limits().iter().zip(limits.places());
-    each.map(|(limit, place)| charge_one(limit, &mut states.cell(*place), units, true, at))
+    each.filter(|(limit, _)| limit.counts_units())
+        .map(|(limit, place)| charge_one(limit, &mut states.cell(*place), units, true, at))
         .collect()
 }
 
@@ -554,9 +550,11 @@ pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallV
     .collect()
 }
 
-/// Lets everything end that is due: before any other change of a count that has open holds.
-pub fn end_holds(part: &mut Part<'_>, now: Time) {
+/// Lets everything end that is due: before any other change of a count that has open holds. Returns
+/// the sums over those that stay.
+pub fn end_holds(part: &mut Part<'_>, now: Time) -> HoldSums {
     end_due(part, now);
+    part.holds.as_deref().map(Holds::sums).unwrap_or_default()
 }
 
 /// Until when what the ends of open holds charge can count, in microseconds since the Unix epoch: a

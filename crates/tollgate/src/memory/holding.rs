@@ -7,7 +7,7 @@ use super::shard::{Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{self, Carries, HoldTable, Mode, Outcome, Part, decide_holding};
+use crate::engine::{self, Carries, HoldSums, HoldTable, Mode, Outcome, Part, decide_holding};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldName, Settled};
 use crate::limit::LimitSet;
@@ -178,14 +178,22 @@ fn with_holds<'p>(part: Part<'p>, holds: &'p mut Option<Box<BoundedHolds>>) -> P
     }
 }
 
-/// Lets everything end that is due, before a change that is no check.
-pub(super) fn end_holds(limits: &LimitSet, state: &mut State, carried: &Carries, now: Time) {
+/// Lets everything end that is due, before a change that is no check. Returns the sums over the
+/// holds that stay open.
+pub(super) fn end_holds(
+    limits: &LimitSet,
+    state: &mut State,
+    carried: &Carries,
+    now: Time,
+) -> HoldSums {
     let mut holds = state.take_holds();
+    let mut sums = HoldSums::default();
     if holds.is_some() {
         let part = Part::new(limits, state).carrying(carried.clone());
-        engine::end_holds(&mut with_holds(part, &mut holds), now);
+        sums = engine::end_holds(&mut with_holds(part, &mut holds), now);
     }
     state.give_holds(holds);
+    sums
 }
 
 /// Charges a count that has open holds. `None` if it has none.

@@ -258,8 +258,8 @@ impl MemoryStore {
             return nothing();
         }
         let given = shard.visit(&key, limits, now, |written_under, state, _| {
-            holding::end_holds(written_under, state, &engine::Carries::new(), now);
-            engine::refund(written_under, state, limits, at_us, portion, now)
+            let held = holding::end_holds(written_under, state, &engine::Carries::new(), now);
+            engine::refund(written_under, state, &held, limits, at_us, portion, now)
         });
         given.unwrap_or_else(nothing)
     }
@@ -289,8 +289,8 @@ impl MemoryStore {
 
     pub(crate) fn adjust_now(&self, counted: Counted<'_>, delta: i64) -> Vec<i64> {
         let adjust = |state: &mut state::State, carried: &engine::Carries, now, _| {
-            holding::end_holds(counted.limits, state, carried, now);
-            engine::adjust(counted.limits, state, delta, now).into_vec()
+            let held = holding::end_holds(counted.limits, state, carried, now);
+            engine::adjust(counted.limits, state, &held, delta, now).into_vec()
         };
         self.with_state(counted, adjust).unwrap_or_else(|| vec![0; counted.limits.limits().len()])
     }

@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::{self, HoldTable, States};
+use crate::engine::{self, HoldSums, HoldTable, States};
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 use crate::time::Time;
@@ -330,7 +330,7 @@ impl State {
     /// An exhausted state: the full capacity of each limit was charged now.
     pub(super) fn spent(limits: &LimitSet, now: Time, budget: &Arc<Budget>) -> Self {
         let mut state = Self::fresh_anyway(limits, budget);
-        engine::adjust(limits, &mut state, i64::MIN, now);
+        engine::adjust(limits, &mut state, &HoldSums::default(), i64::MIN, now);
         state
     }
 

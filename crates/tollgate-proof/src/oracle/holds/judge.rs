@@ -33,6 +33,7 @@ impl HoldOracle {
             let (free, is_slots) = match limit {
                 HeldLimit::Rate(oracle) => (oracle.left(now_us), false),
                 HeldLimit::Slots(slots) => (*slots, true),
+                HeldLimit::Ban(ban) => (ban.fields(i128::from(now_us)).remaining, false),
             };
             let remaining = free.saturating_sub(self.kept(limit));
             Left { remaining, limit: Self::limit_of(limit), is_slots }
@@ -105,6 +106,7 @@ impl HoldOracle {
         let rates = self.limits.iter().filter_map(|limit| match limit {
             HeldLimit::Rate(oracle) => Some(oracle.fingerprint(now_us)),
             HeldLimit::Slots(_) => None,
+            HeldLimit::Ban(ban) => Some(vec![ban.until()]),
         });
         let mut open: Vec<[i128; 2]> =
             self.open.iter().map(|hold| [hold.name.into(), hold.end]).collect();

@@ -263,7 +263,7 @@ if {ends}[1] then
     tag, {base} = struct.unpack({format}, {ends}[1])
   end
   if #({ends}[2] or '') ~= 13 then
-    if string.find({ends}[1], '^[12][^|]*;h|') then
+    if string.find({ends}[1], '^[123][^|]*;h[%d,]*|') then
       return {is_held}
     end
     return redis.error_reply('TOLLGATE the key holds something that is no state of Tollgate')
