@@ -150,17 +150,18 @@ impl HoldOracle {
     }
 
     /// Whether no store may have forgotten anything at `now_us` that another still remembers: each
-    /// limit counts something then, or never did. Open holds are known to all. What is due is not
-    /// charged yet, and does not count.
+    /// limit counts something then, or never did. Open holds are known to all, unless one is due.
     #[must_use]
     pub fn is_known(&self, now_us: u64) -> bool {
-        self.limits.iter().all(|limit| match limit {
-            HeldLimit::Rate(oracle) => {
-                oracle.is_fresh() || oracle.peek(now_us, 1).fields.reset_after_us > 0
-            }
-            HeldLimit::Slots(_) => true,
-            HeldLimit::Ban(ban) => ban.is_fresh() || ban.until() > i128::from(now_us),
-        })
+        let is_open = |hold: &Open| hold.end > i128::from(now_us);
+        self.open.iter().all(is_open)
+            && self.limits.iter().all(|limit| match limit {
+                HeldLimit::Rate(oracle) => {
+                    oracle.is_fresh() || oracle.peek(now_us, 1).fields.reset_after_us > 0
+                }
+                HeldLimit::Slots(_) => true,
+                HeldLimit::Ban(ban) => ban.is_fresh() || ban.until() > i128::from(now_us),
+            })
     }
 
     /// Whether a store must have a state of the count at `now_us`: something counts, or is held.

@@ -160,6 +160,9 @@ local function end_due(count, peek)
   local holds = count.holds
   local at, back = clock_of(holds)
   holds.seen = at
+  if holds.is_over and not peek then
+    redis.call('DEL', holds.key .. '@')
+  end
   if holds.count == 0 then
     return at
   end
@@ -392,6 +395,10 @@ local function open_count(key, logs, tag, has_state, most, span)
   for i, limit in ipairs(limits) do
     local stays = is_new or old[i] and is_same(old[i], limit)
     count.is_carried = count.is_carried or not stays
+  end
+  if holds.count > 0 and not old.held then
+    -- The state lay as long as they were open, and as long as what their ends charged counted.
+    holds.count, holds.units, holds.charging, holds.slots, holds.is_over = 0, 0, 0, 0, true
   end
   count.most_before = most_as_written(old, most)
   if count.is_carried and holds.charging > 0 then

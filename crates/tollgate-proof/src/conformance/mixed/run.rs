@@ -225,6 +225,10 @@ impl<M: StoreMaker> Run<'_, M> {
                 // Whose refund or reset is known no longer, is told by no rule.
                 let oracle = &self.oracle;
                 self.charges.retain(|(_, it)| !it.was_refunded() && !oracle.was_reset_since(it));
+                // What was settled may be forgotten by the later time.
+                for placed in &mut self.placed {
+                    placed.was_reset |= placed.settled.is_some();
+                }
                 self.latest_us -= SKEW_US + us;
                 self.latest_us
             }
@@ -390,7 +394,8 @@ impl<M: StoreMaker> Run<'_, M> {
         let oracle = &self.oracle;
         // What was given back, or forgotten by a reset, is remembered while the charge can count.
         self.charges.retain(|(_, charge)| {
-            let is_over = oracle.was_reset_since(charge) && charge.counts_until() <= latest_us;
+            let is_over = self.back || charge.counts_until() <= latest_us;
+            let is_over = is_over && oracle.was_reset_since(charge);
             !charge.may_be_forgotten(latest_us) && !is_over
         });
         if self.charges.is_empty() {

@@ -119,7 +119,10 @@ impl HoldOracle {
         for (limit, left) in self.limits.iter_mut().zip(&before) {
             if let HeldLimit::Rate(oracle) = limit {
                 let left = i64::try_from(*left).unwrap_or(i64::MAX);
-                oracle.adjust(now_us, delta.max(-left));
+                // Where nothing is taken, the state stays as it is.
+                if delta.max(-left) != 0 {
+                    oracle.adjust(now_us, delta.max(-left));
+                }
             }
         }
         let after = self.left_of_each(now_us).into_iter();
