@@ -89,7 +89,8 @@ impl Marks {
         let spent = spent.entry(charge).or_insert(Spent { units: 0, until_us });
         let portion = Portion::part(cost, spent.units, units);
         let units = if portion.left_after() == 0 { Spent::WHOLE } else { portion.sum() };
-        *spent = Spent { units, until_us };
+        // A clock that is a little behind makes the mark no shorter.
+        *spent = Spent { units, until_us: until_us.max(spent.until_us) };
         portion
     }
 
