@@ -84,6 +84,17 @@ impl HoldTable {
         self.names.iter().flat_map(|names| names.marks())
     }
 
+    /// Gives back what the table has allocated for entries to come.
+    pub fn shrink_to_fit(&mut self) {
+        if let Open::Few(list) = &mut self.open {
+            list.shrink_to_fit();
+        }
+        self.settled.list.shrink_to_fit();
+        if let Some(names) = &mut self.names {
+            names.shrink_to_fit();
+        }
+    }
+
     /// Approximately the bytes that the table has allocated.
     #[must_use]
     pub fn bytes(&self) -> usize {

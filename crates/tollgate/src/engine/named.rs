@@ -1,9 +1,10 @@
 //! Holds that their callers name (`docs/definitions.md`, section 11): what is kept beside an open
 //! one, so that a repeated ask gets the same answer, and marks of those that are over.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::VecDeque;
 
 use foldhash::fast::RandomState;
+use hashbrown::HashMap;
 
 use super::holds::{self, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::{Part, Placed};
@@ -264,11 +265,20 @@ impl Names {
         untils.max().unwrap_or(0)
     }
 
-    /// Approximately the bytes that it has allocated.
+    /// Gives back what it has allocated for entries to come.
+    pub(super) fn shrink_to_fit(&mut self) {
+        self.open.shrink_to_fit();
+        self.marks.shrink_to_fit();
+        self.early.shrink_to_fit();
+        self.settled.shrink_to_fit();
+    }
+
+    /// Approximately the bytes that it has allocated. The capacity of a map says less once entries
+    /// were removed.
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
-            + self.open.capacity() * (size_of::<(HoldName, NamedHold)>() + 1)
-            + self.marks.capacity() * (size_of::<(HoldName, Mark)>() + 1)
+            + self.open.allocation_size()
+            + self.marks.allocation_size()
             + (self.early.capacity() + self.settled.capacity()) * size_of::<HoldName>()
     }
 }

@@ -119,6 +119,8 @@ impl Kept {
             check(at)?;
         }
         table.set_sums(HoldSums { fence, seen_us, ..table.sums() });
+        // A restored store takes no more memory than the saved one.
+        table.shrink_to_fit();
         let fresh_at_us = self.fresh_at_us.max(held_until_us(&self.limits, &table));
         let state = self.state.with_holds(table, budget);
         Ok(Self { state, limits: self.limits, fresh_at_us })
