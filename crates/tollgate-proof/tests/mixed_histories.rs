@@ -14,8 +14,8 @@ use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
 use tollgate_sqlite::SqliteStore;
 
-/// Runs about so many steps in all, or as many as the environment says. Of each kind of difference
-/// in a family one is told.
+/// Runs about so many steps in all, or as many as the environment says. Reports one
+/// difference of each kind in a family.
 fn histories<M: StoreMaker>(store: &str, maker: &M, usual: u64) {
     let wanted = std::env::var("TOLLGATE_TEST_CASES");
     let wanted: u64 = wanted.map_or(usual, |text| text.parse().unwrap());

@@ -208,7 +208,7 @@ impl HoldTerms {
         Self { id: HoldId::random(kind), ttl_us }
     }
 
-    /// Reads the time of a hold, as `60s`.
+    /// Reads how long a hold lasts, as in `60s`.
     ///
     /// ```
     /// use tollgate::HoldTerms;

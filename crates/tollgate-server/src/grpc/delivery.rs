@@ -76,7 +76,7 @@ impl Drop for ToItsEnd {
 }
 
 /// A response whose body says when it was passed on, if something is attached that is undone
-/// otherwise. What is kept of it until it was read takes from this room.
+/// otherwise. The message takes from this room until it was read.
 pub(super) fn followed(
     mut response: Response<Body>,
     pace: &Arc<Pace>,

@@ -222,7 +222,7 @@ impl<M: StoreMaker> Run<'_, M> {
                 if !known {
                     return now_us;
                 }
-                // Whose refund or reset is known no longer, is told by no rule.
+                // No rule says what follows once a refund or a reset is forgotten.
                 let oracle = &self.oracle;
                 self.charges.retain(|(_, it)| !it.was_refunded() && !oracle.was_reset_since(it));
                 // What was settled may be forgotten by the later time.

@@ -159,7 +159,7 @@ impl HoldOracle {
         Some((given, open))
     }
 
-    /// What was charged for a name that is over at the time that was seen last.
+    /// What was charged for a name that is over, at the latest time that was seen.
     fn marked(&self, name: u64) -> Option<u64> {
         let mut marks = self.names.marks.iter();
         let found = marks.find(|mark| mark.name == name && mark.until > self.seen);

@@ -63,7 +63,7 @@ impl Waiting {
         }
     }
 
-    /// The oldest answer counts as read. False when there is none.
+    /// Counts the oldest answer as read. False when there is none.
     fn read_oldest(&mut self) -> bool {
         let written = self.written.pop_front().map(|(_, answer)| answer);
         let oldest = written.or_else(|| self.coming.pop_front());
