@@ -68,10 +68,19 @@ pub(crate) const CROWDED: [[&str; 2]; 4] = [
     ],
 ];
 
+/// The scripts of holds with some steps.
+#[derive(Clone)]
+struct HoldCalls {
+    one: HoldScripts,
+    /// Of several questions, where the fast path knows these steps.
+    place: Option<Script>,
+    settle: Option<Script>,
+}
+
 pub(crate) struct Scripts {
     texts: Texts,
     /// By the letters of their steps.
-    holds: RefCell<HashMap<String, HoldScripts>>,
+    holds: RefCell<HashMap<String, HoldCalls>>,
     charge: Script,
     adjust: Script,
 }
@@ -88,13 +97,17 @@ impl Scripts {
     }
 
     /// Those of holds with these steps.
-    fn of(&self, codes: &str) -> HoldScripts {
+    fn of(&self, codes: &str) -> HoldCalls {
+        let (clock, parts) = (Clock::Server, &self.texts.parts);
         let make = || {
-            let mut scripts = HoldScripts::of(codes, Clock::Server, &self.texts.parts);
-            for script in [&mut scripts.among, &mut scripts.settle, &mut scripts.renew] {
+            let mut one = HoldScripts::of(codes, clock, parts);
+            for script in [&mut one.among, &mut one.settle, &mut one.renew] {
                 *script = self.texts.script(script.clone());
             }
-            scripts
+            let several = |it: Option<Script>| it.map(|script| self.texts.script(script));
+            let place = several(HoldScripts::place_many(codes, clock, parts));
+            let settle = several(HoldScripts::settle_many(codes, clock, parts));
+            HoldCalls { one, place, settle }
         };
         self.holds.borrow_mut().entry(codes.to_owned()).or_insert_with(make).clone()
     }
@@ -109,6 +122,8 @@ pub(crate) struct Tally {
     pub(crate) ended: u64,
     /// Calls that a script of fewer steps left to the one of all.
     pub(crate) others: u64,
+    /// Calls that the script of several answered, and those that it left to the one of one.
+    pub(crate) simple: [u64; 2],
 }
 
 impl Tally {
@@ -117,6 +132,8 @@ impl Tally {
         self.denied_by_holds += other.denied_by_holds;
         self.ended += other.ended;
         self.others += other.others;
+        self.simple[0] += other.simple[0];
+        self.simple[1] += other.simple[1];
         self.names.add(other.names);
     }
 }
@@ -313,7 +330,11 @@ impl<'f> Pair<'f> {
             keys.extend(Keys::logs(&state, limits));
             args.extend(compose::count_args(limits));
         }
-        let Reply::List(list) = self.fake.call(script, &keys, &args) else { panic!("no list") };
+        let Reply::List(mut list) = self.fake.call(script, &keys, &args) else { panic!("no list") };
+        // That of several has a list for each.
+        if let [Reply::List(only)] = &mut list[..] {
+            list = core::mem::take(only);
+        }
         assert_eq!(list[0], Reply::Text(self.nonce.to_string().into()));
         list.into_iter()
             .skip(1)
@@ -334,14 +355,26 @@ impl<'f> Pair<'f> {
         let each = counts.iter().flat_map(|(_, limits)| limits.limits());
         let steps: BTreeSet<char> = each.map(|it| it.lua_spec().step.unwrap().code).collect();
         let scripts = self.scripts.of(&steps.into_iter().collect::<String>());
-        let got = self.call(which(&scripts), counts, own);
+        let script = which(&scripts.one);
+        let several = match script {
+            it if *it == scripts.one.among => &scripts.place,
+            it if *it == scripts.one.settle => &scripts.settle,
+            _ => &None,
+        };
+        let several =
+            several.as_ref().filter(|_| counts.len() == 1 && self.nonce.is_multiple_of(2));
+        let simple = several.map(|it| self.call(it, counts, own)).filter(|got| *got != [-8]);
+        if several.is_some() {
+            self.tally.simple[usize::from(simple.is_none())] += 1;
+        }
+        let got = simple.unwrap_or_else(|| self.call(script, counts, own));
         if got != [-4] {
             return got;
         }
         self.tally.others += 1;
         let all: String = tollgate::strategy::lua_steps().map(|step| step.code).collect();
         let scripts = self.scripts.of(&all);
-        self.call(which(&scripts), counts, own)
+        self.call(which(&scripts.one), counts, own)
     }
 
     fn ask(

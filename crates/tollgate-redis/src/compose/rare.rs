@@ -88,6 +88,21 @@ impl HoldScripts {
         }
     }
 
+    /// The script that places several holds at a time, or answers checks beside open holds; `None`
+    /// where the fast path does not know a step. Each question is about one count, and all have as
+    /// many keys and arguments. It answers `-8` and changes nothing where a question is not simple:
+    /// then the script of one decides, so that a batch never takes long.
+    #[must_use]
+    pub fn place_many(codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
+        many("place", 8, codes, clock, parts)
+    }
+
+    /// The same for commits and releases.
+    #[must_use]
+    pub fn settle_many(codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
+        many("settle", 6, codes, clock, parts)
+    }
+
     /// Of all steps.
     #[must_use]
     pub fn all(clock: Clock, parts: &Parts) -> Self {
@@ -156,18 +171,14 @@ fn script_of(
     parts: &Parts,
     fast: Option<&str>,
 ) -> Script {
-    let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
     let is_simple = |step: &&&LuaStep| fast.is_some() && is_simple(step);
-    for step in steps.iter().filter(is_simple) {
-        text.push_str(parts.hot(step));
-    }
-    text.push_str(parts.clock(clock));
-    text.push_str(&lifetime(clock, parts));
-    text.push_str(parts.driver("rights.lua"));
-    text.push_str(parts.driver("hold_form.lua"));
+    let simple: Vec<&LuaStep> = steps.iter().filter(is_simple).copied().collect();
+    let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
+    text.push_str(&before_all(&simple, clock, parts));
     if let Some(fast) = fast {
-        let simple: Vec<&LuaStep> = steps.iter().filter(is_simple).copied().collect();
         text.push_str(&fast_path(fast, &simple, parts));
+        let call = "local answer = $_simple()\nif answer then\n  return answer\nend\n";
+        text.push_str(&call.replace('$', fast));
     }
     text.push_str("local lacks = refusal()\nif lacks then\n  return lacks\nend\n");
     text.push_str(&parts.mul_div);
@@ -192,12 +203,53 @@ fn script_of(
     Script::with_rights(&text)
 }
 
+/// What each script of holds begins with: the functions of the steps that its fast path knows, the
+/// time, and how holds are written.
+fn before_all(simple: &[&LuaStep], clock: Clock, parts: &Parts) -> String {
+    let mut text: String = simple.iter().map(|step| parts.hot(step)).collect();
+    text.push_str(parts.clock(clock));
+    text.push_str(&lifetime(clock, parts));
+    text.push_str(parts.driver("rights.lua"));
+    text.push_str(parts.driver("hold_form.lua"));
+    text
+}
+
+/// The fast path alone, for several questions of one call. The counts of each begin at this
+/// argument.
+fn many(fast: &str, at: usize, codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
+    let known = distinct(lua_steps());
+    let steps: Vec<&LuaStep> = known.into_iter().filter(|it| codes.contains(it.code)).collect();
+    if steps.len() != codes.len() || !steps.iter().all(is_simple) {
+        return None;
+    }
+    let mut text = format!("#!lua\n-- Tollgate: {fast} several\n");
+    // The functions see those of the question that is answered.
+    text.push_str("local all_keys, all_args = KEYS, ARGV\nlocal KEYS, ARGV = KEYS, ARGV\n");
+    text.push_str(&before_all(&steps, clock, parts));
+    text.push_str(&fast_path(fast, &steps, parts));
+    let _ = write!(
+        text,
+        "local keys = (ARGV[{at}] or 0) + 1
+local args = #ARGV * keys / #KEYS
+local function check(i)
+  KEYS = {{unpack(all_keys, i * keys + 1, (i + 1) * keys)}}
+  ARGV = {{unpack(all_args, i * args + 1, (i + 1) * args)}}
+  return {fast}_simple() or {{ARGV[1], -8}}
+end
+"
+    );
+    let ending = parts.driver("many.lua").replace("$KEYS keys", "whole keys");
+    let ending = ending.replace("$ARGS arguments", "whole arguments");
+    text.push_str(&ending.replace("$KEYS", "keys").replace("$ARGS", "args").replace("$EACH", "i"));
+    Some(Script::with_rights(&text))
+}
+
 /// Whether the fast path knows a step: one of slots or of a pair of words that counts units.
-fn is_simple(step: &LuaStep) -> bool {
+fn is_simple(step: &&LuaStep) -> bool {
     step.code == 'c' || step.words == Some(2) && step.code != 'b'
 }
 
-/// The fast path of one script: its steps, its functions, and a call of them.
+/// The fast path of one script: its steps and its functions.
 fn fast_path(name: &str, steps: &[&LuaStep], parts: &Parts) -> String {
     let mut text = parts.step_table("simple", steps, &["view", "judge", "charge"]);
     for step in steps.iter().filter(|step| step.words == Some(2)) {
@@ -210,6 +262,5 @@ fn fast_path(name: &str, steps: &[&LuaStep], parts: &Parts) -> String {
     let (place, settle) = each.split_once("-- settle\n").unwrap_or_default();
     text.push_str(common);
     text.push_str(if name == "place" { place } else { settle });
-    let _ = write!(text, "local answer = {name}_simple()\nif answer then\n  return answer\nend\n");
     text
 }

@@ -206,7 +206,7 @@ impl Batches {
                 late.fail(fault);
             }
             while let Some(first) = waiting.first() {
-                let slot = first.sending.slot;
+                let Sending { slot, keys, words, .. } = first.sending;
                 let Some(batch) = first.sending.batch.clone() else {
                     let first = waiting.remove(0);
                     self.begin(cx, alone(self.connection.clone(), first));
@@ -214,10 +214,13 @@ impl Batches {
                 };
                 let end = waiting.iter().position(|asked| asked.sending.batch.is_none());
                 let end = end.unwrap_or(waiting.len());
-                // On a cluster, a call may have keys of one slot only.
+                // On a cluster, a call may have keys of one slot only. The script finds the
+                // questions by their number of keys and arguments.
                 let is_alike = |asked: &mut PendingCall| {
-                    let Sending { batch: other, slot: place, .. } = &asked.sending;
-                    *place == slot && other.as_ref().is_some_and(|it| Arc::ptr_eq(it, &batch))
+                    let Sending { batch: other, slot: place, keys: count, words: all, .. } =
+                        &asked.sending;
+                    (*place, *count, *all) == (slot, keys, words)
+                        && other.as_ref().is_some_and(|it| Arc::ptr_eq(it, &batch))
                 };
                 let alike = waiting.extract_if(..end, is_alike).collect();
                 self.send_alike(cx, &batch, alike);

@@ -67,6 +67,7 @@ impl<'s> Call<'s> {
     /// What is sent of it. Its command is back with the reply.
     pub(super) fn send(&mut self, batch: Option<Arc<BatchScript>>) -> Sending {
         let command = core::mem::take(&mut self.command);
-        Sending { command, keys: self.keys, slot: self.slot, batch }
+        let words = batch.as_ref().map_or(0, |_| command.args_iter().count());
+        Sending { command, keys: self.keys, words, slot: self.slot, batch }
     }
 }

@@ -24,6 +24,8 @@ pub(super) struct Sending {
     pub(super) command: Cmd,
     /// The number of its keys.
     pub(super) keys: usize,
+    /// The number of its words, of which its keys are some; 0 where it is sent alone.
+    pub(super) words: usize,
     /// The slot of its keys on a cluster, else 0.
     pub(super) slot: u16,
     /// The script of a batch that it may share with waiting calls of the same script and slot;
@@ -34,7 +36,7 @@ pub(super) struct Sending {
 impl Sending {
     /// A command that is sent alone and has no keys.
     pub(super) fn alone(command: Cmd) -> Self {
-        Self { command, keys: 0, slot: 0, batch: None }
+        Self { command, keys: 0, words: 0, slot: 0, batch: None }
     }
 }
 

@@ -14,12 +14,11 @@ use tollgate::engine::{
 use tollgate::{Carried, Counted, Hold, HoldTerms, Period, Question, Settled, StoreError, Time};
 
 use super::RedisStore;
-use super::plan::{CountArgs, asked};
+use super::plan::{CountArgs, Which, asked};
 use super::reply::{Forgotten, parse_unsigned, unexpected_reply};
-use crate::compose::{HoldScripts, all_codes};
+use crate::compose::all_codes;
 use crate::key::Keys;
 use crate::node::Call;
-use crate::script::Script;
 
 /// The counts of a call: their keys, and what the script is told of their limits.
 #[derive(Default)]
@@ -109,7 +108,13 @@ impl RedisStore {
             _ => args.extend([Vec::new(), b"0".to_vec()]),
         }
         counts.keys.extend(request_key);
-        let answer = self.call_holds(|it| &it.among, &counts, &args[..], nonce, deadline).await?;
+        // What the fast path may answer: the others would be asked twice.
+        let is_simple = matches!(question.mode, Mode::Whole)
+            && question.request.is_none()
+            && question.parts.len() == 1
+            && question.hold.is_none_or(|terms| terms.id.name().is_none());
+        let which = Which::Among { is_simple };
+        let answer = self.call_holds(which, &counts, &args[..], nonce, deadline).await?;
         match (&answer[..], question.request) {
             ([Value::Int(-1)], _) => Err(Question::of_other_question()),
             ([Value::Int(-5), number, granted, now, rows @ ..], Some(_)) => {
@@ -141,7 +146,9 @@ impl RedisStore {
         let keeps_ms = SETTLED_FOR_US / 1_000;
         let [id, cost] = told_of(hold);
         let args = [id, cost, actual.to_string(), keeps_ms.to_string()];
-        let answer = self.call_holds(|it| &it.settle, &counts, &args, nonce, deadline).await?;
+        let is_simple = hold.counts.len() == 1 && hold.id.name().is_none();
+        let which = Which::Settle { is_simple };
+        let answer = self.call_holds(which, &counts, &args, nonce, deadline).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
@@ -171,7 +178,7 @@ impl RedisStore {
         let nonce = self.next_nonce();
         let args = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
         let deadline = self.0.deadline;
-        let answer = self.call_holds(|it| &it.renew, &counts, &args, nonce, deadline).await?;
+        let answer = self.call_holds(Which::Renew, &counts, &args, nonce, deadline).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
@@ -179,11 +186,11 @@ impl RedisStore {
         }
     }
 
-    /// Calls a script of the steps of these counts, and where a state names another step, the one
-    /// of all.
+    /// Calls a script of the steps of these counts, or that of several questions at the same time.
+    /// Where a state names another step, it calls the one of all.
     async fn call_holds(
         &self,
-        which: impl Fn(&HoldScripts) -> &Script,
+        which: Which,
         counts: &Counts,
         args: impl ToRedisArgs + Copy,
         nonce: u64,
@@ -198,12 +205,22 @@ impl RedisStore {
             call
         };
         let scripts = self.0.plans.hold_scripts(&counts.codes());
-        let answer = self.send(call_of(which(&scripts)), deadline).await?;
+        let (script, shared) = scripts.of(which);
+        let batch = shared.and_then(|it| it.if_it_pays(nonce));
+        let call = call_of(script).with_others(batch);
+        let mut answer = self.send(call, deadline).await?;
+        if let Some(shared) = shared.filter(|_| batch.is_some()) {
+            let is_simple = !matches!(answer[..], [Value::Int(-8)]);
+            shared.note(is_simple);
+            if !is_simple {
+                answer = self.send(call_of(script), deadline).await?;
+            }
+        }
         if !matches!(answer[..], [Value::Int(-4)]) {
             return Ok(answer);
         }
         let all = self.0.plans.hold_scripts(all_codes());
-        self.send(call_of(which(&all)), deadline).await
+        self.send(call_of(all.of(which).0), deadline).await
     }
 
     fn counts_of(&self, hold: &Hold) -> Counts {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::hash::{BuildHasher as _, RandomState};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use std::time::Instant;
 
@@ -92,9 +92,76 @@ pub(super) struct Plans {
     pub(super) counts: Arc<Counts>,
     cache: RwLock<PlanCache>,
     /// The scripts of holds, by the letters of their steps: at most one for each set of steps.
-    holds: RwLock<HashMap<String, Arc<HoldScripts>>>,
+    holds: RwLock<HashMap<String, Arc<HoldCalls>>>,
     /// What scripts over any limits are told of these, by the serials of sets.
     count_args: RwLock<HashMap<u64, Arc<CountArgs>>>,
+}
+
+/// The scripts of holds for counts of some steps.
+pub(super) struct HoldCalls {
+    /// Those of one question.
+    one: HoldScripts,
+    /// Where the fast path knows these steps, those of several questions at the same time.
+    place: Option<Shared>,
+    settle: Option<Shared>,
+}
+
+/// What a script of holds does. The fast path knows a question that `is_simple`; it would leave
+/// each other one to the script of one, which is asked at once then.
+#[derive(Clone, Copy)]
+pub(super) enum Which {
+    /// Decides about counts on which holds may be open, or places one.
+    Among { is_simple: bool },
+    /// Takes a hold away, and charges what was used.
+    Settle { is_simple: bool },
+    /// Renews a hold.
+    Renew,
+}
+
+impl HoldCalls {
+    /// The script of one such question, and of several.
+    pub(super) fn of(&self, which: Which) -> (&Script, Option<&Shared>) {
+        match which {
+            Which::Among { is_simple } => {
+                (&self.one.among, self.place.as_ref().filter(|_| is_simple))
+            }
+            Which::Settle { is_simple } => {
+                (&self.one.settle, self.settle.as_ref().filter(|_| is_simple))
+            }
+            Which::Renew => (&self.one.renew, None),
+        }
+    }
+}
+
+/// A script of several questions, which leaves those that are not simple to the script of one.
+pub(super) struct Shared {
+    batch: Arc<BatchScript>,
+    /// How many of the newest answers were not simple, of `UNLUCKY`: each new one counts for
+    /// one in 64.
+    luck: AtomicU32,
+}
+
+/// All of the newest answers were not simple.
+const UNLUCKY: u32 = 1 << 16;
+
+impl Shared {
+    /// The script of several, if it pays. Where more than half of the questions must be asked
+    /// again, as when most are denied, only every eighth (`turn`) finds out whether that is so
+    /// still.
+    pub(super) fn if_it_pays(&self, turn: u64) -> Option<&Arc<BatchScript>> {
+        let pays = self.luck.load(Ordering::Relaxed) < UNLUCKY / 2 || turn.is_multiple_of(8);
+        pays.then_some(&self.batch)
+    }
+
+    /// Notes whether a question was simple.
+    pub(super) fn note(&self, is_simple: bool) {
+        let old = self.luck.load(Ordering::Relaxed);
+        let new = old - old / 64 + if is_simple { 0 } else { UNLUCKY / 64 };
+        // Two at the same time may count as one.
+        if new != old {
+            self.luck.store(new, Ordering::Relaxed);
+        }
+    }
 }
 
 /// What the scripts over any limits are told of a set.
@@ -160,13 +227,26 @@ impl Plans {
     }
 
     /// The scripts of holds for counts of these steps.
-    pub(super) fn hold_scripts(&self, codes: &str) -> Arc<HoldScripts> {
+    pub(super) fn hold_scripts(&self, codes: &str) -> Arc<HoldCalls> {
         let known = self.holds.read().unwrap_or_else(PoisonError::into_inner).get(codes).cloned();
         known.unwrap_or_else(|| {
-            let scripts = Arc::new(HoldScripts::of(codes, self.clock, &self.parts));
+            let scripts = Arc::new(self.hold_calls(codes));
             let mut all = self.holds.write().unwrap_or_else(PoisonError::into_inner);
             Arc::clone(all.entry(codes.to_owned()).or_insert(scripts))
         })
+    }
+
+    fn hold_calls(&self, codes: &str) -> HoldCalls {
+        let shared = |script: Option<Script>| {
+            let script = script?;
+            let batch = BatchScript::new(move || script.clone(), Arc::clone(&self.counts));
+            Some(Shared { batch: Arc::new(batch), luck: AtomicU32::new(0) })
+        };
+        HoldCalls {
+            one: HoldScripts::of(codes, self.clock, &self.parts),
+            place: shared(HoldScripts::place_many(codes, self.clock, &self.parts)),
+            settle: shared(HoldScripts::settle_many(codes, self.clock, &self.parts)),
+        }
     }
 
     /// The plan of a question, composed once.

@@ -89,6 +89,55 @@ fn what_waits_together_goes_in_one_call() {
     });
 }
 
+/// Reserves and commits that the fast path knows share calls; what it leaves is asked again, alone.
+#[test]
+fn holds_that_wait_together_go_in_one_call() {
+    let server = redis_or_skip!();
+    run(async {
+        for (text, cost) in [("20/1h via gcra", 10), ("2 at once hold 1m", 1)] {
+            let limiter = limiter(at(&server), text).await;
+            let reserve = async |number: usize| {
+                let ask = Ask::new(subject(number)).cost(cost);
+                let reserved = limiter.reserve(ask, Duration::from_secs(60)).await.unwrap();
+                (reserved.decision.remaining(), reserved.hold)
+            };
+            // The first round shows the server the scripts.
+            for round in 0..2 {
+                let before = calls(&server);
+                let reserved = join_all((0..64).map(|i| reserve(100 * round + i % 32))).await;
+                // 64 go as four calls, 16 in each.
+                assert!(round == 0 || calls(&server) - before == 4, "{text}");
+                let holds: Vec<_> = reserved.iter().map(|it| it.1.as_ref().unwrap()).collect();
+                for i in 0..32 {
+                    let remaining = [reserved[i].0, reserved[i + 32].0];
+                    assert_eq!(remaining, [cost, 0], "{text} {i}");
+                    assert!(holds[i].fence < holds[i + 32].fence, "{text} {i}");
+                }
+                // All is taken: each of these is denied, by the script of one.
+                let before = calls(&server);
+                let denied = join_all((0..16).map(|i| reserve(100 * round + i))).await;
+                assert!(denied.iter().all(|it| it.1.is_none()), "{text}");
+                assert!(round == 0 || calls(&server) - before == 17, "{text}");
+                let before = calls(&server);
+                let settled = join_all(holds.iter().map(|hold| limiter.commit(hold, 3))).await;
+                assert!(round == 0 || calls(&server) - before == 4, "{text}");
+                for (i, settled) in settled.into_iter().enumerate() {
+                    let settled = settled.unwrap();
+                    let remaining: Vec<_> = settled.charged.iter().map(|it| it.remaining).collect();
+                    let expected = match cost {
+                        10 => [7, 14][i / 32],
+                        _ => [1, 2][i / 32],
+                    };
+                    assert_eq!((settled.already, remaining), (false, vec![expected]), "{text} {i}");
+                }
+                let again = join_all(holds[..16].iter().map(|hold| limiter.commit(hold, 3))).await;
+                assert!(again.into_iter().all(|it| it.unwrap().already), "{text}");
+            }
+            server.command(&[b"FLUSHALL"]);
+        }
+    });
+}
+
 /// Questions under other limits go in calls of their own; a repeat of a question that was asked
 /// together with it is answered as that was.
 #[test]
