@@ -9,7 +9,7 @@ use smallvec::SmallVec;
 use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
-use crate::hold::{HoldId, HoldName, HoldTerms};
+use crate::hold::{HoldId, HoldName, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet, MAX_COST};
 use crate::store::{Counted, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
@@ -137,6 +137,7 @@ pub struct Ask<'a> {
     /// Boxed, since few asks have one, and futures hold several copies of an ask.
     pub(crate) shard: Option<Box<Cow<'a, str>>>,
     pub(crate) name: Option<HoldName>,
+    pub(crate) patience: Patience,
     pub(crate) request: Option<RequestId<'a>>,
 }
 
@@ -277,14 +278,20 @@ impl<'a> Ask<'a> {
     /// An ask of cost 1 under the limiter's own limits.
     #[inline]
     pub fn new(subject: impl Into<SubjectText<'a>>) -> Self {
-        let first = AskPart::new(subject.into(), None);
+        Self { first: Some(AskPart::new(subject.into(), None)), ..Self::empty() }
+    }
+
+    /// An ask of cost 1 without subjects.
+    #[inline]
+    pub(crate) const fn empty() -> Self {
         Self {
-            first: Some(first),
+            first: None,
             more: Vec::new(),
             cost: 1,
             partial: false,
             shard: None,
             name: None,
+            patience: Patience::None,
             request: None,
         }
     }
@@ -356,6 +363,16 @@ impl<'a> Ask<'a> {
         Self { name: Some(name), ..self }
     }
 
+    /// Says that the caller waits for the hold, and asks again where it is denied. A denial then
+    /// counts for no ban beside the limits. A check is not waited for, and refuses it.
+    ///
+    /// Whoever takes asks from clients lets them say so only where it trusts them: they would
+    /// escape every ban.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        Self { patience: Patience::Waiting, ..self }
+    }
+
     /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
     /// decision ([`crate::Decision::is_repeated`]) and charges nothing more. A denial charged
     /// nothing and is not remembered, so a retry is judged anew.
@@ -420,6 +437,9 @@ impl<'a> Ask<'a> {
         if !peek && self.name.is_some() {
             return Err(names_a_check());
         }
+        if !peek && self.patience != Patience::None {
+            return Err(waits_for_a_check());
+        }
         let shard = text_of(self.shard.as_deref());
         check_shard(shard)?;
         let mode = match (peek, self.partial) {
@@ -481,7 +501,7 @@ impl<'a> Ask<'a> {
             let what = "a hold is not remembered under a request id: ask without one";
             return Err(Error::Ask(what.to_owned()));
         }
-        let name = self.name;
+        let (name, patience) = (self.name, self.patience);
         // As for a peek, slots may be asked for.
         let mut question = self.question(usual, true)?;
         question.mode = Mode::Whole;
@@ -489,6 +509,7 @@ impl<'a> Ask<'a> {
         if let Some(name) = name {
             terms.id = HoldId::named(terms.id.kind(), name);
         }
+        terms.patience = patience;
         Ok(question.holding(lent.insert(terms)))
     }
 
@@ -569,6 +590,11 @@ fn names_a_check() -> Error {
 }
 
 #[cold]
+fn waits_for_a_check() -> Error {
+    Error::Ask("a check places no hold that could be waited for: acquire or reserve".to_owned())
+}
+
+#[cold]
 fn takes_slots(limits: &LimitSet) -> Error {
     let slots = limits.limits().iter().find(|limit| limit.counts_slots());
     let text = slots.map_or("", Limit::full_text);
@@ -616,6 +642,5 @@ fn from_parts<'a, S: Into<SubjectText<'a>>>(
 ) -> Ask<'a> {
     let mut parts =
         parts.into_iter().map(|(subject, limits)| AskPart::new(subject.into(), Some(limits)));
-    let (first, more) = (parts.next(), parts.collect());
-    Ask { first, more, cost: 1, partial: false, shard: None, name: None, request: None }
+    Ask { first: parts.next(), more: parts.collect(), ..Ask::empty() }
 }

@@ -199,13 +199,32 @@ pub struct HoldTerms {
     pub id: HoldId,
     /// How long the hold lasts unless it is settled or renewed, in microseconds, at least 1.
     pub ttl_us: u64,
+    /// Whether the caller waits where it is denied.
+    pub patience: Patience,
+}
+
+/// Whether the caller of a hold waits, and asks again where it is denied.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Patience {
+    /// It does not wait. A denial counts for the bans of the count.
+    #[default]
+    None,
+    /// It waits. A denial counts for no ban: a poll is no abuse.
+    Waiting,
 }
 
 impl HoldTerms {
-    /// Terms with a new id.
+    /// Terms with a new id, of a caller that does not wait.
     #[must_use]
     pub fn new(kind: HoldKind, ttl_us: u64) -> Self {
-        Self { id: HoldId::random(kind), ttl_us }
+        Self { id: HoldId::random(kind), ttl_us, patience: Patience::None }
+    }
+
+    /// The same terms of a caller with this patience.
+    #[must_use]
+    pub const fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 
     /// Reads how long a hold lasts, as in `60s`.

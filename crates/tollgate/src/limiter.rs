@@ -7,6 +7,7 @@ use crate::ask::{Ask, check_cost, check_shard, text_of};
 use crate::decision::{Decision, Named, Receipt, Refund};
 use crate::engine::{Charged, Mode, Outcome};
 use crate::error::{Error, StoreError};
+use crate::hold::Patience;
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::store::{Counted, Inspection, Question, Store};
@@ -94,6 +95,7 @@ impl Limiter<MemoryStore> {
             partial: false,
             shard: None,
             name: None,
+            patience: Patience::None,
             request: None,
         } = ask
         else {
@@ -108,8 +110,8 @@ impl Limiter<MemoryStore> {
         match first {
             Ok((text, limits)) => self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek),
             Err(first) => {
-                let (first, partial, shard, name, request) = (Some(first), false, None, None, None);
-                self.answer_many(Ask { first, more, cost, partial, shard, name, request }, peek)
+                let ask = Ask { first: Some(first), more, cost, ..Ask::empty() };
+                self.answer_many(ask, peek)
             }
         }
     }
@@ -413,8 +415,16 @@ impl<S: Store> Limiter<S> {
         peek: bool,
     ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
         // The one part is borrowed in place: a question would be built, moved and dropped.
-        let Ask { first: Some(first), more, cost, partial: false, shard, name: None, request } =
-            &mut ask
+        let Ask {
+            first: Some(first),
+            more,
+            cost,
+            partial: false,
+            shard,
+            name: None,
+            patience: Patience::None,
+            request,
+        } = &mut ask
         else {
             return Ok(Err(ask));
         };

@@ -54,7 +54,8 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let takes_slots = counts.parts().iter().any(|(_, limits)| limits.counts_slots());
     let mut ask = counts.ask().cost(cost);
     if takes_slots {
-        ask = ask.named(HoldName::random());
+        // Its polls count for no ban.
+        ask = ask.named(HoldName::random()).waiting();
     }
     let counter = BlockingLimiter::open(&args.place, &which, &counts)?;
     let interrupts = Interrupts::listen()?;

@@ -259,6 +259,32 @@ fn a_holder_whose_slot_is_gone_says_so() {
     assert_eq!(holder.wait().unwrap().code(), Some(0));
 }
 
+/// Each worker asks more often than the ban allows, since it waits.
+#[test]
+fn who_waits_for_a_slot_is_not_banned() {
+    let place = Place::new();
+    let limits = ["--limit", "1000/m, ban 10m after 10 denials in 1m"];
+    let slot = ["run", "job", "--at-once", "1", "--wait", "60s"];
+    let work = ["--", "sh", "-c", "sleep 0.3"];
+    let mut workers: Vec<Child> =
+        (0..8).map(|_| place.std(&[&slot[..], &limits, &work].concat()).spawn().unwrap()).collect();
+    for worker in &mut workers {
+        assert_eq!(worker.wait().unwrap().code(), Some(0));
+    }
+    // Who does not wait is denied, and banned.
+    let mut holder = running(&place, &[&slot[..], &limits, &CAT].concat());
+    let which = ["job", "--limit", "1 at once, 1000/m, ban 10m after 10 denials in 1m"];
+    for _ in 0..10 {
+        let reserve = [&["reserve"], &which[..], &["--ttl", "10s"]].concat();
+        assert_eq!(place.code(&reserve), 1);
+    }
+    drop(holder.stdin.take());
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+    let banned = [&slot[..4], &limits, &["--wait", "0", "--", "true"]].concat();
+    let (code, _, err) = place.run(&banned);
+    assert_eq!(code, 124, "{err}");
+}
+
 /// Six workers with two slots, one of them killed: its command goes on, and is the only third.
 #[test]
 fn never_more_at_once_than_there_are_slots() {

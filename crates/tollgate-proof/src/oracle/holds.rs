@@ -343,6 +343,18 @@ impl HoldOracle {
         hold: Option<(u64, Kind, u64)>,
         guess: &[Fields],
     ) -> (bool, Vec<Fields>) {
+        let (admitted, fields) = self.ask_waiting(now_us, cost, hold, guess);
+        if admitted { (true, fields) } else { (false, self.deny(now_us, fields)) }
+    }
+
+    /// The same of a caller that waits, whose denial counts for no ban.
+    pub fn ask_waiting(
+        &mut self,
+        now_us: u64,
+        cost: u64,
+        hold: Option<(u64, Kind, u64)>,
+        guess: &[Fields],
+    ) -> (bool, Vec<Fields>) {
         self.end_due(now_us);
         let kind = hold.map(|(_, kind, _)| kind);
         let before = self.peek(now_us, cost, kind, guess);
@@ -350,7 +362,7 @@ impl HoldOracle {
         // A denial keeps its repair.
         self.repair(now_us);
         if !admitted {
-            return (false, self.deny(now_us, before));
+            return (false, before);
         }
         for limit in &mut self.limits {
             if let HeldLimit::Rate(oracle) = limit

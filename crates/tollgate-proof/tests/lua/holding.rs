@@ -8,7 +8,7 @@ use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{Fields, Mode};
 use tollgate::{
     Charged, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, ManualClock, MemoryStore,
-    Question, Store as _, Subject, Time,
+    Patience, Question, Store as _, Subject, Time,
 };
 use tollgate_proof::conformance::block_on;
 use tollgate_redis::compose::{self, Clock, HoldScripts};
@@ -276,6 +276,8 @@ impl<'f> Pair<'f> {
                     _ => HoldKind::Reserve,
                 };
                 let terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
+                let patience = [Patience::None, Patience::Waiting][rng.random_range(0..2)];
+                let terms = terms.with_patience(patience);
                 self.ask(rng, &set, cost, Mode::Whole, Some(terms), &what);
             }
             12..16 => self.settle(rng, cost, &what),
@@ -412,6 +414,7 @@ impl<'f> Pair<'f> {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
             Mode::PeekPartial => "peek-partial",
+            _ if terms.is_some_and(|terms| terms.patience == Patience::Waiting) => "waiting",
             _ => "whole",
         };
         let (id, ttl) = terms.map_or((String::new(), 0), |it| (it.id.to_string(), it.ttl_us));

@@ -1,6 +1,6 @@
 -- A check or a peek of counts on which holds may be open, or the placing of a hold.
 -- KEYS: for each subject its state, and a log for each limit.
--- ARGV: the nonce, the cost, the mode (`whole`, `partial`, `peek`, `peek-partial`), the id of the
+-- ARGV: the nonce, the cost, the mode (`whole`, `waiting`, `partial`, `peek`, `peek-partial`), the id of the
 -- hold to place or nothing, how long it lasts in microseconds; the key of the request ids is the last
 -- key if the sixth argument is not empty, which is then 16 bytes of the id and 8 of the question, and
 -- the seventh how long it is remembered in microseconds. From the eighth on, the counts.
@@ -186,7 +186,8 @@ if not admitted and not peek then
       changed = changed or count.carried[i] == 1
       waits[i] = fields[f + i].wait
     end
-    if deny(count.limits, waits) then
+    -- A denial of who waits counts for no ban.
+    if mode ~= 'waiting' and deny(count.limits, waits) then
       changed = true
       for i, limit in ipairs(count.limits) do
         if limit.code == 'b' then

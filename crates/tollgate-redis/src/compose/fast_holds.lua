@@ -156,7 +156,7 @@ end
 local function place_simple()
   local cost, id = tonumber(ARGV[2]), ARGV[4]
   -- The id of a named hold begins with a large letter.
-  if ARGV[3] ~= 'whole' or id ~= '' and string.byte(id) < 54 then
+  if ARGV[3] ~= 'whole' and ARGV[3] ~= 'waiting' or id ~= '' and string.byte(id) < 54 then
     return nil
   end
   local count = simple_count(8)

@@ -11,7 +11,9 @@ use smallvec::SmallVec;
 use tollgate::engine::{
     Charged, Fields, HoldRefusal, Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS, SETTLED_FOR_US,
 };
-use tollgate::{Carried, Counted, Hold, HoldTerms, Period, Question, Settled, StoreError, Time};
+use tollgate::{
+    Carried, Counted, Hold, HoldTerms, Patience, Period, Question, Settled, StoreError, Time,
+};
 
 use super::RedisStore;
 use super::plan::{CountArgs, Which, asked};
@@ -82,10 +84,12 @@ impl RedisStore {
         }
         let mut counts = Counts::default();
         question.parts.iter().for_each(|part| counts.add(self, *part));
+        let waits = question.hold.is_some_and(|terms| terms.patience != Patience::None);
         let mode = match question.mode {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
             Mode::PeekPartial => "peek-partial",
+            _ if waits => "waiting",
             _ => "whole",
         };
         let (id, ttl_us) = match question.hold {

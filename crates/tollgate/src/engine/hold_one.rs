@@ -71,7 +71,6 @@ pub(crate) fn hold_one(
 mod tests {
     use super::super::{Held, Mode, Part, decide_holding};
     use super::*;
-    use crate::hold::HoldId;
 
     /// A number below `end` for what comes next, the same in every run.
     fn next(seed: &mut u64, end: u64) -> u64 {
@@ -101,7 +100,7 @@ mod tests {
                     _ => HoldKind::Reserve,
                 };
                 let ttl_us = 1 + next(&mut seed, 400_000);
-                let terms = HoldTerms { id: HoldId::random(kind), ttl_us };
+                let terms = HoldTerms::new(kind, ttl_us);
                 let cost = 1 + next(&mut seed, 4);
                 let (mut same_states, mut same_table) = (states.clone(), table.clone());
                 let one = hold_one(&limits, &mut same_states, &mut same_table, now, cost, &terms);

@@ -9,7 +9,7 @@ use super::named::{self, HoldRefusal, NamedHold};
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };
-use crate::hold::{HoldId, HoldTerms};
+use crate::hold::{HoldId, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step};
 use crate::time::Time;
@@ -61,11 +61,12 @@ pub fn decide_holding(
         return Ok(outcome);
     }
     if outcome.granted == 0 {
+        let waits = terms.is_some_and(|terms| terms.patience != Patience::None);
         let mut rest = &mut outcome.fields[..];
         for part in parts.iter_mut() {
             let (fields, others) = rest.split_at_mut(part.limits.limits().len());
             rest = others;
-            if !part.is_shared {
+            if !part.is_shared && !waits {
                 deny(part.limits, part.states, now, fields);
             }
         }

@@ -162,6 +162,7 @@ impl<S: Store> Limiter<S> {
             partial: false,
             shard,
             name: None,
+            patience,
             request: None,
         } = &mut ask
         else {
@@ -170,13 +171,13 @@ impl<S: Store> Limiter<S> {
         if !more.is_empty() {
             return Ok(Err(ask));
         }
-        let cost = *cost;
+        let (cost, patience) = (*cost, *patience);
         check_cost(cost)?;
         let within = text_of(shard.as_deref());
         check_shard(within)?;
         let counted = first.counted(&self.limits, within)?;
         let slots = shortest_slots([counted.limits].into_iter());
-        let terms = HoldTerms::new(kind, ttl_us(slots, ttl)?);
+        let terms = HoldTerms::new(kind, ttl_us(slots, ttl)?).with_patience(patience);
         let outcome = self.store.hold_at_once(counted, cost, &terms);
         // Read in place, as for a check.
         let Some(outcome) = &outcome else { return Ok(Err(ask)) };

@@ -35,7 +35,7 @@ impl<S: Store> Limiter<S> {
     where
         S: Clone + 'static,
     {
-        let (ask, waiting) = (ask.into(), waiting.into());
+        let (ask, waiting) = (ask.into().waiting(), waiting.into());
         let start = Instant::now();
         let mut pauses = Pauses::new();
         loop {
@@ -151,7 +151,7 @@ impl<S: Store> Line<S> {
     where
         S: Clone + 'static,
     {
-        let (ask, waiting) = (ask.into(), waiting.into());
+        let (ask, waiting) = (ask.into().waiting(), waiting.into());
         let start = Instant::now();
         let left = || waiting.deadline.saturating_sub(start.elapsed());
         let key = self.key_of(ask.clone())?;

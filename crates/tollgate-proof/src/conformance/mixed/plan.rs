@@ -28,7 +28,7 @@ pub(super) enum Act {
     Check(u64),
     Partial(u64),
     Peek(u64),
-    Hold { kind: HoldKind, cost: u64, ttl_us: u64 },
+    Hold { kind: HoldKind, cost: u64, ttl_us: u64, waits: bool },
     Renew { pick: usize, ttl_us: u64 },
     Settle { pick: usize, actual: u64 },
     Refund { pick: usize, units: u64 },
@@ -141,7 +141,7 @@ fn act(random: &mut Random, scale: &Scale) -> Act {
                 2 => HoldKind::Charging,
                 _ => HoldKind::Reserve,
             };
-            Act::Hold { kind, cost, ttl_us }
+            Act::Hold { kind, cost, ttl_us, waits: half }
         }
         24..27 => Act::Renew { pick, ttl_us },
         27..32 => {
@@ -204,11 +204,12 @@ fn simpler(steps: &[Step], place: usize) -> Vec<Step> {
         Act::Check(_) => vec![Act::Check(1)],
         Act::Partial(cost) => vec![Act::Check(cost), Act::Partial(1)],
         Act::Peek(_) => vec![Act::Peek(1)],
-        Act::Hold { kind, cost, ttl_us } => vec![
+        Act::Hold { kind, cost, ttl_us, waits } => vec![
             Act::Check(cost),
-            Act::Hold { kind: HoldKind::Reserve, cost, ttl_us },
-            Act::Hold { kind, cost: 1, ttl_us },
-            Act::Hold { kind, cost, ttl_us: 999_000 },
+            Act::Hold { kind, cost, ttl_us, waits: false },
+            Act::Hold { kind: HoldKind::Reserve, cost, ttl_us, waits },
+            Act::Hold { kind, cost: 1, ttl_us, waits },
+            Act::Hold { kind, cost, ttl_us: 999_000, waits },
         ],
         Act::Refund { pick, .. } => vec![Act::Refund { pick, units: u64::MAX }],
         Act::Settle { pick, .. } => vec![Act::Settle { pick, actual: 0 }],

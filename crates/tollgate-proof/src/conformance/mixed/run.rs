@@ -159,9 +159,9 @@ impl<M: StoreMaker> Run<'_, M> {
                 self.receipt(&decision, granted)?;
                 self.forget_strategy(now_us, granted, strategies)
             }
-            Act::Hold { kind, cost, ttl_us } => {
+            Act::Hold { kind, cost, ttl_us, waits } => {
                 self.renumber(now_us, step.numbers)?;
-                self.hold(now_us, &set, (kind, cost, ttl_us))
+                self.hold(now_us, &set, (kind, cost, ttl_us), waits)
             }
             Act::Renew { pick, ttl_us } if !self.placed.is_empty() => {
                 self.renew(now_us, pick, ttl_us)
@@ -285,13 +285,17 @@ impl<M: StoreMaker> Run<'_, M> {
         now_us: u64,
         set: &LimitSet,
         (kind, cost, ttl_us): (HoldKind, u64, u64),
+        waits: bool,
     ) -> Result<(), Differs> {
         let kind =
             if set.counts_slots() || kind != HoldKind::Acquire { kind } else { HoldKind::Reserve };
         let longest_us = set.hold().map_or(LONGEST_US, tollgate::Period::as_micros);
         let ttl_us = 1_000 + ttl_us % (longest_us - 1_000);
         let number = self.placed.len();
-        self.tell(now_us, &format!("[{set}] #{number}: {kind:?} {cost} for {ttl_us} us"));
+        self.tell(
+            now_us,
+            &format!("[{set}] #{number}: {kind:?} {cost} for {ttl_us} us, waits: {waits}"),
+        );
         let twin = match kind {
             HoldKind::Acquire => Kind::Acquire,
             HoldKind::Charging => Kind::Charging,
@@ -302,14 +306,18 @@ impl<M: StoreMaker> Run<'_, M> {
         let ttl = Some(Duration::from_micros(ttl_us));
         let within = Duration::from_secs(60);
         let mut in_doubt = None;
-        let ask = ask(set, cost);
+        let ask = if waits { ask(set, cost).waiting() } else { ask(set, cost) };
         let placing = self.world.limiter.hold_within(within, ask, (kind, ttl), &mut in_doubt);
         let Holding { decision, hold, .. } = answered(block_on(placing))?;
         let decision = decision.into_owned();
         self.next += 1;
         let is_alone = self.oracle.open() == 0;
         let terms = Some((self.next, twin, ttl_us));
-        let (admitted, fields) = self.oracle.ask(now_us, cost, terms, &got(&decision));
+        let got = got(&decision);
+        let (admitted, fields) = match waits {
+            true => self.oracle.ask_waiting(now_us, cost, terms, &got),
+            false => self.oracle.ask(now_us, cost, terms, &got),
+        };
         let oracle = self.oracle.clone();
         let granted = if admitted { cost } else { 0 };
         self.decided(&decision, &oracle, granted, &fields, known)?;
