@@ -27,10 +27,9 @@ pub(crate) struct Asked {
 
 impl Denial {
     /// Keeps the denial of `cost`, for at most `longest_us`. `None` if it is no denial, one for
-    /// lack of room in a store, or one because of open holds: whoever settles one ends it.
+    /// lack of room in a store, or one that waits for open holds: whoever settles one ends it.
     pub(crate) fn new(outcome: &Outcome, cost: u64, asked: Asked, longest_us: u64) -> Option<Self> {
-        let is_until_hold = outcome.fields.iter().any(|fields| fields.until_hold);
-        if outcome.granted > 0 || outcome.shared || is_until_hold {
+        if outcome.granted > 0 || outcome.shared || outcome.is_until_hold() {
             return None;
         }
         // The store may have decided as soon as the question was sent, so the wait begins there.

@@ -98,7 +98,7 @@ class Decision {
     return this.#numbers[RETRY] < 0;
   }
 
-  /** Whether `retryAfter` is an upper bound: open holds are in the way. */
+  /** Whether `retryAfter` is an upper bound: settling open holds would shorten it. */
   get untilHold() {
     return (this.#numbers[FLAGS] & 1) !== 0;
   }
@@ -128,6 +128,11 @@ class Decision {
     return detailsOf(this).capacity;
   }
 
+  /** What `capacity` and `remaining` count: "requests" or "slots". */
+  get unit() {
+    return detailsOf(this).unit;
+  }
+
   /** The subject of the binding limit, in its written form. */
   get subject() {
     return detailsOf(this).subject;
@@ -144,7 +149,7 @@ class Decision {
 
   toJSON() {
     const { allowed, granted, remaining, retryAfter, never, resetAfter } = this;
-    const { limit, capacity, subject, atUs } = this;
+    const { limit, capacity, unit, subject, atUs } = this;
     return {
       allowed,
       granted,
@@ -154,6 +159,7 @@ class Decision {
       resetAfter,
       limit,
       capacity,
+      unit,
       subject,
       atUs,
     };

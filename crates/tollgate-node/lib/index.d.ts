@@ -48,7 +48,7 @@ export class Decision {
   get retryAfter(): number | null;
   /** Whether the cost is above a limit's capacity, so that waiting does not help. */
   get never(): boolean;
-  /** Whether `retryAfter` is an upper bound: open holds are in the way. */
+  /** Whether `retryAfter` is an upper bound: settling open holds would shorten it. */
   get untilHold(): boolean;
   /** The seconds until the binding limit is fresh. */
   get resetAfter(): number;
@@ -56,6 +56,8 @@ export class Decision {
   get limit(): string;
   /** The capacity of the binding limit, in units. */
   get capacity(): number;
+  /** What `capacity` and `remaining` count. */
+  get unit(): "requests" | "slots";
   /** The subject of the binding limit, in its written form. */
   get subject(): string;
   /** The store's time of the decision, in microseconds since 1970. */

@@ -61,6 +61,8 @@ pub(crate) struct Details {
     pub limit: String,
     /// Its capacity, in units.
     pub capacity: f64,
+    /// What that and what remains count.
+    pub unit: String,
     /// Its subject, in its written form.
     pub subject: String,
     /// The report of each limit.
@@ -103,6 +105,7 @@ pub(crate) fn details(made: Made) -> Result<Details> {
             text: decision.to_string(),
             limit: binding.limit().to_string(),
             capacity: number(decision.limit()),
+            unit: decision.unit().name().to_owned(),
             subject: binding.subject().to_owned(),
             limits: limits.collect(),
         }

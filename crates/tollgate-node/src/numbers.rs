@@ -68,7 +68,7 @@ impl Summary {
             remaining: remaining.unwrap_or(0),
             retry_after_us: if is_allowed { Some(0) } else { retry },
             reset_after_us: binding.map_or(0, |fields| fields.reset_after_us),
-            until_hold: !is_allowed && outcome.fields.iter().any(|fields| fields.until_hold),
+            until_hold: outcome.is_until_hold(),
         }
     }
 }

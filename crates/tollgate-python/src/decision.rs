@@ -35,6 +35,12 @@ impl Decision {
         self.0.remaining()
     }
 
+    /// What `capacity` and `remaining` count: "requests" or "slots".
+    #[getter]
+    fn unit(&self) -> &'static str {
+        self.0.unit().name()
+    }
+
     /// The wait in seconds until the same check is admitted: 0.0 if it was, None for never.
     #[getter]
     fn retry_after(&self) -> Option<f64> {
@@ -50,7 +56,7 @@ impl Decision {
         self.0.is_never()
     }
 
-    /// Whether `retry_after` is an upper bound: open holds are in the way.
+    /// Whether `retry_after` is an upper bound: settling open holds would shorten it.
     #[getter]
     fn until_hold(&self) -> bool {
         self.0.is_until_hold()

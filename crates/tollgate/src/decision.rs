@@ -4,8 +4,8 @@ use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 
-use crate::engine::{Carried, Fields, Outcome, Single};
-use crate::limit::{Limit, LimitSet};
+use crate::engine::{Carried, Fields, Outcome, Single, is_until_hold};
+use crate::limit::{Limit, LimitSet, Unit};
 use crate::strategy::NEVER_US;
 use crate::subject::Subject;
 use crate::time::Time;
@@ -256,33 +256,59 @@ impl<'l> Decision<'l> {
         self.binding().retry_after()
     }
 
-    /// True when [`Decision::retry_after`] is an upper bound: open holds are in the way, and
-    /// whoever settles one lets others in earlier.
+    /// True when [`Decision::retry_after`] is an upper bound: it would be shorter if every open
+    /// hold were settled now with 0, so that whoever settles one may let others in earlier.
     #[must_use]
     pub fn is_until_hold(&self) -> bool {
-        !self.is_allowed() && self.fields().any(|fields| fields.until_hold)
+        !self.is_allowed() && is_until_hold(self.fields())
     }
 
-    /// The largest cost that every limit would admit now.
+    /// The largest cost that every limit of this [`Decision::unit`] would admit now.
     #[must_use]
     #[inline]
     pub fn remaining(&self) -> u64 {
         if self.limits == 1 {
             return self.numbers[0].remaining;
         }
-        self.fields().map(|fields| fields.remaining).min().unwrap_or(0)
+        if self.is_allowed() {
+            // The binding limit has the least.
+            return self.fields().map(|fields| fields.remaining).min().unwrap_or(0);
+        }
+        self.remaining_of_unit()
+    }
+
+    /// Slots and requests have no least number together: of the binding limit's kind, and of bans.
+    #[inline(never)]
+    fn remaining_of_unit(&self) -> u64 {
+        let unit = self.unit();
+        let is_one =
+            |report: &Report<'_>| report.limit().counts_denials() || report.limit().unit() == unit;
+        self.reports().filter(is_one).map(|report| report.remaining()).min().unwrap_or(0)
     }
 
     /// The capacity of the binding limit, in units. Where that is a ban, which has none, it is the
     /// least capacity of the limits beside it.
     #[must_use]
     pub fn limit(&self) -> u64 {
+        self.measure().capacity()
+    }
+
+    /// What [`Decision::limit`] and [`Decision::remaining`] count.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        self.measure().unit()
+    }
+
+    /// The binding limit, or beside a ban that binds, the one with the least capacity.
+    fn measure(&self) -> &Limit {
         let binding = self.binding().limit();
         if !binding.counts_denials() {
-            return binding.capacity();
+            return binding;
         }
-        let each = self.reports().map(|report| report.limit().capacity());
-        each.min().unwrap_or_else(|| binding.capacity())
+        let each = self.reports().map(|report| report.limit());
+        each.filter(|limit| !limit.counts_denials())
+            .min_by_key(|it| it.capacity())
+            .unwrap_or(binding)
     }
 
     /// The shortest wait until the binding limit is fresh.

@@ -157,8 +157,8 @@ pub struct Fields {
     pub charged_at_us: u64,
     /// What happened to the count when the numbers changed.
     pub carried: Carried,
-    /// True when `retry_after_us` is an upper bound: open holds are in the way, and whoever settles
-    /// one lets others in earlier.
+    /// True when `retry_after_us` is an upper bound: it would be shorter if every open hold were
+    /// settled now with 0.
     pub until_hold: bool,
 }
 
@@ -230,6 +230,14 @@ pub struct Outcome {
     pub hold: Option<Box<Placed>>,
 }
 
+/// Whether the longest wait among these limits is an upper bound: it would be shorter if every open
+/// hold were settled now with 0.
+pub(crate) fn is_until_hold(fields: impl Iterator<Item = Fields>) -> bool {
+    // Every limit that waits as long has to wait for holds: `None` is never, the longest.
+    let longest = fields.map(|field| (field.retry_after_us.unwrap_or(NEVER_US), !field.until_hold));
+    longest.max().is_some_and(|(_, stays)| !stays)
+}
+
 /// A hold that a store has placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it
@@ -260,6 +268,13 @@ impl Outcome {
             authority,
             hold: None,
         }
+    }
+
+    /// True for a denial whose longest wait is an upper bound: it would be shorter if every open
+    /// hold were settled now with 0.
+    #[must_use]
+    pub fn is_until_hold(&self) -> bool {
+        self.granted == 0 && is_until_hold(self.fields.iter().copied())
     }
 }
 

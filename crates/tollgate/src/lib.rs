@@ -72,7 +72,7 @@ pub use hold::{
 pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST,
-    MAX_LIMITS, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share,
+    MAX_LIMITS, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share, Unit,
 };
 pub use limiter::{Guard, Limiter, Waiting};
 #[cfg(feature = "tokio")]

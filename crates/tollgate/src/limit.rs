@@ -183,6 +183,27 @@ pub struct Limit {
     most: u64,
 }
 
+/// What a limit counts.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum Unit {
+    /// Requests, or what their cost says.
+    Requests,
+    /// Holds at a time, of a concurrency limit.
+    Slots,
+}
+
+impl Unit {
+    /// Its name in answers: `requests`, `slots`.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Requests => "requests",
+            Self::Slots => "slots",
+        }
+    }
+}
+
 impl Limit {
     /// A limit of `quota` under `strategy`.
     ///
@@ -292,6 +313,12 @@ impl Limit {
     #[inline]
     pub fn counts_units(&self) -> bool {
         !self.counts_slots() && !self.counts_denials()
+    }
+
+    /// What its capacity counts.
+    #[must_use]
+    pub fn unit(&self) -> Unit {
+        if self.counts_slots() { Unit::Slots } else { Unit::Requests }
     }
 
     /// The most units beyond the capacity that charges without a check may owe.

@@ -24,7 +24,9 @@ pub(crate) struct DecisionJson<'a> {
     granted: u64,
     limit: u64,
     remaining: u64,
+    unit: &'static str,
     retry_after: Option<Wait>,
+    until_hold: bool,
     reset_after: Wait,
     binding: String,
     limits: Vec<ReportJson<'a>>,
@@ -44,7 +46,9 @@ impl<'a> DecisionJson<'a> {
             granted: decision.granted(),
             limit: decision.limit(),
             remaining: decision.remaining(),
+            unit: decision.unit().name(),
             retry_after: decision.retry_after().map(Wait),
+            until_hold: decision.is_until_hold(),
             reset_after: Wait(decision.reset_after()),
             binding: decision.binding().limit().to_string(),
             limits: decision.reports().map(|report| ReportJson::new(&report, None)).collect(),
@@ -142,7 +146,7 @@ fn carried(report: &Report<'_>, indent: &str) -> String {
     match report.carried() {
         Carried::Over => format!("{indent}its numbers have changed: the count was carried over\n"),
         Carried::Fresh => {
-            format!("{indent}this limit is new or counts in another way: it started fresh\n")
+            format!("{indent}this limit counts in another way: it started fresh\n")
         }
         _ => String::new(),
     }

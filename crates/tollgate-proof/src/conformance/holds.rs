@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Store};
+use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitSet, Store};
 
 use super::StoreMaker;
 use super::world::{Random, World, block_on, set};
@@ -205,4 +205,116 @@ pub(super) fn a_check_takes_no_slot<M: StoreMaker>(maker: &M) {
         assert!(!block_on(world.limiter.release(hold)).unwrap());
     }
     assert_eq!(world.peek("job").remaining(), 2);
+}
+
+/// A wait is marked where it is one for holds, and nowhere else.
+pub(super) fn a_wait_is_marked_where_settling_holds_would_shorten_it<M: StoreMaker>(maker: &M) {
+    // 33 s after a window has begun.
+    let start_us = START_US / 60_000_000 * 60_000_000 + 33_000_000;
+    let waits = |decision: &tollgate::Decision<'_>| {
+        (decision.retry_after().map(|wait| wait.as_secs()), decision.is_until_hold())
+    };
+    // The limits, what is held and charged before, what is asked then, and the wait of that.
+    for (limits, held, charged, asked, wait) in [
+        ("10/m via fixed_window", 1, 9, 5, (Some(27), false)),
+        ("10/m via fixed_window", 5, 0, 6, (Some(20), true)),
+        ("10/m via fixed_window", 5, 5, 6, (Some(27), false)),
+        ("10/m via fixed_window", 1, 9, 11, (None, false)),
+        ("10/m via sliding_log", 1, 9, 5, (Some(60), false)),
+        ("10/m via sliding_log", 4, 6, 4, (Some(20), true)),
+        ("10/10s via gcra", 1, 9, 5, (Some(5), true)),
+        ("10/100s via gcra", 5, 5, 6, (Some(20), true)),
+        ("10/100s via gcra", 1, 9, 10, (Some(90), false)),
+        ("x: 10/m via fixed_window, y: 10/m via sliding_log", 4, 0, 7, (Some(20), true)),
+        ("x: 9/m via fixed_window, y: 10/m via fixed_window", 1, 9, 5, (Some(27), false)),
+    ] {
+        let world = World::new(maker, limits, start_us);
+        assert!(reserve(&world, "ann", held).is_some());
+        if charged > 0 {
+            let _ = block_on(world.limiter.charge(Ask::new("ann").cost(charged))).unwrap();
+        }
+        let ask = || Ask::new("ann").cost(asked);
+        assert_eq!(waits(&world.peek(ask())), wait, "{limits}: peek {asked}");
+        assert_eq!(waits(&world.check(ask())), wait, "{limits}: check {asked}");
+        let again = block_on(world.limiter.reserve(ask(), WHILE)).unwrap();
+        assert_eq!(waits(&again.decision), wait, "{limits}: reserve {asked}");
+    }
+    // Slots, alone and beside what denies for longer.
+    for (limits, wait) in [
+        ("1 at once hold 20s", (Some(20), true)),
+        ("1 at once hold 20s, 1/m via fixed_window", (Some(27), false)),
+        ("1 at once hold 40s, 1/m via fixed_window", (Some(40), true)),
+        ("1 at once hold 20s, ban 1m after 1 denials in 1m", (Some(60), false)),
+        ("1 at once hold 2m, ban 1m after 1 denials in 1m", (Some(120), true)),
+    ] {
+        let world = World::new(maker, limits, start_us);
+        assert!(block_on(world.limiter.acquire("job")).unwrap().hold.is_some());
+        for turn in 0..2 {
+            let denied = block_on(world.limiter.acquire("job")).unwrap().decision;
+            assert_eq!(waits(&denied), wait, "{limits}: turn {turn}");
+        }
+    }
+}
+
+/// Beside limits of every kind, whatever is held, settled or over: only another strategy begins
+/// anew.
+pub(super) fn nothing_but_another_strategy_starts_fresh<M: StoreMaker>(maker: &M) {
+    let kinds = [
+        "a: 9/10s via gcra",
+        "b: 9/m via fixed_window",
+        "c: 9/20s via sliding_log",
+        "d: 9/30s via sliding_window",
+        "e: 9/5s via token_bucket refill interval",
+        "f: 9 at once hold 15s",
+        "g: ban 10s after 2 denials in 10s",
+    ];
+    let mut random = Random::new(11);
+    for first in kinds {
+        for second in kinds.into_iter().filter(|second| *second != first) {
+            let limits: LimitSet = match format!("{first}, {second}").parse() {
+                Ok(limits) => limits,
+                Err(_) => continue,
+            };
+            let world = World::new(maker, &limits.to_string(), START_US);
+            let fewer: LimitSet =
+                set(&limits.to_string().replace("9/", "8/").replace("9 at", "8 at"));
+            let mut open: Vec<Hold> = Vec::new();
+            for turn in 0..60 {
+                world.at(world.now_us() + random.below(12_000_000));
+                maker.forget(world.limiter.store());
+                let under = if random.below(5) == 0 { &fewer } else { &limits };
+                let ask = || Ask::new("ann").under(under).cost(1 + random_cost(turn));
+                let said = |decision: &tollgate::Decision<'_>, what: &str| {
+                    let fresh = decision.reports().find(|it| it.carried() == Carried::Fresh);
+                    let fresh = fresh.map(|it| it.limit().to_string());
+                    assert_eq!(fresh, None, "{limits}, turn {turn}: {what}");
+                };
+                said(&world.peek(ask()), "peek");
+                match random.below(4) {
+                    0 if !limits.counts_slots() => said(&world.check(ask()), "check"),
+                    1 => {
+                        if let Some(hold) = open.pop() {
+                            let _ = block_on(world.limiter.commit(&hold, 0));
+                        }
+                    }
+                    2 if limits.counts_slots() => {
+                        let held = block_on(world.limiter.acquire(ask())).unwrap();
+                        said(&held.decision, "acquire");
+                        open.extend(held.hold);
+                    }
+                    _ => {
+                        let ttl = Duration::from_secs(1 + random.below(15));
+                        let held = block_on(world.limiter.reserve(ask(), ttl)).unwrap();
+                        said(&held.decision, "reserve");
+                        open.extend(held.hold);
+                    }
+                }
+                said(&world.peek(ask()), "peek after");
+            }
+        }
+    }
+}
+
+const fn random_cost(turn: u64) -> u64 {
+    turn * 7 % 5
 }

@@ -109,12 +109,22 @@ impl HoldOracle {
         found.map(|(_, actual, _)| *actual)
     }
 
-    /// Whether the wait of the limit at `place` is one for open holds: an upper bound.
+    /// Whether the wait of a denial is one for open holds: it would be shorter if every one were
+    /// settled at `now_us` with 0. `fields` are those of the denial.
     #[must_use]
-    pub fn waits_for_holds(&self, now_us: u64, place: usize, fields: Fields) -> bool {
-        let then = self.after(now_us);
-        let keeps = then.limits.get(place).is_some_and(|limit| then.kept(limit) > 0);
-        keeps && fields.retry_after_us.is_some_and(|wait_us| wait_us > 0)
+    pub fn waits_for_holds(
+        &self,
+        now_us: u64,
+        cost: u64,
+        kind: Option<Kind>,
+        fields: &[Fields],
+    ) -> bool {
+        let mut without = self.after(now_us);
+        without.open.clear();
+        let longest = |each: &[Fields]| {
+            each.iter().map(|fields| fields.retry_after_us.unwrap_or(u64::MAX)).max()
+        };
+        longest(&without.peek(now_us, cost, kind, fields)) < longest(fields)
     }
 
     /// How many holds are open, due or not.

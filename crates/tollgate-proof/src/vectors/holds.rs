@@ -318,7 +318,7 @@ impl Run {
                 self.bring(&mut then, at_us)?;
                 let fields = then.peek(at_us, *cost, None, &self.no_guess());
                 let admitted = fields.iter().all(|fields| fields.retry_after_us == Some(0));
-                decided(&then, at_us, admitted.then_some(Said::Yes), &fields)
+                decided(&then, (at_us, (*cost, None)), admitted.then_some(Said::Yes), &fields)
             }
             HoldAsk::Check(cost) => self.ask(at_us, *cost, None, Said::Yes)?,
             HoldAsk::Partial(cost) => {
@@ -326,7 +326,7 @@ impl Run {
                 self.change(at_us)?;
                 let (granted, fields) = self.oracle.partial(at_us, *cost);
                 let said = (granted > 0).then_some(Said::Granted(granted));
-                decided(&self.oracle, at_us, said, &fields)
+                decided(&self.oracle, (at_us, (1, None)), said, &fields)
             }
             HoldAsk::Charge(cost) => {
                 self.refuse_slots()?;
@@ -426,7 +426,8 @@ impl Run {
             (Said::Until(_), Some((_, _, ttl_us))) => Said::Until(self.oracle.seen_us() + ttl_us),
             (said, _) => said,
         };
-        Ok(decided(&self.oracle, at_us, admitted.then_some(said), &fields))
+        let asked = (cost, terms.map(|(_, kind, _)| kind));
+        Ok(decided(&self.oracle, (at_us, asked), admitted.then_some(said), &fields))
     }
 
     fn settle(&mut self, at_us: u64, name: &str, units: u64) -> Result<Answer, String> {
@@ -464,14 +465,18 @@ impl Run {
 }
 
 /// The answer to a question that was admitted, if something is said, or denied.
-fn decided(oracle: &HoldOracle, at_us: u64, said: Option<Said>, fields: &[Fields]) -> Answer {
+fn decided(
+    oracle: &HoldOracle,
+    (at_us, (cost, kind)): (u64, (u64, Option<Kind>)),
+    said: Option<Said>,
+    fields: &[Fields],
+) -> Answer {
     let mut then = oracle.clone();
     then.end_due(at_us);
     let at_least = !then.resets_exactly();
-    let held = |(place, fields): (usize, &Fields)| oracle.waits_for_holds(at_us, place, *fields);
     let said = said.unwrap_or_else(|| match fields {
         _ if fields.iter().any(|fields| fields.retry_after_us.is_none()) => Said::Never,
-        _ => Said::No { held: fields.iter().enumerate().any(held) },
+        _ => Said::No { held: oracle.waits_for_holds(at_us, cost, kind, fields) },
     });
     let each = fields.iter().map(|fields| LimitAnswer { fields: *fields, at_least, charged: None });
     Answer { said, limits: each.collect() }

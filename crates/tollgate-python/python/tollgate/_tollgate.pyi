@@ -59,6 +59,9 @@ class Decision:
     def remaining(self) -> int:
         """The largest cost that would be admitted now."""
     @property
+    def unit(self) -> Literal["requests", "slots"]:
+        """What `capacity` and `remaining` count."""
+    @property
     def retry_after(self) -> float | None:
         """The seconds until the same check is admitted: 0.0 if it was, None for never."""
     @property
@@ -66,7 +69,7 @@ class Decision:
         """Whether the cost is above a limit's capacity, so that waiting does not help."""
     @property
     def until_hold(self) -> bool:
-        """Whether `retry_after` is an upper bound: open holds are in the way."""
+        """Whether `retry_after` is an upper bound: settling open holds would shorten it."""
     @property
     def reset_after(self) -> float:
         """The seconds until the binding limit is fresh."""

@@ -272,7 +272,7 @@ local function reset_of(count, i, by_itself)
 end
 
 -- A limit beside what is held of it: what remains, how long until the cost is admitted, until all is
--- free by itself, whether a hold is in the way, and when a charge is recorded.
+-- free by itself, whether holds make the wait longer, and when a charge is recorded.
 local function judge_beside(count, i, wanted)
   local limit = count.limits[i]
   local remaining, reset, _, _, _, z, row_at, wait = judge(limit, wanted)
@@ -284,8 +284,10 @@ local function judge_beside(count, i, wanted)
   elseif limit.code ~= 'b' and wanted > limit.numbers[limit.step.capacity] then
     wait = -1
   elseif kept > 0 then
+    -- What the limit says by itself is the wait if every hold were settled now with 0.
+    local alone = wait
     wait = wait_for(count, i, wanted, kept)
-    held = wait > 0 and 1 or 0
+    held = wait > alone and 1 or 0
   end
   local at = now
   if limit.log then

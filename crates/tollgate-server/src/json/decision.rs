@@ -36,7 +36,7 @@ pub struct ReportJson<'a> {
     /// Whether the limit admits the cost.
     pub admits: bool,
     /// How the count was carried over when the limit's numbers had changed: `same`, `over`,
-    /// `fresh`.
+    /// `fresh` where it began anew, under another strategy.
     pub carried: &'static str,
 }
 
@@ -79,16 +79,18 @@ pub struct AnswerJson<'a> {
     /// The revision of the policies in force.
     #[serde(serialize_with = "shown")]
     pub revision: &'a Revision,
-    /// The capacity of the limit that binds.
+    /// The capacity of the limit that binds; beside a ban, the least of the limits.
     pub limit: Option<u64>,
-    /// The largest cost that every limit would admit now.
+    /// The largest cost that every limit of this unit would admit now.
     pub remaining: Option<u64>,
+    /// What `limit` and `remaining` count: `requests` or `slots`.
+    pub unit: Option<&'static str>,
     /// The units that were admitted.
     pub granted: Option<u64>,
     /// How long to wait after a denial; `None` for an admitted request, or one that never will be.
     pub retry_after: Option<Wait>,
-    /// Whether `retry_after` is an upper bound: open holds are in the way, and whoever settles one
-    /// lets others in earlier.
+    /// Whether `retry_after` is an upper bound: it would be shorter if every open hold were settled
+    /// now with 0.
     pub until_hold: bool,
     /// The shortest wait until the limit that binds is fresh.
     pub reset_after: Option<Wait>,
@@ -131,8 +133,9 @@ impl<'a> AnswerJson<'a> {
             authority: answer.authority().name(),
             policy: answer.policy().map(|policy| policy.name.as_str()),
             revision: answer.revision(),
-            limit: binding.map(|binding| binding.limit().capacity()),
+            limit: decision.map(Decision::limit),
             remaining: decision.map(Decision::remaining),
+            unit: decision.map(|decision| decision.unit().name()),
             granted: decision.map(Decision::granted),
             retry_after: answer.retry_after().map(Wait),
             until_hold: answer.is_until_hold(),

@@ -443,3 +443,40 @@ async fn an_id_that_is_none_is_refused_and_never_repeated() {
     let peek = json!({ "subject": "backend", "limit": "2 at once hold 1m" });
     assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 1);
 }
+
+/// Only a wait that somebody shortens by settling is left out of `Retry-After`. The clock stands at
+/// 40 s before the end of a minute.
+#[tokio::test]
+async fn a_wait_that_no_hold_lengthens_is_told() {
+    let (service, _clock) = on_memory(JOBS).await;
+    let client = &mut service.client().await;
+    let limit = "10/m via fixed_window";
+    let ask = |cost: u64| json!({ "subject": "bob", "limit": limit, "cost": cost });
+    let mut held = ask(1);
+    held["ttl"] = json!("20s");
+    done(client, "/v1/reserve", held).await;
+    done(client, "/v1/check", ask(9)).await;
+    let denied = post(client, "/v1/check?deny_status=429", &ask(5)).await;
+    assert_eq!(denied.status, StatusCode::TOO_MANY_REQUESTS);
+    assert_eq!(denied.header("retry-after"), Some("40"));
+    let said = denied.json();
+    assert_eq!((&said["until_hold"], &said["unit"]), (&json!(false), &json!("requests")));
+    // Beside a ban, too, whose denial says the capacity of the limit beside it.
+    let ask = json!({
+        "subject": "job",
+        "limit": "2 at once hold 1m, ban 2m after 1 denials in 1m",
+    });
+    for remaining in [1, 0] {
+        let taken = done(client, "/v1/acquire", ask.clone()).await;
+        let numbers = [&taken["limit"], &taken["remaining"], &taken["unit"]];
+        assert_eq!(numbers, [&json!(2), &json!(remaining), &json!("slots")]);
+    }
+    let denied = post(client, "/v1/acquire?deny_status=429", &ask).await;
+    assert_eq!(denied.header("retry-after"), Some("120"));
+    let said = denied.json();
+    let numbers = [&said["limit"], &said["remaining"], &said["unit"], &said["until_hold"]];
+    assert_eq!(numbers, [&json!(2), &json!(0), &json!("slots"), &json!(false)]);
+    // Without a decision there is neither.
+    let nobody = json!({ "fields": { "path": "/" } });
+    assert_eq!(done(client, "/v1/check", nobody).await["unit"], Value::Null);
+}

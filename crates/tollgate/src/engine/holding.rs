@@ -236,7 +236,7 @@ impl Looked<'_> {
                 now.as_micros(),
                 self.carried.get(i).copied().unwrap_or_default(),
             );
-            field.until_hold = judged.kept > 0 && judged.retry_after_us.is_some_and(|us| us > 0);
+            field.until_hold = judged.until_hold;
             fields.push(field);
         }
     }
@@ -265,8 +265,10 @@ impl Looked<'_> {
             walk.wait_us(self.states, place)
         };
         let reset_after_us = self.reset_after_us(limit, place, now, judgement.reset_after_us);
+        // What the limit says by itself is the wait if every hold were settled now with 0.
+        let until_hold = retry_after_us != NEVER_US && retry_after_us > judgement.retry_after_us;
         let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
-        Judged { remaining, retry_after_us, reset_after_us, kept }
+        Judged { remaining, retry_after_us, reset_after_us, until_hold }
     }
 
     /// The wait until a limit is fresh, if every hold ends by itself.
@@ -288,12 +290,13 @@ impl Looked<'_> {
     }
 }
 
-/// One limit beside open holds: what is left of it, two waits, and what the holds keep.
+/// One limit beside open holds: what is left of it, two waits, and whether holds lengthen the first
+/// one.
 struct Judged {
     remaining: u64,
     retry_after_us: Option<u64>,
     reset_after_us: u64,
-    kept: u64,
+    until_hold: bool,
 }
 
 /// What open holds keep from a limit: slots, units, or nothing from a ban.

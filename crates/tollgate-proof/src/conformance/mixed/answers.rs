@@ -2,12 +2,12 @@
 
 use core::time::Duration;
 
-use tollgate::{Authority, Carried, Decision};
+use tollgate::{Authority, Carried, Decision, Limit};
 
 use super::super::StoreMaker;
 use super::super::world::{charged, fields};
 use super::run::{Differs, Run};
-use crate::oracle::{Charged, Fields, HoldOracle};
+use crate::oracle::{Charged, Fields, HoldOracle, Kind};
 
 pub(super) fn same<T: PartialEq + core::fmt::Debug>(
     field: &'static str,
@@ -31,6 +31,7 @@ impl<M: StoreMaker> Run<'_, M> {
         &mut self,
         decision: &Decision<'_>,
         oracle: &HoldOracle,
+        (cost, kind): (u64, Option<Kind>),
         granted: u64,
         fields: &[Fields],
         known: Option<Vec<Carried>>,
@@ -38,8 +39,7 @@ impl<M: StoreMaker> Run<'_, M> {
         let now_us = self.world.now_us();
         same("grant", (decision.is_allowed(), decision.granted()), (granted > 0, granted))?;
         self.compare(&got(decision), fields, oracle)?;
-        let is_held = |(place, one): (usize, &Fields)| oracle.waits_for_holds(now_us, place, *one);
-        let until_hold = granted == 0 && fields.iter().enumerate().any(is_held);
+        let until_hold = granted == 0 && oracle.waits_for_holds(now_us, cost, kind, fields);
         same("until_hold", decision.is_until_hold(), until_hold)?;
         if let Some(known) = known {
             let said: Vec<Carried> = decision.reports().map(|report| report.carried()).collect();
@@ -76,7 +76,15 @@ impl<M: StoreMaker> Run<'_, M> {
         let is_ban = report.limit().counts_denials();
         let limit = if is_ban { others.min().unwrap_or(capacity) } else { capacity };
         same("limit", decision.limit(), limit)?;
-        let least = fields.iter().map(|fields| fields.remaining).min().unwrap_or(0);
+        let unit = reports.iter().map(|report| report.limit()).filter(|it| !it.counts_denials());
+        let unit = match is_ban {
+            true => unit.min_by_key(|it| it.capacity()).map(Limit::unit),
+            false => Some(report.limit().unit()),
+        };
+        same("unit", Some(decision.unit()), unit)?;
+        let is_of_unit = |limit: &Limit| limit.counts_denials() || Some(limit.unit()) == unit;
+        let each = fields.iter().zip(&reports).filter(|(_, it)| is_of_unit(it.limit()));
+        let least = each.map(|(fields, _)| fields.remaining).min().unwrap_or(0);
         same("least remaining", decision.remaining(), least)?;
         let retry = if admitted { None } else { fields[first].retry_after_us };
         same("longest retry", decision.retry_after().map(micros), retry)?;

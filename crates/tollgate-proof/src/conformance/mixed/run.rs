@@ -142,7 +142,7 @@ impl<M: StoreMaker> Run<'_, M> {
                 let (admitted, fields) = self.oracle.ask(now_us, cost, None, &got(&decision));
                 let oracle = self.oracle.clone();
                 let granted = if admitted { cost } else { 0 };
-                self.decided(&decision, &oracle, granted, &fields, known)?;
+                self.decided(&decision, &oracle, (cost, None), granted, &fields, known)?;
                 self.receipt(&decision, granted)?;
                 self.forget_strategy(now_us, granted, strategies)
             }
@@ -155,7 +155,7 @@ impl<M: StoreMaker> Run<'_, M> {
                 let decision = answered(block_on(self.world.limiter.check(ask)))?.into_owned();
                 let (granted, fields) = self.oracle.partial(now_us, cost);
                 let oracle = self.oracle.clone();
-                self.decided(&decision, &oracle, granted, &fields, known)?;
+                self.decided(&decision, &oracle, (1, None), granted, &fields, known)?;
                 self.receipt(&decision, granted)?;
                 self.forget_strategy(now_us, granted, strategies)
             }
@@ -276,7 +276,8 @@ impl<M: StoreMaker> Run<'_, M> {
         let fields = then.peek(now_us, cost, None, &got(&decision));
         let admitted = fields.iter().all(|fields| fields.retry_after_us == Some(0));
         then.end_due(now_us);
-        self.decided(&decision, &then, if admitted { cost } else { 0 }, &fields, known)?;
+        let granted = if admitted { cost } else { 0 };
+        self.decided(&decision, &then, (cost, None), granted, &fields, known)?;
         same("receipt", decision.receipt(), None)
     }
 
@@ -320,7 +321,7 @@ impl<M: StoreMaker> Run<'_, M> {
         };
         let oracle = self.oracle.clone();
         let granted = if admitted { cost } else { 0 };
-        self.decided(&decision, &oracle, granted, &fields, known)?;
+        self.decided(&decision, &oracle, (cost, Some(twin)), granted, &fields, known)?;
         same("whether it is held", hold.is_some(), admitted)?;
         let charges =
             kind == HoldKind::Acquire && set.limits().iter().any(tollgate::Limit::counts_units);

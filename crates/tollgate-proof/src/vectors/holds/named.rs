@@ -33,7 +33,8 @@ impl Run {
             NameSays::Again { end_us, .. } => {
                 self.change(at_us)?;
                 let fields = self.oracle.answer_again(at_us, caller, &self.no_guess());
-                Ok(decided(&self.oracle, at_us, Some(Said::Again(end_us)), &fields))
+                let asked = (at_us, (cost, Some(kind)));
+                Ok(decided(&self.oracle, asked, Some(Said::Again(end_us)), &fields))
             }
             NameSays::New => {
                 let hold = self.names.len() as u64;
