@@ -332,10 +332,13 @@ impl<'f> Pair<'f> {
             keys.extend(Keys::logs(&state, limits));
             args.extend(compose::count_args(limits));
         }
-        let Reply::List(mut list) = self.fake.call(script, &keys, &args) else { panic!("no list") };
-        // That of several has a list for each.
-        if let [Reply::List(only)] = &mut list[..] {
-            list = core::mem::take(only);
+        let reply = self.fake.call(script, &keys, &args);
+        let Reply::List(mut list) = reply else { panic!("{reply:?}") };
+        // That of several has packed numbers for each.
+        if list.len() == 1 {
+            let Reply::List(all) = Reply::List(list).unpack_reply() else { unreachable!() };
+            let [Reply::List(only)] = &all[..] else { panic!("{all:?}") };
+            list = only.clone();
         }
         assert_eq!(list[0], Reply::Text(self.nonce.to_string().into()));
         list.into_iter()

@@ -3,6 +3,36 @@
 -- which are made only then: until all is known to be simple, nothing is written. `simple` has the
 -- steps of such limits.
 
+-- What was read of the arguments of a limit and of a description: most of several questions have the
+-- same.
+local read_limits, read_tags = {}, {}
+
+-- The step of a limit, the arguments of its functions, and its capacity. Nothing where it is not
+-- simple.
+local function read_limit(arg)
+  local step = simple[string.sub(arg, 1, 1)]
+  if not step then
+    return nil
+  end
+  local args = {struct.unpack('>' .. string.rep('I7', (#arg - 8) / 7), arg, 9)}
+  args[#args] = nil
+  -- A state with holds says what a window may owe where it is not the usual.
+  if string.byte(arg) == 102
+      and (struct.unpack('>I7', arg, 2)) ~= math.min(2 * args[1], 1099511627776) then
+    return nil
+  end
+  local read = {step, args, args[step.capacity]}
+  read_limits[arg] = read
+  return read
+end
+
+-- The description without its end, and without its version too.
+local function read_tag(tag)
+  local read = {string.sub(tag, 1, -2), string.sub(tag, 2, -2)}
+  read_tags[tag] = read
+  return read
+end
+
 -- The count that the arguments name from `a` on. Nothing where it is not simple.
 local function simple_count(a)
   if #KEYS ~= ARGV[a] + 1 then
@@ -13,51 +43,43 @@ local function simple_count(a)
   if type(v) == 'table' then
     return nil
   end
-  local body, from, held = string.sub(tag, 1, -2), #tag + 1, false
+  local read = read_tags[tag] or read_tag(tag)
+  local body, description = read[1], read[2]
+  local from, held = #tag + 1, false
   if v then
     held = string.byte(v, #tag) == 104
     from = held and from + 1 or from
-    if string.byte(v) ~= (held and 50 or 49) or string.sub(v, 2, #body) ~= string.sub(body, 2)
+    if string.byte(v) ~= (held and 50 or 49) or string.sub(v, 2, #body) ~= description
         or string.byte(v, from - 1) ~= 124 then
       return nil
     end
   end
   local limits = {}
   for i = a + 4, a + 3 + ARGV[a] do
-    local arg = ARGV[i]
-    local step = simple[string.sub(arg, 1, 1)]
-    if not step then
+    local read = read_limits[ARGV[i]] or read_limit(ARGV[i])
+    if not read then
       return nil
     end
-    local args = {struct.unpack('>' .. string.rep('I7', (#arg - 8) / 7), arg, 9)}
-    args[#args] = nil
-    -- A state with holds says what a window may owe where it is not the usual.
-    if string.byte(arg) == 102
-        and (struct.unpack('>I7', arg, 2)) ~= math.min(2 * args[1], 1099511627776) then
-      return nil
-    end
-    local limit = {capacity = args[step.capacity]}
-    if step.view then
-      local words = {0, 0}
-      if v then
-        if #v < from + 12 then
-          return nil
-        end
-        words[1], words[2], from = struct.unpack('>I7I6', v, from)
-        if words[1] >= 9007199254740992 or not step.sound(words, args) then
-          return nil
-        end
+    local step, args, x, y = read[1], read[2], 0, 0
+    if v and step.view then
+      if #v < from + 12 then
+        return nil
       end
-      limit.step, limit.args, limit.a, limit.b = step, args, words[1], words[2]
+      x, y, from = struct.unpack('>I7I6', v, from)
+      if x >= 9007199254740992 or not step.sound({x, y}, args) then
+        return nil
+      end
     end
-    limits[#limits + 1] = limit
+    -- All fields at a time: a table that grows is moved.
+    limits[i - a - 3] = {step = step.view and step, args = args, capacity = read[3], a = x, b = y,
+      left = 0, recorded = 0, alone = 0}
   end
   -- A fresh count of several limits may have logs of other strategies.
   if v and from ~= #v + 1 or not v and #limits > 1 then
     return nil
   end
-  local count = {key = key, limits = limits, body = body, held = held, span = ARGV[a + 3], open = 0,
-    units = 0, charging = 0, slots = 0, fence = 0, seen = now, first = 0, last = 0}
+  local count = {key = key, limits = limits, body = body, description = description, held = held,
+    is_known = false, span = ARGV[a + 3], open = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = now, first = 0, last = 0}
   local sums = redis.call('GET', key .. '@sums')
   if sums then
     local open, units, charging, slots, fence, seen, first, last = read_sums(sums)
@@ -117,6 +139,9 @@ local function reset_beside(count, limit, alone)
   return all
 end
 
+-- Whether the commands of a write may be called, once that was asked: it is so for all questions.
+local allowed
+
 -- Writes the state, which stays as it is if it `is_same`, and what is said of the holds. Answers how
 -- long that lies.
 local function write_simple(count, is_same)
@@ -134,7 +159,7 @@ local function write_simple(count, is_same)
   if is_same and is_open == count.held then
     redis.call('PEXPIRE', count.key, lifetime(most))
   elseif something then
-    local tag = is_open and '2' .. string.sub(count.body, 2) .. 'h|' or count.body .. '|'
+    local tag = is_open and '2' .. count.description .. 'h|' or count.body .. '|'
     redis.call('SET', count.key, tag .. integers, 'PX', lifetime(most))
   else
     redis.call('DEL', count.key)
@@ -200,7 +225,7 @@ local function place_simple()
   end
   local reply = {ARGV[1], cost, now, hold and fence or 0, stop}
   for _, limit in ipairs(count.limits) do
-    local reset = reset_beside(count, limit, limit.alone or 0)
+    local reset = reset_beside(count, limit, limit.alone)
     if not reset then
       return nil
     end
@@ -210,7 +235,10 @@ local function place_simple()
   end
   -- The first write is the one that something else at the key of the holds would refuse.
   if hold then
-    if not may('ZADD', 'SET', 'PEXPIRE') then
+    if allowed == nil then
+      allowed = may('ZADD', 'SET', 'PEXPIRE')
+    end
+    if not allowed then
       return nil
     end
     redis.call('ZADD', count.key .. '@', string.format('%d', stop), hold.member)
@@ -268,14 +296,17 @@ local function settle_simple()
     if wanted > left and wait == 0 then
       return nil
     end
-    local reset = reset_beside(count, limit, limit.alone or 0)
+    local reset = reset_beside(count, limit, limit.alone)
     if not reset then
       return nil
     end
     local r = #reply
     reply[r + 1], reply[r + 2], reply[r + 3], reply[r + 4], reply[r + 5] = 1, 0, left, wait, reset
   end
-  if not may('ZREM', 'SET', 'PEXPIRE', 'DEL') then
+  if allowed == nil then
+    allowed = may('ZREM', 'SET', 'PEXPIRE', 'DEL')
+  end
+  if not allowed then
     return nil
   end
   redis.call('ZREM', holds, member)

@@ -90,8 +90,8 @@ impl HoldScripts {
 
     /// The script that places several holds at a time, or answers checks beside open holds; `None`
     /// where the fast path does not know a step. Each question is about one count, and all have as
-    /// many keys and arguments. It answers `-8` and changes nothing where a question is not simple:
-    /// then the script of one decides, so that a batch never takes long.
+    /// many keys and arguments. Answers are packed numbers. `-8` changes nothing: the question is
+    /// not simple, and the script of one decides, so that a batch never takes long.
     #[must_use]
     pub fn place_many(codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
         many("place", 8, codes, clock, parts)
@@ -149,7 +149,8 @@ pub(crate) fn with_clock(head: &str, body: &str, clock: Clock, parts: &Parts) ->
 /// The Lua function that returns the lifetime of what is written.
 fn lifetime(clock: Clock, parts: &Parts) -> String {
     let milliseconds = match clock {
-        Clock::Server => "(reset - reset % 1000) / 1000".to_owned(),
+        // As text: Redis 7.0 takes longer to write a number of Lua.
+        Clock::Server => "string.format('%d', (reset - reset % 1000) / 1000)".to_owned(),
         Clock::Given => GIVEN_LIFETIME_MS.to_string(),
         Clock::GivenWithExpiry => {
             format!("string.format('%.0f', {})", encoded_expiry("(reset - reset % 1000) / 1000"))
@@ -176,8 +177,10 @@ fn script_of(
     let mut text = format!("#!lua\n-- Tollgate: {}\n", name.trim_end_matches(".lua"));
     text.push_str(&before_all(&simple, clock, parts));
     if let Some(fast) = fast {
+        // In a block: a script has at most 200 local variables at a time.
+        text.push_str("do\n");
         text.push_str(&fast_path(fast, &simple, parts));
-        let call = "local answer = $_simple()\nif answer then\n  return answer\nend\n";
+        let call = "local answer = $_simple()\nif answer then\n  return answer\nend\nend\n";
         text.push_str(&call.replace('$', fast));
     }
     text.push_str("local lacks = refusal()\nif lacks then\n  return lacks\nend\n");
@@ -234,7 +237,8 @@ local args = #ARGV * keys / #KEYS
 local function check(i)
   KEYS = {{unpack(all_keys, i * keys + 1, (i + 1) * keys)}}
   ARGV = {{unpack(all_args, i * args + 1, (i + 1) * args)}}
-  return {fast}_simple() or {{ARGV[1], -8}}
+  local answer = {fast}_simple() or {{ARGV[1], -8}}
+  return struct.pack('>' .. string.rep('i8', #answer), unpack(answer))
 end
 "
     );

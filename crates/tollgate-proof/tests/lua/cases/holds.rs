@@ -250,7 +250,7 @@ pub(super) fn together(texts: &Texts) -> Result<(), Difference> {
 /// A script that ends where its fast path has no answer.
 fn fast_alone(script: &Script) -> Script {
     let (fast, _) = script.text().split_once("if answer then\n").unwrap();
-    Script::new(format!("{fast}return answer or 'none'\n"))
+    Script::new(format!("{fast}return answer or 'none'\nend\n"))
 }
 
 /// What is simple is answered by the fast path, and by nothing else.
