@@ -100,10 +100,16 @@ for _, subject in ipairs(subjects) do
     end
     reply[#reply + 1] = given
     if not marked then
-      -- What remains, and how long until all is free; of a fresh count nothing is held.
-      local remaining, reset = -1, 0
+      -- What remains beside open holds, and how long until all is free; of a fresh count nothing
+      -- is held.
+      local remaining, reset, _ = -1, 0
       if limit and (limit.words or limit.log) and limit.strategy == charged.letter then
-        remaining, reset = judge(limit)
+        if subject.holds then
+          remaining, _, reset = judge_beside(subject, i, 1)
+          reset = reset_of(subject, i, reset)
+        else
+          remaining, reset = judge(limit)
+        end
       end
       reply[#reply + 1] = remaining
       reply[#reply + 1] = reset

@@ -13,7 +13,8 @@
 //!
 //! A caller that is denied over and over would withhold from the others what it charges in the
 //! meantime. So a slot that has denied a subject is asked first and alone, until its `retry_after`
-//! has passed; the other slots are only peeked at.
+//! has passed; the other slots are only peeked at. One of these that denies as well is asked, too,
+//! where a ban counts denials: a peek counts none.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -145,7 +146,8 @@ impl RedisStore {
                 *first && !answer.as_ref().is_ok_and(|outcome| outcome.granted > 0)
             };
             if asked.iter().zip(&denied).any(is_refused) {
-                let charged = all.filter(|place| denied.get(*place) == Some(&true));
+                let (asked, charged) = self.count_denials(&groups, asked, denied, number).await;
+                let charged = all.filter(|place| charged.get(*place) == Some(&true));
                 return self.conclude(question, slots, &groups, asked, charged).await;
             }
             for ((slot, answer), first) in answers.iter_mut().zip(asked).zip(&denied) {
@@ -161,6 +163,34 @@ impl RedisStore {
         }));
         let asked = asked.await;
         self.conclude(question, slots, &groups, asked, 0..groups.len()).await
+    }
+
+    /// Asks the slots again that were only peeked at, and deny by themselves what another slot has
+    /// denied, where a ban counts denials. Returns the answers, and which slots were asked.
+    async fn count_denials(
+        &self,
+        groups: &[Question<'_>],
+        answers: Vec<Answer>,
+        mut asked: Vec<bool>,
+        number: u64,
+    ) -> (Vec<Answer>, Vec<bool>) {
+        let counts = |group: &Question<'_>, answer: &Answer| {
+            let is_denied = answer.as_ref().is_ok_and(|outcome| outcome.granted == 0);
+            is_denied && group.parts.iter().any(|part| part.limits.counts_denials())
+        };
+        let each = groups.iter().zip(answers).zip(&mut asked).map(|((group, answer), asked)| {
+            let is_again = !*asked && counts(group, &answer);
+            *asked |= is_again;
+            async move {
+                match is_again {
+                    // One that admits by now gives back what it has charged.
+                    true => self.check_in_slot(group, number).await,
+                    false => answer,
+                }
+            }
+        });
+        let answers = join_all(each).await;
+        (answers, asked)
     }
 
     async fn peek(&self, question: &Question<'_>) -> Answer {

@@ -7,9 +7,11 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
-use tollgate::{Ask, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
-use tollgate_proof::cluster_or_skip;
+use tollgate::{
+    Ask, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Reserve, Store, Subject,
+};
 use tollgate_proof::redis::{ClusterOptions, Mode, Proxy, RedisCluster, RedisServer, SKIPPED};
+use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::{Keys, Options, RedisStore};
 
 use crate::common::{pause, runtime};
@@ -127,6 +129,69 @@ fn alone_it_answers_what_one_server_answers() {
         for server in cluster.servers() {
             assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
         }
+    });
+}
+
+/// What a store answers while holds are open, and where bans count denials.
+async fn beside_holds<S: Store>(
+    store: S,
+    [a, b, _]: &[Subject; 3],
+    clock: &ManualClock,
+) -> Vec<String> {
+    let limiter = Limiter::new(limits("1/s"), store);
+    let mut told = Vec::new();
+    // A denial of one subject says what remains of the other beside its open hold.
+    let (five, one) = (limits("5/1h via fixed_window"), limits("1/1h via uniform"));
+    for cost in [1, 2] {
+        let terms = Reserve::from(Duration::from_secs(50));
+        let held = limiter.reserve(Ask::new(a).under(&five).cost(cost), terms).await.unwrap();
+        told.push(seen(&held.decision));
+        clock.advance(Duration::from_secs(1));
+        let both = Ask::from([(a.clone(), &five), (b.clone(), &one)]).cost(2);
+        told.push(seen(&limiter.check(both).await.unwrap()));
+    }
+    // A denial counts for a ban, whichever subject denied before.
+    let banned = limits(
+        "n2: ban 10m after 3 denials in 1h, n1: 2/1s via sliding_log, n0: 1 at once hold 30s",
+    );
+    let slot = limits("n0: 1 at once hold 30s");
+    let acquire = async |ask: Ask<'_>| {
+        clock.advance(Duration::from_millis(10));
+        seen(&limiter.acquire(ask).await.unwrap().decision)
+    };
+    let both = || Ask::from([(a.clone(), &banned), (b.clone(), &slot)]);
+    told.push(acquire(Ask::new(b).under(&slot)).await);
+    told.push(acquire(both()).await);
+    for _ in 0..5 {
+        told.push(acquire(both().cost(50)).await);
+        told.push(seen(&limiter.peek(Ask::new(a).under(&banned)).await.unwrap()));
+    }
+    told
+}
+
+#[test]
+fn beside_holds_it_answers_what_one_server_answers() {
+    let Some(cluster) = cluster() else { return };
+    let server = redis_or_skip!();
+    runtime().block_on(async {
+        let subjects = apart(cluster, &limits("n0: 1 at once hold 30s"), "held");
+        let clocks = [(); 3].map(|()| ManualClock::at_micros(NOON));
+        let [memory, alone, across] = &clocks;
+        let in_memory = MemoryStore::builder().clock(memory.clone()).build();
+        let expected = beside_holds(in_memory, &subjects, memory).await;
+        let one = RedisStore::builder(Options::from_url(&server.url()).unwrap().deadline(LONG));
+        let one = one.run("beside-holds", alone.clone()).connect().await.unwrap();
+        let several = RedisStore::builder(options(cluster)).run("beside-holds", across.clone());
+        let several = several.connect().await.unwrap();
+        for (place, store, clock) in [("one", one, alone), ("cluster", several, across)] {
+            let told = beside_holds(store.clone(), &subjects, clock).await;
+            for (n, (told, expected)) in told.iter().zip(&expected).enumerate() {
+                assert_eq!(told, expected, "{place}, step {n}");
+            }
+            store.clear_run().await.unwrap();
+        }
+        assert!(expected.last().unwrap().contains("n2: ban") && expected.len() == 16);
+        println!("{}", expected.join("\n"));
     });
 }
 
