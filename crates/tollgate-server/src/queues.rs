@@ -1,18 +1,23 @@
 //! The queues that clients of a service may offer jobs to and take jobs from.
 
 use core::future::Future;
+use core::pin::pin;
 use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use core::time::Duration;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use parking_lot::{Mutex, RwLock};
-use tokio::sync::{Mutex as Turns, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, timeout, timeout_at};
+use tokio::runtime::Handle;
+use tokio::sync::Mutex as Turns;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout, timeout_at};
 use tollgate_queue::{
-    AnyQueues, Consumer, Error, Job, OfferOutcome, Producer, ProducerSettings, Queue, Stats,
-    TakeOutcome,
+    AnyQueues, Consumer, DeliveryTag, Error, Job, OfferOutcome, Producer, ProducerSettings, Queue,
+    Stats, TakeOutcome,
 };
+
+use crate::listen::Undelivered;
+use crate::service::{Deliveries, Fate};
 
 /// How often the queues' statistics are read, for `/metrics`.
 const REFRESH: Duration = Duration::from_secs(1);
@@ -22,6 +27,11 @@ const PATIENCE: Duration = Duration::from_secs(3);
 
 /// The polling interval for waiting workers when no signal announces a job.
 const IDLE: Duration = Duration::from_millis(500);
+
+/// The pauses between attempts to give a job back: each is twice as long as the one before, up to
+/// the longest.
+const PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_millis(3_200);
 
 /// The queues of a service, by name. Cheap to clone.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +52,8 @@ pub(crate) struct ServedQueue {
     /// Whether the service's settings, and not the queue's record, define how jobs are offered.
     is_said: bool,
     counts: [AtomicU64; Outcome::ALL.len()],
+    /// What became of jobs that were taken for clients that did not read so.
+    deliveries: Arc<Deliveries>,
     /// The last statistics of the queue; `None` while reading them fails.
     seen: Mutex<Option<Stats>>,
 }
@@ -108,6 +120,7 @@ impl Queues {
                 consumer: RwLock::default(),
                 turns: Turns::default(),
                 counts: Default::default(),
+                deliveries: Arc::default(),
                 seen: Mutex::default(),
             };
             served.insert(name, queue);
@@ -244,16 +257,17 @@ impl ServedQueue {
         Ok(consumer)
     }
 
-    /// Takes jobs. Waits up to this long for the first one, and no longer than until the service
-    /// stops. Also returns how long the worker may hold the jobs.
+    /// Takes jobs. Waits up to this long for the first one, and no longer than until `stops` is
+    /// ready. Also returns the consumer that took them.
     pub(crate) async fn take(
         &self,
         worker: &str,
         most: usize,
         wait: Duration,
-        mut ending: watch::Receiver<bool>,
-    ) -> Result<(TakeOutcome, Duration), Error> {
+        stops: impl Future<Output = ()>,
+    ) -> Result<(TakeOutcome, Consumer<AnyQueues>), Error> {
         let until = Instant::now() + wait;
+        let mut stops = pin!(stops);
         let mut turn = None;
         loop {
             let take = |hands: Consumer<AnyQueues>| async move {
@@ -263,7 +277,7 @@ impl ServedQueue {
             let left = until.saturating_duration_since(Instant::now());
             let is_nothing = taken.jobs.is_empty() && taken.foreign.is_empty();
             if !is_nothing || left.is_zero() {
-                return Ok((taken, hands.settings().visibility_timeout()));
+                return Ok((taken, hands));
             }
             let pause = taken.next.unwrap_or(IDLE).min(IDLE).min(left);
             let next = async {
@@ -276,12 +290,34 @@ impl ServedQueue {
             };
             tokio::select! {
                 biased;
-                _ = ending.wait_for(|ending| *ending) => {
-                    return Ok((taken, hands.settings().visibility_timeout()));
-                }
+                () = &mut stops => return Ok((taken, hands)),
                 () = next => {}
             }
         }
+    }
+
+    /// Gives these jobs back if their answer is not delivered, as if they had not been taken.
+    pub(crate) fn undelivered(
+        &self,
+        taken: &TakeOutcome,
+        hands: Consumer<AnyQueues>,
+    ) -> Undelivered {
+        let tags: Vec<DeliveryTag> =
+            taken.jobs.iter().map(|job| DeliveryTag::new(job.id, job.attempt)).collect();
+        let (deliveries, runtime) = (Arc::clone(&self.deliveries), Handle::try_current().ok());
+        Undelivered::new(move || {
+            let counts = Arc::clone(&deliveries);
+            deliveries.later(runtime, async move {
+                for tag in tags {
+                    counts.count(Fate::of(give_back(&hands, tag).await));
+                }
+            });
+        })
+    }
+
+    /// The number of jobs whose answers were not delivered, with this fate.
+    pub(crate) fn undelivered_jobs(&self, fate: Fate) -> u64 {
+        self.deliveries.get(fate)
     }
 
     pub(crate) async fn stats(&self) -> Result<Stats, Error> {
@@ -294,5 +330,24 @@ impl ServedQueue {
 
     pub(crate) fn seen(&self) -> Option<Stats> {
         *self.seen.lock()
+    }
+}
+
+/// Gives a job back, and tries again while the store fails, until the job comes back by itself.
+/// False when it is done or in other hands; `None` if the store failed throughout.
+async fn give_back(hands: &Consumer<AnyQueues>, tag: DeliveryTag) -> Option<bool> {
+    let until = Instant::now() + hands.settings().visibility_timeout();
+    let (mut pause, mut is_unsure) = (PAUSE, false);
+    loop {
+        match hands.release(tag).await {
+            // An attempt whose answer was lost has done it.
+            Ok(was_held) => return Some(was_held || is_unsure),
+            Err(error) => is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous()),
+        }
+        if Instant::now() + pause >= until {
+            return None;
+        }
+        sleep(pause).await;
+        pause = (pause * 2).min(LONGEST_PAUSE);
     }
 }

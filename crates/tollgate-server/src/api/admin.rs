@@ -20,9 +20,8 @@ use super::question::{LimitsJson, Text, no_subject, not_null, parts, read_one};
 use super::subject::{SubjectJson, subject_of};
 use super::{Api, Reply, body_of, is_read, not_found, policies, rulings, strict, text};
 use crate::console::{self, Overview};
-use crate::http::{Answering, Explain, Whole};
+use crate::http::{Answering, Caller, Explain, Whole};
 use crate::json::AnswerJson;
-use crate::listen::Peer;
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
@@ -120,17 +119,17 @@ impl Answering for Admin {
         self.api.is_open()
     }
 
-    async fn answer(&self, request: Request<Whole>, peer: Peer) -> Reply {
+    async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let endpoint = Endpoint::from_path(request.uri().path());
-        let response = self.answered(request, peer).await;
+        let response = self.answered(request, caller).await;
         self.api.metrics.requests().add(endpoint, response.status());
         response
     }
 }
 
 impl Admin {
-    async fn answered(&self, request: Request<Whole>, from: Peer) -> Reply {
-        let peer = from.address();
+    async fn answered(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
+        let peer = caller.peer.address();
         if console::is_page(request.uri().path()) {
             let reply = self.guard.refuse_page(request.headers(), peer);
             return reply.unwrap_or_else(|| self.page(&request));
@@ -138,7 +137,7 @@ impl Admin {
         if let Some(refused) = self.guard.refuse(request.headers(), peer).await {
             return refused;
         }
-        let answered: Answered<'_> = Box::pin(self.route(request, from));
+        let answered: Answered<'_> = Box::pin(self.route(request, caller));
         answered.await.unwrap_or_else(|problem| problem.response())
     }
 
@@ -155,16 +154,16 @@ impl Admin {
         page.unwrap_or_else(|| not_found(path).response())
     }
 
-    async fn route(&self, request: Request<Whole>, from: Peer) -> Result<Reply, Problem> {
+    async fn route(&self, request: Request<Whole>, caller: Caller<'_>) -> Result<Reply, Problem> {
         strict(&request)?;
-        let peer = from.address();
+        let peer = caller.peer.address();
         let path = request.uri().path().to_owned();
         let known =
             ["inspect", "peek", "reset", "adjust", "reload", "ban", "exempt", "lift", "lookup"];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
-                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, from).await,
+                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, caller).await,
                 "/" if is_read(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
                 "/" => Ok(Problem::method("GET")),
                 "/v1/admin/series" if request.method() == Method::GET => {

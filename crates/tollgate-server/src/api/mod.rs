@@ -14,6 +14,7 @@ mod question;
 mod queues;
 mod rulings;
 mod subject;
+mod waiters;
 mod workers;
 
 use core::sync::atomic::{AtomicBool, Ordering};
@@ -28,8 +29,7 @@ use http_body_util::Full;
 use opentelemetry::context::FutureExt as _;
 
 use crate::grpc::Rls;
-use crate::http::{Answering, BodyError, Explain, MAX_BODY_BYTES, Whole};
-use crate::listen::Peer;
+use crate::http::{Answering, BodyError, Caller, Explain, MAX_BODY_BYTES, Whole};
 use crate::metrics::{Endpoint, Metrics, Page};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
@@ -95,10 +95,10 @@ impl Answering for Api {
         self.open.load(Ordering::Relaxed)
     }
 
-    async fn answer(&self, request: Request<Whole>, peer: Peer) -> Reply {
+    async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let endpoint = Endpoint::from_path(request.uri().path());
         let span = self.metrics.traces().and_then(|traces| traces.begin(endpoint, &request));
-        let route = self.route(request, peer);
+        let route = self.route(request, caller);
         let answered = match &span {
             None => route.await,
             Some(span) => route.with_context(span.clone()).await,
@@ -113,9 +113,9 @@ impl Answering for Api {
 }
 
 impl Api {
-    async fn route(&self, request: Request<Whole>, from: Peer) -> Result<Reply, Problem> {
+    async fn route(&self, request: Request<Whole>, caller: Caller<'_>) -> Result<Reply, Problem> {
         strict(&request)?;
-        let peer = from.address();
+        let peer = caller.peer.address();
         let path = request.uri().path();
         // A request to `/v1/auth` has the headers of the proxy's client, so its origin is not
         // checked.
@@ -136,7 +136,7 @@ impl Api {
             return check::respond(&self.service, &body, act, denial).await;
         }
         if path == "/v1/auth" {
-            return self.auth.respond(request, from).await;
+            return self.auth.respond(request, caller.peer).await;
         }
         if path == "/json" {
             if request.method() != Method::POST {
@@ -163,7 +163,7 @@ impl Api {
             return Box::pin(holds::respond(&self.service, &body, act, denial)).await;
         }
         if path.starts_with(queues::PREFIX) {
-            return queues::respond(&self.queues, &self.workers, request, peer).await;
+            return queues::respond(&self.queues, &self.workers, request, caller).await;
         }
         if !is_read(&request) {
             let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];

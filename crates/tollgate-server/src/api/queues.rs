@@ -2,7 +2,6 @@
 //! it.
 
 use core::time::Duration;
-use std::net::IpAddr;
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
@@ -15,7 +14,7 @@ use super::problem::Problem;
 use super::query::Query;
 use super::workers::{Act, Workers};
 use super::{Reply, body_of, not_found};
-use crate::http::Whole;
+use crate::http::{Caller, Whole};
 use crate::queues::{Queues, ServedQueue};
 
 /// The prefix of every path of a queue.
@@ -47,7 +46,7 @@ pub(super) async fn respond(
     queues: &Queues,
     workers: &Workers,
     request: Request<Whole>,
-    peer: IpAddr,
+    caller: Caller<'_>,
 ) -> Result<Reply, Problem> {
     let (name, act) = parts(request.uri().path()).unwrap_or_default();
     let name = name.replace("%3A", ":").replace("%3a", ":");
@@ -56,13 +55,13 @@ pub(super) async fn respond(
         Some(act) => Some(Act::from_word(act).ok_or_else(|| not_found(request.uri().path()))?),
     };
     if act.is_some()
-        && let Some(refused) = workers.refuse(request.headers(), peer).await
+        && let Some(refused) = workers.refuse(request.headers(), caller.peer.address()).await
     {
         return Ok(refused);
     }
     let door = queues.get(&name).ok_or_else(|| unknown(&name, queues))?;
     match (act, request.method()) {
-        (Some(act), &Method::POST) => workers.respond(door, act, request).await,
+        (Some(act), &Method::POST) => workers.respond(door, act, request, caller).await,
         (Some(_), _) => Ok(Problem::method("POST")),
         (None, &Method::POST) => offer(door, request).await,
         (None, &Method::GET | &Method::HEAD) => {

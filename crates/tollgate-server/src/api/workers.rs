@@ -6,7 +6,7 @@ use std::net::IpAddr;
 use http::header::{HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tollgate_queue::{Delivery, DeliveryTag, Error, NackOutcome};
 
 use super::bearer::Guard;
@@ -14,8 +14,9 @@ use super::check::json;
 use super::problem::Problem;
 use super::question::{Text, not_null, read_one};
 use super::queues::{duration, failed};
+use super::waiters::{MAX_WAITING, Waiters};
 use super::{Reply, body_of};
-use crate::http::Whole;
+use crate::http::{Caller, Whole};
 use crate::queues::ServedQueue;
 
 /// The most jobs that one request takes or settles.
@@ -25,10 +26,7 @@ const MAX_JOBS: usize = 100;
 /// longer.
 const MAX_WAIT: Duration = Duration::from_secs(60);
 
-/// The most requests that wait for jobs at once: each occupies a connection.
-const MAX_WAITING: usize = 1_000;
-
-/// `Retry-After`, in seconds, when that many requests wait.
+/// `Retry-After`, in seconds, when too many requests wait.
 const WAITING_SECONDS: u64 = 1;
 
 /// The longest name of a worker, in bytes.
@@ -83,7 +81,7 @@ pub(crate) struct Workers {
     guard: Guard,
     /// True when the service shuts down: waiting requests then return.
     ending: watch::Receiver<bool>,
-    places: Semaphore,
+    waiters: Waiters,
 }
 
 /// The body of `take`.
@@ -168,7 +166,7 @@ enum Settlement<'a> {
 
 impl Workers {
     pub(crate) fn new(is_open: bool, guard: Guard, ending: watch::Receiver<bool>) -> Self {
-        Self { is_open, guard, ending, places: Semaphore::new(MAX_WAITING) }
+        Self { is_open, guard, ending, waiters: Waiters::new(MAX_WAITING) }
     }
 
     /// The refusal of a request that may not act as a worker.
@@ -188,13 +186,14 @@ impl Workers {
         queue: &ServedQueue,
         act: Act,
         request: Request<Whole>,
+        caller: Caller<'_>,
     ) -> Result<Reply, Problem> {
         if request.uri().query().is_some() {
             return Err(Problem::bad("this has no query: what is asked is in the body"));
         }
         let body = body_of(request)?;
         match act {
-            Act::Take => self.take(queue, read(&body, act)?).await,
+            Act::Take => self.take(queue, read(&body, act)?, caller).await,
             Act::Done | Act::Extend => {
                 let JobsJson { jobs } = read(&body, act)?;
                 let word = if act == Act::Done { Settlement::Done } else { Settlement::Extend };
@@ -204,7 +203,12 @@ impl Workers {
         }
     }
 
-    async fn take(&self, queue: &ServedQueue, ask: TakeJson<'_>) -> Result<Reply, Problem> {
+    async fn take(
+        &self,
+        queue: &ServedQueue,
+        ask: TakeJson<'_>,
+        caller: Caller<'_>,
+    ) -> Result<Reply, Problem> {
         let TakeJson { worker, max, wait } = ask;
         let worker = worker.filter(|Text(name)| (1..=MAX_WORKER_BYTES).contains(&name.len()));
         let Text(worker) = worker.ok_or_else(|| {
@@ -216,24 +220,39 @@ impl Workers {
             Problem::bad(format!("a request takes 1 to {MAX_JOBS} jobs")).at("max")
         })?;
         let wait = wait.map_or(Ok(Duration::ZERO), |text| time(&text, MAX_WAIT, "wait"))?;
-        let place = if wait.is_zero() { None } else { self.places.try_acquire().ok() };
-        if place.is_none() && !wait.is_zero() {
-            return Ok(crowded());
-        }
-        let taken = queue.take(&worker, max, wait, self.ending.clone()).await;
-        let (taken, visibility) = match taken {
+        let place = match wait.is_zero() {
+            true => None,
+            false => match self.waiters.enter(caller.peer.address()) {
+                None => return Ok(crowded()),
+                place => place,
+            },
+        };
+        let mut ending = self.ending.clone();
+        let stops = async {
+            tokio::select! {
+                _ = ending.wait_for(|ending| *ending) => {}
+                () = caller.pace.hung_up() => {}
+            }
+        };
+        let taken = queue.take(&worker, max, wait, stops).await;
+        drop(place);
+        let (taken, hands) = match taken {
             Ok(taken) => taken,
             Err(error) => return Ok(failed(&error, UNCERTAIN_TAKE)),
         };
         let foreign =
             taken.foreign.iter().map(|(id, why)| ForeignJson { id: id.to_string(), why }).collect();
-        Ok(json(&TakenJson {
+        let mut response = json(&TakenJson {
             jobs: &taken.jobs,
-            visibility_us: micros(visibility),
+            visibility_us: micros(hands.settings().visibility_timeout()),
             next_us: taken.next.map(micros),
             paused: taken.paused,
             foreign,
-        }))
+        });
+        if !taken.jobs.is_empty() {
+            queue.undelivered(&taken, hands).attach(response.extensions_mut());
+        }
+        Ok(response)
     }
 }
 
@@ -241,9 +260,12 @@ fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// 503: the maximum number of requests already waits for jobs.
+/// 503: the client has as many requests that wait for jobs as there are places left for others.
 fn crowded() -> Reply {
-    let detail = format!("{MAX_WAITING} requests wait for jobs here: ask again, or without `wait`");
+    let detail = format!(
+        "of {MAX_WAITING} requests that may wait for jobs here, as many wait from this address as \
+         are left for others: ask again, or without `wait`"
+    );
     let mut response = Problem::new(StatusCode::SERVICE_UNAVAILABLE, detail).response();
     response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(WAITING_SECONDS));
     response
@@ -359,9 +381,12 @@ async fn settle_one(
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 
     use super::*;
+    use crate::listen::{Bounds, Peer, Registry};
     use crate::queues::Queues;
 
     #[tokio::test]
@@ -370,11 +395,15 @@ mod tests {
         let queues = Queues::open([(queue, Some(ProducerSettings::new(1)))]).await.unwrap();
         let (_ending, ended) = watch::channel(false);
         let guard = Guard::new("a worker", "TOLLGATE_WORKER_TOKEN", None).unwrap();
-        let workers = Workers { places: Semaphore::new(0), ..Workers::new(true, guard, ended) };
+        let workers = Workers { waiters: Waiters::new(0), ..Workers::new(true, guard, ended) };
+        let registry = Registry::new(Bounds::default());
+        let address = Ipv4Addr::LOCALHOST.into();
+        let place = registry.enter(address).unwrap();
+        let caller = Caller { peer: Peer::Tcp(address), pace: &place.pace };
         for (wait, status) in [(Some("60s"), 503), (Some("0"), 200), (None, 200)] {
             let text = |text: &'static str| Some(Text(text.into()));
             let ask = TakeJson { worker: text("w"), max: None, wait: wait.and_then(text) };
-            let reply = workers.take(queues.get("mail").unwrap(), ask).await;
+            let reply = workers.take(queues.get("mail").unwrap(), ask, caller).await;
             let reply = reply.unwrap_or_else(|problem| problem.response());
             assert_eq!(reply.status().as_u16(), status, "{wait:?}");
             let after = reply.headers().get(RETRY_AFTER).map(|after| after.to_str().unwrap());

@@ -50,8 +50,15 @@ pub(crate) trait Answering: Send + Sync + 'static {
     fn answer(
         &self,
         request: Request<Whole>,
-        peer: Peer,
+        caller: Caller<'_>,
     ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+}
+
+/// The client of a request, and its connection.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Caller<'a> {
+    pub(crate) peer: Peer,
+    pub(crate) pace: &'a Pace,
 }
 
 /// Responses larger than this take a share of the budget. Smaller ones need none, since each
@@ -127,6 +134,7 @@ where
     T: Transport,
 {
     let Client { answering, pace, budget, .. } = client;
+    let caller = Caller { peer: client.peer, pace };
     let answer = service_fn(|request: Request<Incoming>| async {
         pace.set_phase(Phase::Body);
         let (head, body) = request.into_parts();
@@ -142,7 +150,7 @@ where
         };
         // The request is complete: from here on the service, not the client, uses the time.
         pace.set_phase(Phase::Work);
-        let mut response = answering.answer(Request::from_parts(head, body), client.peer).await;
+        let mut response = answering.answer(Request::from_parts(head, body), caller).await;
         if unread {
             // The rest of the body is read and discarded after the response.
             pace.leave_unread();

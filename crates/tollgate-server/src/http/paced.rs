@@ -48,6 +48,9 @@ const GO_AWAY: &[u8] = b"\x00\x00\x00\x04\x00\x00\x00\x00\x00\
 /// The most bytes of a refused request that are read and discarded.
 pub(crate) const MAX_DRAINED_BYTES: usize = 1_024 * 1_024;
 
+/// The most bytes that are read ahead of a client that waits: those of a small request.
+const MAX_EARLY_BYTES: usize = 4 * 1_024;
+
 /// The fewest bytes of a response that a client must read within the write deadline. Otherwise a
 /// client that reads single bytes could hold a response for as long as it likes.
 pub(crate) const MIN_TAKEN_BYTES: usize = 64 * 1_024;
@@ -139,6 +142,9 @@ impl<T: Transport> AsyncWrite for Paced<T> {
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         let flushed = ready!(Pin::new(&mut self.stream).poll_flush(cx));
         self.noted(flushed)?;
+        if self.pace.is_watched() {
+            self.watch(cx);
+        }
         if self.pace.phase() == Phase::Write && !self.pace.is_responding() {
             self.pace.set_phase(Phase::Idle);
             self.pace.on_the_way.written();
@@ -166,6 +172,30 @@ impl<T> Paced<T> {
             ((), false) => self.has_ended = true,
         }
         Ok(())
+    }
+
+    /// Looks for the end of the client's side while the work waits. The HTTP library reads nothing
+    /// then, and flushes each time.
+    #[cold]
+    fn watch(&mut self, cx: &mut Context<'_>)
+    where
+        T: AsyncRead + Unpin,
+    {
+        while !self.has_ended && self.early.len() < MAX_EARLY_BYTES {
+            let mut scratch = [0; 1_024];
+            let mut buf = ReadBuf::new(&mut scratch);
+            let Poll::Ready(read) = Pin::new(&mut self.stream).poll_read(cx, &mut buf) else {
+                return;
+            };
+            let came = buf.filled();
+            // The library meets the error again when it writes.
+            self.has_ended |= self.note(read, !came.is_empty()).is_err();
+            self.early = [&self.early, came].concat().into();
+        }
+        if self.has_ended {
+            self.pace.hangs_up();
+            cx.waker().wake_by_ref();
+        }
     }
 
     /// Notes an error of the connection.

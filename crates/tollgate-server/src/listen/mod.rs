@@ -20,7 +20,7 @@ pub(crate) use budget::{Budget, Share};
 pub(crate) use farewell::Farewell;
 pub(crate) use pace::{Pace, Phase};
 pub(crate) use passed::left as sockets_left;
-pub(crate) use registry::Registry;
+pub(crate) use registry::{Registry, network};
 pub(crate) use runtimes::Runtimes;
 #[cfg(feature = "grpc")]
 pub(crate) use undelivered::{MAX_COMPARED_BYTES, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_ONE};

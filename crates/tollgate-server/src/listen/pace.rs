@@ -1,7 +1,8 @@
 //! The phase of one connection, and since when.
 
+use core::future::poll_fn;
 use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use core::task::Waker;
+use core::task::{Poll, Waker};
 use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
@@ -42,6 +43,10 @@ pub(crate) struct Pace {
     has_sent: AtomicBool,
     /// True while the connection holds no buffers, or is asked to release them.
     is_to_rest: AtomicBool,
+    /// True while the work ends with the client's side of the connection.
+    is_watched: AtomicBool,
+    /// True once the client closed its side while it was watched.
+    has_hung_up: AtomicBool,
     /// Wakes the connection's task.
     task: OnceLock<Waker>,
     /// The answers that may not have been read.
@@ -58,6 +63,8 @@ impl Pace {
             is_responding: AtomicBool::new(false),
             has_sent: AtomicBool::new(false),
             is_to_rest: AtomicBool::new(true),
+            is_watched: AtomicBool::new(false),
+            has_hung_up: AtomicBool::new(false),
             task: OnceLock::new(),
             on_the_way: OnTheWay::new(grace),
         };
@@ -103,6 +110,29 @@ impl Pace {
         self.has_sent.load(Ordering::Relaxed)
     }
 
+    /// Waits until the client closes its side of the connection, in the connection's own task. A
+    /// service that does not wait for it answers a client that only stops to send.
+    pub(crate) async fn hung_up(&self) {
+        let _watched = Watched::new(self);
+        // Whoever notes the end wakes the task, and polls all that the task waits for.
+        poll_fn(|_| match self.has_hung_up.load(Ordering::Relaxed) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        })
+        .await;
+    }
+
+    /// Whether to look for the end of the client's side.
+    #[inline]
+    pub(crate) fn is_watched(&self) -> bool {
+        self.is_watched.load(Ordering::Relaxed)
+    }
+
+    /// Records that the client closed its side.
+    pub(crate) fn hangs_up(&self) {
+        self.has_hung_up.store(true, Ordering::Relaxed);
+    }
+
     /// Sets the task that serves the connection.
     pub(crate) fn is_served_by(&self, task: &Waker) {
         let _ = self.task.set(task.clone());
@@ -130,5 +160,21 @@ impl Pace {
 
     pub(super) fn since(&self) -> u32 {
         u32::try_from(self.state.load(Ordering::Relaxed) >> 32).unwrap_or(u32::MAX)
+    }
+}
+
+/// The time in which a client is watched.
+struct Watched<'a>(&'a Pace);
+
+impl<'a> Watched<'a> {
+    fn new(pace: &'a Pace) -> Self {
+        pace.is_watched.store(true, Ordering::Relaxed);
+        Self(pace)
+    }
+}
+
+impl Drop for Watched<'_> {
+    fn drop(&mut self) {
+        self.0.is_watched.store(false, Ordering::Relaxed);
     }
 }

@@ -245,7 +245,7 @@ const REST_TICKS: u32 = 4;
 const HALF_TICKS: u32 = 4;
 
 /// The address to count by: for IPv6 the /64 network, since one client has all of it.
-fn network(peer: IpAddr) -> IpAddr {
+pub(crate) fn network(peer: IpAddr) -> IpAddr {
     match peer {
         IpAddr::V4(_) => peer,
         IpAddr::V6(ip) => {

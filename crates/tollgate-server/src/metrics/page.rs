@@ -390,6 +390,15 @@ impl Numbers {
                     .count([("queue", name), ("outcome", outcome.name())], door.count(outcome))?;
             }
         }
+        let help =
+            "Jobs whose answers were not delivered to who took them, by what became of them.";
+        let mut undelivered = counter(encoder, "tollgate_queue_undelivered", help)?;
+        for (name, queue) in self.queues.iter() {
+            for fate in Fate::ALL {
+                let labels = [("queue", name), ("result", fate.name())];
+                undelivered.count(labels, queue.undelivered_jobs(fate))?;
+            }
+        }
         // Every service reports the same queue, so aggregate with `max`, not `sum`. When a queue
         // cannot be read, it has no value instead of a stale one.
         type Of = fn(&Stats) -> u64;

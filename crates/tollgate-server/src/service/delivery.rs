@@ -1,4 +1,4 @@
-//! Holds that nobody heard of: given back where the answer that has them is not delivered.
+//! Holds and jobs that nobody heard of: given back where the answer that has them is not delivered.
 
 use core::future::Future;
 use core::pin::pin;
@@ -18,15 +18,15 @@ use tollgate_stores::AnyStore;
 
 use crate::listen::Undelivered;
 
-/// The most holds that are given back at a time. What is beyond ends by itself.
+/// The most that is given back at a time. What is beyond ends by itself.
 const MAX_AT_ONCE: usize = 4_096;
 
-/// What became of holds whose answers were not delivered.
+/// What became of a hold or a job whose answer was not delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// The store has it back.
     GivenBack,
-    /// It was not open any more.
+    /// It was not open any more; of a job: it is done, or in other hands.
     NotOpen,
     /// The store failed, or there were too many at a time: it ends by itself.
     Failed,
@@ -35,8 +35,8 @@ pub(crate) enum Fate {
 impl Fate {
     pub(crate) const ALL: [Self; 3] = [Self::GivenBack, Self::NotOpen, Self::Failed];
 
-    /// That of a hold that was open or not, or of a store that failed.
-    fn of(released: Option<bool>) -> Self {
+    /// That of what was open or not, or of a store that failed.
+    pub(crate) fn of(released: Option<bool>) -> Self {
         match released {
             Some(true) => Self::GivenBack,
             Some(false) => Self::NotOpen,
@@ -54,7 +54,7 @@ impl Fate {
     }
 }
 
-/// The counters of holds whose answers were not delivered.
+/// The counters of holds, or of the jobs of a queue, whose answers were not delivered.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     fates: [AtomicU64; Fate::ALL.len()],
@@ -81,7 +81,7 @@ impl Default for Deliveries {
 }
 
 impl Deliveries {
-    /// The number of holds with this fate.
+    /// The number with this fate.
     pub(crate) fn get(&self, fate: Fate) -> u64 {
         self.fates.get(fate as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
@@ -126,8 +126,12 @@ impl Deliveries {
         is_due
     }
 
-    /// Runs work on a hold in the background, unless there is too much.
-    fn later(&self, runtime: Option<Handle>, work: impl Future<Output = ()> + Send + 'static) {
+    /// Runs work that gives something back in the background, unless there is too much.
+    pub(crate) fn later(
+        &self,
+        runtime: Option<Handle>,
+        work: impl Future<Output = ()> + Send + 'static,
+    ) {
         let place = Arc::clone(&self.places).try_acquire_owned();
         let (Some(runtime), Ok(place)) = (runtime, place) else {
             return self.count(Fate::Failed);
@@ -138,7 +142,7 @@ impl Deliveries {
         }));
     }
 
-    fn count(&self, fate: Fate) {
+    pub(crate) fn count(&self, fate: Fate) {
         if let Some(count) = self.fates.get(fate as usize) {
             count.fetch_add(1, Ordering::Relaxed);
         }

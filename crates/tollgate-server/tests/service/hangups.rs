@@ -29,11 +29,11 @@ use crate::redis_client::line;
 use crate::{FILE, Service, gate_of, here, tcp};
 
 /// How often each door is tried, and how many at a time.
-const TRIES: usize = 300;
-const AT_ONCE: usize = 20;
+pub(crate) const TRIES: usize = 300;
+pub(crate) const AT_ONCE: usize = 20;
 
 /// What is a hang, whatever the machine.
-const LONG: Duration = Duration::from_secs(60);
+pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const GIVEN_BACK: &str = "tollgate_holds_undelivered_total{result=\"given_back\"}";
 
@@ -47,7 +47,7 @@ descriptors:
 
 /// How a client goes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Goes {
+pub(crate) enum Goes {
     /// It closes: its system resets the connection for what was not read.
     Closes,
     /// It resets the connection.
@@ -81,7 +81,7 @@ impl When {
     }
 }
 
-fn http(path: &str, body: &Value) -> Vec<u8> {
+pub(crate) fn http(path: &str, body: &Value) -> Vec<u8> {
     let body = body.to_string();
     let length = body.len();
     format!("POST {path} HTTP/1.1\r\nhost: a\r\ncontent-length: {length}\r\n\r\n{body}").into()
@@ -92,7 +92,7 @@ fn acquire() -> Value {
 }
 
 /// Asks and goes. Before, it may have asked something else over the same connection, and read that.
-async fn go(
+pub(crate) async fn go(
     address: SocketAddr,
     (before, asks): (Option<&[u8]>, &[u8]),
     goes: Goes,

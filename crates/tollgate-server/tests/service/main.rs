@@ -25,6 +25,7 @@ mod resp;
 mod rulings;
 mod secured;
 mod top;
+mod waits;
 mod workers;
 
 use std::net::SocketAddr;

@@ -239,7 +239,7 @@ async fn who_waits_gets_the_next_job_and_everybody_one() {
 
 impl Service {
     /// Asks twice, so that what came before on this machine has been read.
-    async fn is_reached(&self) {
+    pub(crate) async fn is_reached(&self) {
         for _ in 0..2 {
             assert_eq!(self.client().await.get("/healthz").await.status, StatusCode::OK);
         }
