@@ -1,8 +1,11 @@
 //! What a gate counts of holds.
 
 use core::sync::atomic::{AtomicU64, Ordering};
+use std::time::Instant;
 
 use tollgate::{Hold, HoldKind, Settled};
+
+use super::open_holds::OpenHolds;
 
 /// The number of holds that a gate has placed and settled.
 #[derive(Debug, Default)]
@@ -20,6 +23,7 @@ pub struct HoldCounters {
     pub(super) marks: AtomicU64,
     pub(super) debt: AtomicU64,
     pub(super) cut: AtomicU64,
+    pub(super) open: OpenHolds,
 }
 
 impl HoldCounters {
@@ -31,8 +35,19 @@ impl HoldCounters {
         self.of(kind).load(Ordering::Relaxed)
     }
 
+    /// Holds that this gate has placed, that were not settled here and whose end has not come: at
+    /// most 65,536. One that somebody else settled counts until its end.
+    #[must_use]
+    pub fn open(&self) -> u64 {
+        self.open.count(Instant::now()) as u64
+    }
+
     /// Counts the release of a hold.
-    pub(super) fn released(&self, was_open: bool) {
+    pub(super) fn released(&self, hold: &Hold, was_open: bool) {
+        // One whose answer reached nobody may have been answered again, and is open then.
+        if was_open || !hold.is_undelivered {
+            self.open.over(hold);
+        }
         let count = if was_open { &self.settled } else { &self.not_open };
         count.fetch_add(1, Ordering::Relaxed);
     }
@@ -112,6 +127,7 @@ impl HoldCounters {
     }
 
     pub(super) fn settle(&self, hold: &Hold, settled: &Settled) {
+        self.open.over(hold);
         if settled.already {
             let count = if settled.is_early { &self.marks } else { &self.repeated };
             count.fetch_add(1, Ordering::Relaxed);

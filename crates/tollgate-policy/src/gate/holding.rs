@@ -3,6 +3,7 @@
 use core::convert::Infallible;
 use core::sync::atomic::Ordering;
 use core::time::Duration;
+use std::time::Instant;
 
 use arc_swap::Guard;
 use parking_lot::Mutex;
@@ -155,6 +156,7 @@ impl<S: Store> Gate<S> {
                 }
             }
             Err(Error::NotOpen(_)) => {
+                self.0.holds.open.over(hold);
                 self.0.holds.not_open.fetch_add(1, Ordering::Relaxed);
             }
             Err(_) => {}
@@ -190,7 +192,7 @@ impl<S: Store> Gate<S> {
     /// As [`tollgate::Limiter::release`].
     pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
         let was_open = self.0.limiter.release(hold).await?;
-        self.0.holds.released(was_open);
+        self.0.holds.released(hold, was_open);
         Ok(was_open)
     }
 
@@ -203,7 +205,7 @@ impl<S: Store> Gate<S> {
         pause: impl Fn(Duration) -> P,
     ) -> Option<bool> {
         let was_open = self.0.give_back(hold, &pause).await?;
-        self.0.holds.released(was_open);
+        self.0.holds.released(hold, was_open);
         Some(was_open)
     }
 
@@ -219,7 +221,7 @@ impl<S: Store> Gate<S> {
             pause(PAUSE.saturating_mul(1 << pauses)).await;
             if self.0.give_back(hold, &pause).await? {
                 self.0.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
-                self.0.holds.released(true);
+                self.0.holds.released(hold, true);
                 return Some(true);
             }
         }
@@ -232,7 +234,17 @@ impl<S: Store> Gate<S> {
     /// As [`tollgate::Limiter::renew`].
     pub async fn renew(&self, hold: &mut Hold, ttl: Option<Duration>) -> Result<bool, Error> {
         let is_open = self.0.limiter.renew(hold, ttl).await?;
-        let count = if is_open { &self.0.holds.renewed } else { &self.0.holds.not_open };
+        let holds = &self.0.holds;
+        let count = match is_open {
+            true => {
+                holds.open.renewed(hold);
+                &holds.renewed
+            }
+            false => {
+                holds.open.over(hold);
+                &holds.not_open
+            }
+        };
         count.fetch_add(1, Ordering::Relaxed);
         Ok(is_open)
     }
@@ -279,6 +291,7 @@ impl<S: Store> Inner<S> {
                         _ => Some(&self.holds.answered_again),
                     };
                     if hold.answer <= 1 {
+                        self.holds.open.placed(hold, decision.at(), Instant::now());
                         self.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
                     }
                     if let Some(count) = count {

@@ -29,6 +29,7 @@ mod known;
 mod local;
 mod loss;
 mod observe;
+mod open_holds;
 mod replace;
 mod rulings;
 mod snapshot_cache;

@@ -250,6 +250,8 @@ impl Numbers {
         let mut placed = counter(encoder, "tollgate_holds_placed", help)?;
         placed.count([("kind", "acquire")], holds.placed(HoldKind::Acquire))?;
         placed.count([("kind", "reserve")], holds.placed(HoldKind::Reserve))?;
+        let help = "Holds that were placed here, not settled here, and whose end has not come.";
+        gauge(encoder, ("tollgate_holds_open", help), None, holds.open())?;
         let help = "Commits, releases and renewals of holds, by result.";
         let mut done = counter(encoder, "tollgate_hold_calls", help)?;
         done.count([("result", "settled")], holds.settled())?;

@@ -183,6 +183,7 @@ async fn every_door_over_tcp(service: &Service, what: &str) {
     let placed = number(client, "tollgate_holds_placed_total{kind=\"acquire\"}").await;
     let given = number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await;
     assert_eq!(placed, given, "{what}: every hold was given back");
+    assert_eq!(number(client, "tollgate_holds_open ").await, 0, "{what}");
     assert!(placed >= TRIES as u64, "{what}: {placed}");
 }
 
@@ -304,7 +305,8 @@ async fn every_call_of_grpc(service: &Service, closes: bool, what: &str) {
         let placed = number(client, "tollgate_holds_placed_total{kind=\"reserve\"}").await;
         let given = number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await;
         let answered = answered(client).await;
-        if placed == kept + given && placed == answered {
+        let open = number(client, "tollgate_holds_open ").await;
+        if placed == kept + given && placed == answered && open == kept {
             break;
         }
         let mut fates = String::new();
@@ -312,8 +314,9 @@ async fn every_call_of_grpc(service: &Service, closes: bool, what: &str) {
             let of = format!("tollgate_holds_undelivered_total{{result=\"{fate}\"}}");
             fates += &format!(", {} {fate}", number(client, &of).await);
         }
-        let seen =
-            format!("{answered} answered, {placed} placed, {kept} kept, {given} given{fates}");
+        let seen = format!(
+            "{answered} answered, {placed} placed, {kept} kept, {given} given{fates}, {open} open"
+        );
         assert!(began.elapsed() < LONG, "{what}: {seen}");
         tokio::task::yield_now().await;
     }

@@ -297,6 +297,7 @@ async fn policies_with_slots_are_acquired_and_never_only_checked() {
         "tollgate_decisions_total{policy=\"jobs\",outcome=\"denied\",authority=\"store\"} 1",
         "tollgate_holds_placed_total{kind=\"acquire\"} 3",
         "tollgate_holds_placed_total{kind=\"reserve\"} 0",
+        "tollgate_holds_open 1\n",
         "tollgate_hold_calls_total{result=\"settled\"} 1",
         "tollgate_hold_calls_total{result=\"not_open\"} 1",
         "tollgate_http_requests_total{endpoint=\"/v1/acquire\",status=\"2xx\"} 4",

@@ -327,6 +327,7 @@ async fn policies_hold_for_a_request() {
         "tollgate_resp_commands_total{command=\"tollgate.request\",result=\"error\"} 9",
         "tollgate_holds_placed_total{kind=\"acquire\"} 2",
         "tollgate_holds_placed_total{kind=\"reserve\"} 1",
+        "tollgate_holds_open 1\n",
     ] {
         assert!(page.contains(line), "{line}\n{page}");
     }
