@@ -18,8 +18,8 @@ use tonic::{Request, Response, Status};
 use super::connection::{OverLimit, timeout_of, traced};
 use super::plan::plan;
 use super::question::{self, Hits};
-use super::reservation::{Counting, MAX_TTL, MIN_TTL, Reserved};
-use super::rls::Rls;
+use super::reservation::{Counting, Reserved};
+use super::rls::{Rls, deadline};
 use super::settle;
 use crate::api::Api;
 use crate::listen::Undelivered;
@@ -141,7 +141,7 @@ impl Rls {
         timeout: Option<Duration>,
     ) -> Result<RateLimitResponse, Status> {
         let hits = question::read(request)?;
-        let counting = Counting { service, deadline: deadline(service, timeout), name: None };
+        let counting = Counting { service, deadline: deadline(service, timeout)?, name: None };
         let live = self.rules().live();
         match live.config().domain(&request.domain) {
             Some(domain) => {
@@ -181,8 +181,8 @@ impl Rls {
         let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
         let hits = question::read(&request)?;
         let ttl = ttl.and_then(|ttl| Duration::try_from(ttl).ok());
-        let terms = (amount, ttl.unwrap_or(MAX_TTL).clamp(MIN_TTL, MAX_TTL));
-        let counting = Counting { service, deadline: deadline(service, timeout), name };
+        let terms = (amount, ttl);
+        let counting = Counting { service, deadline: deadline(service, timeout)?, name };
         let live = self.rules().live();
         let Reserved { code, id, undelivered } = match live.config().domain(&request.domain) {
             Some(domain) => {
@@ -214,7 +214,7 @@ impl Rls {
         }
         let request = RateLimitRequest { domain, descriptors, hits_addend: 1 };
         let hits = question::read(&request)?;
-        let counting = Counting { service, deadline: deadline(service, timeout), name };
+        let counting = Counting { service, deadline: deadline(service, timeout)?, name };
         let live = self.rules().live();
         let is_released = match live.config().domain(&request.domain) {
             Some(domain) => {
@@ -229,10 +229,4 @@ impl Rls {
         };
         Ok(CommitResponse { reservation_released: is_released })
     }
-}
-
-/// The time of a call to the store. A tenth of the caller's is kept for the way back.
-fn deadline(service: &Service, timeout: Option<Duration>) -> Duration {
-    let usual = service.gate.usual_deadline();
-    timeout.map_or(usual, |timeout| usual.min(timeout * 9 / 10))
 }

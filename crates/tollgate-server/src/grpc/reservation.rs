@@ -16,11 +16,11 @@ use super::question::Hits;
 use crate::listen::Undelivered;
 use crate::service::Service;
 
-/// The longest hold, and that of a request without a time, as with limitador.
-pub(super) const MAX_TTL: Duration = Duration::from_secs(60);
+/// The longest hold on units, and that of a request without a time, as with limitador.
+const MAX_TTL: Duration = Duration::from_secs(60);
 
 /// The shortest hold, as everywhere.
-pub(super) const MIN_TTL: Duration = Duration::from_millis(1);
+const MIN_TTL: Duration = Duration::from_millis(1);
 
 /// What stands between the holds of the descriptors. No hold has it.
 const BETWEEN: char = '.';
@@ -71,7 +71,7 @@ impl Counting<'_> {
         &self,
         planned: &[Planned<'_>],
         on_failure: OnFailure,
-        (amount, ttl): (u64, Duration),
+        (amount, ttl): (u64, Option<Duration>),
     ) -> Result<Reserved, Status> {
         let bans = |planned: &Planned<'_>| matches!(planned.how, How::Ban) && !planned.is_aside();
         let parts = parts(planned, false);
@@ -81,7 +81,7 @@ impl Counting<'_> {
         if parts.is_empty() {
             return Ok(Reserved::nothing(true));
         }
-        let ttl = ttl.min(longest(&parts));
+        let ttl = time_of(ttl, &parts);
         let rule = match on_failure {
             OnFailure::Allow => tollgate_policy::OnFailure::Allow,
             // A local share holds nothing.
@@ -119,14 +119,14 @@ impl Counting<'_> {
     pub(super) async fn reserve_by_policies(
         &self,
         all: Vec<Prepared>,
-        (amount, ttl): (u64, Duration),
+        (amount, ttl): (u64, Option<Duration>),
     ) -> Result<Reserved, Status> {
         let gate = &self.service.gate;
         let mut holds: Vec<Option<Hold>> = Vec::with_capacity(all.len());
         for prepared in all {
             let parts: Vec<Part<'_>> = prepared.counts().collect();
             let is_too_much = amount > MAX_COST && !parts.is_empty();
-            let ttl = ttl.min(longest(&parts));
+            let ttl = time_of(ttl, &parts);
             drop(parts);
             let held = if is_too_much {
                 Ok((false, None))
@@ -315,10 +315,11 @@ fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<Part<'p>> {
     parts
 }
 
-/// The longest hold on these counts: a slot says its own.
-fn longest(parts: &[Part<'_>]) -> Duration {
+/// How long a hold on these counts lasts: at most as long as a slot among them says, else a minute.
+fn time_of(ttl: Option<Duration>, parts: &[Part<'_>]) -> Duration {
     let own = parts.iter().filter_map(|(_, limits)| limits.hold()).min();
-    own.map_or(MAX_TTL, tollgate::Period::as_duration)
+    let most = own.map_or(MAX_TTL, tollgate::Period::as_duration);
+    ttl.map_or(most, |ttl| ttl.max(MIN_TTL).min(most))
 }
 
 fn unavailable(answer: &Answer<'_>) -> Status {

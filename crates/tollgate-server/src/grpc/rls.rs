@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use tollgate::{Decision, RequestId};
+use tollgate::{Decision, RequestId, Store as _};
 use tollgate_envoy::OnFailure;
 use tollgate_envoy_proto::service::RateLimitRequest;
 use tollgate_envoy_proto::service::RateLimitResponse;
@@ -121,11 +121,12 @@ impl Rls {
         is_trusted: bool,
     ) -> Result<RateLimitResponse, Status> {
         let hits = question::read(request)?;
+        let deadline = deadline(service, timeout)?;
         if settle::is_any(request) {
-            let settled = self.settle(service, request.clone(), hits, timeout, is_trusted);
+            let settled = self.settle(service, request.clone(), hits, deadline, is_trusted);
             return Box::pin(settled).await;
         }
-        self.decide(service, request, hits, timeout, None).await
+        self.decide(service, request, hits, deadline, None).await
     }
 
     async fn settle(
@@ -133,7 +134,7 @@ impl Rls {
         service: &Service,
         mut request: RateLimitRequest,
         mut hits: Vec<Hits>,
-        timeout: Option<Duration>,
+        deadline: Duration,
         is_trusted: bool,
     ) -> Result<RateLimitResponse, Status> {
         let taken = settle::settle(service, &mut request, &mut hits).await?;
@@ -144,7 +145,7 @@ impl Rls {
             true => {
                 RateLimitResponse { overall_code: Code::Ok.into(), ..RateLimitResponse::default() }
             }
-            false => self.decide(service, &request, hits, timeout, id).await?,
+            false => self.decide(service, &request, hits, deadline, id).await?,
         };
         for place in taken.places {
             response.statuses.insert(place, settle::settled());
@@ -157,12 +158,9 @@ impl Rls {
         service: &Service,
         request: &RateLimitRequest,
         hits: Vec<Hits>,
-        timeout: Option<Duration>,
+        deadline: Duration,
         id: Option<RequestId<'_>>,
     ) -> Result<RateLimitResponse, Status> {
-        let usual = service.gate.usual_deadline();
-        // A tenth is kept for the way back.
-        let deadline = timeout.map_or(usual, |timeout| usual.min(timeout * 9 / 10));
         let live = self.rules.live();
         match live.config().domain(&request.domain) {
             Some(domain) => {
@@ -291,4 +289,22 @@ fn tell(
     });
     let templates: Vec<_> = templates.collect();
     answer::tell(response, &templates, &told.answer);
+}
+/// The least time in which a store beyond this process can answer.
+const LEAST: Duration = Duration::from_micros(100);
+
+/// The time of a call to the store. A tenth of the caller's is kept for the way back.
+///
+/// # Errors
+/// The caller waits too short for the store: to ask it would only count what nobody hears of.
+pub(super) fn deadline(service: &Service, timeout: Option<Duration>) -> Result<Duration, Status> {
+    let usual = service.gate.usual_deadline();
+    let Some(timeout) = timeout else { return Ok(usual) };
+    let left = timeout * 9 / 10;
+    if left < LEAST && !service.gate.store().answers_at_once() {
+        return Err(Status::deadline_exceeded(format!(
+            "grpc-timeout: {timeout:?} is too short for the store, of which nothing was asked"
+        )));
+    }
+    Ok(usual.min(left))
 }

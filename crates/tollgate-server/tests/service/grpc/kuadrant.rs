@@ -5,6 +5,8 @@ use std::time::Duration;
 use tollgate::{ManualClock, MemoryStore};
 use tollgate_envoy_proto::kuadrant::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_envoy_proto::kuadrant::{CommitRequest, ReserveRequest};
+use tollgate_proof::redis_or_skip;
+use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
 use tonic::{Code, Status};
 
@@ -29,15 +31,23 @@ descriptors:
     rate_limit: { unlimited: true }
   - key: jobs
     limit: 1 at once hold 20s, 10/d via fixed_window
+  - key: long
+    limit: 1 at once hold 2m
 ";
 
 const POLICIES: &str = r#"
 version = 1
+match = "first"
 [[policies]]
 name = "tokens"
 on_failure = "deny"
 when = { field.domain = "models" }
 limits = [{ subject = "user", absent = "deny", limit = "10/d via fixed_window debt 1000" }]
+[[policies]]
+name = "long"
+on_failure = "deny"
+when = { field.domain = "long" }
+limits = [{ subject = "user", absent = "deny", limit = "1 at once hold 2m" }]
 "#;
 
 struct Shop {
@@ -242,6 +252,27 @@ async fn a_hold_lasts_a_minute_at_most() {
     assert_eq!(code, 1, "the slot was free after its own time");
 }
 
+/// The minute bounds holds on units alone: whoever relies on a slot keeps it for its own time.
+#[tokio::test]
+async fn a_slot_is_held_for_its_own_time() {
+    let shop = shop().await;
+    for long in [("shop", &["long=a"][..]), ("long", &["user=a"][..])] {
+        let times =
+            [(None, 120), (Some(3_600), 120), (Some(-1), 120), (Some(90), 90), (Some(7), 7)];
+        for (asked, seconds) in times {
+            let (code, _) = shop.reserve(long, 1, asked).await.unwrap();
+            assert_eq!(code, 1, "{long:?} {asked:?}");
+            shop.clock.advance(Duration::from_micros(seconds * 1_000_000 - 1));
+            shop.denied(long, 1).await;
+            shop.clock.advance(Duration::from_micros(1));
+        }
+        let id = shop.held(long, 1).await;
+        shop.denied(long, 1).await;
+        assert!(shop.commit(long, &id, 0).await.unwrap());
+        shop.held(long, 1).await;
+    }
+}
+
 #[tokio::test]
 async fn several_descriptors_are_held_together_or_not_at_all() {
     let shop = shop().await;
@@ -372,5 +403,64 @@ async fn a_hold_has_an_id_of_the_caller_in_the_metadata() {
 fn with_id<T>(message: T, id: &str) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert("tollgate-hold-id", id.parse().unwrap());
+    request
+}
+
+/// A caller that waits shorter than any store needs: nothing is asked for it, and nothing counted.
+#[tokio::test]
+async fn a_call_that_leaves_the_store_no_time_is_not_asked() {
+    let server = redis_or_skip!();
+    let folder = tempfile::tempdir().unwrap();
+    let path = rules(folder.path(), RULES);
+    let store = RedisStore::connect(&server.url()).await.unwrap();
+    let service = Service::start_with(gate_of(POLICIES, store.into()), |options| {
+        options.grpc = vec![here()];
+        options.envoy.rules = Some(path);
+    })
+    .await;
+    let wire = service.wire().await;
+    let client = RateLimitServiceClient::with_origin(wire.clone(), origin());
+    for (domain, descriptors) in ANN {
+        let look = || within(request(domain, descriptors), Duration::from_nanos(1));
+        let descriptors = look().into_inner().descriptors;
+        let reserve = ReserveRequest {
+            domain: domain.to_owned(),
+            descriptors: descriptors.clone(),
+            amount: 2,
+            ttl: None,
+        };
+        let commit = CommitRequest {
+            domain: domain.to_owned(),
+            descriptors,
+            reservation_id: String::new(),
+            actual_amount: 2,
+        };
+        let short = Duration::from_micros(111);
+        let (mut of_envoy, mut client) = (wire.client(), client.clone());
+        for (method, said) in [
+            ("ShouldRateLimit", of_envoy.should_rate_limit(look()).await.map(|_| ())),
+            ("CheckRateLimit", client.check_rate_limit(look()).await.map(|_| ())),
+            ("Report", client.report(look()).await.map(|_| ())),
+            ("Reserve", client.reserve(within(reserve.clone(), short)).await.map(|_| ())),
+            ("Commit", client.commit(within(commit, short)).await.map(|_| ())),
+        ] {
+            let error = said.unwrap_err();
+            assert_eq!(error.code(), Code::DeadlineExceeded, "{method}: {error}");
+            assert!(error.message().starts_with("grpc-timeout: 1"), "{method}: {error}");
+        }
+        let page = service.client().await.get("/metrics").await.text;
+        for counter in ["tollgate_decisions_total{", "tollgate_limit_decisions_total{"] {
+            let counted = |line: &&str| line.starts_with(counter) && !line.ends_with(" 0");
+            assert_eq!(page.lines().find(counted), None, "{domain}");
+        }
+        // Enough time is enough.
+        let long = within(reserve, Duration::from_secs(60));
+        assert_eq!(client.reserve(long).await.unwrap().into_inner().code, 1, "{domain}");
+    }
+}
+
+fn within<T>(message: T, time: Duration) -> tonic::Request<T> {
+    let mut request = tonic::Request::new(message);
+    request.set_timeout(time);
     request
 }
