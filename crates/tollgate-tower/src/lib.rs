@@ -71,5 +71,5 @@ pub use layer::{
     AnyBody, AnyBodyFuture, AnyBodyLayer, Builder, Charges, HoldingBody, HoldingFuture,
     HoldingLayer, HoldingTollgate, Holds, Limited, LimitedFuture, Misconfiguration,
     RETRY_WHEN_UNAVAILABLE, Refused, RequestHead, RequestLimits, RequestLimitsLayer, ResponseBody,
-    ResponseFuture, ResponseHead, Share, Spent, Tollgate, TollgateLayer, UnixPeer,
+    ResponseFuture, ResponseHead, Share, Spent, ToItsEnd, Tollgate, TollgateLayer, UnixPeer,
 };

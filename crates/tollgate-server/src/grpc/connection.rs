@@ -24,6 +24,7 @@ use tollgate_envoy_proto::service::rate_limit_service_server::{
 };
 use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
 use tollgate_envoy_proto::{DESCRIPTOR_SET, KUADRANT_SERVICE, SERVICE};
+use tollgate_tower::ToItsEnd;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
 use tonic::{Code, Status};
@@ -33,7 +34,7 @@ use tonic_reflection::server::Builder;
 
 use super::calls::{Calls, Room};
 use super::counts::{Ended, Method};
-use super::delivery::{Places, ToItsEnd, followed};
+use super::delivery::followed;
 use super::frames::Framed;
 use super::inbound::{Inbound, Outbound};
 use super::kuadrant::Kuadrant;
@@ -101,7 +102,6 @@ struct Shared {
     reflection: Boxed,
     reflection_v1alpha: Boxed,
     reporter: HealthReporter,
-    places: Places,
     /// What calls and their messages take of the memory of all.
     budget: Arc<Budget>,
     /// The calls that connections are promised.
@@ -151,7 +151,6 @@ impl Grpc {
             reflection: Arc::new(move |request| reflection.clone().call(request)),
             reflection_v1alpha: Arc::new(move |request| v1alpha.clone().call(request)),
             reporter,
-            places: Places::default(),
             budget: budget.part(bounds.buffers / BUFFERS_PART),
             promised: Budget::new(PROMISED_CALLS),
             unread: Budget::new(MAX_WAITING_BYTES),
@@ -289,9 +288,10 @@ impl Protocol for Grpc {
                 let (pace, unread) = (Arc::clone(&pace), Arc::clone(&unread));
                 async move {
                     let room = shared.admit(&request, &calls)?;
-                    let places = shared.places.clone();
                     let call = async move { shared.call(request, &calls).await };
-                    let Ok(response) = ToItsEnd::new(call, &places).await;
+                    // A client that cancels resets its stream, and the HTTP library drops what
+                    // works on it. The store does its part all the same.
+                    let Ok(response) = ToItsEnd::new(call).await;
                     let response = followed(response, &pace, &unread);
                     Ok::<_, h2::Error>(response.map(|body| Outbound { body, _room: room }))
                 }

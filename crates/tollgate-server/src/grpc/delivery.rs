@@ -1,10 +1,5 @@
-//! Calls that outlive their streams, and answers that are told apart from those that nobody got.
-//!
-//! A client that cancels a call resets its stream, and the HTTP library drops what works on it.
-//! What the store does of it is done all the same, so that the call goes on without its stream.
+//! Answers that are told apart from those that nobody got.
 
-use core::convert::Infallible;
-use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
 use std::sync::Arc;
@@ -12,68 +7,10 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::Response;
 use hyper::body::{Body as HttpBody, Frame, SizeHint};
-use tokio::runtime::Handle;
-use tokio::sync::Semaphore;
 use tonic::Status;
 use tonic::body::Body;
 
 use crate::listen::{Budget, Pace, Undelivered};
-
-/// The most calls that go on without their streams. Of more, the work ends with the stream.
-const MAX_WITHOUT_STREAM: usize = 4_096;
-
-type Work = Pin<Box<dyn Future<Output = Result<Response<Body>, Infallible>> + Send>>;
-
-/// The places of the calls that go on without their streams.
-#[derive(Clone, Debug)]
-pub(super) struct Places(Arc<Semaphore>);
-
-impl Default for Places {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_WITHOUT_STREAM)))
-    }
-}
-
-/// A call, which goes on in a task of its own if it is dropped before its end.
-pub(super) struct ToItsEnd {
-    /// `None` once it has ended.
-    work: Option<Work>,
-    places: Places,
-}
-
-impl ToItsEnd {
-    pub(super) fn new(
-        work: impl Future<Output = Result<Response<Body>, Infallible>> + Send + 'static,
-        places: &Places,
-    ) -> Self {
-        Self { work: Some(Box::pin(work)), places: places.clone() }
-    }
-}
-
-impl Future for ToItsEnd {
-    type Output = Result<Response<Body>, Infallible>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let Some(work) = &mut self.work else { return Poll::Pending };
-        let answer = ready!(work.as_mut().poll(cx));
-        self.work = None;
-        Poll::Ready(answer)
-    }
-}
-
-impl Drop for ToItsEnd {
-    fn drop(&mut self) {
-        let Some(work) = self.work.take() else { return };
-        let place = Arc::clone(&self.places.0).try_acquire_owned();
-        if let (Ok(place), Ok(runtime)) = (place, Handle::try_current()) {
-            runtime.spawn(async move {
-                // The answer has nobody to go to: what is attached to it is undone.
-                drop(work.await);
-                drop(place);
-            });
-        }
-    }
-}
 
 /// A response whose body says when it was passed on, if something is attached that is undone
 /// otherwise. The message takes from this room until it was read.

@@ -361,6 +361,51 @@ async fn redis_has_back_what_nobody_heard_of() {
     }
 }
 
+/// What the store has charged is what the metrics count, whatever became of the callers.
+async fn every_check_is_counted_once(store: AnyStore, what: &str) {
+    let folder = tempfile::tempdir().unwrap();
+    let service = start(store, &folder).await;
+    let client = &mut service.client().await;
+    let question = json!({ "subject": "clicks", "limit": "5000/366d via fixed_window" });
+    let by_http = http("/v1/check", &question);
+    let by_resp = line("TOLLGATE.CHECK clicks 5000/366d~via~fixed_window");
+    let by_resp = String::from_utf8(by_resp).unwrap().replace('~', " ").into_bytes();
+    for (address, asks) in [(service.address, &by_http), (tcp(&service.server.resp()[0]), &by_resp)]
+    {
+        for goes in [Goes::Closes, Goes::Resets] {
+            for first in (0..TRIES).step_by(AT_ONCE) {
+                let tries = first..first + AT_ONCE;
+                let tries = tries.map(|number| go(address, (None, asks), goes, number));
+                futures_util::future::join_all(tries).await;
+            }
+        }
+    }
+    let began = Instant::now();
+    loop {
+        let left = done(client, "/v1/peek", question.clone()).await["remaining"].as_u64().unwrap();
+        let allowed = "tollgate_inline_decisions_total{outcome=\"allowed\",authority=\"store\"}";
+        let counted = number(client, allowed).await;
+        // Each fourth client has waited for its answer.
+        if 5_000 - left == counted && counted >= TRIES as u64 {
+            return println!("{what}: {counted} charged, and as many counted");
+        }
+        assert!(began.elapsed() < LONG, "{what}: {left} left, {counted} counted");
+        tokio::task::yield_now().await;
+    }
+}
+
+#[tokio::test]
+async fn a_check_counts_once_whatever_becomes_of_its_caller() {
+    let folder = tempfile::tempdir().unwrap();
+    every_check_is_counted_once(AnyStore::Memory(MemoryStore::new()), "memory").await;
+    let url = format!("sqlite://{}?deadline=60s", folder.path().join("checks.db").display());
+    every_check_is_counted_once(AnyStore::open(&url).await.unwrap(), "SQLite").await;
+    let server = redis_or_skip!();
+    let url = format!("{}?deadline=60s", server.url());
+    let store = RedisStore::connect(&url).await.unwrap();
+    every_check_is_counted_once(store.into(), "Redis").await;
+}
+
 /// A store that answers too late may have placed what was asked for, though its caller was told
 /// that nothing is held.
 #[tokio::test]

@@ -41,6 +41,7 @@ pub use request_limits::{Limited, LimitedFuture, RequestLimits, RequestLimitsLay
 pub use service::Tollgate;
 pub use share::Share;
 pub use templates::header_templates;
+pub use to_its_end::ToItsEnd;
 
 use charge::Charging;
 use front::Front;

@@ -1,6 +1,7 @@
 //! Work in the store that goes on when nobody waits for it any more, as where a client hangs up.
 //! The store may do it all the same, so that it is to be counted.
 
+use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};
@@ -16,16 +17,23 @@ static PLACES: Semaphore = Semaphore::const_new(MAX_WITHOUT_CALLER);
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Work that goes on in a task of its own if it is dropped before its end. Without a runtime of
-/// tokio it ends there.
-pub(super) struct ToItsEnd<T: 'static> {
+/// Work that goes on in a task of its own if it is dropped before its end, for at most 4,096 of a
+/// process at a time. Of more, and without a runtime of tokio, the work ends where it is dropped.
+pub struct ToItsEnd<T: 'static> {
     /// `None` once it has ended.
     work: Option<Work<T>>,
 }
 
 impl<T: 'static> ToItsEnd<T> {
-    pub(super) fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
+    /// This work, which does nothing until it is polled or dropped.
+    pub fn new(work: impl Future<Output = T> + Send + 'static) -> Self {
         Self { work: Some(Box::pin(work)) }
+    }
+}
+
+impl<T: 'static> fmt::Debug for ToItsEnd<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ToItsEnd")
     }
 }
 
