@@ -230,7 +230,10 @@ pub enum Fault {
     #[error("the Redis Cluster is down for this key (CLUSTERDOWN): see `CLUSTER INFO`")]
     ClusterDown,
     /// The key is being moved between nodes of a cluster.
-    #[error("the key is being moved between nodes (TRYAGAIN): it passes by itself")]
+    #[error(
+        "the key is being moved between nodes (TRYAGAIN): it passes when the move of its slot ends; \
+         `redis-cli --cluster check HOST:PORT` names slots whose move was left open"
+    )]
     TryAgain,
     /// The server is a node of a cluster, and another node stores the key.
     #[error(
@@ -416,6 +419,11 @@ impl Fault {
         // In 7.0 a script's missing permission is an ERR, not NOPERM.
         if begins("the user executing the script can't") {
             return Self::NoPermission { charge: ChargeState::Unknown, missing: String::new() };
+        }
+        // The key that the script reads beside those of its call is on the other node already, or
+        // nowhere. Our scripts read all that they write before they write.
+        if begins("script attempted to access a non local key in a cluster node") {
+            return Self::TryAgain;
         }
         if begins("script killed by user") {
             return Self::Killed;

@@ -34,6 +34,11 @@ fn every_error_of_redis_has_its_fault() {
         ("CLUSTERDOWN Hash slot not served", Fault::ClusterDown),
         // From the sources.
         ("TRYAGAIN Multiple keys request during rehashing of slot", Fault::TryAgain),
+        (
+            "ERR Script attempted to access a non local key in a cluster node script: f3a1, on \
+             @user_script:12.",
+            Fault::TryAgain,
+        ),
         ("CROSSSLOT Keys in request don't hash to the same slot", Fault::CrossSlot),
         ("MOVED 3999 127.0.0.1:6381", Fault::Cluster),
         ("ASK 3999 127.0.0.1:6381", Fault::Cluster),

@@ -53,10 +53,26 @@ impl<'s> Call<'s> {
         self
     }
 
+    pub(crate) fn nonce(&self) -> u64 {
+        self.nonce
+    }
+
     /// Its keys.
     pub(crate) fn keys(&self) -> impl Iterator<Item = &[u8]> {
         let words = self.command.args_iter().skip(BEFORE_KEYS).take(self.keys);
         words.map(|word| if let Arg::Simple(word) = word { word } else { b"" })
+    }
+
+    /// The keys beside its keys that belong to open holds, if they are there: those of each count,
+    /// and of the hold whose id is an argument.
+    pub(crate) fn keys_of_holds(&self) -> Vec<Vec<u8>> {
+        let arguments = self.command.args_iter().skip(BEFORE_KEYS + self.keys);
+        let words =
+            arguments.filter_map(|word| if let Arg::Simple(it) = word { Some(it) } else { None });
+        let ids = words.filter_map(key_of_hold);
+        let ends: Vec<Vec<u8>> = [b"".into(), b"sums".into()].into_iter().chain(ids).collect();
+        let beside = |key| ends.iter().map(move |end| [key, &b"@"[..], end].concat());
+        self.keys().flat_map(beside).collect()
     }
 
     /// Sets the slot of its keys.
@@ -70,4 +86,12 @@ impl<'s> Call<'s> {
         let words = batch.as_ref().map_or(0, |_| command.args_iter().count());
         Sending { command, keys: self.keys, words, slot: self.slot, batch }
     }
+}
+
+/// The end of a hold's own key, if an argument begins with its id: of a named one without its kind.
+fn key_of_hold(argument: &[u8]) -> Option<Vec<u8>> {
+    let id = argument.get(..32).filter(|id| id.iter().all(u8::is_ascii_hexdigit))?;
+    let is_named = matches!(id.first(), Some(b'4' | b'5'));
+    let rest = id.get(2..)?;
+    Some(if is_named { [b"4e", rest].concat() } else { id.to_vec() })
 }

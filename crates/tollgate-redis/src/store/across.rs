@@ -32,6 +32,7 @@ use tollgate::{
 use super::RedisStore;
 use super::refund::Left;
 use crate::client::key_slot;
+use crate::fault::{ChargeState, Fault};
 
 /// The most denials that are remembered. Of those beyond, the slots are charged all at once.
 const MAX_DENIALS: usize = 4_096;
@@ -158,6 +159,11 @@ impl RedisStore {
         let asked = join_all(groups.iter().zip(answers).map(|(group, known)| async move {
             match known {
                 Some(answer) => answer,
+                // What the first have charged is given back.
+                None if rest.is_zero() => {
+                    let charge = ChargeState::NotCharged;
+                    Err(Fault::Deadline { after: deadline, charge }.into())
+                }
                 None => self.check_in_slot(&group.clone().within(rest), number).await,
             }
         }));

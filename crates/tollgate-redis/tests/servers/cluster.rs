@@ -222,6 +222,70 @@ fn a_slot_that_is_asked_for_elsewhere_is_asked_for_there() {
     });
 }
 
+/// While the keys of a count with open holds lie on two nodes, no order of the moves lets anybody
+/// have what is held: a call waits for the others, and fails at its deadline where they stay.
+#[test]
+fn holds_of_a_slot_that_is_half_moved_are_not_forgotten() {
+    let cluster = cluster_or_skip!(ClusterOptions::new().replicas(0));
+    runtime().block_on(async {
+        let (one, two) = ("9 at once hold 2m", "9 at once hold 2m, 99/1h via fixed_window");
+        let cases = [(one, false, 0), (one, false, 2), (one, true, 0), (one, true, 2)];
+        for (number, (set, is_named, first_key)) in
+            cases.into_iter().chain([(two, false, 0)]).enumerate()
+        {
+            let set = limits(set);
+            let options = options(&cluster).deadline(Duration::from_millis(250));
+            let store = RedisStore::builder(options).connect().await.unwrap();
+            let limiter = Limiter::new(set.clone(), store);
+            let subject = Subject::literal(&format!("half:{number}")).unwrap();
+            let slot = key_slot(Keys::new().state(&subject, &set).as_bytes());
+            let from = cluster.owner_of_slot(slot).unwrap();
+            let way = SlotMove { slot, from, to: (from + 1) % 3 };
+            let acquire = async |number: u64| {
+                let ask = Ask::new(&subject);
+                let name = format!("request-{number:016}").parse().unwrap();
+                limiter.acquire(if is_named { ask.named(name) } else { ask }).await
+            };
+            let mut open = vec![acquire(0).await.unwrap().hold.unwrap()];
+            let (mut asked, mut failed) = (0, 0);
+            cluster.begin_migration(way);
+            loop {
+                asked += 1;
+                // The first is asked for again, too: a name that is open is answered with its hold.
+                match acquire(if is_named { asked / 2 } else { asked }).await {
+                    Ok(held) => {
+                        let hold = held.hold.expect("some are free");
+                        if hold.answer <= 1 {
+                            open.push(hold);
+                        }
+                        let left = held.decision.reports().next().unwrap().remaining();
+                        assert_eq!(left, 9 - open.len() as u64, "{is_named} {first_key} {asked}");
+                    }
+                    Err(error) => {
+                        failed += 1;
+                        // The last of its calls may have met the deadline on its way.
+                        let error = error.to_string();
+                        let is_late = error.starts_with("no answer from Redis within");
+                        assert!(is_late || error.contains("is being moved between"), "{error}");
+                    }
+                }
+                let mut keys = cluster.servers()[from].keys();
+                keys.retain(|key| String::from_utf8_lossy(key).contains(subject.as_str()));
+                let Some(key) = keys.get(first_key.min(keys.len().wrapping_sub(1))) else { break };
+                assert!(cluster.move_key(way, key), "nobody has written it on the other node");
+            }
+            cluster.finish_migration(way);
+            println!("{set}, named {is_named}, key {first_key}: {failed} of {asked} failed");
+            assert!(failed > 0, "the keys were never on two nodes");
+            assert_eq!(limiter.peek(&subject).await.unwrap().remaining(), 9 - open.len() as u64);
+            for hold in open {
+                assert!(limiter.release(&hold).await.unwrap());
+            }
+            assert_eq!(limiter.peek(&subject).await.unwrap().remaining(), 9);
+        }
+    });
+}
+
 /// A planned failover loses nothing; after kill -9 a replica takes over. No charge is doubled: what
 /// was admitted and what is in doubt is never more than the limit, and both reach it.
 #[test]

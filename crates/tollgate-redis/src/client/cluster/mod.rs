@@ -5,9 +5,10 @@ mod map;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use futures_util::future::join_all;
 use redis::Value;
 use tokio::time::{Instant, sleep_until};
 
@@ -20,6 +21,7 @@ use super::{is_unsent, may_be_elsewhere};
 use crate::fault::{ChargeState, Fault};
 use crate::node::{Call, Connector, Deadline, Node, NotAnswered, Redirect, refused};
 use crate::options::{Address, Endpoint};
+use crate::script::Script;
 use crate::slots::SLOTS;
 
 /// The most redirects that a call follows.
@@ -122,6 +124,12 @@ impl Cluster {
             is_asking = false;
             match answer {
                 Ok(answer) => return Ok(answer),
+                Err(NotAnswered::Redirect(redirect))
+                    if redirect.is_ask && Box::pin(leaves_holds(&node, call, by)).await? =>
+                {
+                    pause(by, Fault::TryAgain).await?;
+                    (target, redirects) = (shared.owner(slot), 0);
+                }
                 Err(NotAnswered::Redirect(redirect)) => {
                     redirects += 1;
                     if redirects > MAX_REDIRECTS {
@@ -139,7 +147,8 @@ impl Cluster {
                 // The slot is moving, and its keys lie on both nodes for now.
                 Err(NotAnswered::Fault(Fault::TryAgain)) => {
                     pause(by, Fault::TryAgain).await?;
-                    target = shared.owner(slot);
+                    // The nodes agree on the slot, and redirect again until its move ends.
+                    (target, redirects) = (shared.owner(slot), 0);
                 }
                 Err(NotAnswered::Fault(fault)) => {
                     if !is_unsent(&fault) {
@@ -319,6 +328,28 @@ async fn seen_by(
         sentinels: None,
         owners: view.owners,
     })
+}
+
+/// Whether a node that sends a call on still has keys of open holds beside those of the call. Each
+/// key moves by itself, and a count whose holds are not there yet would admit what they keep.
+async fn leaves_holds(node: &Node, call: &Call<'_>, by: Deadline) -> Result<bool, Fault> {
+    static IS_HERE: LazyLock<Script> = LazyLock::new(|| Script::new("return {ARGV[1]}".to_owned()));
+    let (nonce, keys) = (call.nonce(), call.keys_of_holds());
+    // The node sends on what it has not, before it runs anything.
+    let asked = join_all(keys.iter().map(|key| async move {
+        let mut probe = Call::new(&IS_HERE, nonce, 1);
+        probe.word(key).word(nonce);
+        node.call(&mut probe, by).await
+    }));
+    let mut is_any = false;
+    for answer in asked.await {
+        match answer {
+            Ok(_) | Err(NotAnswered::Fault(Fault::TryAgain)) => is_any = true,
+            Err(NotAnswered::Redirect(_)) => {}
+            Err(NotAnswered::Fault(fault)) => return Err(fault),
+        }
+    }
+    Ok(is_any)
 }
 
 /// The slot of a call's keys.
