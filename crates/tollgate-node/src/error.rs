@@ -81,7 +81,9 @@ pub(crate) fn raised(error: &Error) -> Raised {
     match error {
         Error::Parse(error) => argument(format!("subject: {error}")),
         Error::Ask(what) => argument(what.as_str()),
-        Error::NotOpen(what) | Error::Conflict(what) => Raised::new(Fault::Hold, what.to_string()),
+        Error::NotOpen(what) | Error::Conflict(what) | Error::TooManyHolds(what) => {
+            Raised::new(Fault::Hold, what.to_string())
+        }
         Error::Store(error) => store(error),
         error => other(error.to_string()),
     }

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Error, LimitSet, MAX_PARTS, RequestId, Share, Subject, SubjectPrefix};
+use tollgate::{Error, LimitSet, MAX_COST, MAX_PARTS, RequestId, Share, Subject, SubjectPrefix};
 
 use crate::cost::Cost;
 use crate::field::{Field, Fields, value};
@@ -137,9 +137,10 @@ pub(crate) enum Refused {
         policy: usize,
         field: Field,
     },
-    /// Its cost is above the bound.
+    /// Its cost is above the bound of the policy.
     Cost {
         policy: usize,
+        max: u64,
     },
     /// It would need more subjects than one check can have.
     Parts {
@@ -172,7 +173,13 @@ impl Early {
         let mut authority = Authority::Policy;
         let (outcome, policy, cause) = match refused {
             Refused::Banned { policy } => (Outcome::Banned, policy, None),
-            Refused::Cost { policy } => (Outcome::Never, policy, None),
+            Refused::Cost { policy, max } => {
+                let error = Error::Ask(format!(
+                    "the cost is above the `max` of the policy and is never admitted: at most {max} \
+                     units"
+                ));
+                (Outcome::Never, policy, Some(Arc::new(Cause::Error(error))))
+            }
             Refused::Missing { policy, field } => {
                 (Outcome::Missing, policy, Some(Arc::new(Cause::Missing(field))))
             }
@@ -272,7 +279,8 @@ impl Policies {
                 match ready.cost_of(fields) {
                     Costs::Units(units) => plan.cost = units,
                     Costs::Never => {
-                        refused.get_or_insert(Refused::Cost { policy });
+                        let max = ready.cost.max().unwrap_or(MAX_COST);
+                        refused.get_or_insert(Refused::Cost { policy, max });
                     }
                     Costs::Missing(field) => {
                         refused.get_or_insert(Refused::Missing { policy, field });

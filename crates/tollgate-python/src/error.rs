@@ -51,7 +51,9 @@ pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
     match error {
         Error::Parse(error) => argument(py, format!("subject: {error}")),
         Error::Ask(what) => argument(py, what),
-        Error::NotOpen(what) | Error::Conflict(what) => named(py, "HoldError", what, &[]),
+        Error::NotOpen(what) | Error::Conflict(what) | Error::TooManyHolds(what) => {
+            named(py, "HoldError", what, &[])
+        }
         Error::Store(error) => store(py, error),
         other => PyRuntimeError::new_err(other.to_string()),
     }

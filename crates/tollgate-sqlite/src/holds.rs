@@ -81,6 +81,18 @@ impl<'c> SqlHolds<'c> {
         }
     }
 
+    /// What is remembered at this time of an id that was settled.
+    fn actual_of(&self, id: HoldId, at_us: u64) -> Option<i64> {
+        let sql = "SELECT actual FROM settled
+                   WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
+        let key = (self.subject, self.counted, id.as_bytes(), at_us.cast_signed());
+        let found = self.context.first(sql, key, |row| row.get(0));
+        found.unwrap_or_else(|fault| {
+            self.context.remember(fault);
+            None
+        })
+    }
+
     fn rows(&self, sql: &str, params: impl rusqlite::Params) -> Vec<OpenHold> {
         let found = self.context.rows(sql, params, hold_of);
         let found = found.and_then(|holds| {
@@ -96,14 +108,22 @@ impl<'c> SqlHolds<'c> {
 
 /// Deletes every hold of a count and what is remembered of settled ones.
 pub(crate) fn forget(context: &Context<'_>, subject: &str, counted: i64) -> Result<(), StoreError> {
-    for sql in [
-        "DELETE FROM holds WHERE subject = ?1 AND counted = ?2",
-        "DELETE FROM settled WHERE subject = ?1 AND counted = ?2",
-        "DELETE FROM held WHERE subject = ?1 AND counted = ?2",
-    ] {
-        context.execute(sql, (subject, counted))?;
-    }
-    Ok(())
+    forget_open(context, subject, counted)?;
+    let sql = "DELETE FROM settled WHERE subject = ?1 AND counted = ?2";
+    context.execute(sql, (subject, counted)).map(drop)
+}
+
+/// Deletes every open hold of a count and its sums. Returns whether there was anything.
+pub(crate) fn forget_open(
+    context: &Context<'_>,
+    subject: &str,
+    counted: i64,
+) -> Result<bool, StoreError> {
+    let sql = "DELETE FROM holds WHERE subject = ?1 AND counted = ?2";
+    context.execute(sql, (subject, counted))?;
+    let sql = "DELETE FROM held WHERE subject = ?1 AND counted = ?2 RETURNING open + fence";
+    let open = context.first(sql, (subject, counted), |row| row.get::<_, i64>(0))?;
+    Ok(open.is_some_and(|open| open > 0))
 }
 
 /// `None` for an id that is none.
@@ -162,7 +182,8 @@ impl Holds for SqlHolds<'_> {
     }
 
     fn find(&self, id: HoldId) -> Option<OpenHold> {
-        let sql = "SELECT end_us, id, cost FROM holds
+        // By itself SQLite would look through all holds of the count.
+        let sql = "SELECT end_us, id, cost FROM holds INDEXED BY holds_by_id
                    WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
         let (first, last) = stored(id);
         self.rows(sql, (self.subject, self.counted, first, last)).into_iter().next()
@@ -200,38 +221,36 @@ impl Holds for SqlHolds<'_> {
         );
     }
 
+    fn chargers(&self) -> u64 {
+        if self.sums.charging == 0 {
+            return 0;
+        }
+        // The letters of their kind, which the index names: that of a named hold is large.
+        let sql = "SELECT count(*) FROM holds
+                   WHERE subject = ?1 AND counted = ?2 AND substr(id, 1, 1) IN (x'43', x'63')";
+        let count = self.context.first(sql, self.key(), |row| row.get::<_, i64>(0));
+        let count = count.unwrap_or_else(|fault| {
+            self.context.remember(fault);
+            None
+        });
+        count.map_or(0, i64::cast_unsigned)
+    }
+
     fn advance(&mut self, by_us: u64) {
-        let by_us = by_us.cast_signed();
         // Read and written again: an update of a key row by row could meet a key that is still
         // there.
         for hold in self.soonest(usize::MAX) {
             let named = hold.id.name().and_then(|name| Some((name, self.named(name)?)));
             self.remove(hold);
-            self.insert(OpenHold {
-                end_us: hold.end_us.saturating_sub(by_us.cast_unsigned()),
-                ..hold
-            });
+            self.insert(OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold });
             if let Some((name, named)) = named {
                 self.set_named(name, Some(named));
             }
         }
-        // The letters of names are large, and come first.
-        self.execute(
-            "UPDATE settled SET until_us = until_us - ?3
-             WHERE subject = ?1 AND counted = ?2 AND id >= x'61'",
-            (self.subject, self.counted, by_us),
-        );
     }
 
-    fn settled(&mut self, id: HoldId) -> Option<u64> {
-        let sql = "SELECT actual FROM settled WHERE subject = ?1 AND counted = ?2 AND id = ?3";
-        let key = (self.subject, self.counted, id.as_bytes());
-        let found = self.context.first(sql, key, |row| row.get::<_, i64>(0));
-        let found = found.unwrap_or_else(|fault| {
-            self.context.remember(fault);
-            None
-        });
-        found.map(i64::cast_unsigned)
+    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64> {
+        self.actual_of(id, at_us).map(i64::cast_unsigned)
     }
 
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
@@ -252,8 +271,9 @@ impl Holds for SqlHolds<'_> {
             ),
         );
     }
+
     fn named(&self, name: HoldName) -> Option<NamedHold> {
-        let sql = "SELECT id FROM holds
+        let sql = "SELECT id FROM holds INDEXED BY holds_by_id
                    WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
         let kinds = [HoldKind::Acquire, HoldKind::Reserve, HoldKind::Charging];
         kinds.into_iter().find_map(|kind| {
@@ -278,23 +298,14 @@ impl Holds for SqlHolds<'_> {
             bytes.extend(number.to_be_bytes());
         }
         self.execute(
-            "UPDATE holds SET id = ?5
+            "UPDATE holds INDEXED BY holds_by_id SET id = ?5
              WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2",
             (self.subject, self.counted, first, last, bytes),
         );
     }
 
     fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64> {
-        let sql = "SELECT actual FROM settled
-                   WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
-        let id = marked_id(name);
-        let key = (self.subject, self.counted, id.as_bytes(), at_us.cast_signed());
-        let found = self.context.first(sql, key, |row| row.get::<_, i64>(0));
-        let found = found.unwrap_or_else(|fault| {
-            self.context.remember(fault);
-            None
-        });
-        found.map(|actual| actual.max(0).cast_unsigned())
+        self.actual_of(marked_id(name), at_us).map(|actual| actual.max(0).cast_unsigned())
     }
 
     fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {

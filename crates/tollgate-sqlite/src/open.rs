@@ -19,7 +19,7 @@ pub(crate) type Migration = &'static str;
 /// All steps, in order. A file's `user_version` records how many it has applied. Never edit a
 /// released step: append another, and say in [`see_as_current`] what a reader of an older file
 /// finds in its tables.
-pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2, FORMAT_3];
+pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
 
 const FORMAT_1: Migration = "
     -- One row: who this store is, the next free number for receipts and logs, and where the
@@ -104,6 +104,14 @@ const FORMAT_3: Migration = "
         until_us INTEGER NOT NULL,
         PRIMARY KEY (subject, counted, id)
     ) WITHOUT ROWID;
+";
+
+/// Adds what finds the holds of a count that charge at their end, and the settled ones that may be
+/// forgotten, without a look at all of them.
+const FORMAT_4: Migration = "
+    CREATE INDEX charging_holds ON holds (subject, counted)
+        WHERE substr(id, 1, 1) IN (x'43', x'63');
+    CREATE INDEX settled_by_end ON settled (subject, counted, until_us);
 ";
 
 /// A file that is open.

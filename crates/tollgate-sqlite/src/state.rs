@@ -369,11 +369,20 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
                                          until_us = max(until_us, excluded.until_us)";
     context.execute(sql, (key.0, key.1, number, until_us.cast_signed()))?;
     context.add_sweep_debt(DEBT_PER_INSERT);
+    let was_held = holds::forget_open(context, key.0, key.1)?;
     // The events of an undecodable state stay in the file, since nothing identifies them.
-    holds::forget(context, key.0, key.1)?;
-    let headers = state.and_then(Result::ok).map(|decoded| decoded.headers).unwrap_or_default();
-    for header in headers {
-        SqlLog::new(context, counted.subject.as_str(), header).clear()?;
+    let Some(Ok(decoded)) = state else { return Ok(true) };
+    let mut counts = !decoded.is_held || decoded.words.iter().any(|word| *word != 0);
+    for header in decoded.headers {
+        let mut log = SqlLog::new(context, counted.subject.as_str(), header);
+        counts |= !log.is_empty();
+        log.clear()?;
     }
-    Ok(true)
+    if decoded.is_held {
+        // What is remembered of settled holds outlives the reset.
+        let mut fresh = LoadedState::fresh(context, counted, number.cast_unsigned());
+        fresh.hold()?;
+        fresh.save()?;
+    }
+    Ok(counts || was_held)
 }

@@ -35,7 +35,9 @@ pub use holding::{
     charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
     migrate_holding, renew,
 };
-pub use holds::{HoldSums, Holds, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+pub use holds::{
+    HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US,
+};
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};
 pub(crate) use remembered::Fingerprint;
 pub use remembered::{MAX_REQUESTS, Recalled, Remembered};

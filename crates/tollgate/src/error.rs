@@ -111,6 +111,10 @@ pub enum Error {
     /// answered too often, or it was released before. Nothing was held or charged.
     #[error("{0}")]
     Conflict(String),
+    /// A count has the most open holds that it can have: 100,000, and 1,000 that charge at their
+    /// end. Nothing was held or charged.
+    #[error("{0}")]
+    TooManyHolds(String),
     /// The store could not answer.
     #[error(transparent)]
     Store(StoreError),
@@ -119,8 +123,9 @@ pub enum Error {
 impl From<StoreError> for Error {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError { is_conflict: true, what, .. } => Self::Conflict(what),
-            StoreError { is_misuse: true, what, .. } => Self::Ask(what),
+            StoreError { reason: Reason::Name, what, .. } => Self::Conflict(what),
+            StoreError { reason: Reason::Ask, what, .. } => Self::Ask(what),
+            StoreError { reason: Reason::TooManyHolds, what, .. } => Self::TooManyHolds(what),
             error => Self::Store(error),
         }
     }
@@ -142,9 +147,16 @@ pub struct StoreError {
     transient: bool,
     ambiguous: bool,
     is_alone: bool,
-    is_misuse: bool,
-    is_conflict: bool,
+    reason: Reason,
     source: Option<Box<dyn std::error::Error + Send + Sync>>,
+}
+
+/// What stands in the way of an answer.
+enum Reason {
+    Store,
+    Ask,
+    Name,
+    TooManyHolds,
 }
 
 impl StoreError {
@@ -160,8 +172,7 @@ impl StoreError {
             transient,
             ambiguous,
             is_alone: false,
-            is_misuse: false,
-            is_conflict: false,
+            reason: Reason::Store,
             source: None,
         }
     }
@@ -170,14 +181,21 @@ impl StoreError {
     /// [`Error::Ask`].
     #[must_use]
     pub fn misuse(what: impl Into<String>) -> Self {
-        Self { is_misuse: true, is_alone: true, ..Self::permanent(what) }
+        Self { reason: Reason::Ask, is_alone: true, ..Self::permanent(what) }
     }
 
     /// A name for a hold that stands in the way of this ask. A limiter returns it as
     /// [`Error::Conflict`].
     #[must_use]
     pub fn conflict(what: impl Into<String>) -> Self {
-        Self { is_conflict: true, is_alone: true, ..Self::permanent(what) }
+        Self { reason: Reason::Name, is_alone: true, ..Self::permanent(what) }
+    }
+
+    /// One more hold on a count that has the most that it can have. A limiter returns it as
+    /// [`Error::TooManyHolds`].
+    #[must_use]
+    pub fn too_many(what: impl Into<String>) -> Self {
+        Self { reason: Reason::TooManyHolds, is_alone: true, ..Self::permanent(what) }
     }
 
     /// Marks the failure as limited to this question; the store still answers others. An example is

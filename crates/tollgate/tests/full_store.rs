@@ -9,7 +9,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore};
+use tollgate::{Ask, Hold, LimitSet, Limiter, ManualClock, MemoryStore};
 
 /// As many as the store has.
 const SHARDS: u64 = 256;
@@ -40,6 +40,74 @@ const LIMITS: [&str; 6] = [
     "5/1h via sliding_window",
     "5/1h via sliding_log, 6/1h via gcra",
 ];
+
+fn acquire(limiter: &Limiter<MemoryStore>, subject: &str) -> Option<Hold> {
+    limiter.acquire_now(subject).unwrap().hold
+}
+
+/// Fills a store with subjects that hold a slot each, until new ones share. Returns who holds.
+fn fill(limiter: &Limiter<MemoryStore>) -> Vec<(String, Hold)> {
+    let subjects = (0..20_000).map(|i| format!("filler:{i}"));
+    let held: Vec<(String, Hold)> =
+        subjects.filter_map(|it| acquire(limiter, &it).map(|hold| (it, hold))).collect();
+    assert!(limiter.store().shared() > 1_000 && held.len() > 1_000, "the store is full");
+    held
+}
+
+/// A hold of a new subject is one of the state that it shares, or is denied: it is no error, which
+/// a failure rule could admit.
+#[test]
+fn holds_of_new_subjects_share_their_slots() {
+    for limits in ["2 at once hold 30s", "90/h via gcra, 2 at once hold 30s"] {
+        let (clock, limiter) = limiter(limits, 1 << 20);
+        let mut held = fill(&limiter);
+        let entries = limiter.store().subjects() as u64;
+        let all = entries + 2 * SHARDS;
+        assert!(held.len() as u64 <= all, "{limits}: {} by {entries}", held.len());
+        let new = (0..20).filter_map(|_| acquire(&limiter, "new")).count();
+        assert!(new <= 2, "{limits}: {new}");
+        let denied = limiter.acquire_now("new").unwrap().decision.into_owned();
+        assert!(denied.is_shared() && !denied.is_allowed(), "{limits}: {denied}");
+        assert!(denied.retry_after().is_some_and(|wait| wait > Duration::ZERO), "{limits}");
+        let bytes = limiter.store().bytes();
+        assert!(bytes <= (1 << 20) + 2_048, "{limits}: {bytes}");
+        // What is open is renewed and given back once, whoever shares it.
+        for (_, hold) in &mut held {
+            assert!(now(limiter.renew(hold, None)).unwrap(), "{limits}");
+        }
+        for (_, hold) in &held {
+            assert!(limiter.release_now(hold).unwrap(), "{limits}");
+            assert!(!limiter.release_now(hold).unwrap(), "{limits}: once");
+        }
+        // By itself, each ends in its time.
+        clock.advance(Duration::from_secs(31));
+        let again: Vec<Hold> = (0..3).filter_map(|_| acquire(&limiter, "new")).collect();
+        assert_eq!(again.len(), 2);
+    }
+}
+
+/// Who gets an entry while it holds what is shared takes that along: it gains no slots.
+#[test]
+fn a_subject_that_finds_room_keeps_what_it_holds() {
+    let (clock, limiter) = limiter("2 at once hold 30s", 1 << 20);
+    let mut found = fill(&limiter);
+    found.retain(|(new, _)| is_shared(&limiter, new));
+    assert!(found.len() > 10, "{}", found.len());
+    clock.advance(Duration::from_secs(20));
+    for (_, hold) in &mut found {
+        assert!(now(limiter.renew(hold, None)).unwrap());
+    }
+    // The others are over, and their room is free.
+    clock.advance(Duration::from_secs(15));
+    limiter.store().sweep();
+    for (new, hold) in &found {
+        let own: Vec<Hold> = (0..3).filter_map(|_| acquire(&limiter, new)).collect();
+        assert!(own.len() <= 1, "{new}: one is still held");
+        for hold in own.iter().chain([hold]) {
+            assert!(limiter.release_now(hold).unwrap(), "{new}");
+        }
+    }
+}
 
 /// New subjects share one state for each shard and set: what they take together is bounded.
 #[test]

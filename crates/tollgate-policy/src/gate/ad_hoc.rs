@@ -266,9 +266,10 @@ impl Prepared {
         for plan in core::iter::once(plan).chain(shadows.iter_mut().map(|(_, plan)| plan)) {
             plan.cost = units;
             if let Some(policy) = plan.reserves
-                && live.policies.policy(policy).and_then(|it| it.cost.max()) < Some(units)
+                && let Some(max) = live.policies.policy(policy).and_then(|it| it.cost.max())
+                && units > max
             {
-                plan.refuse(Refused::Cost { policy });
+                plan.refuse(Refused::Cost { policy, max });
             }
         }
         Ok(())

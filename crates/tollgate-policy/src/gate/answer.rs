@@ -257,7 +257,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Why the store failed, if the failure rule decided.
+    /// Why the store failed, if the failure rule decided; or that the cost is above what the policy
+    /// takes.
     #[must_use]
     pub fn error(&self) -> Option<&Error> {
         match self.cause.as_deref() {

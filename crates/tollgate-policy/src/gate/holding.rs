@@ -362,7 +362,7 @@ impl Plan {
     }
 
     /// The hold that the policies want, and how long it lasts; `None` for a check.
-    fn holds(&self, live: &Live) -> Option<(HoldKind, Option<Duration>)> {
+    pub(super) fn holds(&self, live: &Live) -> Option<(HoldKind, Option<Duration>)> {
         let Some(Reserve { hold, charge_at_end, .. }) = self.reserve(live) else {
             return self.counts_slots(live).then_some((HoldKind::Acquire, None));
         };

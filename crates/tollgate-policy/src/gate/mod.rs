@@ -12,8 +12,8 @@ use std::time::Instant;
 use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{
-    Ask, Decision, Error, HoldName, Limit, LimitSet, Limiter, MemoryStore, ParseError, Period,
-    Quota, Receipt, Refund, Store, Strategy,
+    Ask, Decision, Error, HoldKind, HoldName, Limit, LimitSet, Limiter, MemoryStore, ParseError,
+    Period, Quota, Receipt, Refund, Store, Strategy,
 };
 
 mod ad_hoc;
@@ -426,6 +426,14 @@ impl<S: Store> Gate<S> {
 }
 
 impl Prepared {
+    /// What holds the units of the request where a policy reserves its cost, and for how long: what
+    /// its end does is in the kind.
+    #[must_use]
+    pub fn reserves(&self) -> Option<(HoldKind, Duration)> {
+        let (kind, ttl) = self.plan.holds(&self.live)?;
+        ttl.map(|ttl| (kind, ttl))
+    }
+
     /// Names the hold that the request places, as [`Ask::named`]. A check places none, and ignores
     /// it.
     pub fn named(self, name: Option<HoldName>) -> Self {

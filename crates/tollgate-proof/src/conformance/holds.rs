@@ -3,6 +3,7 @@
 
 use core::time::Duration;
 
+use tollgate::engine::MAX_CHARGING_HOLDS;
 use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitSet, Store};
 
 use super::StoreMaker;
@@ -32,12 +33,57 @@ pub(super) fn a_hold_is_settled_once<M: StoreMaker>(maker: &M) {
             assert_eq!((again.already, again.actual), (true, 25), "{limits}");
         }
         assert_eq!(world.peek("ann").remaining(), 75);
+        // A reset ends what is open. What was settled is remembered for a minute, and no longer.
+        let open = reserve(&world, "ann", 5).expect("admitted");
+        world.at(START_US + 1_000_000);
+        assert!(world.reset("ann"));
+        maker.forget(world.limiter.store());
+        let charged =
+            |hold: &Hold| block_on(world.limiter.commit(hold, 3)).map(|it| it.actual).ok();
+        assert_eq!((charged(&hold), charged(&open)), (Some(25), None), "{limits}");
+        world.at(START_US + 59_999_999);
+        assert_eq!((charged(&hold), world.peek("ann").remaining()), (Some(25), 100), "{limits}");
+        world.at(START_US + 60_000_000);
+        assert_eq!((charged(&hold), charged(&open)), (None, None), "{limits}");
+        assert!(block_on(world.limiter.check(Ask::new("ann").cost(25))).unwrap().is_allowed());
         // What does not fit is owed.
         let hold = reserve(&world, "ann", 75).expect("admitted");
         let settled = block_on(world.limiter.commit(&hold, 90)).unwrap();
         assert!(!settled.charged[0].fits);
         assert_eq!((settled.charged[0].cut, world.peek("ann").remaining()), (0, 0), "{limits}");
     }
+}
+
+pub(super) fn a_count_has_at_most_so_many_holds_that_charge_at_their_end<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "5000/h via fixed_window", START_US);
+    let place = |seconds: u64, charging: bool| {
+        let reserve = tollgate::Reserve::from(Duration::from_secs(seconds));
+        let reserve = if charging { reserve.charging() } else { reserve };
+        block_on(world.limiter.reserve("ann", reserve))
+    };
+    let mut last = None;
+    for number in 0..MAX_CHARGING_HOLDS {
+        last = place(1 + number % 2, true).unwrap().hold;
+    }
+    let left = || world.peek("ann").remaining();
+    let (all, bound) = (5_000, MAX_CHARGING_HOLDS);
+    match place(1, true) {
+        Err(Error::TooManyHolds(text)) => {
+            assert!(text.contains("1000 holds that charge at their end"), "{text}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(left(), all - bound);
+    // Those whose end charges nothing have a bound of their own, and one that is gone makes room.
+    assert!(place(1, false).unwrap().hold.is_some());
+    assert!(block_on(world.limiter.cancel(&last.expect("admitted"))).is_ok());
+    assert!(place(3, true).unwrap().hold.is_some());
+    assert!(matches!(place(1, true), Err(Error::TooManyHolds(_))));
+    // What is due has ended before it is asked.
+    world.at(START_US + 1_000_000);
+    assert!(place(1, true).unwrap().hold.is_some());
+    world.at(START_US + 9_000_000);
+    assert_eq!(left(), all - bound - 1);
 }
 
 pub(super) fn a_hold_that_is_not_open_is_an_error_that_changes_nothing<M: StoreMaker>(maker: &M) {

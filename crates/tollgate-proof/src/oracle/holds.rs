@@ -12,6 +12,9 @@ pub use names::{Ended, NameSays};
 
 pub use correct::{Charge, Refunded};
 
+/// How long a hold that was settled is remembered, in microseconds.
+const REMEMBERED_US: i128 = 60_000_000;
+
 /// One limit of a count with holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "tests build it")]
@@ -51,8 +54,8 @@ pub enum Kind {
 pub struct HoldOracle {
     limits: Vec<HeldLimit>,
     open: Vec<Open>,
-    /// The reserves that were settled: what was charged for each, and when.
-    settled: Vec<(u64, u64, u64)>,
+    /// The reserves that were settled: what was charged for each, and until when it is known.
+    settled: Vec<(u64, u64, i128)>,
     names: Names,
     seen: i128,
     /// How often the count was reset.
@@ -67,7 +70,8 @@ impl HoldOracle {
         Self { limits, open, settled, names, seen: 0, resets: 0 }
     }
 
-    /// Forgets the count, its holds, and what was settled.
+    /// Forgets the count and its open holds. What was settled, and which names are over, is still
+    /// remembered.
     pub fn reset(&mut self) {
         for limit in &mut self.limits {
             match limit {
@@ -76,8 +80,9 @@ impl HoldOracle {
                 HeldLimit::Ban(ban) => ban.forget(),
             }
         }
-        let resets = self.resets + 1;
-        *self = Self { resets, ..Self::new(std::mem::take(&mut self.limits)) };
+        self.open.clear();
+        self.seen = 0;
+        self.resets += 1;
     }
 
     /// From here on the count has other numbers: as many limits of the same kinds. What is due ends
@@ -102,11 +107,24 @@ impl HoldOracle {
         Ok(())
     }
 
-    /// What was charged for a reserve that was settled before.
+    /// What was charged for a reserve that was settled in the minute before the last operation.
     #[must_use]
     pub fn was_settled(&self, name: u64) -> Option<u64> {
         let found = self.settled.iter().find(|(other, ..)| *other == name);
-        found.map(|(_, actual, _)| *actual)
+        found.filter(|(.., until)| *until > self.seen).map(|(_, actual, _)| *actual)
+    }
+
+    /// Until when the reserve of that name is remembered, once it was settled.
+    #[must_use]
+    pub fn settled_until_us(&self, name: u64) -> Option<u64> {
+        let found = self.settled.iter().find(|(other, ..)| *other == name);
+        found.map(|(.., until)| whole(*until))
+    }
+
+    /// Until when the last reserve that was settled is remembered.
+    #[must_use]
+    pub fn last_settled_until_us(&self) -> Option<u64> {
+        self.settled.last().map(|(.., until)| whole(*until))
     }
 
     /// Whether the wait of a denial is one for open holds: it would be shorter if every one were
@@ -429,7 +447,7 @@ impl HoldOracle {
         let place = self.open.iter().position(|hold| hold.name == name)?;
         let hold = self.open.remove(place);
         if hold.units > 0 {
-            self.settled.push((name, actual, now_us));
+            self.settled.push((name, actual, self.seen + REMEMBERED_US));
         }
         Some(self.charge(now_us, actual))
     }

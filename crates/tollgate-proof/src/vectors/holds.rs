@@ -29,9 +29,6 @@ pub use written::write;
 /// How long a hold of a concurrency limit lasts that does not say it, in microseconds.
 const USUAL_HOLD_US: u64 = 30_000_000;
 
-/// How long a settled reserve is remembered, in microseconds. After it the answer is left open.
-const REMEMBERED_US: u64 = 60_000_000;
-
 /// Every file of `vectors/holds/`: its path in `vectors/`, and its text.
 pub const HOLD_VECTORS: &[(&str, &str)] = &[
     embed!("holds/changes.txt"),
@@ -277,8 +274,6 @@ impl HoldTimeLine {
             is_changed: false,
             names: Vec::new(),
             callers: Vec::new(),
-            settled_us: Vec::new(),
-            settled_before: 0,
         };
         let each = self.lines.iter().map(|line| {
             let at_line = |message| VectorError { line: line.number, message };
@@ -298,10 +293,6 @@ struct Run {
     names: Vec<String>,
     /// The names that callers gave, whose places are what the oracle calls those.
     callers: Vec<String>,
-    /// When each hold was settled.
-    settled_us: Vec<(u64, u64)>,
-    /// How many of these were before the last reset.
-    settled_before: usize,
 }
 
 impl Run {
@@ -359,13 +350,9 @@ impl Run {
             HoldAsk::Named(asked) => self.ask_named(at_us, asked)?,
             HoldAsk::ByName(asked) => self.settle_by_name(at_us, asked)?,
             HoldAsk::Lost(name, answer) => self.give_back(at_us, name, *answer),
-            HoldAsk::Reset if !self.callers.is_empty() => {
-                return Err("whether a reset forgets a settled name is left open".to_owned());
-            }
             HoldAsk::Reset => {
                 self.change(at_us)?;
                 self.oracle.reset();
-                self.settled_before = self.settled_us.len();
                 Answer::only(Said::Reset)
             }
         }))
@@ -432,24 +419,10 @@ impl Run {
 
     fn settle(&mut self, at_us: u64, name: &str, units: u64) -> Result<Answer, String> {
         let hold = self.named(name);
-        if self.settled_us.iter().take(self.settled_before).any(|(other, _)| *other == hold) {
-            return Err("whether a reset forgets a settled hold is left open".to_owned());
-        }
-        if let Some(actual) = self.oracle.was_settled(hold) {
-            let found = self.settled_us.iter().find(|(other, _)| *other == hold);
-            let until_us = found.map_or(0, |(_, settled_us)| settled_us + REMEMBERED_US);
-            if at_us >= until_us {
-                return Err("a minute after a commit, the next answer is left open".to_owned());
-            }
-            self.oracle.end_due(at_us);
-            return Ok(Answer::only(Said::Already(actual)));
-        }
-        Ok(match self.oracle.settle(at_us, hold, units) {
-            None => Answer::only(Said::NotOpen),
-            Some(charged) => {
-                self.settled_us.push((hold, at_us));
-                self.charged(units, &charged)
-            }
+        Ok(match (self.oracle.settle(at_us, hold, units), self.oracle.was_settled(hold)) {
+            (Some(charged), _) => self.charged(units, &charged),
+            (None, Some(actual)) => Answer::only(Said::Already(actual)),
+            (None, None) => Answer::only(Said::NotOpen),
         })
     }
 

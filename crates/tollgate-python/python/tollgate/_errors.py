@@ -23,7 +23,7 @@ class ArgumentError(TollgateError, ValueError):
 class HoldError(TollgateError):
     """A hold that is not open: it has ended by itself, was reset, or never was.
 
-    Also an `id` that another hold had.
+    Also an `id` that another hold had, and one hold more than a count can have.
     """
 
 

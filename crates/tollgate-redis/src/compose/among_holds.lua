@@ -51,10 +51,18 @@ end)
 if wrong then
   return refused(wrong)
 end
--- Whether a count has the most holds that it can have, once all that is due has ended.
-local function is_full(holds)
-  return holds.count >= most_holds
-    and holds.count - #due_of(holds, clock_of(holds)) >= most_holds
+-- The refusal of one more hold on a count that has the most that it can have, once all that is due
+-- has ended.
+local function crowded(holds)
+  local is_charging = kind == 'c'
+  if holds.count < most_holds and not (is_charging and holds.chargers >= most_charging) then
+    return nil
+  end
+  local open, chargers = holds.count, holds.chargers
+  for _, hold in ipairs(due_of(holds, clock_of(holds))) do
+    open, chargers = open - 1, chargers - (hold.charging > 0 and 1 or 0)
+  end
+  return open >= most_holds and -3 or is_charging and chargers >= most_charging and -8 or nil
 end
 
 -- A name that is known is answered again with its open hold, or refused.
@@ -84,8 +92,8 @@ if name then
   end
 end
 for _, count in ipairs(counts) do
-  if kind and not repeated and not refusal and is_full(count.holds) then
-    refusal = -3
+  if kind and not repeated and not refusal then
+    refusal = crowded(count.holds)
   end
 end
 -- What is refused changes nothing.

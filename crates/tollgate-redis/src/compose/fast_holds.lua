@@ -79,21 +79,27 @@ local function simple_count(a)
     return nil
   end
   local count = {key = key, limits = limits, body = body, description = description, held = held,
-    is_known = false, span = ARGV[a + 3], open = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = now, first = 0, last = 0}
+    is_known = false, span = ARGV[a + 3], open = 0, units = 0, charging = 0, chargers = 0, slots = 0,
+    fence = 0, seen = now, first = 0, last = 0}
   local sums = redis.call('GET', key .. '@sums')
   if sums then
-    local open, units, charging, slots, fence, seen, first, last = read_sums(sums)
-    if not open then
+    local open, units, charging, slots, fence, seen, first, last, chargers = read_sums(sums)
+    -- An earlier version did not say how many ends charge.
+    if not open or charging > 0 and not chargers then
       return nil
     end
     count.is_known, count.fence, count.open = true, fence, open
     if open > 0 then
       count.units, count.charging, count.slots = units, charging, slots
+      count.chargers = chargers or 0
       count.first, count.last, count.seen = first, last, math.max(now, seen)
       if seen - now > skew or first <= count.seen then
         return nil
       end
     end
+  elseif redis.call('ZCARD', key .. '@') > 0 then
+    -- A server dropped the sums, and not the set.
+    return nil
   end
   if held ~= (count.open > 0) then
     return nil
@@ -166,8 +172,8 @@ local function write_simple(count, is_same)
   end
   if is_open or count.fence > 0 then
     local longest = lifetime(math.max(least, count.fence + skew - now, 0))
-    local sums = sums_of(1, count.open, count.units, count.charging, count.slots, count.fence,
-      count.seen, count.first, count.last)
+    local sums = sums_of(false, count.chargers, count.open, count.units, count.charging, count.slots,
+      count.fence, count.seen, count.first, count.last)
     redis.call('SET', count.key .. '@sums', sums, 'PX', longest)
     return longest
   elseif count.is_known then
@@ -189,6 +195,9 @@ local function place_simple()
     return nil
   end
   local hold = id ~= '' and hold_of(member_of(id, cost), 0)
+  if hold and hold.charging > 0 and count.chargers >= most_charging then
+    return nil
+  end
   local charges = not hold or hold.units == 0
   local fence = math.max(count.seen, count.fence + 1)
   local stop = hold and count.seen + tonumber(ARGV[5]) or 0
@@ -221,6 +230,7 @@ local function place_simple()
     count.last = count.open == 0 and stop or math.max(count.last, stop)
     count.open, count.units = count.open + 1, count.units + hold.units
     count.charging, count.slots = count.charging + hold.charging, count.slots + hold.slots
+    count.chargers = count.chargers + (hold.charging > 0 and 1 or 0)
     count.fence = fence
   end
   local reply = {ARGV[1], cost, now, hold and fence or 0, stop}
@@ -268,6 +278,7 @@ local function settle_simple()
   end
   count.open, count.units = count.open - 1, math.max(0, count.units - hold.units)
   count.charging = math.max(0, count.charging - hold.charging)
+  count.chargers = math.max(0, count.chargers - (hold.charging > 0 and 1 or 0))
   count.slots = math.max(0, count.slots - hold.slots)
   if count.open > 0 and tonumber(stop) >= count.last then
     local rows = redis.call('ZRANGE', holds, -2, -1, 'WITHSCORES')
@@ -311,7 +322,8 @@ local function settle_simple()
   end
   redis.call('ZREM', holds, member)
   if string.sub(id, 1, 2) ~= '61' then
-    redis.call('SET', holds .. id, string.format('%d', actual), 'PX', ARGV[5])
+    local till = count.seen + 1000 * ARGV[5]
+    redis.call('SET', holds .. id, mark_of_settled(actual, till), 'PX', lifetime(till - now))
   end
   local longest = write_simple(count, actual == 0)
   -- The last one took its set along. Others must not lie longer than their sums.

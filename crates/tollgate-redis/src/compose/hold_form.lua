@@ -1,27 +1,45 @@
 -- How the holds of a count are written: a sorted set of ids by their ends, and their sums. An id has
 -- 16 bytes, of which the first is its kind; a cost above 1 follows it.
 
--- The most holds that are open on one count.
-local most_holds = 100000
+-- The most holds that are open on one count, and of those the most whose ends charge: all that are
+-- due are charged before anything else is answered.
+local most_holds, most_charging = 100000, 1000
 
 -- Beyond this a clock has stepped back.
 local skew = 1000000
 
--- The sums: the version (2 while named holds are open, which an earlier script would misread), how many holds are open, their units, those that their ends charge, their
--- slots, the last fencing number, the latest time that was seen, the first end and the last.
+-- The sums: the version, how many holds are open, their units, those that their ends charge, their
+-- slots, the last fencing number, the latest time that was seen, the first end and the last; and how
+-- many ends charge, where one does. The version is 1, with 1 more while named holds are open, and 2
+-- more where ends charge: an earlier script would misread either.
 local sums_form = '>I1I4I7I7I4I7I7I7I7'
 
--- The numbers after the version, which is 1 or up to `newest`. Nothing of what no script of this
--- version has written.
-local function read_sums(v, newest)
-  local version = string.byte(v)
-  if #v == 51 and version >= 1 and version <= (newest or 1) then
-    return select(2, struct.unpack(sums_form, v))
+-- The numbers after the version, which is odd unless holds may be named. Nothing of what no script
+-- of this version has written.
+local function read_sums(v, may_be_named)
+  local version = string.byte(v) or 0
+  if version < 1 or version > 4 or not may_be_named and version % 2 == 0
+      or #v ~= (version > 2 and 53 or 51) then
+    return nil
   end
+  local _, open, units, charging, slots, fence, seen, first, last, from =
+    struct.unpack(sums_form, v)
+  local chargers = version > 2 and (struct.unpack('>I2', v, from)) or nil
+  return open, units, charging, slots, fence, seen, first, last, chargers
 end
 
-local function sums_of(version, ...)
-  return struct.pack(sums_form, version, ...)
+local function sums_of(is_named, chargers, ...)
+  local version, more = is_named and 2 or 1, ''
+  if chargers > 0 then
+    version, more = version + 2, struct.pack('>I2', chargers)
+  end
+  return struct.pack(sums_form, version, ...) .. more
+end
+
+-- What is remembered of a hold without a name that was settled: what was charged and, behind a dot,
+-- until when. Earlier scripts read the number before the dot.
+local function mark_of_settled(actual, till)
+  return string.format('%.0f.%.0f', actual, till)
 end
 
 -- A hold of the sorted set: what it keeps, and what its end charges. The letter of a named one is

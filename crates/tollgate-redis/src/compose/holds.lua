@@ -3,29 +3,17 @@
 -- The most ends that a denial looks at.
 local most_ends = 64
 
-local function read_holds(key)
-  local holds = {key = key, count = 0, units = 0, charging = 0, slots = 0, fence = 0, seen = 0,
-    first = 0, last = 0, due = 0, back = 0, version = 1}
-  local v = redis.call('GET', key .. '@sums')
-  if v then
-    holds.is_known = true
-    holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
-      holds.last = read_sums(v, 2)
-    holds.version = string.byte(v)
-    if not holds.count then
-      return nil, 'the sums of the holds were written by a newer version, or are damaged'
-    end
-  end
-  -- Something else at that key is an error here, before anything is written.
-  redis.call('ZCARD', key .. '@')
-  return holds
-end
-
 local function add(holds, hold, sign)
   holds.count = math.max(0, holds.count + sign)
   holds.units = math.max(0, holds.units + sign * hold.units)
   holds.charging = math.max(0, holds.charging + sign * hold.charging)
   holds.slots = math.max(0, holds.slots + sign * hold.slots)
+  if hold.charging > 0 then
+    holds.chargers = math.max(0, holds.chargers + sign)
+  end
+  if sign > 0 and string.find(hold.member, '^%u') then
+    holds.is_named = true
+  end
 end
 
 local function holds_of(rows)
@@ -38,6 +26,44 @@ end
 
 local function number(x)
   return string.format('%.0f', x)
+end
+
+-- The sums anew, of the holds that are not due.
+local function recount(holds)
+  holds.count, holds.units, holds.charging, holds.chargers, holds.slots = 0, 0, 0, 0, 0
+  holds.first, holds.last = 0, 0
+  local rows = redis.call('ZRANGE', holds.key .. '@', number(holds.due), -1, 'WITHSCORES')
+  for i, hold in ipairs(holds_of(rows)) do
+    add(holds, hold, 1)
+    if i == 1 then
+      holds.first = hold.stop
+    end
+    holds.last = hold.stop
+  end
+end
+
+local function read_holds(key)
+  local holds = {key = key, count = 0, units = 0, charging = 0, chargers = 0, slots = 0, fence = 0,
+    seen = 0, first = 0, last = 0, due = 0, back = 0, is_named = false}
+  local v = redis.call('GET', key .. '@sums')
+  if v then
+    holds.is_known = true
+    holds.count, holds.units, holds.charging, holds.slots, holds.fence, holds.seen, holds.first,
+      holds.last, holds.chargers = read_sums(v, true)
+    if not holds.count then
+      return nil, 'the sums of the holds were written by a newer version, or are damaged'
+    end
+    holds.is_named = string.byte(v) % 2 == 0
+  end
+  -- Something else at that key is an error here, before anything is written.
+  local open = redis.call('ZCARD', key .. '@')
+  -- A server dropped the sums and not the set, or an earlier version wrote them: it did not say how
+  -- many ends charge.
+  if not v and open > 0 or holds.charging > 0 and not holds.chargers then
+    recount(holds)
+  end
+  holds.chargers = holds.chargers or 0
+  return holds
 end
 
 -- The first holds to end, once what is due has ended.
@@ -62,9 +88,6 @@ local function place(holds, member, stop)
   holds.first = holds.count == 0 and stop or math.min(holds.first, stop)
   holds.last = holds.count == 0 and stop or math.max(holds.last, stop)
   add(holds, hold_of(member, stop), 1)
-  if string.find(member, '^%u') then
-    holds.version = 2
-  end
 end
 
 -- The last end, once the hold that ended at `stop` ends at another time or is gone.
@@ -141,16 +164,10 @@ local function charge_ends(limits, due, back, most)
   now = real
 end
 
--- The sums anew, where a server has dropped the set of the holds, but not their sums.
-local function recount(holds)
-  local key = holds.key .. '@'
-  if redis.call('ZCARD', key) == holds.count + holds.due then
-    return
-  end
-  holds.count, holds.units, holds.charging, holds.slots, holds.last = 0, 0, 0, 0, 0
-  for _, hold in ipairs(holds_of(redis.call('ZRANGE', key, holds.due, -1, 'WITHSCORES'))) do
-    add(holds, hold, 1)
-    holds.last = hold.stop
+-- Counts anew where a server has dropped the set of the holds, but not their sums.
+local function mend_sums(holds)
+  if redis.call('ZCARD', holds.key .. '@') ~= holds.count + holds.due then
+    recount(holds)
   end
 end
 
@@ -180,7 +197,7 @@ local function end_due(count, peek)
   end
   if peek then
     holds.due, holds.back = #due, back
-    recount(holds)
+    mend_sums(holds)
     return at
   end
   if #due > 0 then
@@ -193,7 +210,7 @@ local function end_due(count, peek)
       redis.call('ZADD', key, number(hold.stop - back), hold.member)
     end
   end
-  recount(holds)
+  mend_sums(holds)
   local rows = redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')
   holds.first = tonumber(rows[2] or 0)
   return at
@@ -327,9 +344,8 @@ local function write_count(count)
   if holds.count == 0 and holds.fence == 0 then
     redis.call('DEL', holds.key .. '@sums')
   else
-    local version = holds.count == 0 and 1 or holds.version
-    local sums = sums_of(version, holds.count, holds.units, holds.charging, holds.slots, holds.fence,
-      holds.seen, holds.first, holds.last)
+    local sums = sums_of(holds.count > 0 and holds.is_named, holds.chargers, holds.count, holds.units,
+      holds.charging, holds.slots, holds.fence, holds.seen, holds.first, holds.last)
     redis.call('SET', holds.key .. '@sums', sums, 'PX', longest)
   end
 end
@@ -401,6 +417,7 @@ local function open_count(key, logs, tag, has_state, most, span)
   if holds.count > 0 and not old.held then
     -- The state lay as long as they were open, and as long as what their ends charged counted.
     holds.count, holds.units, holds.charging, holds.slots, holds.is_over = 0, 0, 0, 0, true
+    holds.chargers = 0
   end
   count.most_before = most_as_written(old, most)
   if count.is_carried and holds.charging > 0 then
@@ -535,11 +552,15 @@ local function write_name(key, letter, ttl, fence, answers, cost, stop)
   redis.call('SET', key, value, 'PX', lifetime(math.max(0, stop - now)))
 end
 
--- What was charged for a name that is over. Nothing where that is not known.
+-- What was charged for a name or an id that is over. Nothing where that is not known. The mark of an
+-- id says by a dot until when; one of an earlier version says it by its time to live alone.
 local function over(key, name, at)
-  local actual, till =
-    string.match(redis.call('GET', key .. '@' .. name) or '', '^s(%d+) (%d+)$')
-  if till and tonumber(till) > at then
+  local v = redis.call('GET', key .. '@' .. name) or ''
+  local actual, till = string.match(v, '^s(%d+) (%d+)$')
+  if not till then
+    actual, till = string.match(v, '^(%d+)%.?(%d*)$')
+  end
+  if till and (till == '' or tonumber(till) > at) then
     return tonumber(actual)
   end
   till = redis.call('ZSCORE', key .. '@marks', name)

@@ -201,7 +201,7 @@ end
 
 -- How a state describes itself. While holds are open, or more is used than a burst, it has a version
 -- of its own, which scripts that know no holds or no debts refuse. What a window or a log may owe
--- matters to holds alone, and is told where it is not the usual.
+-- matters to holds alone. The state says it where it is not the usual.
 local function tag_of(limits)
   local version, bar = '1', '|'
   if limits.held then
@@ -343,11 +343,16 @@ local function ready(limit, like)
   limit.args = like and like.args or {limit.step.numbers(unpack(limit.numbers))}
 end
 
--- What can be charged to a limit without a check, where so many units can be used.
+-- What can be charged to a limit without a check, where so many units can be used. What the step
+-- makes of those numbers is kept: many ends may charge one after the other.
 local function room(limit, most)
-  local args, numbers = limit.args, {unpack(limit.numbers)}
-  numbers[limit.step.capacity] = most
-  limit.args = {limit.step.numbers(unpack(numbers))}
+  if limit.room_for ~= most then
+    local numbers = {unpack(limit.numbers)}
+    numbers[limit.step.capacity] = most
+    limit.room_for, limit.room_args = most, {limit.step.numbers(unpack(numbers))}
+  end
+  local args = limit.args
+  limit.args = limit.room_args
   local left = judge(limit)
   limit.args = args
   return left

@@ -13,7 +13,8 @@ for i, key in ipairs(KEYS) do
     found = found + redis.call('DEL', key)
   end
 end
-for _, name in ipairs({'@', '@sums', '@marks'}) do
+-- What is remembered of holds that were settled, and of names that are over, outlives the reset.
+for _, name in ipairs({'@', '@sums'}) do
   found = found + redis.call('DEL', KEYS[1] .. name)
 end
 for _, name in ipairs({'?', '?-'}) do

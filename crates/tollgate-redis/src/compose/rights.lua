@@ -16,19 +16,20 @@ end
 -- An error that names what may not be called, of all that this script calls; nothing where all may
 -- be. It is asked before anything is written: a refusal half way would leave a part.
 local function refusal()
-  local is_there, are_allowed = pcall(function()
+  local are_there, may_all = pcall(function()
     local may, key = redis.acl_check_cmd, KEYS[1]
     return $MAY
   end)
-  if is_there and are_allowed then
+  if are_there and may_all then
     return nil
   end
   local lacks = ''
-  for name, sub in string.gmatch('$RIGHTS', '([^ |]+)|?(%S*)') do
-    local sub = sub ~= '' and sub
-    local is_there, is_allowed = pcall(redis.acl_check_cmd, name, sub or KEYS[1], KEYS[1])
+  for right in string.gmatch('$RIGHTS', '%S+') do
+    local name, sub = string.match(right, '^([^|]+)|?(.*)$')
+    local word = sub ~= '' and sub or KEYS[1]
+    local is_there, is_allowed = pcall(redis.acl_check_cmd, name, word, KEYS[1])
     if not (is_there and is_allowed) then
-      lacks = lacks .. ' ' .. name .. (sub and '|' .. sub or '')
+      lacks = lacks .. ' ' .. right
     end
   end
   return redis.error_reply('NOPERM TOLLGATE' .. lacks)

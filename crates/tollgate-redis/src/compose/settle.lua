@@ -11,9 +11,6 @@ local member = not name and member_of(id, cost)
 local keeps = string.sub(id, 1, 2) ~= '61'
 local counts, known, found, misused, at = {}, nil, false, false, now
 local wrong = each_count(6, function(key, logs, _, _, most)
-  if not name then
-    known = known or redis.call('GET', key .. '@' .. id)
-  end
   local count, wrong = open_held(key, logs, most)
   if wrong then
     return wrong
@@ -42,9 +39,9 @@ for _, count in ipairs(counts) do
   end
   some_are_not = some_are_not or not count.is_open
 end
-if name and some_are_not then
+if some_are_not then
   for _, count in ipairs(counts) do
-    known = known or over(count.key, name, at)
+    known = known or over(count.key, name or id, at)
   end
 end
 for _, count in ipairs(counts) do
@@ -72,12 +69,11 @@ for _, count in ipairs(counts) do
     find_last(holds, tonumber(count.is_open))
     if lost then
       redis.call('DEL', holds.key .. '@' .. name)
-    elseif name then
-      local till = at + 1000 * ARGV[5]
-      redis.call('SET', holds.key .. '@' .. name, 's' .. number(actual) .. ' ' .. number(till), 'PX',
-        lifetime(till - now))
     elseif keeps then
-      redis.call('SET', holds.key .. '@' .. id, number(actual), 'PX', ARGV[5])
+      local till = at + 1000 * ARGV[5]
+      local mark = name and 's' .. number(actual) .. ' ' .. number(till)
+        or mark_of_settled(actual, till)
+      redis.call('SET', holds.key .. '@' .. (name or id), mark, 'PX', lifetime(till - now))
     end
     local wanted = math.max(actual, 1)
     for i, limit in ipairs(count.limits) do

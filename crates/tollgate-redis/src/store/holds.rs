@@ -278,6 +278,7 @@ fn read_outcome(
 ) -> Result<Outcome, StoreError> {
     match answer {
         [Value::Int(-3)] => return Err(HoldRefusal::TooMany.into()),
+        [Value::Int(-8)] => return Err(HoldRefusal::TooManyCharging.into()),
         [Value::Int(-5)] => return Err(HoldRefusal::Differs.into()),
         [Value::Int(-6)] => return Err(HoldRefusal::Repeated.into()),
         [Value::Int(-7)] => return Err(HoldRefusal::Over.into()),

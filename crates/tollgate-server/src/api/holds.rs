@@ -143,12 +143,10 @@ async fn place(
     let mut question: QuestionJson<'_> = read_one(body)?;
     let terms = match act {
         Act::Reserve => {
-            let ttl = question.ttl.take().ok_or_else(|| {
-                Problem::bad("for how long? `ttl` is missing, as \"60s\"").at("ttl")
-            })?;
+            let ttl = question.ttl.take().map(|Text(text)| ttl_of(&text)).transpose()?;
             let at_end = question.at_end.take();
             let at_end = at_end.as_ref().map(|Text(text)| text.as_ref());
-            HoldTerms::reserve(ttl_of(&ttl.0)?, at_end)?
+            HoldTerms::reserve(ttl, at_end)?
         }
         _ => HoldTerms::acquire(),
     };

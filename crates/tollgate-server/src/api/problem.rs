@@ -81,7 +81,7 @@ impl From<Refusal> for Problem {
             Kind::Invalid => StatusCode::BAD_REQUEST,
             Kind::Forbidden => StatusCode::FORBIDDEN,
             Kind::NotFound => StatusCode::NOT_FOUND,
-            Kind::Conflict => StatusCode::CONFLICT,
+            Kind::Conflict | Kind::Full => StatusCode::CONFLICT,
             Kind::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         };
         Self { field: field.map(str::to_owned), ..Self::new(status, detail) }

@@ -133,7 +133,8 @@ impl Counting<'_> {
             } else if amount == 0 {
                 Ok((gate.peek(prepared).await.is_allowed(), None))
             } else {
-                let held = gate.hold(prepared, HoldKind::Reserve, Some(ttl)).await;
+                let kind = prepared.reserves().map_or(HoldKind::Reserve, |(kind, _)| kind);
+                let held = gate.hold(prepared, kind, Some(ttl)).await;
                 let held = self.service.heard(held);
                 held.map(|held| {
                     self.service.give_back(held.in_doubt);
@@ -228,7 +229,7 @@ impl Counting<'_> {
     /// for a text that this service did not sign. Limits that have changed since are the same
     /// counts.
     fn hold_on(&self, id: &str, parts: &[Part<'_>]) -> Option<Hold> {
-        let hold = self.service.hold_of(id).filter(|hold| hold.kind() == HoldKind::Reserve)?;
+        let hold = self.service.hold_of(id).filter(|hold| hold.kind() != HoldKind::Acquire)?;
         let mut held: Vec<_> =
             hold.counts.iter().map(|(of, limits)| (of, limits.policy())).collect();
         let mut asked: Vec<_> = parts.iter().map(|(of, limits)| (*of, limits.policy())).collect();
@@ -332,6 +333,7 @@ fn status(error: Error) -> Status {
     match error {
         Error::Store(error) => Status::unavailable(format!("the store: {error}")),
         Error::Conflict(why) => Status::failed_precondition(why),
+        Error::TooManyHolds(why) => Status::resource_exhausted(why),
         other => Status::invalid_argument(other.to_string()),
     }
 }

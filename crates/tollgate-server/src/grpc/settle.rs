@@ -188,6 +188,7 @@ fn bad(place: usize, what: &str) -> Status {
 fn status(place: usize, Refusal { kind, detail, .. }: Refusal) -> Status {
     match kind {
         Kind::Conflict => Status::failed_precondition(detail),
+        Kind::Full => Status::resource_exhausted(detail),
         Kind::Unavailable => Status::unavailable(detail),
         Kind::Forbidden => Status::permission_denied(detail),
         Kind::NotFound => Status::not_found(detail),

@@ -106,7 +106,7 @@ const AT_END: Argument = Argument {
     kind: "oneof",
     token: Some("ATEND"),
     flags: &["optional"],
-    arguments: &[word("CHARGE", "charge")],
+    arguments: &[word("CHARGE", "charge"), word("NOTHING", "nothing")],
 };
 
 pub(super) const RESERVE: &[Argument] = &[

@@ -102,7 +102,7 @@ fn hold_terms(asked: Asked, options: &Options<'_>) -> Result<Option<HoldTerms>, 
         return Err("RESERVE, ACQUIRE and PEEK exclude each other".into());
     }
     let terms = match ttl {
-        Some(ttl) => Some(HoldTerms::reserve(ttl, at_end.as_deref()).map_err(refused)?),
+        Some(_) => Some(HoldTerms::reserve(ttl, at_end.as_deref()).map_err(refused)?),
         None => acquires.then(HoldTerms::acquire),
     };
     Ok(terms)

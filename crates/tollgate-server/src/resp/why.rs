@@ -32,6 +32,7 @@ pub(super) fn refused(refusal: Refusal) -> Why {
         Kind::Forbidden => "NOPERM",
         Kind::Unavailable => "UNAVAILABLE",
         Kind::Conflict => "NOTOPEN",
+        Kind::Full => "TOOMANY",
         Kind::Invalid | Kind::NotFound => "ERR",
     };
     Why { kind, text: refusal.detail.into() }

@@ -17,37 +17,57 @@ const NOT_OPEN: &str = "it has ended by itself, was settled, was reset, or never
 /// What is asked to be held, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
-    pub(crate) kind: HoldKind,
-    /// `None` for as long as the concurrency limits say.
-    pub(crate) ttl: Option<Duration>,
+    /// `None` for units, where nobody said what their end does.
+    kind: Option<HoldKind>,
+    /// `None` where nobody said it; slots say it themselves.
+    ttl: Option<Duration>,
     /// The caller's id for the hold.
     pub(crate) name: Option<HoldName>,
 }
 
 impl Terms {
     /// The terms of units for this long. At the end nothing is charged, or the estimate where
-    /// `at_end` is `charge`.
+    /// `at_end` is `charge`. What is not said is as the policy says that reserves its cost.
     ///
     /// # Errors
     /// Another `at_end`.
-    pub(crate) fn reserve(ttl: Duration, at_end: Option<&str>) -> Result<Self, Refusal> {
+    pub(crate) fn reserve(ttl: Option<Duration>, at_end: Option<&str>) -> Result<Self, Refusal> {
         let kind = match at_end {
-            None => HoldKind::Reserve,
-            Some("charge") => HoldKind::Charging,
+            None => None,
+            Some("nothing") => Some(HoldKind::Reserve),
+            Some("charge") => Some(HoldKind::Charging),
             Some(text) => {
                 let detail = format!(
-                    "`{text}` is nothing that an end does: write \"charge\", or leave it out for a \
-                     hold whose end charges nothing"
+                    "`{text}` is nothing that an end does: write \"charge\" for the estimate, or \
+                     \"nothing\""
                 );
                 return Err(Refusal::invalid(detail).at("at_end"));
             }
         };
-        Ok(Self { kind, ttl: Some(ttl), name: None })
+        Ok(Self { kind, ttl, name: None })
     }
 
     /// The terms of slots.
     pub(crate) fn acquire() -> Self {
-        Self { kind: HoldKind::Acquire, ttl: None, name: None }
+        Self { kind: Some(HoldKind::Acquire), ttl: None, name: None }
+    }
+
+    /// The kind of the hold and its time, where a policy says what is not said here.
+    ///
+    /// # Errors
+    /// No time for units.
+    fn or(
+        self,
+        policy: Option<(HoldKind, Duration)>,
+    ) -> Result<(HoldKind, Option<Duration>), Refusal> {
+        let (kind, ttl) = policy.unzip();
+        let kind = self.kind.or(kind).unwrap_or(HoldKind::Reserve);
+        let ttl = self.ttl.or(ttl).filter(|_| kind != HoldKind::Acquire);
+        if kind != HoldKind::Acquire && ttl.is_none() {
+            let detail = "for how long? `ttl` is missing, as \"60s\"";
+            return Err(Refusal::invalid(detail).at("ttl"));
+        }
+        Ok((kind, ttl))
     }
 
     /// The same terms under the caller's id, if it gives one.
@@ -95,8 +115,9 @@ impl Service {
     pub(crate) async fn hold(
         &self,
         question: Question<'_>,
-        Terms { kind, ttl, name }: Terms,
+        asked: Terms,
     ) -> Result<Answered, Refusal> {
+        let name = asked.name;
         let Question { by, cost, idempotency_key, receipt } = question;
         if receipt {
             let detail = "a hold is its own receipt: leave it out, and commit or release the hold";
@@ -110,6 +131,7 @@ impl Service {
         let mut held = match by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
+                let (kind, ttl) = asked.or(prepared.reserves())?;
                 let held = self.gate.hold(prepared.named(name), kind, ttl).await;
                 self.heard(held)?
             }
@@ -129,6 +151,7 @@ impl Service {
                 if let Some(name) = name {
                     ask = ask.named(name);
                 }
+                let (kind, ttl) = asked.or(None)?;
                 let held = self.gate.hold_limits(ask, terms, kind, ttl).await;
                 self.heard(held)?
             }

@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     NotFound,
     /// It names a hold that has ended; a retry is refused again.
     Conflict,
+    /// A count has as many open holds as it can have; a retry may succeed.
+    Full,
     /// The service or its store cannot answer now.
     Unavailable,
 }
@@ -49,6 +51,7 @@ impl From<Error> for Refusal {
             Error::Store(error) => Self::new(Kind::Unavailable, format!("the store: {error}")),
             Error::NotOpen(what) => Self::new(Kind::Conflict, what).at("hold"),
             Error::Conflict(what) => Self::new(Kind::Conflict, what).at("id"),
+            Error::TooManyHolds(what) => Self::new(Kind::Full, what),
             other => Self::invalid(other.to_string()),
         }
     }

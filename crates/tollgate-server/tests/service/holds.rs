@@ -179,10 +179,88 @@ async fn a_hold_that_has_ended_charges_nothing() {
     // After a reset there is nothing to settle.
     let reset = done(client, "/v1/reserve", reserve(json!({}))).await;
     let limits: tollgate::LimitSet = "10/h".parse().unwrap();
+    let settled = done(client, "/v1/reserve", reserve(json!({ "cost": 1 }))).await;
+    let settled = json!({ "hold": settled["hold"], "actual": 3 });
+    done(client, "/v1/commit", settled.clone()).await;
     service.gate.reset(tollgate::Ask::new("bob").under(&limits)).await.unwrap();
     let commit = json!({ "hold": reset["hold"], "actual": 4 });
     refused(client, "/v1/commit", commit, 409, "nothing was charged").await;
+    let again = done(client, "/v1/commit", settled).await;
+    assert_eq!((&again["already"], &again["actual"]), (&json!(true), &json!(3)), "{again}");
     assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 10);
+}
+
+/// A policy that reserves, and says for how long and what its end does.
+const TOKENS: &str = r#"
+    version = 1
+    [[policies]]
+    name = "tokens"
+    on_failure = "deny"
+    cost = { reserve = 30, max = 50, hold = "20s", at_end = "AT_END" }
+    limits = [{ subject = "user", absent = "deny", limit = "100/h via fixed_window" }]
+"#;
+
+#[tokio::test]
+async fn a_policy_says_how_long_its_estimate_is_held_and_what_the_end_charges() {
+    for (at_end, charged) in [("charge", 30), ("nothing", 0)] {
+        let (service, clock) = on_memory(&TOKENS.replace("AT_END", at_end)).await;
+        let client = &mut service.client().await;
+        let ask = |user: &str, more: Value| {
+            let mut ask = json!({ "policy": "tokens", "fields": { "user": user } });
+            ask.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+            ask
+        };
+        let held = done(client, "/v1/reserve", ask("bob", json!({}))).await;
+        assert_eq!((remaining(&held), &held["ends_after"]["seconds"]), (70, &json!(20)), "{held}");
+        // What the request says goes before.
+        let terms = json!({ "ttl": "5s", "cost": 10, "at_end": "nothing" });
+        let held = done(client, "/v1/reserve", ask("ann", terms)).await;
+        assert_eq!((remaining(&held), &held["ends_after"]["seconds"]), (90, &json!(5)), "{held}");
+        let terms = json!({ "ttl": "5s", "cost": 10, "at_end": "charge" });
+        done(client, "/v1/reserve", ask("eve", terms)).await;
+        clock.advance(Duration::from_secs(25));
+        for (user, left) in [("bob", 100 - charged), ("ann", 100), ("eve", 90)] {
+            let peek = done(client, "/v1/peek", ask(user, json!({ "cost": 1 }))).await;
+            assert_eq!(remaining(&peek), left, "{at_end}: {user}");
+        }
+    }
+    // An estimate above what the policy takes says so.
+    let (service, _) = on_memory(&TOKENS.replace("AT_END", "charge")).await;
+    let client = &mut service.client().await;
+    let ask = json!({ "policy": "tokens", "fields": { "user": "bob" }, "cost": 51 });
+    let denied = done(client, "/v1/reserve", ask).await;
+    assert_eq!((&denied["outcome"], &denied["hold"]), (&json!("never"), &Value::Null), "{denied}");
+    let says = denied["error"].as_str().unwrap();
+    assert!(
+        says.contains("above the `max` of the policy") && says.contains("at most 50"),
+        "{says}"
+    );
+    // Another policy says nothing of it.
+    let (service, _) = on_memory(FILE).await;
+    let client = &mut service.client().await;
+    let body = json!({ "fields": { "user": "bob" } });
+    refused(client, "/v1/reserve", body, 400, "`ttl` is missing").await;
+}
+
+#[tokio::test]
+async fn one_hold_more_than_a_count_can_have_is_a_refusal_of_its_own() {
+    let (service, _) = on_memory(FILE).await;
+    let client = &mut service.client().await;
+    let terms =
+        json!({ "subject": "bob", "limit": "9999/h via gcra", "ttl": "60s", "at_end": "charge" });
+    for _ in 0..1_000 {
+        done(client, "/v1/reserve", terms.clone()).await;
+    }
+    let says = "1000 holds that charge at their end are open on one count";
+    let reply = post(client, "/v1/reserve", &terms).await;
+    assert_eq!((reply.status.as_u16(), &reply.json()["field"]), (409, &Value::Null));
+    assert!(reply.text.contains(says), "{}", reply.text);
+    let allow = {
+        let mut allow = terms.clone();
+        allow["on_failure"] = json!("allow");
+        allow
+    };
+    refused(client, "/v1/reserve", allow, 409, says).await;
 }
 
 #[tokio::test]

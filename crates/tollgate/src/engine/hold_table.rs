@@ -17,6 +17,8 @@ const FEW: usize = 32;
 pub struct HoldTable {
     sums: HoldSums,
     open: Open,
+    /// How many of them charge at their end.
+    chargers: u64,
     settled: Settled,
     /// `None` until a caller names a hold.
     names: Option<Box<Names>>,
@@ -24,7 +26,7 @@ pub struct HoldTable {
 
 /// The bytes of an open hold and of a settled one in a map, at the worst point of its growth.
 const OPEN_BYTES: usize = 2 * (size_of::<(u64, HoldId)>() + size_of::<u64>()) + 32;
-const SETTLED_BYTES: usize = 2 * (size_of::<HoldId>() + size_of::<u64>());
+const SETTLED_BYTES: usize = 2 * (size_of::<HoldId>() + 2 * size_of::<u64>());
 
 impl HoldTable {
     /// True when nothing is open and nothing is remembered, as of the last operation.
@@ -43,6 +45,17 @@ impl HoldTable {
         self.open.len() > 0
     }
 
+    /// Whether a hold of this id is open or remembered.
+    pub(crate) fn knows(&self, id: HoldId) -> bool {
+        let settled = || self.settled.list.iter().any(|settled| settled.id == id);
+        match id.name() {
+            None => self.find(id).is_some() || settled(),
+            Some(name) => self.names.as_ref().is_some_and(|names| {
+                names.open.contains_key(&name) || names.marked(name, 0).is_some()
+            }),
+        }
+    }
+
     /// Until when something is open or remembered, in microseconds since the Unix epoch.
     #[must_use]
     pub fn until_us(&self) -> u64 {
@@ -54,6 +67,20 @@ impl HoldTable {
         let remembered = self.settled.list.back().map_or(0, |settled| settled.until_us);
         let marked = self.names.as_ref().map_or(0, |names| names.until_us());
         open.max(fenced).max(remembered).max(marked)
+    }
+
+    /// Forgets what is open, and the fencing number. What was settled, and which names are over, is
+    /// still remembered. True when there was something to forget.
+    pub(crate) fn reset(&mut self) -> bool {
+        let was_there = self.has_open() || self.sums.fence > 0;
+        (self.sums, self.open, self.chargers) = (HoldSums::default(), Open::default(), 0);
+        if let Some(names) = &mut self.names {
+            names.open.clear();
+            if names.is_empty() {
+                self.names = None;
+            }
+        }
+        was_there
     }
 
     /// Adds a hold and updates the sums.
@@ -92,6 +119,17 @@ impl HoldTable {
         self.settled.list.shrink_to_fit();
         if let Some(names) = &mut self.names {
             names.shrink_to_fit();
+        }
+    }
+
+    /// The bytes by which the table grows at most for one more hold.
+    pub(crate) fn growth(&self) -> usize {
+        match &self.open {
+            Open::Few(list) if list.len() < list.capacity() => 0,
+            Open::Few(list) if list.len() < FEW => list.capacity().max(4) * size_of::<OpenHold>(),
+            Open::Few(_) => 2 * FEW * OPEN_BYTES,
+            Open::Many(maps) if maps.by_id.len() < maps.by_id.capacity() => OPEN_BYTES,
+            Open::Many(maps) => maps.by_id.capacity() * OPEN_BYTES,
         }
     }
 
@@ -148,11 +186,17 @@ impl Holds for HoldTable {
     }
 
     fn insert(&mut self, hold: OpenHold) {
+        self.chargers += u64::from(hold.charging() > 0);
         self.open.insert(hold);
     }
 
     fn remove(&mut self, hold: OpenHold) {
+        self.chargers -= u64::from(hold.charging() > 0);
         self.open.remove(hold);
+    }
+
+    fn chargers(&self) -> u64 {
+        self.chargers
     }
 
     fn advance(&mut self, by_us: u64) {
@@ -161,17 +205,16 @@ impl Holds for HoldTable {
         for hold in all {
             self.open.insert(OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold });
         }
-        for settled in &mut self.settled.list {
-            settled.until_us = settled.until_us.saturating_sub(by_us);
-        }
     }
 
-    fn settled(&mut self, id: HoldId) -> Option<u64> {
-        self.settled.actual_of(id)
+    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64> {
+        let (until_us, actual) = self.settled.of(id)?;
+        (until_us > at_us).then_some(actual)
     }
 
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64) {
-        self.settled.forget_until(until_us.saturating_sub(SETTLED_FOR_US));
+        // Not what a clock that is a little behind may ask for.
+        self.settled.forget_until(until_us.saturating_sub(SETTLED_FOR_US + SKEW_US));
         self.settled.add(OneSettled { until_us, id, actual });
     }
 
@@ -283,9 +326,9 @@ fn hold_of(((end_us, id), cost): (&(u64, HoldId), &u64)) -> OpenHold {
 #[derive(Clone, Debug, Default)]
 struct Settled {
     list: VecDeque<OneSettled>,
-    /// What was charged for each. It is made when a settled hold is asked for among more than a
-    /// few: nearly nobody settles a hold twice.
-    by_id: Option<HashMap<HoldId, u64, RandomState>>,
+    /// Until when, and what was charged for each. It is made when a settled hold is asked for
+    /// among more than a few: nearly nobody settles a hold twice.
+    by_id: Option<HashMap<HoldId, (u64, u64), RandomState>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -296,19 +339,23 @@ struct OneSettled {
 }
 
 impl Settled {
-    fn actual_of(&mut self, id: HoldId) -> Option<u64> {
+    /// Until when it is remembered, and what was charged.
+    fn of(&mut self, id: HoldId) -> Option<(u64, u64)> {
+        let told = |settled: &OneSettled| (settled.until_us, settled.actual);
         if self.list.len() <= FEW {
-            return self.list.iter().find(|settled| settled.id == id).map(|settled| settled.actual);
+            return self.list.iter().find(|settled| settled.id == id).map(told);
         }
-        let each = self.list.iter().map(|settled| (settled.id, settled.actual));
+        let each = self.list.iter().map(|settled| (settled.id, told(settled)));
         self.by_id.get_or_insert_with(|| each.collect()).get(&id).copied()
     }
 
     fn add(&mut self, settled: OneSettled) {
-        let OneSettled { id, actual, .. } = settled;
-        self.list.push_back(settled);
+        let OneSettled { until_us, id, actual } = settled;
+        // Nearly always the last: only a clock that stepped back comes before.
+        let place = self.list.partition_point(|other| other.until_us <= until_us);
+        self.list.insert(place, settled);
         if let Some(by_id) = &mut self.by_id {
-            by_id.insert(id, actual);
+            by_id.insert(id, (until_us, actual));
         }
     }
 
@@ -370,7 +417,7 @@ mod tests {
                 holds::take(&mut table, hold);
                 let until_us = now_us + SETTLED_FOR_US;
                 table.remember(hold.id, turn, until_us);
-                settled.retain(|(until_us, ..)| *until_us > now_us);
+                settled.retain(|(until_us, ..)| *until_us + SKEW_US > now_us);
                 settled.push((until_us, hold.id, turn));
                 assert!(table.find(hold.id).is_none());
             }
@@ -384,10 +431,11 @@ mod tests {
             assert_eq!(table.soonest(3), open.get(..3.min(open.len())).unwrap());
             // Not in every turn: the map is made when it is asked for.
             if turn % 3 == 0 {
-                for (_, id, actual) in &settled {
-                    assert_eq!(table.settled(*id), Some(*actual), "{turn}");
+                for (until_us, id, actual) in &settled {
+                    assert_eq!(table.settled(*id, until_us - 1), Some(*actual), "{turn}");
+                    assert_eq!(table.settled(*id, *until_us), None, "{turn}");
                 }
-                assert!(open.iter().all(|hold| table.settled(hold.id).is_none()), "{turn}");
+                assert!(open.iter().all(|hold| table.settled(hold.id, 0).is_none()), "{turn}");
             }
             let sums = table.sums();
             let units: u64 = open.iter().map(OpenHold::units).sum();
@@ -395,7 +443,6 @@ mod tests {
             if turn % 777 == 0 {
                 table.advance(3);
                 open.iter_mut().for_each(|hold| hold.end_us -= 3);
-                settled.iter_mut().for_each(|(until_us, ..)| *until_us -= 3);
             }
             seen[usize::from(matches!(table.open, Open::Many(_)))] = true;
             seen[2 + usize::from(table.settled.by_id.is_none())] = true;

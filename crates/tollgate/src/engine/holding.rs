@@ -4,12 +4,12 @@ use smallvec::SmallVec;
 
 use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
-use super::holds::{self, Holds, MAX_ENDS, MAX_HOLDS, OpenHold};
+use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold};
 use super::named::{self, HoldRefusal, NamedHold};
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };
-use crate::hold::{HoldId, HoldTerms, Patience};
+use crate::hold::{HoldId, HoldKind, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step};
 use crate::time::Time;
@@ -21,7 +21,8 @@ use crate::time::Time;
 /// states and the holds have changed and must be written back. A peek changes nothing.
 ///
 /// # Errors
-/// More than [`MAX_HOLDS`] would be open, or the name of the hold stands in the way. Nothing has
+/// More than [`MAX_HOLDS`] would be open, or more than [`MAX_CHARGING_HOLDS`] that charge at their
+/// end, or the name of the hold stands in the way. Nothing has
 /// changed then: as after a peek, what was due is due.
 pub fn decide_holding(
     parts: &mut [Part<'_>],
@@ -35,8 +36,8 @@ pub fn decide_holding(
     }
     // Before anything ends, because what is refused changes nothing.
     let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, cost, terms))?;
-    if terms.is_some() && repeated.is_none() && parts.iter().any(|part| is_full(part, now)) {
-        return Err(HoldRefusal::TooMany);
+    if let (Some(terms), None) = (terms, repeated) {
+        parts.iter().try_for_each(|part| check_room(part, now, terms))?;
     }
     let mut at_us = now.as_micros();
     for part in parts.iter_mut() {
@@ -85,10 +86,24 @@ pub fn decide_holding(
     Ok(outcome)
 }
 
-/// Whether a count has the most holds that it can have, once all that is due has ended.
-fn is_full(part: &Part<'_>, now: Time) -> bool {
-    let Some(holds) = part.holds.as_deref() else { return false };
-    holds.sums().count >= MAX_HOLDS && Ends::after_due(Some(holds), now).0.sums.count >= MAX_HOLDS
+/// Refuses one more hold on a count that has the most that it can have, once all that is due has
+/// ended.
+fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRefusal> {
+    let Some(holds) = part.holds.as_deref() else { return Ok(()) };
+    let charges = terms.id.kind() == HoldKind::Charging;
+    let (open, chargers) = (holds.sums().count, if charges { holds.chargers() } else { 0 });
+    if open < MAX_HOLDS && chargers < MAX_CHARGING_HOLDS {
+        return Ok(());
+    }
+    let (_, due) = Ends::after_due(Some(holds), now);
+    let over = due.iter().filter(|hold| charges && hold.charging() > 0).count();
+    if open - due.len() as u64 >= MAX_HOLDS {
+        return Err(HoldRefusal::TooMany);
+    }
+    match chargers - over as u64 >= MAX_CHARGING_HOLDS {
+        true => Err(HoldRefusal::TooManyCharging),
+        false => Ok(()),
+    }
 }
 
 /// Judges on copies of the states, on which everything that is due has ended.
@@ -537,6 +552,7 @@ pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Ch
 }
 
 pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
+    let owes = !part.is_shared;
     let held = Ends::open(part.holds.as_deref());
     let (limits, carried) = (part.limits, &part.carried[..]);
     let mut looked = Looked { limits, states: part.states, held, carried };
@@ -545,7 +561,7 @@ pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallV
     each.map(|(limit, place)| {
         let units = if limit.counts_units() { cost } else { 0 };
         let Taken { remaining, cut } =
-            take(limit, &mut looked.states.cell(*place), units, true, now);
+            take(limit, &mut looked.states.cell(*place), units, owes, now);
         let kept = kept_of(limit, &looked.held.sums);
         let fits = limit.counts_slots() || cost <= remaining.saturating_sub(kept);
         let left = looked.judge_limit(limit, *place, now, cost.max(1), &mut soonest);

@@ -8,6 +8,10 @@ use crate::time::{SKEW_US, Time};
 /// The most holds that are open on one count at a time.
 pub const MAX_HOLDS: u64 = 100_000;
 
+/// The most of them that charge at their end. All that are due are charged before a count answers
+/// anything else, so their number bounds how long that takes.
+pub const MAX_CHARGING_HOLDS: u64 = 1_000;
+
 /// How long a settled hold is remembered, in microseconds: a repeated commit within that time
 /// charges nothing.
 pub const SETTLED_FOR_US: u64 = 60_000_000;
@@ -108,13 +112,16 @@ pub trait Holds: core::fmt::Debug {
     fn insert(&mut self, hold: OpenHold);
     /// Removes a hold that is open.
     fn remove(&mut self, hold: OpenHold);
-    /// Lets every hold end earlier by so many microseconds, because the clock stepped back. Marks
-    /// of names stay where they are.
+    /// How many open holds charge at their end. It is asked where one more is to be placed.
+    fn chargers(&self) -> u64;
+    /// Lets every hold end earlier by so many microseconds, because the clock stepped back. What is
+    /// remembered of settled holds and of names keeps its end.
     fn advance(&mut self, by_us: u64);
-    /// What was charged for a hold that was settled, as long as that is remembered.
+    /// What was charged for a hold that was settled, where that is remembered at this time.
     /// An open hold is not among them.
-    fn settled(&mut self, id: HoldId) -> Option<u64>;
-    /// Remembers until `until_us` what was charged for a hold that was settled now.
+    fn settled(&mut self, id: HoldId, at_us: u64) -> Option<u64>;
+    /// Remembers until `until_us` what was charged for a hold that was settled
+    /// [`SETTLED_FOR_US`] before.
     fn remember(&mut self, id: HoldId, actual: u64, until_us: u64);
     /// What is kept beside the open hold of a name.
     fn named(&self, name: HoldName) -> Option<NamedHold>;

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use super::holds::{self, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
 use super::{Part, Placed};
 use crate::error::StoreError;
 use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms};
@@ -50,6 +50,8 @@ impl NamedHold {
 pub enum HoldRefusal {
     /// [`MAX_HOLDS`] holds are open on a count.
     TooMany,
+    /// [`MAX_CHARGING_HOLDS`] holds that charge at their end are open on a count.
+    TooManyCharging,
     /// The open hold of this name has another kind, cost or time, or only some of the counts.
     Differs,
     /// The open hold of this name was answered [`MAX_REPEATS`] times again.
@@ -64,7 +66,13 @@ impl core::fmt::Display for HoldRefusal {
             Self::TooMany => write!(
                 f,
                 "{MAX_HOLDS} holds are open on one count, which is the most: settle some, or use \
-                 shorter ones"
+                 shorter ones; nothing was held or charged"
+            ),
+            Self::TooManyCharging => write!(
+                f,
+                "{MAX_CHARGING_HOLDS} holds that charge at their end are open on one count, which \
+                 is the most: settle some, or use shorter ones, or let their end charge nothing; \
+                 nothing was held or charged"
             ),
             Self::Differs => f.write_str(
                 "a hold with this id is open that was asked for otherwise: give each hold an id of \
@@ -87,7 +95,9 @@ impl From<HoldRefusal> for StoreError {
     #[cold]
     fn from(refusal: HoldRefusal) -> Self {
         match refusal {
-            HoldRefusal::TooMany => Self::misuse(refusal.to_string()),
+            HoldRefusal::TooMany | HoldRefusal::TooManyCharging => {
+                Self::too_many(refusal.to_string())
+            }
             _ => Self::conflict(refusal.to_string()),
         }
     }

@@ -61,7 +61,7 @@ pub fn settle(
                 holds.mark(name, Mark { until_us, actual, is_early: false }, at_us);
             }
             None if id.kind().units(1) > 0 => {
-                holds.remember(id, actual, now.as_micros() + SETTLED_FOR_US);
+                holds.remember(id, actual, at_us + SETTLED_FOR_US);
             }
             None => {}
         }
@@ -83,7 +83,7 @@ fn settled_before(parts: &mut [Part<'_>], id: HoldId, at_us: u64) -> Option<u64>
     let mut held = parts.iter_mut().filter_map(|part| part.holds.as_deref_mut());
     match id.name() {
         Some(name) => held.find_map(|holds| holds.marked(name, at_us)),
-        None => held.find_map(|holds| holds.settled(id)),
+        None => held.find_map(|holds| holds.settled(id, at_us)),
     }
 }
 

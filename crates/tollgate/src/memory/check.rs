@@ -5,7 +5,8 @@ use std::sync::atomic::Ordering;
 use parking_lot::MutexGuard;
 use smallvec::{SmallVec, smallvec};
 
-use super::shard::{Room, Shard, Taken};
+use super::holding::ROOM_FOR_HOLD;
+use super::shard::{Room, Shard, Taken, Wanted};
 use super::slot::Key;
 use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
 use crate::engine::{self, Mode, Outcome, Part, decide};
@@ -222,17 +223,21 @@ impl MemoryStore {
             };
             return parts().map(look).collect();
         }
+        if question.hold.is_some() && !self.0.budget.has(ROOM_FOR_HOLD) {
+            self.make_room_for_hold(shards, now);
+        }
         let mut found: SmallVec<[Option<Room>; 2]> = SmallVec::new();
         for (before, (limits, key)) in parts().enumerate() {
             let shard = guard(shards, Self::shard_of(key.hash));
             let far = shard.looks_far(now);
-            let mut room = shard.prepare(key, limits, now, before, far, &rehash);
+            let wanted = Wanted { before, a_hold: question.hold.is_some() };
+            let mut room = shard.prepare(key, limits, now, wanted, far, &rehash);
             if room.is_none() && far {
                 // All shards share one budget, so expired entries of other shards are removed
                 // first.
                 self.reclaim(now);
                 let shard = guard(shards, Self::shard_of(key.hash));
-                room = shard.prepare(key, limits, now, before, far, &rehash);
+                room = shard.prepare(key, limits, now, wanted, far, &rehash);
                 if room.is_none() {
                     shard.found_nothing(now);
                 }
@@ -256,6 +261,18 @@ impl MemoryStore {
             rooms.push(room);
         }
         rooms
+    }
+
+    /// Removes expired entries for the sake of a hold, also of a subject that has an entry.
+    fn make_room_for_hold(&self, shards: &mut [(usize, MutexGuard<'_, Shard>)], now: Time) {
+        let Some((_, shard)) = shards.first_mut() else { return };
+        if shard.looks_far(now) {
+            shard.reclaim(now);
+            self.reclaim(now);
+            if !self.0.budget.has(ROOM_FOR_HOLD) {
+                shard.found_nothing(now);
+            }
+        }
     }
 
     /// Counts the checks that found no room.
@@ -291,7 +308,8 @@ impl MemoryStore {
         work: impl FnOnce(&mut state::State, &engine::Carries, Time, bool) -> T,
     ) -> Option<T> {
         let rehash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let room = shard.prepare(key, limits, now, 0, true, &rehash);
+        let wanted = Wanted { before: 0, a_hold: false };
+        let room = shard.prepare(key, limits, now, wanted, true, &rehash);
         let room = room.unwrap_or_else(|| shard.share(limits, 0, now));
         if room == Room::None {
             return None;

@@ -3,14 +3,16 @@
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
-use super::shard::{Shard, Taken};
+use super::shard::{Lifted, Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{self, Carries, HoldSums, HoldTable, Mode, Outcome, Part, decide_holding};
+use crate::engine::{
+    self, Carries, HoldSums, HoldTable, Mode, OpenHold, Outcome, Part, decide_holding,
+};
 use crate::error::StoreError;
-use crate::hold::{Hold, HoldName, Settled};
-use crate::limit::LimitSet;
+use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Settled};
+use crate::limit::{Limit, LimitSet};
 use crate::store::Question;
 use crate::time::Time;
 
@@ -34,11 +36,21 @@ impl MemoryStore {
     ) -> Result<Outcome, StoreError> {
         let is_hold = question.hold.is_some() && question.mode == Mode::Whole;
         if is_hold {
-            if taken.iter().any(|taken| taken.is_shared(true)) || !self.0.budget.has(ROOM_FOR_HOLD)
-            {
-                return Err(StoreError::transient(
-                    "the store is full: there is no room for another hold, and nothing was charged",
-                ));
+            // What new subjects share has its room in the part of the budget for that.
+            let is_named = question.hold.is_some_and(|terms| terms.id.name().is_some());
+            let shared = taken.iter().filter(|taken| taken.is_shared(true));
+            let grows: usize = shared.map(|taken| taken.state.growth_by_hold(is_named)).sum();
+            let is_own = taken.iter().any(|taken| !taken.is_shared(true));
+            let has_room =
+                self.0.budget.has_in_all(grows) && (!is_own || self.0.budget.has(ROOM_FOR_HOLD));
+            // One that is answered again needs none.
+            let is_known = |terms: &HoldTerms| {
+                terms.id.name().is_some()
+                    && taken.iter().any(|it| it.state.holds().is_some_and(|it| it.knows(terms.id)))
+            };
+            let has_room = has_room || question.hold.is_some_and(is_known);
+            if !has_room || taken.iter().any(Taken::is_nowhere) {
+                return self.deny_for_room(question, now);
             }
             for taken in taken.iter_mut() {
                 let state = core::mem::replace(&mut taken.state, State::Pair([0; 2]));
@@ -62,6 +74,34 @@ impl MemoryStore {
             taken.state.give_holds(holds);
         }
         decided.map_err(StoreError::from)
+    }
+
+    /// The answer to a hold that finds no room: that of limits that were just used up. An error
+    /// would be answered by the failure rule, which may admit.
+    fn deny_for_room(&self, question: &Question<'_>, now: Time) -> Result<Outcome, StoreError> {
+        let mut spent: Vec<(State, HoldTable)> = Vec::new();
+        for part in &question.parts {
+            let mut table = HoldTable::default();
+            let slots = part.limits.limits().iter().filter(|limit| limit.counts_slots());
+            if let (Some(cost), Some(hold)) = (slots.map(Limit::capacity).max(), part.limits.hold())
+            {
+                let end_us = now.as_micros() + hold.as_micros();
+                table.place(OpenHold { end_us, id: HoldId::random(HoldKind::Acquire), cost });
+            }
+            spent.push((State::spent(part.limits, now, &self.0.budget), table));
+        }
+        let mut parts: SmallVec<[Part<'_>; 2]> = question
+            .parts
+            .iter()
+            .zip(&mut spent)
+            .map(|(part, (state, table))| Part::new(part.limits, state).shared(true).holding(table))
+            .collect();
+        let terms = question.hold.copied();
+        let decided = decide_holding(&mut parts, now, question.cost, question.mode, terms);
+        let mut outcome = decided.map_err(StoreError::from)?;
+        // Nothing of it is kept.
+        (outcome.granted, outcome.hold, outcome.changed) = (0, None, false);
+        Ok(outcome)
     }
 
     pub(crate) fn settle_now(
@@ -95,7 +135,7 @@ impl MemoryStore {
             )
         };
         let Some((subject, limits)) = hold.counts.first() else { return Ok(false) };
-        if !self.0.budget.has(ROOM_FOR_HOLD) {
+        if !self.0.budget.has_in_all(ROOM_FOR_HOLD) {
             return Err(full());
         }
         let mark = |written_under: &LimitSet, state: &mut State, now| {
@@ -115,10 +155,10 @@ impl MemoryStore {
             shard.lay_own(bucket, state);
             return Ok(is_new);
         }
-        let marked = self.with_state_of(&mut shard, &key, limits, now, |state, _, now, shared| {
-            (!shared).then(|| mark(limits, state, now))
+        let marked = self.with_state_of(&mut shard, &key, limits, now, |state, _, now, _| {
+            mark(limits, state, now)
         });
-        marked.flatten().ok_or_else(full)
+        marked.ok_or_else(full)
     }
 
     pub(crate) fn renew_now(&self, hold: &Hold, ttl_us: u64) -> Option<Time> {
@@ -148,23 +188,25 @@ impl MemoryStore {
         let (mut found, mut asked) = (Vec::new(), Vec::new());
         for (key, limits) in &keys {
             let index = Self::shard_of(key.hash);
-            let own = guard(&mut shards, index).lift_own(key, limits);
-            if let Some((bucket, written_under, mut state)) = own {
-                let holds = state.take_holds();
-                found.push((index, bucket, written_under, state, holds));
+            let lifted = guard(&mut shards, index).lift_held(key, limits, hold.id);
+            if let Some(mut lifted) = lifted {
+                let holds = lifted.state.take_holds();
+                found.push((index, lifted, holds));
                 asked.push(*limits);
             }
         }
         let answer = {
             let mut parts: Vec<Part<'_>> = found
                 .iter_mut()
-                .map(|(_, _, limits, state, holds)| with_holds(Part::new(limits, state), holds))
+                .map(|(_, Lifted { written_under, state, is_shared, .. }, holds)| {
+                    with_holds(Part::new(written_under, state).shared(*is_shared), holds)
+                })
                 .collect();
             work(&mut parts, &asked, now)
         };
-        for (index, bucket, _, mut state, holds) in found {
-            state.give_holds(holds);
-            guard(&mut shards, index).lay_own(bucket, state);
+        for (index, mut lifted, holds) in found {
+            lifted.state.give_holds(holds);
+            guard(&mut shards, index).lay_held(lifted);
         }
         answer
     }

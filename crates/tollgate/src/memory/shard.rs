@@ -22,8 +22,9 @@ mod room;
 mod saved;
 mod shared;
 
-pub(super) use room::Room;
+pub(super) use room::{Room, Wanted};
 pub(super) use saved::{Kept, Sizes};
+pub(super) use shared::Lifted;
 
 use room::Fruitless;
 use shared::Shared;
@@ -58,6 +59,11 @@ impl Taken {
     /// True when the state is written to a new entry.
     pub(super) fn is_new(&self) -> bool {
         matches!(self.home, Home::New)
+    }
+
+    /// True when there was no room even for a state that it shares.
+    pub(super) fn is_nowhere(&self) -> bool {
+        matches!(self.home, Home::Nowhere)
     }
 
     /// True when the subject has no separate state for lack of room. A subject that was charged on
@@ -402,21 +408,32 @@ impl Shard {
     }
 
     /// Resets a subject. Charges before the reset are not refunded, for as long as their limits, or
-    /// those that the state was written under, would allow it. True when the subject had an entry.
+    /// those that the state was written under, would allow it. True when there was something to
+    /// forget.
     pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet, now: Time) -> bool {
-        let found = self.find(key, limits);
         self.rest.requests.forget(key.hash);
-        if let Some(bucket) = found {
-            let slot = self.table.get_bucket(bucket);
-            let was = slot.and_then(|slot| self.rest.sets.get(slot.set()));
-            let was_until_us = was.map_or(0, |was| engine::refundable_until_us(&was.limits, now));
-            let until_us = engine::refundable_until_us(limits, now).max(was_until_us);
-            self.remove(bucket);
-            let reset = Reset { charges: self.charges, at_us: now.as_micros(), until_us };
-            self.rest.marks.reset(key.hash, reset, now);
-            self.settle();
+        let Some(bucket) = self.find(key, limits) else { return false };
+        let slot = self.table.get_bucket(bucket);
+        let was = slot.and_then(|slot| self.rest.sets.get(slot.set()));
+        let was_until_us = was.map_or(0, |was| engine::refundable_until_us(&was.limits, now));
+        let until_us = engine::refundable_until_us(limits, now).max(was_until_us);
+        let mut state = self.lift(bucket);
+        let counted = !state.is_fresh();
+        let mut holds = state.take_holds();
+        let was_held = holds.as_mut().is_none_or(|holds| holds.table.reset());
+        match holds {
+            // What is remembered of settled holds outlives the reset.
+            Some(holds) if !holds.table.is_empty() => {
+                let fresh = State::fresh_anyway(limits, &self.rest.budget);
+                let state = fresh.with_holds(holds.table.clone(), &self.rest.budget);
+                self.lay(bucket, state, Some(limits));
+            }
+            _ => self.remove(bucket),
         }
-        found.is_some()
+        let reset = Reset { charges: self.charges, at_us: now.as_micros(), until_us };
+        self.rest.marks.reset(key.hash, reset, now);
+        self.settle();
+        counted || was_held
     }
 
     /// Runs `visit` on a subject's count, its own or the shared one: the limits that it is written

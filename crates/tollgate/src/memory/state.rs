@@ -212,6 +212,9 @@ pub(super) fn held_until_us(limits: &LimitSet, table: &HoldTable) -> u64 {
     table.until_us().max(engine::ends_count_until_us(limits, table))
 }
 
+/// The most bytes of the first few holds of a count.
+const FIRST_HOLDS: usize = 512;
+
 /// The holds of a count, which take their bytes from the budget.
 #[derive(Debug)]
 pub(super) struct BoundedHolds {
@@ -273,10 +276,15 @@ impl Large {
         Self { words, logs, holds: None, budget: Arc::clone(budget) }
     }
 
-    /// A copy without its holds, with its own share of the budget, beyond the bound if necessary.
+    /// A copy with its own share of the budget, beyond the bound if necessary.
     fn copy(&self) -> Self {
         self.budget.take(Self::bytes(self.words.len(), self.logs.len()));
-        Self::built(self.words.to_vec(), self.logs.iter().map(BoundedLog::copy), &self.budget)
+        let logs = self.logs.iter().map(BoundedLog::copy);
+        let mut copy = Self::built(self.words.to_vec(), logs, &self.budget);
+        let holds = self.holds.as_ref().filter(|holds| !holds.table.is_empty());
+        copy.holds =
+            holds.map(|holds| Box::new(BoundedHolds::new(holds.table.clone(), &self.budget)));
+        copy
     }
 
     /// The bytes of a state with room for one event in each log.
@@ -353,7 +361,15 @@ impl State {
 
     /// The bytes that a state allocates at least: one event in each log.
     pub(super) fn least_bytes(limits: &LimitSet) -> usize {
-        if limits.single_pair().is_some() { 0 } else { Large::least_bytes(limits) }
+        // Slots are held, also those that new subjects share.
+        let holds = if limits.counts_slots() { FIRST_HOLDS } else { 0 };
+        holds + if limits.single_pair().is_some() { 0 } else { Large::least_bytes(limits) }
+    }
+
+    /// The bytes that it takes at most to place one more hold.
+    pub(super) fn growth_by_hold(&self, is_named: bool) -> usize {
+        let names = if is_named { FIRST_HOLDS } else { 0 };
+        names + self.holds().filter(|table| table.has_open()).map_or(FIRST_HOLDS, HoldTable::growth)
     }
 
     /// The same state in a form that can have holds.
@@ -437,7 +453,8 @@ impl State {
             Self::Pair(_) => 0,
             Self::Large(large) => {
                 let logs = large.logs.iter().map(|log| log.paid).sum::<usize>();
-                Large::bytes(large.words.len(), large.logs.len()) + logs
+                let holds = large.holds.as_ref().map_or(0, |holds| holds.paid);
+                Large::bytes(large.words.len(), large.logs.len()) + logs + holds
             }
         }
     }

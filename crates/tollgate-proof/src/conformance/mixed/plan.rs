@@ -16,6 +16,8 @@ pub(super) enum Wait {
     End { pick: usize, off: i64 },
     /// At the time that the last answer named, or a microsecond beside it.
     Named { reset: bool, off: i64 },
+    /// At the time until which the last settled reserve is remembered, or a microsecond beside it.
+    Forgotten { off: i64 },
     /// Behind the latest time, by no more than the skew.
     Skew(u64),
     /// Behind the latest time by more.
@@ -56,6 +58,7 @@ impl fmt::Display for Wait {
             Self::End { off, .. } => write!(f, "at the end of a hold {off:+} us"),
             Self::Named { reset: true, off } => write!(f, "at the named reset {off:+} us"),
             Self::Named { reset: false, off } => write!(f, "at the named retry {off:+} us"),
+            Self::Forgotten { off } => write!(f, "a minute after the last commit {off:+} us"),
             Self::Skew(us) => write!(f, "{us} us behind the latest time"),
             Self::Back(us) => write!(f, "1 s and {us} us behind the latest time"),
         }
@@ -109,6 +112,7 @@ fn wait(random: &mut Random, period_us: u64, back: bool) -> Wait {
         9..12 => Wait::Forward(random.below(period_us / 4 + 2)),
         12 => Wait::Forward(period_us - random.below(2)),
         13 => Wait::Forward(random.below(3 * period_us)),
+        14 if random.below(4) == 0 => Wait::Forgotten { off: off(random) },
         14 => Wait::Forward(random.below(900_000)),
         15..20 => Wait::End { pick: random.place(64), off: off(random) },
         20..24 => Wait::Named { reset: random.below(3) == 0, off: off(random) },

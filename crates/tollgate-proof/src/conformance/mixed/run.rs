@@ -28,10 +28,9 @@ pub(super) type Differs = (&'static str, String);
 struct Placed {
     hold: Hold,
     name: u64,
-    /// When it was settled, and for how many units.
-    settled: Option<(u64, u64)>,
-    /// Whether the count was reset since.
-    was_reset: bool,
+    /// Whether a store may have forgotten that it was settled: the clock went back after that was
+    /// over.
+    may_be_forgotten: bool,
 }
 
 pub(super) struct Run<'m, M: StoreMaker> {
@@ -216,6 +215,9 @@ impl<M: StoreMaker> Run<'_, M> {
                 end.map_or(now_us, |end| ahead(*end, off))
             }
             Wait::Named { reset, off } => ahead(self.named_us[usize::from(reset)], off),
+            Wait::Forgotten { off } => {
+                self.oracle.last_settled_until_us().map_or(now_us, |until_us| ahead(until_us, off))
+            }
             Wait::Skew(us) => self.latest_us.max(now_us) - us.min(SKEW_US),
             Wait::Back(us) => {
                 let known = self.oracle.is_known(self.latest_us);
@@ -225,9 +227,10 @@ impl<M: StoreMaker> Run<'_, M> {
                 // No rule says what follows once a refund or a reset is forgotten.
                 let oracle = &self.oracle;
                 self.charges.retain(|(_, it)| !it.was_refunded() && !oracle.was_reset_since(it));
-                // What was settled may be forgotten by the later time.
                 for placed in &mut self.placed {
-                    placed.was_reset |= placed.settled.is_some();
+                    let until_us = oracle.settled_until_us(placed.name);
+                    placed.may_be_forgotten |=
+                        until_us.is_some_and(|until_us| until_us <= self.latest_us);
                 }
                 self.latest_us -= SKEW_US + us;
                 self.latest_us
@@ -333,8 +336,7 @@ impl<M: StoreMaker> Run<'_, M> {
             let rises = is_alone || hold.fence > self.fence;
             same("fence", (hold.fence >= now_us, rises), (true, true))?;
             self.fence = hold.fence;
-            let (name, settled, was_reset) = (self.next, None, false);
-            self.placed.push(Placed { hold, name, settled, was_reset });
+            self.placed.push(Placed { hold, name: self.next, may_be_forgotten: false });
         }
         self.forget_strategy(now_us, granted, strategies)
     }
@@ -368,8 +370,7 @@ impl<M: StoreMaker> Run<'_, M> {
 
     fn settle(&mut self, now_us: u64, pick: usize, actual: u64) -> Result<(), Differs> {
         let place = self.placed.len() - 1 - pick % self.placed.len();
-        let latest_us = now_us.max(self.latest_us);
-        let Placed { hold, name, settled, was_reset } = &mut self.placed[place];
+        let Placed { hold, name, may_be_forgotten } = &self.placed[place];
         let actual = if hold.kind() == HoldKind::Acquire { 0 } else { actual };
         self.told.push(format!("{now_us} commit {actual} of #{place}"));
         let answer = block_on(self.world.limiter.commit(hold, actual));
@@ -382,19 +383,13 @@ impl<M: StoreMaker> Run<'_, M> {
         if let Some(expected) = expected {
             let done = answer.ok_or(("openness", "not open".to_owned()))?;
             same("early", (done.already, done.is_early, done.actual), (false, false, actual))?;
-            if hold.kind() != HoldKind::Acquire {
-                *settled = Some((now_us, actual));
-            }
             return self.charged(&done.charged, &expected);
         }
         let seen = answer.map(|it| (it.already, it.is_early, it.actual, it.charged.len()));
-        // It is remembered for a minute; then, and after a reset, the answer is left open.
-        let again = settled.map(|(_, actual)| (true, false, actual, 0));
-        let is_sure =
-            settled.is_none_or(|(at_us, _)| at_us + 60 * SKEW_US > latest_us) && !*was_reset;
-        if seen.is_none() && !is_sure {
+        if seen.is_none() && *may_be_forgotten {
             return Ok(());
         }
+        let again = self.oracle.was_settled(*name).map(|actual| (true, false, actual, 0));
         same("openness", seen, again)
     }
 
@@ -433,7 +428,6 @@ impl<M: StoreMaker> Run<'_, M> {
         let kept = self.oracle.is_kept(now_us.max(self.latest_us));
         let was = answered(block_on(self.world.limiter.reset(Ask::new(SUBJECT).under(&set))))?;
         self.oracle.reset();
-        self.placed.iter_mut().for_each(|placed| placed.was_reset = true);
         if kept { same("whether there was a count", was, true) } else { Ok(()) }
     }
 }

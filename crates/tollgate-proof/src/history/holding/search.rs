@@ -358,11 +358,10 @@ fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, St
             }
         }
         What::Settle { name, actual, answer } => {
-            let (mut before, mut forgotten) = (None, true);
+            let mut before = None;
             for count in next.counts_of(&call.counts) {
                 count.end_due(now_us);
                 before = before.or(count.was_settled(name));
-                forgotten &= count.may_forget(now_us, name);
             }
             let least = settled(&next, call, now_us);
             for count in next.counts_of(&call.counts) {
@@ -375,7 +374,6 @@ fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, St
                 }
                 (Settling::Already(told), None, Some(before)) => told == before,
                 (Settling::NotOpen, None, None) => true,
-                (Settling::NotOpen, None, Some(_)) => forgotten,
                 _ => false,
             };
             if !right {

@@ -1,10 +1,7 @@
 //! What the history checker asks of a count with holds: one question at a time, and no waits.
 
-use super::{HeldLimit, HoldOracle, Kind, Open};
+use super::{HeldLimit, HoldOracle, Kind, Open, REMEMBERED_US};
 use crate::oracle::whole;
-
-/// How long a settled reserve is surely remembered, in microseconds.
-const REMEMBERED_US: u64 = 60_000_000;
 
 /// What is left of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,17 +84,11 @@ impl HoldOracle {
             return false;
         };
         if self.open.remove(place).units > 0 {
-            self.settled.push((name, actual, now_us));
+            self.settled.push((name, actual, self.seen + REMEMBERED_US));
         }
         self.repair(now_us);
         self.charge_all(now_us, actual);
         true
-    }
-
-    /// Whether a hold that was settled may be forgotten by now.
-    pub(crate) fn may_forget(&self, now_us: u64, name: u64) -> bool {
-        let found = self.settled.iter().find(|(other, ..)| *other == name);
-        found.is_none_or(|(.., settled_us)| settled_us.saturating_add(REMEMBERED_US) <= now_us)
     }
 
     /// Numbers that are equal for two counts of the same limits exactly when no question from

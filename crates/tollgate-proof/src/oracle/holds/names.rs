@@ -1,7 +1,7 @@
 //! Holds that their callers name (section 11): what an ask under a name comes to, and what is
 //! remembered of names that are over.
 
-use super::{HoldOracle, Kind, Open};
+use super::{HoldOracle, Kind, Open, REMEMBERED_US};
 use crate::oracle::{Charged, Fields, whole};
 
 /// How often an open hold is answered again.
@@ -9,9 +9,6 @@ const MAX_REPEATS: u64 = 16;
 
 /// The most marks of names that no hold had.
 const MAX_MARKS: usize = 1_000;
-
-/// The longest that a name is remembered once it is over, in microseconds.
-const REMEMBERED_US: i128 = 60_000_000;
 
 /// What a count knows of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -52,7 +52,7 @@ pub(crate) const CASES: [(&str, Case); 27] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 28] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 29] = [
     ("rights that are missing", hold_edges::rights),
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
@@ -75,6 +75,7 @@ pub(crate) const HOLD_CASES: [(&str, Case); 28] = [
     ("how long sums lie", hold_edges::fenced),
     ("holds at the beginning of time", hold_edges::beginning_of_time),
     ("holds that a server dropped", hold_edges::dropped),
+    ("sums that a server dropped", hold_edges::orphans),
     ("a hold that a server dropped beside one that is settled", hold_edges::evicted),
     ("holds that are forgotten", hold_edges::forgotten),
     ("sums that say less than their holds keep", hold_edges::less_kept),

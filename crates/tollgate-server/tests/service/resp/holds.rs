@@ -168,6 +168,28 @@ async fn a_hold_that_has_ended_charges_nothing() {
 }
 
 #[tokio::test]
+async fn one_hold_more_than_a_count_can_have_is_a_refusal_of_its_own() {
+    let (service, _clock) = on_memory(FILE).await;
+    let mut redis = service.redis().await;
+    let charging = "TOLLGATE.RESERVE bob 1000/s TTL 60000 ATEND charge";
+    for _ in 0..1_000 {
+        hold_of(&redis.ask(charging).await);
+    }
+    let allow = format!("{charging} ONFAILURE allow");
+    refuses(
+        &mut redis,
+        &[
+            (charging, "(TOOMANY ", "1000 holds that charge at their end are open on one count"),
+            (&allow, "(TOOMANY ", "nothing was held or charged"),
+        ],
+    )
+    .await;
+    // Those whose end charges nothing have a bound of their own: this is only denied.
+    let denied = redis.ask(&charging.replace("charge", "nothing")).await;
+    assert_eq!(of(&denied, "hold"), "nil", "{denied}");
+}
+
+#[tokio::test]
 async fn what_makes_no_sense_is_refused() {
     let (service, _clock) = on_memory(FILE).await;
     let (mut redis, mut http) = (service.redis().await, service.client().await);

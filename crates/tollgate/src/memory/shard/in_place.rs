@@ -60,6 +60,10 @@ impl MemoryStore {
         let key = self.key(subject, limits);
         let mut shard = self.lock(Self::shard_of(key.hash));
         let now = self.0.clock.now();
+        if shard.shares() {
+            // It may be open on the state that was shared before there was an entry.
+            return None;
+        }
         let Held { large, .. } = shard.held(&key, limits)?;
         let mut holds = large.holds.take()?;
         let part = Part::new(limits, large).holding(&mut holds.table);

@@ -3,6 +3,7 @@
 use super::{KEY_BITS, Key, LONG, Large, Shard, Slot, capacity_of, hash_of};
 use crate::engine;
 use crate::limit::LimitSet;
+use crate::memory::holding::ROOM_FOR_HOLD;
 use crate::memory::slabs::{compact, growth_of, to_u32};
 use crate::memory::state::held_until_us;
 use crate::strategy::{Cell, Step};
@@ -35,6 +36,15 @@ pub(in crate::memory) enum Room {
     None,
 }
 
+/// What a subject without an entry wants room for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::memory) struct Wanted {
+    /// So many new subjects of the same check were promised room already.
+    pub(in crate::memory) before: usize,
+    /// Also for a hold.
+    pub(in crate::memory) a_hold: bool,
+}
+
 /// The last long search that found nothing.
 #[derive(Debug, Default)]
 pub(super) struct Fruitless {
@@ -45,15 +55,14 @@ pub(super) struct Fruitless {
 
 impl Shard {
     /// Makes room for a subject without an entry, before any state is taken: afterwards, nothing
-    /// may move. `before` new subjects of the same check were promised room already. With `far`,
-    /// many buckets are searched for expired entries. Returns `Room::Own`, or what the subject gets
-    /// instead; `None` when it may share.
+    /// may move. With `far`, many buckets are searched for expired entries. Returns `Room::Own`, or
+    /// what the subject gets instead; `None` when it may share.
     pub(in crate::memory) fn prepare(
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
         now: Time,
-        before: usize,
+        wanted: Wanted,
         far: bool,
         rehash: &impl Fn(&[u8], &LimitSet) -> u64,
     ) -> Option<Room> {
@@ -62,7 +71,7 @@ impl Shard {
             return Some(if self.may_change(bucket, limits) { Room::Own } else { Room::None });
         }
         self.drop_shared_if_expired(limits, 0, now);
-        self.has_room(key, limits, now, before, far, rehash).then_some(Room::Own)
+        self.has_room(key, limits, now, wanted, far, rehash).then_some(Room::Own)
     }
 
     /// What a subject finds without a change to the shard.
@@ -117,15 +126,15 @@ impl Shard {
         key: &Key<'_>,
         limits: &LimitSet,
         now: Time,
-        before: usize,
+        Wanted { before, a_hold }: Wanted,
         far: bool,
         rehash: &impl Fn(&[u8], &LimitSet) -> u64,
     ) -> bool {
         self.turn_hand(if far { HAND_PER_INSERT } else { HAND_WHEN_FRUITLESS }, now);
-        let mut beside = self.room_beside(key, limits);
+        let mut beside = self.room_beside(key, limits, a_hold);
         if beside.is_none() && far {
             self.turn_hand(HAND_WHEN_FULL, now);
-            beside = self.room_beside(key, limits);
+            beside = self.room_beside(key, limits, a_hold);
         }
         let Some(beside) = beside else { return false };
         let wanted = before + 1;
@@ -161,9 +170,10 @@ impl Shard {
     }
 
     /// The bytes of what the slot itself cannot hold: a set new to this shard, a long key, or a
-    /// large state, which may be a copy of the shared one. `None` if there is no room.
-    fn room_beside(&mut self, key: &Key<'_>, limits: &LimitSet) -> Option<usize> {
-        let mut needed = self.adoption_bytes(limits)?;
+    /// large state, which may be a copy of the shared one and have a hold. `None` if there is no
+    /// room.
+    fn room_beside(&mut self, key: &Key<'_>, limits: &LimitSet, a_hold: bool) -> Option<usize> {
+        let mut needed = self.adoption_bytes(limits)? + if a_hold { ROOM_FOR_HOLD } else { 0 };
         let Self { rest, .. } = self;
         if key.length == LONG {
             needed += key.bytes.len() + growth_of(&rest.long_keys);

@@ -1,7 +1,7 @@
 //! The states that new subjects share while the store is full.
 
-use super::{Room, Shard, State};
-use crate::engine;
+use super::{Key, Rest, Room, Shard, State};
+use crate::hold::HoldId;
 use crate::limit::LimitSet;
 use crate::memory::slabs::table_bytes;
 use crate::time::{SKEW_US, Time};
@@ -18,6 +18,21 @@ pub(super) struct Shared {
     /// 0, or from 1 up for further new subjects of one check, which need one state each.
     pub(super) nth: usize,
     pub(super) state: State,
+}
+
+/// A state that was taken out for a hold that is known there.
+#[derive(Debug)]
+pub(in crate::memory) struct Lifted {
+    bucket: usize,
+    pub(in crate::memory) written_under: LimitSet,
+    pub(in crate::memory) state: State,
+    pub(in crate::memory) is_shared: bool,
+}
+
+impl Lifted {
+    fn own((bucket, written_under, state): (usize, LimitSet, State)) -> Self {
+        Self { bucket, written_under, state, is_shared: false }
+    }
 }
 
 impl Shard {
@@ -80,6 +95,8 @@ impl Shard {
 
     /// Writes a shared state back under `set`, which was held for it.
     pub(super) fn put_shared(&mut self, bucket: usize, set: usize, state: State) {
+        let Some(limits) = self.rest.sets.get(set).map(|held| &held.limits) else { return };
+        let state = state.into_least(limits);
         let Some(shared) = self.rest.shared.get_bucket_mut(bucket) else { return };
         shared.state = state;
         let was = core::mem::replace(&mut shared.set, set);
@@ -95,6 +112,48 @@ impl Shard {
         if let Some(shared) = self.rest.shared.get_bucket_mut(bucket) {
             shared.state = state;
         }
+    }
+
+    /// Takes out the state of a count that knows a hold: the subject's own, or one that it shares.
+    /// [`Shard::lay_held`] must follow.
+    pub(in crate::memory) fn lift_held(
+        &mut self,
+        key: &Key<'_>,
+        limits: &LimitSet,
+        id: HoldId,
+    ) -> Option<Lifted> {
+        let own = self.lift_own(key, limits);
+        if own.as_ref().is_some_and(|(.., state)| state.holds().is_some_and(|it| it.knows(id))) {
+            return own.map(Lifted::own);
+        }
+        let shared = (0..).map_while(|nth| self.find_shared(limits, nth)).find(|bucket| {
+            let shared = self.rest.shared.get_bucket(*bucket);
+            shared.is_some_and(|it| it.state.holds().is_some_and(|holds| holds.knows(id)))
+        });
+        let Some(bucket) = shared else { return own.map(Lifted::own) };
+        if let Some((bucket, _, state)) = own {
+            self.lay_own(bucket, state);
+        }
+        let Rest { shared, sets, .. } = &mut *self.rest;
+        let Shared { set, state, .. } = shared.get_bucket_mut(bucket)?;
+        let written_under = sets.get(*set)?.limits.clone();
+        let state = core::mem::replace(state, State::Pair([0; 2]));
+        Some(Lifted { bucket, written_under, state, is_shared: true })
+    }
+
+    pub(in crate::memory) fn lay_held(&mut self, lifted: Lifted) {
+        let Lifted { bucket, written_under, state, is_shared } = lifted;
+        if is_shared {
+            self.give_shared(bucket, state.into_least(&written_under));
+            self.settle();
+        } else {
+            self.lay_own(bucket, state);
+        }
+    }
+
+    /// Whether new subjects share states.
+    pub(super) fn shares(&self) -> bool {
+        !self.rest.shared.is_empty()
     }
 
     fn remove_shared(&mut self, bucket: usize) {
@@ -115,7 +174,7 @@ impl Shard {
             return false;
         };
         let Some(held) = rest.sets.get(*set) else { return true };
-        engine::fresh_at_us(&held.limits, state) + SKEW_US <= now.as_micros()
+        state.fresh_at_us(&held.limits) + SKEW_US <= now.as_micros()
     }
 
     pub(super) fn drop_shared_if_expired(&mut self, limits: &LimitSet, nth: usize, now: Time) {
