@@ -72,8 +72,14 @@ export class Decision {
   toJSON(): Record<string, unknown>;
 }
 
-/** What a charge without a check did to one limit. */
+/** What a charge without a check, or a commit, did to one limit. */
 export interface Charged {
+  /** The subject, in its written form. */
+  readonly subject: string;
+  /** The limit as text. */
+  readonly limit: string;
+  /** The limit's identity: what its count is known by. */
+  readonly identity: string;
   /** Whether a check would have admitted the cost. */
   readonly fits: boolean;
   /** The units that were not charged, since the limit cannot owe them. */
@@ -205,8 +211,15 @@ export class Limiter {
    * much of the cost is charged as remains.
    */
   checkAll(subjects: Subjects, cost?: number, options?: { partial?: boolean }): Promise<Decision>;
-  /** What `check` would answer now. Nothing is charged. */
-  peek(subject: string, cost?: number, options?: { partial?: boolean }): Promise<Decision>;
+  /**
+   * What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged. Of
+   * limits such as `20 at once`, a reserve takes one slot and an acquire its cost.
+   */
+  peek(
+    subject: string,
+    cost?: number,
+    options?: { partial?: boolean; kind?: "check" | "reserve" | "acquire" },
+  ): Promise<Decision>;
   /** Charges a cost that became known afterwards, also beyond the limits. */
   charge(subject: string, cost: number): Promise<Charged[]>;
   /** Gives back what a decision charged, once, and only what still counts of it. */

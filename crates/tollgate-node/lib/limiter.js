@@ -137,13 +137,13 @@ class Limiter {
     );
   }
 
-  /** What `check` would answer now. Nothing is charged. */
+  /** What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged. */
   async peek(subject, cost = 1, given) {
-    const { partial = false } = options(given, ["partial"]);
+    const { partial = false, kind = "check" } = options(given, ["partial", "kind"]);
     const subjects = [text(subject, "subject")];
     const question = { ask: "peek", subjects, units: units(cost, "cost") };
     return this.#ask(
-      { ...question, flag: flag(partial, "partial") },
+      { ...question, flag: flag(partial, "partial"), kind: text(kind, "kind") },
       () => new Decision(this.#handle, subject),
     );
   }

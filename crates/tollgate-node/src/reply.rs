@@ -1,7 +1,7 @@
 //! What a limiter answered, and its parts as JavaScript sees them.
 
 use napi_derive::napi;
-use tollgate::Hold;
+use tollgate::{ChargedLimit, Hold, LimitSet, Subject};
 
 use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers, number, seconds};
@@ -10,10 +10,10 @@ use crate::numbers::{self, Numbers, number, seconds};
 #[derive(Debug)]
 pub(crate) enum Answer {
     Decision(Numbers),
-    Charged(Vec<tollgate::Charged>),
+    Charged(Subject, LimitSet, Vec<tollgate::Charged>),
     Refund(tollgate::Refund),
     Holding(Numbers, Option<Box<Hold>>),
-    Settled(tollgate::Settled),
+    Settled(Box<Hold>, tollgate::Settled),
     Flag(bool),
 }
 
@@ -50,7 +50,10 @@ impl Answer {
                 numbers::show(&numbers);
                 none
             }
-            Self::Charged(charged) => Reply { charged: Some(charged_of(&charged)), ..none },
+            Self::Charged(subject, limits, charged) => {
+                let each = ChargedLimit::each([(&subject, &limits)], &charged);
+                Reply { charged: Some(each.map(Charged::new).collect()), ..none }
+            }
             Self::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
                 already: Some(already),
                 given: Some(given.into_iter().map(number).collect()),
@@ -64,10 +67,10 @@ impl Answer {
                 let hold = Some(hold.put());
                 Reply { hold, fence: Some(fence), end_us: Some(end_us), ..none }
             }
-            Self::Settled(tollgate::Settled { already, actual, charged, .. }) => Reply {
-                already: Some(already),
-                actual: Some(number(actual)),
-                charged: Some(charged_of(&charged)),
+            Self::Settled(hold, settled) => Reply {
+                already: Some(settled.already),
+                actual: Some(number(settled.actual)),
+                charged: Some(hold.charged(&settled).map(Charged::new).collect()),
                 ..none
             },
             Self::Flag(flag) => Reply { flag: Some(flag), ..none },
@@ -79,6 +82,12 @@ impl Answer {
 #[napi(object, object_from_js = false)]
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
+    /// The subject, in its written form.
+    pub subject: String,
+    /// The limit as text.
+    pub limit: String,
+    /// The limit's identity: what its count is known by.
+    pub identity: String,
     /// Whether a check would have admitted the cost.
     pub fits: bool,
     /// The units that were not charged, since the limit cannot owe them.
@@ -91,15 +100,19 @@ pub(crate) struct Charged {
     pub reset_after: f64,
 }
 
-fn charged_of(charged: &[tollgate::Charged]) -> Vec<Charged> {
-    let each = charged.iter().map(|it| Charged {
-        fits: it.fits,
-        cut: number(it.cut),
-        remaining: number(it.remaining),
-        retry_after: or_null(it.retry_after_us),
-        reset_after: seconds(it.reset_after_us),
-    });
-    each.collect()
+impl Charged {
+    fn new(ChargedLimit { subject, limit, charged, .. }: ChargedLimit<'_>) -> Self {
+        Self {
+            subject: subject.as_str().to_owned(),
+            limit: limit.to_string(),
+            identity: limit.identity().to_owned(),
+            fits: charged.fits,
+            cut: number(charged.cut),
+            remaining: number(charged.remaining),
+            retry_after: or_null(charged.retry_after_us),
+            reset_after: seconds(charged.reset_after_us),
+        }
+    }
 }
 
 /// A wait in seconds; null for never.

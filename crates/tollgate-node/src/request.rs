@@ -3,7 +3,10 @@
 use core::time::Duration;
 
 use napi_derive::napi;
-use tollgate::{Ask, Decision, Error, Hold, HoldName, LimitSet, Limiter, Receipt, Reserve, Store};
+use tollgate::{
+    Ask, Decision, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Receipt, Reserve, Store,
+    Subject,
+};
 
 use crate::decision;
 use crate::error::{self, Result};
@@ -32,6 +35,8 @@ pub(crate) struct Request {
     pub hold: u32,
     /// The caller's id for a hold.
     pub id: Option<String>,
+    /// What a peek judges its cost as.
+    pub kind: Option<String>,
     /// The number of the limiter that made a decision.
     pub maker: u32,
     /// The numbers of the decision.
@@ -50,6 +55,7 @@ pub(crate) enum Kind {
         parts: Vec<Part>,
         cost: u64,
         partial: bool,
+        kind: Option<HoldKind>,
     },
     Charge {
         subject: String,
@@ -110,6 +116,12 @@ fn name_of(id: &str) -> Result<HoldName> {
     })
 }
 
+/// What a peek judges its cost as.
+fn kind_of_peek(name: &str) -> Result<Option<HoldKind>> {
+    HoldKind::of_peek(name)
+        .map_err(|it| error::argument(format!("kind: {}: {}", it.what(), it.remedy())))
+}
+
 /// A subject, with its limits if they are not the limiter's.
 #[derive(Clone, Debug)]
 pub(crate) struct Part {
@@ -160,7 +172,8 @@ impl Kind {
 
     /// The question that a request is.
     pub(crate) fn read(request: Request) -> Result<Self> {
-        let Request { ask, subjects, limits, units, flag, ttl, hold, id, maker, numbers } = request;
+        let Request { ask, subjects, limits, units, flag, ttl, hold, id, kind, maker, numbers } =
+            request;
         let parts = parts(subjects, &limits)?;
         let units = whole(units);
         let subject = || parts.first().map(|part| part.subject.clone()).unwrap_or_default();
@@ -173,7 +186,10 @@ impl Kind {
         let ttl = (ttl > 0.0).then(|| Duration::try_from_secs_f64(ttl).unwrap_or(Duration::MAX));
         Ok(match ask.as_str() {
             "check" => Self::Check { parts, cost: units, partial: flag },
-            "peek" => Self::Peek { parts, cost: units, partial: flag },
+            "peek" => {
+                let kind = kind.as_deref().map(kind_of_peek).transpose()?.flatten();
+                Self::Peek { parts, cost: units, partial: flag, kind }
+            }
             "charge" => Self::Charge { subject: subject(), cost: units },
             "reset" => Self::Reset { subject: subject() },
             "refund" => {
@@ -221,12 +237,17 @@ impl Kind {
     ) -> core::result::Result<Answer, Error> {
         Ok(match self {
             Self::Check { .. } => return Err(nothing_asked()),
-            Self::Peek { parts, cost, partial } => {
+            Self::Peek { parts, cost, partial, kind } => {
                 let ask = ask(parts, *cost, *partial).ok_or_else(nothing_asked)?;
+                let ask = match kind {
+                    Some(kind) => ask.kind(*kind),
+                    None => ask,
+                };
                 Answer::Decision(numbers(limiter, &limiter.peek(ask).await?))
             }
             Self::Charge { subject, cost } => {
-                Answer::Charged(limiter.charge(Ask::new(subject).cost(*cost)).await?)
+                let charged = limiter.charge(Ask::new(subject).cost(*cost)).await?;
+                Answer::Charged(Subject::literal(subject)?, limiter.limits().clone(), charged)
             }
             Self::Reset { subject } => Answer::Flag(limiter.reset(subject).await?),
             Self::Refund(receipt) => Answer::Refund(limiter.refund(receipt).await?),
@@ -239,7 +260,9 @@ impl Kind {
                 Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
             Self::Commit(which, actual) => {
-                Answer::Settled(limiter.commit(&which.of(limiter)?, *actual).await?)
+                let hold = which.of(limiter)?;
+                let settled = limiter.commit(&hold, *actual).await?;
+                Answer::Settled(Box::new(hold), settled)
             }
             Self::Release(which) => Answer::Flag(limiter.release(&which.of(limiter)?).await?),
             // An answer that was repeated is of a hold that another question placed.

@@ -85,6 +85,15 @@ onEach("several subjects are all or nothing", async (store, policy) => {
   assert.equal(partial.granted, 4);
 });
 
+onEach("a peek looks ahead to a hold", async (store, policy) => {
+  const limiter = new Limiter("20 at once, 100000/m via gcra", { store, policy });
+  const ahead = await limiter.peek("a", 800, { kind: "reserve" });
+  assert.deepEqual([ahead.allowed, ahead.unit, ahead.capacity], [true, "slots", 20]);
+  assert.ok((await limiter.peek("a", 800, { kind: "acquire" })).never);
+  assert.ok((await limiter.peek("a", 800)).never);
+  await assert.rejects(limiter.peek("a", 1, { kind: "hold" }), /kind: /);
+});
+
 onEach("peek, charge, refund and reset", async (store, policy) => {
   const limiter = new Limiter("3/h", { store, policy });
   assert.equal((await limiter.peek("a")).remaining, 3);
@@ -94,6 +103,8 @@ onEach("peek, charge, refund and reset", async (store, policy) => {
   assert.ok((await limiter.refund(decision)).already);
   const [charged] = await limiter.charge("a", 4);
   assert.deepEqual([charged.fits, charged.cut, charged.remaining], [false, 0, 0]);
+  assert.deepEqual([charged.subject, charged.limit], ["a", limiter.limits]);
+  assert.ok(charged.identity.length > 0);
   assert.ok(charged.retryAfter === null && charged.resetAfter > 0);
   assert.deepEqual([await limiter.reset("a"), await limiter.reset("a")], [true, false]);
   assert.ok((await limiter.check("a", 3)).allowed);

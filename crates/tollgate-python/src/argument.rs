@@ -5,7 +5,7 @@ use core::time::Duration;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
-use tollgate::HoldName;
+use tollgate::{HoldKind, HoldName};
 
 use crate::error;
 
@@ -153,6 +153,18 @@ pub(crate) fn id(object: &Bound<'_, PyAny>) -> PyResult<HoldName> {
 /// The argument `id` where it may be left out.
 pub(crate) fn optional_id(object: &Bound<'_, PyAny>) -> PyResult<Option<HoldName>> {
     if object.is_none() { Ok(None) } else { id(object).map(Some) }
+}
+
+/// The argument `kind` of a peek.
+pub(crate) fn kind_of_peek(object: &Bound<'_, PyAny>) -> PyResult<Option<HoldKind>> {
+    if object.is_none() {
+        return Ok(None);
+    }
+    let Ok(name) = object.extract::<&str>() else {
+        return Err(wrong_type(object.as_borrowed(), "kind", "a str"));
+    };
+    HoldKind::of_peek(name)
+        .map_err(|it| error::argument(object.py(), format!("kind: {}: {}", it.what(), it.remedy())))
 }
 
 /// The argument `retry_after`, in seconds.

@@ -2,7 +2,7 @@
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
-use tollgate::Hold;
+use tollgate::{ChargedLimit, Hold, LimitSet, Subject};
 
 use crate::decision::{Decision, seconds};
 use crate::error;
@@ -11,10 +11,10 @@ use crate::error;
 #[derive(Debug)]
 pub(crate) enum Reply {
     Decision(tollgate::Decision<'static>),
-    Charged(Vec<tollgate::Charged>),
+    Charged(Subject, LimitSet, Vec<tollgate::Charged>),
     Refund(tollgate::Refund),
     Holding(tollgate::Decision<'static>, Option<Hold>),
-    Settled(tollgate::Settled),
+    Settled(Box<Hold>, tollgate::Settled),
     Flag(bool),
 }
 
@@ -23,7 +23,10 @@ impl Reply {
     pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
         match self {
             Self::Decision(decision) => Ok(Bound::new(py, Decision(decision))?.into_any()),
-            Self::Charged(charged) => charged_of(&charged).into_bound_py_any(py),
+            Self::Charged(subject, limits, charged) => {
+                let each = ChargedLimit::each([(&subject, &limits)], &charged);
+                each.map(Charged::new).collect::<Vec<_>>().into_bound_py_any(py)
+            }
             Self::Refund(tollgate::Refund { already, given, left, .. }) => {
                 Ok(Bound::new(py, Refund { already, given, left })?.into_any())
             }
@@ -31,8 +34,9 @@ impl Reply {
                 let decision = Bound::new(py, Decision(decision))?.unbind();
                 Ok(Bound::new(py, Holding { decision, hold })?.into_any())
             }
-            Self::Settled(tollgate::Settled { already, actual, charged, .. }) => {
-                let charged = charged_of(&charged);
+            Self::Settled(hold, settled) => {
+                let charged = hold.charged(&settled).map(Charged::new).collect();
+                let tollgate::Settled { already, actual, .. } = settled;
                 Ok(Bound::new(py, Settled { already, actual, charged })?.into_any())
             }
             Self::Flag(flag) => flag.into_bound_py_any(py),
@@ -44,6 +48,12 @@ impl Reply {
 #[pyclass(frozen, get_all, module = "tollgate")]
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
+    /// The subject, in its written form.
+    subject: String,
+    /// The limit as text.
+    limit: String,
+    /// The limit's identity: what its count is known by.
+    identity: String,
     /// Whether a check would have admitted the cost.
     fits: bool,
     /// The units that were not charged, since the limit cannot owe them.
@@ -56,16 +66,19 @@ pub(crate) struct Charged {
     reset_after: f64,
 }
 
-fn charged_of(charged: &[tollgate::Charged]) -> Vec<Charged> {
-    let wait = |us| seconds(core::time::Duration::from_micros(us));
-    let each = charged.iter().map(|it| Charged {
-        fits: it.fits,
-        cut: it.cut,
-        remaining: it.remaining,
-        retry_after: it.retry_after_us.map(wait),
-        reset_after: wait(it.reset_after_us),
-    });
-    each.collect()
+impl Charged {
+    fn new(ChargedLimit { subject, limit, charged, .. }: ChargedLimit<'_>) -> Self {
+        Self {
+            subject: subject.as_str().to_owned(),
+            limit: limit.to_string(),
+            identity: limit.identity().to_owned(),
+            fits: charged.fits,
+            cut: charged.cut,
+            remaining: charged.remaining,
+            retry_after: charged.retry_after().map(seconds),
+            reset_after: seconds(charged.reset_after()),
+        }
+    }
 }
 
 /// What a refund gave back.

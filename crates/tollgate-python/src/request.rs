@@ -4,7 +4,9 @@ use core::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
-use tollgate::{Ask, Error, Hold, HoldName, LimitSet, Limiter, Receipt, Reserve, Store};
+use tollgate::{
+    Ask, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Receipt, Reserve, Store, Subject,
+};
 
 use crate::argument::{self, SubjectText, wrong_type};
 use crate::decision::Decision;
@@ -28,6 +30,7 @@ pub(crate) enum Kind {
         subjects: Vec<Part>,
         cost: u64,
         partial: bool,
+        kind: Option<HoldKind>,
     },
     Charge {
         subject: String,
@@ -151,12 +154,17 @@ impl Kind {
                 let ask = ask(subjects, *cost, *partial).ok_or_else(none)?;
                 Reply::Decision(limiter.check(ask).await?.into_owned())
             }
-            Self::Peek { subjects, cost, partial } => {
+            Self::Peek { subjects, cost, partial, kind } => {
                 let ask = ask(subjects, *cost, *partial).ok_or_else(none)?;
+                let ask = match kind {
+                    Some(kind) => ask.kind(*kind),
+                    None => ask,
+                };
                 Reply::Decision(limiter.peek(ask).await?.into_owned())
             }
             Self::Charge { subject, cost } => {
-                Reply::Charged(limiter.charge(Ask::new(subject).cost(*cost)).await?)
+                let charged = limiter.charge(Ask::new(subject).cost(*cost)).await?;
+                Reply::Charged(Subject::literal(subject)?, limiter.limits().clone(), charged)
             }
             Self::Reset { subject } => Reply::Flag(limiter.reset(subject).await?),
             Self::Refund(receipt) => Reply::Refund(limiter.refund(receipt).await?),
@@ -169,7 +177,9 @@ impl Kind {
                 Reply::Holding(placed.decision.into_owned(), placed.hold)
             }
             Self::Commit(which, actual) => {
-                Reply::Settled(limiter.commit(&which.of(limiter)?, *actual).await?)
+                let hold = which.of(limiter)?;
+                let settled = limiter.commit(&hold, *actual).await?;
+                Reply::Settled(Box::new(hold), settled)
             }
             Self::Release(which) => Reply::Flag(limiter.release(&which.of(limiter)?).await?),
             // An answer that was repeated is of a hold that another question placed.
@@ -209,14 +219,15 @@ impl Request {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subject, cost=1, partial=false))]
+    #[pyo3(signature = (subject, cost=1, partial=false, kind=None))]
     fn peek(
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::cost)] cost: u64,
         partial: bool,
+        #[pyo3(from_py_with = argument::kind_of_peek)] kind: Option<HoldKind>,
     ) -> Self {
         let subjects = vec![Part { subject: subject.0.to_owned(), limits: None }];
-        Self(Kind::Peek { subjects, cost, partial })
+        Self(Kind::Peek { subjects, cost, partial, kind })
     }
 
     #[staticmethod]

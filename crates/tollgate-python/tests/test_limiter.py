@@ -53,6 +53,16 @@ def test_several_subjects_are_all_or_nothing(store: str, unique: str) -> None:
     assert limiter.check_all(["resource:12"], 9, partial=True).granted == 4
 
 
+def test_a_peek_looks_ahead_to_a_hold(store: str, unique: str) -> None:
+    limiter = Limiter("20 at once, 100000/m via gcra", store, policy=unique)
+    ahead = limiter.peek("a", 800, kind="reserve")
+    assert (ahead.allowed, ahead.unit, ahead.capacity) == (True, "slots", 20)
+    assert limiter.peek("a", 800, kind="acquire").never and limiter.peek("a", 800).never
+    assert "more slots" in str(limiter.peek("a", 21, kind="acquire"))
+    with pytest.raises(ArgumentError, match="kind: "):
+        limiter.peek("a", kind="hold")  # type: ignore[arg-type]
+
+
 def test_peek_charge_refund_and_reset(store: str, unique: str) -> None:
     limiter = Limiter("3/h", store, policy=unique)
     assert limiter.peek("a").remaining == limiter.peek("a", 2).remaining == 3
@@ -62,6 +72,7 @@ def test_peek_charge_refund_and_reset(store: str, unique: str) -> None:
     assert limiter.refund(decision).already
     [charged] = limiter.charge("a", 4)
     assert (charged.fits, charged.cut, charged.remaining) == (False, 0, 0)
+    assert charged.subject == "a" and charged.limit == limiter.limits and charged.identity
     assert charged.retry_after is None and charged.reset_after > 0
     assert limiter.reset("a") and not limiter.reset("a")
     assert limiter.check("a", 3).allowed

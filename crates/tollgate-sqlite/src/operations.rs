@@ -57,7 +57,7 @@ fn decide_among_holds<'c>(
     question: &Question<'_>,
     found: &mut [LoadedState<'c>],
 ) -> Result<Outcome, StoreError> {
-    if question.hold.is_some() {
+    if question.hold.is_some() && !question.mode.is_peek() {
         found.iter_mut().try_for_each(LoadedState::hold)?;
     }
     let mut decided = Err(HoldRefusal::TooMany);

@@ -9,10 +9,15 @@ use smallvec::SmallVec;
 use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
-use crate::hold::{HoldId, HoldName, HoldTerms, Patience};
+use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet, MAX_COST};
 use crate::store::{Counted, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
+
+mod kind;
+
+pub(crate) use kind::no_slots;
+use kind::{kind_of_no_peek, terms_of_peek};
 
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
@@ -138,6 +143,7 @@ pub struct Ask<'a> {
     pub(crate) shard: Option<Box<Cow<'a, str>>>,
     pub(crate) name: Option<HoldName>,
     pub(crate) patience: Patience,
+    pub(crate) kind: Option<HoldKind>,
     pub(crate) request: Option<RequestId<'a>>,
 }
 
@@ -292,6 +298,7 @@ impl<'a> Ask<'a> {
             shard: None,
             name: None,
             patience: Patience::None,
+            kind: None,
             request: None,
         }
     }
@@ -371,6 +378,24 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub fn waiting(self) -> Self {
         Self { patience: Patience::Waiting, ..self }
+    }
+
+    /// Lets a peek judge the cost as a hold of this kind would take it: of a concurrency limit a
+    /// reserve takes one slot, and an acquire as many as the cost. Without it, a peek judges as a
+    /// check. Only a peek takes it.
+    ///
+    /// ```
+    /// use tollgate::{Ask, HoldKind, Limiter};
+    ///
+    /// let limiter = Limiter::memory("20 at once, 1000/m via gcra".parse()?);
+    /// let ask = || Ask::new("bob").cost(800);
+    /// assert!(limiter.peek_now(ask().kind(HoldKind::Reserve))?.is_allowed());
+    /// assert!(limiter.peek_now(ask().kind(HoldKind::Acquire))?.is_never());
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    #[must_use]
+    pub fn kind(self, kind: HoldKind) -> Self {
+        Self { kind: Some(kind), ..self }
     }
 
     /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
@@ -459,6 +484,9 @@ impl<'a> Ask<'a> {
             return Err(takes_slots(part.limits));
         }
         let mut question = Question::new(parts, self.cost, mode);
+        if let Some(kind) = self.kind {
+            question.hold = Some(terms_of_peek(&question, kind)?);
+        }
         if let Some(request) = self.request
             && !peek
         {
@@ -480,7 +508,19 @@ impl<'a> Ask<'a> {
                         one";
             return Err(Error::Ask(what.to_owned()));
         }
-        self.question(usual, false)
+        if self.name.is_some() {
+            return Err(names_a_check());
+        }
+        if self.patience != Patience::None {
+            return Err(waits_for_a_check());
+        }
+        if self.kind.is_some() {
+            return Err(kind_of_no_peek());
+        }
+        // As for a peek, slots may stand beside what is charged. None is taken.
+        let mut question = self.question(usual, true)?;
+        question.mode = Mode::Whole;
+        Ok(question)
     }
 
     /// The question that places a hold, by the terms that are made of it and lent to it.
@@ -501,6 +541,8 @@ impl<'a> Ask<'a> {
             let what = "a hold is not remembered under a request id: ask without one";
             return Err(Error::Ask(what.to_owned()));
         }
+        // That is said by what places it.
+        self.kind = None;
         let (name, patience) = (self.name, self.patience);
         // As for a peek, slots may be asked for.
         let mut question = self.question(usual, true)?;

@@ -560,7 +560,7 @@ impl fmt::Display for Decision<'_> {
                 write!(f, "deny {subject}: retry in {} ({limit})", Seconds(wait))
             }
             Verdict::Never => {
-                write!(f, "deny {subject}: never, the cost is above {} ({limit})", self.limit())
+                write!(f, "deny {subject}: never, {} ({limit})", self.unit().beyond(self.limit()))
             }
         }
     }

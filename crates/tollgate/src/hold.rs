@@ -11,7 +11,7 @@ use crate::ask::{check_cost, check_parts, check_shard};
 use crate::decision::Decision;
 use crate::engine::Charged;
 use crate::error::ParseError;
-use crate::limit::LimitSet;
+use crate::limit::{Limit, LimitSet};
 use crate::subject::Subject;
 use crate::time::{MAX_PERIOD_US, Time, parse_duration_us};
 
@@ -49,6 +49,30 @@ impl HoldKind {
         match self {
             Self::Acquire => 0,
             Self::Reserve | Self::Charging => cost,
+        }
+    }
+
+    /// What a peek judges its cost as, by its name: `check`, which is `None`, `reserve` or
+    /// `acquire`.
+    ///
+    /// ```
+    /// use tollgate::HoldKind;
+    /// assert_eq!(HoldKind::of_peek("acquire")?, Some(HoldKind::Acquire));
+    /// assert_eq!(HoldKind::of_peek("check")?, None);
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another name.
+    pub fn of_peek(name: &str) -> Result<Option<Self>, ParseError> {
+        match name {
+            "check" => Ok(None),
+            "reserve" => Ok(Some(Self::Reserve)),
+            "acquire" => Ok(Some(Self::Acquire)),
+            _ => {
+                let what = "this is nothing that a peek looks ahead to";
+                Err(ParseError::whole(name, what, "a kind is `check`, `reserve` or `acquire`"))
+            }
         }
     }
 
@@ -253,6 +277,21 @@ impl HoldTerms {
         Err(ParseError::whole(text, what, "a hold lasts 1ms to 366d"))
     }
 
+    /// The terms by which a peek judges as a hold of this kind: no hold is placed under their id.
+    pub(crate) fn of_peek(kind: HoldKind) -> &'static Self {
+        const fn terms(kind: HoldKind) -> HoldTerms {
+            let (id, patience) = (HoldId([kind.code(); 16]), Patience::None);
+            HoldTerms { id, ttl_us: MIN_TTL_US, patience }
+        }
+        // Lent for as long as anybody asks: a future of a check that kept them would be larger.
+        static ACQUIRE: HoldTerms = terms(HoldKind::Acquire);
+        static RESERVE: HoldTerms = terms(HoldKind::Reserve);
+        match kind {
+            HoldKind::Acquire => &ACQUIRE,
+            HoldKind::Reserve | HoldKind::Charging => &RESERVE,
+        }
+    }
+
     /// True when the rate limits are charged at the start, as those beside slots are, so that the
     /// charge has a receipt.
     pub(crate) fn charges(&self) -> bool {
@@ -405,25 +444,63 @@ pub struct Settled {
     /// What was done to each limit, in the order of the hold's counts. Empty when it was settled
     /// before. A count that was reset meanwhile has no entries.
     pub charged: Vec<Charged>,
+    /// The places of the hold's counts that it was open on: those of the entries.
+    pub open_on: Vec<usize>,
 }
 
 impl Settled {
-    /// The result of settling a hold now.
+    /// The result of settling a hold now, on these of its counts.
     #[must_use]
-    pub const fn now(actual: u64, charged: Vec<Charged>) -> Self {
-        Self { already: false, is_early: false, actual, charged }
+    pub const fn now(actual: u64, charged: Vec<Charged>, open_on: Vec<usize>) -> Self {
+        Self { already: false, is_early: false, actual, charged, open_on }
     }
 
     /// The result for a hold that was settled before.
     #[must_use]
-    pub const fn before(actual: u64) -> Self {
-        Self { already: true, is_early: false, actual, charged: Vec::new() }
+    pub fn before(actual: u64) -> Self {
+        Self { already: true, ..Self::now(actual, Vec::new(), Vec::new()) }
     }
 
     /// The result for a name that no hold has yet.
     #[must_use]
-    pub const fn early() -> Self {
-        Self { already: true, is_early: true, actual: 0, charged: Vec::new() }
+    pub fn early() -> Self {
+        Self { is_early: true, ..Self::before(0) }
+    }
+}
+
+/// What a commit or a charge without a check did to one limit, and whose count that is.
+#[derive(Clone, Copy, Debug)]
+#[non_exhaustive]
+pub struct ChargedLimit<'a> {
+    /// The subject.
+    pub subject: &'a Subject,
+    /// The policy of the limit; `None` for limits without one.
+    pub policy: Option<&'a str>,
+    /// The limit.
+    pub limit: &'a Limit,
+    /// What was done to it.
+    pub charged: &'a Charged,
+}
+
+impl<'a> ChargedLimit<'a> {
+    /// Names what [`crate::Limiter::charge`] did to the limits of these counts.
+    pub fn each(
+        counts: impl IntoIterator<Item = (&'a Subject, &'a LimitSet)>,
+        charged: &'a [Charged],
+    ) -> impl Iterator<Item = Self> {
+        let limits = counts.into_iter().flat_map(|(subject, set)| {
+            set.limits().iter().map(move |limit| (subject, set.policy(), limit))
+        });
+        let each = limits.zip(charged);
+        each.map(|((subject, policy, limit), charged)| Self { subject, policy, limit, charged })
+    }
+}
+
+impl Hold {
+    /// Names what settling this hold did to each limit.
+    pub fn charged<'a>(&'a self, settled: &'a Settled) -> impl Iterator<Item = ChargedLimit<'a>> {
+        let counts = settled.open_on.iter().filter_map(|place| self.counts.get(*place));
+        ChargedLimit::each(counts.map(|(subject, limits)| (subject, limits)), &settled.charged)
     }
 }
 

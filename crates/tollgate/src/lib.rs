@@ -66,8 +66,8 @@ pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdic
 pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
 pub use hold::{
-    Hold, HoldId, HoldKind, HoldName, HoldTerms, Holding, MAX_NAME_BYTES, MIN_NAME_BYTES, Patience,
-    Reserve, Settled,
+    ChargedLimit, Hold, HoldId, HoldKind, HoldName, HoldTerms, Holding, MAX_NAME_BYTES,
+    MIN_NAME_BYTES, Patience, Reserve, Settled,
 };
 pub use ipv4::ipv4_text;
 pub use limit::{

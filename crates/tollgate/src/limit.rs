@@ -202,6 +202,15 @@ impl Unit {
             Self::Slots => "slots",
         }
     }
+
+    /// Why a cost beyond a limit of so many is never admitted, for people.
+    #[must_use]
+    pub fn beyond(self, limit: u64) -> String {
+        match self {
+            Self::Requests => format!("the cost is above {limit}"),
+            Self::Slots => format!("more slots are asked for than there are, {limit}"),
+        }
+    }
 }
 
 impl Limit {

@@ -96,6 +96,7 @@ impl Limiter<MemoryStore> {
             shard: None,
             name: None,
             patience: Patience::None,
+            kind: None,
             request: None,
         } = ask
         else {
@@ -423,6 +424,7 @@ impl<S: Store> Limiter<S> {
             shard,
             name: None,
             patience: Patience::None,
+            kind: None,
             request,
         } = &mut ask
         else {

@@ -171,7 +171,18 @@ Secrets come from the environment, so that no process list shows them:
     /// Exits as `check` does: 0 when it would be admitted, 1 when denied for now, 3 when denied for
     /// ever, 2 on an error.
     #[command(after_help = "Example: tollgate peek user:42 --limit 10/s --cost 5 --json")]
-    Peek(Check),
+    #[command(after_long_help = "Examples:
+  tollgate peek user:42 --limit 10/s --cost 5 --json
+  tollgate peek bob --limit \"20 at once, 1000/m\" --cost 800 --kind reserve")]
+    Peek(Peek),
+    /// Charge a cost that became known afterwards, without a check
+    ///
+    /// For work that is done: it also charges beyond the limit, and what is owed then denies until
+    /// it has come back. A limit owes at most its `debt`; what is beyond is cut.
+    ///
+    /// Exits with 0 when it was charged, 2 on an error.
+    #[command(after_help = "Example: tollgate charge bob --limit 1000/m --cost 300")]
+    Charge(Check),
     /// Reset the count of a subject
     ///
     /// The subject starts fresh under these limits. Other limits of the same subject stay.
@@ -352,6 +363,17 @@ pub(crate) struct Check {
     /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Peek {
+    #[command(flatten)]
+    pub(crate) check: Check,
+
+    /// What would be asked: `check`, `reserve`, which takes one slot of a limit `20 at once`, or
+    /// `acquire`, which takes as many as it costs
+    #[arg(long, value_name = "KIND", default_value = "check")]
+    pub(crate) kind: String,
 }
 
 #[derive(Debug, Args)]

@@ -1,8 +1,9 @@
 //! `check` and `peek`: one decision.
 
-use anyhow::{Result, bail};
+use anyhow::{Context as _, Result, bail};
+use tollgate::HoldKind;
 
-use crate::args::Check;
+use crate::args::{Check, Peek};
 use crate::input;
 use crate::show::Output;
 use crate::show::decision::{DecisionJson, exit_code, lines};
@@ -10,14 +11,17 @@ use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
 pub(crate) fn check(args: &Check, out: &mut Output) -> Result<u8> {
-    decide(args, out, false)
+    decide(args, out, None)
 }
 
-pub(crate) fn peek(args: &Check, out: &mut Output) -> Result<u8> {
-    decide(args, out, true)
+pub(crate) fn peek(args: &Peek, out: &mut Output) -> Result<u8> {
+    let kind = HoldKind::of_peek(&args.kind).context("`--kind`")?;
+    decide(&args.check, out, Some(kind))
 }
 
-fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
+/// Checks, or with `Some` peeks, as for a hold of that kind.
+fn decide(args: &Check, out: &mut Output, peek: Option<Option<HoldKind>>) -> Result<u8> {
+    let (kind, peek) = (peek.flatten(), peek.is_some());
     let counts = SubjectLimits::read(&args.which)?;
     let cost = input::cost(&args.cost, peek)?;
     let slots = counts.parts().iter().flat_map(|(_, limits)| limits.limits());
@@ -29,7 +33,10 @@ fn decide(args: &Check, out: &mut Output, peek: bool) -> Result<u8> {
         );
     }
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
-    let (limiter, ask) = (&counter.limiter, counts.ask().cost(cost));
+    let (limiter, mut ask) = (&counter.limiter, counts.ask().cost(cost));
+    if let Some(kind) = kind {
+        ask = ask.kind(kind);
+    }
     let decision = counter
         .wait(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
     if args.json {

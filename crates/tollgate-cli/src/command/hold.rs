@@ -1,4 +1,5 @@
-//! `reserve` and `commit`: units that are set aside until it is known how many were used.
+//! `reserve` and `commit`: units that are set aside until it is known how many were used. `charge`:
+//! units that nobody has set aside.
 
 use std::io::Write as _;
 use std::time::Duration;
@@ -8,9 +9,12 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
-use tollgate::{Error, Hold, HoldName, HoldTerms, Holding, ParseError};
+use tollgate::{
+    ChargedLimit, Error, Hold, HoldName, HoldTerms, Holding, LimitSet, ParseError, Subject,
+};
+use tollgate_server::json::{ChargeJson, CommittedJson};
 
-use crate::args::{Commit, Reserve, SubjectArgs};
+use crate::args::{Check, Commit, Reserve, SubjectArgs};
 use crate::input;
 use crate::show::decision::{DecisionJson, exit_code, lines};
 use crate::show::{self, Output, Wait};
@@ -64,22 +68,6 @@ pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     Ok(exit_code(&decision))
 }
 
-#[derive(Debug, Serialize)]
-struct CommitJson {
-    already: bool,
-    actual: u64,
-    limits: Vec<ChargedJson>,
-}
-
-#[derive(Debug, Serialize)]
-struct ChargedJson {
-    subject: String,
-    limit: String,
-    fits: bool,
-    cut: u64,
-    remaining: u64,
-}
-
 pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
     let (subject, actual) = match (&args.which.subject, &args.actual) {
         (subject, Some(actual)) => (subject.clone(), actual),
@@ -97,33 +85,53 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         }
         Err(error) => return Err(error.into()),
     };
-    let limits = hold.counts.iter().flat_map(|(subject, set)| {
-        set.limits().iter().map(move |limit| (subject.to_string(), limit.to_string()))
-    });
-    let charged = settled.charged.iter().zip(limits).map(|(charged, (subject, limit))| {
-        let (fits, cut, remaining) = (charged.fits, charged.cut, charged.remaining);
-        ChargedJson { subject, limit, fits, cut, remaining }
-    });
-    let limits: Vec<_> = charged.collect();
-    let tollgate::Settled { already, is_early, actual, .. } = settled;
     if args.json {
-        out.json(&CommitJson { already, actual, limits })?;
+        out.json(&CommittedJson::new(&hold, &settled))?;
         return Ok(0);
     }
+    let tollgate::Settled { already, is_early, actual, .. } = settled;
     let units = show::count(actual, "unit");
     if is_early {
         out.line("no hold has this id, so nothing was charged: one that comes later is refused")?;
     } else if already {
         out.line(format!("it was committed before, with {units}: nothing was charged now"))?;
     }
-    for ChargedJson { subject, limit, cut, remaining, .. } in &limits {
-        let cut = match cut {
-            0 => String::new(),
-            cut => format!(", {} of them cut, more than can be owed", show::count(*cut, "unit")),
-        };
-        out.line(format!("charged {units}{cut} to {subject}: {remaining} left ({limit})"))?;
-    }
+    say_charged(actual, hold.charged(&settled), out)?;
     Ok(0)
+}
+
+/// Charges without a check.
+pub(crate) fn charge(args: &Check, out: &mut Output) -> Result<u8> {
+    let counts = SubjectLimits::read(&args.which)?;
+    let cost = input::cost(&args.cost, false)?;
+    let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
+    let charged = counter.wait(counter.limiter.charge(counts.ask().cost(cost)))?;
+    let counts: Vec<(Subject, LimitSet)> = counts.parts().to_vec();
+    if args.json {
+        out.json(&ChargeJson::new(cost, &counts, &charged))?;
+        return Ok(0);
+    }
+    let counts = counts.iter().map(|(subject, limits)| (subject, limits));
+    say_charged(cost, ChargedLimit::each(counts, &charged), out)?;
+    Ok(0)
+}
+
+/// A line for each limit that was charged.
+fn say_charged<'a>(
+    units: u64,
+    charged: impl Iterator<Item = ChargedLimit<'a>>,
+    out: &mut Output,
+) -> Result<()> {
+    let units = show::count(units, "unit");
+    for ChargedLimit { subject, limit, charged, .. } in charged {
+        let cut = match charged.cut {
+            0 => String::new(),
+            cut => format!(", {} of them cut, more than can be owed", show::count(cut, "unit")),
+        };
+        let left = charged.remaining;
+        out.line(format!("charged {units}{cut} to {subject}: {left} left ({limit})"))?;
+    }
+    Ok(())
 }
 
 /// The hold that is to be settled, and a limiter over its counts.

@@ -40,6 +40,7 @@ pub(crate) fn perform(command: Command, out: &mut Output) -> Result<u8> {
         Command::Top(args) => top::top(&args, out),
         Command::Check(args) => check::check(&args, out),
         Command::Peek(args) => check::peek(&args, out),
+        Command::Charge(args) => hold::charge(&args, out),
         Command::Reserve(args) => hold::reserve(&args, out),
         Command::Commit(args) => hold::commit(&args, out),
         Command::Run(args) => run::run(&args),

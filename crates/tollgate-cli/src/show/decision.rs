@@ -111,8 +111,8 @@ fn headline(decision: &Decision<'_>, peek: bool) -> String {
             duration(wait),
         ),
         Verdict::Never => format!(
-            "{style}{would}deny{style:#} {subject}: never, the cost is above {} ({limit})",
-            decision.limit(),
+            "{style}{would}deny{style:#} {subject}: never, {} ({limit})",
+            decision.unit().beyond(decision.limit()),
         ),
     }
 }
@@ -130,7 +130,7 @@ fn fields(report: &Report<'_>) -> String {
     match report.retry_after() {
         _ if report.admits() => format!("{remaining} of {limit} left{}", full_again(report)),
         Some(wait) => format!("{remaining} of {limit} left, retry in {}", duration(wait)),
-        None => format!("never, the cost is above {limit}"),
+        None => format!("never, {}", report.limit().unit().beyond(limit)),
     }
 }
 

@@ -53,6 +53,52 @@ fn an_estimate_is_reserved_and_committed_once() {
     assert_eq!(left(&place, &BOB), 1000);
 }
 
+#[test]
+fn what_nobody_reserved_is_charged_without_a_check() {
+    let place = Place::new();
+    let bob = ["bob", "--limit", "1000/h debt 200 via gcra", "--cost"];
+    let charge = |cost: &str| place.run(&[&["charge"], &bob[..], &[cost]].concat());
+    let (code, out, _) = charge("1100");
+    assert_eq!(code, 0);
+    assert!(out.starts_with("charged 1100 units to bob: 0 left (1000/h "), "{out}");
+    let (code, out, _) = charge("300");
+    assert_eq!(code, 0);
+    let says = " of them cut, more than can be owed to bob: 0 left (1000/h ";
+    assert!(out.starts_with("charged 300 units, ") && out.contains(says), "{out}");
+    assert_eq!(place.code(&[&["check"], &bob[..], &["1"]].concat()), 1);
+    let said = place.json(&["charge", "ann", "-l", "9/h, 2 at once", "--cost", "10", "--json"]);
+    let entry = &said["limits"][0];
+    assert_eq!((&said["cost"], &entry["subject"]), (&json!(10), &json!("ann")));
+    assert_eq!((&entry["fits"], &entry["cut"]), (&json!(false), &json!(0)));
+    assert_eq!(
+        (&entry["retry_after"], &entry["identity"]),
+        (&json!(null), &json!("sliding_log/1h"))
+    );
+    assert_eq!(said["limits"][1]["remaining"], 2, "a charge takes no slot");
+    let peeked = place.json(&["peek", "ann", "-l", "9/h, 2 at once", "--json"]);
+    assert_eq!((&peeked["unit"], &peeked["until_hold"]), (&json!("requests"), &json!(false)));
+    let (code, _, err) = charge("0");
+    assert!(code == 2 && err.contains("a cost of 0"), "{err}");
+}
+
+#[test]
+fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
+    let place = Place::new();
+    let peek = |cost: &str, kind: &str| {
+        let which = ["bob", "-l", "20 at once, 100000/m via gcra", "--cost", cost];
+        place.run(&[&["peek"], &which[..], &["--kind", kind]].concat())
+    };
+    assert_eq!(peek("800", "reserve").0, 0);
+    assert_eq!(peek("20", "acquire").0, 0);
+    let (code, out, _) = peek("21", "acquire");
+    assert_eq!(code, 3);
+    let says = "never, more slots are asked for than there are, 20";
+    assert!(out.starts_with("would deny bob: ") && out.contains(says), "{out}");
+    assert_eq!(peek("800", "check").0, 3);
+    let (code, _, err) = peek("1", "hold");
+    assert!(code == 2 && err.contains("`--kind`") && err.contains("`acquire`"), "{err}");
+}
+
 const ID: [&str; 2] = ["--id", "b1946ac92492d2347c6235b4d2611184"];
 
 #[test]

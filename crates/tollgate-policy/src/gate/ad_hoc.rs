@@ -64,13 +64,19 @@ impl<S: Store> Gate<S> {
         Some(prepared)
     }
 
-    /// The answer that the policies would give to a request. It changes no count and no counter,
-    /// and the observer is not called. Shadow policies are not checked.
+    /// The answer that the policies would give to a request: to a check, or to a hold of the kind
+    /// that [`Prepared::kind`] says, or else the policies. It changes no count and no counter, and
+    /// the observer is not called. Shadow policies are not checked.
     pub async fn peek(&self, prepared: Prepared) -> Answer<'static> {
-        let Prepared { live, plan, .. } = prepared;
+        let Prepared { live, plan, kind, .. } = prepared;
         let live = Guard::into_inner(live);
+        let kind = kind.or_else(|| plan.holds(&live).map(|(kind, _)| kind));
         let answer = match plan.question(&live) {
             Some(ask) => {
+                let ask = match kind {
+                    Some(kind) => ask.kind(kind),
+                    None => ask,
+                };
                 let result = self.0.limiter.peek_within(plan.deadline, ask).await;
                 self.0.conclude(&live, &plan, result, true)
             }

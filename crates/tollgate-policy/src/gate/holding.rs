@@ -86,7 +86,7 @@ impl<S: Store> Gate<S> {
         ttl: Option<Duration>,
         refused: impl FnOnce(Error) -> Result<Error, E>,
     ) -> Result<Held, E> {
-        let Prepared { live, matched, plan, shadows, started, name } = prepared;
+        let Prepared { live, matched, plan, shadows, started, name, .. } = prepared;
         let live = Guard::into_inner(live);
         let mut in_doubt = None;
         let (mut answer, hold) = match plan.question(&live) {

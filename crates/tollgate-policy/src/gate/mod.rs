@@ -162,6 +162,8 @@ pub struct Prepared {
     started: Option<Instant>,
     /// The caller's name for a hold.
     name: Option<HoldName>,
+    /// What a peek judges its cost as.
+    kind: Option<HoldKind>,
 }
 
 impl<S: Store> Gate<S> {
@@ -312,6 +314,7 @@ impl<S: Store> Gate<S> {
             shadows: Vec::new(),
             started: self.started(),
             name: None,
+            kind: None,
         }
     }
 
@@ -438,6 +441,11 @@ impl Prepared {
     /// it.
     pub fn named(self, name: Option<HoldName>) -> Self {
         Self { name, ..self }
+    }
+
+    /// Lets [`Gate::peek`] judge as a hold of this kind, as [`Ask::kind`]. Only that looks at it.
+    pub fn kind(self, kind: Option<HoldKind>) -> Self {
+        Self { kind, ..self }
     }
 
     /// Plans the check of the matched policies.

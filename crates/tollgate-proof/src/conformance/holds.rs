@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use tollgate::engine::MAX_CHARGING_HOLDS;
-use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitSet, Store};
+use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitSet, Store, Verdict};
 
 use super::StoreMaker;
 use super::world::{Random, World, block_on, set};
@@ -363,4 +363,64 @@ pub(super) fn nothing_but_another_strategy_starts_fresh<M: StoreMaker>(maker: &M
 
 const fn random_cost(turn: u64) -> u64 {
     turn * 7 % 5
+}
+
+/// A peek of a hold says what the hold then gets, and changes nothing.
+pub(super) fn a_peek_of_a_hold_foretells_it<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "20 at once hold 20s, 100000/m via gcra", START_US);
+    let mut random = Random::new(3);
+    let mut open: Vec<Hold> = Vec::new();
+    let (mut admitted, mut denied, mut never) = (0, 0, 0);
+    for turn in 0..200 {
+        world.at(world.now_us() + random.below(3_000_000));
+        let (kind, cost) = match random.below(2) {
+            0 => (HoldKind::Reserve, 1 + random.below(60_000)),
+            _ => (HoldKind::Acquire, 1 + random.below(22)),
+        };
+        let ask = || Ask::new("bob").cost(cost);
+        let said = |decision: &tollgate::Decision<'_>| {
+            let each: Vec<_> =
+                decision.reports().map(|it| (it.remaining(), it.retry_after())).collect();
+            (decision.verdict(), decision.is_until_hold(), each)
+        };
+        let foretold = said(&world.peek(ask().kind(kind)));
+        assert_eq!(said(&world.peek(ask().kind(kind))), foretold, "turn {turn}: a peek again");
+        let placed = match kind {
+            HoldKind::Reserve => block_on(world.limiter.reserve(ask(), WHILE)),
+            _ => block_on(world.limiter.acquire(ask())),
+        };
+        let Holding { decision, hold, .. } = placed.unwrap();
+        let (verdict, until_hold, each) = said(&decision);
+        assert_eq!((verdict, until_hold), (foretold.0, foretold.1), "turn {turn}: {kind:?} {cost}");
+        match (&hold, verdict) {
+            (Some(_), _) => admitted += 1,
+            (None, Verdict::Never) => never += 1,
+            (None, _) => denied += 1,
+        }
+        if hold.is_none() {
+            assert_eq!(each, foretold.2, "turn {turn}: {kind:?} {cost}");
+        }
+        open.extend(hold);
+        if random.below(3) == 0
+            && let Some(hold) = open.pop()
+        {
+            let _ = block_on(world.limiter.commit(&hold, 0));
+        }
+    }
+    assert!(admitted > 20 && denied > 20 && never > 2, "{admitted}, {denied}, {never}");
+    // Without a kind a peek is of a check, which takes its cost of everything.
+    assert!(world.peek(Ask::new("bob").cost(800)).is_never());
+    let refused = |ask: Ask<'static>, peek: bool| {
+        let answer = match peek {
+            true => block_on(world.limiter.peek(ask)),
+            false => block_on(world.limiter.check(ask)),
+        };
+        answer.map(|_| ()).unwrap_err().to_string()
+    };
+    let slots: &'static LimitSet = Box::leak(Box::new(set("9/h via gcra")));
+    let acquire = Ask::new("bob").under(slots).kind(HoldKind::Acquire);
+    assert!(refused(acquire.clone(), true).contains("no slots to acquire"));
+    assert!(refused(acquire, false).contains("only a peek has a kind"));
+    let partial = Ask::new("bob").partial().kind(HoldKind::Reserve);
+    assert!(refused(partial, true).contains("peek without `partial`"));
 }

@@ -320,7 +320,6 @@ impl Run {
                 decided(&self.oracle, (at_us, (1, None)), said, &fields)
             }
             HoldAsk::Charge(cost) => {
-                self.refuse_slots()?;
                 self.change(at_us)?;
                 let charged = self.oracle.charge(at_us, *cost);
                 self.charged(*cost, &charged)

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from asyncio import Future
     from collections.abc import Callable, Sequence
     from types import TracebackType
-    from typing import TypeVar
+    from typing import Literal, TypeVar
 
     from ._tollgate import Charged, Limits, Refund, Settled
 
@@ -54,13 +54,30 @@ class Limiter(_Limiter):
         """`check_all` for asyncio."""
         return await self._ask(Request.check_all(subjects, cost, partial))
 
-    def peek(self, subject: str, cost: int = 1, *, partial: bool = False) -> Decision:
-        """What `check` would answer now. Nothing is charged."""
-        return self.run(Request.peek(subject, cost, partial))
+    def peek(
+        self,
+        subject: str,
+        cost: int = 1,
+        *,
+        partial: bool = False,
+        kind: Literal["check", "reserve", "acquire"] = "check",
+    ) -> Decision:
+        """What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged.
 
-    async def apeek(self, subject: str, cost: int = 1, *, partial: bool = False) -> Decision:
+        Of limits such as `20 at once`, a reserve takes one slot and an acquire its cost.
+        """
+        return self.run(Request.peek(subject, cost, partial, kind))
+
+    async def apeek(
+        self,
+        subject: str,
+        cost: int = 1,
+        *,
+        partial: bool = False,
+        kind: Literal["check", "reserve", "acquire"] = "check",
+    ) -> Decision:
         """`peek` for asyncio."""
-        return await self._ask(Request.peek(subject, cost, partial))
+        return await self._ask(Request.peek(subject, cost, partial, kind))
 
     def charge(self, subject: str, cost: int) -> list[Charged]:
         """Charges a cost that became known afterwards, also beyond the limits."""

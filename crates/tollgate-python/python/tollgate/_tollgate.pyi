@@ -94,8 +94,17 @@ class Decision:
 
 @final
 class Charged:
-    """What a charge without a check did to one limit."""
+    """What a charge without a check, or a commit, did to one limit."""
 
+    @property
+    def subject(self) -> str:
+        """The subject, in its written form."""
+    @property
+    def limit(self) -> str:
+        """The limit as text."""
+    @property
+    def identity(self) -> str:
+        """The limit's identity: what its count is known by."""
     @property
     def fits(self) -> bool:
         """Whether a check would have admitted the cost."""
@@ -173,7 +182,9 @@ class Request(Generic[_T]):
         subjects: Sequence[str | tuple[str, str | Limits]], cost: int = 1, partial: bool = False
     ) -> Request[Decision]: ...
     @staticmethod
-    def peek(subject: str, cost: int = 1, partial: bool = False) -> Request[Decision]: ...
+    def peek(
+        subject: str, cost: int = 1, partial: bool = False, kind: str | None = None
+    ) -> Request[Decision]: ...
     @staticmethod
     def charge(subject: str, cost: int) -> Request[list[Charged]]: ...
     @staticmethod

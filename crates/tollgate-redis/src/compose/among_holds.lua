@@ -92,7 +92,7 @@ if name then
   end
 end
 for _, count in ipairs(counts) do
-  if kind and not repeated and not refusal then
+  if kind and not peek and not repeated and not refusal then
     refusal = crowded(count.holds)
   end
 end
@@ -230,8 +230,8 @@ end
 if admitted or concerns_holds or changed then
   write_all()
 end
-local reply = {ARGV[1], admitted and cost or 0, now, kind and admitted and fence or 0,
-  kind and admitted and stop or 0}
+local places = kind and admitted and not peek
+local reply = {ARGV[1], admitted and cost or 0, now, places and fence or 0, places and stop or 0}
 for _, field in ipairs(fields) do
   local r = #reply
   reply[r + 1], reply[r + 2], reply[r + 3] = field.left, field.wait, field.reset

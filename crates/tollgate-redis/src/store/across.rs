@@ -419,12 +419,19 @@ impl RedisStore {
         if known().all(|settled| settled.already) {
             return Ok(Some(first.clone()));
         }
-        let limits: Vec<usize> =
-            hold.counts.iter().map(|(_, limits)| limits.limits().len()).collect();
-        let each = all.iter().map(|settled| {
-            settled.as_ref().map(|settled| settled.charged.clone()).unwrap_or_default()
-        });
-        Ok(Some(Settled::now(actual, in_order(slots, &limits, each))))
+        // A slot in which a count was reset says nothing of it.
+        let mut counts: Vec<(usize, Vec<Charged>)> = Vec::new();
+        for (places, settled) in slots.iter().zip(all.iter()) {
+            let Some(settled) = settled else { continue };
+            let mut charged = settled.charged.iter().copied();
+            for place in settled.open_on.iter().filter_map(|place| places.get(*place)) {
+                let limits = hold.counts.get(*place).map_or(0, |(_, set)| set.limits().len());
+                counts.push((*place, charged.by_ref().take(limits).collect()));
+            }
+        }
+        counts.sort_by_key(|(place, _)| *place);
+        let (open_on, charged): (Vec<usize>, Vec<Vec<Charged>>) = counts.into_iter().unzip();
+        Ok(Some(Settled::now(actual, charged.concat(), open_on)))
     }
 
     /// Renews a hold in each slot. The hold is as open as its least part: where one has ended, its

@@ -169,8 +169,14 @@ impl RedisStore {
         }
         let each: Vec<Option<Charged>> =
             rows.chunks_exact(5).map(read_charged).collect::<Result<_, _>>()?;
-        let charged = counts.in_order(each).into_iter().flatten().collect();
-        Ok(Some(Settled::now(actual, charged)))
+        let mut rest = counts.in_order(each).into_iter();
+        let (mut charged, mut open_on) = (Vec::new(), Vec::new());
+        for (place, (_, limits)) in hold.counts.iter().enumerate() {
+            let all = charged.len();
+            charged.extend(rest.by_ref().take(limits.limits().len()).flatten());
+            open_on.extend((charged.len() > all).then_some(place));
+        }
+        Ok(Some(Settled::now(actual, charged, open_on)))
     }
 
     pub(super) async fn renew_in_slot(

@@ -1,4 +1,4 @@
-//! `/v1/check`, `/v1/peek` and `/v1/refund`: questions by policies and under inline limits.
+//! `/v1/check`, `/v1/peek`, `/v1/charge` and `/v1/refund`: by policies and under inline limits.
 
 use std::collections::HashMap;
 
@@ -13,8 +13,8 @@ use tollgate_policy::Answer;
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Body, QuestionJson, read, read_one};
-use crate::json::AnswerJson;
-use crate::service::{Act, Service};
+use crate::json::{AnswerJson, ChargeJson};
+use crate::service::{Act, Charge, Service};
 
 /// More bytes than an answer with one limit needs, so that it is written without reallocation.
 const USUAL_BYTES: usize = 768;
@@ -119,6 +119,16 @@ fn answer_json<'a>(service: &Service, answer: &'a Answer<'_>, receipt: bool) -> 
     let mut json = AnswerJson::new(answer);
     json.receipt = receipt.then(|| service.receipt(answer)).flatten();
     json
+}
+
+/// Charges a question without a check.
+pub(super) async fn charge(
+    service: &Service,
+    body: &[u8],
+) -> Result<Response<Full<Bytes>>, Problem> {
+    let question: QuestionJson<'_> = read_one(body)?;
+    let Charge { cost, counts, charged } = service.charge(question.into_charge(service)?).await?;
+    Ok(json(&ChargeJson::new(cost, &counts, &charged)))
 }
 
 /// Refunds the charge of a receipt, or a part of it.

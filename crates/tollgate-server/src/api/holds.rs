@@ -120,7 +120,7 @@ async fn settle(
         Act::Commit => {
             let missing = || Problem::bad("missing field `actual`: the units used").at("actual");
             let settled = service.commit(&hold, actual.ok_or_else(missing)?).await?;
-            json(&CommittedJson::from(&settled))
+            json(&CommittedJson::new(&hold, &settled))
         }
         Act::Renew => {
             let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;

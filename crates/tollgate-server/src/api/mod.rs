@@ -154,6 +154,13 @@ impl Api {
             let body = body_of(request)?;
             return check::refund(&self.service, &body).await;
         }
+        if path == "/v1/charge" {
+            if request.method() != Method::POST {
+                return Ok(Problem::method("POST"));
+            }
+            let body = body_of(request)?;
+            return Box::pin(check::charge(&self.service, &body)).await;
+        }
         if let Some(act) = holds::Act::from_path(path) {
             if request.method() != Method::POST {
                 return Ok(Problem::method("POST"));

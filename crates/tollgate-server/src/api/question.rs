@@ -13,7 +13,7 @@ use tollgate_policy::{OnFailure, Terms};
 use super::on_failure::OnFailureJson;
 use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
-use crate::service::{By, Description, Parts, Question, Service};
+use crate::service::{By, Description, Parts, Question, Service, kind_of_peek};
 
 /// The most questions in one batch.
 pub(crate) const MAX_BATCH: usize = 256;
@@ -57,6 +57,9 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) cost: Option<u64>,
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
+    /// What a peek judges the cost as, for `/v1/peek`.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) kind: Option<Text<'a>>,
     /// How long a hold lasts, for `/v1/reserve`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) ttl: Option<Text<'a>>,
@@ -80,6 +83,17 @@ pub(crate) fn not_null<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
 }
 
 impl<'a> QuestionJson<'a> {
+    /// The same as a question for a charge without a check, which a store answers or not.
+    pub(crate) fn into_charge(self, service: &Service) -> Result<Question<'a>, Problem> {
+        let own =
+            [(self.on_failure.is_some(), "on_failure"), (self.deadline.is_some(), "deadline")];
+        if let Some((_, field)) = own.into_iter().find(|(is_given, _)| *is_given) {
+            let detail = format!("a charge without a check has no `{field}`: leave it out");
+            return Err(Problem::bad(detail).at(field));
+        }
+        self.into_question(service)
+    }
+
     /// Converts the JSON into a question to the service.
     pub(crate) fn into_question(self, service: &Service) -> Result<Question<'a>, Problem> {
         let Self { policy, fields, limit, on, shard, on_failure, deadline, cost, receipt, .. } =
@@ -138,7 +152,8 @@ impl<'a> QuestionJson<'a> {
             }
         };
         let idempotency_key = self.idempotency_key.map(|Text(key)| key);
-        Ok(Question { by, cost, idempotency_key, receipt: receipt.unwrap_or(false) })
+        let kind = self.kind.map(|Text(name)| kind_of_peek(&name)).transpose()?.flatten();
+        Ok(Question { by, cost, idempotency_key, receipt: receipt.unwrap_or(false), kind })
     }
 }
 

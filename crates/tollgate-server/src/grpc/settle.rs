@@ -178,7 +178,8 @@ fn named(service: &Service, id: &str, entries: &[(&str, &str)]) -> Result<Hold, 
         let shard = of("shard").next().map(Cow::Borrowed);
         By::Limits { parts, shard, terms: Terms::new(OnFailure::Deny) }
     };
-    service.named(Question { by, cost: None, idempotency_key: None, receipt: false }, name)
+    service
+        .named(Question { by, cost: None, idempotency_key: None, receipt: false, kind: None }, name)
 }
 
 fn bad(place: usize, what: &str) -> Status {

@@ -1,9 +1,9 @@
-//! The JSON forms of holds: placed, committed, renewed and released.
+//! The JSON forms of holds, placed, committed, renewed and released, and of charges.
 
 use core::time::Duration;
 
 use serde::Serialize;
-use tollgate::{Charged, Decision, Settled};
+use tollgate::{Charged, ChargedLimit, Decision, Hold, LimitSet, Settled, Subject};
 use tollgate_policy::Held;
 
 use super::{AnswerJson, Wait};
@@ -32,33 +32,85 @@ impl<'a> HeldJson<'a> {
     }
 }
 
-#[derive(Serialize)]
-pub(crate) struct CommittedJson {
-    already: bool,
-    actual: u64,
-    limits: Vec<ChargedJson>,
+/// What a commit did.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct CommittedJson<'a> {
+    /// Whether it was settled before, and nothing was charged now.
+    pub already: bool,
+    /// The units charged for the hold, now or before.
+    pub actual: u64,
+    /// What was done to each limit; empty where it was settled before.
+    pub limits: Vec<ChargedJson<'a>>,
 }
 
-impl From<&Settled> for CommittedJson {
-    fn from(settled: &Settled) -> Self {
-        let limits = settled.charged.iter().map(ChargedJson::from).collect();
+impl<'a> CommittedJson<'a> {
+    /// What settling this hold did.
+    #[must_use]
+    pub fn new(hold: &'a Hold, settled: &'a Settled) -> Self {
+        let limits = hold.charged(settled).map(ChargedJson::from).collect();
         Self { already: settled.already, actual: settled.actual, limits }
     }
 }
 
-/// What a commit did to one limit.
-#[derive(Serialize)]
-struct ChargedJson {
-    fits: bool,
-    cut: u64,
-    remaining: u64,
-    reset_after: Wait,
+/// What a charge without a check did.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct ChargeJson<'a> {
+    /// The units that were to be charged to each limit.
+    pub cost: u64,
+    /// What was done to each limit; empty where no policy applies.
+    pub limits: Vec<ChargedJson<'a>>,
 }
 
-impl From<&Charged> for ChargedJson {
-    fn from(charged: &Charged) -> Self {
-        let Charged { fits, cut, remaining, .. } = *charged;
-        Self { fits, cut, remaining, reset_after: Wait(charged.reset_after()) }
+impl<'a> ChargeJson<'a> {
+    /// What a charge of this cost did to these counts.
+    #[must_use]
+    pub fn new(cost: u64, counts: &'a [(Subject, LimitSet)], charged: &'a [Charged]) -> Self {
+        let counts = counts.iter().map(|(subject, limits)| (subject, limits));
+        let limits = ChargedLimit::each(counts, charged).map(ChargedJson::from).collect();
+        Self { cost, limits }
+    }
+}
+
+/// What a commit or a charge did to one limit.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct ChargedJson<'a> {
+    /// The subject, in its written form.
+    pub subject: &'a str,
+    /// The policy of the limit; `None` for inline limits.
+    pub policy: Option<&'a str>,
+    /// The limit's identity.
+    pub identity: &'a str,
+    /// The limit in its full form.
+    pub limit: &'a str,
+    /// Whether a check would have admitted the units.
+    pub fits: bool,
+    /// The units that were not charged, since the limit cannot owe them.
+    pub cut: u64,
+    /// The largest cost in units that the limit would admit now.
+    pub remaining: u64,
+    /// The wait until the limit admits the same units; `None` if it never does.
+    pub retry_after: Option<Wait>,
+    /// The shortest wait until the limit is fresh.
+    pub reset_after: Wait,
+}
+
+impl<'a> From<ChargedLimit<'a>> for ChargedJson<'a> {
+    fn from(done: ChargedLimit<'a>) -> Self {
+        let Charged { fits, cut, remaining, .. } = *done.charged;
+        Self {
+            subject: done.subject.as_str(),
+            policy: done.policy,
+            identity: done.limit.identity(),
+            limit: done.limit.full_text(),
+            fits,
+            cut,
+            remaining,
+            retry_after: done.charged.retry_after().map(Wait),
+            reset_after: Wait(done.charged.reset_after()),
+        }
     }
 }
 

@@ -5,5 +5,6 @@ mod hold;
 mod wait;
 
 pub use decision::{AnswerJson, ReportJson};
-pub(crate) use hold::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
+pub use hold::{ChargeJson, ChargedJson, CommittedJson};
+pub(crate) use hold::{HeldJson, ReleasedJson, RenewedJson};
 pub use wait::{Wait, duration};

@@ -12,6 +12,7 @@ use crate::api::queue_parts;
 pub(crate) enum Endpoint {
     Check,
     Peek,
+    Charge,
     Refund,
     Reserve,
     Commit,
@@ -52,9 +53,10 @@ pub(crate) enum Endpoint {
 }
 
 impl Endpoint {
-    const ALL: [Self; 39] = [
+    const ALL: [Self; 40] = [
         Self::Check,
         Self::Peek,
+        Self::Charge,
         Self::Refund,
         Self::Reserve,
         Self::Commit,
@@ -99,6 +101,7 @@ impl Endpoint {
         match self {
             Self::Check => "/v1/check",
             Self::Peek => "/v1/peek",
+            Self::Charge => "/v1/charge",
             Self::Refund => "/v1/refund",
             Self::Reserve => "/v1/reserve",
             Self::Commit => "/v1/commit",
@@ -221,6 +224,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 40);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 41);
     }
 }

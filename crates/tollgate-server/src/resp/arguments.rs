@@ -86,7 +86,19 @@ pub(super) const ON_FAILURE: Argument = Argument {
 };
 pub(super) const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
 
-pub(super) const PEEK: &[Argument] = &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE];
+/// What a peek judges its cost as.
+const KIND: Argument = Argument {
+    name: "kind",
+    kind: "oneof",
+    token: Some("KIND"),
+    flags: &["optional"],
+    arguments: &[word("CHECK", "check"), word("RESERVE", "reserve"), word("ACQUIRE", "acquire")],
+};
+
+pub(super) const PEEK: &[Argument] =
+    &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, KIND];
+
+pub(super) const CHARGE: &[Argument] = &[SUBJECT, LIMITS, MORE, COST, SHARD];
 
 pub(super) const CHECK: &[Argument] = &[
     SUBJECT,
@@ -167,6 +179,8 @@ pub(super) const REQUEST: &[Argument] = &[
     COST,
     RECEIPT,
     after("PEEK", "peek", PURE_TOKEN),
+    KIND,
+    after("CHARGE", "charge", PURE_TOKEN),
     after("RESERVE", "milliseconds", "integer"),
     AT_END,
     after("ACQUIRE", "acquire", PURE_TOKEN),

@@ -18,9 +18,10 @@ use super::options::Options;
 use super::reply::Replies;
 use super::why::{self, Why, refused};
 use crate::api::MAX_TEXT_BYTES;
-use crate::json::{AnswerJson, HeldJson};
+use crate::json::{AnswerJson, ChargeJson, HeldJson};
 use crate::service::{
-    Act, Answered, By, Description, HoldTerms, Parts, Question, Service, hold_name,
+    Act, Answered, By, Charge, Description, HoldTerms, Parts, Question, Service, hold_name,
+    kind_of_peek,
 };
 
 /// What decides.
@@ -30,6 +31,8 @@ pub(super) enum Asked {
     Check,
     /// The same, and nothing is charged.
     Peek,
+    /// The same limits, which are charged without a check.
+    Charge,
     /// Policies, which may also place a hold.
     Request,
     /// Limits in the call, of which units are held.
@@ -62,9 +65,11 @@ pub(super) async fn answer(
     };
     let receipt = options.has("RECEIPT");
     let cost = options.number("COST")?;
+    let kind = options.get("KIND").map(|name| kind_of_peek(&name.to_ascii_lowercase()));
+    let kind = kind.transpose().map_err(refused)?.flatten();
     if let Some(terms) = hold {
         let name = options.get(ID).map(hold_name).transpose().map_err(refused)?;
-        let question = Question { by, cost, idempotency_key: None, receipt };
+        let question = Question { by, cost, idempotency_key: None, receipt, kind };
         let terms = terms.named(name);
         let answered = service.hold(question, terms).await.map_err(refused)?;
         let Answered { held, holding, undelivered } = answered;
@@ -73,7 +78,12 @@ pub(super) async fn answer(
         return Ok(());
     }
     let idempotency_key = options.get(ID).map(Cow::Borrowed);
-    let question = Question { by, cost, idempotency_key, receipt };
+    let question = Question { by, cost, idempotency_key, receipt, kind };
+    if asked == Asked::Charge || options.has("CHARGE") {
+        let Charge { cost, counts, charged } = service.charge(question).await.map_err(refused)?;
+        write_json(&ChargeJson::new(cost, &counts, &charged), replies);
+        return Ok(());
+    }
     let act = if options.has("PEEK") || asked == Asked::Peek { Act::Peek } else { Act::Check };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let mut json = AnswerJson::new(&answer);
@@ -85,7 +95,7 @@ pub(super) async fn answer(
 /// The terms of the hold that a command places; `None` where it only asks.
 fn hold_terms(asked: Asked, options: &Options<'_>) -> Result<Option<HoldTerms>, Why> {
     let (ttl, acquires) = match asked {
-        Asked::Check | Asked::Peek => return Ok(None),
+        Asked::Check | Asked::Peek | Asked::Charge => return Ok(None),
         Asked::Reserve => {
             let missing = "for how long? TTL is missing, as TTL 60000 for 60 s";
             (Some(options.ttl("TTL")?.ok_or(missing)?), false)
@@ -97,9 +107,9 @@ fn hold_terms(asked: Asked, options: &Options<'_>) -> Result<Option<HoldTerms>, 
     if ttl.is_none() && at_end.is_some() {
         return Err("ATEND is for what is reserved: leave it out, or add RESERVE".into());
     }
-    let places = [ttl.is_some(), acquires, options.has("PEEK")];
-    if places.into_iter().filter(|is_given| *is_given).count() > 1 {
-        return Err("RESERVE, ACQUIRE and PEEK exclude each other".into());
+    let acts = [ttl.is_some(), acquires, options.has("PEEK"), options.has("CHARGE")];
+    if acts.into_iter().filter(|is_given| *is_given).count() > 1 {
+        return Err("RESERVE, ACQUIRE, PEEK and CHARGE exclude each other".into());
     }
     let terms = match ttl {
         Some(_) => Some(HoldTerms::reserve(ttl, at_end.as_deref()).map_err(refused)?),

@@ -4,8 +4,8 @@
 use core::fmt;
 
 use super::arguments::{
-    ACQUIRE, Argument, CELL, CHECK, COMMIT, GCRA, HELLO, INFO_OF_A_CLIENT, PEEK, RENEW, REQUEST,
-    RESERVE, RESET_COUNT, SETTLE, argument, optional, several,
+    ACQUIRE, Argument, CELL, CHARGE, CHECK, COMMIT, GCRA, HELLO, INFO_OF_A_CLIENT, PEEK, RENEW,
+    REQUEST, RESERVE, RESET_COUNT, SETTLE, argument, optional, several,
 };
 use super::ask::Asked;
 use super::auth::Role;
@@ -113,6 +113,8 @@ pub(super) const ALL: &[Command] = table! {
         "Counts a subject under limits, and answers all that HTTP does.";
     "tollgate.peek", (3, MANY), LOOKS, COUNTING, What::Ask(Asked::Peek), PEEK,
         "Answers what TOLLGATE.CHECK would, and counts nothing.";
+    "tollgate.charge", (3, MANY), COUNTS, COUNTING, What::Ask(Asked::Charge), CHARGE,
+        "Charges a cost that became known afterwards, without a check.";
     "tollgate.request", (2, MANY), COUNTS, COUNTING, What::Ask(Asked::Request), REQUEST,
         "Counts a request by the policy of this name, or by all that match (*).";
     "tollgate.reserve", (5, MANY), COUNTS, COUNTING, What::Ask(Asked::Reserve), RESERVE,

@@ -56,11 +56,11 @@ pub(super) async fn answer(
         (Settle::Commit, [units]) => {
             let units = number(units)?;
             let settled = service.commit(&hold, units).await.map_err(refused)?;
-            write_json(&CommittedJson::from(&settled), replies);
+            write_json(&CommittedJson::new(&hold, &settled), replies);
         }
         (Settle::Cancel, []) => {
             let settled = service.commit(&hold, 0).await.map_err(refused)?;
-            write_json(&CommittedJson::from(&settled), replies);
+            write_json(&CommittedJson::new(&hold, &settled), replies);
         }
         (Settle::Renew, []) => {
             let ttl = options.ttl("TTL")?;
@@ -112,7 +112,7 @@ fn named<'s, 'w>(
     } else {
         By::Limits { parts: parts(what, service)?, shard, terms: Terms::new(OnFailure::Deny) }
     };
-    let question = Question { by, cost: None, idempotency_key: None, receipt: false };
+    let question = Question { by, cost: None, idempotency_key: None, receipt: false, kind: None };
     let hold = service.named(question, name).map_err(refused)?;
     Ok((hold, own, options))
 }

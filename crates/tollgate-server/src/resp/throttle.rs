@@ -112,6 +112,7 @@ async fn try_answer(
         cost: Some(quantity.max(1)),
         idempotency_key: None,
         receipt: false,
+        kind: None,
     };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let Some(decision) = answer.decision() else {

@@ -87,6 +87,16 @@ pub(crate) fn hold_name(id: &str) -> Result<HoldName, Refusal> {
     id.parse().map_err(refused)
 }
 
+/// What a peek judges its cost as, by its name.
+///
+/// # Errors
+/// Another name.
+pub(crate) fn kind_of_peek(name: &str) -> Result<Option<HoldKind>, Refusal> {
+    HoldKind::of_peek(name).map_err(|error| {
+        Refusal::invalid(format!("{}: {}", error.what(), error.remedy())).at("kind")
+    })
+}
+
 /// A placed hold, as its holder receives it.
 #[derive(Debug)]
 pub(crate) struct Holding {
@@ -117,8 +127,9 @@ impl Service {
         question: Question<'_>,
         asked: Terms,
     ) -> Result<Answered, Refusal> {
+        question.without_kind()?;
         let name = asked.name;
-        let Question { by, cost, idempotency_key, receipt } = question;
+        let Question { by, cost, idempotency_key, receipt, .. } = question;
         if receipt {
             let detail = "a hold is its own receipt: leave it out, and commit or release the hold";
             return Err(Refusal::invalid(detail).at("receipt"));
@@ -207,6 +218,7 @@ impl Service {
     /// # Errors
     /// A question by which nothing could be held.
     pub(crate) fn named(&self, question: Question<'_>, name: HoldName) -> Result<Hold, Refusal> {
+        question.without_kind()?;
         match question.by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, None)?;

@@ -3,6 +3,7 @@
 
 mod batch;
 mod caller_limits;
+mod charging;
 mod delivery;
 mod description;
 mod holding;
@@ -14,15 +15,18 @@ mod signing_keys;
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use tollgate::{Ask, Decision, Limit, LimitSet, MAX_COST, Refund, RequestId, Share, Subject};
+use tollgate::{
+    Ask, Decision, HoldKind, Limit, LimitSet, MAX_COST, Refund, RequestId, Share, Subject,
+};
 use tollgate_policy::{Answer, Gate, OnFailure, Prepared, Terms};
 use tollgate_stores::AnyStore;
 use tollgate_tower::identity::{Hashing, PathReading};
 
 pub use caller_limits::CallerLimits;
+pub(crate) use charging::Charge;
 pub(crate) use delivery::{Deliveries, Fate};
 pub(crate) use description::{DescribedFields, Description, HASH_OR_KEY, looks_hashed};
-pub(crate) use holding::{Answered, Holding, Terms as HoldTerms, hold_name};
+pub(crate) use holding::{Answered, Holding, Terms as HoldTerms, hold_name, kind_of_peek};
 pub(crate) use inline_limits::InlineLimits;
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 pub(crate) use refusal::{Kind, Refusal};
@@ -66,6 +70,19 @@ pub(crate) struct Question<'a> {
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
     /// Whether the answer includes a receipt.
     pub(crate) receipt: bool,
+    /// What a peek judges the cost as; `None` for a check.
+    pub(crate) kind: Option<HoldKind>,
+}
+
+impl Question<'_> {
+    /// Rejects a kind, for all that is no peek.
+    fn without_kind(&self) -> Result<(), Refusal> {
+        if self.kind.is_none() {
+            return Ok(());
+        }
+        let detail = "only a peek has a `kind`: leave it out, since this says what it is";
+        Err(Refusal::invalid(detail).at("kind"))
+    }
 }
 
 /// What decides a question.
@@ -134,13 +151,16 @@ impl Service {
         question: Question<'_>,
         act: Act,
     ) -> Result<Answer<'static>, Refusal> {
-        let Question { by, cost, idempotency_key, receipt } = question;
+        if act == Act::Check {
+            question.without_kind()?;
+        }
+        let Question { by, cost, idempotency_key, receipt, kind } = question;
         if idempotency_key.is_some() {
             Self::check_idempotency(&by, act)?;
         }
         match by {
             By::Policies { policy, fields } => {
-                self.by_policies(policy.as_deref(), &fields, cost, act).await
+                self.by_policies(policy.as_deref(), &fields, cost, (act, kind)).await
             }
             By::Limits { parts, shard, terms } => {
                 self.takes(&parts)?;
@@ -153,6 +173,9 @@ impl Service {
                     return Err(Refusal::invalid(detail).at("receipt"));
                 }
                 let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                if let Some(kind) = kind {
+                    ask = ask.kind(kind);
+                }
                 if let Some(key) = &idempotency_key {
                     ask = ask.request(RequestId::new(key));
                 }
@@ -204,9 +227,9 @@ impl Service {
         policy: Option<&str>,
         fields: &DescribedFields<'_>,
         cost: Option<u64>,
-        act: Act,
+        (act, kind): (Act, Option<HoldKind>),
     ) -> Result<Answer<'static>, Refusal> {
-        let prepared = self.prepared(policy, fields, cost)?;
+        let prepared = self.prepared(policy, fields, cost)?.kind(kind);
         Ok(match act {
             Act::Check => self.gate.ask(prepared).await,
             Act::Peek => self.gate.peek(prepared).await,

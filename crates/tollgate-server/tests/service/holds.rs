@@ -94,7 +94,16 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
         let commit = json!({ "hold": first["hold"], "actual": 300 });
         let settled = done(client, "/v1/commit", commit.clone()).await;
         assert_eq!((&settled["already"], &settled["actual"]), (&json!(false), &json!(300)));
-        assert_eq!(settled["limits"][0]["remaining"], 700);
+        let entry = &settled["limits"][0];
+        let full = "1000/h anchor epoch via fixed_window";
+        assert_eq!(entry["remaining"], 700);
+        assert_eq!(
+            (&entry["subject"], &entry["policy"], &entry["identity"], &entry["fits"]),
+            (&json!("bob"), &Value::Null, &json!("fixed_window/1h"), &json!(true))
+        );
+        assert_eq!((&entry["limit"], &entry["cut"]), (&json!(full), &json!(0)));
+        assert_eq!(entry["retry_after"]["seconds"], 0);
+        assert!(entry["reset_after"]["seconds"].as_f64().unwrap() > 0.0, "{entry}");
         let again = done(client, "/v1/commit", commit).await;
         assert_eq!(again, json!({ "already": true, "actual": 300, "limits": [] }));
         let other = json!({ "hold": first["hold"], "actual": 900 });
@@ -558,4 +567,90 @@ async fn a_wait_that_no_hold_lengthens_is_told() {
     // Without a decision there is neither.
     let nobody = json!({ "fields": { "path": "/" } });
     assert_eq!(done(client, "/v1/check", nobody).await["unit"], Value::Null);
+}
+
+/// A holder that comes too late is told to charge without a check.
+#[tokio::test]
+async fn what_nobody_holds_is_charged_without_a_check() {
+    let (service, clock) = on_memory(JOBS).await;
+    let client = &mut service.client().await;
+    let limit = "1000/h debt 200 via gcra";
+    let ask = |cost: u64| json!({ "subject": "bob", "limit": limit, "cost": cost });
+    let mut held = ask(800);
+    held["ttl"] = json!("20s");
+    let hold = done(client, "/v1/reserve", held).await["hold"].clone();
+    clock.advance(Duration::from_secs(20));
+    let commit = json!({ "hold": hold, "actual": 900 });
+    refused(client, "/v1/commit", commit, 409, "nothing was charged").await;
+    let said = done(client, "/v1/charge", ask(900)).await;
+    assert_eq!((&said["cost"], &said["limits"][0]["fits"]), (&json!(900), &json!(true)));
+    // Beyond the limit it is owed, and beyond the debt cut.
+    let said = done(client, "/v1/charge", ask(900)).await;
+    let entry = &said["limits"][0];
+    let numbers = [&entry["fits"], &entry["cut"], &entry["remaining"]];
+    assert_eq!(numbers, [&json!(false), &json!(600), &json!(0)]);
+    assert_eq!((&entry["subject"], &entry["identity"]), (&json!("bob"), &json!("gcra/1h")));
+    assert!(entry["retry_after"]["seconds"].as_f64().unwrap() > 3_600.0, "{entry}");
+    assert_eq!(done(client, "/v1/check", ask(1)).await["allowed"], false);
+    // Several counts, and a policy, whose slots are not taken.
+    let pair =
+        json!([{ "subject": "a", "limit": "9/h" }, { "subject": "b", "limit": ["5/h", "8/m"] }]);
+    let said = done(client, "/v1/charge", json!({ "on": pair, "cost": 2 })).await;
+    let each = said["limits"].as_array().unwrap().iter();
+    let each: Vec<_> = each.map(|it| (it["subject"].clone(), remaining(it))).collect();
+    assert_eq!(each, [(json!("a"), 7), (json!("b"), 3), (json!("b"), 6)]);
+    let fields = json!({ "kind": "job", "user": "ann" });
+    let fields = json!({ "fields": { "field.kind": fields["kind"], "user": fields["user"] } });
+    let said = done(client, "/v1/charge", fields).await;
+    let entry = &said["limits"][0];
+    assert_eq!((&entry["policy"], &entry["remaining"]), (&json!("jobs"), &json!(2)));
+    let none = done(client, "/v1/charge", json!({ "fields": { "path": "/" }, "cost": 3 })).await;
+    assert_eq!(none, json!({ "cost": 3, "limits": [] }));
+    for (key, value, says) in [
+        ("receipt", json!(true), "no receipt"),
+        ("idempotency_key", json!("a"), "not remembered"),
+        ("on_failure", json!("allow"), "no `on_failure`"),
+        ("deadline", json!("5ms"), "no `deadline`"),
+        ("ttl", json!("5s"), "POST /v1/reserve"),
+        ("cost", json!(0), "cost"),
+    ] {
+        let mut question = ask(1);
+        question[key] = value;
+        refused(client, "/v1/charge", question, 400, says).await;
+    }
+}
+
+/// A peek looks ahead to what is asked then: a reserve takes one slot, whatever it costs.
+#[tokio::test]
+async fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
+    let (service, _clock) = on_memory(JOBS).await;
+    let client = &mut service.client().await;
+    let peek = |kind: &str, cost: u64| {
+        let limit = "20 at once, 100000/m via gcra";
+        json!({ "subject": "bob", "limit": limit, "cost": cost, "kind": kind })
+    };
+    let reserve = done(client, "/v1/peek", peek("reserve", 800)).await;
+    let numbers = [&reserve["allowed"], &reserve["limit"], &reserve["remaining"]];
+    assert_eq!(numbers, [&json!(true), &json!(20), &json!(20)]);
+    for (kind, cost) in [("acquire", 800), ("check", 800)] {
+        let never = done(client, "/v1/peek", peek(kind, cost)).await;
+        assert_eq!((&never["allowed"], &never["retry_after"]), (&json!(false), &Value::Null));
+        assert_eq!((&never["unit"], &never["limit"]), (&json!("slots"), &json!(20)));
+    }
+    assert_eq!(done(client, "/v1/peek", peek("acquire", 20)).await["allowed"], true);
+    // A reserve beyond the rate says what is left of that, and not of the slots.
+    let beyond = done(client, "/v1/peek", peek("reserve", 100_001)).await;
+    let numbers = [&beyond["unit"], &beyond["limit"], &beyond["remaining"]];
+    assert_eq!(numbers, [&json!("requests"), &json!(100_000), &json!(100_000)]);
+    // By a policy, a peek and an explanation look ahead to what it wants.
+    let job = json!({ "fields": { "field.kind": "job", "user": "ann" }, "kind": "acquire" });
+    let said = done(client, "/v1/peek", job).await;
+    assert_eq!((&said["allowed"], &said["unit"]), (&json!(true), &json!("slots")));
+    refused(client, "/v1/peek", peek("hold", 1), 400, "`check`, `reserve` or `acquire`").await;
+    refused(client, "/v1/check", peek("reserve", 1), 400, "only a peek has a `kind`").await;
+    refused(client, "/v1/charge", peek("reserve", 1), 400, "only a peek has a `kind`").await;
+    let mut acquire = peek("acquire", 1);
+    refused(client, "/v1/acquire", acquire.clone(), 400, "only a peek has a `kind`").await;
+    acquire["limit"] = json!("9/h");
+    refused(client, "/v1/peek", acquire, 400, "no slots to acquire").await;
 }

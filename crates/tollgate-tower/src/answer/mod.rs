@@ -12,7 +12,7 @@ use core::time::Duration;
 use bytes::Bytes;
 use http::header::{ACCESS_CONTROL_EXPOSE_HEADERS, HeaderName, RETRY_AFTER, WWW_AUTHENTICATE};
 use http::{HeaderMap, HeaderValue, Response, StatusCode};
-use tollgate::{Decision, Report, Verdict};
+use tollgate::{Decision, Report, Unit, Verdict};
 
 use crate::identity::Missing;
 
@@ -291,7 +291,11 @@ impl Answers {
             Verdict::NotYet(wait) => {
                 (problem::quota_exceeded(retry_seconds(wait)), Code::RESOURCE_EXHAUSTED, Some(wait))
             }
-            Verdict::Never => (problem::too_costly(decision.limit()), Code::INVALID_ARGUMENT, None),
+            Verdict::Never => (
+                problem::too_costly(decision.limit(), decision.unit()),
+                Code::INVALID_ARGUMENT,
+                None,
+            ),
         };
         let never = wait.is_none();
         // A wait that ends earlier when somebody settles a hold is no time to come back at.
@@ -321,7 +325,7 @@ impl Answers {
     /// The response to a request whose cost is above `most`, the maximum of `policy`: 422.
     #[must_use]
     pub fn too_costly(&self, wire: Wire, policy: &str, most: u64) -> Response<Bytes> {
-        let problem = problem::too_costly(most);
+        let problem = problem::too_costly(most, Unit::Requests);
         if wire != Wire::Http {
             let code = Code::INVALID_ARGUMENT;
             return grpc::refusal(wire, code, &problem.detail, None, self.expose);

@@ -6,6 +6,7 @@ use core::fmt::Write as _;
 use bytes::Bytes;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE};
 use http::{HeaderValue, Response, StatusCode};
+use tollgate::Unit;
 
 const QUOTA_EXCEEDED: &str = "https://iana.org/assignments/http-problem-types#quota-exceeded";
 const REDUCED_CAPACITY: &str =
@@ -35,11 +36,12 @@ pub(super) fn held() -> Problem {
     Problem { detail: detail.to_owned(), ..quota_exceeded(0) }
 }
 
-pub(super) fn too_costly(capacity: u64) -> Problem {
-    let detail = format!(
-        "This request costs more than {capacity}, the most that its limit ever admits at once: \
-         waiting does not help, asking for less does."
-    );
+pub(super) fn too_costly(capacity: u64, unit: Unit) -> Problem {
+    let what = match unit {
+        Unit::Slots => format!("takes more slots than there are, {capacity}"),
+        _ => format!("costs more than {capacity}, the most that its limit ever admits at once"),
+    };
+    let detail = format!("This request {what}: waiting does not help, asking for less does.");
     Problem::plain(StatusCode::UNPROCESSABLE_ENTITY, detail)
 }
 

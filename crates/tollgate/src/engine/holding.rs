@@ -15,7 +15,7 @@ use crate::strategy::{NEVER_US, Step};
 use crate::time::Time;
 
 /// Decides as [`super::decide`] does, over parts of which some have open holds, and places a hold
-/// on each of them if `terms` are given.
+/// on each of them if `terms` are given. A peek places none, and judges as if it would.
 ///
 /// Ends that are due are judged first, each at its own time. After a question that is no peek, the
 /// states and the holds have changed and must be written back. A peek changes nothing.
@@ -32,7 +32,7 @@ pub fn decide_holding(
     terms: Option<HoldTerms>,
 ) -> Result<Outcome, HoldRefusal> {
     if mode.is_peek() {
-        return Ok(peek(parts, now, cost, mode));
+        return Ok(peek(parts, now, cost, mode, terms));
     }
     // Before anything ends, because what is refused changes nothing.
     let repeated = terms.map_or(Ok(None), |terms| named::look_up(parts, now, cost, terms))?;
@@ -107,7 +107,13 @@ fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRe
 }
 
 /// Judges on copies of the states, on which everything that is due has ended.
-fn peek(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
+fn peek(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: u64,
+    mode: Mode,
+    terms: Option<HoldTerms>,
+) -> Outcome {
     let mut copies: Vec<Held> =
         parts.iter_mut().map(|part| Held::copy_of(part.limits, part.states)).collect();
     let mut helds: Vec<Ends<'_>> = Vec::new();
@@ -124,7 +130,7 @@ fn peek(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
             Looked { limits, states, held, carried }
         })
         .collect();
-    judge(&mut looked, now, cost, mode, None)
+    judge(&mut looked, now, cost, mode, terms)
 }
 
 /// The parts of a question on which nothing is due.

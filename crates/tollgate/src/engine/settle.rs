@@ -50,9 +50,10 @@ pub fn settle(
     if hold.is_undelivered && is_answered_again(parts, hold) {
         return Ok(Some(Settled::before(0)));
     }
-    let mut charged = Vec::new();
-    for ((part, asked), open) in parts.iter_mut().zip(asked).zip(open) {
+    let (mut charged, mut open_on) = (Vec::new(), Vec::new());
+    for (place, ((part, asked), open)) in parts.iter_mut().zip(asked).zip(open).enumerate() {
         let Some((holds, open)) = part.holds.as_deref_mut().zip(open) else { continue };
+        open_on.push(place);
         holds::take(holds, open);
         match id.name() {
             Some(_) if hold.is_undelivered => {}
@@ -72,7 +73,7 @@ pub fn settle(
         let places = asked.limits().iter().filter_map(place);
         charged.extend(places.filter_map(|place| done.get(place).copied()));
     }
-    Ok(Some(Settled::now(actual, charged)))
+    Ok(Some(Settled::now(actual, charged, open_on)))
 }
 
 /// The refusal of units for a slot.

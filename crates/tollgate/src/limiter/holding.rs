@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use super::Limiter;
-use crate::ask::{Ask, check_cost, check_shard, text_of};
+use crate::ask::{Ask, check_cost, check_shard, no_slots, text_of};
 use crate::decision::Decision;
 use crate::engine::{Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
@@ -163,6 +163,7 @@ impl<S: Store> Limiter<S> {
             shard,
             name: None,
             patience,
+            kind: _,
             request: None,
         } = &mut ask
         else {
@@ -501,11 +502,7 @@ fn ttl_us(slots: Option<&LimitSet>, ttl: Option<Duration>) -> Result<u64, Error>
     match (ttl, slots.and_then(LimitSet::hold)) {
         (Some(ttl), _) => check_ttl(slots, ttl),
         (None, Some(hold)) => Ok(hold.as_micros()),
-        (None, None) => Err(Error::Ask(
-            "these limits have no slots to acquire: write one as `20 at once`, or reserve units \
-             (`Limiter::reserve`)"
-                .to_owned(),
-        )),
+        (None, None) => Err(no_slots()),
     }
 }
 

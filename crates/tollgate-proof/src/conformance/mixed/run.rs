@@ -177,7 +177,7 @@ impl<M: StoreMaker> Run<'_, M> {
                     block_on(self.world.limiter.adjust(Ask::new(SUBJECT).under(&set), delta));
                 same("change", answered(changed)?, self.oracle.adjust(now_us, delta))
             }
-            Act::Charge(cost) if !set.counts_slots() => {
+            Act::Charge(cost) => {
                 self.renumber(now_us, step.numbers)?;
                 self.tell(now_us, &format!("[{set}] charge {cost}"));
                 self.known(now_us, &set);
@@ -189,7 +189,7 @@ impl<M: StoreMaker> Run<'_, M> {
                 self.tell(now_us, &format!("[{set}] reset"));
                 self.reset(now_us, step.numbers)
             }
-            Act::Peek(cost) | Act::Check(cost) | Act::Partial(cost) | Act::Charge(cost) => {
+            Act::Peek(cost) | Act::Check(cost) | Act::Partial(cost) => {
                 self.peek(now_us, step.numbers, cost)
             }
             Act::Renew { .. } | Act::Settle { .. } => self.peek(now_us, step.numbers, 1),
@@ -273,15 +273,25 @@ impl<M: StoreMaker> Run<'_, M> {
         self.tell(now_us, &format!("[{set}] peek {cost}"));
         let kept = self.oracle.is_kept(now_us.max(self.latest_us));
         let known = kept.then(|| carried(&self.sets[self.under], &set));
-        let decision = answered(block_on(self.world.limiter.peek(ask(&set, cost))))?.into_owned();
         let mut then = self.oracle.clone();
         then.change(now_us, &self.each[numbers]).expect("numbers that are accepted");
-        let fields = then.peek(now_us, cost, None, &got(&decision));
-        let admitted = fields.iter().all(|fields| fields.retry_after_us == Some(0));
-        then.end_due(now_us);
-        let granted = if admitted { cost } else { 0 };
-        self.decided(&decision, &then, (cost, None), granted, &fields, known)?;
-        same("receipt", decision.receipt(), None)
+        for kind in [None, Some(Kind::Reserve), Some(Kind::Acquire)] {
+            let asked = match kind {
+                None => ask(&set, cost),
+                Some(Kind::Acquire) if !set.counts_slots() => continue,
+                Some(Kind::Acquire) => ask(&set, cost).kind(HoldKind::Acquire),
+                Some(_) => ask(&set, cost).kind(HoldKind::Reserve),
+            };
+            let decision = answered(block_on(self.world.limiter.peek(asked)))?.into_owned();
+            let fields = then.peek(now_us, cost, kind, &got(&decision));
+            let admitted = fields.iter().all(|fields| fields.retry_after_us == Some(0));
+            let granted = if admitted { cost } else { 0 };
+            let mut judged = then.clone();
+            judged.end_due(now_us);
+            self.decided(&decision, &judged, (cost, kind), granted, &fields, known.clone())?;
+            same("receipt", decision.receipt(), None)?;
+        }
+        Ok(())
     }
 
     fn hold(

@@ -46,9 +46,10 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
     assert_eq!(of(&denied, "until_hold"), "1");
     let hold = hold_of(&first);
     let said = redis.ask(&format!("TOLLGATE.COMMIT {hold} 300")).await;
-    let begin =
-        r#"["actual", 300, "already", 0, "limits", [["cut", 0, "fits", 1, "remaining", 700, "#;
+    let begin = r#"["actual", 300, "already", 0, "limits", [["cut", 0, "fits", 1, "identity", "#;
     assert!(said.starts_with(begin), "{said}");
+    let entry = r#""remaining", 700, "reset_after", "#;
+    assert!(said.contains(r#""subject", "bob""#) && said.contains(entry), "{said}");
     let again = r#"["actual", 300, "already", 1, "limits", []]"#;
     for other in ["300", "900"] {
         let said = redis.ask(&format!("TOLLGATE.COMMIT {hold} {other}")).await;
@@ -67,8 +68,7 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
     )
     .await;
     // Nothing was used.
-    let begin =
-        r#"["actual", 0, "already", 0, "limits", [["cut", 0, "fits", 1, "remaining", 700, "#;
+    let begin = r#"["actual", 0, "already", 0, "limits", [["cut", 0, "fits", 1, "identity", "#;
     for end in ["TOLLGATE.CANCEL", "TOLLGATE.COMMIT"] {
         let held = redis.ask(&format!("TOLLGATE.RESERVE bob {limit} COST 700 TTL 60000")).await;
         let units = if end == "TOLLGATE.COMMIT" { " 0" } else { "" };
@@ -513,6 +513,56 @@ async fn an_id_that_is_none_is_refused_and_never_repeated() {
             (&format!("TOLLGATE.COMMIT ID {ID} 1 ON bob 9/h"), NOT_OPEN, "no hold with this id"),
             (&format!("TOLLGATE.RENEW ID {ID} ON bob 9/h TTL 60000"), NOT_OPEN, "not open"),
             ("TOLLGATE.RELEASE ID", "(ERR ", "wrong number"),
+        ],
+    )
+    .await;
+}
+
+/// A charge that came too late for its hold, under limits and by a policy.
+#[tokio::test]
+async fn what_nobody_holds_is_charged_without_a_check() {
+    let (service, _clock) = on_memory(FILE).await;
+    let mut redis = service.redis().await;
+    let says = |said: &str, each: &[&str]| {
+        each.iter().for_each(|part| assert!(said.contains(part), "{part} is not in {said}"));
+    };
+    let said = redis.ask("TOLLGATE.CHARGE bob 100/h COST 130 SHARD eu").await;
+    says(&said, &[r#"["cost", 130, "limits", [["cut", 0, "fits", 0, "#, r#""remaining", 0, "#]);
+    let said = redis.ask("tollgate.charge bob 100/h cost 130 shard eu").await;
+    says(&said, &[r#"[["cut", 60, "fits", 0, "#, r#""retry_after", nil, "subject", "bob""#]);
+    let said = redis.ask("TOLLGATE.CHARGE carl 9/h AND ann 20/h 30/m COST 2").await;
+    says(&said, &[r#""remaining", 7, "#, r#""remaining", 18, "#, r#""remaining", 28, "#]);
+    refuses(
+        &mut redis,
+        &[
+            ("TOLLGATE.CHARGE bob", "(ERR ", "wrong number"),
+            ("TOLLGATE.CHARGE bob 9/h COST 0", "(ERR ", "cost"),
+            ("TOLLGATE.CHARGE bob 9/h RECEIPT", "(ERR ", "RECEIPT"),
+            ("TOLLGATE.REQUEST * ip 192.0.2.7 CHARGE PEEK", "(ERR ", "exclude each other"),
+            ("TOLLGATE.REQUEST * ip 192.0.2.7 CHARGE RECEIPT", "(ERR ", "no receipt"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
+async fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
+    let (service, _clock) = on_memory(FILE).await;
+    let mut redis = service.redis().await;
+    let asked = ["TOLLGATE.PEEK", "bob", "20 at once", "100000/m", "COST", "800"];
+    for (kind, allowed) in
+        [(["KIND", "reserve"], "1"), (["kind", "ACQUIRE"], "0"), (["KIND", "check"], "0")]
+    {
+        let words: Vec<&[u8]> = asked.iter().chain(&kind).map(|word| word.as_bytes()).collect();
+        redis.send(&crate::redis_client::command(&words)).await;
+        assert_eq!(of(&redis.reply().await, "allowed"), allowed, "{kind:?}");
+    }
+    refuses(
+        &mut redis,
+        &[
+            ("TOLLGATE.PEEK bob 9/h KIND hold", "(ERR ", "`check`, `reserve` or `acquire`"),
+            ("TOLLGATE.PEEK bob 9/h KIND acquire", "(ERR ", "no slots to acquire"),
+            ("TOLLGATE.REQUEST * ip 192.0.2.7 KIND reserve", "(ERR ", "only a peek has a `kind`"),
         ],
     )
     .await;

@@ -1,0 +1,42 @@
+//! What a peek judges its cost as: a check, or a hold of some kind.
+
+use crate::engine::Mode;
+use crate::error::Error;
+use crate::hold::{HoldKind, HoldTerms};
+use crate::store::Question;
+
+/// The terms by which a peek judges as a hold of this kind.
+#[cold]
+pub(super) fn terms_of_peek(
+    question: &Question<'_>,
+    kind: HoldKind,
+) -> Result<&'static HoldTerms, Error> {
+    let what = match question.mode {
+        Mode::Peek => {
+            let has_slots = question.parts.iter().any(|part| part.limits.counts_slots());
+            let is_idle = kind == HoldKind::Acquire && !has_slots;
+            return if is_idle { Err(no_slots()) } else { Ok(HoldTerms::of_peek(kind)) };
+        }
+        Mode::PeekPartial => "a hold is placed whole or not at all: peek without `partial`",
+        Mode::Whole | Mode::Partial => return Err(kind_of_no_peek()),
+    };
+    Err(Error::Ask(what.to_owned()))
+}
+
+/// The refusal of a kind for what is no peek.
+#[cold]
+pub(super) fn kind_of_no_peek() -> Error {
+    let what = "only a peek has a kind: a check is a check, and a hold is placed by `reserve` or \
+                `acquire`";
+    Error::Ask(what.to_owned())
+}
+
+/// The refusal of an acquire of limits that count none.
+#[cold]
+pub(crate) fn no_slots() -> Error {
+    Error::Ask(
+        "these limits have no slots to acquire: write one as `20 at once`, or reserve units \
+         (`Limiter::reserve`)"
+            .to_owned(),
+    )
+}
