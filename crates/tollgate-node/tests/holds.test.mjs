@@ -137,6 +137,18 @@ for (const kind of ["memory", "redis"]) {
 
 const ID = "b1946ac92492d2347c6235b4d2611184";
 
+test("one hold more than a count can have is an error of its own", async () => {
+  const units = new Limiter("9999/h via gcra");
+  const charging = { chargeAtEnd: true };
+  for (let i = 0; i < 1000; i += 1) await units.reserve("bob", 1, 60, charging);
+  await assert.rejects(units.reserve("bob", 1, 60, charging), (error) => {
+    assert.ok(error instanceof HoldError, error);
+    assert.match(error.message, /1000 holds that charge at their end are open/);
+    return true;
+  });
+  assert.ok(await units.reserve("bob", 1, 60));
+});
+
 test("a hold with an id is one and is settled by it", async () => {
   const slots = new Limiter("2 at once hold 30s");
   const first = await slots.acquire("backend", 1, { id: ID });

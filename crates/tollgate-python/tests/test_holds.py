@@ -150,6 +150,15 @@ def test_every_line_is_answered_as_written(
     assert asked >= 10, f"{file} asks next to nothing"
 
 
+def test_one_hold_more_than_a_count_can_have_is_an_error_of_its_own() -> None:
+    units = Limiter("9999/h via gcra")
+    for _ in range(1000):
+        units.reserve("bob", 1, 60, charge_at_end=True)
+    with pytest.raises(HoldError, match="1000 holds that charge at their end are open"):
+        units.reserve("bob", 1, 60, charge_at_end=True)
+    assert units.reserve("bob", 1, 60) and units.reserve("ann", 1, 60, charge_at_end=True)
+
+
 ID = "b1946ac92492d2347c6235b4d2611184"
 
 

@@ -407,13 +407,13 @@ impl Walk<'_> {
 pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
     let Some(holds) = part.holds.as_deref_mut() else { return now.as_micros() };
     let at_us = holds::note_time(holds, now);
-    let is_carried = is_carried(&part.carried);
+    let (is_carried, owes) = (is_carried(&part.carried), !part.is_shared);
     while let Some(hold) = holds.first()
         && hold.end_us <= at_us
     {
         holds::take(holds, hold);
         if !is_carried {
-            charge_end(part.limits, part.states, &hold);
+            charge_end(part.limits, part.states, &hold, owes);
         }
     }
     at_us
@@ -422,7 +422,7 @@ pub(super) fn end_due(part: &mut Part<'_>, now: Time) -> u64 {
 /// Charges on a copy of a part's states what its due holds charge.
 fn charge_ends(part: &Part<'_>, states: &mut dyn States, due: &[OpenHold]) {
     if !is_carried(&part.carried) {
-        due.iter().for_each(|hold| charge_end(part.limits, states, hold));
+        due.iter().for_each(|hold| charge_end(part.limits, states, hold, !part.is_shared));
     }
 }
 
@@ -432,9 +432,10 @@ const fn is_carried(carried: &[Carried]) -> bool {
     !carried.is_empty()
 }
 
-fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold) {
+/// What new subjects share in a full store never owes (`owes`).
+fn charge_end(limits: &LimitSet, states: &mut dyn States, hold: &OpenHold, owes: bool) {
     if hold.charging() > 0 {
-        charge_rates(limits, states, hold.charging(), Time::from_micros(hold.end_us));
+        charge_rates(limits, states, hold.charging(), owes, Time::from_micros(hold.end_us));
     }
 }
 
@@ -453,21 +454,16 @@ pub fn migrate_holding(
         return migrate(limits, states, was, old, now);
     }
     let mut copy = Held::copy_of(was, old);
-    due.iter().for_each(|hold| charge_end(was, &mut copy, hold));
+    due.iter().for_each(|hold| charge_end(was, &mut copy, hold, true));
     migrate(limits, states, was, &mut copy, now)
 }
 
-/// Charges every rate limit as far as it may owe.
-fn charge_rates(
-    limits: &LimitSet,
-    states: &mut dyn States,
-    units: u64,
-    at: Time,
-) -> SmallVec<[Charged; 2]> {
+/// Charges every rate limit as far as it may owe, if it may.
+fn charge_rates(limits: &LimitSet, states: &mut dyn States, units: u64, owes: bool, at: Time) {
     let each = limits.limits().iter().zip(limits.places());
-    each.filter(|(limit, _)| limit.counts_units())
-        .map(|(limit, place)| charge_one(limit, &mut states.cell(*place), units, true, at))
-        .collect()
+    for (limit, place) in each.filter(|(limit, _)| limit.counts_units()) {
+        take(limit, &mut states.cell(*place), units, owes, at);
+    }
 }
 
 /// Repairs states from the future.
@@ -603,7 +599,7 @@ pub fn longest_count_us(limits: &LimitSet) -> u64 {
 fn all_used_until_us(limits: &LimitSet, at_us: u64) -> u64 {
     let most = limits.limits().iter().map(Limit::most).max().unwrap_or(0);
     let mut used = Held::fresh(limits);
-    charge_rates(limits, &mut used, most, Time::from_micros(at_us));
+    charge_rates(limits, &mut used, most, true, Time::from_micros(at_us));
     super::fresh_at_us(limits, &mut used)
 }
 
