@@ -5,8 +5,8 @@ use tollgate::engine::{
     self, HoldRefusal, HoldSums, Holds as _, Outcome, Part, Portion, decide, decide_holding,
 };
 use tollgate::{
-    Charged, Charges, Counted, Hold, Inspection, LimitSet, Question, Receipt, Refund, StoreError,
-    Time,
+    Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question, Receipt,
+    Refund, StoreError, Time,
 };
 
 use crate::context::Context;
@@ -197,9 +197,12 @@ pub(crate) fn inspect(
         return Ok(None);
     };
     let limits = was.as_ref().unwrap_or(counted.limits);
-    let last_us = holds.and_then(|holds| holds.last()).map_or(0, |hold| hold.end_us);
+    let last_us = holds.as_ref().and_then(|holds| holds.last()).map_or(0, |hold| hold.end_us);
+    let open = holds.as_ref().map(|holds| engine::open_holds(holds, cx.now(), MAX_SHOWN_HOLDS));
     let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own).max(last_us));
     let logs = own.logs.iter().map(crate::log::SqlLog::events).collect();
     let text = limits.full_text().to_owned();
-    Ok(Some(Inspection::new(text, own.words.into_vec(), logs, fresh_at, false)))
+    let held = Inspection::new(text, own.words.into_vec(), logs, fresh_at, false);
+    cx.checked()?;
+    Ok(Some(held.holding(open.unwrap_or_default())))
 }

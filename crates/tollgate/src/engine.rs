@@ -33,7 +33,7 @@ pub(crate) use hold_one::hold_one;
 pub use hold_table::HoldTable;
 pub use holding::{
     charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
-    migrate_holding, renew,
+    migrate_holding, open_holds, renew,
 };
 pub use holds::{
     HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US,

@@ -81,7 +81,7 @@ pub use memory::{
     DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
 };
 pub use notice::{MAX_NOTICE_BYTES, MAX_NOTICE_NAME_BYTES, MAX_NOTICES, Notice, Notices};
-pub use store::{Counted, Inspection, Question, Store};
+pub use store::{Counted, Inspection, MAX_SHOWN_HOLDS, Question, Store};
 pub use strategy::{Strategy, Traits};
 pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};
 pub use time::{MAX_PERIOD_US, Period, SKEW_US, Time};

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::ask::RequestId;
 use crate::decision::{Receipt, Refund};
-use crate::engine::{Charged, Fingerprint, Mode, Outcome};
+use crate::engine::{Charged, Fingerprint, Mode, OpenHold, Outcome};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
@@ -184,7 +184,14 @@ pub struct Inspection {
     /// True when the subject has no separate state because the store is full. The state shown is
     /// then the one it shares with others.
     pub shared: bool,
+    /// How many holds are open on the count.
+    pub open: u64,
+    /// The first of these to end, at most [`MAX_SHOWN_HOLDS`].
+    pub holds: Vec<OpenHold>,
 }
+
+/// The most open holds that an inspection shows.
+pub const MAX_SHOWN_HOLDS: usize = 100;
 
 impl Inspection {
     /// The result of [`Store::inspect`].
@@ -196,7 +203,13 @@ impl Inspection {
         fresh_at: Time,
         shared: bool,
     ) -> Self {
-        Self { written_under, words, logs, fresh_at, shared }
+        Self { written_under, words, logs, fresh_at, shared, open: 0, holds: Vec::new() }
+    }
+
+    /// The same of a count with so many open holds, of which these end first.
+    #[must_use]
+    pub fn holding(self, (open, holds): (u64, Vec<OpenHold>)) -> Self {
+        Self { open, holds, ..self }
     }
 }
 

@@ -85,6 +85,15 @@ pub(crate) enum AdminAction {
         #[arg(long, value_name = "N", allow_hyphen_values = true)]
         by: i64,
     },
+    /// Give back what an open hold keeps
+    ///
+    /// `admin inspect` shows the open holds of a count. What a hold was set aside for is not
+    /// stopped: one more may be at work then.
+    #[command(after_help = "Example: tollgate admin release \"$hold\"")]
+    Release {
+        /// The hold, as `admin inspect` shows it
+        hold: String,
+    },
     /// Deny requests of some clients, for a time
     #[command(after_help = "Example: tollgate admin ban ip=203.0.113.0/24 --for 1h")]
     Ban(RulingArgs),

@@ -4,7 +4,9 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
+use tollgate_server::json::OpenHoldJson;
 
+use super::hold::word_of;
 use crate::args::{Adjust, CountArgs};
 use crate::input;
 use crate::show::decision::DecisionJson;
@@ -124,6 +126,9 @@ struct HeldJson {
     fresh_at_us: u64,
     fresh_after: Wait,
     shared: bool,
+    /// How many holds are open, and the first 100 of them to end.
+    open: u64,
+    holds: Vec<OpenHoldJson>,
 }
 
 pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
@@ -139,11 +144,20 @@ pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
                 subject: subject.to_string(),
                 limits: limits.to_string(),
                 identity: limits.identity().to_owned(),
-                held: held.map(|held| held_json(held, &peek)).transpose()?,
+                held: held.map(|held| {
+                    let count = (subject, limits, args.which.shard.as_deref());
+                    let holds = OpenHoldJson::each(count, &held, word_of);
+                    held_json(held, holds, &peek)
+                }),
                 peek: to_raw_value(&DecisionJson::from_decision(&peek))?,
             });
         } else {
             out.text(&held_text(limits, held.as_ref(), &peek))?;
+            if let Some(held) = &held {
+                let count = (subject, limits, args.which.shard.as_deref());
+                let holds = OpenHoldJson::each(count, held, word_of);
+                out.text(&holds_text(held.open, &holds, &peek))?;
+            }
         }
     }
     if args.json {
@@ -156,16 +170,36 @@ pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-fn held_json(held: Inspection, peek: &Decision<'_>) -> Result<HeldJson> {
+fn held_json(held: Inspection, holds: Vec<OpenHoldJson>, peek: &Decision<'_>) -> HeldJson {
     let left_us = held.fresh_at.as_micros().saturating_sub(peek.at().as_micros());
-    Ok(HeldJson {
+    HeldJson {
         written_under: held.written_under,
         words: held.words,
         logs: held.logs,
         fresh_at_us: held.fresh_at.as_micros(),
         fresh_after: Wait(std::time::Duration::from_micros(left_us)),
         shared: held.shared,
-    })
+        open: held.open,
+        holds,
+    }
+}
+
+/// The first open holds of a count to end, each with the word that settles it.
+fn holds_text(open: u64, holds: &[OpenHoldJson], peek: &Decision<'_>) -> String {
+    if open == 0 {
+        return String::new();
+    }
+    let mut text = format!("  {} open\n", show::count(open, "hold"));
+    for OpenHoldJson { hold, kind, cost, end_us, .. } in holds {
+        let ends = show::distance(tollgate::Time::from_micros(*end_us), peek.at());
+        text.push_str(&format!("    {kind} {cost} until {} ({ends})\n", show::time(*end_us)));
+        text.push_str(&format!("      give it back: tollgate commit {hold} 0\n"));
+    }
+    let hidden = open.saturating_sub(holds.len() as u64);
+    if hidden > 0 {
+        text.push_str(&format!("    ... {hidden} more, which end later\n"));
+    }
+    text
 }
 
 /// The stored state of one subject, in words.

@@ -160,7 +160,7 @@ fn name_of(id: &str) -> Result<HoldName> {
 }
 
 /// A hold as one word, which no shell changes.
-fn word_of(hold: &Hold) -> String {
+pub(super) fn word_of(hold: &Hold) -> String {
     URL_SAFE_NO_PAD.encode(hold.to_string())
 }
 

@@ -99,6 +99,25 @@ fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
     assert!(code == 2 && err.contains("`--kind`") && err.contains("`acquire`"), "{err}");
 }
 
+#[test]
+fn a_hold_that_nobody_knows_is_shown_and_given_back() {
+    let place = Place::new();
+    reserved(&place, &["--cost", "300", "--ttl", "1h"]);
+    let shown = place.json(&[&["inspect"], &BOB[..], &["--json"]].concat());
+    let held = &shown["subjects"][0]["held"];
+    let hold = &held["holds"][0];
+    assert_eq!(
+        (&held["open"], &hold["kind"], &hold["cost"]),
+        (&json!(1), &json!("reserve"), &json!(300))
+    );
+    let (_, out, _) = place.run(&[&["inspect"], &BOB[..]].concat());
+    assert!(out.contains("  1 hold open\n    reserve 300 until "), "{out}");
+    let word = hold["hold"].as_str().unwrap();
+    assert!(out.contains(&format!("tollgate commit {word} 0\n")), "{out}");
+    assert_eq!(place.code(&["commit", word, "0"]), 0);
+    assert_eq!(left(&place, &BOB), 1000);
+}
+
 const ID: [&str; 2] = ["--id", "b1946ac92492d2347c6235b4d2611184"];
 
 #[test]

@@ -424,3 +424,50 @@ pub(super) fn a_peek_of_a_hold_foretells_it<M: StoreMaker>(maker: &M) {
     let partial = Ask::new("bob").partial().kind(HoldKind::Reserve);
     assert!(refused(partial, true).contains("peek without `partial`"));
 }
+
+/// An inspection shows the open holds, of which each can be given back.
+pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
+    for limits in ["1000/m via gcra, 200 at once hold 9s", "1000/m via sliding_log"] {
+        let world = World::new(maker, limits, START_US);
+        let shown = || {
+            let held = world.inspect("job").map(|held| (held.open, held.holds));
+            held.unwrap_or_default()
+        };
+        let mut open: Vec<Hold> = Vec::new();
+        for number in 0..44 {
+            let ttl = Duration::from_millis(8_000 - number * 10);
+            let held = block_on(world.limiter.reserve(Ask::new("job").cost(1 + number), ttl));
+            open.extend(held.unwrap().hold);
+        }
+        // 44 reserves of 1 to 44 units: 990 of them.
+        assert_eq!(open.len(), 44, "{limits}");
+        let (total, holds) = shown();
+        assert_eq!((total, holds.len()), (44, 44), "{limits}");
+        let first = &holds[0];
+        assert_eq!(
+            (first.id, first.cost),
+            (open[43].id, 44),
+            "{limits}: the first to end is first"
+        );
+        assert_eq!(first.end_us, open[43].end.as_micros());
+        // One that nobody has any more is given back by what is shown.
+        let count = (tollgate::Subject::literal("job").unwrap(), set(limits));
+        let end = tollgate::Time::from_micros(first.end_us);
+        let stuck = Hold::new(first.id, 0, first.cost, end, [count]);
+        assert!(block_on(world.limiter.release(&stuck)).unwrap(), "{limits}");
+        assert_eq!(shown().0, 43);
+        // What is due is not shown, although nobody has taken it away yet.
+        world.at(open[40].end.as_micros());
+        let (total, holds) = shown();
+        assert_eq!((total, holds[0].id), (40, open[39].id), "{limits}");
+        world.at(START_US + 9_000_000);
+        assert_eq!(shown(), (0, Vec::new()), "{limits}");
+    }
+    // No more than a page is shown.
+    let world = World::new(maker, "200 at once hold 9s", START_US);
+    for _ in 0..105 {
+        assert!(block_on(world.limiter.acquire("job")).unwrap().hold.is_some());
+    }
+    let held = world.inspect("job").unwrap();
+    assert_eq!((held.open, held.holds.len()), (105, tollgate::MAX_SHOWN_HOLDS));
+}

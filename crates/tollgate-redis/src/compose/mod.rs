@@ -17,7 +17,7 @@ use crate::script::Script;
 
 pub use check::{Check, ReplyFormat, number_args, shape, unpack_reply};
 pub(crate) use rare::with_clock;
-pub use rare::{HoldScripts, adjust, charge, count_args, inspect, refund, reset, swap};
+pub use rare::{HoldScripts, adjust, charge, count_args, inspect, open_holds, refund, reset, swap};
 pub(crate) use rare::{all_codes, most_of};
 
 /// The clock of a script.
@@ -89,6 +89,7 @@ impl Default for Parts {
             ("charge.lua", include_str!("charge.lua")),
             ("reset.lua", include_str!("reset.lua")),
             ("inspect.lua", include_str!("inspect.lua")),
+            ("open_holds.lua", include_str!("open_holds.lua")),
             ("requests.lua", include_str!("requests.lua")),
             ("swap.lua", include_str!("swap.lua")),
         ];

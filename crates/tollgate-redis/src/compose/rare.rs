@@ -130,6 +130,14 @@ pub fn inspect(clock: Clock, parts: &Parts) -> Script {
     Script::new(format!("#!lua flags=no-writes\n-- Tollgate: inspect\n{now}{body}"))
 }
 
+/// Returns the open holds of a count.
+#[must_use]
+pub fn open_holds(clock: Clock, parts: &Parts) -> Script {
+    let (now, form) = (parts.clock(clock), parts.driver("hold_form.lua"));
+    let body = parts.driver("open_holds.lua");
+    Script::new(format!("#!lua flags=no-writes\n-- Tollgate: open_holds\n{now}{form}{body}"))
+}
+
 /// Writes states if they are unchanged (compare-and-swap).
 #[must_use]
 pub fn swap(parts: &Parts) -> Script {

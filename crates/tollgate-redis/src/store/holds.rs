@@ -9,15 +9,17 @@ use std::time::Duration;
 use redis::{ToRedisArgs, Value};
 use smallvec::SmallVec;
 use tollgate::engine::{
-    Charged, Fields, HoldRefusal, Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS, SETTLED_FOR_US,
+    Charged, Fields, HoldRefusal, Mode, OpenHold, Outcome, Placed, RELEASED_WITHOUT_UNITS,
+    SETTLED_FOR_US,
 };
 use tollgate::{
-    Carried, Counted, Hold, HoldTerms, Patience, Period, Question, Settled, StoreError, Time,
+    Carried, Counted, Hold, HoldId, HoldTerms, MAX_SHOWN_HOLDS, Patience, Period, Question,
+    Settled, StoreError, Time,
 };
 
 use super::RedisStore;
 use super::plan::{CountArgs, Which, asked};
-use super::reply::{Forgotten, parse_unsigned, unexpected_reply};
+use super::reply::{Forgotten, damaged, parse_unsigned, unexpected_reply};
 use crate::compose::all_codes;
 use crate::key::Keys;
 use crate::node::Call;
@@ -196,6 +198,17 @@ impl RedisStore {
         }
     }
 
+    /// How many holds of the count with this key are open, and the first to end.
+    pub(super) async fn open_holds(&self, key: String) -> Result<(u64, Vec<OpenHold>), StoreError> {
+        let (nonce, script) = (self.next_nonce(), &self.0.rare.open_holds);
+        let args = vec![nonce.to_string(), MAX_SHOWN_HOLDS.to_string()];
+        let answer = self.call(script, &[key], args, nonce, self.0.deadline).await?;
+        let [open, back, Value::Array(rows)] = &answer[..] else { return Err(unexpected_reply()) };
+        let back = parse_unsigned(back)?;
+        let each = rows.chunks_exact(2).map(|row| open_hold(row, back));
+        Ok((parse_unsigned(open)?, each.collect::<Result<_, _>>()?))
+    }
+
     /// Calls a script of the steps of these counts, or that of several questions at the same time.
     /// Where a state names another step, it calls the one of all.
     async fn call_holds(
@@ -262,6 +275,23 @@ fn told_of(hold: &Hold) -> [String; 2] {
 /// Whether a check was not decided, because holds of a count are open.
 pub(super) fn is_held(answer: &[Value]) -> bool {
     matches!(answer, [Value::Int(-2)])
+}
+
+/// A hold as it is stored, whose end is so much earlier than written.
+fn open_hold(row: &[Value], back_us: u64) -> Result<OpenHold, StoreError> {
+    let [Value::BulkString(member), Value::BulkString(end)] = row else {
+        return Err(unexpected_reply());
+    };
+    let wrong = || damaged("a hold has an impossible id");
+    let (id, cost) = member.split_first_chunk::<16>().ok_or_else(wrong)?;
+    let id = HoldId::from_bytes(*id).ok_or_else(wrong)?;
+    let cost = match cost {
+        [] => 1,
+        cost => cost.iter().fold(0, |cost, byte| cost << 8 | u64::from(*byte)),
+    };
+    let end: u64 =
+        core::str::from_utf8(end).ok().and_then(|it| it.parse().ok()).ok_or_else(wrong)?;
+    Ok(OpenHold { end_us: end.saturating_sub(back_us), id, cost })
 }
 
 /// What a commit did to a limit; `None` for one of a count on which the hold was not open.

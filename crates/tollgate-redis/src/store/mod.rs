@@ -78,6 +78,7 @@ struct RareScripts {
     charge: Script,
     reset: Script,
     inspect: Script,
+    open_holds: Script,
     swap: Script,
     notices: notices::Scripts,
 }
@@ -90,6 +91,7 @@ impl RareScripts {
             charge: compose::charge(clock, parts),
             reset: compose::reset(clock, parts),
             inspect: compose::inspect(clock, parts),
+            open_holds: compose::open_holds(clock, parts),
             swap: compose::swap(parts),
             notices: notices::Scripts::new(clock, parts),
         }

@@ -137,6 +137,7 @@ impl Store for RedisStore {
         let nonce = self.next_nonce();
         let (state, logs) = self.all_keys(counted);
         let single = limits.limits().len() == 1;
+        let open = self.open_holds(state.clone()).await?;
         let mut keys = vec![state];
         if !single {
             keys.extend(logs);
@@ -171,7 +172,8 @@ impl Store for RedisStore {
             .collect()
         });
         let logs = events.collect();
-        Ok(Some(Inspection::new(was.full_text().to_owned(), held.words, logs, fresh_at, false)))
+        let text = was.full_text().to_owned();
+        Ok(Some(Inspection::new(text, held.words, logs, fresh_at, false).holding(open)))
     }
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {

@@ -9,7 +9,7 @@ use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
-use tollgate::{LimitSet, ParseError, Period, Subject};
+use tollgate::{Inspection, LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
 use super::bearer::Guard;
@@ -21,7 +21,7 @@ use super::subject::{SubjectJson, subject_of};
 use super::{Api, Reply, body_of, is_read, not_found, policies, rulings, strict, text};
 use crate::console::{self, Overview};
 use crate::http::{Answering, Caller, Explain, Whole};
-use crate::json::AnswerJson;
+use crate::json::{AnswerJson, OpenHoldJson, ReleasedJson};
 use crate::metrics::Endpoint;
 use crate::recorder::{Recorder, since_epoch};
 use crate::reload::{Reader, ReloadError};
@@ -78,6 +78,9 @@ struct HeldJson {
     logs: Vec<Vec<(u64, u64)>>,
     fresh_at_us: u64,
     shared: bool,
+    /// How many holds are open, and the first 100 of them to end.
+    open: u64,
+    holds: Vec<OpenHoldJson>,
 }
 
 /// What a check of one unit would be answered now.
@@ -86,6 +89,13 @@ struct Peeked<'a> {
     /// The decision in words.
     text: Option<String>,
     answer: AnswerJson<'a>,
+}
+
+/// The hold that is given back.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct ReleaseJson {
+    hold: String,
 }
 
 /// The subject that is looked up, in the form of the log of denials.
@@ -158,8 +168,10 @@ impl Admin {
         strict(&request)?;
         let peer = caller.peer.address();
         let path = request.uri().path().to_owned();
-        let known =
-            ["inspect", "peek", "reset", "adjust", "reload", "ban", "exempt", "lift", "lookup"];
+        let known = [
+            "inspect", "peek", "reset", "adjust", "release", "reload", "ban", "exempt", "lift",
+            "lookup",
+        ];
         let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
         let Some(act) = act else {
             return match &*path {
@@ -207,6 +219,7 @@ impl Admin {
                 rulings::lift(&self.api.service.gate, about, &mut of.about).await
             }
             "lookup" => self.look_up(&body, &mut of),
+            "release" => self.release(&body, &mut of).await,
             _ => self.correct(act, &body, &mut of).await,
         };
         // Log every act with its subject, also when it fails: each corrected count must be
@@ -283,16 +296,9 @@ impl Admin {
         let refused = Refusal::from;
         match act {
             "inspect" => {
-                let held = gate.inspect(ask(&parts, shard)?).await.map_err(refused)?.map(|held| {
-                    HeldJson {
-                        written_under: held.written_under,
-                        words: held.words,
-                        logs: held.logs,
-                        fresh_at_us: held.fresh_at.as_micros(),
-                        shared: held.shared,
-                    }
-                });
-                Ok(json(&Held { held }))
+                let held = gate.inspect(ask(&parts, shard)?).await.map_err(refused)?;
+                let count = parts.first().map(|(subject, limits)| (subject, limits, shard));
+                Ok(json(&Held { held: held.zip(count).map(|it| self.held_json(it)) }))
             }
             "peek" => {
                 let terms = Terms::new(OnFailure::Deny).deadline(gate.usual_deadline());
@@ -316,6 +322,33 @@ impl Admin {
                 Ok(json(&serde_json::json!({ "changed": changed })))
             }
         }
+    }
+
+    fn held_json(
+        &self,
+        (held, count): (Inspection, (&Subject, &LimitSet, Option<&str>)),
+    ) -> HeldJson {
+        let holds = OpenHoldJson::each(count, &held, |hold| self.api.service.sign(hold));
+        HeldJson {
+            written_under: held.written_under,
+            words: held.words,
+            logs: held.logs,
+            fresh_at_us: held.fresh_at.as_micros(),
+            shared: held.shared,
+            open: held.open,
+            holds,
+        }
+    }
+
+    /// Gives back what a hold keeps that an inspection has shown, or any other.
+    async fn release(&self, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+        let ReleaseJson { hold } = read_one(body)?;
+        let service = &self.api.service;
+        let hold = service.signed(&hold)?;
+        let written = hold.counts.iter().filter_map(|(it, _)| self.api.metrics.written(it));
+        of.subjects = written.collect::<Vec<_>>().join(" ");
+        service.release(&hold).await?;
+        Ok(json(&ReleasedJson { released: true }))
     }
 
     /// The counts that a policy keeps for a subject: all of them for a reset, otherwise exactly

@@ -3,7 +3,10 @@
 use core::time::Duration;
 
 use serde::Serialize;
-use tollgate::{Charged, ChargedLimit, Decision, Hold, LimitSet, Settled, Subject};
+use tollgate::engine::OpenHold;
+use tollgate::{
+    Charged, ChargedLimit, Decision, Hold, HoldKind, Inspection, LimitSet, Settled, Subject, Time,
+};
 use tollgate_policy::Held;
 
 use super::{AnswerJson, Wait};
@@ -132,4 +135,40 @@ impl RenewedJson {
 #[derive(Serialize)]
 pub(crate) struct ReleasedJson {
     pub(crate) released: bool,
+}
+
+/// An open hold, as an inspection shows it.
+#[derive(Debug, Serialize)]
+#[non_exhaustive]
+pub struct OpenHoldJson {
+    /// What settles it: the signed text of a service, or the word of the command line.
+    pub hold: String,
+    /// What it keeps: `acquire`, `reserve`, or `charging` for a reserve whose end charges.
+    pub kind: &'static str,
+    /// Its cost, in units or slots.
+    pub cost: u64,
+    /// When it ends by itself, by the store's clock, in microseconds since 1970.
+    pub end_us: u64,
+}
+
+impl OpenHoldJson {
+    /// The first open holds of a count to end, each as `text` writes it.
+    pub fn each(
+        (subject, limits, shard): (&Subject, &LimitSet, Option<&str>),
+        held: &Inspection,
+        text: impl Fn(&Hold) -> String,
+    ) -> Vec<Self> {
+        let each = held.holds.iter().map(|OpenHold { end_us, id, cost }| {
+            let counts = [(subject.clone(), limits.clone())];
+            let mut hold = Hold::new(*id, 0, *cost, Time::from_micros(*end_us), counts);
+            hold.shard = shard.map(str::to_owned);
+            let kind = match hold.kind() {
+                HoldKind::Acquire => "acquire",
+                HoldKind::Charging => "charging",
+                _ => "reserve",
+            };
+            Self { hold: text(&hold), kind, cost: *cost, end_us: *end_us }
+        });
+        each.collect()
+    }
 }

@@ -5,6 +5,6 @@ mod hold;
 mod wait;
 
 pub use decision::{AnswerJson, ReportJson};
-pub use hold::{ChargeJson, ChargedJson, CommittedJson};
+pub use hold::{ChargeJson, ChargedJson, CommittedJson, OpenHoldJson};
 pub(crate) use hold::{HeldJson, ReleasedJson, RenewedJson};
 pub use wait::{Wait, duration};

@@ -48,12 +48,13 @@ pub(crate) enum Endpoint {
     AdminPolicies,
     Overview,
     Lookup,
+    AdminRelease,
     Console,
     Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 40] = [
+    const ALL: [Self; 41] = [
         Self::Check,
         Self::Peek,
         Self::Charge,
@@ -92,6 +93,7 @@ impl Endpoint {
         Self::AdminPolicies,
         Self::Overview,
         Self::Lookup,
+        Self::AdminRelease,
         Self::Console,
         Self::Other,
     ];
@@ -137,6 +139,7 @@ impl Endpoint {
             Self::AdminPolicies => "/v1/admin/policies",
             Self::Overview => "/v1/admin/overview",
             Self::Lookup => "/v1/admin/lookup",
+            Self::AdminRelease => "/v1/admin/release",
             Self::Console => "/console",
             Self::Other => super::OTHER,
         }
@@ -224,6 +227,6 @@ mod tests {
         requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
         requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
         assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 41);
+        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 42);
     }
 }

@@ -176,3 +176,27 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
     let mut admin = service.admin().await;
     assert_eq!(admin.post("/v1/admin/reload", "").await.status, StatusCode::CONFLICT);
 }
+
+/// A slot whose holder is gone is given back by hand.
+#[tokio::test]
+async fn open_holds_are_shown_and_given_back() {
+    let service = Service::with(|options| options.admin = Some(here())).await;
+    let (mut client, mut admin) = (service.client().await, service.admin().await);
+    let whose = r#"{"subject": "job", "limit": "2 at once hold 1h"}"#;
+    for allowed in [true, true, false] {
+        assert_eq!(client.post("/v1/acquire", whose).await.json()["allowed"], allowed);
+    }
+    let held = admin.post("/v1/admin/inspect", whose).await.json();
+    let (held, holds) = (&held["held"], &held["held"]["holds"]);
+    assert_eq!((&held["open"], holds.as_array().map(Vec::len)), (&json!(2), Some(2)));
+    let stuck = &holds[0];
+    assert_eq!((&stuck["kind"], &stuck["cost"]), (&json!("acquire"), &json!(1)));
+    assert!(stuck["end_us"].as_u64() <= holds[1]["end_us"].as_u64(), "{holds}");
+    let body = json!({ "hold": stuck["hold"] }).to_string();
+    assert_eq!(admin.post("/v1/admin/release", &body).await.json(), json!({ "released": true }));
+    assert_eq!(admin.post("/v1/admin/inspect", whose).await.json()["held"]["open"], 1);
+    assert_eq!(client.post("/v1/acquire", whose).await.json()["allowed"], true);
+    for (body, status) in [(r#"{"hold": "tgh1"}"#, 404), (r#"{"subject": "job"}"#, 400)] {
+        assert_eq!(admin.post("/v1/admin/release", body).await.status.as_u16(), status, "{body}");
+    }
+}

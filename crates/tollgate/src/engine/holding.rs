@@ -579,6 +579,13 @@ pub fn end_holds(part: &mut Part<'_>, now: Time) -> HoldSums {
     part.holds.as_deref().map(Holds::sums).unwrap_or_default()
 }
 
+/// How many holds of a count are open, and the first `most` of them to end. Changes nothing.
+pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<OpenHold>) {
+    let (ends, _) = Ends::after_due(Some(holds), now);
+    let each = holds.soonest(ends.due + most).into_iter().skip(ends.due);
+    (ends.sums.count, each.map(|hold| earlier(hold, ends.back_us)).collect())
+}
+
 /// Until when what the ends of open holds charge can count, in microseconds since the Unix epoch: a
 /// store keeps the count until then, also where nobody asks for it meanwhile. 0 if no end charges.
 pub fn ends_count_until_us(limits: &LimitSet, holds: &dyn Holds) -> u64 {

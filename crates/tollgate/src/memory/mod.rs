@@ -13,7 +13,7 @@ use crate::error::StoreError;
 use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Board, Notice, Notices};
-use crate::store::{Counted, Inspection, Question, Store};
+use crate::store::{Counted, Inspection, MAX_SHOWN_HOLDS, Question, Store};
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -325,7 +325,10 @@ impl MemoryStore {
         shard.visit(&key, limits, now, |written_under, state, shared| {
             let fresh_at = Time::from_micros(state.fresh_at_us(written_under));
             let (words, logs) = (state.words().to_vec(), state.logs());
-            Inspection::new(written_under.full_text().to_owned(), words, logs, fresh_at, shared)
+            let open = state.holds().map(|holds| engine::open_holds(holds, now, MAX_SHOWN_HOLDS));
+            let text = written_under.full_text().to_owned();
+            let held = Inspection::new(text, words, logs, fresh_at, shared);
+            held.holding(open.unwrap_or_default())
         })
     }
 }

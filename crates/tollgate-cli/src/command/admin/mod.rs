@@ -41,6 +41,9 @@ pub(crate) fn admin(args: &Admin, out: &mut Output) -> Result<u8> {
             body["by"] = (*by).into();
             ("/v1/admin/adjust".to_owned(), Some(body))
         }
+        AdminAction::Release { hold } => {
+            ("/v1/admin/release".to_owned(), Some(json!({ "hold": hold })))
+        }
         AdminAction::Ban(ruled) => ("/v1/admin/ban".to_owned(), Some(ruling(ruled)?)),
         AdminAction::Exempt(ruled) => ("/v1/admin/exempt".to_owned(), Some(ruling(ruled)?)),
         AdminAction::Lift(about) => ("/v1/admin/lift".to_owned(), Some(ruling_body(about)?)),
@@ -187,6 +190,7 @@ fn text(act: &AdminAction, answer: &Value) -> String {
             let changed: Vec<String> = changed.iter().map(said).collect();
             format!("changed {} by {}\n", shown(&counted.subject), changed.join(", "))
         }
+        AdminAction::Release { .. } => "released the hold\n".to_owned(),
         AdminAction::Ban(_) | AdminAction::Exempt(_) => ruled(answer),
         AdminAction::Lift(about) if answer["was_there"] == true => {
             format!("lifted {}\n", shown(&about.when.join(", ")))
@@ -281,6 +285,14 @@ fn held(subject: &str, held: &Value) -> String {
     }
     if held["shared"] == true {
         text.push_str("  shared with other subjects: the store is full\n");
+    }
+    if let Some(open) = held["open"].as_u64().filter(|open| *open > 0) {
+        text.push_str(&format!("  {} open\n", show::count(open, "hold")));
+        for hold in list(&held["holds"]) {
+            let end = show::time(hold["end_us"].as_u64().unwrap_or(0));
+            let (kind, cost) = (said(&hold["kind"]), said(&hold["cost"]));
+            text.push_str(&format!("    {kind} {cost} until {end}: {}\n", said(&hold["hold"])));
+        }
     }
     if let Some(fresh_at_us) = held["fresh_at_us"].as_u64() {
         text.push_str(&format!("  fresh at {}\n", show::time(fresh_at_us)));
