@@ -537,7 +537,7 @@ async fn what_nobody_holds_is_charged_without_a_check() {
         &[
             ("TOLLGATE.CHARGE bob", "(ERR ", "wrong number"),
             ("TOLLGATE.CHARGE bob 9/h COST 0", "(ERR ", "cost"),
-            ("TOLLGATE.CHARGE bob 9/h RECEIPT", "(ERR ", "RECEIPT"),
+            ("TOLLGATE.CHARGE bob 9/h RECEIPT", "(ERR ", "this is no quota"),
             ("TOLLGATE.REQUEST * ip 192.0.2.7 CHARGE PEEK", "(ERR ", "exclude each other"),
             ("TOLLGATE.REQUEST * ip 192.0.2.7 CHARGE RECEIPT", "(ERR ", "no receipt"),
         ],
@@ -549,7 +549,7 @@ async fn what_nobody_holds_is_charged_without_a_check() {
 async fn a_peek_looks_ahead_to_a_check_a_reserve_or_an_acquire() {
     let (service, _clock) = on_memory(FILE).await;
     let mut redis = service.redis().await;
-    let asked = ["TOLLGATE.PEEK", "bob", "20 at once", "100000/m", "COST", "800"];
+    let asked = ["TOLLGATE.PEEK", "bob", "20 at once", "1000/m", "COST", "800"];
     for (kind, allowed) in
         [(["KIND", "reserve"], "1"), (["kind", "ACQUIRE"], "0"), (["KIND", "check"], "0")]
     {
