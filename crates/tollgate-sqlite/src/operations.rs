@@ -197,7 +197,7 @@ pub(crate) fn inspect(
         return Ok(None);
     };
     let limits = was.as_ref().unwrap_or(counted.limits);
-    let last_us = holds.as_ref().and_then(|holds| holds.last()).map_or(0, |hold| hold.end_us);
+    let last_us = holds.as_ref().and_then(engine::Holds::last).map_or(0, |hold| hold.end_us);
     let open = holds.as_ref().map(|holds| engine::open_holds(holds, cx.now(), MAX_SHOWN_HOLDS));
     let fresh_at = Time::from_micros(engine::fresh_at_us(limits, &mut own).max(last_us));
     let logs = own.logs.iter().map(crate::log::SqlLog::events).collect();
