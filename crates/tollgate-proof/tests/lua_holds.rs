@@ -35,8 +35,13 @@ fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
     assert!(denied_by_holds > cases / 100 && ended > cases / 100);
     if !crowded {
         println!("{name}: {:?}", names.each());
+        let has_slots = limits.iter().any(|it| it[0].contains("at once"));
         for (outcome, seen) in names.each() {
-            assert!(seen > cases / 2_000, "{outcome}: {seen} of {cases}");
+            // Only for slots does anybody stand in line.
+            assert!(
+                !has_slots && outcome.contains("in line") || seen > cases / 2_000,
+                "{outcome}: {seen} of {cases}"
+            );
         }
     }
     // The two kinds of bucket have steps of their own.

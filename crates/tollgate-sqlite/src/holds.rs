@@ -2,11 +2,12 @@
 
 use rusqlite::Row;
 use tollgate::engine::{
-    self, HoldSums, Holds, MAX_MARKS, Mark, NamedHold, OpenHold, SETTLED_FOR_US,
+    self, HoldSums, Holds, MAX_MARKS, Mark, NamedHold, OpenHold, SETTLED_FOR_US, Ticket,
 };
 use tollgate::{HoldId, HoldKind, HoldName, LimitSet, SKEW_US, StoreError, Subject};
 
 use crate::context::Context;
+use crate::line;
 
 /// The holds of one count. Faults are remembered in the context, since the engine asks for no
 /// results.
@@ -58,7 +59,9 @@ impl<'c> SqlHolds<'c> {
         let last_us = self.last().map_or(0, |hold| hold.end_us);
         let fenced_us = if fence > 0 { fence + SKEW_US } else { 0 };
         let charged_us = engine::ends_count_until_us(limits, &self);
-        let until_us = last_us.max(settled_us).max(fenced_us).max(charged_us);
+        let tickets = if limits.counts_slots() { self.line() } else { Vec::new() };
+        let waited_us = tickets.iter().map(|ticket| ticket.end_us + SKEW_US).max().unwrap_or(0);
+        let until_us = last_us.max(settled_us).max(fenced_us).max(charged_us).max(waited_us);
         if count == 0 && until_us <= now_us {
             forget(context, self.subject, self.counted)?;
             return Ok(None);
@@ -87,9 +90,14 @@ impl<'c> SqlHolds<'c> {
                    WHERE subject = ?1 AND counted = ?2 AND id = ?3 AND until_us > ?4";
         let key = (self.subject, self.counted, id.as_bytes(), at_us.cast_signed());
         let found = self.context.first(sql, key, |row| row.get(0));
+        self.found(found)
+    }
+
+    /// What was found; nothing where that failed, which is remembered.
+    fn found<T: Default>(&self, found: Result<T, StoreError>) -> T {
         found.unwrap_or_else(|fault| {
             self.context.remember(fault);
-            None
+            T::default()
         })
     }
 
@@ -121,9 +129,10 @@ pub(crate) fn forget_open(
 ) -> Result<bool, StoreError> {
     let sql = "DELETE FROM holds WHERE subject = ?1 AND counted = ?2";
     context.execute(sql, (subject, counted))?;
+    let had_line = line::forget(context, (subject, counted))?;
     let sql = "DELETE FROM held WHERE subject = ?1 AND counted = ?2 RETURNING open + fence";
     let open = context.first(sql, (subject, counted), |row| row.get::<_, i64>(0))?;
-    Ok(open.is_some_and(|open| open > 0))
+    Ok(had_line || open.is_some_and(|open| open > 0))
 }
 
 /// `None` for an id that is none.
@@ -330,5 +339,17 @@ impl Holds for SqlHolds<'_> {
              VALUES (?1, ?2, ?3, ?4, ?5)",
             (key.0, key.1, marked_id(name).as_bytes(), actual, until_us.cast_signed()),
         );
+    }
+
+    fn line(&self) -> Vec<Ticket> {
+        self.found(line::read(self.context, self.key()))
+    }
+
+    fn stand(&mut self, ticket: Ticket) {
+        self.found(line::stand(self.context, self.key(), ticket));
+    }
+
+    fn leave(&mut self, ticket: &Ticket) {
+        self.found(line::leave(self.context, self.key(), ticket));
     }
 }

@@ -40,6 +40,7 @@ mod context;
 mod extension;
 mod fault;
 mod holds;
+mod line;
 mod log;
 mod notices;
 mod open;

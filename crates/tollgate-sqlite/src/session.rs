@@ -11,8 +11,8 @@ use rusqlite::Connection;
 use smallvec::SmallVec;
 use tollgate::engine::{self, Outcome};
 use tollgate::{
-    Charged, Clock, Counted, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled,
-    StoreError, Time,
+    Charged, Clock, Counted, Hold, HoldTerms, Inspection, Notice, Notices, Patience, Question,
+    Receipt, Refund, Settled, StoreError, Time,
 };
 
 use crate::context::{Cache, Context};
@@ -21,7 +21,7 @@ use crate::fault::{FaultLocation, damaged, explain, impossible};
 use crate::open::Opened;
 use crate::options::Options;
 use crate::state::{self, LoadedState};
-use crate::{notices, open, operations, requests, sweep, wait};
+use crate::{line, notices, open, operations, requests, sweep, wait};
 
 /// One connection to the file.
 #[derive(Debug)]
@@ -37,6 +37,8 @@ pub(crate) struct Session {
     is_behind: Cell<bool>,
     /// Whether the file has the table of request ids.
     keeps_requests: Cell<bool>,
+    /// Whether the file has the table of those who wait in line.
+    keeps_lines: Cell<bool>,
     /// The number of request ids that were forgotten before their time.
     forgotten_requests: Arc<AtomicU64>,
 }
@@ -78,7 +80,8 @@ impl Session {
         let clock = Arc::clone(&options.clock);
         let waits = Cell::new(options.effective_deadline());
         let (cache, is_behind) = (new_cache(), Cell::new(is_behind));
-        let (identity, keeps_requests, forgotten_requests) = (0, Cell::new(false), Arc::default());
+        let (identity, forgotten_requests) = (0, Arc::default());
+        let (keeps_requests, keeps_lines) = (Cell::new(false), Cell::new(false));
         let mut session = Self {
             conn,
             cache,
@@ -88,6 +91,7 @@ impl Session {
             waits,
             is_behind,
             keeps_requests,
+            keeps_lines,
             forgotten_requests,
         };
         let identity: Option<i64> =
@@ -189,6 +193,11 @@ impl Session {
     pub(crate) fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let access = if question.mode.is_peek() { Access::Read } else { Access::Write };
         let deadline = question.deadline.unwrap_or(self.options.effective_deadline());
+        let in_line = |terms: &HoldTerms| terms.patience == Patience::InLine;
+        if question.hold.is_some_and(in_line) && !self.keeps_lines.get() {
+            self.migrate_extension(line::EXTENSION, line::MIGRATIONS)?;
+            self.keeps_lines.set(true);
+        }
         let Some(request) = question.request else {
             return self.run_within(deadline, access, &question.parts, |cx| {
                 operations::check(cx, question)

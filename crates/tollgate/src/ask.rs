@@ -398,6 +398,17 @@ impl<'a> Ask<'a> {
         Self { kind: Some(kind), ..self }
     }
 
+    /// Stands in line for the hold: it is admitted behind those who came before, also a small cost
+    /// behind a large one. The limits have slots, and the ask has a name ([`Ask::named`]), by which
+    /// it keeps its place when it is asked again. The place ends a while after the last ask, 10 s at
+    /// the longest, and when a hold of that name is settled or released.
+    ///
+    /// Denials count for no ban, as of [`Ask::waiting`].
+    #[must_use]
+    pub fn in_line(self) -> Self {
+        Self { patience: Patience::InLine, ..self }
+    }
+
     /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
     /// decision ([`crate::Decision::is_repeated`]) and charges nothing more. A denial charged
     /// nothing and is not remembered, so a retry is judged anew.
@@ -548,6 +559,10 @@ impl<'a> Ask<'a> {
         let mut question = self.question(usual, true)?;
         question.mode = Mode::Whole;
         let mut terms = terms(&question)?;
+        if patience == Patience::InLine {
+            let counts_slots = question.parts.iter().any(|part| part.limits.counts_slots());
+            check_line(name, counts_slots)?;
+        }
         if let Some(name) = name {
             terms.id = HoldId::named(terms.id.kind(), name);
         }
@@ -629,6 +644,21 @@ pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
 #[cold]
 fn names_a_check() -> Error {
     Error::Ask("a check places no hold that could have a name: acquire or reserve".to_owned())
+}
+
+/// Rejects a place in a line that nothing could keep.
+fn check_line(name: Option<HoldName>, counts_slots: bool) -> Result<(), Error> {
+    if name.is_none() {
+        let what = "who stands in line keeps its place by an id: give the hold one, and ask again \
+                    under the same";
+        return Err(Error::Ask(what.to_owned()));
+    }
+    if !counts_slots {
+        let what = "these limits have no slots to stand in line for: write one as `20 at once`, or \
+                    wait without a line";
+        return Err(Error::Ask(what.to_owned()));
+    }
+    Ok(())
 }
 
 #[cold]

@@ -18,6 +18,7 @@ mod hold_one;
 mod hold_table;
 mod holding;
 mod holds;
+mod line;
 mod named;
 mod remembered;
 mod settle;
@@ -38,6 +39,7 @@ pub use holding::{
 pub use holds::{
     HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US,
 };
+pub use line::{LONGEST_TICKET_US, MAX_TICKETS, SHORTEST_TICKET_US, Ticket};
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};
 pub(crate) use remembered::Fingerprint;
 pub use remembered::{MAX_REQUESTS, Recalled, Remembered};
@@ -226,6 +228,8 @@ pub struct Outcome {
     /// True for a question under a request id whose first answer was repeated [`MAX_REPEATS`]
     /// times before: it was judged, and charged, as one without an id. The store sets it.
     pub overused: bool,
+    /// How many wait in line ahead of this question, where it stands in line.
+    pub ahead: u16,
     /// What decided. What answers in place of a store sets it.
     pub authority: Authority,
     /// The hold that was placed, if one was. It is in a box, since nearly no answer has it.
@@ -267,6 +271,7 @@ impl Outcome {
             isolated: true,
             repeated: false,
             overused: false,
+            ahead: 0,
             authority,
             hold: None,
         }

@@ -9,11 +9,11 @@ use std::sync::OnceLock;
 
 use crate::ask::{check_cost, check_parts, check_shard};
 use crate::decision::Decision;
-use crate::engine::Charged;
+use crate::engine::{Charged, LONGEST_TICKET_US, SHORTEST_TICKET_US};
 use crate::error::ParseError;
 use crate::limit::{Limit, LimitSet};
 use crate::subject::Subject;
-use crate::time::{MAX_PERIOD_US, Time, parse_duration_us};
+use crate::time::{MAX_PERIOD_US, Period, Time, parse_duration_us};
 
 mod name;
 
@@ -236,6 +236,9 @@ pub enum Patience {
     None,
     /// It waits. A denial counts for no ban: a poll is no abuse.
     Waiting,
+    /// It waits in line: it is admitted behind those who came before. Its hold has a name, by which
+    /// it keeps its place.
+    InLine,
 }
 
 impl HoldTerms {
@@ -356,6 +359,15 @@ impl Hold {
     pub const fn kind(&self) -> HoldKind {
         self.id.kind()
     }
+
+    /// How long a place in line for it is kept after an ask ([`crate::Ask::in_line`]), where it
+    /// lasts as long as its limits say. Ask again at a third of it.
+    #[must_use]
+    pub fn place_kept(&self) -> Duration {
+        let lasts = self.counts.iter().filter_map(|(_, limits)| limits.hold()).min();
+        let lasts_us = lasts.map_or(LONGEST_TICKET_US, Period::as_micros);
+        Duration::from_micros(lasts_us.clamp(SHORTEST_TICKET_US, LONGEST_TICKET_US))
+    }
 }
 
 /// The first line of the text: the version of the format.
@@ -429,6 +441,8 @@ pub struct Holding<'l> {
     pub decision: Decision<'l>,
     /// The hold; `None` on a denial.
     pub hold: Option<Hold>,
+    /// How many wait in line ahead of an ask that stands in line ([`crate::Ask::in_line`]).
+    pub ahead: usize,
 }
 
 /// What a store did to settle a hold.

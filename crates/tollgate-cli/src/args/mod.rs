@@ -126,8 +126,9 @@ Secrets come from the environment, so that no process list shows them:
     ///
     /// Waits until every limit admits, charges, and runs COMMAND. Waiting reserves nothing, and
     /// waiters have no order. With --at-once N, at most N such commands run at a time: a slot is
-    /// taken, renewed while COMMAND runs, and given back. COMMAND finds the number of its slot in
-    /// TOLLGATE_FENCE: larger than that of every earlier one.
+    /// taken, renewed while COMMAND runs, and given back. Those who wait for one stand in line.
+    /// COMMAND finds the number of its slot in TOLLGATE_FENCE: larger than that of every earlier
+    /// one.
     ///
     /// An interrupted wait charges nothing, and neither does a COMMAND that cannot be started.
     ///

@@ -54,8 +54,11 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let takes_slots = counts.parts().iter().any(|(_, limits)| limits.counts_slots());
     let mut ask = counts.ask().cost(cost);
     if takes_slots {
-        // Its polls count for no ban.
-        ask = ask.named(HoldName::random()).waiting();
+        ask = ask.named(HoldName::random());
+        // Who tries once takes no place that it would have to leave. Several subjects may lie in
+        // several slots of a cluster, which keep no line together.
+        let stands = wait.is_none_or(|wait| !wait.is_zero()) && counts.parts().len() == 1;
+        ask = if stands { ask.in_line() } else { ask.waiting() };
     }
     let counter = BlockingLimiter::open(&args.place, &which, &counts)?;
     let interrupts = Interrupts::listen()?;
@@ -144,10 +147,22 @@ struct Waiting<'c> {
 
 impl<'c> Waiting<'c> {
     fn turn(&self, interrupts: &Interrupts) -> Result<Turn<'c>> {
-        let mut slot_pause = FIRST_SLOT_PAUSE;
+        let turn = self.turn_in_line(interrupts);
+        if self.takes_slots
+            && !matches!(turn, Ok(Turn::Came(..)))
+            && let Ok(named) = self.counter.limiter.hold_named(self.ask.clone())
+        {
+            // Whoever is behind moves up at once. Without an answer the place ends by itself.
+            let _ = self.counter.wait(self.counter.limiter.release(&named));
+        }
+        turn
+    }
+
+    fn turn_in_line(&self, interrupts: &Interrupts) -> Result<Turn<'c>> {
+        let mut pauses = SlotPauses::new(self.counter.limiter.hold_named(self.ask.clone()).ok());
         loop {
             let asked = Instant::now();
-            let (decision, hold) = self.attempt()?;
+            let (decision, hold, ahead) = self.attempt()?;
             let wait = match decision.verdict() {
                 Verdict::Allow => {
                     let slot = hold.map(|hold| Box::new(Slot::new(self.counter, hold, asked)));
@@ -178,16 +193,20 @@ impl<'c> Waiting<'c> {
                             duration(wait)
                         ));
                     }
-                    true if slot_pause == FIRST_SLOT_PAUSE => {
-                        say(&format!("waiting for {subject}: every slot is taken ({limit})"));
+                    true if pauses.is_first() => {
+                        let ahead =
+                            if ahead > 0 { format!(", {ahead} ahead") } else { String::new() };
+                        say(&format!(
+                            "waiting for {subject}: every slot is taken ({limit}){ahead}"
+                        ));
                     }
                     true => {}
                 }
             }
-            let mut pause = wait.min(ASK_AGAIN);
+            // A place in line ends unless it is asked for again.
+            let mut pause = wait.min(if self.takes_slots { pauses.longest } else { ASK_AGAIN });
             if until_slot {
-                pause = pause.min(slot_pause).min(left.map_or(pause, |(_, left, _)| left));
-                slot_pause = (slot_pause * 2).min(LAST_SLOT_PAUSE);
+                pause = pauses.next(ahead).min(pause).min(left.map_or(pause, |(_, left, _)| left));
             }
             if let Some(signal) = interrupts.within(pause)? {
                 return Ok(Turn::Gone(killed_by(signal)?));
@@ -197,10 +216,10 @@ impl<'c> Waiting<'c> {
     }
 
     /// Asks once.
-    fn attempt(&self) -> Result<(Decision<'c>, Option<Hold>)> {
+    fn attempt(&self) -> Result<(Decision<'c>, Option<Hold>, usize)> {
         let limiter = &self.counter.limiter;
         if !self.takes_slots {
-            return Ok((self.counter.wait(limiter.check(self.ask.clone()))?, None));
+            return Ok((self.counter.wait(limiter.check(self.ask.clone()))?, None, 0));
         }
         let acquire = || self.counter.wait(limiter.acquire(self.ask.clone()));
         let held = match (acquire(), limiter.hold_named(self.ask.clone())) {
@@ -210,7 +229,7 @@ impl<'c> Waiting<'c> {
             }
             (held, _) => held?,
         };
-        Ok((held.decision, held.hold))
+        Ok((held.decision, held.hold, held.ahead))
     }
 
     /// Gives back what the store may have placed. What cannot be given back ends by itself.
@@ -236,6 +255,37 @@ impl<'c> Waiting<'c> {
             duration(wait),
             duration(longest),
         ));
+    }
+}
+
+/// The pauses between two checks for a slot. Who is far behind in line asks less often, and keeps
+/// its place.
+struct SlotPauses {
+    next: Duration,
+    longest: Duration,
+    ahead: Option<usize>,
+}
+
+impl SlotPauses {
+    fn new(hold: Option<Hold>) -> Self {
+        let longest = hold.map_or(ASK_AGAIN, |hold| hold.place_kept() / 3);
+        Self { next: FIRST_SLOT_PAUSE, longest, ahead: None }
+    }
+
+    /// Whether there was none yet.
+    fn is_first(&self) -> bool {
+        self.ahead.is_none()
+    }
+
+    fn next(&mut self, ahead: usize) -> Duration {
+        if self.ahead != Some(ahead) {
+            // The line moves.
+            (self.next, self.ahead) = (FIRST_SLOT_PAUSE, Some(ahead));
+        }
+        let turns = u32::try_from(ahead).unwrap_or(u32::MAX).saturating_add(1);
+        let pause = self.next.saturating_mul(turns).min(self.longest);
+        self.next = (self.next * 2).min(LAST_SLOT_PAUSE);
+        pause
     }
 }
 

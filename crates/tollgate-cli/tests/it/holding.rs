@@ -324,6 +324,55 @@ fn a_holder_whose_slot_is_gone_says_so() {
     assert_eq!(holder.wait().unwrap().code(), Some(0));
 }
 
+/// A run that waits in line, once it says that it does.
+fn waiter(place: &Place, slot: &[&str], work: &str) -> Child {
+    let args = [slot, &["--verbose", "--", "sh", "-c", work]].concat();
+    let mut child = place.std(&args).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stderr.as_mut().unwrap()).read_line(&mut line).unwrap();
+    assert!(line.starts_with("waiting for job: every slot is taken"), "{line}");
+    child
+}
+
+#[test]
+fn slots_go_to_waiters_in_the_order_of_their_arrival() {
+    let place = Place::new();
+    let log = place.path().join("log").display().to_string();
+    let slot = ["run", "job", "--at-once", "1", "--wait", "60s"];
+    let mut holder = running(&place, &[&slot[..], &CAT].concat());
+    let mut waiters: Vec<Child> =
+        (1..=12).map(|n| waiter(&place, &slot, &format!("echo {n} >> {log}"))).collect();
+    // Who gives up is in nobody's way.
+    signal(&waiters[3], Signal::TERM);
+    assert_eq!(waiters[3].wait().unwrap().code(), Some(128 + 15));
+    drop(holder.stdin.take());
+    for (at, waiter) in waiters.iter_mut().enumerate() {
+        let code = waiter.wait().unwrap().code();
+        assert!(code == Some(0) || at == 3, "{at}: {code:?}");
+    }
+    let order = std::fs::read_to_string(&log).unwrap();
+    assert_eq!(order.split_whitespace().collect::<Vec<_>>().join(" "), "1 2 3 5 6 7 8 9 10 11 12");
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+}
+
+/// The slot is free, and kept for the one who was first, until its place ends.
+#[test]
+fn a_killed_waiter_delays_the_next_until_its_place_ends() {
+    let place = Place::new();
+    let slot = ["run", "job", "--at-once", "1", "--hold", "4s"];
+    let mut holder = running(&place, &[&slot[..], &CAT].concat());
+    let mut first = waiter(&place, &slot, "true");
+    let mut second = waiter(&place, &[&slot[..], &["--wait", "60s"]].concat(), "true");
+    signal(&first, Signal::KILL);
+    first.wait().unwrap();
+    drop(holder.stdin.take());
+    assert_eq!(holder.wait().unwrap().code(), Some(0));
+    let (code, _, err) = place.run(&[&slot[..], &["--wait", "0", "--", "true"]].concat());
+    assert_eq!(code, 124, "nobody overtakes: {err}");
+    assert_eq!(second.wait().unwrap().code(), Some(0));
+    assert_eq!(place.code(&[&slot[..], &["--wait", "0", "--", "true"]].concat()), 0);
+}
+
 /// Each worker asks more often than the ban allows, since it waits.
 #[test]
 fn who_waits_for_a_slot_is_not_banned() {

@@ -80,6 +80,7 @@ struct Asked {
     cost: u64,
     ttl_us: u64,
     name: Option<u64>,
+    in_line: bool,
 }
 
 pub(super) fn open_holds_equal_the_oracle_in_every_field<M: StoreMaker>(maker: &M) {
@@ -280,7 +281,8 @@ impl<'w, S: Store> History<'w, S> {
             self.next_name += self.random.below(4).min(1);
             name = Some(self.next_name);
         }
-        self.ask(now_us, Asked { set, kind, cost, ttl_us, name });
+        let in_line = name.is_some() && self.has_slots && self.random.below(2) == 0;
+        self.ask(now_us, Asked { set, kind, cost, ttl_us, name, in_line });
     }
 
     /// Asks again under one of the last names, now and then otherwise or too often.
@@ -310,7 +312,7 @@ impl<'w, S: Store> History<'w, S> {
     }
 
     fn ask(&mut self, now_us: u64, asked: Asked) {
-        let Asked { set, kind, cost, ttl_us, name: named } = asked;
+        let Asked { set, kind, cost, ttl_us, name: named, in_line } = asked;
         let terms = (kind, cost, ttl_us);
         let says = named.map_or(NameSays::New, |it| self.oracle.name_says(now_us, it, terms));
         // What is refused changes no numbers.
@@ -322,6 +324,7 @@ impl<'w, S: Store> History<'w, S> {
         let mut ask = Ask::new("bob").cost(cost).under(&limits);
         if let Some(number) = named {
             ask = ask.named(name(number));
+            ask = if in_line { ask.in_line() } else { ask };
             self.asked.push(asked);
         }
         let held = block_on(self.world.limiter.hold_within(
@@ -330,15 +333,16 @@ impl<'w, S: Store> History<'w, S> {
             (kind_of(kind), Some(Duration::from_micros(ttl_us))),
             &mut None,
         ));
-        let what =
-            format!("{kind:?} {cost} for {ttl_us} named {named:?} at {now_us} under {limits}");
+        let what = format!(
+            "{kind:?} {cost} for {ttl_us} named {named:?}, line: {in_line}, at {now_us} under {limits}"
+        );
         let refusal = match says {
             NameSays::New | NameSays::Again { .. } => None,
             NameSays::Differs => Some("asked for otherwise"),
             NameSays::Repeated => Some("16 times again"),
             NameSays::Over => Some("released or committed before"),
         };
-        let Holding { decision, hold, .. } = match (held, refusal) {
+        let Holding { decision, hold, ahead, .. } = match (held, refusal) {
             (Ok(holding), None) => holding,
             (Err(Error::Conflict(text)), Some(why)) if text.contains(why) => return,
             (held, _) => panic!("{what}: {held:?} instead of {says:?}: {:?}", self.oracle),
@@ -360,8 +364,15 @@ impl<'w, S: Store> History<'w, S> {
         }
         self.next += 1;
         let number = self.next;
-        let (admitted, expected) =
-            self.oracle.ask(now_us, cost, Some((number, kind, ttl_us)), &got);
+        let (admitted, expected) = match named.filter(|_| in_line) {
+            None => self.oracle.ask(now_us, cost, Some((number, kind, ttl_us)), &got),
+            Some(name) => {
+                let own = ((name, kind, cost), ttl_us);
+                let (admitted, before, fields) = self.oracle.ask_in_line(now_us, number, own, &got);
+                assert_eq!(ahead, before, "{what}: who is ahead: {:?}", self.oracle);
+                (admitted, fields)
+            }
+        };
         assert_eq!(hold.is_some(), admitted, "{what}: {got:?} {:?}", self.oracle);
         if let Some(name) = named.filter(|_| admitted) {
             self.oracle.give_name(name, number, terms);

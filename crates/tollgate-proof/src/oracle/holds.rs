@@ -5,6 +5,7 @@ use super::{Ban, Charged, Fields, Oracle, Rule, RuleError, whole};
 
 mod correct;
 mod judge;
+mod line;
 mod names;
 
 use names::Names;
@@ -57,6 +58,9 @@ pub struct HoldOracle {
     /// The reserves that were settled: what was charged for each, and until when it is known.
     settled: Vec<(u64, u64, i128)>,
     names: Names,
+    line: Vec<line::Place>,
+    /// Whose place in the line the present question has.
+    asks: Option<(u64, Kind, u64)>,
     seen: i128,
     /// How often the count was reset.
     resets: u64,
@@ -67,7 +71,8 @@ impl HoldOracle {
     #[must_use]
     pub fn new(limits: Vec<HeldLimit>) -> Self {
         let (open, settled, names) = (Vec::new(), Vec::new(), Names::default());
-        Self { limits, open, settled, names, seen: 0, resets: 0 }
+        let (line, asks) = (Vec::new(), None);
+        Self { limits, open, settled, names, line, asks, seen: 0, resets: 0 }
     }
 
     /// Forgets the count and its open holds. What was settled, and which names are over, is still
@@ -81,6 +86,7 @@ impl HoldOracle {
             }
         }
         self.open.clear();
+        self.line.clear();
         self.seen = 0;
         self.resets += 1;
     }
@@ -139,6 +145,7 @@ impl HoldOracle {
     ) -> bool {
         let mut without = self.after(now_us);
         without.open.clear();
+        without.line.clear();
         let longest = |each: &[Fields]| {
             each.iter().map(|fields| fields.retry_after_us.unwrap_or(u64::MAX)).max()
         };
@@ -351,13 +358,15 @@ impl HoldOracle {
     ) -> Vec<Fields> {
         let mut repaired = self.after(now_us);
         repaired.repair(now_us);
+        let before = repaired.before(i128::from(now_us), repaired.asks);
         let each = self.limits.iter().zip(guess).enumerate();
         each.map(|(place, (limit, guess))| {
             let cost = match (limit, kind) {
                 (HeldLimit::Slots(_), Some(Kind::Reserve | Kind::Charging)) => 1,
                 _ => cost,
             };
-            repaired.fields(place, now_us, cost, *guess)
+            let fields = repaired.fields(place, now_us, cost, *guess);
+            repaired.behind((now_us, place, cost), before, fields)
         })
         .collect()
     }
@@ -475,7 +484,10 @@ impl HoldOracle {
             done.push((cost <= before.saturating_sub(kept), cut));
         }
         let none = vec![super::NO_GUESS; self.limits.len()];
+        // What is charged without a question says nothing of the line.
+        let line = std::mem::take(&mut self.line);
         let after = self.peek(now_us, cost.max(1), None, &none);
+        self.line = line;
         let each = done.into_iter().zip(after);
         each.map(|((fits, cut), fields)| Charged { fits, cut, fields }).collect()
     }

@@ -417,8 +417,11 @@ impl<'f> Pair<'f> {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
             Mode::PeekPartial => "peek-partial",
-            _ if terms.is_some_and(|terms| terms.patience == Patience::Waiting) => "waiting",
-            _ => "whole",
+            _ => match terms.map_or(Patience::None, |terms| terms.patience) {
+                Patience::InLine => "in-line",
+                Patience::Waiting => "waiting",
+                _ => "whole",
+            },
         };
         let (id, ttl) = terms.map_or((String::new(), 0), |it| (it.id.to_string(), it.ttl_us));
         let empty = String::new();
@@ -432,6 +435,10 @@ impl<'f> Pair<'f> {
                 return Err(why);
             }
         };
+        if terms.is_some_and(|terms| terms.patience == Patience::InLine) {
+            assert_eq!(got.pop(), Some(outcome.ahead.into()), "{what}: ahead");
+            self.tally.names.behind += u64::from(outcome.ahead > 0);
+        }
         let is_named = terms.is_some_and(|terms| terms.id.name().is_some());
         let answer = outcome.hold.as_deref().map_or(0, |placed| placed.answer);
         if is_named {

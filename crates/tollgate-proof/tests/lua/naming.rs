@@ -5,7 +5,8 @@ use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{HoldRefusal, MAX_REPEATS, Mode, RELEASED_WITHOUT_UNITS, SETTLED_FOR_US};
 use tollgate::{
-    Hold, HoldId, HoldKind, HoldName, HoldTerms, LimitSet, Period, Store as _, Subject, Time,
+    Hold, HoldId, HoldKind, HoldName, HoldTerms, LimitSet, Patience, Period, Store as _, Subject,
+    Time,
 };
 use tollgate_proof::conformance::block_on;
 
@@ -22,6 +23,7 @@ pub(crate) struct NameTally {
     pub(crate) settled_before: u64,
     pub(crate) given_back: u64,
     pub(crate) kept: u64,
+    pub(crate) behind: u64,
 }
 
 impl NameTally {
@@ -34,10 +36,11 @@ impl NameTally {
         self.settled_before += other.settled_before;
         self.given_back += other.given_back;
         self.kept += other.kept;
+        self.behind += other.behind;
     }
 
     /// Every outcome, with how often it was seen.
-    pub(crate) fn each(self) -> [(&'static str, u64); 8] {
+    pub(crate) fn each(self) -> [(&'static str, u64); 9] {
         [
             ("repeated", self.repeated),
             ("asked for otherwise", self.differs),
@@ -47,15 +50,17 @@ impl NameTally {
             ("settled before", self.settled_before),
             ("given back", self.given_back),
             ("kept for a later answer", self.kept),
+            ("behind others in line", self.behind),
         ]
     }
 }
 
 /// What a script answers where memory refuses for this reason.
 pub(super) fn refusal_of(why: &str) -> i64 {
-    let refusals = [HoldRefusal::Differs, HoldRefusal::Repeated, HoldRefusal::Over];
+    let refusals =
+        [HoldRefusal::Differs, HoldRefusal::Repeated, HoldRefusal::Over, HoldRefusal::LineFull];
     let place = refusals.iter().position(|refusal| why.contains(&refusal.to_string()));
-    [-5, -6, -7][place.unwrap_or_else(|| panic!("{why}"))]
+    [-5, -6, -7, -9][place.unwrap_or_else(|| panic!("{why}"))]
 }
 
 type Counts = Vec<(Subject, LimitSet)>;
@@ -131,6 +136,9 @@ impl Pair<'_> {
         names.next += rng.random_range(0..8).min(2);
         let mut terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
         terms.id = HoldId::named(kind, name(names.next));
+        if set.counts_slots() && rng.random_range(0..2) == 0 {
+            terms = terms.with_patience(Patience::InLine);
+        }
         Asked { terms, cost: rng.random_range(1..3), counts: self.some_counts(rng, set) }
     }
 

@@ -1,6 +1,6 @@
 -- A check or a peek of counts on which holds may be open, or the placing of a hold.
 -- KEYS: for each subject its state, and a log for each limit.
--- ARGV: the nonce, the cost, the mode (`whole`, `waiting`, `partial`, `peek`, `peek-partial`), the id of the
+-- ARGV: the nonce, the cost, the mode (`whole`, `waiting`, `in-line`, `partial`, `peek`, `peek-partial`), the id of the
 -- hold to place or nothing, how long it lasts in microseconds; the key of the request ids is the last
 -- key if the sixth argument is not empty, which is then 16 bytes of the id and 8 of the question, and
 -- the seventh how long it is remembered in microseconds. From the eighth on, the counts.
@@ -8,6 +8,7 @@ local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5
 local peek = string.sub(mode, 1, 4) == 'peek'
 local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
 local kind, name = letter and string.lower(letter), letter and name_of(id)
+local own = mode == 'in-line' and member_of(id, cost) or nil
 local request, about, overused
 local forgotten, lies = 0, nil
 if ARGV[6] ~= '' then
@@ -65,6 +66,15 @@ local function crowded(holds)
   return open >= most_holds and -3 or is_charging and chargers >= most_charging and -8 or nil
 end
 
+-- Where slots are counted, those who wait in line come first.
+for _, count in ipairs(counts) do
+  for _, limit in ipairs(count.limits) do
+    if limit.code == 'c' and not count.ahead then
+      count.ahead = line.ahead_of(count.holds.key, own)
+    end
+  end
+end
+
 -- A name that is known is answered again with its open hold, or refused.
 local repeated, refusal
 if name then
@@ -94,6 +104,12 @@ end
 for _, count in ipairs(counts) do
   if kind and not peek and not repeated and not refusal then
     refusal = crowded(count.holds)
+  end
+end
+for _, count in ipairs(counts) do
+  if own and not repeated and not refusal and count.ahead and not count.ahead.is_known
+      and count.ahead.all >= line.most then
+    refusal = -9
   end
 end
 -- What is refused changes nothing.
@@ -153,7 +169,17 @@ if string.sub(mode, -7) == 'partial' then
   fields, admitted = judge_all(cost)
 end
 admitted = admitted and not stray
-local stop, answer = 0, 1
+local stop, answer, ahead = 0, 1, 0
+if own and not repeated then
+  local may_come = true
+  for _, field in ipairs(fields) do
+    may_come = may_come and field.wait ~= -1
+  end
+  for _, count in ipairs(counts) do
+    ahead = math.max(ahead, count.ahead and count.ahead.count or 0)
+  end
+  line.renew(counts, own, ttl, may_come and not admitted)
+end
 if repeated then
   -- All of it is held already.
   admitted, stop, fence, answer = true, repeated.stop, repeated.fence, repeated.answers + 1
@@ -195,7 +221,7 @@ if not admitted and not peek then
       waits[i] = fields[f + i].wait
     end
     -- A denial of who waits counts for no ban.
-    if mode ~= 'waiting' and deny(count.limits, waits) then
+    if mode ~= 'waiting' and not own and deny(count.limits, waits) then
       changed = true
       for i, limit in ipairs(count.limits) do
         if limit.code == 'b' then
@@ -239,6 +265,9 @@ for _, field in ipairs(fields) do
 end
 if name then
   reply[#reply + 1] = admitted and answer or 0
+end
+if own then
+  reply[#reply + 1] = ahead
 end
 if request then
   reply[#reply + 1] = forgotten

@@ -219,7 +219,7 @@ local function place_simple()
       end
     else
       wanted, left, recorded = hold and hold.slots, limit.capacity - count.slots, now
-      if not hold or wanted > left then
+      if not hold or wanted > left or redis.call('ZCARD', count.key .. '@line') > 0 then
         return nil
       end
     end

@@ -24,10 +24,6 @@ local function holds_of(rows)
   return list
 end
 
-local function number(x)
-  return string.format('%.0f', x)
-end
-
 -- The sums anew, of the holds that are not due.
 local function recount(holds)
   holds.count, holds.units, holds.charging, holds.chargers, holds.slots = 0, 0, 0, 0, 0
@@ -288,24 +284,30 @@ local function reset_of(count, i, by_itself)
   return all
 end
 
--- A limit beside what is held of it: what remains, how long until the cost is admitted, until all is
--- free by itself, whether holds make the wait longer, and when a charge is recorded.
+-- A limit beside what is held of it and wanted ahead in line: what remains, how long until the cost is
+-- admitted, until all is free by itself, whether holds or the line make the wait longer, and when a
+-- charge is recorded.
 local function judge_beside(count, i, wanted)
   local limit = count.limits[i]
   local remaining, reset, _, _, _, z, row_at, wait = judge(limit, wanted)
   limit.reset = reset
-  local kept = kept_of(count, limit)
-  local left, held = math.max(0, remaining - kept), 0
+  local kept, ahead = kept_of(count, limit), line.wanted(count, limit)
+  local left = math.max(0, remaining - kept)
+  -- What the limit says by itself is the wait if every hold were settled now with 0, and nobody
+  -- waited ahead.
+  local alone = wait
   if wanted <= left then
     wait = 0
   elseif limit.code ~= 'b' and wanted > limit.numbers[limit.step.capacity] then
     wait = -1
   elseif kept > 0 then
-    -- What the limit says by itself is the wait if every hold were settled now with 0.
-    local alone = wait
     wait = wait_for(count, i, wanted, kept)
-    held = wait > alone and 1 or 0
   end
+  if ahead > 0 and wanted + ahead > left and wait >= 0 then
+    -- Those ahead may be admitted, or leave, before their tickets end.
+    wait = math.max(wait, count.ahead.last - now)
+  end
+  local held = wait > alone and 1 or 0
   local at = now
   if limit.log then
     at = math.max(now, limit.log.times[#limit.log.times] or now)

@@ -80,6 +80,7 @@ impl Default for Parts {
             ("rare.lua", include_str!("rare.lua")),
             ("hold_form.lua", include_str!("hold_form.lua")),
             ("holds.lua", include_str!("holds.lua")),
+            ("line.lua", include_str!("line.lua")),
             ("fast_holds.lua", include_str!("fast_holds.lua")),
             ("among_holds.lua", include_str!("among_holds.lua")),
             ("settle.lua", include_str!("settle.lua")),

@@ -206,6 +206,7 @@ fn script_of(
     text.push_str(&parts.step_table("steps", steps, &functions));
     text.push_str(&parts.state_of(steps));
     text.push_str(parts.driver("rare.lua"));
+    text.push_str(parts.driver("line.lua"));
     text.push_str(parts.driver("holds.lua"));
     if name == "among_holds.lua" {
         text.push_str(&parts.requests());

@@ -14,7 +14,7 @@ for i, key in ipairs(KEYS) do
   end
 end
 -- What is remembered of holds that were settled, and of names that are over, outlives the reset.
-for _, name in ipairs({'@', '@sums'}) do
+for _, name in ipairs({'@', '@sums', '@line', '@ends'}) do
   found = found + redis.call('DEL', KEYS[1] .. name)
 end
 for _, name in ipairs({'?', '?-'}) do

@@ -49,6 +49,9 @@ for _, count in ipairs(counts) do
     known = known or 0
   end
 end
+for _, count in ipairs(name and not misused and counts or {}) do
+  line.leave_name(count.key, name)
+end
 local reply = {ARGV[1], 0, 0}
 if misused then
   reply[2] = 4

@@ -25,8 +25,8 @@ use futures_util::future::join_all;
 use smallvec::SmallVec;
 use tollgate::engine::{Charged, Fields, Mode, Outcome, Placed};
 use tollgate::{
-    Charges, Counted, Hold, HoldId, HoldKind, HoldTerms, Question, Receipt, Refund, Settled,
-    Store as _, StoreError, Time,
+    Charges, Counted, Hold, HoldId, HoldKind, HoldTerms, Patience, Question, Receipt, Refund,
+    Settled, Store as _, StoreError, Time,
 };
 
 use super::RedisStore;
@@ -116,6 +116,12 @@ impl RedisStore {
             ));
         }
         let mut terms = question.hold.copied();
+        if terms.is_some_and(|terms| terms.patience == Patience::InLine) {
+            return Err(StoreError::misuse(
+                "no line is kept in several slots of a cluster at once: keep the subjects in one \
+                 slot with a `shard`, or wait without a line",
+            ));
+        }
         if let Some(terms) = &mut terms {
             let keys = question.parts.iter().map(|part| self.0.keys.for_count(*part));
             terms.id = over(terms.id, keys);

@@ -86,13 +86,15 @@ impl RedisStore {
         }
         let mut counts = Counts::default();
         question.parts.iter().for_each(|part| counts.add(self, *part));
-        let waits = question.hold.is_some_and(|terms| terms.patience != Patience::None);
         let mode = match question.mode {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
             Mode::PeekPartial => "peek-partial",
-            _ if waits => "waiting",
-            _ => "whole",
+            _ => match question.hold.map_or(Patience::None, |terms| terms.patience) {
+                Patience::InLine => "in-line",
+                Patience::Waiting => "waiting",
+                _ => "whole",
+            },
         };
         let (id, ttl_us) = match question.hold {
             Some(HoldTerms { id, ttl_us, .. }) => (id.to_string(), *ttl_us),
@@ -318,8 +320,14 @@ fn read_outcome(
         [Value::Int(-5)] => return Err(HoldRefusal::Differs.into()),
         [Value::Int(-6)] => return Err(HoldRefusal::Repeated.into()),
         [Value::Int(-7)] => return Err(HoldRefusal::Over.into()),
+        [Value::Int(-9)] => return Err(HoldRefusal::LineFull.into()),
         _ => {}
     }
+    let is_in_line = question.hold.is_some_and(|terms| terms.patience == Patience::InLine);
+    let (answer, ahead) = match (is_in_line, answer) {
+        (true, [others @ .., ahead]) => (others, parse_unsigned(ahead)?),
+        (_, all) => (all, 0),
+    };
     let is_named = question.hold.is_some_and(|terms| terms.id.name().is_some());
     let (answer, which) = match (is_named, answer) {
         (true, [others @ .., which]) => (others, parse_unsigned(which)?),
@@ -339,6 +347,7 @@ fn read_outcome(
     // A repeated answer has no receipt: the first one had it.
     let receipt = if granted > 0 && question.charges() && which <= 1 { nonce } else { 0 };
     let mut outcome = Outcome::new(granted, fields, receipt, Time::from_micros(now));
+    outcome.ahead = u16::try_from(ahead).map_err(|_| unexpected_reply())?;
     let (fence, end) = (parse_unsigned(fence)?, Time::from_micros(parse_unsigned(end)?));
     outcome.hold = (fence > 0).then(|| Box::new(Placed { fence, end, answer: which }));
     Ok(outcome)

@@ -14,7 +14,7 @@ use crate::time::Time;
 /// leaves: it returns `None`, and has changed nothing then.
 ///
 /// It leaves named holds, denials, ends that are due, a clock that stepped back, several limits,
-/// bans, and holds that charge something now or at their end; also counts with an open hold that
+/// bans, counts for which somebody waits in line, and holds that charge something now or at their end; also counts with an open hold that
 /// charges at its end, and counts with [`MAX_HOLDS`] of them.
 pub(crate) fn hold_one(
     limits: &LimitSet,
@@ -32,6 +32,9 @@ pub(crate) fn hold_one(
         kind @ (HoldKind::Reserve | HoldKind::Acquire) if limit.counts_slots() => kind.slots(cost),
         _ => return None,
     };
+    if table.has_line() {
+        return None;
+    }
     let (at_us, back_us) = holds::clock(table, now);
     let is_due = table.first().is_some_and(|hold| hold.end_us <= at_us);
     let mut sums = table.sums();

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 use foldhash::fast::RandomState;
 
 use super::holds::{self, HoldSums, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::line::Ticket;
 use super::named::{Mark, NamedHold, Names};
 use crate::hold::{HoldId, HoldName};
 use crate::time::SKEW_US;
@@ -22,6 +23,9 @@ pub struct HoldTable {
     settled: Settled,
     /// `None` until a caller names a hold.
     names: Option<Box<Names>>,
+    /// Those who wait in line, in their order. Nearly no count has any.
+    #[allow(clippy::box_collection, reason = "a vector is three times as large where none waits")]
+    line: Option<Box<Vec<Ticket>>>,
 }
 
 /// The bytes of an open hold and of a settled one in a map, at the worst point of its growth.
@@ -36,7 +40,11 @@ impl HoldTable {
         // The next fencing number is larger, even if the clock is a little behind then.
         let is_fenced = fence > 0 && seen_us < fence + SKEW_US;
         let has_names = self.names.as_ref().is_some_and(|names| !names.is_empty());
-        !self.has_open() && self.settled.list.is_empty() && !has_names && !is_fenced
+        !self.has_open()
+            && self.settled.list.is_empty()
+            && !has_names
+            && !self.has_line()
+            && !is_fenced
     }
 
     /// True when holds were open after the last operation.
@@ -56,6 +64,12 @@ impl HoldTable {
         }
     }
 
+    /// True when somebody waited in line after the last operation.
+    #[must_use]
+    pub fn has_line(&self) -> bool {
+        self.line.is_some()
+    }
+
     /// Until when something is open or remembered, in microseconds since the Unix epoch.
     #[must_use]
     pub fn until_us(&self) -> u64 {
@@ -66,14 +80,17 @@ impl HoldTable {
         };
         let remembered = self.settled.list.back().map_or(0, |settled| settled.until_us);
         let marked = self.names.as_ref().map_or(0, |names| names.until_us());
-        open.max(fenced).max(remembered).max(marked)
+        let ends = self.line.iter().flat_map(|line| line.iter().map(|ticket| ticket.end_us));
+        let waited = ends.max().map_or(0, |end_us| end_us + SKEW_US);
+        open.max(fenced).max(remembered).max(marked).max(waited)
     }
 
     /// Forgets what is open, and the fencing number. What was settled, and which names are over, is
     /// still remembered. True when there was something to forget.
     pub(crate) fn reset(&mut self) -> bool {
-        let was_there = self.has_open() || self.sums.fence > 0;
+        let was_there = self.has_open() || self.sums.fence > 0 || self.has_line();
         (self.sums, self.open, self.chargers) = (HoldSums::default(), Open::default(), 0);
+        self.line = None;
         if let Some(names) = &mut self.names {
             names.open.clear();
             if names.is_empty() {
@@ -143,7 +160,8 @@ impl HoldTable {
         let Settled { list, by_id } = &self.settled;
         let by_id = by_id.as_ref().map_or(0, HashMap::capacity);
         let names = self.names.as_ref().map_or(0, |names| names.bytes());
-        open + list.capacity() * size_of::<OneSettled>() + by_id * SETTLED_BYTES + names
+        let line = self.line.as_ref().map_or(0, |line| line.capacity() * size_of::<Ticket>());
+        open + list.capacity() * size_of::<OneSettled>() + by_id * SETTLED_BYTES + names + line
     }
 }
 
@@ -243,6 +261,24 @@ impl Holds for HoldTable {
 
     fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64) {
         self.names.get_or_insert_default().mark(name, mark, at_us);
+    }
+
+    fn line(&self) -> Vec<Ticket> {
+        self.line.as_deref().cloned().unwrap_or_default()
+    }
+
+    fn stand(&mut self, ticket: Ticket) {
+        let line = self.line.get_or_insert_default();
+        let place = line.partition_point(|other| *other < ticket);
+        line.insert(place, ticket);
+    }
+
+    fn leave(&mut self, ticket: &Ticket) {
+        let Some(line) = &mut self.line else { return };
+        line.retain(|other| other != ticket);
+        if line.is_empty() {
+            self.line = None;
+        }
     }
 }
 

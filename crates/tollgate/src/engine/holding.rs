@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold};
+use super::line::{self, Ahead};
 use super::named::{self, HoldRefusal, NamedHold};
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
@@ -39,6 +40,10 @@ pub fn decide_holding(
     if let (Some(terms), None) = (terms, repeated) {
         parts.iter().try_for_each(|part| check_room(part, now, terms))?;
     }
+    let own = line::place_of(terms, cost);
+    if repeated.is_none() && line::is_full(parts, now, own) {
+        return Err(HoldRefusal::LineFull);
+    }
     let mut at_us = now.as_micros();
     for part in parts.iter_mut() {
         at_us = at_us.max(end_due(part, now));
@@ -50,7 +55,10 @@ pub fn decide_holding(
     for part in parts.iter_mut() {
         repair(part.limits, part.states, now);
     }
-    let mut outcome = judge(&mut look(parts), now, cost, mode, terms);
+    let mut looked = look(parts, now, own);
+    let ahead = looked.iter().map(|part| part.ahead.count).max();
+    let mut outcome = judge(&mut looked, now, cost, mode, terms);
+    drop(looked);
     outcome.changed = true;
     if let Some(placed) = repeated {
         // All of it is held already: what remains beside it is as in a peek.
@@ -60,6 +68,11 @@ pub fn decide_holding(
         }
         outcome.hold = Some(Box::new(placed));
         return Ok(outcome);
+    }
+    if let (Some(terms), Some(_)) = (terms, own) {
+        let may_come = outcome.fields.iter().all(|field| field.retry_after_us.is_some());
+        outcome.ahead = ahead.unwrap_or(0);
+        line::renew(parts, now, own, terms.ttl_us, may_come && outcome.granted == 0);
     }
     if outcome.granted == 0 {
         let waits = terms.is_some_and(|terms| terms.patience != Patience::None);
@@ -127,15 +140,21 @@ fn peek(
     let mut looked: Vec<Looked<'_>> = each
         .map(|((part, states), held)| {
             let (limits, carried) = (part.limits, &part.carried[..]);
-            Looked { limits, states, held, carried }
+            let ahead = line::ahead(part, now, None);
+            Looked { limits, states, held, carried, ahead }
         })
         .collect();
     judge(&mut looked, now, cost, mode, terms)
 }
 
 /// The parts of a question on which nothing is due.
-fn look<'p>(parts: &'p mut [Part<'_>]) -> SmallVec<[Looked<'p>; 1]> {
+fn look<'p>(
+    parts: &'p mut [Part<'_>],
+    now: Time,
+    own: Option<(HoldId, u64)>,
+) -> SmallVec<[Looked<'p>; 1]> {
     let each = parts.iter_mut().map(|part| Looked {
+        ahead: line::ahead(part, now, own),
         limits: part.limits,
         states: &mut *part.states,
         held: Ends::open(part.holds.as_deref()),
@@ -150,6 +169,8 @@ struct Looked<'a> {
     states: &'a mut dyn States,
     held: Ends<'a>,
     carried: &'a [Carried],
+    /// Who waits in line ahead of the question.
+    ahead: Ahead,
 }
 
 /// What the open holds of a count keep, once what is due has ended.
@@ -274,7 +295,13 @@ impl Looked<'_> {
         let kept = kept_of(limit, &self.held.sums);
         let judgement = limit.step().judge(&mut self.states.cell(place), now, wanted);
         let remaining = judgement.remaining.saturating_sub(kept);
-        let retry_after_us = if wanted <= remaining {
+        let ahead = match limit.counts_slots() {
+            true => self.ahead.slots,
+            false if limit.counts_units() => self.ahead.units,
+            false => 0,
+        };
+        let is_behind = ahead > 0 && wanted + ahead > remaining;
+        let mut retry_after_us = if wanted <= remaining {
             0
         } else if wanted > limit.capacity() {
             NEVER_US
@@ -285,8 +312,14 @@ impl Looked<'_> {
             let walk = Walk { limit, wanted, kept, now, ends, held: &self.held };
             walk.wait_us(self.states, place)
         };
+        if is_behind && retry_after_us != NEVER_US {
+            // Those ahead may be admitted, or leave, before their tickets end.
+            let until_us = self.ahead.until_us.saturating_sub(now.as_micros());
+            retry_after_us = retry_after_us.max(until_us);
+        }
         let reset_after_us = self.reset_after_us(limit, place, now, judgement.reset_after_us);
-        // What the limit says by itself is the wait if every hold were settled now with 0.
+        // What the limit says by itself is the wait if every hold were settled now with 0,
+        // and nobody waited ahead.
         let until_hold = retry_after_us != NEVER_US && retry_after_us > judgement.retry_after_us;
         let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
         Judged { remaining, retry_after_us, reset_after_us, until_hold }
@@ -311,8 +344,8 @@ impl Looked<'_> {
     }
 }
 
-/// One limit beside open holds: what is left of it, two waits, and whether holds lengthen the first
-/// one.
+/// One limit beside open holds and those who wait ahead: what is left of it, two waits, and whether
+/// they lengthen the first one.
 struct Judged {
     remaining: u64,
     retry_after_us: Option<u64>,
@@ -530,7 +563,8 @@ fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [F
     for part in parts {
         let held = Ends::open(part.holds.as_deref());
         let (limits, carried) = (part.limits, &part.carried[..]);
-        let mut looked = Looked { limits, states: part.states, held, carried };
+        let ahead = Ahead::default();
+        let mut looked = Looked { limits, states: part.states, held, carried, ahead };
         // Where nothing was charged and no end will, all that may have changed is the last end.
         let stays = !charged && looked.held.sums.charging == 0;
         for ((limit, place), field) in
@@ -557,7 +591,8 @@ pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallV
     let owes = !part.is_shared;
     let held = Ends::open(part.holds.as_deref());
     let (limits, carried) = (part.limits, &part.carried[..]);
-    let mut looked = Looked { limits, states: part.states, held, carried };
+    let ahead = Ahead::default();
+    let mut looked = Looked { limits, states: part.states, held, carried, ahead };
     let mut soonest = None;
     let each = limits.limits().iter().zip(limits.places());
     each.map(|(limit, place)| {

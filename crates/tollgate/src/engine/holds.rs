@@ -1,6 +1,7 @@
 //! The open holds of a count: units that are set aside until somebody settles them, or until their
 //! time ends (`docs/definitions.md`, section 11).
 
+use super::line::Ticket;
 use super::named::{Mark, NamedHold};
 use crate::hold::{HoldId, HoldKind, HoldName};
 use crate::time::{SKEW_US, Time};
@@ -133,6 +134,12 @@ pub trait Holds: core::fmt::Debug {
     /// hold, the one that ends first goes when there are [`super::MAX_MARKS`]. Of several that end
     /// then, it is the one of the least name.
     fn mark(&mut self, name: HoldName, mark: Mark, at_us: u64);
+    /// The tickets of those who wait in line, in their order.
+    fn line(&self) -> Vec<Ticket>;
+    /// Adds a ticket.
+    fn stand(&mut self, ticket: Ticket);
+    /// Removes a ticket that [`Holds::line`] has.
+    fn leave(&mut self, ticket: &Ticket);
 }
 
 /// Places a hold and updates the sums.

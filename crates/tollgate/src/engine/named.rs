@@ -7,6 +7,7 @@ use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
+use super::line::MAX_TICKETS;
 use super::{Part, Placed};
 use crate::error::StoreError;
 use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms};
@@ -58,6 +59,8 @@ pub enum HoldRefusal {
     Repeated,
     /// The name was settled or released before.
     Over,
+    /// [`MAX_TICKETS`] wait in the line of a count.
+    LineFull,
 }
 
 impl core::fmt::Display for HoldRefusal {
@@ -86,6 +89,11 @@ impl core::fmt::Display for HoldRefusal {
             Self::Over => f.write_str(
                 "the hold with this id was released or committed before: to ask anew, give an id of \
                  its own; nothing was held or charged",
+            ),
+            Self::LineFull => write!(
+                f,
+                "{MAX_TICKETS} wait in line for a hold of one count, which is the most: come again \
+                 later"
             ),
         }
     }

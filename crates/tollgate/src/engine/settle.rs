@@ -5,6 +5,7 @@ use smallvec::SmallVec;
 use super::Part;
 use super::holding::{charge_beside, end_due};
 use super::holds::{self, OpenHold, SETTLED_FOR_US};
+use super::line;
 use super::named::{self, Mark};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, Settled};
@@ -38,6 +39,7 @@ pub fn settle(
     if open.iter().flatten().any(|hold| actual > 0 && hold.id.kind() == HoldKind::Acquire) {
         return Err(StoreError::misuse(RELEASED_WITHOUT_UNITS));
     }
+    line::leave(parts, id.name());
     // What is open has not been settled, so nearly no commit has to look for it.
     if open.is_empty() || open.iter().any(Option::is_none) {
         if let Some(before) = settled_before(parts, id, at_us) {

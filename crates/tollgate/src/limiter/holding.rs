@@ -196,7 +196,7 @@ impl<S: Store> Limiter<S> {
         let set = first.limits.unwrap_or(&self.limits);
         let shard = shard.map(|shard| *shard);
         let decision = self.decision_of_one((first.into_named()?, set), shard, outcome)?;
-        Ok(Ok(Holding { decision, hold }))
+        Ok(Ok(Holding { decision, hold, ahead: 0 }))
     }
 
     fn holding<'l>(
@@ -215,7 +215,7 @@ impl<S: Store> Limiter<S> {
             answer: *answer,
             ..Hold::new(id, *fence, cost, *end, counts)
         });
-        Ok(Holding { decision, hold })
+        Ok(Holding { decision, hold, ahead: outcome.ahead.into() })
     }
 
     /// Settles a hold in one step: takes it away, and charges `actual` units at this time. What
@@ -314,15 +314,15 @@ impl<S: Store> Limiter<S> {
     where
         S: Clone + 'static,
     {
-        let (_, guard) = self.acquire_guarded(ask.into()).await?;
+        let (_, _, guard) = self.acquire_guarded(ask.into()).await?;
         Ok(Some(guard).filter(|guard| guard.hold.is_some()))
     }
 
-    /// [`Limiter::acquire_guard`], with the decision.
+    /// [`Limiter::acquire_guard`], with the decision, and how many are ahead in line.
     pub(super) async fn acquire_guarded<'l>(
         &'l self,
         ask: Ask<'l>,
-    ) -> Result<(Decision<'l>, Guard<S>), Error>
+    ) -> Result<(Decision<'l>, usize, Guard<S>), Error>
     where
         S: Clone + 'static,
     {
@@ -335,9 +335,9 @@ impl<S: Store> Limiter<S> {
             }
         };
         match placed {
-            Ok(Holding { decision, hold }) => {
+            Ok(Holding { decision, hold, ahead }) => {
                 guard.hold = hold;
-                Ok((decision, guard))
+                Ok((decision, ahead, guard))
             }
             Err(error) => {
                 if !is_in_doubt(&error) {
@@ -422,6 +422,12 @@ pub struct Guard<S: Store + Clone + 'static> {
 }
 
 impl<S: Store + Clone + 'static> Guard<S> {
+    /// A guard of a hold that the store may have, or of a place in line for one.
+    #[cfg(feature = "tokio")]
+    pub(super) fn of(limiter: Limiter<S>, hold: Hold) -> Self {
+        Self { limiter, hold: Some(hold) }
+    }
+
     /// The hold, which this does not give back any more.
     #[cfg(feature = "tokio")]
     pub(super) fn into_hold(mut self) -> Option<Hold> {

@@ -9,8 +9,8 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout};
 
 use super::waiting::spread;
-use super::{Limiter, Waiting};
-use crate::{Ask, Error, Hold, Holding, LimitSet, Store, Verdict};
+use super::{Guard, Limiter, Waiting};
+use crate::{Ask, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict};
 
 /// The first pause before a slot that others hold is asked for again, and the longest. Each is
 /// twice the one before.
@@ -21,12 +21,16 @@ impl<S: Store> Limiter<S> {
     /// As [`Limiter::acquire`], and waits until a slot is free. If that takes longer than the
     /// deadline, it returns a denial. Pass a [`Duration`] as the deadline, or a [`Waiting`].
     ///
-    /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. It is
-    /// not fair: a later caller may get the slot first; a [`Line`] is in arrival order. It is
-    /// cancel-safe as [`Limiter::acquire_guard`] is: dropped, it holds nothing.
+    /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. Without
+    /// more it is not fair: a later caller may get the slot first. With [`Waiting::in_line`] slots go
+    /// to waiters in the order of their arrival, over all programs that share the store. Those far
+    /// behind ask less often. Who is killed delays those behind by 10 s at most.
+    ///
+    /// It is cancel-safe as [`Limiter::acquire_guard`] is: dropped, it holds nothing, and leaves the
+    /// line.
     ///
     /// # Errors
-    /// As [`Limiter::acquire`].
+    /// As [`Limiter::acquire`]; in line, also where [`crate::engine::MAX_TICKETS`] wait already.
     pub async fn until_acquired<'l>(
         &'l self,
         ask: impl Into<Ask<'l>>,
@@ -35,27 +39,63 @@ impl<S: Store> Limiter<S> {
     where
         S: Clone + 'static,
     {
-        let (ask, waiting) = (ask.into().waiting(), waiting.into());
+        let (mut ask, waiting) = (ask.into().waiting(), waiting.into());
+        let mut place = None;
+        if waiting.in_line {
+            place = Some(self.stand(&mut ask)?);
+        }
         let start = Instant::now();
         let mut pauses = Pauses::new();
+        if let Some(hold) = place.as_ref().and_then(Guard::hold) {
+            pauses.longest = hold.place_kept() / 3;
+        }
         loop {
-            let (decision, guard) = self.acquire_guarded(ask.clone()).await?;
-            let holding = Holding { decision, hold: guard.into_hold() };
+            let (decision, ahead, guard) = self.acquire_guarded(ask.clone()).await?;
+            let holding = Holding { decision, hold: guard.into_hold(), ahead };
             let left = waiting.deadline.saturating_sub(start.elapsed());
-            let Some(pause) = pauses.next(&holding, left) else { return Ok(holding) };
+            let Some(pause) = pauses.next(&holding, left) else {
+                match place {
+                    Some(place) if holding.hold.is_some() => drop(place.into_hold()),
+                    // Whoever is behind moves up at once.
+                    Some(place) => drop(place.release().await),
+                    None => {}
+                }
+                return Ok(holding);
+            };
             tokio::time::sleep((pause + spread(waiting.jitter)).min(left)).await;
         }
+    }
+
+    /// Lets an ask stand in line. What comes back leaves the line when it is dropped.
+    fn stand(&self, ask: &mut Ask<'_>) -> Result<Guard<S>, Error>
+    where
+        S: Clone + 'static,
+    {
+        // A name of the caller's is its own to release: another may have the hold by now.
+        let given = ask.name.map(|name| HoldId::named(HoldKind::Acquire, name));
+        let named = ask.clone().named(ask.name.unwrap_or_else(HoldName::random)).in_line();
+        let hold = self.hold_named(named.clone())?;
+        *ask = named;
+        let hold = match given {
+            Some(id) => Hold { id, ..hold.undelivered() },
+            None => hold,
+        };
+        Ok(Guard::of(self.clone(), hold))
     }
 }
 
 /// The pauses of one waiter.
 struct Pauses {
     next: Duration,
+    /// How many were ahead in line.
+    ahead: usize,
+    /// The longest pause, by which a place in line is kept.
+    longest: Duration,
 }
 
 impl Pauses {
     fn new() -> Self {
-        Self { next: FIRST_PAUSE }
+        Self { next: FIRST_PAUSE, ahead: 0, longest: Duration::MAX }
     }
 
     /// How long to pause after this answer; `None` where it is the last.
@@ -65,9 +105,17 @@ impl Pauses {
         }
         let wait = holding.decision.retry_after()?;
         if !holding.decision.is_until_hold() {
-            return Some(wait).filter(|wait| *wait <= left);
+            // A place in line ends unless it is asked for again.
+            return Some(wait.min(self.longest)).filter(|_| wait <= left);
         }
-        let pause = self.next.min(wait);
+        if holding.ahead != self.ahead {
+            // The line moves.
+            (self.next, self.ahead) = (FIRST_PAUSE, holding.ahead);
+        }
+        // Nobody comes before those ahead.
+        let turns = u32::try_from(holding.ahead).unwrap_or(u32::MAX).saturating_add(1);
+        let in_turn = self.next.saturating_mul(turns).min(self.longest);
+        let pause = in_turn.min(wait);
         self.next = (self.next * 2).min(LAST_PAUSE);
         Some(pause).filter(|_| !left.is_zero())
     }
@@ -161,8 +209,8 @@ impl<S: Store> Line<S> {
         };
         let mut pauses = Pauses::new();
         loop {
-            let (decision, guard) = self.limiter.acquire_guarded(ask.clone()).await?;
-            let holding = Holding { decision, hold: guard.into_hold() };
+            let (decision, ahead, guard) = self.limiter.acquire_guarded(ask.clone()).await?;
+            let holding = Holding { decision, hold: guard.into_hold(), ahead };
             let is_never = holding.decision.verdict() == Verdict::Never;
             let pause = pauses.next(&holding, left());
             if let Some(hold) = holding.hold {

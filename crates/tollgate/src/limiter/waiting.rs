@@ -7,7 +7,7 @@ use super::Limiter;
 #[cfg(feature = "tokio")]
 use crate::{Ask, Decision, Error, Store};
 
-/// How `Limiter::until_ready` (feature `tokio`) waits.
+/// How `Limiter::until_ready` and `Limiter::until_acquired` (feature `tokio`) wait.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Waiting {
@@ -16,11 +16,13 @@ pub struct Waiting {
     /// The most that is added to each wait, chosen at random, so that waiters do not all return at
     /// once. Jitter never shortens a wait.
     pub jitter: Duration,
+    /// Whether to stand in line ([`Waiting::in_line`]).
+    pub in_line: bool,
 }
 
 impl From<Duration> for Waiting {
     fn from(deadline: Duration) -> Self {
-        Self { deadline, jitter: Duration::ZERO }
+        Self { deadline, ..Self::default() }
     }
 }
 
@@ -29,6 +31,14 @@ impl Waiting {
     #[must_use]
     pub fn jitter(self, jitter: Duration) -> Self {
         Self { jitter, ..self }
+    }
+
+    /// Stands in line in the store, so that slots go to waiters in the order of their arrival, of
+    /// all programs that share the store ([`Ask::in_line`](crate::Ask::in_line)). For
+    /// `Limiter::until_acquired` alone.
+    #[must_use]
+    pub fn in_line(self) -> Self {
+        Self { in_line: true, ..self }
     }
 }
 

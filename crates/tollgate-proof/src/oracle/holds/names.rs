@@ -116,6 +116,7 @@ impl HoldOracle {
     /// Settles the hold of a name for `actual` units.
     pub fn settle_named(&mut self, now_us: u64, name: u64, actual: u64) -> Ended {
         self.end_due(now_us);
+        self.leave_line(name);
         let at = self.seen;
         if let Some((_, open)) = self.open_under(name) {
             self.open.retain(|other| other.name != open.name);
@@ -140,6 +141,7 @@ impl HoldOracle {
     /// Gives back the answer of this number, which reached nobody.
     pub fn give_back(&mut self, now_us: u64, name: u64, answer: u64) -> Ended {
         self.end_due(now_us);
+        self.leave_line(name);
         let Some((given, open)) = self.open_under(name) else {
             return self.marked(name).map_or(Ended::NotOpen, Ended::Already);
         };

@@ -19,11 +19,14 @@ pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answ
     let find = |members: &BTreeSet<(u64, Vec<u8>)>, wanted: &[u8]| {
         members.iter().find(|(_, member)| member == wanted).cloned()
     };
+    let with_scores = words.len() > 4 && text(4) == "WITHSCORES";
     let rows = |each: &mut dyn Iterator<Item = &(u64, Vec<u8>)>| -> Result<Answer> {
         let table = lua.create_table()?;
-        for (i, (score, member)) in each.enumerate() {
-            table.raw_set(2 * i + 1, lua.create_string(member)?)?;
-            table.raw_set(2 * i + 2, score.to_string())?;
+        for (score, member) in each {
+            table.raw_push(lua.create_string(member)?)?;
+            if with_scores {
+                table.raw_push(score.to_string())?;
+            }
         }
         Ok(Ok(Value::Table(table)))
     };
@@ -36,7 +39,6 @@ pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answ
         }
         "ZCARD" => i64::try_from(members.len()).unwrap(),
         "ZRANGE" => {
-            assert_eq!(text(4), "WITHSCORES");
             let length = i64::try_from(members.len()).unwrap();
             let index = |at: i64| if at < 0 { length + at } else { at };
             let (first, last) = (index(integer(2)).max(0), index(integer(3)));
@@ -45,9 +47,12 @@ pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answ
             return rows(&mut members.iter().skip(first).take(count));
         }
         "ZRANGEBYSCORE" => {
-            assert_eq!((text(2), text(4)), ("-inf", "WITHSCORES"));
-            let most: u64 = text(3).parse().unwrap();
-            return rows(&mut members.iter().take_while(|(score, _)| *score <= most));
+            let bound = |place, none| match text(place) {
+                "-inf" | "+inf" => none,
+                number => number.parse().unwrap(),
+            };
+            let range: core::ops::RangeInclusive<u64> = bound(2, 0)..=bound(3, u64::MAX);
+            return rows(&mut members.iter().filter(|(score, _)| range.contains(score)));
         }
         "ZADD" => {
             let old = find(&members, &words[3]);

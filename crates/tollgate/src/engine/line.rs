@@ -1,0 +1,161 @@
+//! Those who wait in line for a hold of a count (`docs/definitions.md`, section 11).
+
+use smallvec::SmallVec;
+
+use super::Part;
+use super::holds::Holds;
+use crate::hold::{HoldId, HoldName, HoldTerms, Patience};
+use crate::time::Time;
+
+/// The most tickets of one count.
+pub const MAX_TICKETS: usize = 1_000;
+
+/// The shortest time for which a ticket lasts after its last ask, in microseconds.
+pub const SHORTEST_TICKET_US: u64 = 1_000_000;
+
+/// The longest time for which a ticket lasts after its last ask, in microseconds.
+pub const LONGEST_TICKET_US: u64 = 10_000_000;
+
+/// A place in the line of a count. Tickets are ordered by their arrivals, then by their ids.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct Ticket {
+    /// When it came, in microseconds since the Unix epoch, or a little later, so that each has
+    /// another time.
+    pub since_us: u64,
+    /// The id of the hold that it is for, which has a name.
+    pub id: HoldId,
+    /// The cost of that hold.
+    pub cost: u64,
+    /// When it ends unless its holder asks again.
+    pub end_us: u64,
+}
+
+impl Ticket {
+    /// Whether it is the ticket of this hold.
+    fn is_of(&self, (id, cost): (HoldId, u64)) -> bool {
+        self.id == id && self.cost == cost
+    }
+}
+
+/// What those who wait ahead of a question want of a count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Ahead {
+    pub(super) units: u64,
+    pub(super) slots: u64,
+    pub(super) count: u16,
+    /// When the last ticket of the count ends.
+    pub(super) until_us: u64,
+}
+
+/// The hold that terms want to stand in line for.
+pub(super) fn place_of(terms: Option<HoldTerms>, cost: u64) -> Option<(HoldId, u64)> {
+    terms.filter(|terms| terms.patience == Patience::InLine).map(|terms| (terms.id, cost))
+}
+
+/// The tickets of a count that have not ended, by the store's clock alone. None ends later than it can rightly do,
+/// whatever the clock did.
+fn live(holds: &dyn Holds, now: Time) -> impl Iterator<Item = Ticket> {
+    let at_us = now.as_micros();
+    let tickets = holds.line().into_iter().filter(move |ticket| ticket.end_us > at_us);
+    let longest_us = at_us + LONGEST_TICKET_US;
+    tickets.map(move |ticket| Ticket { end_us: ticket.end_us.min(longest_us), ..ticket })
+}
+
+/// Who is ahead of a question, which has the ticket `own` or none.
+pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> Ahead {
+    let mut ahead = Ahead::default();
+    let Some(holds) = part.holds.as_deref().filter(|_| part.limits.counts_slots()) else {
+        return ahead;
+    };
+    let mut is_before = true;
+    for ticket in live(holds, now) {
+        ahead.until_us = ahead.until_us.max(ticket.end_us);
+        is_before &= !own.is_some_and(|own| ticket.is_of(own));
+        if is_before {
+            ahead.units += ticket.cost;
+            ahead.slots += ticket.id.kind().slots(ticket.cost);
+            ahead.count = ahead.count.saturating_add(1);
+        }
+    }
+    ahead
+}
+
+/// Whether the line of a count has no place for a newcomer.
+pub(super) fn is_full(parts: &[Part<'_>], now: Time, own: Option<(HoldId, u64)>) -> bool {
+    let Some(own) = own else { return false };
+    parts.iter().filter(|part| part.limits.counts_slots()).any(|part| {
+        let Some(holds) = part.holds.as_deref() else { return false };
+        let (mut count, mut is_known) = (0, false);
+        for ticket in live(holds, now) {
+            count += 1;
+            is_known |= ticket.is_of(own);
+        }
+        count >= MAX_TICKETS && !is_known
+    })
+}
+
+/// Renews the ticket of a denied question on every count with slots, or takes it away where the
+/// question waits no more.
+pub(super) fn renew(
+    parts: &mut [Part<'_>],
+    now: Time,
+    own: Option<(HoldId, u64)>,
+    ttl_us: u64,
+    waits: bool,
+) {
+    let Some(own) = own else { return };
+    let (mut known_us, mut next_us) = (None, now.as_micros());
+    let mut lines: SmallVec<[&mut dyn Holds; 2]> = SmallVec::new();
+    for part in parts {
+        if let (true, Some(holds)) = (part.limits.counts_slots(), part.holds.as_deref_mut()) {
+            mend(holds, now);
+            for ticket in holds.line() {
+                next_us = next_us.max(ticket.since_us + 1);
+                if ticket.is_of(own) {
+                    let known: u64 = known_us.unwrap_or(ticket.since_us);
+                    known_us = Some(known.min(ticket.since_us));
+                    holds.leave(&ticket);
+                }
+            }
+            lines.push(holds);
+        }
+    }
+    if !waits {
+        return;
+    }
+    // A count whose line was forgotten takes the place from another, or two could wait for each
+    // other.
+    let since_us = known_us.unwrap_or(next_us);
+    let lasts_us = ttl_us.clamp(SHORTEST_TICKET_US, LONGEST_TICKET_US);
+    for holds in lines {
+        let (id, cost) = own;
+        holds.stand(Ticket { since_us, id, cost, end_us: now.as_micros() + lasts_us });
+    }
+}
+
+/// Forgets the tickets that have ended, and cuts those that end too late.
+fn mend(holds: &mut dyn Holds, now: Time) {
+    let at_us = now.as_micros();
+    let longest_us = at_us + LONGEST_TICKET_US;
+    for ticket in holds.line() {
+        if ticket.end_us <= at_us || ticket.end_us > longest_us {
+            holds.leave(&ticket);
+        }
+        if ticket.end_us > longest_us {
+            holds.stand(Ticket { end_us: longest_us, ..ticket });
+        }
+    }
+}
+
+/// Takes the tickets of a name away.
+pub(super) fn leave(parts: &mut [Part<'_>], name: Option<HoldName>) {
+    let Some(name) = name else { return };
+    for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
+        for ticket in holds.line() {
+            if ticket.id.name() == Some(name) {
+                holds.leave(&ticket);
+            }
+        }
+    }
+}
