@@ -239,12 +239,14 @@ export class Limiter {
   ): Promise<Reservation>;
   /**
    * Takes slots of limits such as `20 at once`. If `signal` aborts before the answer, nothing is
-   * held. `id` is your own for it: the same one is the same hold.
+   * held. `id` is your own for it: the same one is the same hold. `waiting` says that you ask again
+   * where it is denied, so that no ban counts the denial; `"in_line"` also keeps a place in line for
+   * the `id`, until 10 s after the last question.
    */
   acquire(
     subject: string,
     slots?: number,
-    options?: { id?: string; signal?: AbortSignal },
+    options?: { id?: string; waiting?: "again" | "in_line"; signal?: AbortSignal },
   ): Promise<Slot>;
   /**
    * Gives back the hold of a subject with this id. True when it was open until now. Where no hold

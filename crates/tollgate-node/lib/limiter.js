@@ -184,10 +184,11 @@ class Limiter {
 
   /** Takes slots of limits such as `20 at once`. */
   async acquire(subject, slots = 1, given) {
-    const { id, signal } = options(given, ["id", "signal"]);
+    const { id, waiting, signal } = options(given, ["id", "waiting", "signal"]);
     const question = {
       ask: "acquire",
       id: id === undefined ? id : text(id, "id"),
+      waiting: waiting === undefined ? waiting : text(waiting, "waiting"),
       subjects: [text(subject, "subject")],
       units: units(slots, "slots"),
     };

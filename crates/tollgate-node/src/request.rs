@@ -4,8 +4,8 @@ use core::time::Duration;
 
 use napi_derive::napi;
 use tollgate::{
-    Ask, Decision, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Receipt, Reserve, Store,
-    Subject,
+    Ask, Decision, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Patience, Receipt, Reserve,
+    Store, Subject,
 };
 
 use crate::decision;
@@ -37,6 +37,8 @@ pub(crate) struct Request {
     pub id: Option<String>,
     /// What a peek judges its cost as.
     pub kind: Option<String>,
+    /// How the caller of a hold waits.
+    pub waiting: Option<String>,
     /// The number of the limiter that made a decision.
     pub maker: u32,
     /// The numbers of the decision.
@@ -75,6 +77,7 @@ pub(crate) enum Kind {
         subject: String,
         slots: u64,
         name: Option<HoldName>,
+        patience: Patience,
     },
     Commit(Which, u64),
     Release(Which),
@@ -120,6 +123,12 @@ fn name_of(id: &str) -> Result<HoldName> {
 fn kind_of_peek(name: &str) -> Result<Option<HoldKind>> {
     HoldKind::of_peek(name)
         .map_err(|it| error::argument(format!("kind: {}: {}", it.what(), it.remedy())))
+}
+
+fn patience_of(waiting: &str) -> Result<Patience> {
+    waiting.parse().map_err(|it: tollgate::ParseError| {
+        error::argument(format!("waiting: {}: {}", it.what(), it.remedy()))
+    })
 }
 
 /// A subject, with its limits if they are not the limiter's.
@@ -172,8 +181,20 @@ impl Kind {
 
     /// The question that a request is.
     pub(crate) fn read(request: Request) -> Result<Self> {
-        let Request { ask, subjects, limits, units, flag, ttl, hold, id, kind, maker, numbers } =
-            request;
+        let Request {
+            ask,
+            subjects,
+            limits,
+            units,
+            flag,
+            ttl,
+            hold,
+            id,
+            kind,
+            waiting,
+            maker,
+            numbers,
+        } = request;
         let parts = parts(subjects, &limits)?;
         let units = whole(units);
         let subject = || parts.first().map(|part| part.subject.clone()).unwrap_or_default();
@@ -204,7 +225,11 @@ impl Kind {
                 let reserve = if flag { reserve.charging() } else { reserve };
                 Self::Reserve { subject: subject(), cost: units, reserve, name }
             }
-            "acquire" => Self::Acquire { subject: subject(), slots: units, name },
+            "acquire" => {
+                let patience = waiting.as_deref().map(patience_of).transpose()?;
+                let patience = patience.unwrap_or_default();
+                Self::Acquire { subject: subject(), slots: units, name, patience }
+            }
             "commit" => Self::Commit(settled()?, units),
             "release" => Self::Release(settled()?),
             "giveBack" => Self::GiveBack(placed(hold)?),
@@ -255,8 +280,9 @@ impl Kind {
                 let placed = limiter.reserve(for_hold(subject, *cost, *name), *reserve).await?;
                 Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
-            Self::Acquire { subject, slots, name } => {
-                let placed = limiter.acquire(for_hold(subject, *slots, *name)).await?;
+            Self::Acquire { subject, slots, name, patience } => {
+                let ask = for_hold(subject, *slots, *name).with_patience(*patience);
+                let placed = limiter.acquire(ask).await?;
                 Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
             Self::Commit(which, actual) => {

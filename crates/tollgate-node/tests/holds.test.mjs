@@ -187,3 +187,19 @@ test("a wrong id is refused, and no message repeats it", async () => {
   await assert.rejects(slots.acquire("backend", 1, { id: 7 }), type);
   await assert.rejects(slots.commit("backend", 7, 1), type);
 });
+
+test("who waits is not banned, and stands in line", async () => {
+  const slots = new Limiter("1 at once hold 30s, ban 10m after 2 denials in 1m");
+  const held = await slots.acquire("backend");
+  const [first, second] = ["a".repeat(16), "b".repeat(16)];
+  const inLine = (id) => slots.acquire("backend", 1, { id, waiting: "in_line" });
+  for (let turn = 0; turn < 4; turn++) {
+    assert.equal((await inLine(first)).allowed, false);
+    assert.equal((await inLine(second)).allowed, false);
+    assert.equal((await slots.acquire("backend", 1, { waiting: "again" })).allowed, false);
+  }
+  await held.release();
+  assert.equal((await inLine(second)).allowed, false);
+  assert.equal((await inLine(first)).allowed, true);
+  await assert.rejects(slots.acquire("backend", 1, { waiting: "soon" }), /^.*waiting: .*say `again`/);
+});

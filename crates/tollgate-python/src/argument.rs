@@ -5,7 +5,7 @@ use core::time::Duration;
 use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
-use tollgate::{HoldKind, HoldName};
+use tollgate::{HoldKind, HoldName, Patience};
 
 use crate::error;
 
@@ -165,6 +165,19 @@ pub(crate) fn kind_of_peek(object: &Bound<'_, PyAny>) -> PyResult<Option<HoldKin
     };
     HoldKind::of_peek(name)
         .map_err(|it| error::argument(object.py(), format!("kind: {}: {}", it.what(), it.remedy())))
+}
+
+/// The argument `waiting`, which may be left out.
+pub(crate) fn waiting(object: &Bound<'_, PyAny>) -> PyResult<Patience> {
+    if object.is_none() {
+        return Ok(Patience::None);
+    }
+    let Ok(text) = object.cast::<PyString>() else {
+        return Err(wrong_type(object.as_borrowed(), "waiting", "str"));
+    };
+    text.to_str()?.parse().map_err(|it: tollgate::ParseError| {
+        error::argument(object.py(), format!("waiting: {}: {}", it.what(), it.remedy()))
+    })
 }
 
 /// The argument `retry_after`, in seconds.

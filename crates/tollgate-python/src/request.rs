@@ -5,7 +5,8 @@ use core::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use tollgate::{
-    Ask, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Receipt, Reserve, Store, Subject,
+    Ask, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Patience, Receipt, Reserve, Store,
+    Subject,
 };
 
 use crate::argument::{self, SubjectText, wrong_type};
@@ -50,6 +51,7 @@ pub(crate) enum Kind {
         subject: String,
         slots: u64,
         name: Option<HoldName>,
+        patience: Patience,
     },
     Commit(Which, u64),
     Release(Which),
@@ -172,8 +174,9 @@ impl Kind {
                 let placed = limiter.reserve(for_hold(subject, *cost, *name), *reserve).await?;
                 Reply::Holding(placed.decision.into_owned(), placed.hold)
             }
-            Self::Acquire { subject, slots, name } => {
-                let placed = limiter.acquire(for_hold(subject, *slots, *name)).await?;
+            Self::Acquire { subject, slots, name, patience } => {
+                let ask = for_hold(subject, *slots, *name).with_patience(*patience);
+                let placed = limiter.acquire(ask).await?;
                 Reply::Holding(placed.decision.into_owned(), placed.hold)
             }
             Self::Commit(which, actual) => {
@@ -263,13 +266,15 @@ impl Request {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subject, slots=1, id=None))]
+    #[pyo3(signature = (subject, slots=1, id=None, waiting=Patience::None))]
     fn acquire(
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::slots)] slots: u64,
         #[pyo3(from_py_with = argument::optional_id)] id: Option<HoldName>,
+        #[pyo3(from_py_with = argument::waiting)] waiting: Patience,
     ) -> Self {
-        Self(Kind::Acquire { subject: subject.0.to_owned(), slots, name: id })
+        let subject = subject.0.to_owned();
+        Self(Kind::Acquire { subject, slots, name: id, patience: waiting })
     }
 
     #[staticmethod]

@@ -181,6 +181,23 @@ def test_a_hold_with_an_id_is_one_and_is_settled_by_it() -> None:
     assert units.commit("bob", ID, 30).already and units.peek("bob").remaining == 70
 
 
+def test_who_waits_is_not_banned_and_stands_in_line() -> None:
+    slots = Limiter("1 at once hold 30s, ban 10m after 2 denials in 1m")
+    held = slots.acquire("backend")
+    second = "0123456789abcdef"
+    for _ in range(4):
+        assert not slots.acquire("backend", id=ID, waiting="in_line").allowed
+        assert not slots.acquire("backend", id=second, waiting="in_line").allowed
+        assert not slots.acquire("backend", waiting="again").allowed
+    held.release()
+    assert not slots.acquire("backend", id=second, waiting="in_line").allowed
+    assert slots.acquire("backend", id=ID, waiting="in_line").allowed
+    with pytest.raises(ArgumentError, match="^waiting: .*: say `again`"):
+        slots.acquire("backend", waiting="soon")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="waiting must be str, not int"):
+        slots.acquire("backend", waiting=7)  # type: ignore[arg-type]
+
+
 def test_an_id_of_asyncio_is_the_same() -> None:
     async def main() -> None:
         slots = Limiter("2 at once hold 30s")

@@ -73,6 +73,8 @@ pub struct Options {
     pub auth: AuthOptions,
     /// Which inline limits callers may send.
     pub caller_limits: CallerLimits,
+    /// Whether callers may say that they wait for a hold, which no ban counts then.
+    pub caller_waiting: bool,
     /// How request paths are normalized. Choose the reading of the server behind the proxy.
     pub paths: PathReading,
     /// The secret for hashing API keys, of at least 16 bytes. Without it the service assumes that
@@ -131,6 +133,7 @@ impl fmt::Debug for Options {
             .field("config", config)
             .field("auth", auth)
             .field("caller_limits", &self.caller_limits)
+            .field("caller_waiting", &self.caller_waiting)
             .field("paths", paths)
             .field("key_secret", &self.key_secret.is_some())
             .field("receipt_key", &self.receipt_key.is_some())
@@ -165,6 +168,7 @@ impl Options {
             config: None,
             auth: AuthOptions::default(),
             caller_limits: CallerLimits::default(),
+            caller_waiting: false,
             paths: PathReading::default(),
             key_secret: None,
             receipt_key: None,
@@ -319,7 +323,8 @@ impl Server {
                 options.caller_limits,
                 Arc::clone(&limits),
                 options.metrics.deliveries(),
-            ),
+            )
+            .with_caller_waiting(options.caller_waiting),
             auth,
             page: Page::new(
                 options.metrics.clone(),

@@ -15,9 +15,11 @@ use crate::store::{Counted, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
 
 mod kind;
+mod patience;
 
 pub(crate) use kind::no_slots;
 use kind::{kind_of_no_peek, terms_of_peek};
+use patience::{check_line, waits_for_a_check};
 
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
@@ -370,16 +372,6 @@ impl<'a> Ask<'a> {
         Self { name: Some(name), ..self }
     }
 
-    /// Says that the caller waits for the hold, and asks again where it is denied. A denial then
-    /// counts for no ban beside the limits. A check is not waited for, and refuses it.
-    ///
-    /// Whoever takes asks from clients lets them say so only where it trusts them: they would
-    /// escape every ban.
-    #[must_use]
-    pub fn waiting(self) -> Self {
-        Self { patience: Patience::Waiting, ..self }
-    }
-
     /// Lets a peek judge the cost as a hold of this kind would take it: of a concurrency limit a
     /// reserve takes one slot, and an acquire as many as the cost. Without it, a peek judges as a
     /// check. Only a peek takes it.
@@ -396,17 +388,6 @@ impl<'a> Ask<'a> {
     #[must_use]
     pub fn kind(self, kind: HoldKind) -> Self {
         Self { kind: Some(kind), ..self }
-    }
-
-    /// Stands in line for the hold: it is admitted behind those who came before, also a small cost
-    /// behind a large one. The limits have slots, and the ask has a name ([`Ask::named`]), by which
-    /// it keeps its place when it is asked again. The place ends a while after the last ask, 10 s at
-    /// the longest, and when a hold of that name is settled or released.
-    ///
-    /// Denials count for no ban, as of [`Ask::waiting`].
-    #[must_use]
-    pub fn in_line(self) -> Self {
-        Self { patience: Patience::InLine, ..self }
     }
 
     /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
@@ -644,26 +625,6 @@ pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
 #[cold]
 fn names_a_check() -> Error {
     Error::Ask("a check places no hold that could have a name: acquire or reserve".to_owned())
-}
-
-/// Rejects a place in a line that nothing could keep.
-fn check_line(name: Option<HoldName>, counts_slots: bool) -> Result<(), Error> {
-    if name.is_none() {
-        let what = "who stands in line keeps its place by an id: give the hold one, and ask again \
-                    under the same";
-        return Err(Error::Ask(what.to_owned()));
-    }
-    if !counts_slots {
-        let what = "these limits have no slots to stand in line for: write one as `20 at once`, or \
-                    wait without a line";
-        return Err(Error::Ask(what.to_owned()));
-    }
-    Ok(())
-}
-
-#[cold]
-fn waits_for_a_check() -> Error {
-    Error::Ask("a check places no hold that could be waited for: acquire or reserve".to_owned())
 }
 
 #[cold]

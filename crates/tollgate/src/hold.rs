@@ -241,6 +241,22 @@ pub enum Patience {
     InLine,
 }
 
+impl FromStr for Patience {
+    type Err = ParseError;
+
+    /// Reads how a caller waits: `again` to ask again, or `in_line` to stand in line.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        match text {
+            "again" => Ok(Self::Waiting),
+            "in_line" => Ok(Self::InLine),
+            _ => {
+                let remedy = "say `again` to ask again, or `in_line` to stand in line";
+                Err(ParseError::whole(text, "this is no way to wait", remedy))
+            }
+        }
+    }
+}
+
 impl HoldTerms {
     /// Terms with a new id, of a caller that does not wait.
     #[must_use]

@@ -154,6 +154,11 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = CallerLimitsArg::Several)]
     pub(crate) caller_limits: CallerLimitsArg,
 
+    /// Whether callers may say that they wait for a hold. A ban counts no denial of who waits, so
+    /// let only callers say it that you trust
+    #[arg(long, value_enum, value_name = "ON_OR_OFF", default_value_t = OnOff::Off)]
+    pub(crate) caller_waiting: OnOff,
+
     /// With a Redis: how many shapes of several limits callers may give. A shape is the strategies,
     /// their order, and the number of subjects; each takes about 14 kB of the server
     #[arg(long, value_name = "N", default_value_t = CallerLimits::DEFAULT_SHAPES)]

@@ -30,6 +30,8 @@ pub struct Held {
     /// A hold that the store may have placed though it failed. Nobody knows of it, so that it is to
     /// be given back ([`Gate::release_in_doubt`]), or it stays until it ends.
     pub in_doubt: Option<Hold>,
+    /// How many wait ahead of a request that stands in line.
+    pub ahead: usize,
 }
 
 /// The pauses between attempts to give a hold back. Each is twice as long as the one before, up to
@@ -70,7 +72,7 @@ impl<S: Store> Gate<S> {
     pub async fn admit(&self, prepared: Prepared) -> Held {
         let Some((kind, ttl)) = prepared.plan.holds(&prepared.live) else {
             let answer = self.ask(prepared).await;
-            return Held { answer, hold: None, commit: None, in_doubt: None };
+            return Held { answer, hold: None, commit: None, in_doubt: None, ahead: 0 };
         };
         let refused = Ok::<Error, Infallible>;
         match self.place(prepared, kind, ttl, refused).await {
@@ -86,12 +88,13 @@ impl<S: Store> Gate<S> {
         ttl: Option<Duration>,
         refused: impl FnOnce(Error) -> Result<Error, E>,
     ) -> Result<Held, E> {
-        let Prepared { live, matched, plan, shadows, started, name, .. } = prepared;
+        let Prepared { live, matched, plan, shadows, started, name, patience, .. } = prepared;
         let live = Guard::into_inner(live);
         let mut in_doubt = None;
-        let (mut answer, hold) = match plan.question(&live) {
-            None => (plan.answered_early(&live), None),
+        let (mut answer, hold, ahead) = match plan.question(&live) {
+            None => (plan.answered_early(&live), None, 0),
             Some(ask) => {
+                let ask = ask.with_patience(patience);
                 let ask = match name {
                     Some(name) => ask.named(name),
                     None => ask,
@@ -100,11 +103,11 @@ impl<S: Store> Gate<S> {
                 let placed = self.0.limiter.hold_within(plan.deadline, ask, terms, &mut in_doubt);
                 let placed = placed.await;
                 match self.0.placed(placed) {
-                    Ok((result, hold)) => (Answer::new(&live, &plan, result), hold),
+                    Ok((result, hold, ahead)) => (Answer::new(&live, &plan, result), hold, ahead),
                     Err(error) => {
                         let mut answer = Answer::new(&live, &plan, Err(refused(error)?));
                         answer.refuse_slots();
-                        (answer, None)
+                        (answer, None, 0)
                     }
                 }
             }
@@ -113,7 +116,7 @@ impl<S: Store> Gate<S> {
         let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
         answer.shadows = shadows;
         let commit = hold.as_ref().and_then(|_| plan.reserve(&live)?.commit.clone());
-        Ok(Held { answer: answer.into_owned(), hold, commit, in_doubt })
+        Ok(Held { answer: answer.into_owned(), hold, commit, in_doubt, ahead })
     }
 
     /// [`Gate::hold`] under inline limits.
@@ -130,9 +133,9 @@ impl<S: Store> Gate<S> {
         let (started, mut in_doubt) = (self.started(), None);
         let asked = (kind, ttl);
         let placed = self.0.limiter.hold_within(terms.deadline, ask, asked, &mut in_doubt).await;
-        let (result, hold) = self.0.placed(placed)?;
+        let (result, hold, ahead) = self.0.placed(placed)?;
         let answer = self.charged_limits(result, None, terms, started)?;
-        Ok(Held { answer, hold, commit: None, in_doubt })
+        Ok(Held { answer, hold, commit: None, in_doubt, ahead })
     }
 
     /// Settles a hold: takes it away and charges what was used, as [`tollgate::Limiter::commit`]
@@ -256,7 +259,8 @@ impl<S: Store> Gate<S> {
     }
 }
 
-type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>);
+/// The decision, the hold, and how many are ahead in line.
+type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>, usize);
 
 impl<S: Store> Inner<S> {
     /// Releases a hold, and tries again while the store fails. `None` if it failed throughout.
@@ -283,7 +287,7 @@ impl<S: Store> Inner<S> {
     /// to the failure rule.
     fn placed<'l>(&self, placed: Result<Holding<'l>, Error>) -> Result<Placed<'l>, Error> {
         match placed {
-            Ok(Holding { decision, hold, .. }) => {
+            Ok(Holding { decision, hold, ahead, .. }) => {
                 if let Some(hold) = &hold {
                     let count = match hold.answer {
                         0 => None,
@@ -298,9 +302,9 @@ impl<S: Store> Inner<S> {
                         count.fetch_add(1, Ordering::Relaxed);
                     }
                 }
-                Ok((Ok(decision), hold))
+                Ok((Ok(decision), hold, ahead))
             }
-            Err(error @ Error::Store(_)) => Ok((Err(error), None)),
+            Err(error @ Error::Store(_)) => Ok((Err(error), None, 0)),
             Err(error) => {
                 if matches!(error, Error::Conflict(_)) {
                     self.holds.conflicts.fetch_add(1, Ordering::Relaxed);

@@ -13,7 +13,7 @@ use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{
     Ask, Decision, Error, HoldKind, HoldName, Limit, LimitSet, Limiter, MemoryStore, ParseError,
-    Period, Quota, Receipt, Refund, Store, Strategy,
+    Patience, Period, Quota, Receipt, Refund, Store, Strategy,
 };
 
 mod ad_hoc;
@@ -164,6 +164,8 @@ pub struct Prepared {
     name: Option<HoldName>,
     /// What a peek judges its cost as.
     kind: Option<HoldKind>,
+    /// Whether the caller waits for a hold.
+    patience: Patience,
 }
 
 impl<S: Store> Gate<S> {
@@ -315,6 +317,7 @@ impl<S: Store> Gate<S> {
             started: self.started(),
             name: None,
             kind: None,
+            patience: Patience::None,
         }
     }
 
@@ -446,6 +449,11 @@ impl Prepared {
     /// Lets [`Gate::peek`] judge as a hold of this kind, as [`Ask::kind`]. Only that looks at it.
     pub fn kind(self, kind: Option<HoldKind>) -> Self {
         Self { kind, ..self }
+    }
+
+    /// Says whether the caller of a hold waits where it is denied, as [`Ask::with_patience`].
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 
     /// Plans the check of the matched policies.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from ._tollgate import Decision, Holding, Request
 from ._tollgate import Limiter as _Limiter
@@ -135,19 +135,35 @@ class Limiter(_Limiter):
         request = Request.reserve(subject, cost, ttl, charge_at_end, id)
         return Reservation(self, await self._ask_hold(request))
 
-    def acquire(self, subject: str, slots: int = 1, *, id: str | None = None) -> Slot:
+    def acquire(
+        self,
+        subject: str,
+        slots: int = 1,
+        *,
+        id: str | None = None,
+        waiting: Literal["again", "in_line"] | None = None,
+    ) -> Slot:
         """Takes slots of limits such as `20 at once`. Use it by `with`: its end gives them back.
 
-        `id` is your own for it: the same one is the same hold.
+        `id` is your own for it: the same one is the same hold. `waiting` says that you ask again
+        where it is denied, so that no ban counts the denial; `"in_line"` also keeps a place in
+        line for the `id`, until 10 s after the last question.
         """
-        return Slot(self, self.run(Request.acquire(subject, slots, id)))
+        return Slot(self, self.run(Request.acquire(subject, slots, id, waiting)))
 
-    async def aacquire(self, subject: str, slots: int = 1, *, id: str | None = None) -> Slot:
+    async def aacquire(
+        self,
+        subject: str,
+        slots: int = 1,
+        *,
+        id: str | None = None,
+        waiting: Literal["again", "in_line"] | None = None,
+    ) -> Slot:
         """`acquire` for asyncio: `async with await limiter.aacquire(...)`.
 
         A task that is cancelled meanwhile holds nothing.
         """
-        return Slot(self, await self._ask_hold(Request.acquire(subject, slots, id)))
+        return Slot(self, await self._ask_hold(Request.acquire(subject, slots, id, waiting)))
 
     def release(self, subject: str, id: str) -> bool:
         """Gives back the hold with this id. True when it was open until now.

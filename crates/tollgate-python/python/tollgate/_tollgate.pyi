@@ -196,7 +196,12 @@ class Request(Generic[_T]):
         subject: str, cost: int, ttl: float, charge_at_end: bool = False, id: str | None = None
     ) -> Request[Holding]: ...
     @staticmethod
-    def acquire(subject: str, slots: int = 1, id: str | None = None) -> Request[Holding]: ...
+    def acquire(
+        subject: str,
+        slots: int = 1,
+        id: str | None = None,
+        waiting: Literal["again", "in_line"] | None = None,
+    ) -> Request[Holding]: ...
     @staticmethod
     def commit(holding: Holding, actual: int) -> Request[Settled]: ...
     @staticmethod

@@ -193,6 +193,34 @@ fn alone_named_holds_over_slots_are_those_of_one_server() {
     });
 }
 
+/// A line is kept in one slot alone: over several the error says what to do.
+#[test]
+fn a_line_is_kept_in_one_slot_of_a_cluster() {
+    let Some(cluster) = cluster() else { return };
+    runtime().block_on(async {
+        let counts = Counts::new(cluster, "1 at once hold 30s, 9/h via gcra", "line");
+        let clock = ManualClock::at_micros(NOON);
+        let store = connect(cluster, "names-line", &clock).await;
+        let limiter = Limiter::new(counts.set.clone(), store.clone());
+        let first = held(limiter.acquire(counts.ask(&[0], 1)).await);
+        for (number, ahead) in [(2, 0), (3, 1), (2, 0)] {
+            let denied = limiter.acquire(counts.ask(&[0], number).in_line()).await.unwrap();
+            assert_eq!((denied.hold, denied.ahead), (None, ahead));
+        }
+        let error = limiter.acquire(counts.ask(&[0, 1], 4).in_line()).await.unwrap_err();
+        assert!(error.to_string().contains("in one slot with a `shard`"), "{error}");
+        assert!(limiter.release(&first).await.unwrap());
+        // Nobody overtakes, not by a question over several slots either.
+        assert!(limiter.acquire(counts.ask(&[0, 1], 5)).await.unwrap().hold.is_none());
+        assert!(limiter.acquire(counts.ask(&[0], 3).in_line()).await.unwrap().hold.is_none());
+        held(limiter.acquire(counts.ask(&[0], 2).in_line()).await);
+        for server in cluster.servers() {
+            assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
+        }
+        store.clear_run().await.unwrap();
+    });
+}
+
 /// A slot that has lost its part gets it back by a repeat, and no other is charged again.
 #[test]
 fn a_repeat_places_a_hold_where_it_is_missing() {

@@ -150,7 +150,9 @@ async fn place(
         }
         _ => HoldTerms::acquire(),
     };
+    let waiting = question.waiting.take().map(|Text(said)| service.patience(&said)).transpose()?;
     let terms = terms.named(name_of(question.id.take())?);
+    let terms = terms.with_patience(waiting.unwrap_or_default());
     let question = question.into_question(service)?;
     let Answered { held, holding, undelivered } = service.hold(question, terms).await?;
     let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));

@@ -66,6 +66,9 @@ pub(crate) struct QuestionJson<'a> {
     /// The caller's id for a hold, for the paths of holds.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) id: Option<Text<'a>>,
+    /// Whether the caller waits, for `/v1/acquire` and `/v1/reserve`.
+    #[serde(borrow, default, deserialize_with = "not_null")]
+    pub(crate) waiting: Option<Text<'a>>,
     /// The units that were used of a hold with an id, for `/v1/commit`.
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) actual: Option<u64>,
@@ -107,6 +110,10 @@ impl<'a> QuestionJson<'a> {
         if self.actual.is_some() {
             let detail = "`actual` is for POST /v1/commit: leave it out";
             return Err(Problem::bad(detail).at("actual"));
+        }
+        if self.waiting.is_some() {
+            let detail = "`waiting` is for POST /v1/acquire and /v1/reserve: leave it out";
+            return Err(Problem::bad(detail).at("waiting"));
         }
         if self.id.is_some() {
             let detail = "`id` names a hold, and nothing is held here: leave it out";

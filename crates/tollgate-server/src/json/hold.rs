@@ -21,6 +21,13 @@ pub(crate) struct HeldJson<'a> {
     fence: Option<u64>,
     /// How long it lasts, unless it is renewed or settled.
     ends_after: Option<Wait>,
+    /// How many wait in line ahead of this question.
+    #[serde(skip_serializing_if = "is_none_ahead")]
+    ahead: usize,
+}
+
+const fn is_none_ahead(ahead: &usize) -> bool {
+    *ahead == 0
 }
 
 impl<'a> HeldJson<'a> {
@@ -31,7 +38,7 @@ impl<'a> HeldJson<'a> {
             Wait(Duration::from_micros(us))
         });
         let (hold, fence) = holding.map(|it| (it.hold, it.fence)).unzip();
-        Self { answer: AnswerJson::new(&held.answer), hold, fence, ends_after }
+        Self { answer: AnswerJson::new(&held.answer), hold, fence, ends_after, ahead: held.ahead }
     }
 }
 

@@ -132,10 +132,20 @@ pub(super) const RESERVE: &[Argument] = &[
     ON_FAILURE,
     AT_END,
     NAME,
+    WAITING,
 ];
 
 pub(super) const ACQUIRE: &[Argument] =
-    &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, NAME];
+    &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, NAME, WAITING];
+
+/// How the caller of a hold waits.
+const WAITING: Argument = Argument {
+    name: "waiting",
+    kind: "oneof",
+    token: Some("WAITING"),
+    flags: &["optional"],
+    arguments: &[word("AGAIN", "again"), word("IN_LINE", "in_line")],
+};
 
 /// The id that a caller gives to its hold.
 const NAME: Argument = after(ID, "id", "string");
@@ -185,6 +195,7 @@ pub(super) const REQUEST: &[Argument] = &[
     AT_END,
     after("ACQUIRE", "acquire", PURE_TOKEN),
     NAME,
+    WAITING,
 ];
 
 pub(super) const LOGIN: &[Argument] =

@@ -70,7 +70,9 @@ pub(super) async fn answer(
     if let Some(terms) = hold {
         let name = options.get(ID).map(hold_name).transpose().map_err(refused)?;
         let question = Question { by, cost, idempotency_key: None, receipt, kind };
-        let terms = terms.named(name);
+        let waiting = options.get("WAITING").map(str::to_ascii_lowercase);
+        let waiting = waiting.map(|said| service.patience(&said)).transpose().map_err(refused)?;
+        let terms = terms.named(name).with_patience(waiting.unwrap_or_default());
         let answered = service.hold(question, terms).await.map_err(refused)?;
         let Answered { held, holding, undelivered } = answered;
         write_json(&HeldJson::new(&held, holding), replies);

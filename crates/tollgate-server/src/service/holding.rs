@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Error, Hold, HoldKind, HoldName, Settled, Time};
+use tollgate::{Error, Hold, HoldKind, HoldName, Patience, Settled, Time};
 use tollgate_policy::{Held, OnFailure};
 
 use crate::listen::Undelivered;
@@ -23,6 +23,8 @@ pub(crate) struct Terms {
     ttl: Option<Duration>,
     /// The caller's id for the hold.
     pub(crate) name: Option<HoldName>,
+    /// Whether the caller waits where it is denied.
+    pub(crate) patience: Patience,
 }
 
 impl Terms {
@@ -44,12 +46,13 @@ impl Terms {
                 return Err(Refusal::invalid(detail).at("at_end"));
             }
         };
-        Ok(Self { kind, ttl, name: None })
+        Ok(Self { kind, ttl, name: None, patience: Patience::None })
     }
 
     /// The terms of slots.
     pub(crate) fn acquire() -> Self {
-        Self { kind: Some(HoldKind::Acquire), ttl: None, name: None }
+        let (ttl, name, patience) = (None, None, Patience::None);
+        Self { kind: Some(HoldKind::Acquire), ttl, name, patience }
     }
 
     /// The kind of the hold and its time, where a policy says what is not said here.
@@ -73,6 +76,11 @@ impl Terms {
     /// The same terms under the caller's id, if it gives one.
     pub(crate) fn named(self, name: Option<HoldName>) -> Self {
         Self { name, ..self }
+    }
+
+    /// The same terms of a caller with this patience.
+    pub(crate) fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
     }
 }
 
@@ -117,6 +125,22 @@ pub(crate) struct Answered {
 }
 
 impl Service {
+    /// Whether a caller waits, from what it says: `again`, or `in_line`.
+    ///
+    /// # Errors
+    /// Another text; or callers may not say it to this service.
+    pub(crate) fn patience(&self, said: &str) -> Result<Patience, Refusal> {
+        let patience = said.parse().map_err(|error: tollgate::ParseError| {
+            Refusal::invalid(format!("{}: {}", error.what(), error.remedy())).at("waiting")
+        })?;
+        if !self.caller_waiting {
+            let detail = "this service takes it from no caller that it waits, since such a caller \
+                          is never banned (--caller-waiting off): leave it out";
+            return Err(Refusal::new(Kind::Forbidden, detail).at("waiting"));
+        }
+        Ok(patience)
+    }
+
     /// Places a hold, as [`Service::answer`] charges.
     ///
     /// # Errors
@@ -128,7 +152,7 @@ impl Service {
         asked: Terms,
     ) -> Result<Answered, Refusal> {
         question.without_kind()?;
-        let name = asked.name;
+        let (name, patience) = (asked.name, asked.patience);
         let Question { by, cost, idempotency_key, receipt, .. } = question;
         if receipt {
             let detail = "a hold is its own receipt: leave it out, and commit or release the hold";
@@ -143,7 +167,8 @@ impl Service {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
                 let (kind, ttl) = asked.or(prepared.reserves())?;
-                let held = self.gate.hold(prepared.named(name), kind, ttl).await;
+                let held =
+                    self.gate.hold(prepared.named(name).with_patience(patience), kind, ttl).await;
                 self.heard(held)?
             }
             By::Limits { parts, shard, terms } => {
@@ -159,6 +184,7 @@ impl Service {
                     return Err(Refusal::invalid(detail));
                 }
                 let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                ask = ask.with_patience(patience);
                 if let Some(name) = name {
                     ask = ask.named(name);
                 }

@@ -42,6 +42,8 @@ pub(crate) struct Service {
     pub(crate) gate: Gate<AnyStore>,
     receipts: Receipts,
     gatekeeper: Gatekeeper,
+    /// Whether callers may say that they wait.
+    caller_waiting: bool,
     inline_limits: Arc<InlineLimits>,
     deliveries: Arc<Deliveries>,
     /// How the paths of described requests are normalized.
@@ -106,7 +108,13 @@ impl Service {
     ) -> Self {
         let on_redis = matches!(gate.store(), AnyStore::Redis(_));
         let gatekeeper = Gatekeeper::new(allowed, on_redis);
-        Self { gate, receipts, gatekeeper, inline_limits, deliveries, paths, keys }
+        let caller_waiting = false;
+        Self { gate, receipts, gatekeeper, caller_waiting, inline_limits, deliveries, paths, keys }
+    }
+
+    /// Whether callers may say that they wait.
+    pub(crate) fn with_caller_waiting(self, caller_waiting: bool) -> Self {
+        Self { caller_waiting, ..self }
     }
 
     /// The limits of a text, cached.

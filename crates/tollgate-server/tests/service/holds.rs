@@ -157,6 +157,41 @@ async fn slots_are_taken_renewed_and_released() {
     }
 }
 
+/// A client says that it waits where the operator lets it, and stands in line by its id.
+#[tokio::test]
+async fn who_waits_is_not_banned_and_stands_in_line_where_that_is_allowed() {
+    let limit = "1 at once, ban 10m after 2 denials in 1m";
+    let ask =
+        |id: &str, how: &str| json!({ "subject": "job", "limit": limit, "id": id, "waiting": how });
+    let [first, second] = ["a".repeat(16), "b".repeat(16)];
+    let service = Service::start().await;
+    let client = &mut service.client().await;
+    refused(client, "/v1/acquire", ask(&first, "again"), 403, "--caller-waiting off").await;
+    refused(client, "/v1/acquire", ask(&first, "soon"), 400, "say `again`").await;
+    let check = json!({ "subject": "job", "limit": "9/h", "waiting": "again" });
+    refused(client, "/v1/check", check, 400, "is for POST /v1/acquire").await;
+    let service = Service::with(|options| options.caller_waiting = true).await;
+    let client = &mut service.client().await;
+    let open = done(client, "/v1/acquire", json!({ "subject": "job", "limit": limit })).await;
+    for _ in 0..4 {
+        assert_eq!(done(client, "/v1/acquire", ask(&first, "in_line")).await["allowed"], false);
+        let behind = done(client, "/v1/acquire", ask(&second, "in_line")).await;
+        assert_eq!((&behind["allowed"], &behind["ahead"]), (&json!(false), &json!(1)));
+        let again = done(client, "/v1/acquire", ask(&"c".repeat(16), "again")).await;
+        assert_eq!(again["allowed"], false);
+    }
+    done(client, "/v1/release", json!({ "hold": open["hold"] })).await;
+    // Nobody overtakes.
+    let behind = done(client, "/v1/acquire", ask(&second, "in_line")).await;
+    assert_eq!((&behind["allowed"], &behind["until_hold"]), (&json!(false), &json!(true)));
+    // Who leaves the line is in nobody's way.
+    let leave = json!({ "subject": "job", "limit": limit, "id": first });
+    done(client, "/v1/release", leave).await;
+    assert_eq!(done(client, "/v1/acquire", ask(&second, "in_line")).await["allowed"], true);
+    let no_id = json!({ "subject": "job", "limit": limit, "waiting": "in_line" });
+    refused(client, "/v1/acquire", no_id, 400, "keeps its place by an id").await;
+}
+
 #[tokio::test]
 async fn a_hold_that_has_ended_charges_nothing() {
     let (service, clock) = on_memory(FILE).await;

@@ -53,8 +53,8 @@ pub(super) fn place_of(terms: Option<HoldTerms>, cost: u64) -> Option<(HoldId, u
     terms.filter(|terms| terms.patience == Patience::InLine).map(|terms| (terms.id, cost))
 }
 
-/// The tickets of a count that have not ended, by the store's clock alone. None ends later than it can rightly do,
-/// whatever the clock did.
+/// The tickets of a count that have not ended, by the store's clock alone. None ends later than it
+/// can rightly do, whatever the clock did.
 fn live(holds: &dyn Holds, now: Time) -> impl Iterator<Item = Ticket> {
     let at_us = now.as_micros();
     let tickets = holds.line().into_iter().filter(move |ticket| ticket.end_us > at_us);

@@ -8,7 +8,7 @@ use crate::decision::Decision;
 use crate::engine::{Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
 use crate::hold::{
-    Hold, HoldId, HoldKind, HoldTerms, Holding, MAX_TTL_US, MIN_TTL_US, Reserve, Settled,
+    Hold, HoldId, HoldKind, HoldTerms, Holding, MAX_TTL_US, MIN_TTL_US, Patience, Reserve, Settled,
 };
 use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::MemoryStore;
@@ -162,7 +162,7 @@ impl<S: Store> Limiter<S> {
             partial: false,
             shard,
             name: None,
-            patience,
+            patience: patience @ (Patience::None | Patience::Waiting),
             kind: _,
             request: None,
         } = &mut ask

@@ -22,12 +22,12 @@ impl<S: Store> Limiter<S> {
     /// deadline, it returns a denial. Pass a [`Duration`] as the deadline, or a [`Waiting`].
     ///
     /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. Without
-    /// more it is not fair: a later caller may get the slot first. With [`Waiting::in_line`] slots go
-    /// to waiters in the order of their arrival, over all programs that share the store. Those far
-    /// behind ask less often. Who is killed delays those behind by 10 s at most.
+    /// more it is not fair: a later caller may get the slot first. With [`Waiting::in_line`] slots
+    /// go to waiters in the order of their arrival, over all programs that share the store. Those
+    /// far behind ask less often. Who is killed delays those behind by 10 s at most.
     ///
-    /// It is cancel-safe as [`Limiter::acquire_guard`] is: dropped, it holds nothing, and leaves the
-    /// line.
+    /// It is cancel-safe as [`Limiter::acquire_guard`] is: dropped, it holds nothing, and leaves
+    /// the line.
     ///
     /// # Errors
     /// As [`Limiter::acquire`]; in line, also where [`crate::engine::MAX_TICKETS`] wait already.

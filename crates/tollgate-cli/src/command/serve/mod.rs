@@ -257,6 +257,7 @@ fn options(args: &Serve) -> Result<Options> {
         CallerLimitsArg::Single => CallerLimits::Single,
         CallerLimitsArg::Several => CallerLimits::Several { shapes: args.caller_shapes },
     };
+    options.caller_waiting = args.caller_waiting == OnOff::On;
     options.paths = paths(args);
     options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
     if let Some(tls) = &mut options.tls {

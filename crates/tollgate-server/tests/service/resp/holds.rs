@@ -33,6 +33,21 @@ async fn left(redis: &mut Redis, of_what: &str) -> String {
 }
 
 #[tokio::test]
+async fn who_waits_says_so_where_that_is_allowed() {
+    let (service, _clock) = on_memory(FILE).await;
+    let mut redis = service.redis().await;
+    let reserve = "TOLLGATE.RESERVE bob 9/h TTL 1000";
+    refuses(
+        &mut redis,
+        &[
+            (&format!("{reserve} WAITING AGAIN"), "(NOPERM ", "--caller-waiting off"),
+            (&format!("{reserve} WAITING soon"), "(ERR ", "say `again`"),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn an_estimate_is_held_and_what_was_used_is_charged() {
     let (service, _clock) = on_memory(FILE).await;
     let (mut redis, mut http) = (service.redis().await, service.client().await);

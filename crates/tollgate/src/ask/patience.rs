@@ -1,0 +1,55 @@
+//! Whether the caller of a hold waits where it is denied.
+
+use super::Ask;
+use crate::error::Error;
+use crate::hold::{HoldName, Patience};
+
+impl Ask<'_> {
+    /// Says that the caller waits for the hold, and asks again where it is denied. A denial then
+    /// counts for no ban beside the limits. A check is not waited for, and refuses it.
+    ///
+    /// Whoever takes asks from clients lets them say so only where it trusts them: they would
+    /// escape every ban.
+    #[must_use]
+    pub fn waiting(self) -> Self {
+        self.with_patience(Patience::Waiting)
+    }
+
+    /// Stands in line for the hold: it is admitted behind those who came before, also a small cost
+    /// behind a large one. The limits have slots, and the ask has a name ([`Ask::named`]), by which
+    /// it keeps its place when it is asked again. The place ends a while after the last ask, 10 s
+    /// at the longest, and when a hold of that name is settled or released.
+    ///
+    /// Denials count for no ban, as of [`Ask::waiting`].
+    #[must_use]
+    pub fn in_line(self) -> Self {
+        self.with_patience(Patience::InLine)
+    }
+
+    /// The same ask of a caller with this patience.
+    #[must_use]
+    pub fn with_patience(self, patience: Patience) -> Self {
+        Self { patience, ..self }
+    }
+}
+
+/// Rejects a place in a line that nothing could keep.
+pub(super) fn check_line(name: Option<HoldName>, counts_slots: bool) -> Result<(), Error> {
+    if name.is_none() {
+        let what = "who stands in line keeps its place by an id: give the hold one, and ask again \
+                    under the same";
+        return Err(Error::Ask(what.to_owned()));
+    }
+    if !counts_slots {
+        let what = "these limits have no slots to stand in line for: write one as `20 at once`, or \
+                    wait without a line";
+        return Err(Error::Ask(what.to_owned()));
+    }
+    Ok(())
+}
+
+/// The refusal of a wait for what places no hold.
+#[cold]
+pub(super) fn waits_for_a_check() -> Error {
+    Error::Ask("a check places no hold that could be waited for: acquire or reserve".to_owned())
+}
