@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 use tollgate::engine::{
-    self, HoldRefusal, HoldSums, Holds as _, Outcome, Part, Portion, decide, decide_holding,
+    self, HoldRefusal, HoldSums, Outcome, Part, Portion, decide, decide_holding,
 };
 use tollgate::{
     Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question, Receipt,
