@@ -8,8 +8,8 @@ use proptest::prelude::*;
 use tollgate::engine::{Mode, Outcome};
 use tollgate::{
     Ask, Charged, Counted, Decision, Hold, HoldTerms, Inspection, LimitSet, Limiter, ManualClock,
-    MemoryStore, MemoryStoreBuilder, Notice, Notices, Question, Receipt, Refund, SKEW_US, Settled,
-    Store, StoreError, Time,
+    MemoryStore, MemoryStoreBuilder, Notice, Notices, Patience, Question, Receipt, Refund, SKEW_US,
+    Settled, Store, StoreError, Time,
 };
 use tollgate_proof::conformance::{self, block_on};
 
@@ -27,7 +27,7 @@ fn restarted(store: &MemoryStore, builder: MemoryStoreBuilder) -> MemoryStore {
 }
 
 /// A store that begins every so many questions with a restart, until it is asked under a request
-/// id: a snapshot has none (definitions, section 2).
+/// id or somebody waits in line: a snapshot has neither (definitions, sections 2 and 11).
 struct Restarting {
     store: Mutex<(MemoryStore, u32)>,
     builder: MemoryStoreBuilder,
@@ -71,7 +71,9 @@ impl Store for Restarting {
     }
 
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let store = if question.request.is_some() { self.last() } else { self.next() };
+        let is_in_line = question.hold.is_some_and(|it| it.patience == Patience::InLine);
+        let is_left_out = question.request.is_some() || is_in_line;
+        let store = if is_left_out { self.last() } else { self.next() };
         block_on(store.0.check(question))
     }
 
@@ -84,7 +86,9 @@ impl Store for Restarting {
     }
 
     fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        self.next().0.hold_at_once(counted, cost, terms)
+        let is_in_line = terms.patience == Patience::InLine;
+        let store = if is_in_line { self.last() } else { self.next() };
+        store.0.hold_at_once(counted, cost, terms)
     }
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {

@@ -386,7 +386,7 @@ mod tests {
         old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
         let new = opened(&options, MIGRATIONS).expect("brought up");
         let units = new.query_row("SELECT units FROM spent", [], |row| row.get::<_, i64>(0));
-        assert_eq!((user_version(&new), units), (3, Ok(1 << 40)));
+        assert_eq!((user_version(&new), units), (4, Ok(1 << 40)));
         // A process of the previous version may still have the file open.
         old.execute_batch("INSERT INTO spent (number, until_us) VALUES (2, 2)").expect("a mark");
     }
@@ -412,7 +412,7 @@ mod tests {
         let ttl = core::time::Duration::from_secs(60);
         let held = futures_executor::block_on(writer.reserve(Ask::new("bob").cost(4), ttl));
         assert!(held.expect("it is brought up").hold.is_some());
-        assert_eq!(user_version(&old), 3);
+        assert_eq!(user_version(&old), 4);
         assert_eq!(remaining(), 6, "who looked before it was brought up sees what is held");
     }
 

@@ -2,7 +2,7 @@
 
 use hashbrown::HashMap;
 use tollgate::{ManualClock, MemoryStore, SubjectPrefix, Time};
-use tollgate_policy::{Answer, Field, Gate, Policies, subject_of};
+use tollgate_policy::{Answer, Field, Gate, Outcome, Policies, subject_of};
 
 use super::read::Requests;
 use super::request::Request;
@@ -72,7 +72,8 @@ impl Side {
     }
 
     fn read(&self, answer: &Answer<'_>, names_all: bool) -> Result<SideDecision, Error> {
-        if let Some(error) = answer.error() {
+        // A cost above the `max` of a policy is a denial, and the error says so.
+        if let Some(error) = answer.error().filter(|_| answer.outcome() != Outcome::Never) {
             return Err(Error::Policies { why: format!("a request got no decision: {error}") });
         }
         let is_admitted = answer.is_allowed();

@@ -10,7 +10,7 @@ use super::commands::Command;
 use super::why::Why;
 
 /// The most options of a command.
-const MAX_OPTIONS: usize = 9;
+const MAX_OPTIONS: usize = 12;
 
 /// The options that a client gave, by their words.
 #[derive(Debug)]

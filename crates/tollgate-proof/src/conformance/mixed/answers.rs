@@ -76,7 +76,7 @@ impl<M: StoreMaker> Run<'_, M> {
         let is_ban = report.limit().counts_denials();
         let limit = if is_ban { others.min().unwrap_or(capacity) } else { capacity };
         same("limit", decision.limit(), limit)?;
-        let unit = reports.iter().map(|report| report.limit()).filter(|it| !it.counts_denials());
+        let unit = reports.iter().map(tollgate::Report::limit).filter(|it| !it.counts_denials());
         let unit = match is_ban {
             true => unit.min_by_key(|it| it.capacity()).map(Limit::unit),
             false => Some(report.limit().unit()),

@@ -137,14 +137,6 @@ fn bad_files_are_refused_with_their_line() {
         ("limits: 5/s via gcra\n0 | acquire a 1", "line 2: these limits have no slots"),
         ("limits: 5/s via gcra\n0 | reserve a 1 for 9s\n0 | renew a", "line 3: say how long"),
         ("limits: 5 at once\n0 | check 1", "line 2: a check of slots is refused"),
-        (
-            "limits: 5/s via gcra\n0|reserve a 1 for 9s\n0|commit a 1\n60s|commit a 1",
-            "line 4: a minute after a commit",
-        ),
-        (
-            "limits: 5/s via gcra\n0|reserve a 1 for 9s\n0|commit a 1\n1s|reset\n1s|commit a 1",
-            "line 5: whether a reset forgets",
-        ),
     ] {
         let error = match parse(text) {
             Err(error) => error.to_string(),
