@@ -113,6 +113,6 @@ test("a signal that has aborted asks nothing", async () => {
   assert.ok(await slot.release(), "an abort after the answer changes nothing");
   const wrong = { name: "TypeError", message: "signal must be an AbortSignal, not number" };
   await assert.rejects(limiter.acquire("a", 1, { signal: 7 }), wrong);
-  const unknown = { name: "ArgumentError", message: /`sginal`: it takes id, signal/ };
+  const unknown = { name: "ArgumentError", message: /`sginal`: it takes id, waiting, signal/ };
   await assert.rejects(limiter.acquire("a", 1, { sginal: 7 }), unknown);
 });

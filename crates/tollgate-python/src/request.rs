@@ -266,7 +266,10 @@ impl Request {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subject, slots=1, id=None, waiting=Patience::None))]
+    #[pyo3(
+        signature = (subject, slots=1, id=None, waiting=Patience::None),
+        text_signature = "(subject, slots=1, id=None, waiting=None)"
+    )]
     fn acquire(
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::slots)] slots: u64,

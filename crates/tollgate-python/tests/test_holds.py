@@ -192,7 +192,7 @@ def test_who_waits_is_not_banned_and_stands_in_line() -> None:
     held.release()
     assert not slots.acquire("backend", id=second, waiting="in_line").allowed
     assert slots.acquire("backend", id=ID, waiting="in_line").allowed
-    with pytest.raises(ArgumentError, match="^waiting: .*: say `again`"):
+    with pytest.raises(ArgumentError, match=r"^waiting: .*: say `again`"):
         slots.acquire("backend", waiting="soon")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="waiting must be str, not int"):
         slots.acquire("backend", waiting=7)  # type: ignore[arg-type]

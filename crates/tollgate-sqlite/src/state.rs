@@ -242,9 +242,10 @@ impl<'c> LoadedState<'c> {
     /// Saves the state; a fresh state is saved by deleting its row.
     pub(crate) fn save(mut self) -> Result<(), StoreError> {
         self.context.checked()?;
+        let mut was_until_us = 0;
         if let Some(migrated) = self.migrated.take() {
             let now = self.context.now();
-            let was_until_us = engine::refundable_until_us(&migrated.was, now);
+            was_until_us = engine::refundable_until_us(&migrated.was, now);
             if was_until_us > engine::refundable_until_us(&self.limits, now) {
                 self.outlive(was_until_us)?;
             }
@@ -255,6 +256,11 @@ impl<'c> LoadedState<'c> {
             None => None,
         };
         if self.own.is_fresh() && held_until_us.is_none() {
+            // Another strategy starts fresh, and what was charged under the one before can still be
+            // refunded.
+            if was_until_us > 0 {
+                self.outlive(was_until_us)?;
+            }
             return self.remove();
         }
         let Self { context, subject, limits, row, mut own, .. } = self;
@@ -347,8 +353,8 @@ impl<'c> LoadedState<'c> {
 }
 
 /// Deletes the row of a count and its events, even when the state cannot be decoded. Remembers the
-/// reset for as long as an earlier charge could be refunded, so that older receipts refund nothing.
-/// Returns whether there was a row.
+/// reset for as long as an earlier charge could be refunded, so that older receipts refund nothing,
+/// also where the row went before them. Returns whether there was a row.
 pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool, StoreError> {
     let Some(ids) = context.ids(counted.limits)? else { return Ok(false) };
     let key = (counted.subject.as_str(), ids.counted);
@@ -357,7 +363,13 @@ pub(crate) fn reset(context: &Context<'_>, counted: Counted<'_>) -> Result<bool,
     let state = context.first(sql, key, |row| {
         Ok((row.get_ref(0)?.as_blob().map(decode).ok(), row.get::<_, i64>(1)?))
     })?;
-    let Some((state, written)) = state else { return Ok(false) };
+    let Some((state, written)) = state else {
+        let sql = "UPDATE resets SET number = ?3
+                   WHERE subject = ?1 AND counted = ?2 AND until_us > ?4";
+        let (number, now_us) = (context.newest_number()?, context.now().as_micros());
+        context.execute(sql, (key.0, key.1, number.cast_signed(), now_us.cast_signed()))?;
+        return Ok(false);
+    };
     // A charge may be as old as the larger of the numbers allows.
     let mut until_us = engine::refundable_until_us(counted.limits, context.now());
     if let Ok(was) = context.set(written, key.0) {
