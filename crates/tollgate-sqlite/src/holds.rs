@@ -238,11 +238,7 @@ impl Holds for SqlHolds<'_> {
         let sql = "SELECT count(*) FROM holds
                    WHERE subject = ?1 AND counted = ?2 AND substr(id, 1, 1) IN (x'43', x'63')";
         let count = self.context.first(sql, self.key(), |row| row.get::<_, i64>(0));
-        let count = count.unwrap_or_else(|fault| {
-            self.context.remember(fault);
-            None
-        });
-        count.map_or(0, i64::cast_unsigned)
+        self.found(count).map_or(0, i64::cast_unsigned)
     }
 
     fn advance(&mut self, by_us: u64) {

@@ -368,7 +368,7 @@ impl<'f> Pair<'f> {
         };
         let several =
             several.as_ref().filter(|_| counts.len() == 1 && self.nonce.is_multiple_of(2));
-        let simple = several.map(|it| self.call(it, counts, own)).filter(|got| *got != [-8]);
+        let simple = several.map(|it| self.call(it, counts, own)).filter(|got| *got != [-10]);
         if several.is_some() {
             self.tally.simple[usize::from(simple.is_none())] += 1;
         }

@@ -90,7 +90,7 @@ impl HoldScripts {
 
     /// The script that places several holds at a time, or answers checks beside open holds; `None`
     /// where the fast path does not know a step. Each question is about one count, and all have as
-    /// many keys and arguments. Answers are packed numbers. `-8` changes nothing: the question is
+    /// many keys and arguments. Answers are packed numbers. `-10` changes nothing: the question is
     /// not simple, and the script of one decides, so that a batch never takes long.
     #[must_use]
     pub fn place_many(codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
@@ -246,7 +246,7 @@ local args = #ARGV * keys / #KEYS
 local function check(i)
   KEYS = {{unpack(all_keys, i * keys + 1, (i + 1) * keys)}}
   ARGV = {{unpack(all_args, i * args + 1, (i + 1) * args)}}
-  local answer = {fast}_simple() or {{ARGV[1], -8}}
+  local answer = {fast}_simple() or {{ARGV[1], -10}}
   return struct.pack('>' .. string.rep('i8', #answer), unpack(answer))
 end
 "

@@ -235,7 +235,7 @@ impl RedisStore {
         let call = call_of(script).with_others(batch);
         let mut answer = self.send(call, deadline).await?;
         if let Some(shared) = shared.filter(|_| batch.is_some()) {
-            let is_simple = !matches!(answer[..], [Value::Int(-8)]);
+            let is_simple = !matches!(answer[..], [Value::Int(-10)]);
             shared.note(is_simple);
             if !is_simple {
                 answer = self.send(call_of(script), deadline).await?;
