@@ -12,7 +12,7 @@ use tollgate::{Hold, MAX_PERIOD_US, Time};
 /// The most holds that are known. Those beyond are not counted.
 const MAX_KNOWN: usize = 65_536;
 
-/// How often those that have ended make room, when there is none.
+/// The shortest time between two sweeps of ended holds, which make room when there is none.
 const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 
 /// The open holds. A hash stands for each: two holds with one hash count as one.
