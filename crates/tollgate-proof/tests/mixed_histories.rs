@@ -14,11 +14,25 @@ use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
 use tollgate_sqlite::SqliteStore;
 
+/// Histories, by family and seed, in which a store once differed from the oracle.
+const ONCE_DIFFERENT: [(usize, u64); 3] = [
+    // Redis forgot a log, and a state, that a clock which stepped back had left as they were.
+    (2, 305),
+    (11, 266),
+    // SQLite forgot a reset of a count under another strategy.
+    (13, 247),
+];
+
 /// Runs about so many steps in all, or as many as the environment says. Reports one
 /// difference of each kind in a family.
 fn histories<M: StoreMaker>(store: &str, maker: &M, usual: u64) {
     let wanted = std::env::var("TOLLGATE_TEST_CASES");
     let wanted: u64 = wanted.map_or(usual, |text| text.parse().unwrap());
+    for (family, seed) in ONCE_DIFFERENT {
+        if let Some(least) = least_difference(maker, family, seed) {
+            panic!("{store}: family {family}, seed {seed}: {least}");
+        }
+    }
     let (mut steps, mut seed, mut found) = (0, 0, BTreeMap::new());
     while steps < wanted {
         for family in 0..FAMILIES.len() {

@@ -289,8 +289,8 @@ end
 -- charge is recorded.
 local function judge_beside(count, i, wanted)
   local limit = count.limits[i]
-  local remaining, reset, _, _, _, z, row_at, wait = judge(limit, wanted)
-  limit.reset = reset
+  local remaining, reset, is_behind, _, _, z, row_at, wait = judge(limit, wanted)
+  limit.reset, limit.is_behind = reset, is_behind
   local kept, ahead = kept_of(count, limit), line.wanted(count, limit)
   local left = math.max(0, remaining - kept)
   -- What the limit says by itself is the wait if every hold were settled now with 0, and nobody

@@ -238,7 +238,18 @@ local function tag_of(limits)
   return table.concat(parts) .. bar
 end
 
+-- How long what is written to a key lies. What a clock that stepped back left as it was lies as long
+-- as before at the least: once the clock has come back, it counts again.
+local function lies_for(key, reset, is_behind)
+  local milliseconds = lifetime(reset)
+  if is_behind then
+    milliseconds = math.max(tonumber(milliseconds), redis.call('PTTL', key))
+  end
+  return is_behind and string.format('%.0f', milliseconds) or milliseconds
+end
+
 local function write_log(key, limit, reset, held)
+  local lies = lies_for(key, reset, limit.is_behind)
   redis.call('DEL', key)
   local log = limit.log
   if #log.times == 0 and not held then
@@ -253,13 +264,14 @@ local function write_log(key, limit, reset, held)
       batch = {}
     end
   end
-  redis.call('PEXPIRE', key, lifetime(reset))
+  redis.call('PEXPIRE', key, lies)
 end
 
 -- How long until all of a limit is free.
 local function reset_alone(limit)
   if not limit.reset then
-    limit.reset = select(2, judge(limit))
+    local _, reset, is_behind = judge(limit)
+    limit.reset, limit.is_behind = reset, is_behind
   end
   return limit.reset
 end
@@ -281,7 +293,7 @@ end
 -- Writes the logs that were changed, and the state where there is one: as long as something counts,
 -- and for `least` microseconds where holds are open.
 local function write(key, logs, limits, count, has_state, least)
-  local most, something, integers = least or 0, limits.held, {}
+  local most, something, integers, is_behind = least or 0, limits.held, {}, false
   for i = 1, count do
     local limit = limits[i]
     if limit and limit.log then
@@ -290,9 +302,10 @@ local function write(key, logs, limits, count, has_state, least)
         write_log(logs[i], limit, math.max(reset, least or 0), limits.held)
       elseif limits.held then
         -- It names the holds, and lies as long as they do.
-        redis.call('PEXPIRE', logs[i], lifetime(math.max(reset, least)))
+        local longest = math.max(reset, least)
+        redis.call('PEXPIRE', logs[i], lies_for(logs[i], longest, limit.is_behind))
       end
-      most = math.max(most, reset)
+      most, is_behind = math.max(most, reset), is_behind or limit.is_behind
       something = something or #limit.log.times > 0
     end
   end
@@ -301,6 +314,7 @@ local function write(key, logs, limits, count, has_state, least)
       local limit = limits[i]
       if limit and limit.words and limit.count > 0 and (limit.count == 2) == (pass == 1) then
         most = math.max(most, reset_alone(limit))
+        is_behind = is_behind or limit.is_behind
         for j = 1, limit.count do
           something = something or limit.words[j] > 0
           integers[#integers + 1] = struct.pack(j == 1 and '>I7' or '>I6', limit.words[j])
@@ -309,7 +323,8 @@ local function write(key, logs, limits, count, has_state, least)
     end
   end
   if has_state and something then
-    redis.call('SET', key, tag_of(limits) .. table.concat(integers), 'PX', lifetime(most))
+    redis.call('SET', key, tag_of(limits) .. table.concat(integers), 'PX',
+      lies_for(key, most, is_behind))
   elseif has_state then
     redis.call('DEL', key)
   end
