@@ -270,6 +270,32 @@ fn several_limits_and_counts_are_all_or_nothing() {
 }
 
 #[test]
+fn a_denial_tells_the_slots_or_the_units_of_a_limit_that_denies() {
+    let part = "subject=ann limits=\"3/1h via fixed_window, 2 at once hold 9s\"";
+    let text = |cost: u64, left: u64| {
+        let mut text = String::new();
+        for (id, left) in [(1, 1), (2, 0)] {
+            let (invoked, now, returned) = (id * 20, id * 20 + 5, id * 20 + 10);
+            text += &format!(
+                "hold id={id} client=a invoked={invoked} returned={returned} hold={id} \
+                 step=reserve {part} cost=1 ttl=1000 now={now} outcome=allowed remaining={left} \
+                 fence={now}\n"
+            );
+        }
+        text + &format!(
+            "hold id=3 client=a invoked=70 returned=80 hold=3 step=reserve {part} cost={cost} \
+             ttl=1000 now=75 outcome=denied remaining={left}\n"
+        )
+    };
+    // A unit and no slot are left.
+    explained(&text(2, 1));
+    explained(&text(2, 0));
+    impossible(&text(2, 2), "0 remain, not 2", &[1, 2, 3]);
+    explained(&text(1, 0));
+    impossible(&text(1, 1), "0 remain, not 1", &[1, 2, 3]);
+}
+
+#[test]
 fn a_hold_that_nobody_placed_is_not_open() {
     let text = |outcome: &str| {
         format!("hold id=1 client=a invoked=1 returned=2 hold=x step=settle actual=1 {outcome}\n")

@@ -347,7 +347,18 @@ fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, St
                     return Err(format!("it was denied where {least} remained"));
                 }
                 Outcome::Denied { .. } if never => return Err("it is never admitted".to_owned()),
-                Outcome::Denied { remaining, .. } => told(remaining, least)?,
+                Outcome::Denied { remaining, .. } => {
+                    // Of slots or of units, whichever the binding limit counts: one that denies.
+                    let of_kind = |is_slots| {
+                        let of = || wanted().filter(move |(left, _)| left.is_slots == is_slots);
+                        let denies = of().any(|(left, wanted)| wanted > left.remaining);
+                        of().map(|(left, _)| left.remaining).min().filter(|_| denies)
+                    };
+                    let may_be = [of_kind(true), of_kind(false)];
+                    if !may_be.contains(&remaining) {
+                        told(remaining, least)?;
+                    }
+                }
                 Outcome::Never if !never => return Err("it is not above a limit".to_owned()),
                 Outcome::Never | Outcome::NotCharged | Outcome::Unknown => {}
             }
