@@ -7,6 +7,8 @@ use core::time::Duration;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
 
+use smallvec::SmallVec;
+
 use crate::ask::{check_cost, check_parts, check_shard};
 use crate::decision::Decision;
 use crate::engine::{Charged, LONGEST_TICKET_US, SHORTEST_TICKET_US};
@@ -475,20 +477,20 @@ pub struct Settled {
     /// before. A count that was reset meanwhile has no entries.
     pub charged: Vec<Charged>,
     /// The places of the hold's counts that it was open on: those of the entries.
-    pub open_on: Vec<usize>,
+    pub open_on: SmallVec<[usize; 2]>,
 }
 
 impl Settled {
     /// The result of settling a hold now, on these of its counts.
     #[must_use]
-    pub const fn now(actual: u64, charged: Vec<Charged>, open_on: Vec<usize>) -> Self {
+    pub const fn now(actual: u64, charged: Vec<Charged>, open_on: SmallVec<[usize; 2]>) -> Self {
         Self { already: false, is_early: false, actual, charged, open_on }
     }
 
     /// The result for a hold that was settled before.
     #[must_use]
     pub fn before(actual: u64) -> Self {
-        Self { already: true, ..Self::now(actual, Vec::new(), Vec::new()) }
+        Self { already: true, ..Self::now(actual, Vec::new(), SmallVec::new()) }
     }
 
     /// The result for a name that no hold has yet.

@@ -436,7 +436,8 @@ impl RedisStore {
             }
         }
         counts.sort_by_key(|(place, _)| *place);
-        let (open_on, charged): (Vec<usize>, Vec<Vec<Charged>>) = counts.into_iter().unzip();
+        let (open_on, charged): (SmallVec<[usize; 2]>, Vec<Vec<Charged>>) =
+            counts.into_iter().unzip();
         Ok(Some(Settled::now(actual, charged.concat(), open_on)))
     }
 

@@ -174,7 +174,7 @@ impl RedisStore {
         let each: Vec<Option<Charged>> =
             rows.chunks_exact(5).map(read_charged).collect::<Result<_, _>>()?;
         let mut rest = counts.in_order(each).into_iter();
-        let (mut charged, mut open_on) = (Vec::new(), Vec::new());
+        let (mut charged, mut open_on) = (Vec::new(), SmallVec::new());
         for (place, (_, limits)) in hold.counts.iter().enumerate() {
             let all = charged.len();
             charged.extend(rest.by_ref().take(limits.limits().len()).flatten());

@@ -387,9 +387,14 @@ impl Settled {
 
     fn add(&mut self, settled: OneSettled) {
         let OneSettled { until_us, id, actual } = settled;
-        // Nearly always the last: only a clock that stepped back comes before.
-        let place = self.list.partition_point(|other| other.until_us <= until_us);
-        self.list.insert(place, settled);
+        // Nearly always the last: only a clock that stepped back comes before. Each look at another
+        // place of a long list is one at cold memory.
+        if self.list.back().is_none_or(|last| last.until_us <= until_us) {
+            self.list.push_back(settled);
+        } else {
+            let place = self.list.partition_point(|other| other.until_us <= until_us);
+            self.list.insert(place, settled);
+        }
         if let Some(by_id) = &mut self.by_id {
             by_id.insert(id, (until_us, actual));
         }

@@ -52,7 +52,8 @@ pub fn settle(
     if hold.is_undelivered && is_answered_again(parts, hold) {
         return Ok(Some(Settled::before(0)));
     }
-    let (mut charged, mut open_on) = (Vec::new(), Vec::new());
+    let limits = asked.iter().map(|asked| asked.limits().len()).sum();
+    let (mut charged, mut open_on) = (Vec::with_capacity(limits), SmallVec::new());
     for (place, ((part, asked), open)) in parts.iter_mut().zip(asked).zip(open).enumerate() {
         let Some((holds, open)) = part.holds.as_deref_mut().zip(open) else { continue };
         open_on.push(place);
