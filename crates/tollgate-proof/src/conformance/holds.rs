@@ -4,7 +4,7 @@
 use core::time::Duration;
 
 use tollgate::engine::MAX_CHARGING_HOLDS;
-use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitSet, Store, Verdict};
+use tollgate::{Ask, Carried, Error, Hold, HoldKind, HoldName, Holding, LimitSet, Store, Verdict};
 
 use super::StoreMaker;
 use super::world::{Random, World, block_on, set};
@@ -470,4 +470,23 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
     }
     let held = world.inspect("job").unwrap();
     assert_eq!((held.open, held.holds.len()), (105, tollgate::MAX_SHOWN_HOLDS));
+}
+
+/// Also on a count of which nothing is known yet, since another count denies.
+pub(super) fn a_place_in_line_is_kept_on_every_count<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "1 at once hold 20s", START_US);
+    let named = |id: &str, ask: Ask<'static>| {
+        let name: HoldName = id.repeat(16).parse().unwrap();
+        // A cluster keeps a line in one slot.
+        ask.named(name).shard("line")
+    };
+    let acquire = |ask| block_on(world.limiter.acquire(ask)).unwrap();
+    let open = acquire(named("a", Ask::new("ann"))).hold.expect("a slot");
+    let both = || named("b", Ask::new("ann").and("bob")).in_line();
+    assert!(acquire(both()).hold.is_none());
+    let behind = acquire(named("c", Ask::new("bob")).in_line());
+    assert_eq!((behind.hold, behind.ahead), (None, 1));
+    assert!(acquire(named("d", Ask::new("bob"))).hold.is_none(), "nobody overtakes");
+    assert!(block_on(world.limiter.release(&open)).unwrap());
+    assert!(acquire(both()).hold.is_some());
 }

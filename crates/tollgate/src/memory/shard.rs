@@ -304,6 +304,10 @@ impl Shard {
             Home::New if keep && limits.counts_denials() && !state.is_fresh() => {
                 self.insert(key, limits, state, rehash);
             }
+            // Whoever waits in line keeps the place also where another count denied.
+            Home::New if keep && state.is_waited_for() => {
+                self.insert(key, limits, state, rehash);
+            }
             Home::New => {}
             Home::Shared { bucket, set } => {
                 match before {

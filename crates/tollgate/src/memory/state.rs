@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicUsize, Ordering};
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use crate::engine::{self, HoldSums, HoldTable, States};
+use crate::engine::{self, HoldSums, HoldTable, Holds as _, States};
 use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 use crate::time::Time;
@@ -350,6 +350,11 @@ impl State {
                 large.words.iter().all(|word| *word == 0) && large.logs.iter().all(Log::is_empty)
             }
         }
+    }
+
+    /// True when somebody waits in line for a hold.
+    pub(super) fn is_waited_for(&self) -> bool {
+        self.holds().is_some_and(|table| !table.line().is_empty())
     }
 
     pub(super) fn copy(&self) -> Self {
