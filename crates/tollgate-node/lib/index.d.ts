@@ -29,6 +29,8 @@ export interface LimitReport {
   readonly admits: boolean;
   /** The largest cost that it would admit now. */
   readonly remaining: number;
+  /** What `remaining` counts. */
+  readonly unit: "requests" | "slots";
   /** The seconds until it admits the cost: 0 for now, null for never. */
   readonly retryAfter: number | null;
   /** The seconds until it is fresh. */
@@ -208,9 +210,14 @@ export class Limiter {
   checkSync(subject: string, cost?: number): Decision;
   /**
    * Checks several subjects together: all limits admit, or nothing is charged. With `partial`, as
-   * much of the cost is charged as remains.
+   * much of the cost is charged as remains. `waiting` says that you ask again where it is denied,
+   * so that no ban counts the denial.
    */
-  checkAll(subjects: Subjects, cost?: number, options?: { partial?: boolean }): Promise<Decision>;
+  checkAll(
+    subjects: Subjects,
+    cost?: number,
+    options?: { partial?: boolean; waiting?: "again" },
+  ): Promise<Decision>;
   /**
    * What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged. Of
    * limits such as `20 at once`, a reserve takes one slot and an acquire its cost.

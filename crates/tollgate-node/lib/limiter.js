@@ -128,9 +128,14 @@ class Limiter {
 
   /** Checks several subjects together: all limits admit, or nothing is charged. */
   async checkAll(subjects, cost = 1, given) {
-    const { partial = false } = options(given, ["partial"]);
+    const { partial = false, waiting } = options(given, ["partial", "waiting"]);
     const parts = readSubjects(subjects);
-    const question = { ask: "check", units: units(cost, "cost"), flag: flag(partial, "partial") };
+    const question = {
+      ask: "check",
+      units: units(cost, "cost"),
+      flag: flag(partial, "partial"),
+      waiting: waiting === undefined ? waiting : text(waiting, "waiting"),
+    };
     return this.#ask(
       { ...question, subjects: parts.subjects, limits: parts.limits },
       () => new Decision(this.#handle, parts),

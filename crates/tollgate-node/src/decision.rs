@@ -81,6 +81,8 @@ pub(crate) struct LimitReport {
     pub admits: bool,
     /// The largest cost that it would admit now.
     pub remaining: f64,
+    /// What `remaining` counts.
+    pub unit: String,
     /// The seconds until it admits the cost: 0 for now, null for never.
     pub retry_after: napi::Either<f64, napi::bindgen_prelude::Null>,
     /// The seconds until it is fresh.
@@ -98,6 +100,7 @@ pub(crate) fn details(made: Made) -> Result<Details> {
             limit: report.limit().to_string(),
             admits: report.admits(),
             remaining: number(report.remaining()),
+            unit: report.limit().unit().name().to_owned(),
             retry_after: or_null(report.retry_after().map(micros)),
             reset_after: report.reset_after().as_secs_f64(),
         });

@@ -37,7 +37,7 @@ pub(crate) struct Request {
     pub id: Option<String>,
     /// What a peek judges its cost as.
     pub kind: Option<String>,
-    /// How the caller of a hold waits.
+    /// How the caller waits.
     pub waiting: Option<String>,
     /// The number of the limiter that made a decision.
     pub maker: u32,
@@ -52,6 +52,7 @@ pub(crate) enum Kind {
         parts: Vec<Part>,
         cost: u64,
         partial: bool,
+        patience: Patience,
     },
     Peek {
         parts: Vec<Part>,
@@ -79,22 +80,22 @@ pub(crate) enum Kind {
         name: Option<HoldName>,
         patience: Patience,
     },
-    Commit(Which, u64),
-    Release(Which),
+    Commit(HoldRef, u64),
+    Release(HoldRef),
     /// Of an answer that nobody waits for any more.
     GiveBack(Box<Hold>),
-    Renew(Which, Option<Duration>),
+    Renew(HoldRef, Option<Duration>),
 }
 
 /// Which hold is meant.
 #[derive(Clone, Debug)]
-pub(crate) enum Which {
+pub(crate) enum HoldRef {
     Placed(Box<Hold>),
     /// That of a subject which its caller named, whether an answer came or not.
     Named(String, HoldName),
 }
 
-impl Which {
+impl HoldRef {
     fn of<S: Store>(&self, limiter: &Limiter<S>) -> core::result::Result<Hold, Error> {
         match self {
             Self::Placed(hold) => Ok(Hold::clone(hold)),
@@ -176,7 +177,7 @@ impl Kind {
     /// A check of one subject.
     pub(crate) fn check(subject: String, cost: f64) -> Self {
         let parts = vec![Part { subject, limits: None }];
-        Self::Check { parts, cost: whole(cost), partial: false }
+        Self::Check { parts, cost: whole(cost), partial: false, patience: Patience::None }
     }
 
     /// The question that a request is.
@@ -201,12 +202,13 @@ impl Kind {
         let name = id.as_deref().map(name_of).transpose()?;
         let placed = |hold| Hold::find(hold).map(|it| Box::new(it.as_ref().clone()));
         let settled = || match name {
-            Some(name) => Ok(Which::Named(subject(), name)),
-            None => placed(hold).map(Which::Placed),
+            Some(name) => Ok(HoldRef::Named(subject(), name)),
+            None => placed(hold).map(HoldRef::Placed),
         };
+        let patience = || waiting.as_deref().map_or(Ok(Patience::None), patience_of);
         let ttl = (ttl > 0.0).then(|| Duration::try_from_secs_f64(ttl).unwrap_or(Duration::MAX));
         Ok(match ask.as_str() {
-            "check" => Self::Check { parts, cost: units, partial: flag },
+            "check" => Self::Check { parts, cost: units, partial: flag, patience: patience()? },
             "peek" => {
                 let kind = kind.as_deref().map(kind_of_peek).transpose()?.flatten();
                 Self::Peek { parts, cost: units, partial: flag, kind }
@@ -226,9 +228,7 @@ impl Kind {
                 Self::Reserve { subject: subject(), cost: units, reserve, name }
             }
             "acquire" => {
-                let patience = waiting.as_deref().map(patience_of).transpose()?;
-                let patience = patience.unwrap_or_default();
-                Self::Acquire { subject: subject(), slots: units, name, patience }
+                Self::Acquire { subject: subject(), slots: units, name, patience: patience()? }
             }
             "commit" => Self::Commit(settled()?, units),
             "release" => Self::Release(settled()?),
@@ -246,8 +246,9 @@ impl Kind {
     ) -> core::result::Result<Answer, Error> {
         let limiter = Limiter::new(limits.clone(), Tap::new(store));
         match self {
-            Self::Check { parts, cost, partial } => {
+            Self::Check { parts, cost, partial, patience } => {
                 let ask = ask(parts, *cost, *partial).ok_or_else(nothing_asked)?;
+                let ask = ask.with_patience(*patience);
                 Ok(Answer::Decision(numbers(&limiter, &limiter.check(ask).await?)))
             }
             // Apart, since what is seldom asked must not make each check large.
@@ -285,19 +286,19 @@ impl Kind {
                 let placed = limiter.acquire(ask).await?;
                 Answer::Holding(numbers(limiter, &placed.decision), placed.hold.map(Box::new))
             }
-            Self::Commit(which, actual) => {
-                let hold = which.of(limiter)?;
+            Self::Commit(hold, actual) => {
+                let hold = hold.of(limiter)?;
                 let settled = limiter.commit(&hold, *actual).await?;
                 Answer::Settled(Box::new(hold), settled)
             }
-            Self::Release(which) => Answer::Flag(limiter.release(&which.of(limiter)?).await?),
+            Self::Release(hold) => Answer::Flag(limiter.release(&hold.of(limiter)?).await?),
             // An answer that was repeated is of a hold that another question placed.
             Self::GiveBack(hold) if hold.answer > 1 => Answer::Flag(false),
             Self::GiveBack(hold) => {
                 Answer::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
             }
-            Self::Renew(which, ttl) => {
-                let mut hold = which.of(limiter)?;
+            Self::Renew(hold, ttl) => {
+                let mut hold = hold.of(limiter)?;
                 Answer::Flag(limiter.renew(&mut hold, *ttl).await?)
             }
         })

@@ -55,6 +55,20 @@ onEach("a check has its numbers", async (store, policy) => {
   assert.equal(JSON.parse(JSON.stringify(denied)).limit, "3/h via sliding_log");
 });
 
+onEach("a check that waits counts for no ban", async (store, policy) => {
+  const limiter = new Limiter("1/h, ban 10m after 2 denials in 1m", { store, policy });
+  assert.ok((await limiter.check("a")).allowed);
+  for (let i = 0; i < 4; i += 1) {
+    assert.ok(!(await limiter.checkAll(["a"], 1, { waiting: "again" })).allowed);
+  }
+  assert.ok((await limiter.peek("a")).limits[1].admits);
+  await limiter.check("a");
+  await limiter.check("a");
+  assert.ok(!(await limiter.peek("a")).limits[1].admits);
+  const refused = { name: "ArgumentError", message: /no slot to stand in line for/ };
+  await assert.rejects(limiter.checkAll(["b"], 1, { waiting: "in_line" }), refused);
+});
+
 onEach("several limits are all or nothing", async (store, policy) => {
   const limiter = new Limiter("2/s, 3/h", { store, policy });
   const decision = await limiter.check("a", 2);
@@ -67,6 +81,7 @@ onEach("several limits are all or nothing", async (store, policy) => {
   );
   assert.equal(decision.remaining, 0);
   assert.deepEqual([decision.limits[0].subject, decision.limits[0].retryAfter], ["a", 0]);
+  assert.deepEqual([decision.limits[0].unit, decision.unit], ["requests", "requests"]);
   assert.ok(0 < decision.limits[0].resetAfter && decision.limits[0].resetAfter <= 1);
   assert.ok(decision.limits[1].resetAfter > 1);
   const denied = await limiter.check("a", 3);

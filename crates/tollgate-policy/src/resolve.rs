@@ -104,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) has_shares: bool,
     /// The text of the request id, and the rest of it. Boxed, since few requests have one.
     pub(crate) request: Option<Box<(Box<str>, RequestId<'static>)>>,
+    /// Whether the caller waits where it is denied.
+    pub(crate) waits: bool,
     /// The answer if the store need not be called. Boxed, since few requests have one.
     pub(crate) early: Option<Box<Early>>,
 }
@@ -122,6 +124,7 @@ impl Plan {
             denier: None,
             has_shares: false,
             request: None,
+            waits: false,
             early: None,
         }
     }

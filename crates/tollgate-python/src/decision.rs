@@ -131,6 +131,8 @@ pub(crate) struct LimitReport {
     admits: bool,
     /// The largest cost that it would admit now.
     remaining: u64,
+    /// What `remaining` counts: `requests` or `slots`.
+    unit: &'static str,
     /// The seconds until it admits the cost: 0.0 for now, None for never.
     retry_after: Option<f64>,
     /// The seconds until it is fresh.
@@ -144,6 +146,7 @@ impl LimitReport {
             limit: report.limit().to_string(),
             admits: report.admits(),
             remaining: report.remaining(),
+            unit: report.limit().unit().name(),
             retry_after: report.retry_after().map(seconds),
             reset_after: seconds(report.reset_after()),
         }

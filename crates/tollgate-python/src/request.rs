@@ -26,6 +26,7 @@ pub(crate) enum Kind {
         subjects: Vec<Part>,
         cost: u64,
         partial: bool,
+        patience: Patience,
     },
     Peek {
         subjects: Vec<Part>,
@@ -53,22 +54,22 @@ pub(crate) enum Kind {
         name: Option<HoldName>,
         patience: Patience,
     },
-    Commit(Which, u64),
-    Release(Which),
+    Commit(HoldRef, u64),
+    Release(HoldRef),
     /// Of an answer that nobody waits for any more.
     GiveBack(Box<Hold>),
-    Renew(Which, Option<Duration>),
+    Renew(HoldRef, Option<Duration>),
 }
 
 /// Which hold is meant.
 #[derive(Clone, Debug)]
-pub(crate) enum Which {
+pub(crate) enum HoldRef {
     Placed(Box<Hold>),
     /// That of a subject which its caller named, whether an answer came or not.
     Named(String, HoldName),
 }
 
-impl Which {
+impl HoldRef {
     fn of<S: Store>(&self, limiter: &Limiter<S>) -> Result<Hold, Error> {
         match self {
             Self::Placed(hold) => Ok(Hold::clone(hold)),
@@ -145,16 +146,16 @@ impl Kind {
     /// A check of one subject.
     pub(crate) fn check(subject: &str, cost: u64) -> Self {
         let subjects = vec![Part { subject: subject.to_owned(), limits: None }];
-        Self::Check { subjects, cost, partial: false }
+        Self::Check { subjects, cost, partial: false, patience: Patience::None }
     }
 
     /// Asks, and makes the answer last.
     pub(crate) async fn perform<S: Store>(&self, limiter: &Limiter<S>) -> Result<Reply, Error> {
         let none = || Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned());
         Ok(match self {
-            Self::Check { subjects, cost, partial } => {
+            Self::Check { subjects, cost, partial, patience } => {
                 let ask = ask(subjects, *cost, *partial).ok_or_else(none)?;
-                Reply::Decision(limiter.check(ask).await?.into_owned())
+                Reply::Decision(limiter.check(ask.with_patience(*patience)).await?.into_owned())
             }
             Self::Peek { subjects, cost, partial, kind } => {
                 let ask = ask(subjects, *cost, *partial).ok_or_else(none)?;
@@ -179,19 +180,19 @@ impl Kind {
                 let placed = limiter.acquire(ask).await?;
                 Reply::Holding(placed.decision.into_owned(), placed.hold)
             }
-            Self::Commit(which, actual) => {
-                let hold = which.of(limiter)?;
+            Self::Commit(hold, actual) => {
+                let hold = hold.of(limiter)?;
                 let settled = limiter.commit(&hold, *actual).await?;
                 Reply::Settled(Box::new(hold), settled)
             }
-            Self::Release(which) => Reply::Flag(limiter.release(&which.of(limiter)?).await?),
+            Self::Release(hold) => Reply::Flag(limiter.release(&hold.of(limiter)?).await?),
             // An answer that was repeated is of a hold that another question placed.
             Self::GiveBack(hold) if hold.answer > 1 => Reply::Flag(false),
             Self::GiveBack(hold) => {
                 Reply::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
             }
-            Self::Renew(which, ttl) => {
-                let mut hold = which.of(limiter)?;
+            Self::Renew(hold, ttl) => {
+                let mut hold = hold.of(limiter)?;
                 Reply::Flag(limiter.renew(&mut hold, *ttl).await?)
             }
         })
@@ -208,17 +209,21 @@ impl Request {
         partial: bool,
     ) -> Self {
         let subjects = vec![Part { subject: subject.0.to_owned(), limits: None }];
-        Self(Kind::Check { subjects, cost, partial })
+        Self(Kind::Check { subjects, cost, partial, patience: Patience::None })
     }
 
     #[staticmethod]
-    #[pyo3(signature = (subjects, cost=1, partial=false))]
+    #[pyo3(
+        signature = (subjects, cost=1, partial=false, waiting=Patience::None),
+        text_signature = "(subjects, cost=1, partial=False, waiting=None)"
+    )]
     fn check_all(
         #[pyo3(from_py_with = subjects)] subjects: Vec<Part>,
         #[pyo3(from_py_with = argument::cost)] cost: u64,
         partial: bool,
+        #[pyo3(from_py_with = argument::waiting)] waiting: Patience,
     ) -> Self {
-        Self(Kind::Check { subjects, cost, partial })
+        Self(Kind::Check { subjects, cost, partial, patience: waiting })
     }
 
     #[staticmethod]
@@ -286,12 +291,12 @@ impl Request {
         holding: &Bound<'_, Holding>,
         #[pyo3(from_py_with = argument::actual)] actual: u64,
     ) -> PyResult<Self> {
-        Ok(Self(Kind::Commit(Which::Placed(Box::new(holding.get().open(py)?)), actual)))
+        Ok(Self(Kind::Commit(HoldRef::Placed(Box::new(holding.get().open(py)?)), actual)))
     }
 
     #[staticmethod]
     fn release(py: Python<'_>, holding: &Bound<'_, Holding>) -> PyResult<Self> {
-        Ok(Self(Kind::Release(Which::Placed(Box::new(holding.get().open(py)?)))))
+        Ok(Self(Kind::Release(HoldRef::Placed(Box::new(holding.get().open(py)?)))))
     }
 
     /// Gives back a hold that nobody waits for any more, unless its id was asked for again.
@@ -307,7 +312,7 @@ impl Request {
         holding: &Bound<'_, Holding>,
         #[pyo3(from_py_with = argument::optional_ttl)] ttl: Option<Duration>,
     ) -> PyResult<Self> {
-        Ok(Self(Kind::Renew(Which::Placed(Box::new(holding.get().open(py)?)), ttl)))
+        Ok(Self(Kind::Renew(HoldRef::Placed(Box::new(holding.get().open(py)?)), ttl)))
     }
 
     #[staticmethod]
@@ -316,7 +321,7 @@ impl Request {
         #[pyo3(from_py_with = argument::id)] id: HoldName,
         #[pyo3(from_py_with = argument::actual)] actual: u64,
     ) -> Self {
-        Self(Kind::Commit(Which::Named(subject.0.to_owned(), id), actual))
+        Self(Kind::Commit(HoldRef::Named(subject.0.to_owned(), id), actual))
     }
 
     #[staticmethod]
@@ -324,7 +329,7 @@ impl Request {
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::id)] id: HoldName,
     ) -> Self {
-        Self(Kind::Release(Which::Named(subject.0.to_owned(), id)))
+        Self(Kind::Release(HoldRef::Named(subject.0.to_owned(), id)))
     }
 
     #[staticmethod]
@@ -334,6 +339,6 @@ impl Request {
         #[pyo3(from_py_with = argument::id)] id: HoldName,
         #[pyo3(from_py_with = argument::optional_ttl)] ttl: Option<Duration>,
     ) -> Self {
-        Self(Kind::Renew(Which::Named(subject.0.to_owned(), id), ttl))
+        Self(Kind::Renew(HoldRef::Named(subject.0.to_owned(), id), ttl))
     }
 }

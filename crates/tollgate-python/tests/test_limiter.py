@@ -38,9 +38,22 @@ def test_several_limits_are_all_or_nothing(store: str, unique: str) -> None:
         ("3/h via sliding_log", True, 1),
     ]
     assert reports[0].subject == "a" and reports[0].retry_after == 0.0
+    assert reports[0].unit == decision.unit == "requests"
     assert 0 < reports[0].reset_after <= 1 < reports[1].reset_after
     denied = limiter.check("a", 3)
     assert not denied.allowed and limiter.peek("a").limits[1].remaining == 1
+
+
+def test_a_check_that_waits_counts_for_no_ban(store: str, unique: str) -> None:
+    limiter = Limiter("1/h, ban 10m after 2 denials in 1m", store, policy=unique)
+    assert limiter.check("a").allowed
+    for _ in range(4):
+        assert not limiter.check_all(["a"], waiting="again").allowed
+    assert limiter.peek("a").limits[1].admits
+    assert not limiter.check("a").allowed and not limiter.check("a").allowed
+    assert not limiter.peek("a").limits[1].admits
+    with pytest.raises(ArgumentError, match="no slot to stand in line for"):
+        limiter.check_all(["b"], waiting="in_line")  # type: ignore[arg-type]
 
 
 def test_several_subjects_are_all_or_nothing(store: str, unique: str) -> None:

@@ -19,7 +19,7 @@ mod patience;
 
 pub(crate) use kind::no_slots;
 use kind::{kind_of_no_peek, terms_of_peek};
-use patience::{check_line, waits_for_a_check};
+use patience::{check_line, lines_up_for_a_check, waits_for_a_charge};
 
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
@@ -454,8 +454,8 @@ impl<'a> Ask<'a> {
         if !peek && self.name.is_some() {
             return Err(names_a_check());
         }
-        if !peek && self.patience != Patience::None {
-            return Err(waits_for_a_check());
+        if !peek && self.patience == Patience::InLine {
+            return Err(lines_up_for_a_check());
         }
         let shard = text_of(self.shard.as_deref());
         check_shard(shard)?;
@@ -476,6 +476,12 @@ impl<'a> Ask<'a> {
             return Err(takes_slots(part.limits));
         }
         let mut question = Question::new(parts, self.cost, mode);
+        // Elsewhere it makes no difference, and the store has one way less to answer.
+        if self.patience != Patience::None
+            && question.parts.iter().any(|part| part.limits.counts_denials())
+        {
+            question.mode = mode.waiting();
+        }
         if let Some(kind) = self.kind {
             question.hold = Some(terms_of_peek(&question, kind)?);
         }
@@ -504,7 +510,7 @@ impl<'a> Ask<'a> {
             return Err(names_a_check());
         }
         if self.patience != Patience::None {
-            return Err(waits_for_a_check());
+            return Err(waits_for_a_charge());
         }
         if self.kind.is_some() {
             return Err(kind_of_no_peek());

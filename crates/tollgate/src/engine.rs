@@ -119,6 +119,10 @@ pub enum Mode {
     Peek,
     /// As `Partial`, without a change of state.
     PeekPartial,
+    /// As `Whole`, of a caller that waits: a denial counts for no ban.
+    Waiting,
+    /// As `Partial`, of a caller that waits: a denial counts for no ban.
+    WaitingPartial,
 }
 
 impl Mode {
@@ -128,11 +132,27 @@ impl Mode {
         matches!(self, Self::Peek | Self::PeekPartial)
     }
 
-    /// A number for each mode, which stored questions contain.
+    /// True for a caller that waits: a denial counts for no ban.
+    #[must_use]
+    pub const fn waits(self) -> bool {
+        matches!(self, Self::Waiting | Self::WaitingPartial)
+    }
+
+    /// The same of a caller that waits. No ban counts a peek in any case.
+    pub(crate) const fn waiting(self) -> Self {
+        match self {
+            Self::Whole | Self::Waiting => Self::Waiting,
+            Self::Partial | Self::WaitingPartial => Self::WaitingPartial,
+            Self::Peek | Self::PeekPartial => self,
+        }
+    }
+
+    /// A number for each mode, which stored questions contain. A retry that waits asks the same
+    /// question.
     pub(crate) const fn number(self) -> u8 {
         match self {
-            Self::Whole => 0,
-            Self::Partial => 1,
+            Self::Whole | Self::Waiting => 0,
+            Self::Partial | Self::WaitingPartial => 1,
             Self::Peek => 2,
             Self::PeekPartial => 3,
         }
@@ -141,7 +161,7 @@ impl Mode {
     /// True when a part of the cost may be charged.
     #[must_use]
     pub const fn is_partial(self) -> bool {
-        matches!(self, Self::Partial | Self::PeekPartial)
+        matches!(self, Self::Partial | Self::PeekPartial | Self::WaitingPartial)
     }
 }
 

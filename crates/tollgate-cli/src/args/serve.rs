@@ -154,8 +154,8 @@ pub(crate) struct Serve {
     #[arg(long, value_enum, value_name = "WHICH", default_value_t = CallerLimitsArg::Several)]
     pub(crate) caller_limits: CallerLimitsArg,
 
-    /// Whether callers may say that they wait for a hold. A ban counts no denial of who waits, so
-    /// let only callers say it that you trust
+    /// Whether callers may say that they wait. A ban counts no denial of who waits, so let only
+    /// callers say it that you trust
     #[arg(long, value_enum, value_name = "ON_OR_OFF", default_value_t = OnOff::Off)]
     pub(crate) caller_waiting: OnOff,
 

@@ -55,9 +55,11 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let mut ask = counts.ask().cost(cost);
     if takes_slots {
         ask = ask.named(HoldName::random());
-        // Who tries once takes no place that it would have to leave. Several subjects may lie in
-        // several slots of a cluster, which keep no line together.
-        let stands = wait.is_none_or(|wait| !wait.is_zero()) && counts.parts().len() == 1;
+    }
+    // Who tries once does not wait, and takes no place that it would have to leave.
+    if wait.is_none_or(|wait| !wait.is_zero()) {
+        // Several subjects may lie in several slots of a cluster, which keep no line together.
+        let stands = takes_slots && counts.parts().len() == 1;
         ask = if stands { ask.in_line() } else { ask.waiting() };
     }
     let counter = BlockingLimiter::open(&args.place, &which, &counts)?;

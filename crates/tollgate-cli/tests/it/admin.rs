@@ -219,3 +219,26 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let says = "an administrator was refused: the token is missing or another client=\"127.0.0.1\"";
     assert!(log.contains(says), "{log}");
 }
+
+/// The service and the command line count in one file.
+#[test]
+fn a_slot_whose_holder_is_gone_is_given_back() {
+    let place = Place::new();
+    let serving = serve(&place, &["--store", &place.store()]);
+    let at = serving.admin_address();
+    let slots = ["job", "--limit", "1 at once hold 1h"];
+    let run = || place.code(&[&["run"], &slots[..], &["--wait", "0", "--", "true"]].concat());
+    let question = r#"{"subject": "job", "limit": "1 at once hold 1h"}"#;
+    let (status, said) = serving.client().ask("POST", "/v1/acquire", question).unwrap();
+    assert!(status == 200 && said.contains("\"allowed\":true"), "{said}");
+    assert_eq!(run(), 124);
+    let admin = |words: &[&str]| place.run(&[&["admin", "--at", &at], words].concat());
+    let (code, out, error) = admin(&[&["inspect"], &slots[..], &["--json"]].concat());
+    assert_eq!((code, error.as_str()), (0, ""));
+    let held: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let hold = held["held"]["holds"][0]["hold"].as_str().unwrap();
+    assert_eq!(admin(&["release", hold]), (0, "released the hold\n".into(), String::new()));
+    assert_eq!(run(), 0);
+    let (code, _, error) = admin(&["release", "tgh1"]);
+    assert!(code == 2 && !error.is_empty(), "{code} {error}");
+}

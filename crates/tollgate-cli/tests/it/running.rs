@@ -143,3 +143,26 @@ fn what_is_ignored_stays_ignored() {
     assert_eq!(output.status.code(), Some(0));
     assert_eq!(String::from_utf8_lossy(&output.stdout), "alive\n");
 }
+
+#[test]
+fn waiters_that_lose_a_race_are_not_banned() {
+    let place = Place::new();
+    let limit = "1/100ms via uniform, ban 1h after 2 denials in 1h";
+    let args = |wait| ["run", "gate", "--limit", limit, "--wait", wait, "--", "true"];
+    let waiters: Vec<Child> =
+        (0..8).map(|_| place.std(&args("60s")).stderr(Stdio::piped()).spawn().unwrap()).collect();
+    for waiter in waiters {
+        let output = waiter.wait_with_output().unwrap();
+        assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    // Who does not wait is banned as ever.
+    let long = "1/h via uniform, ban 1h after 2 denials in 1h";
+    let once = |wait| ["run", "other", "--limit", long, "--wait", wait, "--", "true"];
+    let codes: Vec<i32> = ["0", "0", "1ms"].map(|wait| place.code(&once(wait))).into();
+    assert_eq!(codes, [0, 124, 124]);
+    let is_free =
+        || place.json(&["peek", "other", "--limit", long, "--json"])["limits"][1]["admits"].clone();
+    assert_eq!(is_free(), true);
+    assert_eq!(place.code(&once("0")), 124);
+    assert_eq!(is_free(), false);
+}

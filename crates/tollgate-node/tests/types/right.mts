@@ -18,6 +18,7 @@ const wait: number | null = decision.retryAfter;
 const [charged] = await limiter.charge("user:42", 2);
 const cut: number = charged?.cut ?? 0;
 await limiter.checkAll(["a", ["b", new Limits("3/h")], ["c", "4/h"]], 1, { partial: true });
+await limiter.checkAll(["a"], 1, { waiting: "again" });
 const sum = limiter.limit(
   (a: number) => `user:${a}`,
   (a: number) => a + 1,

@@ -221,6 +221,9 @@ impl Plan {
         if let Some(request) = self.request() {
             ask = ask.request(request);
         }
+        if self.waits {
+            ask = ask.waiting();
+        }
         Some(ask)
     }
 
@@ -229,10 +232,11 @@ impl Plan {
         self.request.as_deref().map(|(text, id)| id.with_text(text))
     }
 
-    /// The only count of the question, if it has exactly one, and no request id.
+    /// The only count of the question, if it has exactly one, no request id, and a caller that does
+    /// not wait.
     #[inline]
     pub(super) fn only<'l>(&'l self, live: &'l Live) -> Option<Counted<'l>> {
-        if self.request.is_some() {
+        if self.request.is_some() || self.waits {
             return None;
         }
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };

@@ -164,7 +164,7 @@ pub struct Prepared {
     name: Option<HoldName>,
     /// What a peek judges its cost as.
     kind: Option<HoldKind>,
-    /// Whether the caller waits for a hold.
+    /// Whether the caller waits for a hold in line.
     patience: Patience,
 }
 
@@ -451,9 +451,15 @@ impl Prepared {
         Self { kind, ..self }
     }
 
-    /// Says whether the caller of a hold waits where it is denied, as [`Ask::with_patience`].
-    pub fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
+    /// Says whether the caller waits where it is denied, as [`Ask::with_patience`]. A check takes
+    /// no slot: there a place in line is no more than a wait.
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
+        for plan in core::iter::once(&mut self.plan).chain(shadows) {
+            plan.waits = patience != Patience::None;
+        }
+        self
     }
 
     /// Plans the check of the matched policies.

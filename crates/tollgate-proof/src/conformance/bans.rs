@@ -255,3 +255,44 @@ pub(super) fn a_hold_is_denied_by_a_ban_and_its_denial_counts<M: StoreMaker>(mak
     world.at(START_US + 60_000_000);
     assert!(acquire().hold.is_some());
 }
+
+/// However the store decides: one limit or several, in part, and beside open holds.
+pub(super) fn a_check_that_waits_counts_for_no_ban<M: StoreMaker>(maker: &M) {
+    let limits = "2/h via gcra, ban 1m after 2 denials in 1m";
+    let other = set("1/h via sliding_log, ban 1m after 2 denials in 1m");
+    for is_held in [false, true] {
+        for partial in [false, true] {
+            for several in [false, true] {
+                let world = World::new(maker, limits, START_US);
+                let ask = || {
+                    let ask = Ask::new("ann").cost(2);
+                    let ask = if several { ask.and_under("model", &other) } else { ask };
+                    if partial { ask.partial() } else { ask.cost(1) }
+                };
+                let held = is_held.then(|| {
+                    block_on(world.limiter.reserve("ann", Duration::from_secs(3_000))).unwrap()
+                });
+                while world.check(ask().waiting()).is_allowed() {}
+                let what = format!("held {is_held}, partial {partial}, several {several}");
+                let is_banned = |ask: Ask<'static>| {
+                    let decision = world.peek(ask);
+                    let mut reports = decision.reports();
+                    reports.any(|it| it.limit().counts_denials() && !it.admits())
+                };
+                for _ in 0..5 {
+                    assert!(!world.check(ask().waiting()).is_allowed(), "{what}");
+                    assert!(!is_banned("ann".into()), "{what}");
+                }
+                // The same without a wait is counted.
+                let _ = (world.check(ask()), world.check(ask()));
+                assert!(is_banned(Ask::new("ann")) || several, "{what}");
+                if several {
+                    let decision = world.check(ask());
+                    let mut bans = decision.reports().filter(|it| it.limit().counts_denials());
+                    assert!(bans.any(|it| !it.admits()), "{what}");
+                }
+                drop(held);
+            }
+        }
+    }
+}

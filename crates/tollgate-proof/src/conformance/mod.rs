@@ -232,6 +232,7 @@ cases! {
     bans::a_ban_counts_the_denials_of_its_own_set,
     bans::a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
     bans::a_hold_is_denied_by_a_ban_and_its_denial_counts,
+    bans::a_check_that_waits_counts_for_no_ban,
     threads::a_hundred_threads_share_five_units,
     threads::checks_in_opposite_orders_never_wait_for_each_other,
 }
@@ -321,6 +322,7 @@ macro_rules! conformance_tests {
             a_ban_counts_the_denials_of_its_own_set,
             a_ban_is_forgiven_by_a_reset_and_by_nothing_else,
             a_hold_is_denied_by_a_ban_and_its_denial_counts,
+            a_check_that_waits_counts_for_no_ban,
             a_hundred_threads_share_five_units,
             checks_in_opposite_orders_never_wait_for_each_other,
         );

@@ -265,8 +265,14 @@ impl<'f> Pair<'f> {
         let what = format!("seed {seed}: {set} cost {cost} at {}", self.now_us);
         match rng.random_range(0..20) {
             // Of slots a check takes none, and is denied.
-            0..2 => self.ask(rng, &set, cost, Mode::Whole, None, &what),
-            2 => self.ask(rng, &set, cost, Mode::Partial, None, &what),
+            0..2 => {
+                let mode = [Mode::Whole, Mode::Waiting][rng.random_range(0..2)];
+                self.ask(rng, &set, cost, mode, None, &what);
+            }
+            2 => {
+                let mode = [Mode::Partial, Mode::WaitingPartial][rng.random_range(0..2)];
+                self.ask(rng, &set, cost, mode, None, &what);
+            }
             3 => self.ask(rng, &set, cost, Mode::Peek, None, &what),
             4 => self.ask(rng, &set, cost, Mode::PeekPartial, None, &what),
             5..12 => {
@@ -417,6 +423,8 @@ impl<'f> Pair<'f> {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
             Mode::PeekPartial => "peek-partial",
+            Mode::Waiting => "waiting",
+            Mode::WaitingPartial => "waiting-partial",
             _ => match terms.map_or(Patience::None, |terms| terms.patience) {
                 Patience::InLine => "in-line",
                 Patience::Waiting => "waiting",

@@ -40,19 +40,32 @@ class Limiter(_Limiter):
             return self.check(subject, cost)
         return await self._ask(Request.check(subject, cost))
 
-    def check_all(self, subjects: Subjects, cost: int = 1, *, partial: bool = False) -> Decision:
+    def check_all(
+        self,
+        subjects: Subjects,
+        cost: int = 1,
+        *,
+        partial: bool = False,
+        waiting: Literal["again"] | None = None,
+    ) -> Decision:
         """Checks several subjects together: all limits admit, or nothing is charged.
 
         A subject is text, or a tuple of text and its own limits. With `partial`, as much of the
-        cost is charged as remains.
+        cost is charged as remains. `waiting` says that you ask again where it is denied, so that
+        no ban counts the denial.
         """
-        return self.run(Request.check_all(subjects, cost, partial))
+        return self.run(Request.check_all(subjects, cost, partial, waiting))
 
     async def acheck_all(
-        self, subjects: Subjects, cost: int = 1, *, partial: bool = False
+        self,
+        subjects: Subjects,
+        cost: int = 1,
+        *,
+        partial: bool = False,
+        waiting: Literal["again"] | None = None,
     ) -> Decision:
         """`check_all` for asyncio."""
-        return await self._ask(Request.check_all(subjects, cost, partial))
+        return await self._ask(Request.check_all(subjects, cost, partial, waiting))
 
     def peek(
         self,

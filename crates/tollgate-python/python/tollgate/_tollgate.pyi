@@ -38,6 +38,9 @@ class LimitReport:
     def remaining(self) -> int:
         """The largest cost that it would admit now."""
     @property
+    def unit(self) -> Literal["requests", "slots"]:
+        """What `remaining` counts."""
+    @property
     def retry_after(self) -> float | None:
         """The seconds until it admits the cost: 0.0 for now, None for never."""
     @property
@@ -179,7 +182,10 @@ class Request(Generic[_T]):
     def check(subject: str, cost: int = 1, partial: bool = False) -> Request[Decision]: ...
     @staticmethod
     def check_all(
-        subjects: Sequence[str | tuple[str, str | Limits]], cost: int = 1, partial: bool = False
+        subjects: Sequence[str | tuple[str, str | Limits]],
+        cost: int = 1,
+        partial: bool = False,
+        waiting: Literal["again"] | None = None,
     ) -> Request[Decision]: ...
     @staticmethod
     def peek(

@@ -1,9 +1,10 @@
 -- A check or a peek of counts on which holds may be open, or the placing of a hold.
 -- KEYS: for each subject its state, and a log for each limit.
--- ARGV: the nonce, the cost, the mode (`whole`, `waiting`, `in-line`, `partial`, `peek`, `peek-partial`), the id of the
--- hold to place or nothing, how long it lasts in microseconds; the key of the request ids is the last
--- key if the sixth argument is not empty, which is then 16 bytes of the id and 8 of the question, and
--- the seventh how long it is remembered in microseconds. From the eighth on, the counts.
+-- ARGV: the nonce, the cost, the mode (`whole`, `waiting`, `in-line`, `partial`, `waiting-partial`,
+-- `peek`, `peek-partial`), the id of the hold to place or nothing, how long it lasts in microseconds;
+-- the key of the request ids is the last key if the sixth argument is not empty, which is then 16
+-- bytes of the id and 8 of the question, and the seventh how long it is remembered in microseconds.
+-- From the eighth on, the counts.
 local cost, mode, id, ttl = tonumber(ARGV[2]), ARGV[3], ARGV[4], tonumber(ARGV[5])
 local peek = string.sub(mode, 1, 4) == 'peek'
 local letter = id ~= '' and string.char(tonumber(string.sub(id, 1, 2), 16)) or nil
@@ -221,7 +222,7 @@ if not admitted and not peek then
       waits[i] = fields[f + i].wait
     end
     -- A denial of who waits counts for no ban.
-    if mode ~= 'waiting' and not own and deny(count.limits, waits) then
+    if string.sub(mode, 1, 7) ~= 'waiting' and not own and deny(count.limits, waits) then
       changed = true
       for i, limit in ipairs(count.limits) do
         if limit.code == 'b' then

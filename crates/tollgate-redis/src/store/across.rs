@@ -188,7 +188,9 @@ impl RedisStore {
     ) -> (Vec<Answer>, Vec<bool>) {
         let counts = |group: &Question<'_>, answer: &Answer| {
             let is_denied = answer.as_ref().is_ok_and(|outcome| outcome.granted == 0);
-            is_denied && group.parts.iter().any(|part| part.limits.counts_denials())
+            is_denied
+                && !group.mode.waits()
+                && group.parts.iter().any(|part| part.limits.counts_denials())
         };
         let each = groups.iter().zip(answers).zip(&mut asked).map(|((group, answer), asked)| {
             let is_again = !*asked && counts(group, &answer);
@@ -206,8 +208,7 @@ impl RedisStore {
     }
 
     async fn peek(&self, question: &Question<'_>) -> Answer {
-        let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
-        let mode = if is_partial { Mode::PeekPartial } else { Mode::Peek };
+        let mode = if question.mode.is_partial() { Mode::PeekPartial } else { Mode::Peek };
         let mut question = question.clone();
         question.mode = mode;
         self.check_in_slot(&question, self.next_nonce()).await

@@ -18,7 +18,7 @@ use tollgate::{
 };
 
 use super::RedisStore;
-use super::plan::{CountArgs, Which, asked};
+use super::plan::{CountArgs, HoldTask, asked};
 use super::reply::{Forgotten, damaged, parse_unsigned, unexpected_reply};
 use crate::compose::all_codes;
 use crate::key::Keys;
@@ -90,6 +90,8 @@ impl RedisStore {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
             Mode::PeekPartial => "peek-partial",
+            Mode::Waiting => "waiting",
+            Mode::WaitingPartial => "waiting-partial",
             _ => match question.hold.map_or(Patience::None, |terms| terms.patience) {
                 Patience::InLine => "in-line",
                 Patience::Waiting => "waiting",
@@ -121,8 +123,8 @@ impl RedisStore {
             && question.request.is_none()
             && question.parts.len() == 1
             && question.hold.is_none_or(|terms| terms.id.name().is_none());
-        let which = Which::Among { is_simple };
-        let answer = self.call_holds(which, &counts, &args[..], nonce, deadline).await?;
+        let task = HoldTask::Among { is_simple };
+        let answer = self.call_holds(task, &counts, &args[..], nonce, deadline).await?;
         match (&answer[..], question.request) {
             ([Value::Int(-1)], _) => Err(Question::of_other_question()),
             ([Value::Int(-5), number, granted, now, rows @ ..], Some(_)) => {
@@ -155,8 +157,8 @@ impl RedisStore {
         let [id, cost] = told_of(hold);
         let args = [id, cost, actual.to_string(), keeps_ms.to_string()];
         let is_simple = hold.counts.len() == 1 && hold.id.name().is_none();
-        let which = Which::Settle { is_simple };
-        let answer = self.call_holds(which, &counts, &args, nonce, deadline).await?;
+        let task = HoldTask::Settle { is_simple };
+        let answer = self.call_holds(task, &counts, &args, nonce, deadline).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
@@ -192,7 +194,7 @@ impl RedisStore {
         let nonce = self.next_nonce();
         let args = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
         let deadline = self.0.deadline;
-        let answer = self.call_holds(Which::Renew, &counts, &args, nonce, deadline).await?;
+        let answer = self.call_holds(HoldTask::Renew, &counts, &args, nonce, deadline).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
@@ -215,7 +217,7 @@ impl RedisStore {
     /// Where a state names another step, it calls the one of all.
     async fn call_holds(
         &self,
-        which: Which,
+        task: HoldTask,
         counts: &Counts,
         args: impl ToRedisArgs + Copy,
         nonce: u64,
@@ -230,7 +232,7 @@ impl RedisStore {
             call
         };
         let scripts = self.0.plans.hold_scripts(&counts.codes());
-        let (script, shared) = scripts.of(which);
+        let (script, shared) = scripts.of(task);
         let batch = shared.and_then(|it| it.if_it_pays(nonce));
         let call = call_of(script).with_others(batch);
         let mut answer = self.send(call, deadline).await?;
@@ -245,7 +247,7 @@ impl RedisStore {
             return Ok(answer);
         }
         let all = self.0.plans.hold_scripts(all_codes());
-        self.send(call_of(all.of(which).0), deadline).await
+        self.send(call_of(all.of(task).0), deadline).await
     }
 
     fn counts_of(&self, hold: &Hold) -> Counts {

@@ -102,14 +102,14 @@ pub(super) struct HoldCalls {
     /// Those of one question.
     one: HoldScripts,
     /// Where the fast path knows these steps, those of several questions at the same time.
-    place: Option<Shared>,
-    settle: Option<Shared>,
+    place: Option<SimpleBatch>,
+    settle: Option<SimpleBatch>,
 }
 
 /// What a script of holds does. The fast path knows a question that `is_simple`; it would leave
 /// each other one to the script of one, which is asked at once then.
 #[derive(Clone, Copy)]
-pub(super) enum Which {
+pub(super) enum HoldTask {
     /// Decides about counts on which holds may be open, or places one.
     Among { is_simple: bool },
     /// Takes a hold away, and charges what was used.
@@ -120,46 +120,46 @@ pub(super) enum Which {
 
 impl HoldCalls {
     /// The script of one such question, and of several.
-    pub(super) fn of(&self, which: Which) -> (&Script, Option<&Shared>) {
-        match which {
-            Which::Among { is_simple } => {
+    pub(super) fn of(&self, task: HoldTask) -> (&Script, Option<&SimpleBatch>) {
+        match task {
+            HoldTask::Among { is_simple } => {
                 (&self.one.among, self.place.as_ref().filter(|_| is_simple))
             }
-            Which::Settle { is_simple } => {
+            HoldTask::Settle { is_simple } => {
                 (&self.one.settle, self.settle.as_ref().filter(|_| is_simple))
             }
-            Which::Renew => (&self.one.renew, None),
+            HoldTask::Renew => (&self.one.renew, None),
         }
     }
 }
 
-/// A script of several questions, which leaves those that are not simple to the script of one.
-pub(super) struct Shared {
+/// A script of several simple questions. Any other is left to the script of one.
+pub(super) struct SimpleBatch {
     batch: Arc<BatchScript>,
-    /// How many of the newest answers were not simple, of `UNLUCKY`: each new one counts for
+    /// The share of the newest questions that were not simple, of `ALL`: each new one counts for
     /// one in 64.
-    luck: AtomicU32,
+    not_simple: AtomicU32,
 }
 
-/// All of the newest answers were not simple.
-const UNLUCKY: u32 = 1 << 16;
+/// None of the newest questions was simple.
+const ALL: u32 = 1 << 16;
 
-impl Shared {
+impl SimpleBatch {
     /// The script of several, if it pays. Where more than half of the questions must be asked
     /// again, as when most are denied, only every eighth (`turn`) finds out whether that is so
     /// still.
     pub(super) fn if_it_pays(&self, turn: u64) -> Option<&Arc<BatchScript>> {
-        let pays = self.luck.load(Ordering::Relaxed) < UNLUCKY / 2 || turn.is_multiple_of(8);
+        let pays = self.not_simple.load(Ordering::Relaxed) < ALL / 2 || turn.is_multiple_of(8);
         pays.then_some(&self.batch)
     }
 
     /// Notes whether a question was simple.
     pub(super) fn note(&self, is_simple: bool) {
-        let old = self.luck.load(Ordering::Relaxed);
-        let new = old - old / 64 + if is_simple { 0 } else { UNLUCKY / 64 };
+        let old = self.not_simple.load(Ordering::Relaxed);
+        let new = old - old / 64 + if is_simple { 0 } else { ALL / 64 };
         // Two at the same time may count as one.
         if new != old {
-            self.luck.store(new, Ordering::Relaxed);
+            self.not_simple.store(new, Ordering::Relaxed);
         }
     }
 }
@@ -240,7 +240,7 @@ impl Plans {
         let shared = |script: Option<Script>| {
             let script = script?;
             let batch = BatchScript::new(move || script.clone(), Arc::clone(&self.counts));
-            Some(Shared { batch: Arc::new(batch), luck: AtomicU32::new(0) })
+            Some(SimpleBatch { batch: Arc::new(batch), not_simple: AtomicU32::new(0) })
         };
         HoldCalls {
             one: HoldScripts::of(codes, self.clock, &self.parts),
@@ -328,9 +328,11 @@ fn mode_number(mode: Mode, remembered: bool) -> u8 {
         Mode::Whole => 0,
         Mode::Partial => 1,
         Mode::Peek => 2,
-        _ => 3,
+        Mode::PeekPartial => 3,
+        Mode::Waiting => 4,
+        _ => 5,
     };
-    number + if remembered { 4 } else { 0 }
+    number + if remembered { 8 } else { 0 }
 }
 
 /// What the scripts get of a request: 16 bytes of its id, and 8 of its question.

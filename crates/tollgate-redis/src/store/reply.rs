@@ -4,7 +4,7 @@ use core::sync::atomic::{AtomicU64, Ordering};
 
 use redis::Value;
 use smallvec::SmallVec;
-use tollgate::engine::{Fields, Mode, Outcome};
+use tollgate::engine::{Fields, Outcome};
 use tollgate::{Carried, Question, StoreError, Time};
 
 pub(crate) fn unexpected_reply() -> StoreError {
@@ -67,7 +67,7 @@ pub(super) fn read_outcome(
         return Err(unexpected_reply());
     }
     let (granted, now) = (parse_unsigned(&rest[0])?, parse_unsigned(&rest[1])?);
-    let is_partial = matches!(question.mode, Mode::Partial | Mode::PeekPartial);
+    let is_partial = question.mode.is_partial();
     if granted > question.cost || granted != 0 && granted != question.cost && !is_partial {
         return Err(unexpected_reply());
     }
@@ -152,6 +152,7 @@ pub(super) fn damaged(what: &str) -> StoreError {
 
 #[cfg(test)]
 mod tests {
+    use tollgate::engine::Mode;
     use tollgate::{Counted, LimitSet, Subject};
 
     use super::*;

@@ -47,7 +47,7 @@ pub(crate) struct Admin {
 /// The count that a request is about.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Which<'a> {
+struct CountJson<'a> {
     #[serde(borrow, default, deserialize_with = "not_null")]
     policy: Option<Text<'a>>,
     #[serde(borrow, default, deserialize_with = "not_null")]
@@ -251,7 +251,7 @@ impl Admin {
 
     /// Inspects a count, or changes it.
     async fn correct(&self, act: &str, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
-        let Which { policy, subject, written_subject, limit, on, shard, by } = read_one(body)?;
+        let CountJson { policy, subject, written_subject, limit, on, shard, by } = read_one(body)?;
         if by.is_some() != (act == "adjust") {
             return Err(match by {
                 Some(_) => Problem::bad("only an adjustment has a `by`"),

@@ -61,13 +61,13 @@ type Named<'a> = (Hold, Option<u64>, Option<Text<'a>>);
 /// The same of a hold that its caller named: the question that it was asked by, with its `id`.
 fn settled_by_id<'a>(service: &Service, body: &'a [u8]) -> Result<Option<Named<'a>>, Problem> {
     #[derive(Deserialize)]
-    struct Which<'a> {
+    struct ById<'a> {
         #[serde(borrow)]
         id: Option<&'a RawValue>,
         hold: Option<&'a RawValue>,
     }
     // The form that reads the body next reports what is wrong with it.
-    let Ok(Which { id: Some(_), hold: None }) = serde_json::from_slice(body) else {
+    let Ok(ById { id: Some(_), hold: None }) = serde_json::from_slice(body) else {
         return Ok(None);
     };
     let mut question: QuestionJson<'a> = read_one(body)?;
@@ -150,9 +150,7 @@ async fn place(
         }
         _ => HoldTerms::acquire(),
     };
-    let waiting = question.waiting.take().map(|Text(said)| service.patience(&said)).transpose()?;
     let terms = terms.named(name_of(question.id.take())?);
-    let terms = terms.with_patience(waiting.unwrap_or_default());
     let question = question.into_question(service)?;
     let Answered { held, holding, undelivered } = service.hold(question, terms).await?;
     let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));

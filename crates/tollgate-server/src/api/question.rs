@@ -66,7 +66,7 @@ pub(crate) struct QuestionJson<'a> {
     /// The caller's id for a hold, for the paths of holds.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) id: Option<Text<'a>>,
-    /// Whether the caller waits, for `/v1/acquire` and `/v1/reserve`.
+    /// Whether the caller waits where it is denied.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) waiting: Option<Text<'a>>,
     /// The units that were used of a hold with an id, for `/v1/commit`.
@@ -110,10 +110,6 @@ impl<'a> QuestionJson<'a> {
         if self.actual.is_some() {
             let detail = "`actual` is for POST /v1/commit: leave it out";
             return Err(Problem::bad(detail).at("actual"));
-        }
-        if self.waiting.is_some() {
-            let detail = "`waiting` is for POST /v1/acquire and /v1/reserve: leave it out";
-            return Err(Problem::bad(detail).at("waiting"));
         }
         if self.id.is_some() {
             let detail = "`id` names a hold, and nothing is held here: leave it out";
@@ -160,7 +156,9 @@ impl<'a> QuestionJson<'a> {
         };
         let idempotency_key = self.idempotency_key.map(|Text(key)| key);
         let kind = self.kind.map(|Text(name)| kind_of_peek(&name)).transpose()?.flatten();
-        Ok(Question { by, cost, idempotency_key, receipt: receipt.unwrap_or(false), kind })
+        let waiting = self.waiting.map(|Text(said)| service.patience(&said)).transpose()?;
+        let (receipt, patience) = (receipt.unwrap_or(false), waiting.unwrap_or_default());
+        Ok(Question { by, cost, idempotency_key, receipt, kind, patience })
     }
 }
 

@@ -178,8 +178,7 @@ fn named(service: &Service, id: &str, entries: &[(&str, &str)]) -> Result<Hold, 
         let shard = of("shard").next().map(Cow::Borrowed);
         By::Limits { parts, shard, terms: Terms::new(OnFailure::Deny) }
     };
-    service
-        .named(Question { by, cost: None, idempotency_key: None, receipt: false, kind: None }, name)
+    service.named(Question::new(by), name)
 }
 
 fn bad(place: usize, what: &str) -> Status {

@@ -29,6 +29,8 @@ pub struct ReportJson<'a> {
     pub capacity: u64,
     /// The largest cost in units that this limit would admit now.
     pub remaining: u64,
+    /// What `capacity` and `remaining` count: `requests` or `slots`.
+    pub unit: &'static str,
     /// The shortest wait until the limit admits the cost; `None` if it never does.
     pub retry_after: Option<Wait>,
     /// The shortest wait until the limit is fresh.
@@ -51,6 +53,7 @@ impl<'a> ReportJson<'a> {
             limit: report.limit().full_text(),
             capacity: report.limit().capacity(),
             remaining: report.remaining(),
+            unit: report.limit().unit().name(),
             retry_after: report.retry_after().map(Wait),
             reset_after: Wait(report.reset_after()),
             admits: report.admits(),
@@ -119,6 +122,8 @@ pub struct ShadowJson<'a> {
     policy: Option<&'a str>,
     outcome: &'static str,
     remaining: Option<u64>,
+    /// What `remaining` counts.
+    unit: Option<&'static str>,
 }
 
 impl<'a> AnswerJson<'a> {
@@ -157,6 +162,7 @@ impl<'a> ShadowJson<'a> {
             policy: shadow.policy().map(|policy| policy.name.as_str()),
             outcome: shadow.outcome().name(),
             remaining: shadow.decision().map(Decision::remaining),
+            unit: shadow.decision().map(|decision| decision.unit().name()),
         }
     }
 }

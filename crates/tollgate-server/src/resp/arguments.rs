@@ -110,6 +110,7 @@ pub(super) const CHECK: &[Argument] = &[
     DEADLINE,
     ON_FAILURE,
     RECEIPT,
+    Argument { arguments: &[AGAIN], ..WAITING },
 ];
 
 const TTL: Argument = after("TTL", "milliseconds", "integer");
@@ -138,14 +139,16 @@ pub(super) const RESERVE: &[Argument] = &[
 pub(super) const ACQUIRE: &[Argument] =
     &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, NAME, WAITING];
 
-/// How the caller of a hold waits.
+/// How the caller waits where it is denied.
 const WAITING: Argument = Argument {
     name: "waiting",
     kind: "oneof",
     token: Some("WAITING"),
     flags: &["optional"],
-    arguments: &[word("AGAIN", "again"), word("IN_LINE", "in_line")],
+    arguments: &[AGAIN, word("IN_LINE", "in_line")],
 };
+
+const AGAIN: Argument = word("AGAIN", "again");
 
 /// The id that a caller gives to its hold.
 const NAME: Argument = after(ID, "id", "string");

@@ -67,20 +67,20 @@ pub(super) async fn answer(
     let cost = options.number("COST")?;
     let kind = options.get("KIND").map(|name| kind_of_peek(&name.to_ascii_lowercase()));
     let kind = kind.transpose().map_err(refused)?.flatten();
+    let waiting = options.get("WAITING").map(str::to_ascii_lowercase);
+    let waiting = waiting.map(|said| service.patience(&said)).transpose().map_err(refused)?;
+    let patience = waiting.unwrap_or_default();
     if let Some(terms) = hold {
         let name = options.get(ID).map(hold_name).transpose().map_err(refused)?;
-        let question = Question { by, cost, idempotency_key: None, receipt, kind };
-        let waiting = options.get("WAITING").map(str::to_ascii_lowercase);
-        let waiting = waiting.map(|said| service.patience(&said)).transpose().map_err(refused)?;
-        let terms = terms.named(name).with_patience(waiting.unwrap_or_default());
-        let answered = service.hold(question, terms).await.map_err(refused)?;
+        let question = Question { by, cost, idempotency_key: None, receipt, kind, patience };
+        let answered = service.hold(question, terms.named(name)).await.map_err(refused)?;
         let Answered { held, holding, undelivered } = answered;
         write_json(&HeldJson::new(&held, holding), replies);
         replies.undelivered.extend(undelivered);
         return Ok(());
     }
     let idempotency_key = options.get(ID).map(Cow::Borrowed);
-    let question = Question { by, cost, idempotency_key, receipt, kind };
+    let question = Question { by, cost, idempotency_key, receipt, kind, patience };
     if asked == Asked::Charge || options.has("CHARGE") {
         let Charge { cost, counts, charged } = service.charge(question).await.map_err(refused)?;
         write_json(&ChargeJson::new(cost, &counts, &charged), replies);

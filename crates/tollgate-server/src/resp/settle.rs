@@ -112,8 +112,7 @@ fn named<'s, 'w>(
     } else {
         By::Limits { parts: parts(what, service)?, shard, terms: Terms::new(OnFailure::Deny) }
     };
-    let question = Question { by, cost: None, idempotency_key: None, receipt: false, kind: None };
-    let hold = service.named(question, name).map_err(refused)?;
+    let hold = service.named(Question::new(by), name).map_err(refused)?;
     Ok((hold, own, options))
 }
 

@@ -107,13 +107,8 @@ async fn try_answer(
     // A look has the cost 1 for the library, and charges nothing.
     let act = if quantity == 0 { Act::Peek } else { Act::Check };
     let terms = Terms::new(OnFailure::Deny).deadline(service.gate.usual_deadline());
-    let question = Question {
-        by: By::Limits { parts: vec![(subject, limits)], shard: None, terms },
-        cost: Some(quantity.max(1)),
-        idempotency_key: None,
-        receipt: false,
-        kind: None,
-    };
+    let by = By::Limits { parts: vec![(subject, limits)], shard: None, terms };
+    let question = Question { cost: Some(quantity.max(1)), ..Question::new(by) };
     let answer = service.answer(question, act).await.map_err(refused)?;
     let Some(decision) = answer.decision() else {
         let why = answer.error().map_or_else(String::new, |error| format!(": {error}"));

@@ -23,8 +23,6 @@ pub(crate) struct Terms {
     ttl: Option<Duration>,
     /// The caller's id for the hold.
     pub(crate) name: Option<HoldName>,
-    /// Whether the caller waits where it is denied.
-    pub(crate) patience: Patience,
 }
 
 impl Terms {
@@ -46,13 +44,12 @@ impl Terms {
                 return Err(Refusal::invalid(detail).at("at_end"));
             }
         };
-        Ok(Self { kind, ttl, name: None, patience: Patience::None })
+        Ok(Self { kind, ttl, name: None })
     }
 
     /// The terms of slots.
     pub(crate) fn acquire() -> Self {
-        let (ttl, name, patience) = (None, None, Patience::None);
-        Self { kind: Some(HoldKind::Acquire), ttl, name, patience }
+        Self { kind: Some(HoldKind::Acquire), ttl: None, name: None }
     }
 
     /// The kind of the hold and its time, where a policy says what is not said here.
@@ -76,11 +73,6 @@ impl Terms {
     /// The same terms under the caller's id, if it gives one.
     pub(crate) fn named(self, name: Option<HoldName>) -> Self {
         Self { name, ..self }
-    }
-
-    /// The same terms of a caller with this patience.
-    pub(crate) fn with_patience(self, patience: Patience) -> Self {
-        Self { patience, ..self }
     }
 }
 
@@ -152,8 +144,8 @@ impl Service {
         asked: Terms,
     ) -> Result<Answered, Refusal> {
         question.without_kind()?;
-        let (name, patience) = (asked.name, asked.patience);
-        let Question { by, cost, idempotency_key, receipt, .. } = question;
+        let name = asked.name;
+        let Question { by, cost, idempotency_key, receipt, patience, .. } = question;
         if receipt {
             let detail = "a hold is its own receipt: leave it out, and commit or release the hold";
             return Err(Refusal::invalid(detail).at("receipt"));
@@ -245,6 +237,7 @@ impl Service {
     /// A question by which nothing could be held.
     pub(crate) fn named(&self, question: Question<'_>, name: HoldName) -> Result<Hold, Refusal> {
         question.without_kind()?;
+        question.without_waiting()?;
         match question.by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, None)?;

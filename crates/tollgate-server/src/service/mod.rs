@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use tollgate::{
-    Ask, Decision, HoldKind, Limit, LimitSet, MAX_COST, Refund, RequestId, Share, Subject,
+    Ask, Decision, HoldKind, Limit, LimitSet, MAX_COST, Patience, Refund, RequestId, Share, Subject,
 };
 use tollgate_policy::{Answer, Gate, OnFailure, Prepared, Terms};
 use tollgate_stores::AnyStore;
@@ -74,9 +74,28 @@ pub(crate) struct Question<'a> {
     pub(crate) receipt: bool,
     /// What a peek judges the cost as; `None` for a check.
     pub(crate) kind: Option<HoldKind>,
+    /// Whether the caller waits where it is denied.
+    pub(crate) patience: Patience,
+}
+
+impl<'a> Question<'a> {
+    /// A question of the usual cost, without more.
+    pub(crate) fn new(by: By<'a>) -> Self {
+        let (receipt, patience) = (false, Patience::None);
+        Self { by, cost: None, idempotency_key: None, receipt, kind: None, patience }
+    }
 }
 
 impl Question<'_> {
+    /// Rejects a wait, for all that is not denied and asked again.
+    fn without_waiting(&self) -> Result<(), Refusal> {
+        if self.patience == Patience::None {
+            return Ok(());
+        }
+        let detail = "this is not waited for: leave it out";
+        Err(Refusal::invalid(detail).at("waiting"))
+    }
+
     /// Rejects a kind, for all that is no peek.
     fn without_kind(&self) -> Result<(), Refusal> {
         if self.kind.is_none() {
@@ -159,16 +178,25 @@ impl Service {
         question: Question<'_>,
         act: Act,
     ) -> Result<Answer<'static>, Refusal> {
-        if act == Act::Check {
-            question.without_kind()?;
+        match act {
+            Act::Check => question.without_kind()?,
+            Act::Peek => question.without_waiting()?,
         }
-        let Question { by, cost, idempotency_key, receipt, kind } = question;
+        let Question { by, cost, idempotency_key, receipt, kind, patience } = question;
+        if patience == Patience::InLine {
+            let detail = "a check takes no slot to stand in line for: say `again`";
+            return Err(Refusal::invalid(detail).at("waiting"));
+        }
         if idempotency_key.is_some() {
             Self::check_idempotency(&by, act)?;
         }
         match by {
             By::Policies { policy, fields } => {
-                self.by_policies(policy.as_deref(), &fields, cost, (act, kind)).await
+                let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
+                Ok(match act {
+                    Act::Check => self.gate.ask(prepared.with_patience(patience)).await,
+                    Act::Peek => self.gate.peek(prepared.kind(kind)).await,
+                })
             }
             By::Limits { parts, shard, terms } => {
                 self.takes(&parts)?;
@@ -180,7 +208,8 @@ impl Service {
                                   long to come back: leave it out, or ask in several questions";
                     return Err(Refusal::invalid(detail).at("receipt"));
                 }
-                let mut ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
+                let mut ask = ask.with_patience(patience);
                 if let Some(kind) = kind {
                     ask = ask.kind(kind);
                 }
@@ -228,20 +257,6 @@ impl Service {
             }
         };
         Err(Refusal::invalid(why).at("idempotency_key"))
-    }
-
-    async fn by_policies(
-        &self,
-        policy: Option<&str>,
-        fields: &DescribedFields<'_>,
-        cost: Option<u64>,
-        (act, kind): (Act, Option<HoldKind>),
-    ) -> Result<Answer<'static>, Refusal> {
-        let prepared = self.prepared(policy, fields, cost)?.kind(kind);
-        Ok(match act {
-            Act::Check => self.gate.ask(prepared).await,
-            Act::Peek => self.gate.peek(prepared).await,
-        })
     }
 
     fn prepared(

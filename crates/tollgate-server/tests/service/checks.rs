@@ -13,6 +13,7 @@ use crate::{FILE, Service, gate_of, here};
 
 mod caller_limits;
 mod receipts;
+mod waiting;
 
 #[tokio::test]
 async fn inline_limits_are_counted_exactly() {

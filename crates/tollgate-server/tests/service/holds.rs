@@ -168,10 +168,10 @@ async fn who_waits_is_not_banned_and_stands_in_line_where_that_is_allowed() {
     let client = &mut service.client().await;
     refused(client, "/v1/acquire", ask(&first, "again"), 403, "--caller-waiting off").await;
     refused(client, "/v1/acquire", ask(&first, "soon"), 400, "say `again`").await;
-    let check = json!({ "subject": "job", "limit": "9/h", "waiting": "again" });
-    refused(client, "/v1/check", check, 400, "is for POST /v1/acquire").await;
     let service = Service::with(|options| options.caller_waiting = true).await;
     let client = &mut service.client().await;
+    let by_id = json!({ "subject": "job", "limit": limit, "id": first, "waiting": "again" });
+    refused(client, "/v1/release", by_id, 400, "is not waited for").await;
     let open = done(client, "/v1/acquire", json!({ "subject": "job", "limit": limit })).await;
     for _ in 0..4 {
         assert_eq!(done(client, "/v1/acquire", ask(&first, "in_line")).await["allowed"], false);

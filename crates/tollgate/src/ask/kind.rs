@@ -18,7 +18,9 @@ pub(super) fn terms_of_peek(
             return if is_idle { Err(no_slots()) } else { Ok(HoldTerms::of_peek(kind)) };
         }
         Mode::PeekPartial => "a hold is placed whole or not at all: peek without `partial`",
-        Mode::Whole | Mode::Partial => return Err(kind_of_no_peek()),
+        Mode::Whole | Mode::Partial | Mode::Waiting | Mode::WaitingPartial => {
+            return Err(kind_of_no_peek());
+        }
     };
     Err(Error::Ask(what.to_owned()))
 }

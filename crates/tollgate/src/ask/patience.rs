@@ -1,12 +1,12 @@
-//! Whether the caller of a hold waits where it is denied.
+//! Whether the caller waits where it is denied.
 
 use super::Ask;
 use crate::error::Error;
 use crate::hold::{HoldName, Patience};
 
 impl Ask<'_> {
-    /// Says that the caller waits for the hold, and asks again where it is denied. A denial then
-    /// counts for no ban beside the limits. A check is not waited for, and refuses it.
+    /// Says that the caller waits, and asks again where it is denied. A denial then counts for no
+    /// ban beside the limits, of a check or a hold.
     ///
     /// Whoever takes asks from clients lets them say so only where it trusts them: they would
     /// escape every ban.
@@ -18,7 +18,8 @@ impl Ask<'_> {
     /// Stands in line for the hold: it is admitted behind those who came before, also a small cost
     /// behind a large one. The limits have slots, and the ask has a name ([`Ask::named`]), by which
     /// it keeps its place when it is asked again. The place ends a while after the last ask, 10 s
-    /// at the longest, and when a hold of that name is settled or released.
+    /// at the longest, and when a hold of that name is settled or released. A check takes no slot,
+    /// and refuses it.
     ///
     /// Denials count for no ban, as of [`Ask::waiting`].
     #[must_use]
@@ -48,8 +49,16 @@ pub(super) fn check_line(name: Option<HoldName>, counts_slots: bool) -> Result<(
     Ok(())
 }
 
-/// The refusal of a wait for what places no hold.
+/// The refusal of a place in line for what takes no slot.
 #[cold]
-pub(super) fn waits_for_a_check() -> Error {
-    Error::Ask("a check places no hold that could be waited for: acquire or reserve".to_owned())
+pub(super) fn lines_up_for_a_check() -> Error {
+    let what =
+        "a check takes no slot to stand in line for: acquire or reserve, or wait without a line";
+    Error::Ask(what.to_owned())
+}
+
+/// The refusal of a wait for what is never denied.
+#[cold]
+pub(super) fn waits_for_a_charge() -> Error {
+    Error::Ask("a charge is never denied: there is nothing to wait for".to_owned())
 }

@@ -114,7 +114,7 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
             mend(part.limits, part.states, now, cost);
             changed = true;
         }
-        changed |= !part.is_shared && deny(part.limits, part.states, now, fields);
+        changed |= !part.is_shared && !mode.waits() && deny(part.limits, part.states, now, fields);
     }
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }
@@ -145,7 +145,7 @@ pub(crate) fn decide_set(
                 mend(limits, states, now, cost);
                 changed = true;
             }
-            changed |= deny(limits, states, now, &mut judged.fields);
+            changed |= !mode.waits() && deny(limits, states, now, &mut judged.fields);
         }
     }
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }

@@ -75,7 +75,7 @@ pub fn decide_holding(
         line::renew(parts, now, own, terms.ttl_us, may_come && outcome.granted == 0);
     }
     if outcome.granted == 0 {
-        let waits = terms.is_some_and(|terms| terms.patience != Patience::None);
+        let waits = mode.waits() || terms.is_some_and(|it| it.patience != Patience::None);
         let mut rest = &mut outcome.fields[..];
         for part in parts.iter_mut() {
             let (fields, others) = rest.split_at_mut(part.limits.limits().len());

@@ -48,8 +48,8 @@ impl<S: Store> Limiter<S> {
     /// returns the denial at once. Pass a [`Duration`] as the deadline, or a [`Waiting`].
     ///
     /// It is not fair: nothing is reserved during the wait and waiters have no order, so a later
-    /// caller may be admitted first. It is cancel-safe: dropped during the wait, it has charged
-    /// nothing. It needs a tokio runtime with its timer enabled.
+    /// caller may be admitted first. No ban counts its denials. It is cancel-safe: dropped during
+    /// the wait, it has charged nothing. It needs a tokio runtime with its timer enabled.
     ///
     /// # Errors
     /// As [`Limiter::check`].
@@ -58,7 +58,7 @@ impl<S: Store> Limiter<S> {
         ask: impl Into<Ask<'l>>,
         waiting: impl Into<Waiting>,
     ) -> Result<Decision<'l>, Error> {
-        let (ask, waiting) = (ask.into(), waiting.into());
+        let (ask, waiting) = (ask.into().waiting(), waiting.into());
         let start = tokio::time::Instant::now();
         loop {
             let decision = self.answer_within(None, ask.clone(), false).await?;
@@ -79,5 +79,53 @@ pub(super) fn spread(jitter: Duration) -> Duration {
     match u64::try_from(jitter.as_micros()) {
         Ok(0) | Err(_) => Duration::ZERO,
         Ok(us) => Duration::from_micros(rand::random_range(0..=us)),
+    }
+}
+
+#[cfg(all(test, feature = "tokio"))]
+#[allow(clippy::unwrap_used)] // a test that cannot go on has failed
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::Limiter;
+
+    #[tokio::test]
+    async fn waiters_that_lose_a_race_are_not_banned() {
+        let limits = "1/20ms via uniform, ban 1h after 2 denials in 1h";
+        let limiter = Arc::new(Limiter::memory(limits.parse().unwrap()));
+        let waiters: Vec<_> = (0..8)
+            .map(|_| {
+                let limiter = Arc::clone(&limiter);
+                tokio::spawn(async move {
+                    let mut all = true;
+                    for _ in 0..2 {
+                        let waited = limiter.until_ready("gate", Duration::from_secs(30)).await;
+                        all &= waited.unwrap().is_allowed();
+                    }
+                    all
+                })
+            })
+            .collect();
+        for waiter in waiters {
+            assert!(waiter.await.unwrap());
+        }
+        // Who does not wait is banned as ever.
+        assert!(limiter.until_ready("gate", Duration::from_secs(30)).await.unwrap().is_allowed());
+        for _ in 0..2 {
+            assert!(!limiter.check("gate").await.unwrap().is_allowed());
+        }
+        let banned = limiter.check("gate").await.unwrap().retry_after();
+        assert!(banned.is_some_and(|wait| wait > Duration::from_secs(3_000)), "{banned:?}");
+    }
+
+    #[tokio::test]
+    async fn what_cannot_be_waited_for_is_refused() {
+        let limiter = Limiter::memory("1/h".parse().unwrap());
+        let error = limiter.check(Ask::new("ann").in_line()).await.unwrap_err().to_string();
+        assert!(error.contains("a check takes no slot to stand in line for"), "{error}");
+        let error = limiter.charge(Ask::new("ann").waiting()).await.unwrap_err().to_string();
+        assert!(error.contains("a charge is never denied"), "{error}");
+        assert!(limiter.check(Ask::new("ann").waiting()).await.unwrap().is_allowed());
     }
 }

@@ -86,7 +86,14 @@ pub(crate) const HOLD_CASES: [(&str, Case); 29] = [
 
 const NOW_US: u64 = 1_763_632_025_123_456;
 
-const MODES: [Mode; 4] = [Mode::Whole, Mode::Partial, Mode::Peek, Mode::PeekPartial];
+const MODES: [Mode; 6] = [
+    Mode::Whole,
+    Mode::Partial,
+    Mode::Peek,
+    Mode::PeekPartial,
+    Mode::Waiting,
+    Mode::WaitingPartial,
+];
 
 /// Several limits of all forms, and two of one form.
 const SEVERAL: [&str; 3] = [

@@ -73,10 +73,12 @@ impl Pair {
         // Composing and compiling is what takes the time: in some histories many come together, and
         // each has one mode beside the usual one, as often as all of them would be.
         let together = if rng.random_bool(0.15) { 0.25 } else { 0.0 };
-        let unusual = match rng.random_range(0..4) {
-            0 | 1 => Mode::Partial,
-            2 => Mode::Peek,
-            _ => Mode::PeekPartial,
+        let unusual = match rng.random_range(0..8) {
+            0..3 => Mode::Partial,
+            3 => Mode::Peek,
+            4 => Mode::PeekPartial,
+            5 => Mode::Waiting,
+            _ => Mode::WaitingPartial,
         };
         let mut charges: Vec<Charge> = Vec::new();
         let mut current = plan.sets[0].clone();

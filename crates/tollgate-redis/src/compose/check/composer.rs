@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use tollgate::engine::Mode;
 use tollgate::strategy::{LuaSpec, LuaStep};
 use tollgate::{Limit, LimitSet};
 
@@ -229,7 +228,7 @@ impl<'s> Composer<'s> {
         for slot in self.slots() {
             self.view(slot, out);
         }
-        if matches!(self.check.mode, Mode::Partial | Mode::PeekPartial) {
+        if self.check.mode.is_partial() {
             self.partial(out);
         }
         for slot in self.slots().filter(|slot| slot.form == Form::Log && !self.peeks()) {

@@ -179,7 +179,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
 
     /// Whether a denial counts for bans.
     fn counts_denials(&self) -> bool {
-        self.slots().any(|slot| slot.limit.counts_denials())
+        !self.check.mode.waits() && self.slots().any(|slot| slot.limit.counts_denials())
     }
 
     /// Tells the bans of each subject that other limits of it have denied. While a ban runs,
