@@ -38,6 +38,8 @@ pub(super) struct Demand {
     pub(super) cost: u64,
     pub(super) is_partial: bool,
     pub(super) is_peek: bool,
+    /// Whether the caller waits where it is denied.
+    pub(super) waits: bool,
 }
 
 /// A count with its limits, and the share of them that this process may admit.
@@ -75,7 +77,8 @@ impl InlineShares {
                 Ok((subject.clone().resolve()?, whole.clone(), Local { share, limits }))
             })
             .collect();
-        let demand = Demand { cost: ask.units(), is_partial: ask.is_partial(), is_peek };
+        let (cost, is_partial, waits) = (ask.units(), ask.is_partial(), ask.is_waiting());
+        let demand = Demand { cost, is_partial, is_peek, waits };
         let request = ask.request_id().map(|id| (id.text().into(), id.with_text("")));
         Ok(Some(Box::new(Self { counts: counts?, demand, request })))
     }
@@ -176,6 +179,9 @@ impl LocalCounts {
         if demand.is_partial {
             ask = ask.partial();
         }
+        if demand.waits {
+            ask = ask.waiting();
+        }
         if let Some(request) = request {
             ask = ask.request(request);
         }
@@ -271,7 +277,7 @@ impl<S: Store> Inner<S> {
             Some((*part, SharedCount { subject, whole: &ready.whole, local }))
         });
         let counts = shared.clone().map(|(_, count)| count);
-        let demand = Demand { cost: plan.cost, is_partial: false, is_peek };
+        let demand = Demand { cost: plan.cost, is_partial: false, is_peek, waits: plan.waits };
         let Ok(decision) = self.local().decide(counts.clone(), demand, plan.request()) else {
             return Answer::new(live, plan, Err(error));
         };
@@ -365,7 +371,8 @@ mod tests {
             let local = Local { share, limits: whole.share(share).unwrap() };
             let subject = Subject::literal("user:1").unwrap();
             let count = SharedCount { subject: &subject, whole: &whole, local: &local };
-            let demand = Demand { cost: 1, is_partial: false, is_peek: false };
+            let (is_partial, is_peek, waits) = (false, false, false);
+            let demand = Demand { cost: 1, is_partial, is_peek, waits };
             let mut admitted = 0;
             for step in 0..10_000_u64 {
                 if step / 1_000 % 2 == 0 {

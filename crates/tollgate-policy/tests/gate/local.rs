@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::{Ask, LimitSet, RequestId};
+use tollgate::{Ask, LimitSet, Patience, RequestId};
 use tollgate_policy::{Authority, OnFailure, Terms};
 
 use super::failures::Log;
@@ -423,4 +423,32 @@ fn a_reload_keeps_what_a_share_has_counted() {
     policy.on_failure = OnFailure::Local("1/2".parse().unwrap());
     gate.replace(Policies::new(tollgate_policy::Combine::First, vec![policy]).unwrap());
     assert_eq!(admitted(&asked(&gate, 9, &IP)), 2, "of four, two were used");
+}
+
+#[test]
+fn who_waits_is_not_banned_by_a_share() {
+    let limits = "8/h via gcra, ban 10m after 2 denials in 1m";
+    let (gate, store) = local("25 %", limits);
+    fails(&store, true);
+    let terms = Terms::new("local 25 %".parse().unwrap());
+    let inline: LimitSet = limits.parse().unwrap();
+    for waits in [true, false] {
+        let patience = if waits { Patience::Waiting } else { Patience::None };
+        let by_policy = || {
+            let prepared = gate.prepare(&IP).with_patience(patience);
+            block_on(gate.ask(prepared))
+        };
+        let by_limits = || {
+            let ask = Ask::new("team").under(&inline).with_patience(patience);
+            block_on(gate.check_limits(ask, terms)).unwrap()
+        };
+        for ask in [&by_policy as &dyn Fn() -> Answer<'static>, &by_limits] {
+            let answers: Vec<_> = (0..6).map(|_| ask()).collect();
+            let last = answers.last().unwrap();
+            assert_eq!(last.authority(), Authority::LocalShare);
+            let mut reports = last.decision().unwrap().reports();
+            let banned = reports.any(|it| it.limit().counts_denials() && !it.admits());
+            assert_eq!(banned, !waits);
+        }
+    }
 }

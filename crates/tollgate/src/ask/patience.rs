@@ -27,6 +27,12 @@ impl Ask<'_> {
         self.with_patience(Patience::InLine)
     }
 
+    /// True for a caller that waits, in line or not.
+    #[must_use]
+    pub fn is_waiting(&self) -> bool {
+        self.patience != Patience::None
+    }
+
     /// The same ask of a caller with this patience.
     #[must_use]
     pub fn with_patience(self, patience: Patience) -> Self {
