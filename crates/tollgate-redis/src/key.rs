@@ -225,6 +225,19 @@ fn log_suffix(limit: &Limit, single: bool) -> String {
     if single { String::new() } else { format!("~{}", limit.identity()) }
 }
 
+/// The keys of the logs that a count may have beside its key, which names its limits.
+pub(crate) fn logs_beside(state: &[u8]) -> Vec<Vec<u8>> {
+    let Some(end) = state.iter().rposition(|byte| b"}>".contains(byte)) else { return Vec::new() };
+    let set = state.get(end + 1..).unwrap_or_default();
+    let set = set.strip_prefix(b":").unwrap_or(set);
+    let identities: Vec<&[u8]> = set.split(|byte| *byte == b',').collect();
+    match &identities[..] {
+        // A log of a set of one limit lies at the key itself.
+        [_] => Vec::new(),
+        each => each.iter().map(|identity| [state, b"~", identity].concat()).collect(),
+    }
+}
+
 /// The suffixes of a check's keys after that of the state, starting with the state if there is one.
 pub(crate) fn check_suffixes(limits: &LimitSet) -> Vec<String> {
     let single = limits.limits().len() == 1;
@@ -256,5 +269,31 @@ fn write_escaped(key: &mut String, text: &str) {
             // Writing to a string cannot fail.
             let _ = write!(key, "%{byte:02X}");
         }
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)] // tests may
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_key_of_a_count_says_where_its_logs_may_lie() {
+        let sets = ["5/10s", "5/10s, 30/m", "a: 5/10s, b.c-d_e: 9/h via gcra, 3 at once hold 30s"];
+        let subjects = ["user:42", "user:a}:b{c", "user:x>y%2Cz", "tenant:12,user:7"];
+        for (set, subject) in sets.iter().flat_map(|set| subjects.map(|it| (set, it))) {
+            let (set, subject) = (set.parse::<LimitSet>().unwrap(), Subject::literal(subject));
+            for limits in [set.clone(), set.clone().in_policy("api").unwrap()] {
+                for keys in [Keys::new(), Keys::new().sharded("a}>b")] {
+                    let state = keys.state(subject.as_ref().unwrap(), &limits);
+                    let found = logs_beside(state.as_bytes());
+                    let logs = Keys::logs(&state, &limits);
+                    let beside = logs.into_iter().filter(|log| *log != state);
+                    let wanted: Vec<_> = beside.map(String::into_bytes).collect();
+                    assert_eq!(found, wanted, "{state}");
+                }
+            }
+        }
+        assert!(logs_beside(Keys::new().notices().as_bytes()).is_empty());
     }
 }

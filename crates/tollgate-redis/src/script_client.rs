@@ -9,7 +9,7 @@ use redis::Value;
 use tollgate::StoreError;
 
 use crate::client::Client;
-use crate::node::{Call, first_nonce};
+use crate::node::{Call, Deadline, first_nonce};
 use crate::options::Options;
 use crate::script::Script;
 use crate::subscription::Subscription;
@@ -97,7 +97,7 @@ impl ScriptClient {
         for word in args {
             call.word(word.as_ref());
         }
-        let answer = self.0.client.call(call, self.0.deadline).await?;
+        let answer = self.0.client.call(call, Deadline::within(self.0.deadline)).await?;
         Ok(answer.into_iter().map(to_reply).collect())
     }
 }

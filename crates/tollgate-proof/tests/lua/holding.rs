@@ -333,9 +333,7 @@ impl<'f> Pair<'f> {
         let (mut keys, mut args) = (Vec::new(), vec![self.nonce.to_string().into_bytes()]);
         args.extend(own.iter().map(|arg| arg.clone().into_bytes()));
         for (subject, limits) in counts {
-            let state = Keys::new().state(subject, limits);
-            keys.push(state.clone());
-            keys.extend(Keys::logs(&state, limits));
+            keys.push(Keys::new().state(subject, limits));
             args.extend(compose::count_args(limits));
         }
         let reply = self.fake.call(script, &keys, &args);

@@ -212,9 +212,8 @@ impl Client {
     pub(crate) fn call<'call>(
         &'call self,
         mut call: Call<'call>,
-        deadline: Duration,
+        by: Deadline,
     ) -> impl Future<Output = Result<Vec<Value>, StoreError>> + Send + 'call {
-        let by = Deadline::within(deadline);
         async move {
             // Not within the `match`: the future would keep room for its fault.
             let servers = self.servers()?;

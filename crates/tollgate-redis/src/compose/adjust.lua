@@ -1,4 +1,4 @@
--- KEYS: the state, and a log for each limit.
+-- KEYS: the state.
 -- ARGV: the nonce, the units to give back or, negative, to take; and from the third on, the count.
 local delta, reply = tonumber(ARGV[2]), {ARGV[1]}
 return change(3, reply, function(limit, _, count)

@@ -1,5 +1,5 @@
 -- A check or a peek of counts on which holds may be open, or the placing of a hold.
--- KEYS: for each subject its state, and a log for each limit.
+-- KEYS: for each subject its state.
 -- ARGV: the nonce, the cost, the mode (`whole`, `waiting`, `in-line`, `partial`, `waiting-partial`,
 -- `peek`, `peek-partial`), the id of the hold to place or nothing, how long it lasts in microseconds;
 -- the key of the request ids is the last key if the sixth argument is not empty, which is then 16
@@ -38,14 +38,13 @@ local counts, at = {}, now
 -- writes only what was carried over, mended or noted for a ban.
 local concerns_holds, changed = kind ~= nil, false
 local wrong = each_count(8, function(key, logs, tag, has_state, most, span)
-  local all = {key, unpack(logs)}
   local count, wrong = open_count(key, logs, tag, has_state, most, span)
   if wrong then
     return wrong
   end
   -- What is counted under other numbers was charged before: it can be given back as long as its state
   -- would have lain.
-  count.keys, count.before_ms = all, not peek and count.is_carried and longest_pttl(all) or 0
+  count.before_ms = not peek and count.is_carried and longest_pttl(count.keys) or 0
   count.mark = count.before_ms > 0 and mark_of(key)
   concerns_holds = concerns_holds or count.was_held or count.holds.count > 0
   counts[#counts + 1] = count

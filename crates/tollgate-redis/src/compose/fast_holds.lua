@@ -35,7 +35,7 @@ end
 
 -- The count that the arguments name from `a` on. Nothing where it is not simple.
 local function simple_count(a)
-  if #KEYS ~= ARGV[a] + 1 then
+  if #KEYS ~= 1 then
     return nil
   end
   local key, tag = KEYS[1], ARGV[a + 1]

@@ -427,8 +427,14 @@ local function open_count(key, logs, tag, has_state, most, span)
     local at, back = clock_of(holds)
     charge_ends(old, due_of(holds, at, back), back, count.most_before)
   end
+  -- The keys of what it counts. None is written that was not read: on a cluster each may have moved
+  -- to another node already, which is an error here, before anything is written.
+  count.keys = {key}
   for i, limit in ipairs(limits) do
     count.carried[i] = adopt(limit, old[i], is_new)
+    if limit.log or limit.stale then
+      count.keys[#count.keys + 1] = logs[i]
+    end
   end
   return count
 end
@@ -471,32 +477,43 @@ local function drop_stale(count)
   end
 end
 
--- The counts that the arguments name from `a` on: for each how many limits, what they are, 1 when
--- they have a state beside their logs, how long what they count can matter, and for each limit its
--- letter, the most units that can be used of it, and what its functions take. Calls `open` for
--- each.
+-- Where the logs of a count lie, one for each limit: the identities of its limits end its key. They
+-- are no keys of the call, as those of its holds are not: most limits have none.
+local function logs_of(key, limits)
+  if limits == 1 then
+    return {key}
+  end
+  local logs = {}
+  -- The name of a policy is not repeated.
+  for identity in string.gmatch(string.match(key, '^.*[}>]:?(.*)$'), '[^,]+') do
+    logs[#logs + 1] = key .. '~' .. identity
+  end
+  return logs
+end
+
+-- The counts that the arguments name from `a` on, each with its key: for each how many limits, what
+-- they are, 1 when they have a state beside their logs, how long what they count can matter, and for
+-- each limit its letter, the most units that can be used of it, and what its functions take. Calls
+-- `open` for each.
 local function each_count(a, open)
-  local k = 1
-  while k <= #KEYS do
-    local limits = tonumber(ARGV[a])
-    local logs, most = {}, {}
+  for _, key in ipairs(KEYS) do
+    local limits, most = tonumber(ARGV[a]), {}
     for i = 1, limits do
-      logs[i] = KEYS[k + i]
       most[i] = (struct.unpack('>I7', ARGV[a + 3 + i], 2))
     end
-    local wrong = open(KEYS[k], logs, ARGV[a + 1], ARGV[a + 2] == '1', most,
+    local wrong = open(key, logs_of(key, limits), ARGV[a + 1], ARGV[a + 2] == '1', most,
       tonumber(ARGV[a + 3]))
     if wrong then
       return wrong
     end
-    k, a = k + 1 + limits, a + 4 + limits
+    a = a + 4 + limits
   end
 end
 
 -- Changes the limits of the count that the arguments name from `a` on, each by itself, and writes
 -- them.
 local function change(a, reply, each)
-  local before_ms, mark, count = longest_pttl(KEYS), mark_of(KEYS[1]), nil
+  local count
   local wrong = each_count(a, function(key, logs, tag, has_state, most, span)
     local wrong
     count, wrong = open_count(key, logs, tag, has_state, most, span)
@@ -505,6 +522,7 @@ local function change(a, reply, each)
   if wrong then
     return redis.error_reply(wrong)
   end
+  local before_ms, mark = longest_pttl(count.keys), mark_of(KEYS[1])
   end_due(count)
   drop_stale(count)
   for i, limit in ipairs(count.limits) do
@@ -515,7 +533,7 @@ local function change(a, reply, each)
   write_count(count)
   -- What is free now, or counted under other numbers, was charged before: it could be given back as
   -- long as its state would have lain.
-  if before_ms > longest_pttl(KEYS) then
+  if before_ms > longest_pttl(count.keys) then
     outlive(KEYS[1] .. '!reset', before_ms, mark)
   end
   return reply

@@ -94,13 +94,13 @@ impl HoldScripts {
     /// not simple, and the script of one decides, so that a batch never takes long.
     #[must_use]
     pub fn place_many(codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
-        many("place", 8, codes, clock, parts)
+        many("place", codes, clock, parts)
     }
 
     /// The same for commits and releases.
     #[must_use]
     pub fn settle_many(codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
-        many("settle", 6, codes, clock, parts)
+        many("settle", codes, clock, parts)
     }
 
     /// Of all steps.
@@ -226,9 +226,8 @@ fn before_all(simple: &[&LuaStep], clock: Clock, parts: &Parts) -> String {
     text
 }
 
-/// The fast path alone, for several questions of one call. The counts of each begin at this
-/// argument.
-fn many(fast: &str, at: usize, codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
+/// The fast path alone, for several questions of one call.
+fn many(fast: &str, codes: &str, clock: Clock, parts: &Parts) -> Option<Script> {
     let known = distinct(lua_steps());
     let steps: Vec<&LuaStep> = known.into_iter().filter(|it| codes.contains(it.code)).collect();
     if steps.len() != codes.len() || !steps.iter().all(is_simple) {
@@ -241,19 +240,17 @@ fn many(fast: &str, at: usize, codes: &str, clock: Clock, parts: &Parts) -> Opti
     text.push_str(&fast_path(fast, &steps, parts));
     let _ = write!(
         text,
-        "local keys = (ARGV[{at}] or 0) + 1
-local args = #ARGV * keys / #KEYS
+        "local args = #ARGV / #KEYS
 local function check(i)
-  KEYS = {{unpack(all_keys, i * keys + 1, (i + 1) * keys)}}
+  KEYS = {{all_keys[i + 1]}}
   ARGV = {{unpack(all_args, i * args + 1, (i + 1) * args)}}
   local answer = {fast}_simple() or {{ARGV[1], -10}}
   return struct.pack('>' .. string.rep('i8', #answer), unpack(answer))
 end
 "
     );
-    let ending = parts.driver("many.lua").replace("$KEYS keys", "whole keys");
-    let ending = ending.replace("$ARGS arguments", "whole arguments");
-    text.push_str(&ending.replace("$KEYS", "keys").replace("$ARGS", "args").replace("$EACH", "i"));
+    let ending = parts.driver("many.lua").replace("$ARGS arguments", "whole arguments");
+    text.push_str(&ending.replace("$KEYS", "1").replace("$ARGS", "args").replace("$EACH", "i"));
     Some(Script::with_rights(&text))
 }
 

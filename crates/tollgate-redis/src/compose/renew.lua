@@ -1,5 +1,5 @@
 -- Renews a hold.
--- KEYS: for each subject its state, and a log for each limit.
+-- KEYS: for each subject its state.
 -- ARGV: the nonce, the id of the hold, the cost that it was placed with, and how long it lasts from
 -- now on in microseconds. From the fifth on, the counts.
 local name, ttl = name_of(ARGV[2]), tonumber(ARGV[4])

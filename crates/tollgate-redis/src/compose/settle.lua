@@ -1,5 +1,5 @@
 -- Takes a hold away, and charges what was used to the rate limits of its counts.
--- KEYS: for each subject its state, and a log for each limit.
+-- KEYS: for each subject its state.
 -- ARGV: the nonce, the id of the hold, the cost that it was placed with, the units that were used,
 -- and for how many milliseconds that is remembered. From the sixth on, the counts.
 -- Behind the id of a named hold may stand `!` and which of its answers reached nobody. Of an id that

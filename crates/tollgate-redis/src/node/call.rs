@@ -8,6 +8,7 @@ use redis::{Arg, Cmd, ToRedisArgs};
 
 use super::batch::{BEFORE_KEYS, BatchScript};
 use super::wire::Sending;
+use crate::key::logs_beside;
 use crate::script::Script;
 
 /// A client's first nonce: random, so that processes differ; below 2^53 for Lua, with room to
@@ -29,6 +30,10 @@ pub(crate) struct Call<'s> {
     /// Empty while it is under way.
     pub(super) command: Cmd,
 }
+
+/// The ends of the keys that a count may have beside its state and its logs: its holds, their sums,
+/// its line, its early marks, and its reset.
+const BESIDE: [&[u8]; 6] = [b"@", b"@sums", b"@line", b"@ends", b"@marks", b"!reset"];
 
 /// The arguments and bytes of a usual call.
 const USUAL_WORDS: usize = 8;
@@ -63,15 +68,19 @@ impl<'s> Call<'s> {
         words.map(|word| if let Arg::Simple(word) = word { word } else { b"" })
     }
 
-    /// The keys beside its keys that belong to open holds, if they are there: those of each count,
+    /// The keys beside its keys that its script may use, if they are there: those of each count,
     /// and of the hold whose id is an argument.
-    pub(crate) fn keys_of_holds(&self) -> Vec<Vec<u8>> {
+    pub(crate) fn keys_beside(&self) -> Vec<Vec<u8>> {
         let arguments = self.command.args_iter().skip(BEFORE_KEYS + self.keys);
         let words =
             arguments.filter_map(|word| if let Arg::Simple(it) = word { Some(it) } else { None });
-        let ids = words.filter_map(key_of_hold);
-        let ends: Vec<Vec<u8>> = [b"".into(), b"sums".into()].into_iter().chain(ids).collect();
-        let beside = |key| ends.iter().map(move |end| [key, &b"@"[..], end].concat());
+        let ids: Vec<Vec<u8>> = words.filter_map(key_of_hold).collect();
+        let beside = |key: &[u8]| {
+            let ends = BESIDE.into_iter().chain(ids.iter().map(Vec::as_slice));
+            let mut keys: Vec<_> = ends.map(|end| [key, end].concat()).collect();
+            keys.extend(logs_beside(key));
+            keys
+        };
         self.keys().flat_map(beside).collect()
     }
 
@@ -93,5 +102,5 @@ fn key_of_hold(argument: &[u8]) -> Option<Vec<u8>> {
     let id = argument.get(..32).filter(|id| id.iter().all(u8::is_ascii_hexdigit))?;
     let is_named = matches!(id.first(), Some(b'4' | b'5'));
     let rest = id.get(2..)?;
-    Some(if is_named { [b"4e", rest].concat() } else { id.to_vec() })
+    Some(if is_named { [b"@4e", rest].concat() } else { [b"@", id].concat() })
 }

@@ -23,6 +23,11 @@ impl Deadline {
         Self { from: now, at: now + after.min(far), after }
     }
 
+    pub(crate) fn is_over(self) -> bool {
+        Instant::now() >= self.at
+    }
+
+    /// The fault of a call that it ended. It names the whole time, however late the call began.
     pub(crate) fn passed(self, charge: ChargeState) -> Fault {
         Fault::Deadline { after: self.after, charge }
     }

@@ -32,7 +32,7 @@ use tollgate::{
 use super::RedisStore;
 use super::refund::Left;
 use crate::client::key_slot;
-use crate::fault::{ChargeState, Fault};
+use crate::node::Deadline;
 
 /// The most denials that are remembered. Of those beyond, the slots are charged all at once.
 const MAX_DENIALS: usize = 4_096;
@@ -126,8 +126,7 @@ impl RedisStore {
             let keys = question.parts.iter().map(|part| self.0.keys.for_count(*part));
             terms.id = over(terms.id, keys);
         }
-        let deadline = question.deadline.unwrap_or(self.0.deadline);
-        let by = Instant::now() + deadline.min(Duration::from_secs(1 << 30));
+        let by = Deadline::within(question.deadline.unwrap_or(self.0.deadline));
         let groups: Vec<Question<'_>> = slots
             .iter()
             .map(|places| {
@@ -144,8 +143,8 @@ impl RedisStore {
         if some_first {
             let asked = join_all(groups.iter().zip(&denied).map(|(group, first)| async move {
                 match first {
-                    true => self.check_in_slot(group, number).await,
-                    false => self.peek(group).await,
+                    true => self.check_in_slot(group, number, by).await,
+                    false => self.peek(group, by).await,
                 }
             }));
             let asked = asked.await;
@@ -153,7 +152,7 @@ impl RedisStore {
                 *first && !answer.as_ref().is_ok_and(|outcome| outcome.granted > 0)
             };
             if asked.iter().zip(&denied).any(is_refused) {
-                let (asked, charged) = self.count_denials(&groups, asked, denied, number).await;
+                let (asked, charged) = self.count_denials(&groups, asked, denied, number, by).await;
                 let charged = all.filter(|place| charged.get(*place) == Some(&true));
                 return self.conclude(question, slots, &groups, asked, charged).await;
             }
@@ -161,16 +160,11 @@ impl RedisStore {
                 *slot = first.then_some(answer);
             }
         }
-        let rest = by.saturating_duration_since(Instant::now());
         let asked = join_all(groups.iter().zip(answers).map(|(group, known)| async move {
             match known {
                 Some(answer) => answer,
-                // What the first have charged is given back.
-                None if rest.is_zero() => {
-                    let charge = ChargeState::NotCharged;
-                    Err(Fault::Deadline { after: deadline, charge }.into())
-                }
-                None => self.check_in_slot(&group.clone().within(rest), number).await,
+                // What the first have charged is given back where the deadline has passed.
+                None => self.check_in_slot(group, number, by).await,
             }
         }));
         let asked = asked.await;
@@ -185,6 +179,7 @@ impl RedisStore {
         answers: Vec<Answer>,
         mut asked: Vec<bool>,
         number: u64,
+        by: Deadline,
     ) -> (Vec<Answer>, Vec<bool>) {
         let counts = |group: &Question<'_>, answer: &Answer| {
             let is_denied = answer.as_ref().is_ok_and(|outcome| outcome.granted == 0);
@@ -198,7 +193,7 @@ impl RedisStore {
             async move {
                 match is_again {
                     // One that admits by now gives back what it has charged.
-                    true => self.check_in_slot(group, number).await,
+                    true => self.check_in_slot(group, number, by).await,
                     false => answer,
                 }
             }
@@ -207,11 +202,11 @@ impl RedisStore {
         (answers, asked)
     }
 
-    async fn peek(&self, question: &Question<'_>) -> Answer {
+    async fn peek(&self, question: &Question<'_>, by: Deadline) -> Answer {
         let mode = if question.mode.is_partial() { Mode::PeekPartial } else { Mode::Peek };
         let mut question = question.clone();
         question.mode = mode;
-        self.check_in_slot(&question, self.next_nonce()).await
+        self.check_in_slot(&question, self.next_nonce(), by).await
     }
 
     /// Makes one answer of those of all slots. Of the slots at `charged`, those that charged more
@@ -292,8 +287,8 @@ impl RedisStore {
         let (number, at) = (outcome.receipt, outcome.now);
         let receipt = Receipt::new(self.identity(), number, at, outcome.granted, charges);
         // A caller that stops waiting here must not keep the charge from being given back.
-        let (store, deadline) = (self.clone(), self.0.deadline);
-        let giving = tokio::spawn(async move { store.give_back(&receipt, units, deadline).await });
+        let (store, by) = (self.clone(), self.usual_deadline());
+        let giving = tokio::spawn(async move { store.give_back(&receipt, units, by).await });
         Some(match giving.await {
             Ok(left) => left,
             Err(error) => Err(StoreError::ambiguous(error.to_string())),
@@ -321,9 +316,9 @@ impl RedisStore {
         );
         let mut hold = hold.undelivered();
         hold.answer = answer;
-        let (store, deadline) = (self.clone(), self.0.deadline);
+        let (store, by) = (self.clone(), self.usual_deadline());
         // A caller that stops waiting here must not keep the hold from being taken back.
-        let taking = tokio::spawn(async move { store.settle_in_slot(&hold, 0, deadline).await });
+        let taking = tokio::spawn(async move { store.settle_in_slot(&hold, 0, by).await });
         let settled = match taking.await {
             Ok(settled) => settled?,
             Err(error) => return Err(StoreError::ambiguous(error.to_string())),
@@ -416,7 +411,8 @@ impl RedisStore {
         slots: &Slots,
     ) -> Result<Option<Settled>, StoreError> {
         let holds = self.holds_in(hold, slots);
-        let all = holds.iter().map(|part| self.settle_in_slot(part, actual, self.0.deadline));
+        let by = self.usual_deadline();
+        let all = holds.iter().map(|part| self.settle_in_slot(part, actual, by));
         let all: Vec<Option<Settled>> =
             join_all(all).await.into_iter().collect::<Result<_, _>>()?;
         let known = || all.iter().flatten();

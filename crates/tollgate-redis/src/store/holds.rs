@@ -4,7 +4,6 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Duration;
 
 use redis::{ToRedisArgs, Value};
 use smallvec::SmallVec;
@@ -22,7 +21,7 @@ use super::plan::{CountArgs, HoldTask, asked};
 use super::reply::{Forgotten, damaged, parse_unsigned, unexpected_reply};
 use crate::compose::all_codes;
 use crate::key::Keys;
-use crate::node::Call;
+use crate::node::{Call, Deadline};
 
 /// The counts of a call: their keys, and what the script is told of their limits.
 #[derive(Default)]
@@ -33,9 +32,7 @@ pub(super) struct Counts {
 
 impl Counts {
     fn add(&mut self, store: &RedisStore, counted: Counted<'_>) {
-        let (state, logs) = store.all_keys(counted);
-        self.keys.push(state);
-        self.keys.extend(logs);
+        self.keys.push(store.0.keys.for_count(counted));
         self.each.push(store.0.plans.count_args(counted.limits));
     }
 
@@ -77,7 +74,7 @@ impl RedisStore {
         &self,
         question: &Question<'_>,
         nonce: u64,
-        deadline: Duration,
+        by: Deadline,
     ) -> Result<Outcome, StoreError> {
         if question.request.is_some() && question.hold.is_some() {
             return Err(StoreError::misuse(
@@ -124,7 +121,7 @@ impl RedisStore {
             && question.parts.len() == 1
             && question.hold.is_none_or(|terms| terms.id.name().is_none());
         let task = HoldTask::Among { is_simple };
-        let answer = self.call_holds(task, &counts, &args[..], nonce, deadline).await?;
+        let answer = self.call_holds(task, &counts, &args[..], nonce, by).await?;
         match (&answer[..], question.request) {
             ([Value::Int(-1)], _) => Err(Question::of_other_question()),
             ([Value::Int(-5), number, granted, now, rows @ ..], Some(_)) => {
@@ -149,7 +146,7 @@ impl RedisStore {
         &self,
         hold: &Hold,
         actual: u64,
-        deadline: Duration,
+        by: Deadline,
     ) -> Result<Option<Settled>, StoreError> {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
@@ -158,7 +155,7 @@ impl RedisStore {
         let args = [id, cost, actual.to_string(), keeps_ms.to_string()];
         let is_simple = hold.counts.len() == 1 && hold.id.name().is_none();
         let task = HoldTask::Settle { is_simple };
-        let answer = self.call_holds(task, &counts, &args, nonce, deadline).await?;
+        let answer = self.call_holds(task, &counts, &args, nonce, by).await?;
         let [Value::Int(how), actual, rows @ ..] = &answer[..] else {
             return Err(unexpected_reply());
         };
@@ -193,8 +190,8 @@ impl RedisStore {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
         let args = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
-        let deadline = self.0.deadline;
-        let answer = self.call_holds(HoldTask::Renew, &counts, &args, nonce, deadline).await?;
+        let by = self.usual_deadline();
+        let answer = self.call_holds(HoldTask::Renew, &counts, &args, nonce, by).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
@@ -206,7 +203,7 @@ impl RedisStore {
     pub(super) async fn open_holds(&self, key: String) -> Result<(u64, Vec<OpenHold>), StoreError> {
         let (nonce, script) = (self.next_nonce(), &self.0.rare.open_holds);
         let args = vec![nonce.to_string(), MAX_SHOWN_HOLDS.to_string()];
-        let answer = self.call(script, &[key], args, nonce, self.0.deadline).await?;
+        let answer = self.call(script, &[key], args, nonce, self.usual_deadline()).await?;
         let [open, back, Value::Array(rows)] = &answer[..] else { return Err(unexpected_reply()) };
         let back = parse_unsigned(back)?;
         let each = rows.chunks_exact(2).map(|row| open_hold(row, back));
@@ -221,7 +218,7 @@ impl RedisStore {
         counts: &Counts,
         args: impl ToRedisArgs + Copy,
         nonce: u64,
-        deadline: Duration,
+        by: Deadline,
     ) -> Result<Vec<Value>, StoreError> {
         let call_of = |script| {
             let mut call = Call::new(script, nonce, counts.keys.len());
@@ -235,19 +232,19 @@ impl RedisStore {
         let (script, shared) = scripts.of(task);
         let batch = shared.and_then(|it| it.if_it_pays(nonce));
         let call = call_of(script).with_others(batch);
-        let mut answer = self.send(call, deadline).await?;
+        let mut answer = self.send(call, by).await?;
         if let Some(shared) = shared.filter(|_| batch.is_some()) {
             let is_simple = !matches!(answer[..], [Value::Int(-10)]);
             shared.note(is_simple);
             if !is_simple {
-                answer = self.send(call_of(script), deadline).await?;
+                answer = self.send(call_of(script), by).await?;
             }
         }
         if !matches!(answer[..], [Value::Int(-4)]) {
             return Ok(answer);
         }
         let all = self.0.plans.hold_scripts(all_codes());
-        self.send(call_of(all.of(task).0), deadline).await
+        self.send(call_of(all.of(task).0), by).await
     }
 
     fn counts_of(&self, hold: &Hold) -> Counts {

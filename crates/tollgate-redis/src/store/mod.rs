@@ -13,7 +13,7 @@ mod swap;
 use core::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use redis::{ToRedisArgs, Value};
 use tollgate::engine::{Mode, Outcome};
@@ -21,12 +21,13 @@ use tollgate::strategy::Shape;
 use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
 
 use self::across::Denials;
-use self::plan::{Plans, asked, elapsed_ms};
+use self::plan::{Plans, asked};
 use self::reply::{StoredValue, read_outcome, read_request, read_states};
 use crate::client::{Client, Topology};
 use crate::compose::{self, Clock, Parts};
+use crate::fault::ChargeState;
 use crate::key::Keys;
-use crate::node::{BreakerState, Call};
+use crate::node::{BreakerState, Call, Deadline};
 use crate::notices;
 use crate::options::Options;
 use crate::script::Script;
@@ -223,11 +224,16 @@ impl RedisStore {
         keys: &[String],
         args: impl ToRedisArgs,
         nonce: u64,
-        deadline: Duration,
+        by: Deadline,
     ) -> Result<Vec<Value>, StoreError> {
         let mut call = Call::new(script, nonce, keys.len());
         call.word(keys).word(args);
-        self.send(call, deadline).await
+        self.send(call, by).await
+    }
+
+    /// The deadline of an operation that begins now, where its caller has none.
+    fn usual_deadline(&self) -> Deadline {
+        Deadline::within(self.0.deadline)
     }
 
     /// Calls a script for the notices.
@@ -239,15 +245,19 @@ impl RedisStore {
         let nonce = self.next_nonce();
         let mut args = vec![nonce.to_string()];
         args.extend(words);
-        self.call(script, &[self.0.keys.notices()], args, nonce, self.0.deadline).await
+        self.call(script, &[self.0.keys.notices()], args, nonce, self.usual_deadline()).await
     }
 
     /// Calls a script, with the time as last argument when the clock is given.
-    async fn send(&self, mut call: Call<'_>, deadline: Duration) -> Result<Vec<Value>, StoreError> {
+    async fn send(&self, mut call: Call<'_>, by: Deadline) -> Result<Vec<Value>, StoreError> {
+        // It may be the second call of an operation.
+        if by.is_over() {
+            return Err(by.passed(ChargeState::NotCharged).into());
+        }
         if let Some(clock) = &self.0.given {
             call.word(clock.now().as_micros());
         }
-        self.0.client.call(call, deadline).await
+        self.0.client.call(call, by).await
     }
 
     /// What is rare is in a box, here and in what this calls: the futures around a check hold its
@@ -255,7 +265,10 @@ impl RedisStore {
     async fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         match self.slots_of_question(question) {
             Some(slots) => Box::pin(self.check_across(question, &slots)).await,
-            None => self.check_in_slot(question, self.next_nonces(question.receipts)).await,
+            None => {
+                let by = Deadline::within(question.deadline.unwrap_or(self.0.deadline));
+                self.check_in_slot(question, self.next_nonces(question.receipts), by).await
+            }
         }
     }
 
@@ -264,23 +277,22 @@ impl RedisStore {
         &self,
         question: &Question<'_>,
         nonce: u64,
+        by: Deadline,
     ) -> Result<Outcome, StoreError> {
-        let deadline = question.deadline.unwrap_or(self.0.deadline);
         if question.hold.is_some() || question.parts.iter().any(|part| part.limits.counts_slots()) {
-            return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
+            return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
         let logs = |limit: &Limit| limit.shape() == Shape::Log;
         if self.0.swapping
             && question.request.is_none()
             && !question.parts.iter().any(|part| part.limits.limits().iter().any(logs))
         {
-            return Box::pin(self.check_by_swapping(question, nonce, deadline)).await;
+            return Box::pin(self.check_by_swapping(question, nonce, by)).await;
         }
         let plan = self.0.plans.get(question)?;
         if plan.held.is_recent() {
-            return Box::pin(self.check_among_holds(question, nonce, deadline)).await;
+            return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
-        let started_ms = elapsed_ms();
         let keys = plan.keys() + usize::from(question.request.is_some());
         let mut call = Call::new(&plan.script, nonce, keys).with_others(plan.batch.as_ref());
         let mut key = String::new();
@@ -304,12 +316,10 @@ impl RedisStore {
         for word in &plan.number_args {
             call.word(word.as_str());
         }
-        let answer = self.send(call, deadline).await?;
+        let answer = self.send(call, by).await?;
         if holds::is_held(&answer) {
             plan.held.note();
-            let elapsed = Duration::from_millis(elapsed_ms() - started_ms);
-            let left = deadline.saturating_sub(elapsed);
-            return Box::pin(self.check_among_holds(question, nonce, left)).await;
+            return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
         if question.request.is_none() {
             return read_outcome(&answer, question, plan.limits, nonce);
@@ -325,37 +335,34 @@ impl RedisStore {
         &self,
         question: &Question<'_>,
         number: u64,
-        deadline: Duration,
+        by: Deadline,
     ) -> Result<Outcome, StoreError> {
-        let by = Instant::now() + deadline;
         let keys: Vec<String> =
             question.parts.iter().map(|part| self.0.keys.for_count(*part)).collect();
         loop {
-            let left = by.saturating_duration_since(Instant::now());
             let nonce = self.next_nonce();
             let args = vec![nonce.to_string()];
-            let answer = self.call(&self.0.rare.inspect, &keys, args, nonce, left).await?;
+            let answer = self.call(&self.0.rare.inspect, &keys, args, nonce, by).await?;
             let (now, states) = read_states(answer, keys.len())?;
             if states.iter().any(StoredValue::is_held) {
-                return self.check_among_holds(question, number, left).await;
+                return self.check_among_holds(question, number, by).await;
             }
             let (mut outcome, writes) = swap::decide(question, &states, now)?;
             let Some(writes) = writes else { return Ok(outcome) };
-            let left = by.saturating_duration_since(Instant::now());
             let nonce = self.next_nonce();
             let mut args = vec![nonce.to_string().into_bytes()];
             args.extend(writes);
             let mut call = Call::new(&self.0.rare.swap, nonce, keys.len());
             call.word(&keys).word(args);
             // The script writes times that were decided before, so it takes none.
-            let answer = self.0.client.call(call, left).await?;
+            let answer = self.0.client.call(call, by).await?;
             if matches!(answer[..], [Value::Int(1)]) {
                 if outcome.granted > 0 && !question.mode.is_peek() {
                     outcome.receipt = number;
                 }
                 return Ok(outcome);
             }
-            if Instant::now() >= by {
+            if by.is_over() {
                 return Err(StoreError::transient(
                     "others kept changing this count until the deadline: nothing was charged",
                 ));

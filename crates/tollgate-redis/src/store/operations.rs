@@ -30,12 +30,12 @@ impl RedisStore {
     ) -> Result<Vec<T>, StoreError> {
         let limits = counted.limits;
         let nonce = self.next_nonce();
-        let (state, logs) = self.all_keys(counted);
-        let mut keys = vec![state];
-        keys.extend(logs);
-        let mut call = Call::new(script, nonce, keys.len());
-        call.word(&keys).word(nonce).word(change).word(&self.0.plans.count_args(limits).args);
-        let answer = self.send(call, self.0.deadline).await?;
+        let mut call = Call::new(script, nonce, 1);
+        call.word(self.0.keys.for_count(counted))
+            .word(nonce)
+            .word(change)
+            .word(&self.0.plans.count_args(limits).args);
+        let answer = self.send(call, self.usual_deadline()).await?;
         let number = |value: &Value| match value {
             Value::Int(number) => Ok(*number),
             _ => Err(unexpected_reply()),
@@ -106,7 +106,7 @@ impl Store for RedisStore {
     async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
         match self.slots_of_hold(hold) {
             Some(slots) => self.settle_across(hold, actual, &slots).await,
-            None => self.settle_in_slot(hold, actual, self.0.deadline).await,
+            None => self.settle_in_slot(hold, actual, self.usual_deadline()).await,
         }
     }
 
@@ -125,7 +125,8 @@ impl Store for RedisStore {
         keys.extend(logs);
         let longest_us = engine::refundable_until_us(limits, Time::default());
         let args = vec![nonce.to_string(), longest_us.to_string()];
-        let answer = self.call(&self.0.rare.reset, &keys, args, nonce, self.0.deadline).await?;
+        let answer =
+            self.call(&self.0.rare.reset, &keys, args, nonce, self.usual_deadline()).await?;
         match answer[..] {
             [Value::Int(found)] => Ok(found == 1),
             _ => Err(unexpected_reply()),
@@ -143,7 +144,8 @@ impl Store for RedisStore {
             keys.extend(logs);
         }
         let args = vec![nonce.to_string()];
-        let answer = self.call(&self.0.rare.inspect, &keys, args, nonce, self.0.deadline).await?;
+        let answer =
+            self.call(&self.0.rare.inspect, &keys, args, nonce, self.usual_deadline()).await?;
         let (_, found) = read_states(answer, keys.len())?;
         let mut state = None;
         let mut logs = vec![Vec::new(); limits.limits().len()];

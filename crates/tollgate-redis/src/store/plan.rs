@@ -57,7 +57,7 @@ impl LastHeld {
 }
 
 /// Milliseconds since the first call, at least 1.
-pub(super) fn elapsed_ms() -> u64 {
+fn elapsed_ms() -> u64 {
     static START: OnceLock<Instant> = OnceLock::new();
     let elapsed = START.get_or_init(Instant::now).elapsed();
     u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX - HELD_FOR_MS).saturating_add(1)

@@ -1,7 +1,5 @@
 //! Refunds: of a receipt, and of what a check over several slots has just charged.
 
-use std::time::Duration;
-
 use redis::Value;
 use tollgate::engine;
 use tollgate::{Counted, Receipt, Refund, StoreError};
@@ -10,6 +8,7 @@ use super::RedisStore;
 use super::reply::{parse_unsigned, unexpected_reply};
 use crate::compose::{in_state_order, most_of};
 use crate::key::Keys;
+use crate::node::Deadline;
 
 /// The keys and arguments of the refund script.
 struct Written {
@@ -34,7 +33,8 @@ impl RedisStore {
     ) -> Result<Refund, StoreError> {
         let nonce = self.next_nonce();
         let Written { keys, args, places } = self.write_refund(receipt, part, nonce, true);
-        let answer = self.call(&self.0.rare.refund, &keys, args, nonce, self.0.deadline).await?;
+        let answer =
+            self.call(&self.0.rare.refund, &keys, args, nonce, self.usual_deadline()).await?;
         let (left, units) = match &answer[..] {
             [Value::Int(1), ..] => return Ok(Refund::already(places.len())),
             [Value::Int(0), left, units @ ..] => (parse_unsigned(left)?, units),
@@ -59,11 +59,11 @@ impl RedisStore {
         &self,
         receipt: &Receipt,
         part: u64,
-        deadline: Duration,
+        by: Deadline,
     ) -> Result<Vec<Left>, StoreError> {
         let nonce = self.next_nonce();
         let Written { keys, args, places } = self.write_refund(receipt, part, nonce, false);
-        let answer = self.call(&self.0.rare.refund, &keys, args, nonce, deadline).await?;
+        let answer = self.call(&self.0.rare.refund, &keys, args, nonce, by).await?;
         let [Value::Int(0), _, rows @ ..] = &answer[..] else { return Err(unexpected_reply()) };
         if rows.len() != 3 * places.len() {
             return Err(unexpected_reply());

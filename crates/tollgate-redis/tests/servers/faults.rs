@@ -85,6 +85,25 @@ fn a_reply_that_is_lost_after_the_charge_is_charged_once_and_not_asked_again() {
     assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
 }
 
+/// A check that meets open holds is asked twice. Its deadline is that of both, and the error says
+/// so.
+#[test]
+fn the_deadline_of_a_check_that_is_asked_twice_is_that_of_both() {
+    let server = redis_or_skip!();
+    let proxy = Proxy::start(server.address());
+    runtime().block_on(async {
+        let deadline = Duration::from_millis(600);
+        let limiter = Limiter::new(limits(DAY), connect(&proxy.url(), deadline).await);
+        // It loads the scripts.
+        let _ = limiter.check("ann").await.unwrap();
+        limiter.reserve("bob", SECOND * 60).await.unwrap().hold.unwrap();
+        let late = Duration::from_millis(400);
+        proxy.set(Mode::Delay { least: late, most: late });
+        let error = limiter.check("bob").await.unwrap_err().to_string();
+        assert!(error.starts_with("no answer from Redis within 600ms"), "{error}");
+    });
+}
+
 /// A reply that belongs to another connection never becomes a decision.
 #[test]
 fn the_reply_of_another_connection_is_recognised() {

@@ -10,6 +10,7 @@ mod doctor;
 mod doctor_topologies;
 mod faults;
 mod formats;
+mod half_moved;
 mod kit;
 mod live;
 /// The engine over states that are kept as a store does: the scripts' comparison has it too.

@@ -122,16 +122,20 @@ pub(super) fn inexact(texts: &Texts) -> Result<(), Difference> {
 pub(super) fn numbers(texts: &Texts) -> Result<(), Difference> {
     let logs = "x: 7/m via sliding_log, y: 5/m via sliding_log";
     let pairs = "x: 7/m via gcra, y: 5/m via fixed_window";
-    for (before, after, is_evicted, carried) in [
-        ("x: 7/m via gcra", "x: 7/m via gcra", false, 0),
-        ("x: 7/m via gcra", "x: 7/s via gcra", false, 1),
-        ("x: 7/m via sliding_log", "x: 9/m via sliding_log", false, 1),
-        ("x: 7/m via fixed_window", "x: 7/m via gcra", false, 2),
-        (logs, pairs, false, 2),
-        (logs, pairs, true, 2),
+    for (before, after, policy, is_evicted, carried) in [
+        ("x: 7/m via gcra", "x: 7/m via gcra", "", false, 0),
+        ("x: 7/m via gcra", "x: 7/s via gcra", "", false, 1),
+        ("x: 7/m via sliding_log", "x: 9/m via sliding_log", "", false, 1),
+        ("x: 7/m via fixed_window", "x: 7/m via gcra", "", false, 2),
+        (logs, pairs, "", false, 2),
+        (logs, pairs, "", true, 2),
+        (logs, pairs, "api>", false, 2),
     ] {
         let mut world = World::new(texts, before);
+        world.key = world.key.replace("}:", &format!("}}:{policy}"));
         world.ask("", None);
+        let log = format!("{}~x", world.key);
+        expect(&log, world.fake.get(&log).is_some(), before == logs)?;
         if is_evicted {
             world.fake.evict(&world.key);
         }

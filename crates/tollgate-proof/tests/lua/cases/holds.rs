@@ -32,8 +32,7 @@ impl<'t> World<'t> {
 
     fn words(&self, own: &[&str]) -> (Vec<String>, Vec<Vec<u8>>) {
         let limits = set(&self.limits);
-        let mut keys = vec![self.key.clone()];
-        keys.extend(Keys::logs(&self.key, &limits));
+        let keys = vec![self.key.clone()];
         let mut args = vec![b"7".to_vec()];
         args.extend(own.iter().map(|word| word.as_bytes().to_vec()));
         args.extend(count_args(&limits));

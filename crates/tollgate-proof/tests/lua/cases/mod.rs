@@ -169,11 +169,10 @@ fn rare(texts: &Texts, limits: &LimitSet) -> [(Script, Vec<String>, Vec<Vec<u8>>
         let (code, most) = (limit.strategy().code(), limit.capacity() + limit.debt());
         args.push(format!("{code}{at}:{}:{most}", NOW_US + 10_000_000));
     }
-    let logs = [vec![state], logs].concat();
     let mut adjusted = vec![b"nonce".to_vec(), b"1".to_vec()];
     adjusted.extend(compose::count_args(limits));
     let args = args.into_iter().map(String::into_bytes).collect();
-    [(refund, keys, args), (adjust, logs, adjusted)]
+    [(refund, keys, args), (adjust, vec![state], adjusted)]
 }
 
 const BAD_COST: &str = "TOLLGATE the cost must be a whole number from 1 to 2^40";

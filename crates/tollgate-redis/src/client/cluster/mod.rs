@@ -125,7 +125,7 @@ impl Cluster {
             match answer {
                 Ok(answer) => return Ok(answer),
                 Err(NotAnswered::Redirect(redirect))
-                    if redirect.is_ask && Box::pin(leaves_holds(&node, call, by)).await? =>
+                    if redirect.is_ask && Box::pin(leaves_keys(&node, call, by)).await? =>
                 {
                     pause(by, Fault::TryAgain).await?;
                     (target, redirects) = (shared.owner(slot), 0);
@@ -330,11 +330,12 @@ async fn seen_by(
     })
 }
 
-/// Whether a node that sends a call on still has keys of open holds beside those of the call. Each
-/// key moves by itself, and a count whose holds are not there yet would admit what they keep.
-async fn leaves_holds(node: &Node, call: &Call<'_>, by: Deadline) -> Result<bool, Fault> {
+/// Whether a node that sends a call on still has keys of its counts beside those of the call. Each
+/// key moves by itself, and a count whose holds or logs are not there yet would admit what they
+/// keep.
+async fn leaves_keys(node: &Node, call: &Call<'_>, by: Deadline) -> Result<bool, Fault> {
     static IS_HERE: LazyLock<Script> = LazyLock::new(|| Script::new("return {ARGV[1]}".to_owned()));
-    let (nonce, keys) = (call.nonce(), call.keys_of_holds());
+    let (nonce, keys) = (call.nonce(), call.keys_beside());
     // The node sends on what it has not, before it runs anything.
     let asked = join_all(keys.iter().map(|key| async move {
         let mut probe = Call::new(&IS_HERE, nonce, 1);
