@@ -83,7 +83,7 @@ async fn answers_that_nobody_reads_have_a_bound_together() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let service = Service::with(|options| {
-        options.bounds.buffers = 4_000_000;
+        options.bounds.buffers = 4_100_000;
         options.listen.push(Address::Unix(path.clone()));
     })
     .await;
