@@ -169,7 +169,8 @@ fn judge(
         case(texts)?;
         return Ok(Vec::new());
     }
-    let of_holds = ["holds.lua", "hold_form.lua", "settle.lua", "renew.lua"];
+    let of_holds =
+        ["holds.lua", "hold_form.lua", "hold_age.lua", "open_holds.lua", "settle.lua", "renew.lua"];
     if of_holds.iter().any(|end| file.ends_with(end)) {
         return judge_holds(texts, usual, in_time);
     }

@@ -86,8 +86,10 @@ fn a_forged_hold_settles_nothing_of_others() {
     on_each(|_, store| {
         let limits = "10/h via fixed_window";
         let hold = store.reserve(limits, 6).unwrap();
-        let guessed = (0..1_000).map(|_| HoldId::random(HoldKind::Reserve));
-        for id in guessed.chain([HoldId::random(HoldKind::Acquire)]) {
+        // How long it was asked for is known.
+        let ttl_us = hold.id.asked_us().unwrap();
+        let guessed = (0..1_000).map(|_| HoldId::random(HoldKind::Reserve, ttl_us));
+        for id in guessed.chain([HoldId::random(HoldKind::Acquire, ttl_us)]) {
             let mut forged = hold.clone();
             forged.id = id;
             assert!(matches!(store.commit(&forged, 0), Err(Error::NotOpen(_))));

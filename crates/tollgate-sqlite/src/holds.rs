@@ -93,6 +93,16 @@ impl<'c> SqlHolds<'c> {
         self.found(found)
     }
 
+    /// What is kept beside the open hold of an id.
+    fn kept(&self, id: HoldId) -> Option<Kept> {
+        let sql = "SELECT id FROM holds INDEXED BY holds_by_id
+                   WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
+        let (first, last) = stored(id);
+        let key = (self.subject, self.counted, first, last);
+        let found = self.context.first(sql, key, |row| Ok(id_of(row.get_ref(0)?.as_blob()?)));
+        self.found(found.map(Option::flatten))
+    }
+
     /// What was found; nothing where that failed, which is remembered.
     fn found<T: Default>(&self, found: Result<T, StoreError>) -> T {
         found.unwrap_or_else(|fault| {
@@ -137,39 +147,50 @@ pub(crate) fn forget_open(
 
 /// `None` for an id that is none.
 fn hold_of(row: &Row<'_>) -> rusqlite::Result<Option<OpenHold>> {
-    let id = id_of(row.get_ref(1)?.as_blob()?).map(|(id, _)| id);
+    let id = id_of(row.get_ref(1)?.as_blob()?).map(|kept| kept.id);
     let number = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
     let (end_us, cost) = (number(0)?, number(2)?);
     Ok(id.map(|id| OpenHold { end_us, id, cost }))
 }
 
-/// The bytes that follow the id of a named hold: how long it was asked for, its fencing number, and
-/// how often it was answered, in eight bytes each. An earlier version refuses an id of that length.
-const NAMED_BYTES: usize = 3 * size_of::<u64>();
+/// The most bytes that follow the id of a hold, eight for each number. Of a named one they are how
+/// long it was asked for, its fencing number, and how often it was answered. Of one that was
+/// renewed, the last say how long before its end it was placed. An earlier version refuses an id of
+/// such a length.
+const KEPT_BYTES: usize = 4 * size_of::<u64>();
 
-/// An id as it is stored, and what is kept beside it if its caller named it.
-fn id_of(bytes: &[u8]) -> Option<(HoldId, Option<NamedHold>)> {
+/// An id as it is stored, what is kept beside it if its caller named it, and if it was renewed.
+struct Kept {
+    id: HoldId,
+    named: Option<NamedHold>,
+    span_us: Option<u64>,
+}
+
+fn id_of(bytes: &[u8]) -> Option<Kept> {
     let (id, kept) = bytes.split_first_chunk::<16>()?;
     let id = HoldId::from_bytes(*id)?;
-    let (numbers, rest) = kept.as_chunks::<8>();
-    let named = match (numbers, rest) {
-        ([], []) => None,
-        ([ttl, fence, answers], []) => {
-            let [ttl_us, fence, answers] = [ttl, fence, answers].map(|it| u64::from_be_bytes(*it));
-            Some(NamedHold { kind: id.kind(), ttl_us, fence, answers })
+    let (numbers, []) = kept.as_chunks::<8>() else { return None };
+    let numbers: Vec<u64> = numbers.iter().map(|it| u64::from_be_bytes(*it)).collect();
+    let (named, renewed) = match (id.name(), &numbers[..]) {
+        (None, renewed) => (None, renewed),
+        (Some(_), [ttl_us, fence, answers, renewed @ ..]) => {
+            let (ttl_us, fence, answers) = (*ttl_us, *fence, *answers);
+            (Some(NamedHold { kind: id.kind(), ttl_us, fence, answers }), renewed)
         }
         _ => return None,
     };
-    (named.is_some() == id.name().is_some()).then_some((id, named))
+    match renewed {
+        [] => Some(Kept { id, named, span_us: None }),
+        [span_us] => Some(Kept { id, named, span_us: Some(*span_us) }),
+        _ => None,
+    }
 }
 
 /// The first and the last bytes that an id is stored as.
 fn stored(id: HoldId) -> (Vec<u8>, Vec<u8>) {
     let first = id.as_bytes().to_vec();
     let mut last = first.clone();
-    if id.name().is_some() {
-        last.extend([u8::MAX; NAMED_BYTES]);
-    }
+    last.extend([u8::MAX; KEPT_BYTES]);
     (first, last)
 }
 
@@ -246,10 +267,14 @@ impl Holds for SqlHolds<'_> {
         // there.
         for hold in self.soonest(usize::MAX) {
             let named = hold.id.name().and_then(|name| Some((name, self.named(name)?)));
+            let span_us = self.renewed(hold.id);
             self.remove(hold);
             self.insert(OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold });
             if let Some((name, named)) = named {
                 self.set_named(name, Some(named));
+            }
+            if let Some(span_us) = span_us {
+                self.set_renewed(hold.id, span_us);
             }
         }
     }
@@ -278,20 +303,8 @@ impl Holds for SqlHolds<'_> {
     }
 
     fn named(&self, name: HoldName) -> Option<NamedHold> {
-        let sql = "SELECT id FROM holds INDEXED BY holds_by_id
-                   WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2";
         let kinds = [HoldKind::Acquire, HoldKind::Reserve, HoldKind::Charging];
-        kinds.into_iter().find_map(|kind| {
-            let (first, last) = stored(HoldId::named(kind, name));
-            let key = (self.subject, self.counted, first, last);
-            let found = self.context.first(sql, key, |row| {
-                Ok(id_of(row.get_ref(0)?.as_blob()?).and_then(|(_, named)| named))
-            });
-            found.unwrap_or_else(|fault| {
-                self.context.remember(fault);
-                None
-            })?
-        })
+        kinds.into_iter().find_map(|kind| self.kept(HoldId::named(kind, name))?.named)
     }
 
     fn set_named(&mut self, name: HoldName, named: Option<NamedHold>) {
@@ -302,10 +315,25 @@ impl Holds for SqlHolds<'_> {
         for number in [named.ttl_us, named.fence, named.answers] {
             bytes.extend(number.to_be_bytes());
         }
+        // What follows these bytes is that it was renewed. SQLite joins bytes as they are.
         self.execute(
-            "UPDATE holds INDEXED BY holds_by_id SET id = ?5
+            "UPDATE holds INDEXED BY holds_by_id SET id = CAST(?5 || substr(id, 41) AS BLOB)
              WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2",
             (self.subject, self.counted, first, last, bytes),
+        );
+    }
+
+    fn renewed(&self, id: HoldId) -> Option<u64> {
+        self.kept(id)?.span_us
+    }
+
+    fn set_renewed(&mut self, id: HoldId, span_us: u64) {
+        let (first, last) = stored(id);
+        let before = if id.name().is_some() { 40 } else { 16 };
+        self.execute(
+            "UPDATE holds INDEXED BY holds_by_id SET id = CAST(substr(id, 1, ?5) || ?6 AS BLOB)
+             WHERE id BETWEEN ?3 AND ?4 AND subject = ?1 AND counted = ?2",
+            (self.subject, self.counted, first, last, before, &span_us.to_be_bytes()[..]),
         );
     }
 

@@ -37,7 +37,7 @@ pub use holding::{
     migrate_holding, open_holds, renew,
 };
 pub use holds::{
-    HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US,
+    HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US, ShownHold,
 };
 pub use line::{LONGEST_TICKET_US, MAX_TICKETS, SHORTEST_TICKET_US, Ticket};
 pub use named::{HoldRefusal, MAX_MARKS, MAX_REPEATS, Mark, NamedHold};

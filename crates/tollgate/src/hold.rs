@@ -88,8 +88,9 @@ impl HoldKind {
     }
 }
 
-/// The id of a hold: its kind, and 15 bytes that nobody can guess or that its caller's name for it
-/// gives ([`HoldName`]).
+/// The id of a hold: its kind, and 15 bytes. Those of a named hold are of its caller's name for it
+/// ([`HoldName`]). Those of another say how long it was asked for, by which a store knows its age.
+/// The rest of them nobody can guess: 65 bits of a hold of a minute, and 46 of the longest.
 ///
 /// Displays as 32 hexadecimal digits, which parse to the same id.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -98,13 +99,43 @@ pub struct HoldId([u8; 16]);
 /// The letter of an id of which only the name is known. No hold is stored under it.
 const ANY_KIND: u8 = b'N';
 
+/// What an id ends with that says how long its hold was asked for. The ids of earlier versions are
+/// random: one of 30 million of them passes for such an id.
+const TOLD: u128 = 0x61_67_65;
+const TOLD_BITS: u32 = 24;
+
+/// The bits before it: how many binary digits of the microseconds follow the first, which is 1.
+/// They stand before that. In 45 bits for each hold, that of a minute would have 20 random ones
+/// less.
+const DIGITS_BITS: u32 = 6;
+
 impl HoldId {
-    /// A new id. Its bytes come from a keyed hash whose key the system chose at random.
+    /// A new id of a hold that is asked for so many microseconds, at least 1. Its random bits come
+    /// from a keyed hash whose key the system chose at random.
     #[must_use]
-    pub fn random(kind: HoldKind) -> Self {
-        let mut bytes = Self::random_bytes();
+    pub fn random(kind: HoldKind, ttl_us: u64) -> Self {
+        let digits = ttl_us.max(1).ilog2();
+        let rest = u128::from(ttl_us) & ((1 << digits) - 1);
+        let told = (rest << DIGITS_BITS | u128::from(digits)) << TOLD_BITS | TOLD;
+        let random = u128::from_be_bytes(Self::random_bytes());
+        let told_bits = digits + DIGITS_BITS + TOLD_BITS;
+        let mut bytes = (random >> told_bits << told_bits | told).to_be_bytes();
         bytes[0] = kind.code();
         Self(bytes)
+    }
+
+    /// How long its hold was asked for, in microseconds. `None` where the id does not say so: that
+    /// of a named hold, or of one that an earlier version placed.
+    #[must_use]
+    pub fn asked_us(&self) -> Option<u64> {
+        let number = u128::from_be_bytes(self.0);
+        if self.name().is_some() || number & ((1 << TOLD_BITS) - 1) != TOLD {
+            return None;
+        }
+        let rest = number >> TOLD_BITS;
+        let digits = rest & ((1 << DIGITS_BITS) - 1);
+        let ttl_us = 1 << digits | (rest >> DIGITS_BITS) & ((1 << digits) - 1);
+        u64::try_from(ttl_us).ok().filter(|ttl_us| *ttl_us <= MAX_TTL_US)
     }
 
     fn random_bytes() -> [u8; 16] {
@@ -263,7 +294,7 @@ impl HoldTerms {
     /// Terms with a new id, of a caller that does not wait.
     #[must_use]
     pub fn new(kind: HoldKind, ttl_us: u64) -> Self {
-        Self { id: HoldId::random(kind), ttl_us, patience: Patience::None }
+        Self { id: HoldId::random(kind, ttl_us), ttl_us, patience: Patience::None }
     }
 
     /// The same terms of a caller with this patience.
@@ -586,9 +617,30 @@ mod tests {
     }
 
     #[test]
+    fn an_id_says_how_long_its_hold_was_asked_for() {
+        let powers = (0..45).flat_map(|digits| [1 << digits, (1 << digits) + 1, (2 << digits) - 1]);
+        for ttl_us in powers.filter(|ttl_us| *ttl_us <= MAX_TTL_US).chain([MAX_TTL_US]) {
+            for kind in [HoldKind::Acquire, HoldKind::Reserve, HoldKind::Charging] {
+                let [one, two] = [HoldId::random(kind, ttl_us), HoldId::random(kind, ttl_us)];
+                assert_ne!(one, two, "{ttl_us}");
+                assert_eq!((one.kind(), one.asked_us()), (kind, Some(ttl_us)));
+            }
+        }
+        // One that was asked for longer than a hold may last has the id of nobody.
+        assert_eq!(HoldId::random(HoldKind::Reserve, MAX_TTL_US + 1).asked_us(), None);
+        assert_eq!(HoldId::random(HoldKind::Reserve, u64::MAX).asked_us(), None);
+        // Names, and ids of earlier versions.
+        let named = HoldId::named(HoldKind::Acquire, HoldName([0x61; 15]));
+        assert_eq!(named.asked_us(), None);
+        let id: HoldId = "728355719f52d7a3f1fda498c4ac22ec".parse().unwrap();
+        assert_eq!(id.asked_us(), None);
+        assert_eq!(HoldTerms::of_peek(HoldKind::Acquire).id.asked_us(), None);
+    }
+
+    #[test]
     fn ids_differ_and_read_back() {
         for kind in [HoldKind::Acquire, HoldKind::Reserve, HoldKind::Charging] {
-            let (one, two) = (HoldId::random(kind), HoldId::random(kind));
+            let (one, two) = (HoldId::random(kind, 7), HoldId::random(kind, 7));
             assert_ne!(one, two);
             assert_eq!((one.kind(), two.to_string().parse()), (kind, Ok(two)));
         }

@@ -7,7 +7,7 @@ use smallvec::SmallVec;
 
 use crate::ask::RequestId;
 use crate::decision::{Receipt, Refund};
-use crate::engine::{Charged, Fingerprint, Mode, OpenHold, Outcome};
+use crate::engine::{Charged, Fingerprint, Mode, Outcome, ShownHold};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldTerms, Settled};
 use crate::limit::LimitSet;
@@ -187,7 +187,7 @@ pub struct Inspection {
     /// How many holds are open on the count.
     pub open: u64,
     /// The first of these to end, at most [`MAX_SHOWN_HOLDS`].
-    pub holds: Vec<OpenHold>,
+    pub holds: Vec<ShownHold>,
 }
 
 /// The most open holds that an inspection shows.
@@ -208,7 +208,7 @@ impl Inspection {
 
     /// The same of a count with so many open holds, of which these end first.
     #[must_use]
-    pub fn holding(self, (open, holds): (u64, Vec<OpenHold>)) -> Self {
+    pub fn holding(self, (open, holds): (u64, Vec<ShownHold>)) -> Self {
         Self { open, holds, ..self }
     }
 }

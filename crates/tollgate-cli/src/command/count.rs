@@ -4,7 +4,7 @@ use anyhow::Result;
 use serde::Serialize;
 use serde_json::value::{RawValue, to_raw_value};
 use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
-use tollgate_server::json::OpenHoldJson;
+use tollgate_server::json::{OpenHoldJson, duration};
 
 use super::hold::word_of;
 use crate::args::{Adjust, CountArgs};
@@ -190,9 +190,11 @@ fn holds_text(open: u64, holds: &[OpenHoldJson], peek: &Decision<'_>) -> String 
         return String::new();
     }
     let mut text = format!("  {} open\n", show::count(open, "hold"));
-    for OpenHoldJson { hold, kind, cost, end_us, .. } in holds {
+    for OpenHoldJson { hold, kind, cost, end_us, age, .. } in holds {
         let ends = show::distance(tollgate::Time::from_micros(*end_us), peek.at());
-        text.push_str(&format!("    {kind} {cost} until {} ({ends})\n", show::time(*end_us)));
+        let age = age.map_or_else(|| "-".to_owned(), |Wait(age)| duration(age));
+        let end = show::time(*end_us);
+        text.push_str(&format!("    {kind} {cost} until {end} ({ends}), age {age}\n"));
         text.push_str(&format!("      give it back: tollgate commit {hold} 0\n"));
     }
     let hidden = open.saturating_sub(holds.len() as u64);
@@ -268,6 +270,7 @@ mod tests {
     use std::time::Duration;
 
     use pollster::block_on;
+    use tollgate::engine::ShownHold;
     use tollgate::{Limiter, ManualClock, MemoryStore};
 
     use super::*;
@@ -296,6 +299,26 @@ mod tests {
         ] {
             assert!(text.contains(says), "{says}\nis not in\n{text}");
         }
+    }
+
+    #[test]
+    fn open_holds_are_told_with_their_ages() {
+        let clock = ManualClock::at_micros(1_000_000_000_000_000);
+        let store = MemoryStore::builder().clock(clock.clone()).build();
+        let limiter = Limiter::new("3 at once hold 1m".parse().unwrap(), store);
+        assert!(limiter.acquire_now("zoo").unwrap().hold.is_some());
+        clock.advance(Duration::from_millis(2_500));
+        let mut held = block_on(limiter.inspect("zoo")).unwrap().unwrap();
+        // As one that an earlier version placed.
+        let earlier = ShownHold { age_us: None, ..held.holds[0] };
+        (held.open, held.holds) = (2, vec![held.holds[0], earlier]);
+        let peek = limiter.peek_now("zoo").unwrap();
+        let subject = "zoo".parse().unwrap();
+        let holds = OpenHoldJson::each((&subject, limiter.limits(), None), &held, |_| "H".into());
+        let one = "    acquire 1 until 2001-09-09T01:47:40Z (in 57.5s), age";
+        let back = "      give it back: tollgate commit H 0\n";
+        let text = format!("  2 holds open\n{one} 2.5s\n{back}{one} -\n{back}");
+        assert_eq!(holds_text(2, &holds, &peek), text);
     }
 
     #[test]

@@ -112,6 +112,9 @@ fn a_hold_that_nobody_knows_is_shown_and_given_back() {
     );
     let (_, out, _) = place.run(&[&["inspect"], &BOB[..]].concat());
     assert!(out.contains("  1 hold open\n    reserve 300 until "), "{out}");
+    assert!(out.contains("), age "), "{out}");
+    let age = hold["age"]["seconds"].as_f64().unwrap();
+    assert!(age > 0.0 && age < 3_600.0, "{hold}");
     let word = hold["hold"].as_str().unwrap();
     assert!(out.contains(&format!("tollgate commit {word} 0\n")), "{out}");
     assert_eq!(place.code(&["commit", word, "0"]), 0);

@@ -112,7 +112,7 @@ mod tests {
     }
 
     fn slot(end: Time) -> Hold {
-        hold(HoldId::random(HoldKind::Acquire), "jobs", end)
+        hold(HoldId::random(HoldKind::Acquire, 1_000_000), "jobs", end)
     }
 
     #[test]

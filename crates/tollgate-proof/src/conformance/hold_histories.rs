@@ -256,6 +256,8 @@ impl<'w, S: Store> History<'w, S> {
                 then.change(now_us, &self.sets[set].1).unwrap();
             }
             let fields = then.peek(now_us, cost, None, &got);
+            let shown = self.world.shown(Ask::new("bob").under(&limits));
+            assert_eq!(shown, then.shown(now_us), "at {now_us}: {:?}", self.oracle);
             (fields.iter().all(|fields| fields.retry_after_us == Some(0)), fields)
         } else {
             self.bring(now_us, set);

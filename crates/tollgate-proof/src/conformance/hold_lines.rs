@@ -209,7 +209,8 @@ impl<'w, S: Store> Player<'w, S> {
     fn hold(&self, name: &str) -> Hold {
         let unknown = || {
             let subject = Subject::literal(SUBJECT).unwrap();
-            let (id, end) = (HoldId::random(HoldKind::Reserve), tollgate::Time::from_micros(1));
+            let (id, end) =
+                (HoldId::random(HoldKind::Reserve, 1_000), tollgate::Time::from_micros(1));
             Hold::new(id, 1, 1, end, [(subject, self.limits.clone())])
         };
         self.holds.get(name).cloned().unwrap_or_else(unknown)

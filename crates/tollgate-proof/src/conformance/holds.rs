@@ -98,7 +98,7 @@ pub(super) fn a_hold_that_is_not_open_is_an_error_that_changes_nothing<M: StoreM
     other.counts[0].0 = tollgate::Subject::literal("eve").unwrap();
     assert!(not_open(&other).contains("nothing was charged"));
     let mut guessed = hold.clone();
-    guessed.id = tollgate::HoldId::random(HoldKind::Reserve);
+    guessed.id = tollgate::HoldId::random(HoldKind::Reserve, 1_000);
     not_open(&guessed);
     assert_eq!((world.peek("ann").remaining(), world.peek("eve").remaining()), (70, 100));
     // At its end it is over, to the microsecond.
@@ -443,7 +443,7 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
         assert_eq!(open.len(), 44, "{limits}");
         let (total, holds) = shown();
         assert_eq!((total, holds.len()), (44, 44), "{limits}");
-        let first = &holds[0];
+        let first = &holds[0].hold;
         assert_eq!(
             (first.id, first.cost),
             (open[43].id, 44),
@@ -459,7 +459,7 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
         // What is due is not shown, although nobody has taken it away yet.
         world.at(open[40].end.as_micros());
         let (total, holds) = shown();
-        assert_eq!((total, holds[0].id), (40, open[39].id), "{limits}");
+        assert_eq!((total, holds[0].hold.id), (40, open[39].id), "{limits}");
         world.at(START_US + 9_000_000);
         assert_eq!(shown(), (0, Vec::new()), "{limits}");
     }
@@ -489,4 +489,101 @@ pub(super) fn a_place_in_line_is_kept_on_every_count<M: StoreMaker>(maker: &M) {
     assert!(acquire(named("d", Ask::new("bob"))).hold.is_none(), "nobody overtakes");
     assert!(block_on(world.limiter.release(&open)).unwrap());
     assert!(acquire(both()).hold.is_some());
+}
+
+/// An inspection shows how old each open hold is: since when it is open, however often it was
+/// renewed and wherever the clock went.
+pub(super) fn an_inspection_shows_how_old_holds_are<M: StoreMaker>(maker: &M) {
+    const MS: u64 = 1_000;
+    for limits in ["1000/m via gcra, 200 at once hold 9s", "1000/m via sliding_log"] {
+        let world = World::new(maker, limits, START_US);
+        let place = |cost, ttl_ms| {
+            let ttl = Duration::from_millis(ttl_ms);
+            block_on(world.limiter.reserve(Ask::new("job").cost(cost), ttl)).unwrap().hold.unwrap()
+        };
+        let renew = |hold: &mut Hold, ttl_ms| {
+            let ttl = Some(Duration::from_millis(ttl_ms));
+            assert!(block_on(world.limiter.renew(hold, ttl)).unwrap(), "{limits}");
+        };
+        // The costs of the holds, and how many milliseconds each is old.
+        let ages = || -> Vec<(u64, u64)> {
+            let each = world.shown("job").into_iter().map(|(_, cost, age_us)| {
+                assert_eq!(age_us % MS, 0, "{limits}: exact to the microsecond");
+                (cost, age_us / MS)
+            });
+            each.collect()
+        };
+        let at = |ms: u64| world.at(START_US + ms * MS);
+        let mut first = place(1, 2_000);
+        assert_eq!(ages(), [(1, 0)], "{limits}");
+        at(1);
+        // Two of one time, of which the later fencing number is larger than the time.
+        let mut second = place(2, 5_000);
+        place(3, 6_000);
+        assert_eq!(ages(), [(1, 1), (2, 0), (3, 0)], "{limits}");
+        at(1_500);
+        renew(&mut first, 7_000);
+        assert_eq!(ages(), [(2, 1_499), (3, 1_499), (1, 1_500)], "{limits}");
+        at(3_000);
+        // Shorter than it was, and once more.
+        renew(&mut first, 1_000);
+        renew(&mut second, 2_500);
+        assert_eq!(ages(), [(1, 3_000), (2, 2_999), (3, 2_999)], "{limits}");
+        // A clock that is a little behind, and one that steps back: no hold is younger for it.
+        at(2_400);
+        assert_eq!(ages(), [(1, 3_000), (2, 2_999), (3, 2_999)], "{limits}");
+        world.at(START_US - 10_000 * MS);
+        assert_eq!(ages(), [(1, 3_000), (2, 2_999), (3, 2_999)], "{limits}");
+        place(4, 9_000);
+        assert_eq!(ages()[3], (4, 0), "{limits}");
+        world.at(START_US - 9_400 * MS);
+        renew(&mut second, 4_000);
+        assert_eq!(ages(), [(1, 3_600), (3, 3_599), (2, 3_599), (4, 600)], "{limits}");
+        assert!(block_on(world.limiter.release(&first)).unwrap(), "{limits}");
+        assert_eq!(ages(), [(3, 3_599), (2, 3_599), (4, 600)], "{limits}");
+        // A hold over two counts is as old on each, also where the clock of one was ahead.
+        world.at(START_US - 9_900 * MS);
+        let both = Ask::new("job").and("other").cost(5);
+        let both = block_on(world.limiter.reserve(both, Duration::from_secs(9))).unwrap();
+        assert!(both.hold.is_some());
+        assert_eq!(world.shown("other").first().map(|it| (it.1, it.2)), Some((5, 0)), "{limits}");
+    }
+    if super::named_holds::keeps_names(maker) {
+        named_holds_are_as_old(maker);
+    }
+}
+
+/// One with a name is as old as its first answer; another hold of the name begins anew.
+fn named_holds_are_as_old<M: StoreMaker>(maker: &M) {
+    let world = World::new(maker, "3 at once hold 9s", START_US);
+    let ages_ms = || -> Vec<u64> {
+        world.shown("job").into_iter().map(|(.., age_us)| age_us / 1_000).collect()
+    };
+    let at = |ms: u64| world.at(START_US + ms * 1_000);
+    let acquire = || {
+        let ask = Ask::new("job").named(super::named_holds::name(1));
+        block_on(world.limiter.acquire(ask)).unwrap().hold.expect("a slot")
+    };
+    acquire();
+    at(2_000);
+    let mut hold = acquire();
+    assert_eq!((hold.answer, ages_ms()), (2, vec![2_000]));
+    assert!(block_on(world.limiter.renew(&mut hold, None)).unwrap());
+    at(4_000);
+    let mut again = acquire();
+    assert_eq!((again.answer, ages_ms()), (3, vec![4_000]));
+    assert!(block_on(world.limiter.renew(&mut again, None)).unwrap());
+    // By its name alone, too.
+    at(5_000);
+    let ask = Ask::new("job").named(super::named_holds::name(1));
+    let mut named = world.limiter.hold_named(ask).unwrap();
+    let short = Some(Duration::from_millis(1_500));
+    assert!(block_on(world.limiter.renew(&mut named, short)).unwrap());
+    at(6_000);
+    assert_eq!(ages_ms(), [6_000]);
+    // It ends, and another one has its name at once.
+    at(6_500);
+    assert_eq!(acquire().answer, 1);
+    at(6_700);
+    assert_eq!(ages_ms(), [200]);
 }

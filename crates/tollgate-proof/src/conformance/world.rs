@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
 use std::thread::{self, Thread};
 
+use tollgate::engine::ShownHold;
 use tollgate::{
     Anchor, Ask, Clock, Decision, Inspection, Limit, LimitSet, Limiter, ManualClock, Quota,
     Receipt, Refill, Refund, Rounding, SKEW_US, Strategy, Time,
@@ -156,6 +157,18 @@ impl<S: tollgate::Store> World<S> {
 
     pub(super) fn reset<'l>(&'l self, ask: impl Into<Ask<'l>>) -> bool {
         block_on(self.limiter.reset(ask)).expect("the store answers")
+    }
+
+    /// The open holds that an inspection shows: when each ends, its cost, and its age, in
+    /// microseconds. They are in order.
+    pub(super) fn shown<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Vec<(u64, u64, u64)> {
+        let held = self.inspect(ask).map(|held| held.holds).unwrap_or_default();
+        let each = held.iter().map(|ShownHold { hold, age_us }| {
+            (hold.end_us, hold.cost, age_us.expect("this version placed it"))
+        });
+        let mut each: Vec<_> = each.collect();
+        each.sort_unstable();
+        each
     }
 
     pub(super) fn inspect<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Option<Inspection> {

@@ -32,6 +32,7 @@ pub enum HeldLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Open {
     name: u64,
+    placed: i128,
     end: i128,
     units: u64,
     slots: u64,
@@ -158,6 +159,20 @@ impl HoldOracle {
         self.open.len()
     }
 
+    /// The holds that are open at `now_us`: when each ends, its cost, and its age, in microseconds.
+    /// They are in order.
+    #[must_use]
+    pub fn shown(&self, now_us: u64) -> Vec<(u64, u64, u64)> {
+        let then = self.after(now_us);
+        let each = then.open.iter().map(|hold| {
+            let cost = if hold.units > 0 { hold.units } else { hold.slots };
+            (whole(hold.end), cost, whole(then.seen - hold.placed))
+        });
+        let mut each: Vec<_> = each.collect();
+        each.sort_unstable();
+        each
+    }
+
     /// The latest time seen while a hold was open, in microseconds: the time by which ends are
     /// judged.
     #[must_use]
@@ -260,7 +275,10 @@ impl HoldOracle {
         let at = self.judged(now);
         if !self.open.is_empty() && self.seen - now > SKEW_US {
             let back = self.seen - now;
-            self.open.iter_mut().for_each(|hold| hold.end -= back);
+            for hold in &mut self.open {
+                hold.placed -= back;
+                hold.end -= back;
+            }
         }
         self.seen = at;
         self.open.sort_by_key(|hold| hold.end);
@@ -413,9 +431,9 @@ impl HoldOracle {
                 Kind::Acquire => (0, cost),
                 Kind::Reserve | Kind::Charging => (cost, 1),
             };
-            let end = self.seen + i128::from(ttl_us);
-            let charging = kind == Kind::Charging;
-            self.open.push(Open { name, end, units, slots, charging });
+            let (placed, charging) = (self.seen, kind == Kind::Charging);
+            let end = placed + i128::from(ttl_us);
+            self.open.push(Open { name, placed, end, units, slots, charging });
         }
         let after = self.peek(now_us, 1, None, guess);
         let fields = |after: Fields| Fields { retry_after_us: Some(0), ..after };

@@ -5,10 +5,10 @@ use std::collections::{BTreeSet, HashMap};
 
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
-use tollgate::engine::{Fields, Mode};
+use tollgate::engine::{Fields, Mode, OpenHold, ShownHold};
 use tollgate::{
-    Charged, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, ManualClock, MemoryStore,
-    Patience, Question, Store as _, Subject, Time,
+    Charged, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, MAX_SHOWN_HOLDS, ManualClock,
+    MemoryStore, Patience, Question, Store as _, Subject, Time,
 };
 use tollgate_proof::conformance::block_on;
 use tollgate_redis::compose::{self, Clock, HoldScripts};
@@ -83,6 +83,7 @@ pub(crate) struct Scripts {
     holds: RefCell<HashMap<String, HoldCalls>>,
     charge: Script,
     adjust: Script,
+    open_holds: Script,
 }
 
 impl Scripts {
@@ -93,6 +94,7 @@ impl Scripts {
             holds: RefCell::default(),
             charge: texts.script(compose::charge(clock, parts)),
             adjust: texts.script(compose::adjust(clock, parts)),
+            open_holds: texts.script(compose::open_holds(clock, parts)),
         }
     }
 
@@ -290,6 +292,9 @@ impl<'f> Pair<'f> {
             16 | 17 => self.renew(rng, &what),
             18 => self.charge(&self.subjects[0].clone(), &set, cost, &what),
             _ => self.adjust(rng, &set, cost, &what),
+        }
+        if self.tally.cases.is_multiple_of(4) {
+            self.inspect(&set, &what);
         }
     }
 
@@ -535,9 +540,31 @@ impl<'f> Pair<'f> {
 
     fn renew_both(&mut self, hold: &Hold, ttl_us: u64, what: &str) {
         let end = block_on(self.memory.renew(hold, ttl_us)).unwrap();
-        let own = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
+        let asked_us = hold.id.asked_us().unwrap_or(0);
+        let numbers = [hold.cost, ttl_us, asked_us].map(|number| number.to_string());
+        let own = [&[hold.id.to_string()][..], &numbers].concat();
         let got = self.call_holds(|it| &it.renew, &hold.counts, &own);
         assert_eq!(got, [end.map_or(0, |end| end.as_micros().cast_signed())], "{what}: {hold:?}");
+    }
+
+    /// The open holds that both show, with their ages.
+    fn inspect(&mut self, set: &LimitSet, what: &str) {
+        for subject in self.subjects.clone() {
+            let shown = block_on(self.memory.inspect(Counted::new(&subject, set))).unwrap();
+            let expected = shown.map(|shown| (shown.open, shown.holds)).unwrap_or_default();
+            let state = Keys::new().state(&subject, set);
+            let most = MAX_SHOWN_HOLDS.to_string().into_bytes();
+            let reply = self.fake.call(&self.scripts.open_holds, &[state], &[b"7".to_vec(), most]);
+            let Reply::List(list) = &reply else { panic!("{what}: {reply:?}") };
+            let [_, Reply::Int(open), Reply::Int(back), Reply::Int(at), Reply::List(rows)] =
+                &list[..]
+            else {
+                panic!("{what}: {reply:?}")
+            };
+            let [open, back, at] = [open, back, at].map(|number| number.cast_unsigned());
+            let each = rows.chunks(3).map(|row| shown_hold(row, back, at));
+            assert_eq!((open, each.collect::<Vec<_>>()), expected, "{what}: holds of {subject}");
+        }
     }
 
     fn charge(&mut self, subject: &Subject, set: &LimitSet, cost: u64, what: &str) {
@@ -560,6 +587,17 @@ impl<'f> Pair<'f> {
         let each = by_identity(set).into_iter().map(|place| changes[place]);
         assert_eq!(got, each.collect::<Vec<_>>(), "{what}: adjusted {delta}");
     }
+}
+
+/// A hold of the reply of an inspection.
+fn shown_hold(row: &[Reply], back_us: u64, at_us: u64) -> ShownHold {
+    let [Reply::Text(member), Reply::Text(end), Reply::Int(span)] = row else { panic!("{row:?}") };
+    let (id, cost) = member.split_first_chunk::<16>().unwrap();
+    let id = HoldId::from_bytes(*id).unwrap();
+    let cost = cost.iter().fold(0, |cost, byte| cost << 8 | u64::from(*byte)).max(1);
+    let end: u64 = std::str::from_utf8(end).unwrap().parse().unwrap();
+    let span_us = Some(span.cast_unsigned()).filter(|span_us| *span_us > 0).or(id.asked_us());
+    ShownHold::at(OpenHold { end_us: end - back_us, id, cost }, span_us, at_us)
 }
 
 /// What a script says of each limit that a hold was settled on is what memory says.

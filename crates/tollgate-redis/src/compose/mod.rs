@@ -78,6 +78,7 @@ impl Default for Parts {
             ("state.lua", include_str!("state.lua")),
             ("lifetime.lua", include_str!("lifetime.lua")),
             ("rare.lua", include_str!("rare.lua")),
+            ("hold_age.lua", include_str!("hold_age.lua")),
             ("hold_form.lua", include_str!("hold_form.lua")),
             ("holds.lua", include_str!("holds.lua")),
             ("line.lua", include_str!("line.lua")),

@@ -133,9 +133,10 @@ pub fn inspect(clock: Clock, parts: &Parts) -> Script {
 /// Returns the open holds of a count.
 #[must_use]
 pub fn open_holds(clock: Clock, parts: &Parts) -> Script {
-    let (now, form) = (parts.clock(clock), parts.driver("hold_form.lua"));
-    let body = parts.driver("open_holds.lua");
-    Script::new(format!("#!lua flags=no-writes\n-- Tollgate: open_holds\n{now}{form}{body}"))
+    let drivers = ["hold_form.lua", "hold_age.lua", "open_holds.lua"];
+    let body = drivers.map(|name| parts.driver(name)).concat();
+    let now = parts.clock(clock);
+    Script::new(format!("#!lua flags=no-writes\n-- Tollgate: open_holds\n{now}{body}"))
 }
 
 /// Writes states if they are unchanged (compare-and-swap).
@@ -210,6 +211,9 @@ fn script_of(
     text.push_str(parts.driver("holds.lua"));
     if name == "among_holds.lua" {
         text.push_str(&parts.requests());
+    }
+    if name == "renew.lua" {
+        text.push_str(parts.driver("hold_age.lua"));
     }
     text.push_str(parts.driver(name));
     Script::with_rights(&text)

@@ -74,7 +74,7 @@ impl<'s> Call<'s> {
         let arguments = self.command.args_iter().skip(BEFORE_KEYS + self.keys);
         let words =
             arguments.filter_map(|word| if let Arg::Simple(it) = word { Some(it) } else { None });
-        let ids: Vec<Vec<u8>> = words.filter_map(key_of_hold).collect();
+        let ids: Vec<Vec<u8>> = words.filter_map(keys_of_hold).flatten().collect();
         let beside = |key: &[u8]| {
             let ends = BESIDE.into_iter().chain(ids.iter().map(Vec::as_slice));
             let mut keys: Vec<_> = ends.map(|end| [key, end].concat()).collect();
@@ -97,10 +97,13 @@ impl<'s> Call<'s> {
     }
 }
 
-/// The end of a hold's own key, if an argument begins with its id: of a named one without its kind.
-fn key_of_hold(argument: &[u8]) -> Option<Vec<u8>> {
+/// The ends of a hold's own keys, if an argument begins with its id: of a named one without its
+/// kind.
+fn keys_of_hold(argument: &[u8]) -> Option<[Vec<u8>; 2]> {
     let id = argument.get(..32).filter(|id| id.iter().all(u8::is_ascii_hexdigit))?;
     let is_named = matches!(id.first(), Some(b'4' | b'5'));
     let rest = id.get(2..)?;
-    Some(if is_named { [b"@4e", rest].concat() } else { [b"@", id].concat() })
+    let own = if is_named { [b"@4e", rest].concat() } else { [b"@", id].concat() };
+    let renewed = [&own[..], b"+"].concat();
+    Some([own, renewed])
 }

@@ -9,7 +9,7 @@ use redis::{ToRedisArgs, Value};
 use smallvec::SmallVec;
 use tollgate::engine::{
     Charged, Fields, HoldRefusal, Mode, OpenHold, Outcome, Placed, RELEASED_WITHOUT_UNITS,
-    SETTLED_FOR_US,
+    SETTLED_FOR_US, ShownHold,
 };
 use tollgate::{
     Carried, Counted, Hold, HoldId, HoldTerms, MAX_SHOWN_HOLDS, Patience, Period, Question,
@@ -189,9 +189,11 @@ impl RedisStore {
     ) -> Result<Option<Time>, StoreError> {
         let counts = self.counts_of(hold);
         let nonce = self.next_nonce();
-        let args = [hold.id.to_string(), hold.cost.to_string(), ttl_us.to_string()];
+        let asked_us = hold.id.asked_us().unwrap_or(0);
+        let numbers = [hold.cost, ttl_us, asked_us].map(|number| number.to_string());
+        let args = [&[hold.id.to_string()][..], &numbers].concat();
         let by = self.usual_deadline();
-        let answer = self.call_holds(HoldTask::Renew, &counts, &args, nonce, by).await?;
+        let answer = self.call_holds(HoldTask::Renew, &counts, &args[..], nonce, by).await?;
         match &answer[..] {
             [Value::Int(0)] => Ok(None),
             [end] => Ok(Some(Time::from_micros(parse_unsigned(end)?))),
@@ -200,13 +202,18 @@ impl RedisStore {
     }
 
     /// How many holds of the count with this key are open, and the first to end.
-    pub(super) async fn open_holds(&self, key: String) -> Result<(u64, Vec<OpenHold>), StoreError> {
+    pub(super) async fn open_holds(
+        &self,
+        key: String,
+    ) -> Result<(u64, Vec<ShownHold>), StoreError> {
         let (nonce, script) = (self.next_nonce(), &self.0.rare.open_holds);
         let args = vec![nonce.to_string(), MAX_SHOWN_HOLDS.to_string()];
         let answer = self.call(script, &[key], args, nonce, self.usual_deadline()).await?;
-        let [open, back, Value::Array(rows)] = &answer[..] else { return Err(unexpected_reply()) };
-        let back = parse_unsigned(back)?;
-        let each = rows.chunks_exact(2).map(|row| open_hold(row, back));
+        let [open, back, at, Value::Array(rows)] = &answer[..] else {
+            return Err(unexpected_reply());
+        };
+        let (back, at) = (parse_unsigned(back)?, parse_unsigned(at)?);
+        let each = rows.chunks_exact(3).map(|row| shown_hold(row, back, at));
         Ok((parse_unsigned(open)?, each.collect::<Result<_, _>>()?))
     }
 
@@ -278,9 +285,9 @@ pub(super) fn is_held(answer: &[Value]) -> bool {
     matches!(answer, [Value::Int(-2)])
 }
 
-/// A hold as it is stored, whose end is so much earlier than written.
-fn open_hold(row: &[Value], back_us: u64) -> Result<OpenHold, StoreError> {
-    let [Value::BulkString(member), Value::BulkString(end)] = row else {
+/// A hold as it is stored, whose end is so much earlier than written, with its age at a time.
+fn shown_hold(row: &[Value], back_us: u64, at_us: u64) -> Result<ShownHold, StoreError> {
+    let [Value::BulkString(member), Value::BulkString(end), span] = row else {
         return Err(unexpected_reply());
     };
     let wrong = || damaged("a hold has an impossible id");
@@ -292,7 +299,12 @@ fn open_hold(row: &[Value], back_us: u64) -> Result<OpenHold, StoreError> {
     };
     let end: u64 =
         core::str::from_utf8(end).ok().and_then(|it| it.parse().ok()).ok_or_else(wrong)?;
-    Ok(OpenHold { end_us: end.saturating_sub(back_us), id, cost })
+    let span_us = match parse_unsigned(span)? {
+        0 => id.asked_us(),
+        span_us => Some(span_us),
+    };
+    let hold = OpenHold { end_us: end.saturating_sub(back_us), id, cost };
+    Ok(ShownHold::at(hold, span_us, at_us))
 }
 
 /// What a commit did to a limit; `None` for one of a count on which the hold was not open.

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate::{Ask, LimitSet, Limiter, ManualClock, Subject, Time};
+use tollgate::engine::ShownHold;
+use tollgate::{Ask, Hold, LimitSet, Limiter, ManualClock, Subject, Time};
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Keys, Options, RedisStore};
@@ -100,8 +101,18 @@ fn every_form_is_read_or_refused() {
                 continue;
             };
             assert_eq!(limiter.peek(&bob).await.unwrap().remaining(), remaining, "{text}");
-            assert!(limiter.inspect(&bob).await.unwrap().is_some(), "{text}");
+            let shown = limiter.inspect(&bob).await.unwrap().unwrap().holds;
+            let ages: Vec<Option<u64>> = shown.iter().map(|shown| shown.age_us).collect();
+            assert_eq!(ages, vec![None; row.hold.iter().count()], "{text}");
             assert_eq!(all(&server), before, "{text}");
+            if let [ShownHold { hold, .. }] = shown[..] {
+                let counts = [(bob.clone(), row.limits.clone())];
+                let mut hold = Hold::new(hold.id, 0, hold.cost, Time::default(), counts);
+                assert!(limiter.renew(&mut hold, Some(Duration::from_secs(70))).await.unwrap());
+                let shown = limiter.inspect(&bob).await.unwrap().unwrap().holds;
+                assert_eq!(shown[0].age_us, None, "{text}: renewed");
+                row.put(&server, &key);
+            }
             let decision = limiter.check(&bob).await.unwrap();
             if remaining == 0 {
                 assert!(!decision.is_allowed(), "{text}");

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use serde::Serialize;
-use tollgate::engine::OpenHold;
+use tollgate::engine::{OpenHold, ShownHold};
 use tollgate::{
     Charged, ChargedLimit, Decision, Hold, HoldKind, Inspection, LimitSet, Settled, Subject, Time,
 };
@@ -156,6 +156,8 @@ pub struct OpenHoldJson {
     pub cost: u64,
     /// When it ends by itself, by the store's clock, in microseconds since 1970.
     pub end_us: u64,
+    /// How long ago it was placed, by the same clock; `None` where an earlier version placed it.
+    pub age: Option<Wait>,
 }
 
 impl OpenHoldJson {
@@ -165,7 +167,8 @@ impl OpenHoldJson {
         held: &Inspection,
         text: impl Fn(&Hold) -> String,
     ) -> Vec<Self> {
-        let each = held.holds.iter().map(|OpenHold { end_us, id, cost }| {
+        let each = held.holds.iter().map(|ShownHold { hold: open, age_us }| {
+            let OpenHold { end_us, id, cost } = open;
             let counts = [(subject.clone(), limits.clone())];
             let mut hold = Hold::new(*id, 0, *cost, Time::from_micros(*end_us), counts);
             hold.shard = shard.map(str::to_owned);
@@ -174,7 +177,8 @@ impl OpenHoldJson {
                 HoldKind::Charging => "charging",
                 _ => "reserve",
             };
-            Self { hold: text(&hold), kind, cost: *cost, end_us: *end_us }
+            let age = age_us.map(|age_us| Wait(Duration::from_micros(age_us)));
+            Self { hold: text(&hold), kind, cost: *cost, end_us: *end_us, age }
         });
         each.collect()
     }

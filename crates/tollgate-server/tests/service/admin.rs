@@ -1,8 +1,10 @@
 //! Administrators: a listener of their own, a token, corrections.
 
+use std::time::Duration;
+
 use http::StatusCode;
 use serde_json::{Value, json};
-use tollgate::MemoryStore;
+use tollgate::{ManualClock, MemoryStore};
 use tollgate_policy::Policies;
 use tollgate_server::{AnyStore, Options, Server, StartError};
 
@@ -180,18 +182,24 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
 /// A slot whose holder is gone is given back by hand.
 #[tokio::test]
 async fn open_holds_are_shown_and_given_back() {
-    let service = Service::with(|options| options.admin = Some(here())).await;
+    let clock = ManualClock::at_micros(1_763_632_000_000_000);
+    let store = MemoryStore::builder().clock(clock.clone()).build();
+    let gate = gate_of(FILE, AnyStore::Memory(store));
+    let service = Service::start_with(gate, |options| options.admin = Some(here())).await;
     let (mut client, mut admin) = (service.client().await, service.admin().await);
     let whose = r#"{"subject": "job", "limit": "2 at once hold 1h"}"#;
     for allowed in [true, true, false] {
         assert_eq!(client.post("/v1/acquire", whose).await.json()["allowed"], allowed);
+        clock.advance(Duration::from_millis(1_500));
     }
     let held = admin.post("/v1/admin/inspect", whose).await.json();
     let (held, holds) = (&held["held"], &held["held"]["holds"]);
     assert_eq!((&held["open"], holds.as_array().map(Vec::len)), (&json!(2), Some(2)));
     let stuck = &holds[0];
     assert_eq!((&stuck["kind"], &stuck["cost"]), (&json!("acquire"), &json!(1)));
-    assert!(stuck["end_us"].as_u64() <= holds[1]["end_us"].as_u64(), "{holds}");
+    assert_eq!(stuck["end_us"], json!(1_763_635_600_000_000_u64), "{holds}");
+    let ages = [json!({"seconds": 4.5, "text": "4.5s"}), json!({"seconds": 3, "text": "3s"})];
+    assert_eq!([&stuck["age"], &holds[1]["age"]], [&ages[0], &ages[1]], "{holds}");
     let body = json!({ "hold": stuck["hold"] }).to_string();
     assert_eq!(admin.post("/v1/admin/release", &body).await.json(), json!({ "released": true }));
     assert_eq!(admin.post("/v1/admin/inspect", whose).await.json()["held"]["open"], 1);

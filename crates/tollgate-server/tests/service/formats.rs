@@ -14,7 +14,7 @@ use tollgate_server::AnyStore;
 use tollgate_sqlite::{Options as SqliteOptions, SqliteStore};
 
 use super::client::Client;
-use super::{FILE, Service, gate_of};
+use super::{FILE, Service, gate_of, here};
 
 /// The key that signed the receipts and holds.
 const KEY: &str = "000102030405060708090a0b0c0d0e0f101112131415161718191a1b1c1d1e1f";
@@ -50,19 +50,35 @@ async fn remaining(client: &mut Client, row: &Value) -> Value {
     reply.json()["remaining"].clone()
 }
 
+/// An inspection shows the open holds of a row, and not how old they are.
+async fn no_hold_has_an_age(admin: &mut Client, row: &Value) {
+    let body = json!({ "subject": row["subject"], "limit": row["limit"] }).to_string();
+    let held = admin.post("/v1/admin/inspect", &body).await.json();
+    let holds = held["held"]["holds"].as_array().unwrap();
+    assert!(!holds.is_empty() && holds.iter().all(|hold| hold["age"].is_null()), "{row}: {held}");
+}
+
 /// Asks a service over a store for everything that a build has left in it. Receipts know the place
 /// of their store, so they are tried where it is the same.
 async fn all_is_read(store: AnyStore, rows: &Value, has_receipts: bool) {
     let service = Service::start_with(gate_of(FILE, store), |options| {
         options.receipt_key = Some(KEY.as_bytes().to_vec());
+        options.admin = Some(here());
     });
     let service = service.await;
-    let mut client = service.client().await;
+    let (mut client, mut admin) = (service.client().await, service.admin().await);
     let rows = rows.as_array().unwrap();
     assert!(rows.len() > 7, "{}", rows.len());
     for row in rows {
         assert_eq!(remaining(&mut client, row).await, row["remaining"], "{row}");
         if let (Some(hold), true) = (row["hold"].as_str(), has_receipts) {
+            // Nothing says how old it is, whoever renews it now.
+            no_hold_has_an_age(&mut admin, row).await;
+            let ttl = if row["limit"].as_str().unwrap().contains("at once") { "1s" } else { "9s" };
+            let body = json!({ "hold": hold, "ttl": ttl }).to_string();
+            let reply = client.post("/v1/renew", &body).await;
+            assert_eq!(reply.status, 200, "{row}: {}", reply.text);
+            no_hold_has_an_age(&mut admin, row).await;
             let (path, body) = match row["limit"].as_str().unwrap().contains("at once") {
                 true => ("/v1/release", json!({ "hold": hold })),
                 false => ("/v1/commit", json!({ "hold": hold, "actual": 1 })),

@@ -21,7 +21,7 @@ pub struct HoldTable {
     /// How many of them charge at their end.
     chargers: u64,
     settled: Settled,
-    /// `None` until a caller names a hold.
+    /// `None` until a caller names a hold or renews one.
     names: Option<Box<Names>>,
     /// Those who wait in line, in their order. Nearly no count has any.
     #[allow(clippy::box_collection, reason = "a vector is three times as large where none waits")]
@@ -93,6 +93,7 @@ impl HoldTable {
         self.line = None;
         if let Some(names) = &mut self.names {
             names.open.clear();
+            names.renewed.clear();
             if names.is_empty() {
                 self.names = None;
             }
@@ -112,6 +113,14 @@ impl HoldTable {
             Open::Many(maps) => (&[][..], Some(maps.ends.iter().map(hold_of))),
         };
         few.iter().copied().chain(many.into_iter().flatten())
+    }
+
+    /// The open holds that were renewed, and how long before its end each was placed, in
+    /// microseconds; in the order of their ends.
+    pub(crate) fn renewed_holds(&self) -> impl Iterator<Item = (HoldId, u64)> {
+        let has_some = self.names.as_ref().is_some_and(|names| !names.renewed.is_empty());
+        let each = self.open().filter(move |_| has_some);
+        each.filter_map(|hold| self.renewed(hold.id).map(|span_us| (hold.id, span_us)))
     }
 
     /// The settled holds that are remembered: until when, the id, and what was charged.
@@ -211,6 +220,12 @@ impl Holds for HoldTable {
     fn remove(&mut self, hold: OpenHold) {
         self.chargers -= u64::from(hold.charging() > 0);
         self.open.remove(hold);
+        if let Some(names) = &mut self.names
+            && names.renewed.remove(&hold.id).is_some()
+            && names.is_empty()
+        {
+            self.names = None;
+        }
     }
 
     fn chargers(&self) -> u64 {
@@ -253,6 +268,14 @@ impl Holds for HoldTable {
             }
             (None, None) => {}
         }
+    }
+
+    fn renewed(&self, id: HoldId) -> Option<u64> {
+        self.names.as_ref()?.renewed.get(&id).copied()
+    }
+
+    fn set_renewed(&mut self, id: HoldId, span_us: u64) {
+        self.names.get_or_insert_default().renewed.insert(id, span_us);
     }
 
     fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64> {
@@ -448,7 +471,8 @@ mod tests {
             now_us += SETTLED_FOR_US / if grows { 400 } else { 20 };
             if places {
                 let end_us = now_us + next(&mut seed) % 50;
-                let hold = OpenHold { end_us, id: HoldId::random(HoldKind::Reserve), cost: turn };
+                let id = HoldId::random(HoldKind::Reserve, 1 + turn);
+                let hold = OpenHold { end_us, id, cost: turn };
                 table.place(hold);
                 open.push(hold);
             } else if !open.is_empty() {

@@ -4,7 +4,7 @@ use smallvec::SmallVec;
 
 use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
-use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold};
+use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, ShownHold};
 use super::line::{self, Ahead};
 use super::named::{self, HoldRefusal, NamedHold};
 use super::{
@@ -615,10 +615,15 @@ pub fn end_holds(part: &mut Part<'_>, now: Time) -> HoldSums {
 }
 
 /// How many holds of a count are open, and the first `most` of them to end. Changes nothing.
-pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<OpenHold>) {
+pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<ShownHold>) {
     let (ends, _) = Ends::after_due(Some(holds), now);
+    let (at_us, _) = holds::clock(holds, now);
     let each = holds.soonest(ends.due + most).into_iter().skip(ends.due);
-    (ends.sums.count, each.map(|hold| earlier(hold, ends.back_us)).collect())
+    let shown = each.map(|hold| {
+        let span_us = holds::span_us(holds, &hold);
+        ShownHold::at(earlier(hold, ends.back_us), span_us, at_us)
+    });
+    (ends.sums.count, shown.collect())
 }
 
 /// Until when what the ends of open holds charge can count, in microseconds since the Unix epoch: a
@@ -659,10 +664,15 @@ pub fn renew(parts: &mut [Part<'_>], now: Time, id: HoldId, ttl_us: u64) -> Opti
     for holds in parts.iter_mut().filter_map(|part| part.holds.as_deref_mut()) {
         let Some(hold) = named::find(holds, id) else { continue };
         let named = id.name().and_then(|name| holds.named(name).map(|named| (name, named)));
+        let span_us = holds::span_us(holds, &hold);
         holds.remove(hold);
         holds.insert(OpenHold { end_us, ..hold });
         if let Some((name, named)) = named {
             holds.set_named(name, Some(named));
+        }
+        if let Some(span_us) = span_us {
+            let span_us = span_us.saturating_add(end_us).saturating_sub(hold.end_us);
+            holds.set_renewed(hold.id, span_us);
         }
         renewed = true;
     }

@@ -56,6 +56,28 @@ impl OpenHold {
     }
 }
 
+/// An open hold as an inspection shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct ShownHold {
+    /// The hold.
+    pub hold: OpenHold,
+    /// For how long it is open, in microseconds. `None` for a hold that an earlier version placed
+    /// without a name: nothing says when that was.
+    pub age_us: Option<u64>,
+}
+
+impl ShownHold {
+    /// A hold that was placed so long before its end, as it is shown at a time.
+    #[must_use]
+    pub fn at(hold: OpenHold, span_us: Option<u64>, at_us: u64) -> Self {
+        // Of several counts one may be a little ahead of another when a hold is placed.
+        let age_us =
+            span_us.map(|span_us| at_us.saturating_add(span_us).saturating_sub(hold.end_us));
+        Self { hold, age_us }
+    }
+}
+
 /// The sums over the open holds of a count, and what outlives them.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
@@ -128,6 +150,11 @@ pub trait Holds: core::fmt::Debug {
     fn named(&self, name: HoldName) -> Option<NamedHold>;
     /// Replaces that. `None` once the hold is not open any more; it may have been removed before.
     fn set_named(&mut self, name: HoldName, named: Option<NamedHold>);
+    /// How long before its end the open hold of this id was placed, in microseconds, where it was
+    /// renewed since. Of the others their ids and names tell.
+    fn renewed(&self, id: HoldId) -> Option<u64>;
+    /// Replaces that beside an open hold. It goes with the hold.
+    fn set_renewed(&mut self, id: HoldId, span_us: u64);
     /// What was charged for the hold of a name that is over, where that is remembered at this time.
     fn marked(&mut self, name: HoldName, at_us: u64) -> Option<u64>;
     /// Remembers that a name is over, until a second after the end of the mark. Of marks without a
@@ -159,6 +186,15 @@ pub(super) fn take(holds: &mut dyn Holds, hold: OpenHold) {
     }
     holds.remove(hold);
     holds.set_sums(sums);
+}
+
+/// How long before its end an open hold was placed, in microseconds. A clock that steps back takes
+/// ends along and leaves this. `None` where nothing says so.
+pub(super) fn span_us(holds: &dyn Holds, hold: &OpenHold) -> Option<u64> {
+    holds.renewed(hold.id).or_else(|| match hold.id.name() {
+        Some(name) => holds.named(name).map(|named| named.ttl_us),
+        None => hold.id.asked_us(),
+    })
 }
 
 /// The time by which the ends of holds are judged. A clock that is a little behind is judged by

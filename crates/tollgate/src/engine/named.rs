@@ -208,10 +208,12 @@ pub struct Mark {
     pub is_early: bool,
 }
 
-/// The names of a count in memory.
+/// The names of a count in memory, and what is kept of renewed holds: few counts have either.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
     pub(super) open: HashMap<HoldName, NamedHold, RandomState>,
+    /// How long before its end each open hold that was renewed was placed, in microseconds.
+    pub(super) renewed: HashMap<HoldId, u64, RandomState>,
     marks: HashMap<HoldName, Mark, RandomState>,
     /// The marks of names without a hold, and the others, in the order in which they end. Those of
     /// one time are in the order of their names.
@@ -221,7 +223,7 @@ pub(super) struct Names {
 
 impl Names {
     pub(super) fn is_empty(&self) -> bool {
-        self.open.is_empty() && self.marks.is_empty()
+        self.open.is_empty() && self.marks.is_empty() && self.renewed.is_empty()
     }
 
     /// The marks of names without a hold, then the others, each in the order in which they end.
@@ -286,6 +288,7 @@ impl Names {
     /// Gives back what it has allocated for entries to come.
     pub(super) fn shrink_to_fit(&mut self) {
         self.open.shrink_to_fit();
+        self.renewed.shrink_to_fit();
         self.marks.shrink_to_fit();
         self.early.shrink_to_fit();
         self.settled.shrink_to_fit();
@@ -296,6 +299,7 @@ impl Names {
     pub(super) fn bytes(&self) -> usize {
         size_of::<Self>()
             + self.open.allocation_size()
+            + self.renewed.allocation_size()
             + self.marks.allocation_size()
             + (self.early.capacity() + self.settled.capacity()) * size_of::<HoldName>()
     }

@@ -85,8 +85,9 @@ impl MemoryStore {
             let slots = part.limits.limits().iter().filter(|limit| limit.counts_slots());
             if let (Some(cost), Some(hold)) = (slots.map(Limit::capacity).max(), part.limits.hold())
             {
-                let end_us = now.as_micros() + hold.as_micros();
-                table.place(OpenHold { end_us, id: HoldId::random(HoldKind::Acquire), cost });
+                let ttl_us = hold.as_micros();
+                let id = HoldId::random(HoldKind::Acquire, ttl_us);
+                table.place(OpenHold { end_us: now.as_micros() + ttl_us, id, cost });
             }
             spent.push((State::spent(part.limits, now, &self.0.budget), table));
         }

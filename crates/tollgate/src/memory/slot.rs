@@ -40,10 +40,6 @@ impl Slot {
         self.meta & LARGE != 0
     }
 
-    pub(super) fn is_held(&self) -> bool {
-        self.meta & HELD != 0
-    }
-
     pub(super) fn set_held(&mut self, is_held: bool) {
         self.meta = if is_held { self.meta | HELD } else { self.meta & !HELD };
     }

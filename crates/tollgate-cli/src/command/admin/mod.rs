@@ -291,7 +291,9 @@ fn held(subject: &str, held: &Value) -> String {
         for hold in list(&held["holds"]) {
             let end = show::time(hold["end_us"].as_u64().unwrap_or(0));
             let (kind, cost) = (said(&hold["kind"]), said(&hold["cost"]));
-            text.push_str(&format!("    {kind} {cost} until {end}: {}\n", said(&hold["hold"])));
+            let age = hold["age"]["text"].as_str().unwrap_or("-");
+            let hold = said(&hold["hold"]);
+            text.push_str(&format!("    {kind} {cost} until {end}, age {age}: {hold}\n"));
         }
     }
     if let Some(fresh_at_us) = held["fresh_at_us"].as_u64() {
@@ -373,6 +375,18 @@ pub(super) fn said(value: &Value) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn open_holds_are_told_with_their_ages() {
+        let hold = |age: Value| {
+            let end_us = 1_000_000_060_000_000_u64;
+            json!({ "hold": "H", "kind": "acquire", "cost": 1, "end_us": end_us, "age": age })
+        };
+        let holds = [hold(json!({ "seconds": 2.5, "text": "2.5s" })), hold(Value::Null)];
+        let text = held("zoo", &json!({ "written_under": "W", "open": 2, "holds": holds }));
+        let one = "    acquire 1 until 2001-09-09T01:47:40Z, age";
+        assert!(text.ends_with(&format!("  2 holds open\n{one} 2.5s: H\n{one} -: H\n")), "{text}");
+    }
 
     #[test]
     fn a_count_with_an_error_is_a_lower_bound() {

@@ -291,7 +291,7 @@ impl<M: StoreMaker> Run<'_, M> {
             self.decided(&decision, &judged, (cost, kind), granted, &fields, known.clone())?;
             same("receipt", decision.receipt(), None)?;
         }
-        Ok(())
+        same("open holds", self.world.shown(Ask::new(SUBJECT).under(&set)), then.shown(now_us))
     }
 
     fn hold(

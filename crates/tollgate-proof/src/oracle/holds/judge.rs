@@ -51,9 +51,9 @@ impl HoldOracle {
         if kind == Kind::Acquire {
             self.charge_all(now_us, cost);
         }
-        let end = self.seen + i128::from(ttl_us);
-        let charging = kind == Kind::Charging;
-        self.open.push(Open { name, end, units, slots, charging });
+        let (placed, charging) = (self.seen, kind == Kind::Charging);
+        let end = placed + i128::from(ttl_us);
+        self.open.push(Open { name, placed, end, units, slots, charging });
         whole(end)
     }
 

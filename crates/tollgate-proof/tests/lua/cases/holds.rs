@@ -78,7 +78,7 @@ impl<'t> World<'t> {
     }
 
     fn renew(&mut self, id: &str) -> Reply {
-        let (keys, args) = self.words(&[id, "1", "3000000"]);
+        let (keys, args) = self.words(&[id, "1", "3000000", "2000000"]);
         let script = HoldScripts::all(Clock::Server, &self.texts.parts).renew;
         self.fake.call(&self.texts.script(script), &keys, &args)
     }

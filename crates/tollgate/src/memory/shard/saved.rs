@@ -69,9 +69,10 @@ impl Kept {
         Ok(Self { state, limits: limits.clone(), fresh_at_us })
     }
 
-    /// Reads what is held of the count.
+    /// Reads what is held of the count, in the form of this part.
     pub(in crate::memory) fn read_holds<R: Read>(
         self,
+        part: u8,
         from: &mut ChunkReader<R>,
         budget: &Arc<Budget>,
         check: impl Fn(u64) -> Result<(), SnapshotError>,
@@ -119,6 +120,15 @@ impl Kept {
             check(at)?;
         }
         table.set_sums(HoldSums { fence, seen_us, ..table.sums() });
+        if part == tag::RENEWED {
+            for _ in 0..from.u64()? {
+                let at = from.at();
+                let (id, span_us) = (read_id(from)?, from.u64()?);
+                let id = id.filter(|id| span_us <= MAX_EXACT && table.find(*id).is_some());
+                table.set_renewed(id.ok_or_else(|| damaged(at))?, span_us);
+                check(at)?;
+            }
+        }
         // A restored store takes no more memory than the saved one.
         table.shrink_to_fit();
         let fresh_at_us = self.fresh_at_us.max(held_until_us(&self.limits, &table));
@@ -169,6 +179,14 @@ fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<
         out.put(&until_us.to_le_bytes())?;
         out.put(id.as_bytes())?;
         out.put(&actual.to_le_bytes())?;
+    }
+    let renewed = table.renewed_holds().count();
+    if renewed > 0 {
+        out.put(&(renewed as u64).to_le_bytes())?;
+        for (id, span_us) in table.renewed_holds() {
+            out.put(id.as_bytes())?;
+            out.put(&span_us.to_le_bytes())?;
+        }
     }
     Ok(())
 }
@@ -308,7 +326,15 @@ impl Shard {
                 &slot.key[..(slot.meta & KEY_BITS) as usize]
             };
             line.clear();
-            line.push(if slot.is_held() { tag::HELD } else { tag::ENTRY });
+            // No state is taken out: the shard is locked and no check is in progress.
+            let large = || self.rest.large.get(slot.index()).and_then(Option::as_ref);
+            let large = slot.is_large().then(large).flatten();
+            let holds = large.and_then(|large| large.holds.as_ref()).map(|holds| &holds.table);
+            line.push(match holds {
+                None => tag::ENTRY,
+                Some(table) if table.renewed_holds().next().is_none() => tag::HELD,
+                Some(_) => tag::RENEWED,
+            });
             line.extend_from_slice(sets.get(&slot.set()).unwrap_or(&[u8::MAX; 4]));
             // Cannot overflow: a subject has at most 64 KiB.
             let length = u32::try_from(key.len()).unwrap_or(u32::MAX);
@@ -316,15 +342,14 @@ impl Shard {
             line.extend_from_slice(key);
             if slot.is_large() {
                 out.put(&line)?;
-                // No state is taken out: the shard is locked and no check is in progress.
-                if let Some(Some(large)) = self.rest.large.get(slot.index()) {
+                if let Some(large) = large {
                     for word in &large.words {
                         out.put(&word.to_le_bytes())?;
                     }
                     write_logs(large, out)?;
-                    if let Some(holds) = &large.holds {
-                        write_holds(&holds.table, out)?;
-                    }
+                }
+                if let Some(table) = holds {
+                    write_holds(table, out)?;
                 }
             } else {
                 for word in slot.pair() {

@@ -45,6 +45,8 @@ pub(super) mod tag {
     pub(in crate::memory) const ENTRY: u8 = b'E';
     /// A subject, its state, and what is held of it.
     pub(in crate::memory) const HELD: u8 = b'H';
+    /// The same, where an open hold was renewed, and since when each of those is open.
+    pub(in crate::memory) const RENEWED: u8 = b'W';
     /// The version of the notices.
     pub(in crate::memory) const NOTICES: u8 = b'V';
     /// A notice.

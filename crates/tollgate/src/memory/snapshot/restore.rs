@@ -230,8 +230,7 @@ impl Restoring {
             tag::SPENT_PART => self.spent(from, false),
             tag::RESET => self.reset(from),
             tag::SHARED => self.shared(from),
-            tag::ENTRY => self.entry(from, false),
-            tag::HELD => self.entry(from, true),
+            tag::ENTRY | tag::HELD | tag::RENEWED => self.entry(part, from),
             _ => Err(SnapshotError::damaged(from.at() - 1, "a part that is none")),
         }
     }
@@ -412,11 +411,7 @@ impl Restoring {
         set.ok_or_else(|| SnapshotError::damaged(at, "limits that were not written"))
     }
 
-    fn entry<R: Read>(
-        &mut self,
-        from: &mut ChunkReader<R>,
-        is_held: bool,
-    ) -> Result<(), SnapshotError> {
+    fn entry<R: Read>(&mut self, part: u8, from: &mut ChunkReader<R>) -> Result<(), SnapshotError> {
         self.home(from)?;
         let at = from.at() - 1;
         let limits = self.limits(from)?;
@@ -428,8 +423,8 @@ impl Restoring {
         let spare = shard.spare();
         let budget = &self.store.0.budget;
         let mut kept = Kept::read(from, &limits, budget, |at| self.check(at, spare))?;
-        if is_held {
-            kept = kept.read_holds(from, budget, |at| self.check(at, spare))?;
+        if part != tag::ENTRY {
+            kept = kept.read_holds(part, from, budget, |at| self.check(at, spare))?;
         }
         self.entries += 1;
         if kept.is_expired(self.now) {
