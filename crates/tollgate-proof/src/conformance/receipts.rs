@@ -1,10 +1,12 @@
 //! Cases: a receipt counts once, whatever becomes of its limit's numbers (definitions, section 4).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
+use core::time::Duration;
+
 use tollgate::{Ask, LimitSet, Receipt};
 
 use super::StoreMaker;
-use super::world::{Random, World, set};
+use super::world::{Random, World, block_on, set};
 
 const NOW_US: u64 = 100_000_000;
 
@@ -93,6 +95,25 @@ pub(super) fn no_receipt_outlives_a_reset<M: StoreMaker>(maker: &M) {
             assert_eq!(world.refund(&receipt).given, [0], "{what}");
             assert_eq!(world.peek("ann").remaining(), 0, "{what}");
         }
+    }
+}
+
+/// A charge, and then another strategy that counts under the name, and nothing yet: a reset finds
+/// no count to delete, and is remembered all the same.
+pub(super) fn a_reset_is_remembered_where_the_count_went_before_it<M: StoreMaker>(maker: &M) {
+    let other = set("a: 10/1d via sliding_log");
+    for [_, limits] in SLOWED {
+        let world = World::new(maker, limits, NOW_US);
+        let receipt = world.check(Ask::new("ann").cost(5)).receipt().expect("admitted");
+        let hold = world.limiter.reserve("ann", Duration::from_secs(2));
+        assert!(block_on(hold).unwrap().hold.is_some(), "{limits}");
+        // The denial ends the hold, writes that the count starts fresh, and nothing is left.
+        world.at(NOW_US + 4 * S);
+        assert!(!world.check(Ask::new("ann").cost(11).under(&other)).is_allowed(), "{limits}");
+        world.reset(Ask::new("ann").under(&other));
+        assert!(world.check(Ask::new("ann").cost(10)).is_allowed(), "{limits}");
+        assert_eq!(world.refund(&receipt).given, [0], "{limits}");
+        assert_eq!(world.peek("ann").remaining(), 0, "{limits}");
     }
 }
 
