@@ -1,7 +1,7 @@
 //! Holds: what histories reach seldom. Each panics or differs where a script is changed.
 
 use tollgate::engine::MAX_REPEATS;
-use tollgate_redis::compose::{Clock, HoldScripts, count_args};
+use tollgate_redis::compose::{Clock, HoldScripts, count_args, open_holds};
 use tollgate_redis::{Keys, Script};
 
 use super::{NOW_US, Subject, set};
@@ -422,6 +422,46 @@ pub(super) fn changed(texts: &Texts) -> Result<(), Difference> {
         if marked {
             expect("how long it lies", world.fake.left_ms(&mark), before)?;
         }
+    }
+    Ok(())
+}
+
+/// The open holds of a count are shown by their ends, without those that are due, and as much
+/// earlier as a clock stepped back. Nothing is changed.
+pub(super) fn shown(texts: &Texts) -> Result<(), Difference> {
+    let mut world = World::new(texts, "x: 100/m via gcra");
+    for (number, cost, ttl_us) in [(1, 1, 3_000_000), (2, 5, 1_000_000), (3, 1, 2_000_000)] {
+        world.place(&id(number), cost, ttl_us);
+    }
+    let script = texts.script(open_holds(Clock::Server, &texts.parts));
+    let member = |number: u8, cost: &[u8]| {
+        let id = [&b"r"[..], &[0; 14], &[number]].concat();
+        Reply::Text([&id[..], cost].concat())
+    };
+    let end = |after_us: u64| Reply::Text((NOW_US + after_us).to_string().into_bytes());
+    let first = [member(2, &[0, 0, 0, 0, 0, 5]), end(1_000_000)];
+    let others = [member(3, &[]), end(2_000_000), member(1, &[]), end(3_000_000)];
+    let all = [&first[..], &others].concat();
+    for (at_us, most, open, back, rows) in [
+        (NOW_US, "9", 3, 0, &all[..]),
+        (NOW_US, "2", 3, 0, &all[..4]),
+        (NOW_US + 999_999, "9", 3, 0, &all[..]),
+        (NOW_US + 1_000_000, "9", 2, 0, &others[..]),
+        // A clock that is a little behind is that of the last operation.
+        (NOW_US - 1_000_000, "9", 3, 0, &all[..]),
+        (NOW_US - 5_000_000, "9", 3, 5_000_000, &all[..]),
+        (NOW_US + 9_000_000, "9", 0, 0, &[]),
+    ] {
+        world.fake.at(at_us);
+        let reply = world.fake.call(&script, &[world.key.clone()], &["7", most]);
+        let wanted = vec![
+            Reply::Text(b"7".to_vec()),
+            Reply::Int(open),
+            Reply::Int(back),
+            Reply::List(rows.to_vec()),
+        ];
+        expect(&format!("{most} at {at_us}"), reply, Reply::List(wanted))?;
+        expect("it wrote", world.fake.wrote(), false)?;
     }
     Ok(())
 }

@@ -52,7 +52,7 @@ pub(crate) const CASES: [(&str, Case); 27] = [
 ];
 
 /// Those of the scripts of holds.
-pub(crate) const HOLD_CASES: [(&str, Case); 29] = [
+pub(crate) const HOLD_CASES: [(&str, Case); 30] = [
     ("rights that are missing", hold_edges::rights),
     ("holds of a count whose numbers change", holds::changed),
     ("the most holds of a count", holds::most),
@@ -82,6 +82,7 @@ pub(crate) const HOLD_CASES: [(&str, Case); 29] = [
     ("the most ends that a denial looks at", hold_edges::most_ends),
     ("a window that ends with a hold", hold_edges::end_of_window),
     ("more holds than a denial looks at, with one end", hold_edges::ends_together),
+    ("open holds that are shown", holds::shown),
 ];
 
 const NOW_US: u64 = 1_763_632_025_123_456;
