@@ -31,6 +31,8 @@ pub(crate) struct Cache {
     sets_known: usize,
     /// The sets under which states were written, by id.
     sets: HashMap<i64, LimitSet>,
+    /// Whether the file is known to have the table of those who wait in line, which stays.
+    has_line: bool,
     /// The rows that are due to be checked for expiry: writes add to it, sweeping reduces it.
     sweep_debt: u32,
 }
@@ -72,6 +74,20 @@ impl fmt::Debug for Context<'_> {
 }
 
 impl<'c> Context<'c> {
+    /// Whether the file has the table of those who wait in line: once it has, it is not looked for
+    /// again.
+    pub(crate) fn has_line(
+        &self,
+        look: impl FnOnce() -> Result<bool, StoreError>,
+    ) -> Result<bool, StoreError> {
+        if self.cache.borrow().has_line {
+            return Ok(true);
+        }
+        let found = look()?;
+        self.cache.borrow_mut().has_line = found;
+        Ok(found)
+    }
+
     pub(crate) fn new(
         conn: &'c Connection,
         location: FaultLocation<'c>,

@@ -349,12 +349,12 @@ impl Holds for SqlHolds<'_> {
             (key.0, key.1, at_us.saturating_sub(SKEW_US).cast_signed()),
         );
         if is_early {
-            // The one that ends first makes room.
+            // The one that ends first makes room. The number is EARLY: the index is of that alone.
             self.execute(
                 "DELETE FROM settled WHERE subject = ?1 AND counted = ?2 AND id IN
-                 (SELECT id FROM settled WHERE subject = ?1 AND counted = ?2 AND actual = ?3
-                  ORDER BY until_us DESC, id DESC LIMIT -1 OFFSET ?4)",
-                (key.0, key.1, EARLY, MAX_MARKS.cast_signed() - 1),
+                 (SELECT id FROM settled WHERE subject = ?1 AND counted = ?2 AND actual = -1
+                  ORDER BY until_us DESC, id DESC LIMIT -1 OFFSET ?3)",
+                (key.0, key.1, MAX_MARKS.cast_signed() - 1),
             );
         }
         let actual = if is_early { EARLY } else { actual.cast_signed() };

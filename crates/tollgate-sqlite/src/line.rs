@@ -74,5 +74,5 @@ pub(crate) fn forget(cx: &Context<'_>, key: Key<'_>) -> Result<bool, StoreError>
 
 fn is_created(cx: &Context<'_>) -> Result<bool, StoreError> {
     let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'line_tickets'";
-    Ok(cx.first(sql, [], |_| Ok(()))?.is_some())
+    cx.has_line(|| Ok(cx.first(sql, [], |_| Ok(()))?.is_some()))
 }

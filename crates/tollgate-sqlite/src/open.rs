@@ -19,7 +19,7 @@ pub(crate) type Migration = &'static str;
 /// All steps, in order. A file's `user_version` records how many it has applied. Never edit a
 /// released step: append another, and say in [`see_as_current`] what a reader of an older file
 /// finds in its tables.
-pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4];
+pub(crate) const MIGRATIONS: &[Migration] = &[FORMAT_1, FORMAT_2, FORMAT_3, FORMAT_4, FORMAT_5];
 
 const FORMAT_1: Migration = "
     -- One row: who this store is, the next free number for receipts and logs, and where the
@@ -112,6 +112,11 @@ const FORMAT_4: Migration = "
     CREATE INDEX charging_holds ON holds (subject, counted)
         WHERE substr(id, 1, 1) IN (x'43', x'63');
     CREATE INDEX settled_by_end ON settled (subject, counted, until_us);
+";
+
+/// Adds what finds the marks of early releases among all that is remembered of a count.
+const FORMAT_5: Migration = "
+    CREATE INDEX early_marks ON settled (subject, counted, until_us) WHERE actual = -1;
 ";
 
 /// A file that is open.
@@ -386,7 +391,7 @@ mod tests {
         old.execute_batch("INSERT INTO spent VALUES (1, 2)").expect("a mark");
         let new = opened(&options, MIGRATIONS).expect("brought up");
         let units = new.query_row("SELECT units FROM spent", [], |row| row.get::<_, i64>(0));
-        assert_eq!((user_version(&new), units), (4, Ok(1 << 40)));
+        assert_eq!((user_version(&new), units), (5, Ok(1 << 40)));
         // A process of the previous version may still have the file open.
         old.execute_batch("INSERT INTO spent (number, until_us) VALUES (2, 2)").expect("a mark");
     }
@@ -412,7 +417,7 @@ mod tests {
         let ttl = core::time::Duration::from_secs(60);
         let held = futures_executor::block_on(writer.reserve(Ask::new("bob").cost(4), ttl));
         assert!(held.expect("it is brought up").hold.is_some());
-        assert_eq!(user_version(&old), 4);
+        assert_eq!(user_version(&old), 5);
         assert_eq!(remaining(), 6, "who looked before it was brought up sees what is held");
     }
 

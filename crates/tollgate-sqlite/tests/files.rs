@@ -71,7 +71,7 @@ fn a_newer_format_is_refused_and_left() {
     conn.pragma_update(None, "user_version", 7).expect("written");
     conn.query_row("PRAGMA wal_checkpoint(TRUNCATE)", [], |_| Ok(())).expect("written");
     drop(conn);
-    refused_and_untouched(&path, &["has format 7", "formats up to 4", "newer tollgate"]);
+    refused_and_untouched(&path, &["has format 7", "formats up to 5", "newer tollgate"]);
 }
 
 #[test]
