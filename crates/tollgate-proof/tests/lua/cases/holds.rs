@@ -427,24 +427,27 @@ pub(super) fn changed(texts: &Texts) -> Result<(), Difference> {
 }
 
 /// The open holds of a count are shown by their ends, without those that are due, and as much
-/// earlier as a clock stepped back. Nothing is changed.
+/// earlier as a clock stepped back; a named one with how long it lasts. Nothing is changed.
 pub(super) fn shown(texts: &Texts) -> Result<(), Difference> {
     let mut world = World::new(texts, "x: 100/m via gcra");
-    for (number, cost, ttl_us) in [(1, 1, 3_000_000), (2, 5, 1_000_000), (3, 1, 2_000_000)] {
-        world.place(&id(number), cost, ttl_us);
+    let named = format!("52{:030x}", 3);
+    for (id, cost, ttl_us) in [(id(1), 1, 3_000_000), (id(2), 5, 1_000_000), (named, 1, 2_000_000)]
+    {
+        world.place(&id, cost, ttl_us);
     }
     let script = texts.script(open_holds(Clock::Server, &texts.parts));
-    let member = |number: u8, cost: &[u8]| {
-        let id = [&b"r"[..], &[0; 14], &[number]].concat();
-        Reply::Text([&id[..], cost].concat())
+    let row = |kind: &[u8], number: u8, cost: &[u8], after_us: u64, span: i64| {
+        let id = [kind, &[0; 14], &[number], cost].concat();
+        let end = (NOW_US + after_us).to_string().into_bytes();
+        [Reply::Text(id), Reply::Text(end), Reply::Int(span)]
     };
-    let end = |after_us: u64| Reply::Text((NOW_US + after_us).to_string().into_bytes());
-    let first = [member(2, &[0, 0, 0, 0, 0, 5]), end(1_000_000)];
-    let others = [member(3, &[]), end(2_000_000), member(1, &[]), end(3_000_000)];
+    let first = row(b"r", 2, &[0, 0, 0, 0, 0, 5], 1_000_000, 0);
+    let others =
+        [row(b"R", 3, &[], 2_000_000, 2_000_000), row(b"r", 1, &[], 3_000_000, 0)].concat();
     let all = [&first[..], &others].concat();
     for (at_us, most, open, back, rows) in [
         (NOW_US, "9", 3, 0, &all[..]),
-        (NOW_US, "2", 3, 0, &all[..4]),
+        (NOW_US, "2", 3, 0, &all[..6]),
         (NOW_US + 999_999, "9", 3, 0, &all[..]),
         (NOW_US + 1_000_000, "9", 2, 0, &others[..]),
         // A clock that is a little behind is that of the last operation.
@@ -454,10 +457,12 @@ pub(super) fn shown(texts: &Texts) -> Result<(), Difference> {
     ] {
         world.fake.at(at_us);
         let reply = world.fake.call(&script, &[world.key.clone()], &["7", most]);
+        let judged_at = if back > 0 { at_us } else { at_us.max(NOW_US) };
         let wanted = vec![
             Reply::Text(b"7".to_vec()),
             Reply::Int(open),
             Reply::Int(back),
+            Reply::Int(judged_at.cast_signed()),
             Reply::List(rows.to_vec()),
         ];
         expect(&format!("{most} at {at_us}"), reply, Reply::List(wanted))?;
