@@ -208,7 +208,11 @@ impl Client {
     /// # Errors
     /// The error's source is the [`Fault`]; [`StoreError::is_ambiguous`] when the script may have
     /// run.
-    // No `async fn`: its future would keep the call twice, as it came and as it is changed.
+    #[expect(
+        clippy::manual_async_fn,
+        reason = "its future would keep the call twice, as it came \
+                                               and as it is changed"
+    )]
     pub(crate) fn call<'call>(
         &'call self,
         mut call: Call<'call>,
