@@ -107,6 +107,13 @@ impl Model {
         Some((count.limits.clone(), count.held.clone()))
     }
 
+    /// Whether a clock that stepped back has left a limit of the count as it was: a denial mends it.
+    pub(crate) fn is_behind(&self, subject: &str, limits: &LimitSet, now: Time) -> bool {
+        let Some((limits, mut held)) = self.held(subject, limits) else { return false };
+        let part = Part::new(&limits, &mut held);
+        engine::decide(&mut [part], now, u64::from(u32::MAX), Mode::Whole).changed
+    }
+
     fn keep(&mut self, subject: &str, limits: &LimitSet, held: Held) {
         let key = whose(subject, limits);
         if held == Held::fresh(limits) {

@@ -92,6 +92,8 @@ pub(super) struct Data {
     /// The lifetimes that the last script set, and whether it deleted anything.
     pub(super) written: Vec<(Rc<[u8]>, u64)>,
     pub(super) deleted: bool,
+    /// What was held before it.
+    pub(super) before: Snapshot,
     /// What the server has dropped by itself: that it lies no longer is no fault of a script.
     pub(super) evicted: Vec<Rc<[u8]>>,
     /// A command that the user has no right to.
@@ -112,6 +114,12 @@ impl Data {
     /// How long the last script lets a key lie: what it said last counts.
     pub(super) fn written(&self, key: &[u8]) -> Option<u64> {
         self.written.iter().rev().find(|(written, _)| **written == *key).map(|(_, ms)| *ms)
+    }
+
+    /// How long a key would have lain without the last script.
+    pub(super) fn lay(&self, key: &[u8]) -> Option<u64> {
+        let until_ms = self.before.lifetime(key)?.until_ms;
+        until_ms.checked_sub(self.now_us / 1_000)
     }
 
     /// As PTTL answers.

@@ -110,6 +110,11 @@ impl Fake {
         self.data.borrow().written(key.as_bytes())
     }
 
+    /// How long a key would have lain without the last call, in milliseconds.
+    pub(crate) fn lay(&self, key: &str) -> Option<u64> {
+        self.data.borrow().lay(key.as_bytes())
+    }
+
     /// True when the last call wrote or deleted anything.
     pub(crate) fn wrote(&self) -> bool {
         let data = self.data.borrow();
@@ -223,6 +228,7 @@ impl Fake {
         globals.raw_set("ARGV", self.lua.create_sequence_from(args).unwrap()).unwrap();
         {
             let mut data = self.data.borrow_mut();
+            data.before = data.keys.clone();
             data.written.clear();
             data.deleted = false;
             data.patience = data.patience.map(|_| PATIENCE);

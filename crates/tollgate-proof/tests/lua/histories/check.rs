@@ -77,7 +77,7 @@ impl Pair {
         let mut resets = outcome.fields.iter().map(|fields| fields.reset_after_us);
         for (subject, limits) in asked {
             let resets: Vec<u64> = resets.by_ref().take(limits.limits().len()).collect();
-            self.lifetimes(&self.keys_of(subject, limits).0, limits, &resets)?;
+            self.lifetimes(&self.keys_of(subject, limits).0, limits, &resets, false)?;
         }
         // What was carried over to nothing may be written or not, and the others with it.
         if says && self.fake.wrote() && !outcome.changed {
