@@ -107,7 +107,7 @@ impl Model {
         Some((count.limits.clone(), count.held.clone()))
     }
 
-    /// Whether a clock that stepped back has left a limit of the count as it was: a denial mends it.
+    /// Whether a clock that stepped back has left a limit of the count as it was.
     pub(crate) fn is_behind(&self, subject: &str, limits: &LimitSet, now: Time) -> bool {
         let Some((limits, mut held)) = self.held(subject, limits) else { return false };
         let part = Part::new(&limits, &mut held);
