@@ -110,6 +110,7 @@ pub(super) fn a_reset_is_remembered_where_the_count_went_before_it<M: StoreMaker
         // The denial ends the hold, writes that the count starts fresh, and nothing is left.
         world.at(NOW_US + 4 * S);
         assert!(!world.check(Ask::new("ann").cost(11).under(&other)).is_allowed(), "{limits}");
+        maker.forget(world.limiter.store());
         world.reset(Ask::new("ann").under(&other));
         assert!(world.check(Ask::new("ann").cost(10)).is_allowed(), "{limits}");
         assert_eq!(world.refund(&receipt).given, [0], "{limits}");

@@ -100,7 +100,9 @@ impl Marks {
         self.resets.retain(|_, reset| reset.until_us + SKEW_US > now.as_micros());
         let before_us = self.resets.get(&key_hash).map_or(0, |before| before.until_us);
         let until_us = reset.until_us.max(before_us).max(self.outlived_us);
-        self.resets.insert(key_hash, Reset { until_us, ..reset });
+        if until_us + SKEW_US > now.as_micros() {
+            self.resets.insert(key_hash, Reset { until_us, ..reset });
+        }
     }
 
     /// Records that charges which no state contains any more can be refunded until then.

@@ -416,7 +416,13 @@ impl Shard {
     /// forget.
     pub(super) fn reset(&mut self, key: &Key<'_>, limits: &LimitSet, now: Time) -> bool {
         self.rest.requests.forget(key.hash);
-        let Some(bucket) = self.find(key, limits) else { return false };
+        let reset = Reset { charges: self.charges, at_us: now.as_micros(), until_us: 0 };
+        let Some(bucket) = self.find(key, limits) else {
+            // Its charges may have outlived it.
+            self.rest.marks.reset(key.hash, reset, now);
+            self.settle();
+            return false;
+        };
         let slot = self.table.get_bucket(bucket);
         let was = slot.and_then(|slot| self.rest.sets.get(slot.set()));
         let was_until_us = was.map_or(0, |was| engine::refundable_until_us(&was.limits, now));
@@ -434,8 +440,7 @@ impl Shard {
             }
             _ => self.remove(bucket),
         }
-        let reset = Reset { charges: self.charges, at_us: now.as_micros(), until_us };
-        self.rest.marks.reset(key.hash, reset, now);
+        self.rest.marks.reset(key.hash, Reset { until_us, ..reset }, now);
         self.settle();
         counted || was_held
     }
