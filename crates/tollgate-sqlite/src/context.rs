@@ -31,8 +31,8 @@ pub(crate) struct Cache {
     sets_known: usize,
     /// The sets under which states were written, by id.
     sets: HashMap<i64, LimitSet>,
-    /// Whether the file is known to have the table of those who wait in line, which stays.
-    has_line: bool,
+    /// The tables of extensions that the file is known to have, which stay.
+    tables: Vec<&'static str>,
     /// The rows that are due to be checked for expiry: writes add to it, sweeping reduces it.
     sweep_debt: u32,
 }
@@ -74,20 +74,6 @@ impl fmt::Debug for Context<'_> {
 }
 
 impl<'c> Context<'c> {
-    /// Whether the file has the table of those who wait in line: once it has, it is not looked for
-    /// again.
-    pub(crate) fn has_line(
-        &self,
-        look: impl FnOnce() -> Result<bool, StoreError>,
-    ) -> Result<bool, StoreError> {
-        if self.cache.borrow().has_line {
-            return Ok(true);
-        }
-        let found = look()?;
-        self.cache.borrow_mut().has_line = found;
-        Ok(found)
-    }
-
     pub(crate) fn new(
         conn: &'c Connection,
         location: FaultLocation<'c>,
@@ -95,6 +81,19 @@ impl<'c> Context<'c> {
         cache: &'c RefCell<Cache>,
     ) -> Self {
         Self { conn, location, now, cache, fault: RefCell::new(None), wrote: Cell::new(false) }
+    }
+
+    /// Whether the file has this table of an extension: once it has, it is not looked for again.
+    pub(crate) fn has_table(&self, name: &'static str) -> Result<bool, StoreError> {
+        if self.cache.borrow().tables.contains(&name) {
+            return Ok(true);
+        }
+        let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = ?1";
+        let found = self.first(sql, [name], |_| Ok(()))?.is_some();
+        if found {
+            self.cache.borrow_mut().tables.push(name);
+        }
+        Ok(found)
     }
 
     /// The time of this transaction.

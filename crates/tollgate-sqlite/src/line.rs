@@ -29,7 +29,7 @@ pub(crate) type Key<'k> = (&'k str, i64);
 
 /// The tickets of a count, in their order.
 pub(crate) fn read(cx: &Context<'_>, key: Key<'_>) -> Result<Vec<Ticket>, StoreError> {
-    if !is_created(cx)? {
+    if !cx.has_table("line_tickets")? {
         return Ok(Vec::new());
     }
     let sql = "SELECT since_us, id, cost, end_us FROM line_tickets
@@ -69,10 +69,5 @@ pub(crate) fn leave(cx: &Context<'_>, key: Key<'_>, ticket: &Ticket) -> Result<(
 /// Forgets the line of a count. True when it had one.
 pub(crate) fn forget(cx: &Context<'_>, key: Key<'_>) -> Result<bool, StoreError> {
     let sql = "DELETE FROM line_tickets WHERE subject = ?1 AND counted = ?2";
-    Ok(is_created(cx)? && cx.execute(sql, key)? > 0)
-}
-
-fn is_created(cx: &Context<'_>) -> Result<bool, StoreError> {
-    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'line_tickets'";
-    cx.has_line(|| Ok(cx.first(sql, [], |_| Ok(()))?.is_some()))
+    Ok(cx.has_table("line_tickets")? && cx.execute(sql, key)? > 0)
 }

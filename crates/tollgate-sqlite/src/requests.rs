@@ -142,7 +142,7 @@ fn remember(
 
 /// Forgets the ids of a count, if any was ever remembered in this file.
 pub(crate) fn forget(cx: &Context<'_>, subject: &str, counted: i64) -> Result<(), StoreError> {
-    if is_created(cx)? {
+    if cx.has_table("requests_ids")? {
         let sql = "DELETE FROM requests_ids WHERE subject = ?1 AND counted = ?2";
         cx.execute(sql, (subject, counted))?;
     }
@@ -151,7 +151,7 @@ pub(crate) fn forget(cx: &Context<'_>, subject: &str, counted: i64) -> Result<()
 
 /// Removes expired ids. Returns true when none is left.
 pub(crate) fn sweep(cx: &Context<'_>, rows: u32) -> Result<bool, StoreError> {
-    if !is_created(cx)? {
+    if !cx.has_table("requests_ids")? {
         return Ok(true);
     }
     let gone = cx.execute(
@@ -161,9 +161,4 @@ pub(crate) fn sweep(cx: &Context<'_>, rows: u32) -> Result<bool, StoreError> {
         (cx.now().as_micros().cast_signed(), rows),
     )?;
     Ok(gone < rows as usize)
-}
-
-fn is_created(cx: &Context<'_>) -> Result<bool, StoreError> {
-    let sql = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'requests_ids'";
-    Ok(cx.first(sql, [], |_| Ok(()))?.is_some())
 }
