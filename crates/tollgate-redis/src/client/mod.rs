@@ -208,11 +208,7 @@ impl Client {
     /// # Errors
     /// The error's source is the [`Fault`]; [`StoreError::is_ambiguous`] when the script may have
     /// run.
-    #[expect(
-        clippy::manual_async_fn,
-        reason = "its future would keep the call twice, as it came \
-                                               and as it is changed"
-    )]
+    #[expect(clippy::manual_async_fn, reason = "that of an `async fn` keeps the call twice")]
     pub(crate) fn call<'call>(
         &'call self,
         mut call: Call<'call>,

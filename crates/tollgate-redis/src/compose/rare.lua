@@ -242,10 +242,10 @@ end
 -- as before at the least: once the clock has come back, it counts again.
 local function lies_for(key, reset, is_behind)
   local milliseconds = lifetime(reset)
-  if is_behind then
-    milliseconds = math.max(tonumber(milliseconds), redis.call('PTTL', key))
+  if not is_behind then
+    return milliseconds
   end
-  return is_behind and string.format('%.0f', milliseconds) or milliseconds
+  return string.format('%.0f', math.max(tonumber(milliseconds), redis.call('PTTL', key)))
 end
 
 local function write_log(key, limit, reset, held)

@@ -115,11 +115,15 @@ impl HoldTable {
         few.iter().copied().chain(many.into_iter().flatten())
     }
 
+    /// How many of the open holds were renewed.
+    pub(crate) fn renewed_len(&self) -> usize {
+        self.names.as_ref().map_or(0, |names| names.renewed.len())
+    }
+
     /// The open holds that were renewed, and how long before its end each was placed, in
     /// microseconds; in the order of their ends.
     pub(crate) fn renewed_holds(&self) -> impl Iterator<Item = (HoldId, u64)> {
-        let has_some = self.names.as_ref().is_some_and(|names| !names.renewed.is_empty());
-        let each = self.open().filter(move |_| has_some);
+        let each = self.open();
         each.filter_map(|hold| self.renewed(hold.id).map(|span_us| (hold.id, span_us)))
     }
 

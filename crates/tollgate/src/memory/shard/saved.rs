@@ -180,7 +180,7 @@ fn write_holds<W: Write>(table: &HoldTable, out: &mut ChunkWriter<W>) -> Result<
         out.put(id.as_bytes())?;
         out.put(&actual.to_le_bytes())?;
     }
-    let renewed = table.renewed_holds().count();
+    let renewed = table.renewed_len();
     if renewed > 0 {
         out.put(&(renewed as u64).to_le_bytes())?;
         for (id, span_us) in table.renewed_holds() {
@@ -332,7 +332,7 @@ impl Shard {
             let holds = large.and_then(|large| large.holds.as_ref()).map(|holds| &holds.table);
             line.push(match holds {
                 None => tag::ENTRY,
-                Some(table) if table.renewed_holds().next().is_none() => tag::HELD,
+                Some(table) if table.renewed_len() == 0 => tag::HELD,
                 Some(_) => tag::RENEWED,
             });
             line.extend_from_slice(sets.get(&slot.set()).unwrap_or(&[u8::MAX; 4]));
