@@ -1,6 +1,15 @@
 //! What test binaries and doc tests say, read line by line and summed.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::report::seconds;
+
+/// The most lines of a failed test's output that stand at the end of the run.
+const MAX_LINES: usize = 40;
+
+/// As many of the slowest tests are named.
+const SLOWEST: usize = 12;
 
 /// What the test binaries and doc tests said, summed.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -13,6 +22,10 @@ pub(crate) struct Counts {
     skipped: Vec<String>,
     /// Tests that said `WANTED: reason`: what they need nothing here can install.
     wanted: Vec<String>,
+    /// Tests that failed, each with its output, indented.
+    failures: Vec<String>,
+    /// How long each test took.
+    times: Vec<(Duration, String)>,
 }
 
 impl Counts {
@@ -20,8 +33,19 @@ impl Counts {
         Self { failed: 1, ..Self::default() }
     }
 
+    /// The same, with the name of its binary before each failure and each time.
+    pub(super) fn of_binary(mut self, binary: &str) -> Self {
+        let names = self.times.iter_mut().map(|(_, test)| test);
+        for name in self.failures.iter_mut().chain(names) {
+            name.insert_str(0, &format!("{binary}, "));
+        }
+        self
+    }
+
     pub(super) fn add(&mut self, other: Self) {
-        let Self { passed, failed, ignored, skipped, wanted } = other;
+        let Self { passed, failed, ignored, skipped, wanted, failures, times } = other;
+        self.failures.extend(failures);
+        self.times.extend(times);
         self.passed += passed;
         self.failed += failed;
         self.ignored.extend(ignored);
@@ -32,6 +56,19 @@ impl Counts {
     pub(crate) fn hold(&self, in_ci: bool) -> bool {
         let nothing_skipped = self.ignored.is_empty() && self.skipped.is_empty();
         self.failed == 0 && (nothing_skipped || !in_ci)
+    }
+
+    /// Prints the slowest tests, and each failed test with the end of its output: in a long log
+    /// these are the last lines.
+    pub(crate) fn say_slowest_and_failed(&self) {
+        let mut times: Vec<&(Duration, String)> = self.times.iter().collect();
+        times.sort_by(|one, other| other.cmp(one));
+        for (time, test) in times.into_iter().take(SLOWEST) {
+            println!("slow: {} {test}", seconds(*time));
+        }
+        for failure in &self.failures {
+            println!("failed: {failure}");
+        }
     }
 
     pub(crate) fn say_skips(&self, in_ci: bool) {
@@ -46,7 +83,7 @@ impl Counts {
 
     /// The line that people and scripts read. In CI a skipped test is a failed one.
     pub(crate) fn last_line(&self, in_ci: bool) -> String {
-        let Self { passed, failed, ignored, skipped, wanted } = self;
+        let Self { passed, failed, ignored, skipped, wanted, .. } = self;
         let passed = passed.saturating_sub(wanted.len());
         if in_ci {
             let passed = passed.saturating_sub(skipped.len());
@@ -65,6 +102,8 @@ pub(super) struct Reader {
     running: bool,
     /// Within the output of tests that passed.
     successes: bool,
+    /// Within the output of tests that failed.
+    failures: bool,
     /// Whose output the lines are.
     test: String,
     /// The tests of this binary that said they skipped.
@@ -87,7 +126,10 @@ impl Reader {
     /// Takes a line; false when it is not worth showing: the output of tests that passed.
     fn read(&mut self, line: &str) -> bool {
         let plain = without_colours(line);
-        let plain = plain.trim_end();
+        let (plain, time) = without_time(plain.trim_end());
+        if let (Some(name), Some(time)) = (name_of(plain), time) {
+            self.counts.times.push((time, name.to_owned()));
+        }
         if is_start(plain) {
             self.end_binary();
             self.running = true;
@@ -101,9 +143,17 @@ impl Reader {
         } else if plain == "successes:" {
             self.successes = true;
         } else if plain == "failures:" {
-            self.successes = false;
+            // The second time, their names alone follow.
+            (self.successes, self.failures) = (false, !self.failures);
         } else if let Some(name) = output_of(plain) {
             self.test = name.to_owned();
+            if self.failures {
+                self.counts.failures.push(name.to_owned());
+            }
+        } else if let Some(failure) = self.counts.failures.last_mut().filter(|_| self.failures) {
+            if !is_backtrace(plain) && failure.lines().count() <= MAX_LINES {
+                failure.push_str(&format!("\n    {plain}"));
+            }
         } else if let Some((before, reason)) = plain.split_once("SKIPPED: ")
             && before.trim().is_empty()
         {
@@ -125,6 +175,9 @@ impl Reader {
         if !success && self.counts.failed == 0 {
             self.counts.failed = 1;
         }
+        if self.counts.failed > self.counts.failures.len() {
+            self.counts.failures.push("ended without a result; see above".to_owned());
+        }
         self.counts
     }
 
@@ -133,7 +186,7 @@ impl Reader {
             self.counts.failed += 1;
         }
         self.running = false;
-        self.successes = false;
+        (self.successes, self.failures) = (false, false);
         self.test.clear();
         self.counts.wanted.extend(std::mem::take(&mut self.wanted));
         // One test may say it twice.
@@ -158,8 +211,38 @@ fn is_start(line: &str) -> bool {
 
 /// The name in `test NAME ... ignored` or `test NAME ... ignored, REASON`.
 fn ignored_test(line: &str) -> Option<&str> {
-    let (name, outcome) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    let (name, outcome) = result_of(line)?;
     (outcome == "ignored" || outcome.starts_with("ignored,")).then_some(name)
+}
+
+/// The name and the outcome in `test NAME ... OUTCOME`.
+fn result_of(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
+}
+
+/// The name in `test NAME ... OUTCOME`.
+fn name_of(line: &str) -> Option<&str> {
+    Some(result_of(line)?.0)
+}
+
+/// The line without ` <1.234s>` at its end, and that time.
+fn without_time(line: &str) -> (&str, Option<Duration>) {
+    let time = || {
+        let (before, time) = line.strip_suffix("s>")?.rsplit_once(" <")?;
+        Some((before, Duration::try_from_secs_f64(time.parse().ok()?).ok()?))
+    };
+    time().map_or((line, None), |(before, time)| (before, Some(time)))
+}
+
+/// A line of a backtrace, or what stands before or after it.
+fn is_backtrace(line: &str) -> bool {
+    let line = line.trim_start();
+    let is_frame =
+        |(number, rest): (&str, &str)| number.parse::<u32>().is_ok() && rest.starts_with(' ');
+    line.starts_with("at ")
+        || line.starts_with("note: ")
+        || line == "stack backtrace:"
+        || line.split_once(':').is_some_and(is_frame)
 }
 
 /// The name in `---- NAME stdout ----`.
@@ -260,6 +343,22 @@ test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         let (counts, shown) = read(text, false);
         assert_eq!((counts.passed, counts.failed), (1, 1));
         assert!(shown.contains("why"));
+    }
+
+    #[test]
+    fn a_failed_test_is_named_with_its_output_and_a_slow_one_with_its_time() {
+        let text = "running 2 tests\ntest a ... FAILED <1.250s>\ntest b ... ok <0.000s>\n\n\
+                    successes:\n\n---- b stdout ----\nfine\n\nsuccesses:\n    b\n\n\
+                    failures:\n\n---- a stdout ----\nwhy\nstack backtrace:\n   0: f\n  at x.rs:1\n\n\
+                    failures:\n    a\n\n\
+                    test result: FAILED. 1 passed; 1 failed; 0 ignored; 0 measured";
+        let counts = read(text, false).0.of_binary("z");
+        assert_eq!(counts.failures, ["z, a\n    why\n    "]);
+        let times: Vec<_> =
+            counts.times.iter().map(|(time, name)| (time.as_millis(), &**name)).collect();
+        assert_eq!(times, [(1_250, "z, a"), (0, "z, b")]);
+        let died = read("running 2 tests\ntest a ... ok", false).0.of_binary("z");
+        assert_eq!(died.failures, ["z, ended without a result; see above"]);
     }
 
     #[test]

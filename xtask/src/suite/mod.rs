@@ -109,6 +109,8 @@ fn job_of(message: &str) -> Option<Job> {
     let mut command = Command::new(program);
     // As cargo runs it.
     command.current_dir(folder).env("CARGO_MANIFEST_DIR", folder);
+    // The time of each test is an option that libtest keeps back on a stable compiler.
+    command.env("RUSTC_BOOTSTRAP", "1").args(["-Z", "unstable-options", "--report-time"]);
     Some(Job { name: format!("{package}: {source}"), command })
 }
 
@@ -139,7 +141,10 @@ impl Job {
         output.read_to_end(&mut bytes).with_context(|| format!("cannot read {name}"))?;
         let status = child.wait().with_context(|| format!("cannot wait for {name}"))?;
         let (counts, shown) = Reader::read_all(&String::from_utf8_lossy(&bytes), status.success());
-        Ok((counts, format!("\n{name}, {}\n{shown}\n", seconds(started.elapsed()))))
+        Ok((
+            counts.of_binary(&name),
+            format!("\n{name}, {}\n{shown}\n", seconds(started.elapsed())),
+        ))
     }
 }
 

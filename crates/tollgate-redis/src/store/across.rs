@@ -12,9 +12,9 @@
 //! question under the name was answered with it since.
 //!
 //! A caller that is denied over and over would withhold from the others what it charges in the
-//! meantime. So a slot that has denied a subject is asked first and alone, until its `retry_after`
-//! has passed; the other slots are only peeked at. One of these that denies as well is asked, too,
-//! where a ban counts denials: a peek counts none.
+//! meantime. So the slot that denied a subject for the longest time is asked first and alone, until
+//! its `retry_after` has passed; the other slots are only peeked at. One of these that denies as
+//! well is asked, too, where a ban counts denials: a peek counts none.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
@@ -54,10 +54,10 @@ impl Denials {
         self.until.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the subject with this key was denied, and would be if it was asked for now.
-    fn is_denied(&self, key: &str) -> bool {
+    /// Until when the subject with this key is denied, if it would be denied now.
+    fn until(&self, key: &str) -> Option<Instant> {
         let until = self.locked().get(&self.hasher.hash_one(key)).copied();
-        until.is_some_and(|until| Instant::now() < until)
+        until.filter(|until| Instant::now() < *until)
     }
 
     fn remember(&self, key: &str, wait: Duration) {
@@ -138,9 +138,9 @@ impl RedisStore {
         let number = self.next_nonces(question.receipts);
         let all = 0..groups.len();
         let mut answers: Vec<Option<Answer>> = all.clone().map(|_| None).collect();
-        let denied: Vec<bool> = groups.iter().map(|group| self.is_denied(group)).collect();
-        let some_first = !question.mode.is_peek() && denied.contains(&true);
-        if some_first {
+        let first = if question.mode.is_peek() { None } else { self.longest_denied(&groups) };
+        if let Some(first) = first {
+            let denied: Vec<bool> = all.clone().map(|place| place == first).collect();
             let asked = join_all(groups.iter().zip(&denied).map(|(group, first)| async move {
                 match first {
                     true => self.check_in_slot(group, number, by).await,
@@ -340,9 +340,15 @@ impl RedisStore {
         Ok(charged.into_iter().map(left).collect())
     }
 
-    /// Whether a slot has denied these subjects, and would now.
-    fn is_denied(&self, group: &Question<'_>) -> bool {
-        group.parts.iter().any(|part| self.0.denials.is_denied(&self.0.keys.for_count(*part)))
+    /// The slot that denies its subjects for the longest time, of those that would deny them now.
+    fn longest_denied(&self, groups: &[Question<'_>]) -> Option<usize> {
+        let until = |group: &Question<'_>| {
+            let keys = group.parts.iter().map(|part| self.0.keys.for_count(*part));
+            keys.filter_map(|key| self.0.denials.until(&key)).max()
+        };
+        let denied = groups.iter().enumerate();
+        let denied = denied.filter_map(|(place, group)| Some((until(group)?, place)));
+        denied.max().map(|(_, place)| place)
     }
 
     /// Remembers what a slot has denied.
