@@ -26,7 +26,8 @@ fn counts_last_from_one_command_to_the_next() {
         assert!(out.starts_with(&format!("allow zoo: {left} of 3 left")), "{out}");
     }
     let (code, out, _) = of("check", &[]);
-    assert!(code == 1 && out.starts_with("deny zoo: 0 of 3 left, retry in 59"), "{out}");
+    // Five programs have started since the first: up to 10 s on a machine that is busy.
+    assert!(code == 1 && out.starts_with("deny zoo: 0 of 3 left, retry in 5"), "{out}");
     assert_eq!(of("check", &["--cost", "4"]).0, 3);
     let (code, out, _) = of("peek", &["--json"]);
     let peeked: serde_json::Value = serde_json::from_str(&out).unwrap();

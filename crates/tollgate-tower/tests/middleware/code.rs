@@ -1,7 +1,7 @@
 //! Limits in code: numbers by a function, answers of one's own, names of stacked layers.
 
 use std::fmt;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, Once};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -45,6 +45,10 @@ async fn a_refusal_is_said_as_the_program_wants() {
 }
 
 fn by_tenant(on_failure: OnFailure) -> Router {
+    // The first event of a place in the code, logged while the first subscriber starts, would
+    // switch that place off for good. So somebody listens before any function fails.
+    static LISTENS: Once = Once::new();
+    LISTENS.call_once(|| drop(tracing::subscriber::set_global_default(Log::default())));
     let layer = RequestLimitsLayer::new("plan", MemoryStore::new(), on_failure, |head| {
         let tenant = head.headers.get("tenant").and_then(|it| it.to_str().ok()).map(str::to_owned);
         async move {
