@@ -37,6 +37,9 @@ impl Proxy for Nginx {
             example.to_owned(),
             &[
                 ("/var/log/nginx", &folder),
+                // Clients that hang up leave connections of nginx at work, more than its usual 512
+                // where the machine is busy: then it closes those that it has not read yet.
+                ("events {}", "events { worker_connections 8192; }"),
                 ("http {", &format!("http {{ {}", folders.join(" "))),
                 ("127.0.0.1:8700", &at.service.to_string()),
                 ("127.0.0.1:3000", &at.pages.to_string()),
