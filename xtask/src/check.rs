@@ -41,8 +41,7 @@ pub(crate) fn run(tree: &Tree, since: &str) -> Result<bool> {
             Ok(counts.hold(false))
         });
     }
-    counts.say_slowest_and_failed();
-    counts.say_skips(false);
+    counts.say(false);
     for name in steps.failed() {
         println!("step failed: {name}");
     }

@@ -32,8 +32,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
         steps.step("deny", || tools::deny(tree, false, may_install));
     }
 
-    counts.say_slowest_and_failed();
-    counts.say_skips(in_ci);
+    counts.say(in_ci);
     for name in steps.failed() {
         println!("step failed: {name}");
     }

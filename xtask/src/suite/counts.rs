@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::report::seconds;
 
-/// The most lines of a failed test's output that stand at the end of the run.
+/// The most lines of a failed test's output that stand at the end of the run, from its beginning.
 const MAX_LINES: usize = 40;
 
 /// As many of the slowest tests are named.
@@ -58,9 +58,9 @@ impl Counts {
         self.failed == 0 && (nothing_skipped || !in_ci)
     }
 
-    /// Prints the slowest tests, and each failed test with the end of its output: in a long log
-    /// these are the last lines.
-    pub(crate) fn say_slowest_and_failed(&self) {
+    /// Prints the slowest tests, each failed test with its output, and what was skipped: in a long
+    /// log these are the last lines.
+    pub(crate) fn say(&self, in_ci: bool) {
         let mut times: Vec<&(Duration, String)> = self.times.iter().collect();
         times.sort_by(|one, other| other.cmp(one));
         for (time, test) in times.into_iter().take(SLOWEST) {
@@ -69,9 +69,6 @@ impl Counts {
         for failure in &self.failures {
             println!("failed: {failure}");
         }
-    }
-
-    pub(crate) fn say_skips(&self, in_ci: bool) {
         let price = if in_ci { "; a skipped test fails here" } else { "; it fails with CI=true" };
         for skip in self.ignored.iter().chain(&self.skipped) {
             println!("skipped: {skip}{price}");
@@ -127,7 +124,7 @@ impl Reader {
     fn read(&mut self, line: &str) -> bool {
         let plain = without_colours(line);
         let (plain, time) = without_time(plain.trim_end());
-        if let (Some(name), Some(time)) = (name_of(plain), time) {
+        if let (Some((name, _)), Some(time)) = (result_of(plain), time) {
             self.counts.times.push((time, name.to_owned()));
         }
         if is_start(plain) {
@@ -218,11 +215,6 @@ fn ignored_test(line: &str) -> Option<&str> {
 /// The name and the outcome in `test NAME ... OUTCOME`.
 fn result_of(line: &str) -> Option<(&str, &str)> {
     line.strip_prefix("test ")?.split_once(" ... ")
-}
-
-/// The name in `test NAME ... OUTCOME`.
-fn name_of(line: &str) -> Option<&str> {
-    Some(result_of(line)?.0)
 }
 
 /// The line without ` <1.234s>` at its end, and that time.

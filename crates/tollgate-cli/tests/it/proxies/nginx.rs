@@ -37,8 +37,8 @@ impl Proxy for Nginx {
             example.to_owned(),
             &[
                 ("/var/log/nginx", &folder),
-                // Clients that hang up leave connections of nginx at work, more than its usual 512
-                // where the machine is busy: then it closes those that it has not read yet.
+                // More than the clients of any test can leave at work on a busy machine; the usual
+                // number is 512.
                 ("events {}", "events { worker_connections 8192; }"),
                 ("http {", &format!("http {{ {}", folders.join(" "))),
                 ("127.0.0.1:8700", &at.service.to_string()),
