@@ -3,22 +3,21 @@
 
 use core::cell::RefCell;
 use std::collections::VecDeque;
-use std::os::fd::IntoRawFd as _;
+use std::os::fd::{IntoRawFd as _, OwnedFd};
 use std::rc::Rc;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 use napi::bindgen_prelude::{Buffer, Function};
 use napi::threadsafe_function::{ThreadsafeFunction, ThreadsafeFunctionCallMode};
 use napi::{Env, Status};
 use napi_derive::napi;
 use tollgate::{Error, Hold};
+use tollgate_binding::{Answers, Carrier, Change, Rest, Sender, runtime};
 
-use crate::carrier::{Carrier, lock};
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
-use crate::reply::{Answer, Reply};
-use crate::socket::Change;
-use crate::{numbers, runtime};
+use crate::numbers::{self, Numbers};
+use crate::reply::{Answer, Reply, reply};
 
 /// What wakes an event loop. It does not keep the process alive; `lib/native.js` does, while
 /// questions are open.
@@ -33,33 +32,15 @@ const CHANGE: f64 = -2.0;
 /// There is an answer, which `arrived` returns, for the place that is subtracted.
 const ANSWER: f64 = -3.0;
 
-/// An answer, and the place of who waits for it.
-type Arrived = (u32, core::result::Result<Answer, Error>);
-
-/// What a running question needs to hand its answer over.
-#[derive(Debug)]
-pub(crate) struct Sender {
-    place: u32,
-    answers: Arc<Mutex<Vec<Arrived>>>,
-}
-
-impl Sender {
-    /// Hands the answer over, for the next time that the thread looks. One that ended meanwhile
-    /// never does.
-    pub(crate) fn send(self, answer: core::result::Result<Answer, Error>) {
-        lock(&self.answers).push((self.place, answer));
-    }
-}
-
 /// The side of JavaScript.
 #[derive(Default)]
 struct Bridge {
     carrier: Option<Arc<Carrier>>,
     /// What the loop reads from sockets.
     incoming: Option<Rc<Buffer>>,
-    answers: Arc<Mutex<Vec<Arrived>>>,
+    answers: Answers<Numbers>,
     /// What was taken from the answers and not read yet.
-    taken: VecDeque<Arrived>,
+    taken: VecDeque<(u32, core::result::Result<Answer, Error>)>,
     /// The answer that is read now.
     current: Option<core::result::Result<Answer, Error>>,
 }
@@ -82,8 +63,8 @@ pub(crate) fn attach(
     let ring = move || {
         bell.call((), ThreadsafeFunctionCallMode::NonBlocking);
     };
-    let runtime = runtime::get().map_err(|it| napi::Error::from_reason(it.reason.clone()))?;
-    let carrier = Arc::new(Carrier::new(runtime.handle().clone(), ring));
+    let runtime = runtime().map_err(|it| napi::Error::from_reason(it.what))?;
+    let carrier = Arc::new(Carrier::new(runtime.handle().clone(), ring, Rest::HandedOver));
     // What is under way ends with the thread, before the variables of the thread are gone.
     env.add_env_cleanup_hook(Arc::clone(&carrier), |carrier| carrier.close())?;
     let (carrier, incoming) = (Some(carrier), Some(Rc::new(incoming)));
@@ -98,9 +79,8 @@ pub(crate) fn carrier() -> Result<Arc<Carrier>> {
 }
 
 /// A sender for the answer that is waited for at `place`.
-pub(crate) fn sender(place: u32) -> Sender {
-    let answers = BRIDGE.with_borrow(|bridge| Arc::clone(&bridge.answers));
-    Sender { place, answers }
+pub(crate) fn sender(place: u32) -> Sender<Numbers> {
+    BRIDGE.with_borrow(|bridge| bridge.answers.sender(place))
 }
 
 /// Has a turn: begins the questions that were started, and goes on with all that can go on.
@@ -124,14 +104,14 @@ pub(crate) fn received(socket: u32, count: u32) -> Result<f64> {
 /// Has a turn after the loop has written what it was given for a socket.
 #[napi(catch_unwind)]
 pub(crate) fn written(socket: u32) -> Result<f64> {
-    carrier()?.turn(|sockets| sockets.written(socket));
+    carrier()?.turn(|sockets| sockets.can_write(socket));
     Ok(next())
 }
 
 /// Has a turn after the loop has closed a socket.
 #[napi(catch_unwind)]
 pub(crate) fn ended(socket: u32) -> Result<f64> {
-    carrier()?.turn(|sockets| sockets.ended(socket));
+    carrier()?.turn(|sockets| sockets.ended(socket, Ok(())));
     Ok(next())
 }
 
@@ -142,7 +122,7 @@ pub(crate) fn ended(socket: u32) -> Result<f64> {
 pub(crate) fn next() -> f64 {
     BRIDGE.with_borrow_mut(|bridge| {
         if bridge.taken.is_empty() {
-            bridge.taken.extend(lock(&bridge.answers).drain(..));
+            bridge.taken.extend(bridge.answers.take());
         }
         match bridge.taken.pop_front() {
             Some((place, Ok(Answer::Decision(numbers)))) => {
@@ -154,7 +134,7 @@ pub(crate) fn next() -> f64 {
                 ANSWER - f64::from(place)
             }
             None => match &bridge.carrier {
-                Some(carrier) if carrier.has_changes() => CHANGE,
+                Some(carrier) if carrier.sockets().has_changes() => CHANGE,
                 _ => NOTHING,
             },
         }
@@ -165,8 +145,8 @@ pub(crate) fn next() -> f64 {
 #[napi(catch_unwind)]
 pub(crate) fn arrived() -> Result<Reply> {
     match BRIDGE.with_borrow_mut(|bridge| bridge.current.take()) {
-        Some(Ok(answer)) => Ok(answer.into_reply()),
-        Some(Err(it)) => Err(error::raised(&it)),
+        Some(Ok(answer)) => Ok(reply(answer)),
+        Some(Err(it)) => Err(error::raised(it)),
         None => Err(error::other("no answer was read")),
     }
 }
@@ -187,11 +167,18 @@ pub(crate) struct SocketChange {
 /// The next change; nothing where there is none.
 #[napi(catch_unwind)]
 pub(crate) fn change() -> Result<Option<SocketChange>> {
-    let none = SocketChange::default();
-    Ok(carrier()?.change().map(|change| match change {
-        Change::Open(socket, fd) => SocketChange { socket, fd: Some(fd.into_raw_fd()), ..none },
-        Change::Write(socket, bytes) => SocketChange { socket, bytes: Some(bytes.into()), ..none },
-        Change::Close(socket) => SocketChange { socket, ..none },
+    let (carrier, none) = (carrier()?, SocketChange::default());
+    Ok(carrier.sockets().change().map(|change| match change {
+        Change::Open(watched) => {
+            // The loop closes its descriptor, so it gets one of its own.
+            let (socket, fd) = (watched.number(), watched.duplicate());
+            let failed = |error| carrier.turn(|sockets| sockets.ended(socket, Err(error)));
+            SocketChange { socket, fd: fd.map(OwnedFd::into_raw_fd).map_err(failed).ok(), ..none }
+        }
+        Change::Write(watched, bytes) => {
+            SocketChange { socket: watched.number(), bytes: Some(bytes.into()), ..none }
+        }
+        Change::Close(watched) => SocketChange { socket: watched.number(), ..none },
     }))
 }
 

@@ -2,13 +2,13 @@
 
 use napi_derive::napi;
 use tollgate::{Decision, Limiter as Engine};
+use tollgate_binding::{Limiter, Part, ask, ready};
 
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
-use crate::limiter::{Limiter, ready};
+use crate::limits::parts;
 use crate::numbers::{self, number};
 use crate::reply::or_null;
-use crate::request::{Part, ask, parts};
 use crate::tap::Replay;
 
 /// A decision as JavaScript keeps it.
@@ -43,11 +43,11 @@ pub(crate) fn with<T>(
 ) -> Result<T> {
     let outcome = numbers::outcome(numbers)?;
     let cost = outcome.granted.max(1);
-    let none = || error::other("a decision has a subject");
-    let ask = ask(parts, cost, false).ok_or_else(none)?;
+    let ask = ask(parts, cost, false).map_err(error::raised)?;
     let replay = Replay { outcome, identity: limiter.identity() };
     let engine = Engine::new(limiter.limits.clone(), replay);
-    let decision = ready(engine.check(ask))?.map_err(|it| error::raised(&it))?;
+    let decision = ready(engine.check(ask)).map_err(error::raised)?;
+    let decision = decision.map_err(error::raised)?;
     Ok(use_it(&decision))
 }
 

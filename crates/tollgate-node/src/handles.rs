@@ -8,49 +8,9 @@ use core::cell::RefCell;
 use std::rc::Rc;
 
 use tollgate::{Hold, LimitSet, ManualClock};
+use tollgate_binding::{Limiter, Table};
 
 use crate::error::{self, Result};
-use crate::limiter::Limiter;
-
-/// Things by number, from 1: 0 is none.
-#[derive(Debug)]
-pub(crate) struct Table<T> {
-    things: Vec<Option<Rc<T>>>,
-    free: Vec<u32>,
-}
-
-impl<T> Table<T> {
-    const fn new() -> Self {
-        Self { things: Vec::new(), free: Vec::new() }
-    }
-
-    fn put(&mut self, thing: T) -> u32 {
-        let thing = Some(Rc::new(thing));
-        if let Some(number) = self.free.pop()
-            && let Some(place) = self.things.get_mut(index(number))
-        {
-            *place = thing;
-            return number;
-        }
-        self.things.push(thing);
-        u32::try_from(self.things.len()).unwrap_or(u32::MAX)
-    }
-
-    fn find(&self, number: u32) -> Result<Rc<T>> {
-        let thing = self.things.get(index(number)).and_then(Option::as_ref);
-        thing.cloned().ok_or_else(|| error::other("it was closed"))
-    }
-
-    fn remove(&mut self, number: u32) -> Option<Rc<T>> {
-        let thing = self.things.get_mut(index(number)).and_then(Option::take)?;
-        self.free.push(number);
-        Some(thing)
-    }
-}
-
-fn index(number: u32) -> usize {
-    usize::try_from(number).unwrap_or(usize::MAX).wrapping_sub(1)
-}
 
 /// The tables of a thread.
 #[derive(Debug)]
@@ -87,7 +47,8 @@ pub(crate) trait Handled: Sized + 'static {
     /// # Errors
     /// It was closed.
     fn find(number: u32) -> Result<Rc<Self>> {
-        TABLES.with(|tables| Self::table(tables).borrow().find(number))
+        let found = TABLES.with(|tables| Self::table(tables).borrow().find(number));
+        found.ok_or_else(|| error::other("it was closed"))
     }
 
     /// Forgets a thing.

@@ -1,17 +1,15 @@
-//! Headers and refusals, as all fronts of Tollgate write them.
+//! Headers and refusals, as JavaScript takes them.
 
-use core::net::IpAddr;
 use core::time::Duration;
 
-use http::{HeaderMap, Response};
+use http::HeaderMap;
 use napi_derive::napi;
-use tollgate_tower::answer::{Answers, Profile, Reset, Wire};
-use tollgate_tower::identity::ClientAddress;
+use tollgate_binding::Limiter;
+use tollgate_tower::answer::{Answers, Wire};
 
 use crate::decision::Made;
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
-use crate::limiter::Limiter;
 
 /// A response: its status, headers and body.
 #[napi(object, object_from_js = false)]
@@ -25,34 +23,24 @@ pub(crate) struct Refusal {
     pub body: String,
 }
 
-fn answers(profile: &str) -> Result<Answers> {
-    Ok(Answers::new(match profile {
-        "draft" => Profile::Draft,
-        "legacy" => Profile::Legacy(Reset::Delta),
-        "both" => Profile::Both(Reset::Delta),
-        "none" => Profile::None,
-        other => {
-            let shown: String = other.chars().take(40).collect();
-            return Err(error::argument(format!(
-                "headers is {shown:?}: give \"draft\", \"legacy\", \"both\" or \"none\""
-            )));
+impl From<tollgate_binding::Refusal> for Refusal {
+    fn from(
+        tollgate_binding::Refusal { status, headers, body }: tollgate_binding::Refusal,
+    ) -> Self {
+        Self {
+            status: u32::from(status),
+            headers: pairs(headers),
+            body: String::from_utf8_lossy(&body).into_owned(),
         }
-    }))
-}
-
-/// Headers as pairs. All of them are ASCII.
-fn pairs(headers: &HeaderMap) -> Vec<Vec<String>> {
-    let text = |value: &http::HeaderValue| String::from_utf8_lossy(value.as_bytes()).into_owned();
-    headers.iter().map(|(name, value)| vec![name.as_str().to_owned(), text(value)]).collect()
-}
-
-fn response<B: AsRef<[u8]>>(response: Response<B>) -> Refusal {
-    let (parts, body) = response.into_parts();
-    Refusal {
-        status: u32::from(parts.status.as_u16()),
-        headers: pairs(&parts.headers),
-        body: String::from_utf8_lossy(body.as_ref()).into_owned(),
     }
+}
+
+fn pairs(headers: Vec<(String, String)>) -> Vec<Vec<String>> {
+    headers.into_iter().map(|(name, value)| vec![name, value]).collect()
+}
+
+fn answers(profile: &str) -> Result<Answers> {
+    tollgate_binding::answers(profile).map_err(error::raised)
 }
 
 /// The headers of a response to a request that a decision was made for.
@@ -62,7 +50,7 @@ pub(crate) fn headers(made: Made, profile: String) -> Result<Vec<Vec<String>>> {
     made.with(|limiter, decision| {
         let mut map = HeaderMap::new();
         answers.mark(&mut map, &[&limiter.template], decision);
-        pairs(&map)
+        pairs(tollgate_binding::pairs(&map))
     })
 }
 
@@ -71,7 +59,8 @@ pub(crate) fn headers(made: Made, profile: String) -> Result<Vec<Vec<String>>> {
 pub(crate) fn refusal(made: Made, profile: String) -> Result<Option<Refusal>> {
     let answers = answers(&profile)?;
     made.with(|limiter, decision| {
-        answers.refused(Wire::Http, &[&limiter.template], decision).map(response)
+        let refused = answers.refused(Wire::Http, &[&limiter.template], decision);
+        refused.map(|it| tollgate_binding::Refusal::from(it).into())
     })
 }
 
@@ -80,21 +69,14 @@ pub(crate) fn refusal(made: Made, profile: String) -> Result<Option<Refusal>> {
 pub(crate) fn unavailable(limiter: u32, retry_after: f64) -> Result<Refusal> {
     let limiter = Limiter::find(limiter)?;
     let wait = Duration::try_from_secs_f64(retry_after).unwrap_or_default();
-    Ok(response(answers("draft")?.unavailable(Wire::Http, &[&limiter.name], wait)))
+    let response = answers("draft")?.unavailable(Wire::Http, &[&limiter.name], wait);
+    Ok(tollgate_binding::Refusal::from(response).into())
 }
 
-/// The subject of a client by the address of its connection: `ip:192.0.2.7`, and the network of 64
-/// bits of an IPv6 address, of which one customer has as many as it likes.
+/// The subject of a client by the address of its connection.
 #[napi(catch_unwind)]
 pub(crate) fn client_subject(address: String) -> Result<String> {
-    // A zone (`fe80::1%eth0`) tells no clients apart.
-    let host = address.split_once('%').map_or(address.as_str(), |(host, _)| host);
-    let ip: IpAddr = host.parse().map_err(|_| {
-        let shown: String = address.chars().take(60).collect();
-        error::argument(format!("address is {shown:?}: give an IPv4 or IPv6 address"))
-    })?;
-    let client = ClientAddress::peer().client(ip, &HeaderMap::new());
-    Ok(format!("ip:{}", client.text()))
+    tollgate_binding::client_subject(&address).map_err(error::raised)
 }
 
 /// The version of the package.

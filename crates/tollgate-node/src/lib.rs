@@ -6,7 +6,6 @@
 #![cfg_attr(test, allow(dead_code, unused_imports))]
 
 mod bridge;
-mod carrier;
 mod clock;
 mod decision;
 mod error;
@@ -15,9 +14,6 @@ mod http;
 mod limiter;
 mod limits;
 mod numbers;
-mod remote;
 mod reply;
 mod request;
-mod runtime;
-mod socket;
 mod tap;

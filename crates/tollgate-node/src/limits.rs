@@ -2,6 +2,7 @@
 
 use napi_derive::napi;
 use tollgate::LimitSet;
+use tollgate_binding::{Part, argument};
 
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
@@ -21,7 +22,7 @@ pub(crate) struct Described {
 /// The number of the limits that a text says.
 #[napi(catch_unwind)]
 pub(crate) fn limits(text: String, policy: Option<String>) -> Result<u32> {
-    let limits: LimitSet = text.parse().map_err(|it| error::limits(&it))?;
+    let limits = argument::limits(&text).map_err(error::raised)?;
     Ok(within(limits, policy.as_deref())?.put())
 }
 
@@ -33,8 +34,23 @@ pub(crate) fn limits_in_policy(limits: u32, policy: Option<String>) -> Result<u3
 }
 
 fn within(limits: LimitSet, policy: Option<&str>) -> Result<LimitSet> {
-    let Some(name) = policy else { return Ok(limits) };
-    limits.in_policy(name).map_err(|it| error::argument(format!("policy: {it}")))
+    argument::in_policy(limits, policy).map_err(error::raised)
+}
+
+/// Subjects with the numbers of their limits.
+///
+/// # Errors
+/// Limits that were closed.
+pub(crate) fn parts(subjects: Vec<String>, limits: &[u32]) -> Result<Vec<Part>> {
+    let limits = limits.iter().copied().chain(core::iter::repeat(0));
+    let each = subjects.into_iter().zip(limits).map(|(subject, number)| {
+        let limits = match number {
+            0 => None,
+            number => Some(LimitSet::find(number)?.as_ref().clone()),
+        };
+        Ok(Part { subject, limits })
+    });
+    each.collect()
 }
 
 /// What limits are.

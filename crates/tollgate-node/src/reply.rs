@@ -1,21 +1,13 @@
 //! What a limiter answered, and its parts as JavaScript sees them.
 
 use napi_derive::napi;
-use tollgate::{ChargedLimit, Hold, LimitSet, Subject};
+use tollgate::ChargedLimit;
 
 use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers, number, seconds};
 
 /// An answer, before there is an object of JavaScript for it.
-#[derive(Debug)]
-pub(crate) enum Answer {
-    Decision(Numbers),
-    Charged(Subject, LimitSet, Vec<tollgate::Charged>),
-    Refund(tollgate::Refund),
-    Holding(Numbers, Option<Box<Hold>>),
-    Settled(Box<Hold>, tollgate::Settled),
-    Flag(bool),
-}
+pub(crate) type Answer = tollgate_binding::Answer<Numbers>;
 
 /// An answer as JavaScript reads it. The numbers of a decision are in the shared array.
 #[napi(object, object_from_js = false)]
@@ -41,40 +33,38 @@ pub(crate) struct Reply {
     pub end_us: Option<f64>,
 }
 
-impl Answer {
-    /// The object for it, on a thread of JavaScript.
-    pub(crate) fn into_reply(self) -> Reply {
-        let none = Reply::default();
-        match self {
-            Self::Decision(numbers) => {
-                numbers::show(&numbers);
-                none
-            }
-            Self::Charged(subject, limits, charged) => {
-                let each = ChargedLimit::each([(&subject, &limits)], &charged);
-                Reply { charged: Some(each.map(Charged::new).collect()), ..none }
-            }
-            Self::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
-                already: Some(already),
-                given: Some(given.into_iter().map(number).collect()),
-                left: Some(number(left)),
-                ..none
-            },
-            Self::Holding(numbers, hold) => {
-                numbers::show(&numbers);
-                let Some(hold) = hold else { return none };
-                let (fence, end_us) = (number(hold.fence), number(hold.end.as_micros()));
-                let hold = Some(hold.put());
-                Reply { hold, fence: Some(fence), end_us: Some(end_us), ..none }
-            }
-            Self::Settled(hold, settled) => Reply {
-                already: Some(settled.already),
-                actual: Some(number(settled.actual)),
-                charged: Some(hold.charged(&settled).map(Charged::new).collect()),
-                ..none
-            },
-            Self::Flag(flag) => Reply { flag: Some(flag), ..none },
+/// The object for an answer, on a thread of JavaScript.
+pub(crate) fn reply(answer: Answer) -> Reply {
+    let none = Reply::default();
+    match answer {
+        Answer::Decision(numbers) => {
+            numbers::show(&numbers);
+            none
         }
+        Answer::Charged(subject, limits, charged) => {
+            let each = ChargedLimit::each([(&subject, &limits)], &charged);
+            Reply { charged: Some(each.map(Charged::new).collect()), ..none }
+        }
+        Answer::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
+            already: Some(already),
+            given: Some(given.into_iter().map(number).collect()),
+            left: Some(number(left)),
+            ..none
+        },
+        Answer::Holding(numbers, hold) => {
+            numbers::show(&numbers);
+            let Some(hold) = hold else { return none };
+            let (fence, end_us) = (number(hold.fence), number(hold.end.as_micros()));
+            let hold = Some(hold.put());
+            Reply { hold, fence: Some(fence), end_us: Some(end_us), ..none }
+        }
+        Answer::Settled(hold, settled) => Reply {
+            already: Some(settled.already),
+            actual: Some(number(settled.actual)),
+            charged: Some(hold.charged(&settled).map(Charged::new).collect()),
+            ..none
+        },
+        Answer::Flag(flag) => Reply { flag: Some(flag), ..none },
     }
 }
 

@@ -1,11 +1,15 @@
 //! Stores around a store: one keeps what the store answered, one answers what was kept.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::Mutex;
 
 use tollgate::engine::{Charged, Mode, Outcome};
 use tollgate::{
-    Counted, Hold, Inspection, Question, Receipt, Refund, Settled, Store, StoreError, Time,
+    Counted, Decision, Error, Hold, Inspection, Limiter, Question, Receipt, Refund, Settled, Store,
+    StoreError, Time,
 };
+use tollgate_binding::{Answer, Keep, Operation, lock};
+
+use crate::numbers::Numbers;
 
 /// A store whose last answer is kept: a decision does not tell all of it.
 #[derive(Debug)]
@@ -21,11 +25,11 @@ impl<'s, S: Store> Tap<'s, S> {
 
     /// The last answer.
     pub(crate) fn answer(&self) -> Option<Outcome> {
-        self.answer.lock().unwrap_or_else(PoisonError::into_inner).take()
+        lock(&self.answer).take()
     }
 
     fn keep(&self, outcome: &Outcome) {
-        *self.answer.lock().unwrap_or_else(PoisonError::into_inner) = Some(outcome.clone());
+        *lock(&self.answer) = Some(outcome.clone());
     }
 }
 
@@ -77,6 +81,22 @@ impl<S: Store> Store for Tap<'_, S> {
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
         self.store.inspect(counted).await
     }
+}
+
+impl Keep for Numbers {
+    async fn ask<S: Store>(
+        operation: &Operation,
+        limiter: &Limiter<S>,
+    ) -> Result<Answer<Self>, Error> {
+        let tapped = Limiter::new(limiter.limits().clone(), Tap::new(limiter.store()));
+        operation.perform(&tapped, numbers).await
+    }
+}
+
+/// The numbers of a decision. Who has one has the store's answer too.
+fn numbers<S: Store>(limiter: &Limiter<Tap<'_, S>>, decision: Decision<'_>) -> Numbers {
+    let outcome = limiter.store().answer();
+    outcome.map(|outcome| Numbers::of(&decision, &outcome)).unwrap_or_default()
 }
 
 /// A store that answers each check with an answer of another store, of which the limiter makes the

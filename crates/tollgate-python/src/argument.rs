@@ -6,6 +6,7 @@ use pyo3::exceptions::{PyOverflowError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyBool, PyFloat, PyInt, PyString};
 use tollgate::{HoldKind, HoldName, Patience};
+use tollgate_binding::argument;
 
 use crate::error;
 
@@ -145,9 +146,7 @@ pub(crate) fn optional_ttl(object: &Bound<'_, PyAny>) -> PyResult<Option<Duratio
 /// The argument `id`: a caller's id for a hold. No message repeats it.
 pub(crate) fn id(object: &Bound<'_, PyAny>) -> PyResult<HoldName> {
     let IdText(text) = object.extract()?;
-    text.parse().map_err(|it: tollgate::ParseError| {
-        error::argument(object.py(), format!("id: {}: {}", it.what(), it.remedy()))
-    })
+    argument::id(text).map_err(|it| error::raised(object.py(), it))
 }
 
 /// The argument `id` where it may be left out.
@@ -163,8 +162,7 @@ pub(crate) fn kind_of_peek(object: &Bound<'_, PyAny>) -> PyResult<Option<HoldKin
     let Ok(name) = object.extract::<&str>() else {
         return Err(wrong_type(object.as_borrowed(), "kind", "a str"));
     };
-    HoldKind::of_peek(name)
-        .map_err(|it| error::argument(object.py(), format!("kind: {}: {}", it.what(), it.remedy())))
+    argument::kind_of_peek(name).map_err(|it| error::raised(object.py(), it))
 }
 
 /// The argument `waiting`, which may be left out.
@@ -175,9 +173,7 @@ pub(crate) fn waiting(object: &Bound<'_, PyAny>) -> PyResult<Patience> {
     let Ok(text) = object.cast::<PyString>() else {
         return Err(wrong_type(object.as_borrowed(), "waiting", "str"));
     };
-    text.to_str()?.parse().map_err(|it: tollgate::ParseError| {
-        error::argument(object.py(), format!("waiting: {}: {}", it.what(), it.remedy()))
-    })
+    argument::waiting(text.to_str()?).map_err(|it| error::raised(object.py(), it))
 }
 
 /// The argument `retry_after`, in seconds.

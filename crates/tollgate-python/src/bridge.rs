@@ -2,10 +2,9 @@
 //! runtime ask files, and ring. No thread of the runtime ever touches an object of Python.
 
 use core::sync::atomic::{AtomicBool, Ordering};
-use core::time::Duration;
 use std::collections::HashMap;
-use std::io::Read as _;
-use std::os::fd::{AsRawFd as _, RawFd};
+use std::io::{Read as _, Write as _};
+use std::os::fd::{AsFd as _, AsRawFd as _, RawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex};
 use std::time::Instant;
@@ -13,40 +12,16 @@ use std::time::Instant;
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
-use tollgate::Error;
+use tollgate_binding::{Answers, Carrier, Change, Operation, Remote, Rest, Sockets, lock, runtime};
 
-use crate::carrier::Carrier;
-use crate::reply::Reply;
-use crate::socket::{Change, Sockets, lock};
 use crate::spin::{self, Spin};
-use crate::{error, runtime};
-
-/// After so long without a turn, a connection may have ended unseen: what came is read first.
-const LONG_AGO: Duration = Duration::from_millis(100);
-
-type Answer = (u64, Result<Reply, Error>);
-
-/// What a running question needs to hand its answer over.
-#[derive(Debug)]
-pub(crate) struct Sender {
-    number: u64,
-    answers: Arc<Mutex<Vec<Answer>>>,
-    carrier: Arc<Carrier>,
-}
-
-impl Sender {
-    /// Hands the answer over. A loop that was closed meanwhile never looks.
-    pub(crate) fn send(self, answer: Result<Reply, Error>) {
-        lock(&self.answers).push((self.number, answer));
-        self.carrier.ring();
-    }
-}
+use crate::{error, reply};
 
 /// The futures that wait for answers.
 #[derive(Debug, Default)]
 struct Waiting {
-    next: u64,
-    futures: HashMap<u64, Py<PyAny>>,
+    next: u32,
+    futures: HashMap<u32, Py<PyAny>>,
 }
 
 /// What one loop of asyncio waits for. The loop calls `drain` when `fileno` can be read.
@@ -55,60 +30,44 @@ struct Waiting {
 pub(crate) struct Bridge {
     pid: u32,
     waiting: Mutex<Waiting>,
-    answers: Arc<Mutex<Vec<Answer>>>,
+    answers: Answers<tollgate::Decision<'static>>,
     carrier: Arc<Carrier>,
     reader: UnixStream,
     /// Whether the loop will have a turn after what it does now.
     will_turn: AtomicBool,
-    last_turn: Mutex<Instant>,
     spin: Mutex<Spin>,
 }
 
 impl Bridge {
-    /// What the loop carries.
-    pub(crate) fn carrier(&self) -> &Arc<Carrier> {
-        &self.carrier
-    }
-
     /// The number of the answer that `future` waits for, and whether it is the only one.
-    fn wait(&self, future: Bound<'_, PyAny>) -> (u64, bool) {
+    fn wait(&self, future: Bound<'_, PyAny>) -> (u32, bool) {
         let mut waiting = lock(&self.waiting);
+        // Nobody waits for so long that a number comes again.
         let number = waiting.next;
-        waiting.next += 1;
+        waiting.next = number.wrapping_add(1);
         waiting.futures.insert(number, future.unbind());
         (number, waiting.futures.len() == 1)
     }
 
-    /// A sender for the answer that `future` waits for, for another thread.
-    pub(crate) fn sender(&self, future: Bound<'_, PyAny>) -> Sender {
-        let (number, _) = self.wait(future);
-        let (answers, carrier) = (Arc::clone(&self.answers), Arc::clone(&self.carrier));
-        Sender { number, answers, carrier }
-    }
-
-    /// Asks in the loop's thread. The only question goes out at once. Others go out together, after
-    /// what the loop does now.
+    /// Asks, of Redis in the loop's thread. The only question goes out at once. Others go out
+    /// together, after what the loop does now.
     pub(crate) fn ask(
         slf: &Bound<'_, Self>,
         future: Bound<'_, PyAny>,
-        question: impl Future<Output = Result<Reply, Error>> + Send + 'static,
+        remote: &Remote,
+        operation: Operation,
     ) -> PyResult<()> {
         let this = slf.get();
         let (number, is_only) = this.wait(future);
-        let answers = Arc::clone(&this.answers);
-        this.carrier.ask(async move {
-            let answer = question.await;
-            lock(&answers).push((number, answer));
-        });
+        let started = remote.start(operation, this.answers.sender(number), &this.carrier);
+        started.map_err(|it| error::raised(slf.py(), it))?;
+        if remote.is_file() {
+            return Ok(());
+        }
         let may_wait = lock(&this.spin).may_wait(is_only);
         if is_only {
             let now = Instant::now();
-            let is_late = now.duration_since(*lock(&this.last_turn)) > LONG_AGO;
-            this.carrier.turn(|sockets| {
-                if is_late {
-                    sockets.may_read_all();
-                }
-            });
+            this.carrier.turn(|_| {});
             if may_wait {
                 this.wait_in_place(now);
             }
@@ -123,7 +82,7 @@ impl Bridge {
 
     /// Looks for a short time whether the answer comes.
     fn wait_in_place(&self, from: Instant) {
-        while lock(&self.answers).is_empty() {
+        while self.answers.is_empty() {
             if from.elapsed() > spin::LONGEST {
                 return lock(&self.spin).in_vain();
             }
@@ -142,23 +101,25 @@ impl Bridge {
     /// Gives the answers that came to those who wait for them.
     fn give(slf: &Bound<'_, Self>) -> PyResult<()> {
         let (py, this) = (slf.py(), slf.get());
-        *lock(&this.last_turn) = Instant::now();
-        let answers = core::mem::take(&mut *lock(&this.answers));
-        for (number, answer) in answers {
+        for (number, answer) in this.answers.take() {
             let future = lock(&this.waiting).futures.remove(&number);
             let Some(future) = future.map(|it| it.into_bound(py)) else { continue };
             // Whoever waited was cancelled meanwhile.
             if future.call_method0(intern!(py, "done"))?.is_truthy()? {
                 continue;
             }
-            match answer.map_err(|it| error::raised(py, &it)).and_then(|it| it.into_object(py)) {
+            let answer = answer.map_err(|it| error::raised(py, it));
+            match answer.and_then(|it| reply::object(py, it)) {
                 Ok(reply) => future.call_method1(intern!(py, "set_result"), (reply,))?,
                 Err(error) => {
                     future.call_method1(intern!(py, "set_exception"), (error.into_value(py),))?
                 }
             };
         }
-        this.carrier.sockets.changes().into_iter().try_for_each(|it| Self::change(slf, it))
+        while let Some(change) = this.carrier.sockets().change() {
+            Self::change(slf, change)?;
+        }
+        Ok(())
     }
 
     /// Has the loop watch a socket, or watch it no more.
@@ -166,17 +127,21 @@ impl Bridge {
         let py = slf.py();
         let running = running_loop(py)?;
         match change {
-            Change::Read(number) => {
+            Change::Open(socket) => {
                 let callback = slf.getattr(intern!(py, "readable"))?;
-                running.call_method1(intern!(py, "add_reader"), (number, callback, number))?;
+                let words = (socket.as_fd().as_raw_fd(), callback, socket.number());
+                running.call_method1(intern!(py, "add_reader"), words)?;
             }
-            Change::Write(number) => {
+            Change::Write(socket, _) => {
                 let callback = slf.getattr(intern!(py, "writable"))?;
-                running.call_method1(intern!(py, "add_writer"), (number, callback, number))?;
+                let fd = socket.as_fd().as_raw_fd();
+                let words = (fd, callback, socket.number(), fd);
+                running.call_method1(intern!(py, "add_writer"), words)?;
             }
             Change::Close(socket) => {
-                running.call_method1(intern!(py, "remove_reader"), (socket.number(),))?;
-                running.call_method1(intern!(py, "remove_writer"), (socket.number(),))?;
+                let fd = socket.as_fd().as_raw_fd();
+                running.call_method1(intern!(py, "remove_reader"), (fd,))?;
+                running.call_method1(intern!(py, "remove_writer"), (fd,))?;
             }
         }
         Ok(())
@@ -190,15 +155,19 @@ impl Bridge {
         let (reader, bell) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;
         bell.set_nonblocking(true)?;
-        let carrier = Arc::new(Carrier::new(runtime::get(py)?.handle().clone(), bell));
+        let ring = move || {
+            // A full socket has told it already.
+            let _ = (&bell).write(&[1]);
+        };
+        let runtime = runtime().map_err(|it| error::raised(py, it))?;
+        let carrier = Arc::new(Carrier::new(runtime.handle().clone(), ring, Rest::Kept));
         Ok(Self {
             pid: std::process::id(),
             waiting: Mutex::default(),
-            answers: Arc::default(),
+            answers: Answers::default(),
             carrier,
             reader,
             will_turn: AtomicBool::new(false),
-            last_turn: Mutex::new(Instant::now()),
             spin: Mutex::default(),
         })
     }
@@ -226,24 +195,23 @@ impl Bridge {
         // First the bytes, then a turn: what is woken between them rings again, or is done now.
         let mut bytes = [0_u8; 64];
         let _ = (&slf.get().reader).read(&mut bytes);
-        // The time of a question may have come while the loop was busy, and its answer too.
-        Self::go_on(slf, Sockets::may_read_all)
+        Self::go_on(slf, |_| {})
     }
 
     /// A socket can be read.
-    fn readable(slf: &Bound<'_, Self>, number: RawFd) -> PyResult<()> {
+    fn readable(slf: &Bound<'_, Self>, number: u32) -> PyResult<()> {
         if !slf.get().is_ours() {
             return Ok(());
         }
         Self::go_on(slf, |sockets| sockets.can_read(number))
     }
 
-    /// A socket can be written.
-    fn writable(slf: &Bound<'_, Self>, number: RawFd) -> PyResult<()> {
+    /// The socket of a descriptor can be written.
+    fn writable(slf: &Bound<'_, Self>, number: u32, fd: RawFd) -> PyResult<()> {
         if !slf.get().is_ours() {
             return Ok(());
         }
-        running_loop(slf.py())?.call_method1(intern!(slf.py(), "remove_writer"), (number,))?;
+        running_loop(slf.py())?.call_method1(intern!(slf.py(), "remove_writer"), (fd,))?;
         Self::go_on(slf, |sockets| sockets.can_write(number))
     }
 

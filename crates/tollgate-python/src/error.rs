@@ -1,10 +1,10 @@
-//! Errors of the engine as exceptions of Python, which `tollgate/_errors.py` defines.
+//! Failures as exceptions of Python, which `tollgate/_errors.py` defines.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
 use pyo3::types::{PyDict, PyType};
-use tollgate::{Error, ParseError, StoreError};
+use tollgate_binding::{Failure, Fault};
 
 /// An exception of the package by its name, with a message.
 fn named(py: Python<'_>, name: &str, what: &str, marks: &[(&str, bool)]) -> PyErr {
@@ -22,39 +22,24 @@ fn named(py: Python<'_>, name: &str, what: &str, marks: &[(&str, bool)]) -> PyEr
     made().map_or_else(|error: PyErr| error, PyErr::from_value)
 }
 
-/// A text that is no limit.
-pub(crate) fn limits(py: Python<'_>, error: &ParseError) -> PyErr {
-    named(py, "LimitError", &format!("limits: {error}"), &[])
-}
-
 /// An argument with a value that is out of range. The message names it.
 #[cold]
 pub(crate) fn argument(py: Python<'_>, what: impl AsRef<str>) -> PyErr {
     named(py, "ArgumentError", what.as_ref(), &[])
 }
 
-/// A store that could not answer.
-pub(crate) fn store(py: Python<'_>, error: &StoreError) -> PyErr {
-    let mut what = error.to_string();
-    let mut source = std::error::Error::source(error);
-    while let Some(cause) = source {
-        what = format!("{what}: {cause}");
-        source = cause.source();
-    }
-    let marks = [("transient", error.is_transient()), ("ambiguous", error.is_ambiguous())];
-    named(py, "StoreError", &what, &marks)
-}
-
-/// Whatever a limiter returns.
+/// The exception of a failure.
 #[cold]
-pub(crate) fn raised(py: Python<'_>, error: &Error) -> PyErr {
-    match error {
-        Error::Parse(error) => argument(py, format!("subject: {error}")),
-        Error::Ask(what) => argument(py, what),
-        Error::NotOpen(what) | Error::Conflict(what) | Error::TooManyHolds(what) => {
-            named(py, "HoldError", what, &[])
+pub(crate) fn raised(py: Python<'_>, failure: impl Into<Failure>) -> PyErr {
+    let Failure { fault, what } = failure.into();
+    match fault {
+        Fault::Limit => named(py, "LimitError", &what, &[]),
+        Fault::Argument => argument(py, what),
+        Fault::Hold => named(py, "HoldError", &what, &[]),
+        Fault::Store { transient, ambiguous } => {
+            let marks = [("transient", transient), ("ambiguous", ambiguous)];
+            named(py, "StoreError", &what, &marks)
         }
-        Error::Store(error) => store(py, error),
-        other => PyRuntimeError::new_err(other.to_string()),
+        Fault::Other => PyRuntimeError::new_err(what),
     }
 }

@@ -4,7 +4,6 @@
 
 mod argument;
 mod bridge;
-mod carrier;
 mod clock;
 mod decision;
 mod error;
@@ -12,11 +11,8 @@ mod fork;
 mod http;
 mod limiter;
 mod limits;
-mod remote;
 mod reply;
 mod request;
-mod runtime;
-mod socket;
 mod spin;
 
 use pyo3::prelude::*;

@@ -1,14 +1,12 @@
 //! The limiter, as Python sees it.
 
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
-use tollgate::{Ask, LimitSet, MemoryStore};
-use tollgate_stores::StoreUrl;
-use tollgate_tower::answer::{HeaderTemplate, Wire};
+use tollgate::Ask;
+use tollgate_binding::{Counts, Operation};
+use tollgate_tower::answer::{Answers, Wire};
 
 use crate::argument::{self, PolicyText, ProfileText, StoreText, SubjectText};
 use crate::bridge::Bridge;
@@ -17,48 +15,25 @@ use crate::decision::Decision;
 use crate::error;
 use crate::http::{self, Headers, Refusal};
 use crate::limits::{AnyLimits, in_policy};
-use crate::remote::Remote;
-use crate::reply::Reply;
-use crate::request::{Kind, Request};
-
-/// The name in headers where there is no policy, as of the layer of Rust.
-const USUAL_NAME: &str = "client";
+use crate::reply::{self, Answer};
+use crate::request::Request;
 
 /// Limits and the store that counts them.
 #[pyclass(frozen, subclass, module = "tollgate._tollgate")]
 #[derive(Debug)]
-pub(crate) struct Limiter {
-    limits: LimitSet,
-    name: String,
-    template: HeaderTemplate,
-    store: Counts,
-}
+pub(crate) struct Limiter(tollgate_binding::Limiter);
 
-/// Where it counts.
-#[derive(Debug)]
-#[allow(clippy::large_enum_variant, reason = "a program has few limiters")]
-enum Counts {
-    Memory(tollgate::Limiter<MemoryStore>),
-    Remote(Remote),
-}
-
-impl Counts {
-    fn new(
-        py: Python<'_>,
-        limits: LimitSet,
-        url: &str,
-        clock: Option<&ManualClock>,
-    ) -> PyResult<Self> {
-        let url = StoreUrl::parse(url).map_err(|it| error::store(py, &it))?;
-        let clock = clock.map(|clock| clock.0.clone());
-        Ok(match (url, clock) {
-            (StoreUrl::Memory, None) => Self::Memory(tollgate::Limiter::memory(limits)),
-            (StoreUrl::Memory, Some(clock)) => {
-                let store = MemoryStore::builder().clock(clock).build();
-                Self::Memory(tollgate::Limiter::new(limits, store))
+impl Limiter {
+    /// Asks and waits, while other threads of Python run where it does not answer at once.
+    fn answer(&self, py: Python<'_>, operation: &Operation) -> PyResult<Answer> {
+        let raised = |failure| error::raised(py, failure);
+        match &self.0.counts {
+            Counts::Memory(limiter) => tollgate_binding::answer(limiter, operation).map_err(raised),
+            Counts::Remote(remote) => {
+                let waiting = remote.waiting(operation).map_err(raised)?;
+                py.detach(waiting).map_err(|it| raised(it.into()))
             }
-            (url, clock) => Self::Remote(Remote::new(py, limits, url, clock)),
-        })
+        }
     }
 }
 
@@ -74,12 +49,9 @@ impl Limiter {
         clock: Option<&Bound<'_, ManualClock>>,
     ) -> PyResult<Self> {
         let limits = in_policy(py, limits.0, policy)?;
-        let name = limits.policy().unwrap_or(USUAL_NAME).to_owned();
-        let template = HeaderTemplate::new(&name, &limits);
-        let template = template.map_err(|it| error::argument(py, format!("policy: {it}")))?;
-        let clock = clock.map(Bound::get);
-        let store = Counts::new(py, limits.clone(), store.0, clock)?;
-        Ok(Self { limits, name, template, store })
+        let clock = clock.map(|clock| clock.get().0.clone());
+        let made = tollgate_binding::Limiter::new("python", limits, store.0, clock);
+        made.map(Self).map_err(|it| error::raised(py, it))
     }
 
     /// Checks every limit, and charges the cost if all admit.
@@ -90,16 +62,17 @@ impl Limiter {
         subject: SubjectText<'_>,
         #[pyo3(from_py_with = argument::cost)] cost: u64,
     ) -> PyResult<Decision> {
-        match &self.store {
-            // Faster than to let other threads of Python run meanwhile.
-            Counts::Memory(limiter) => match limiter.check_now(Ask::new(subject.0).cost(cost)) {
+        // Faster than to make an operation of it.
+        if let Counts::Memory(limiter) = &self.0.counts {
+            let decision = limiter.check_now(Ask::new(subject.0).cost(cost));
+            return match decision {
                 Ok(decision) => Ok(Decision(decision.into_owned())),
-                Err(it) => Err(error::raised(py, &it)),
-            },
-            Counts::Remote(remote) => match remote.run(py, &Kind::check(subject.0, cost))? {
-                Reply::Decision(decision) => Ok(Decision(decision)),
-                _ => Err(PyRuntimeError::new_err("a check has no other answer")),
-            },
+                Err(it) => Err(error::raised(py, it)),
+            };
+        }
+        match self.answer(py, &Operation::check(subject.0.to_owned(), cost))? {
+            Answer::Decision(decision) => Ok(Decision(decision)),
+            _ => Err(PyRuntimeError::new_err("a check has no other answer")),
         }
     }
 
@@ -109,43 +82,38 @@ impl Limiter {
         py: Python<'py>,
         request: &Bound<'py, Request>,
     ) -> PyResult<Bound<'py, PyAny>> {
-        let kind = &request.get().0;
-        match &self.store {
-            Counts::Memory(limiter) => answered_now(py, kind, limiter)?.into_object(py),
-            Counts::Remote(remote) => remote.run(py, kind)?.into_object(py),
-        }
+        reply::object(py, self.answer(py, &request.get().0)?)
     }
 
     /// Asks for `future`, a future of the loop whose answers `bridge` carries.
     fn start<'py>(
         &self,
-        py: Python<'py>,
         request: &Bound<'py, Request>,
         bridge: &Bound<'py, Bridge>,
         future: Bound<'py, PyAny>,
     ) -> PyResult<()> {
-        match &self.store {
+        match &self.0.counts {
             Counts::Memory(_) => Err(PyRuntimeError::new_err("memory answers by `run`")),
-            Counts::Remote(remote) => remote.start(py, request.get().0.clone(), bridge, future),
+            Counts::Remote(remote) => Bridge::ask(bridge, future, remote, request.get().0.clone()),
         }
     }
 
     /// Whether it counts in the memory of this process, which answers at once.
     #[getter]
     fn in_memory(&self) -> bool {
-        matches!(self.store, Counts::Memory(_))
+        matches!(self.0.counts, Counts::Memory(_))
     }
 
     /// The limits as text.
     #[getter]
     fn limits(&self) -> String {
-        self.limits.to_string()
+        self.0.limits.to_string()
     }
 
     /// The name of the policy, within which it counts; None without one.
     #[getter]
     fn policy(&self) -> Option<&str> {
-        self.limits.policy()
+        self.0.limits.policy()
     }
 
     /// The headers of a response to a request that `decision` was made for.
@@ -157,8 +125,8 @@ impl Limiter {
         headers: ProfileText<'_>,
     ) -> PyResult<Headers> {
         let mut map = ::http::HeaderMap::new();
-        http::answers(py, headers)?.mark(&mut map, &[&self.template], &decision.get().0);
-        Ok(http::pairs(&map))
+        profile(py, headers)?.mark(&mut map, &[&self.0.template], &decision.get().0);
+        Ok(tollgate_binding::pairs(&map))
     }
 
     /// The status, headers and body of the response to a denied request; None if it was admitted.
@@ -169,8 +137,8 @@ impl Limiter {
         decision: &Bound<'py, Decision>,
         headers: ProfileText<'_>,
     ) -> PyResult<Option<Refusal<'py>>> {
-        let answers = http::answers(py, headers)?;
-        let refused = answers.refused(Wire::Http, &[&self.template], &decision.get().0);
+        let answers = profile(py, headers)?;
+        let refused = answers.refused(Wire::Http, &[&self.0.template], &decision.get().0);
         Ok(refused.map(|response| http::refusal(py, response)))
     }
 
@@ -181,27 +149,16 @@ impl Limiter {
         py: Python<'py>,
         #[pyo3(from_py_with = argument::retry_after)] retry_after: Duration,
     ) -> PyResult<Refusal<'py>> {
-        let answers = http::answers(py, ProfileText("draft"))?;
-        Ok(http::refusal(py, answers.unavailable(Wire::Http, &[&self.name], retry_after)))
+        let answers = profile(py, ProfileText("draft"))?;
+        Ok(http::refusal(py, answers.unavailable(Wire::Http, &[&self.0.name], retry_after)))
     }
 
     fn __repr__(&self) -> String {
-        let place = match &self.store {
-            Counts::Memory(_) => "memory",
-            Counts::Remote(remote) => remote.kind(),
-        };
-        format!("<Limiter {} in {place}>", self.limits)
+        format!("<Limiter {} in {}>", self.0.limits, self.0.kind())
     }
 }
 
-/// What memory answers, which never waits.
-fn answered_now(
-    py: Python<'_>,
-    kind: &Kind,
-    limiter: &tollgate::Limiter<MemoryStore>,
-) -> PyResult<Reply> {
-    match pin!(kind.perform(limiter)).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer.map_err(|it| error::raised(py, &it)),
-        Poll::Pending => Err(PyRuntimeError::new_err("memory answers at once")),
-    }
+/// The answers of a profile of headers.
+fn profile(py: Python<'_>, name: ProfileText<'_>) -> PyResult<Answers> {
+    tollgate_binding::answers(name.0).map_err(|it| error::raised(py, it))
 }

@@ -2,6 +2,7 @@
 
 use pyo3::prelude::*;
 use tollgate::LimitSet;
+use tollgate_binding::argument;
 
 use crate::argument::{LimitsText, PolicyText, wrong_type};
 use crate::error;
@@ -32,7 +33,7 @@ impl Limits {
         limits: LimitsText<'_>,
         policy: Option<PolicyText<'_>>,
     ) -> PyResult<Self> {
-        let parsed: LimitSet = limits.0.parse().map_err(|it| error::limits(py, &it))?;
+        let parsed = argument::limits(limits.0).map_err(|it| error::raised(py, it))?;
         in_policy(py, parsed, policy).map(Self)
     }
 
@@ -60,7 +61,7 @@ impl<'a, 'py> FromPyObject<'a, 'py> for AnyLimits {
             return Err(wrong_type(object, "limits", "str or Limits"));
         }
         let LimitsText(text) = object.extract()?;
-        text.parse().map(Self).map_err(|it| error::limits(object.py(), &it))
+        argument::limits(text).map(Self).map_err(|it| error::raised(object.py(), it))
     }
 }
 
@@ -70,6 +71,6 @@ pub(crate) fn in_policy(
     limits: LimitSet,
     policy: Option<PolicyText<'_>>,
 ) -> PyResult<LimitSet> {
-    let Some(PolicyText(name)) = policy else { return Ok(limits) };
-    limits.in_policy(name).map_err(|it| error::argument(py, format!("policy: {it}")))
+    let name = policy.map(|it| it.0);
+    argument::in_policy(limits, name).map_err(|it| error::raised(py, it))
 }

@@ -2,45 +2,35 @@
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
-use tollgate::{ChargedLimit, Hold, LimitSet, Subject};
+use tollgate::{ChargedLimit, Hold};
 
 use crate::decision::{Decision, seconds};
 use crate::error;
 
 /// An answer, before there is an object of Python for it.
-#[derive(Debug)]
-pub(crate) enum Reply {
-    Decision(tollgate::Decision<'static>),
-    Charged(Subject, LimitSet, Vec<tollgate::Charged>),
-    Refund(tollgate::Refund),
-    Holding(tollgate::Decision<'static>, Option<Hold>),
-    Settled(Box<Hold>, tollgate::Settled),
-    Flag(bool),
-}
+pub(crate) type Answer = tollgate_binding::Answer<tollgate::Decision<'static>>;
 
-impl Reply {
-    /// The object for it.
-    pub(crate) fn into_object(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
-        match self {
-            Self::Decision(decision) => Ok(Bound::new(py, Decision(decision))?.into_any()),
-            Self::Charged(subject, limits, charged) => {
-                let each = ChargedLimit::each([(&subject, &limits)], &charged);
-                each.map(Charged::new).collect::<Vec<_>>().into_bound_py_any(py)
-            }
-            Self::Refund(tollgate::Refund { already, given, left, .. }) => {
-                Ok(Bound::new(py, Refund { already, given, left })?.into_any())
-            }
-            Self::Holding(decision, hold) => {
-                let decision = Bound::new(py, Decision(decision))?.unbind();
-                Ok(Bound::new(py, Holding { decision, hold })?.into_any())
-            }
-            Self::Settled(hold, settled) => {
-                let charged = hold.charged(&settled).map(Charged::new).collect();
-                let tollgate::Settled { already, actual, .. } = settled;
-                Ok(Bound::new(py, Settled { already, actual, charged })?.into_any())
-            }
-            Self::Flag(flag) => flag.into_bound_py_any(py),
+/// The object for an answer.
+pub(crate) fn object(py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny>> {
+    match answer {
+        Answer::Decision(decision) => Ok(Bound::new(py, Decision(decision))?.into_any()),
+        Answer::Charged(subject, limits, charged) => {
+            let each = ChargedLimit::each([(&subject, &limits)], &charged);
+            each.map(Charged::new).collect::<Vec<_>>().into_bound_py_any(py)
         }
+        Answer::Refund(tollgate::Refund { already, given, left, .. }) => {
+            Ok(Bound::new(py, Refund { already, given, left })?.into_any())
+        }
+        Answer::Holding(decision, hold) => {
+            let decision = Bound::new(py, Decision(decision))?.unbind();
+            Ok(Bound::new(py, Holding { decision, hold })?.into_any())
+        }
+        Answer::Settled(hold, settled) => {
+            let charged = hold.charged(&settled).map(Charged::new).collect();
+            let tollgate::Settled { already, actual, .. } = settled;
+            Ok(Bound::new(py, Settled { already, actual, charged })?.into_any())
+        }
+        Answer::Flag(flag) => flag.into_bound_py_any(py),
     }
 }
 
@@ -110,7 +100,7 @@ pub(crate) struct Settled {
 #[derive(Debug)]
 pub(crate) struct Holding {
     decision: Py<Decision>,
-    hold: Option<Hold>,
+    hold: Option<Box<Hold>>,
 }
 
 impl Holding {
@@ -118,7 +108,7 @@ impl Holding {
     ///
     /// # Errors
     /// It was denied.
-    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Hold> {
+    pub(crate) fn open(&self, py: Python<'_>) -> PyResult<Box<Hold>> {
         self.hold.clone().ok_or_else(|| error::argument(py, "the hold was denied: it is not open"))
     }
 }

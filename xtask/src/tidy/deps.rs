@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -83,10 +83,12 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     (FAULTS, &["tollgate", "tollgate-lease", "tollgate-proof", "tollgate-redis"]),
     // The engine alone: what is not in it would not be small enough for a page.
     ("tollgate-playground", &["tollgate"]),
+    // What both bindings are made of.
+    ("tollgate-binding", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
     // What Python gets; nobody builds on it.
-    ("tollgate-python", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
+    ("tollgate-python", &["tollgate", "tollgate-binding", "tollgate-tower"]),
     // What Node gets; nobody builds on it.
-    ("tollgate-node", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
+    ("tollgate-node", &["tollgate", "tollgate-binding", "tollgate-tower"]),
     // It is built before everything else: what needs the registry for the documents' tables is an
     // example.
     ("xtask", &[]),

@@ -4,19 +4,26 @@ from __future__ import annotations
 
 import functools
 import inspect
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ._errors import Denied
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from ._limiter import Limiter
     from ._tollgate import Decision
 
 
+class Checks(Protocol):
+    """What is asked before each call: a limiter."""
+
+    def check(self, subject: str, cost: int = ...) -> Decision: ...
+
+    async def acheck(self, subject: str, cost: int = ...) -> Decision: ...
+
+
 def limited(
-    limiter: Limiter,
+    limiter: Checks,
     key: str | Callable[..., str],
     cost: int | Callable[..., int],
     on_denied: Callable[[Decision], Any] | None,

@@ -1,0 +1,91 @@
+//! What a limiter answered, before there is an object of another language for it, and its way to
+//! the loop that waits.
+
+use std::sync::{Arc, Mutex};
+
+use tollgate::{
+    Charged, Decision, Error, Hold, LimitSet, Limiter, Refund, Settled, Store, Subject,
+};
+
+use crate::lock;
+use crate::operation::Operation;
+
+/// An answer. `D` is what is kept of a decision.
+#[derive(Debug)]
+pub enum Answer<D> {
+    /// The decision of a check or a peek.
+    Decision(D),
+    /// What a charge without a check did to the limits of a subject.
+    Charged(Subject, LimitSet, Vec<Charged>),
+    /// What a refund gave back.
+    Refund(Refund),
+    /// The decision on a hold and, where it was admitted, the hold.
+    Holding(D, Option<Box<Hold>>),
+    /// What settling a hold did.
+    Settled(Box<Hold>, Settled),
+    /// A yes or no.
+    Flag(bool),
+}
+
+/// What a language keeps of a decision.
+pub trait Keep: Sized + Send + 'static {
+    /// Asks a limiter, and keeps its answer.
+    fn ask<S: Store>(
+        operation: &Operation,
+        limiter: &Limiter<S>,
+    ) -> impl Future<Output = Result<Answer<Self>, Error>> + Send;
+}
+
+impl Keep for Decision<'static> {
+    async fn ask<S: Store>(
+        operation: &Operation,
+        limiter: &Limiter<S>,
+    ) -> Result<Answer<Self>, Error> {
+        operation.perform(limiter, |_, it| it.into_owned()).await
+    }
+}
+
+/// An answer, and the number of who waits for it.
+type Arrived<D> = (u32, Result<Answer<D>, Error>);
+
+/// The answers that came and were not taken yet.
+#[derive(Debug)]
+pub struct Answers<D>(Arc<Mutex<Vec<Arrived<D>>>>);
+
+impl<D> Default for Answers<D> {
+    fn default() -> Self {
+        Self(Arc::default())
+    }
+}
+
+impl<D> Answers<D> {
+    /// A sender for the answer that `number` waits for.
+    pub fn sender(&self, number: u32) -> Sender<D> {
+        Sender { number, answers: Self(Arc::clone(&self.0)) }
+    }
+
+    /// Takes those that came.
+    pub fn take(&self) -> Vec<Arrived<D>> {
+        core::mem::take(&mut *lock(&self.0))
+    }
+
+    /// Whether none came.
+    pub fn is_empty(&self) -> bool {
+        lock(&self.0).is_empty()
+    }
+}
+
+/// What a running question needs to hand its answer over.
+#[derive(Debug)]
+pub struct Sender<D> {
+    number: u32,
+    answers: Answers<D>,
+}
+
+impl<D> Sender<D> {
+    /// Hands the answer over, for the next time that the loop looks. One that ended meanwhile never
+    /// does.
+    pub fn send(self, answer: Result<Answer<D>, Error>) {
+        lock(&self.answers.0).push((self.number, answer));
+    }
+}

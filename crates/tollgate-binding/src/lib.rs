@@ -1,0 +1,41 @@
+//! What the packages of Tollgate for Python and Node share: limiters, questions, stores that open
+//! at the first question, and connections on a loop of another language.
+//!
+//! A binding converts arguments, answers and [`Failure`]s, and does nothing else.
+#![allow(
+    clippy::exhaustive_enums,
+    clippy::exhaustive_structs,
+    reason = "a binding must handle every form: one more has to be an error there"
+)]
+
+mod answer;
+pub mod argument;
+mod carrier;
+mod failure;
+pub mod fork;
+mod http;
+mod limiter;
+mod operation;
+mod place;
+mod remote;
+mod runtime;
+mod socket;
+mod table;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub use self::http::{Refusal, answers, client_subject, pairs};
+pub use answer::{Answer, Answers, Keep, Sender};
+pub use carrier::Carrier;
+pub use failure::{Failure, Fault, Result};
+pub use limiter::{Counts, Limiter, answer, ready};
+pub use operation::{HoldRef, Operation, Part, ask};
+pub use remote::Remote;
+pub use runtime::runtime;
+pub use socket::{Change, Rest, Socket, Sockets, Watched};
+pub use table::Table;
+
+/// Takes a lock that no panic spoils.
+pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,291 @@
+//! What a limiter is asked, made before it is known how the answer is waited for.
+
+use core::time::Duration;
+
+use tollgate::{
+    Ask, Decision, Error, Hold, HoldKind, HoldName, LimitSet, Limiter, Patience, Receipt, Reserve,
+    Store, Subject,
+};
+
+use crate::answer::Answer;
+
+/// One question to a limiter.
+#[derive(Clone, Debug)]
+pub enum Operation {
+    /// Charges the cost where all limits admit.
+    Check {
+        /// The subjects.
+        parts: Vec<Part>,
+        /// The units.
+        cost: u64,
+        /// Whether as much is charged as remains.
+        partial: bool,
+        /// How the caller waits.
+        patience: Patience,
+    },
+    /// Asks what a check would answer.
+    Peek {
+        /// The subjects.
+        parts: Vec<Part>,
+        /// The units.
+        cost: u64,
+        /// Whether as much would be charged as remains.
+        partial: bool,
+        /// What the cost is judged as.
+        kind: Option<HoldKind>,
+    },
+    /// Charges the cost, whether the limits admit it or not.
+    Charge {
+        /// Whose count.
+        subject: String,
+        /// The units.
+        cost: u64,
+    },
+    /// Forgets a count.
+    Reset {
+        /// Whose count.
+        subject: String,
+    },
+    /// Gives back what a check charged.
+    Refund(Box<Receipt>),
+    /// Holds units until it is known how many were used.
+    Reserve {
+        /// Whose count.
+        subject: String,
+        /// The units.
+        cost: u64,
+        /// Until when, and what its end does.
+        reserve: Reserve,
+        /// The caller's id for the hold.
+        name: Option<HoldName>,
+    },
+    /// Holds slots.
+    Acquire {
+        /// Whose count.
+        subject: String,
+        /// How many.
+        slots: u64,
+        /// The caller's id for the hold.
+        name: Option<HoldName>,
+        /// How the caller waits.
+        patience: Patience,
+    },
+    /// Settles a hold at so many units.
+    Commit(HoldRef, u64),
+    /// Settles a hold at none.
+    Release(HoldRef),
+    /// Releases the hold of an answer that nobody waits for any more.
+    GiveBack(Box<Hold>),
+    /// Moves the end of a hold.
+    Renew(HoldRef, Option<Duration>),
+}
+
+/// Which hold is meant.
+#[derive(Clone, Debug)]
+pub enum HoldRef {
+    /// That of an answer.
+    Placed(Box<Hold>),
+    /// That of a subject which its caller named, whether an answer came or not.
+    Named(String, HoldName),
+}
+
+impl HoldRef {
+    fn of<S: Store>(&self, limiter: &Limiter<S>) -> Result<Hold, Error> {
+        match self {
+            Self::Placed(hold) => Ok(Hold::clone(hold)),
+            Self::Named(subject, name) => limiter.hold_named(Ask::new(subject).named(*name)),
+        }
+    }
+}
+
+/// An ask for a hold.
+fn for_hold(subject: &str, cost: u64, name: Option<HoldName>) -> Ask<'_> {
+    let ask = Ask::new(subject).cost(cost);
+    match name {
+        Some(name) => ask.named(name),
+        None => ask,
+    }
+}
+
+/// A subject, with its limits if they are not the limiter's.
+#[derive(Clone, Debug)]
+pub struct Part {
+    /// The subject.
+    pub subject: String,
+    /// Its own limits.
+    pub limits: Option<LimitSet>,
+}
+
+impl From<String> for Part {
+    fn from(subject: String) -> Self {
+        Self { subject, limits: None }
+    }
+}
+
+/// The ask over some subjects.
+///
+/// # Errors
+/// There are none.
+pub fn ask(parts: &[Part], cost: u64, partial: bool) -> Result<Ask<'_>, Error> {
+    let mut parts = parts.iter();
+    let Some(first) = parts.next() else {
+        return Err(Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned()));
+    };
+    let mut ask = Ask::new(first.subject.as_str());
+    if let Some(limits) = &first.limits {
+        ask = ask.under(limits);
+    }
+    for Part { subject, limits } in parts {
+        ask = match limits {
+            Some(limits) => ask.and_under(subject.as_str(), limits),
+            None => ask.and(subject.as_str()),
+        };
+    }
+    let ask = ask.cost(cost);
+    Ok(if partial { ask.partial() } else { ask })
+}
+
+impl Operation {
+    /// A check of one subject.
+    #[must_use]
+    pub fn check(subject: String, cost: u64) -> Self {
+        let parts = vec![subject.into()];
+        Self::Check { parts, cost, partial: false, patience: Patience::None }
+    }
+
+    /// Asks, and makes the answer last. `keep` says what is kept of a decision.
+    ///
+    /// # Errors
+    /// As the limiter's.
+    pub async fn perform<S: Store, D>(
+        &self,
+        limiter: &Limiter<S>,
+        keep: fn(&Limiter<S>, Decision<'_>) -> D,
+    ) -> Result<Answer<D>, Error> {
+        match self {
+            Self::Check { parts, cost, partial, patience } => {
+                let ask = ask(parts, *cost, *partial)?.with_patience(*patience);
+                Ok(Answer::Decision(keep(limiter, limiter.check(ask).await?)))
+            }
+            // Apart, since what is seldom asked must not make each check large.
+            other => Box::pin(other.perform_other(limiter, keep)).await,
+        }
+    }
+
+    /// The same for all that is no check.
+    async fn perform_other<S: Store, D>(
+        &self,
+        limiter: &Limiter<S>,
+        keep: fn(&Limiter<S>, Decision<'_>) -> D,
+    ) -> Result<Answer<D>, Error> {
+        Ok(match self {
+            Self::Check { .. } => return Err(Error::Ask("a check is asked apart".to_owned())),
+            Self::Peek { parts, cost, partial, kind } => {
+                let ask = ask(parts, *cost, *partial)?;
+                let ask = match kind {
+                    Some(kind) => ask.kind(*kind),
+                    None => ask,
+                };
+                Answer::Decision(keep(limiter, limiter.peek(ask).await?))
+            }
+            Self::Charge { subject, cost } => {
+                let charged = limiter.charge(Ask::new(subject).cost(*cost)).await?;
+                Answer::Charged(Subject::literal(subject)?, limiter.limits().clone(), charged)
+            }
+            Self::Reset { subject } => Answer::Flag(limiter.reset(subject).await?),
+            Self::Refund(receipt) => Answer::Refund(limiter.refund(receipt).await?),
+            Self::Reserve { subject, cost, reserve, name } => {
+                let placed = limiter.reserve(for_hold(subject, *cost, *name), *reserve).await?;
+                Answer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
+            }
+            Self::Acquire { subject, slots, name, patience } => {
+                let ask = for_hold(subject, *slots, *name).with_patience(*patience);
+                let placed = limiter.acquire(ask).await?;
+                Answer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
+            }
+            Self::Commit(hold, actual) => {
+                let hold = hold.of(limiter)?;
+                let settled = limiter.commit(&hold, *actual).await?;
+                Answer::Settled(Box::new(hold), settled)
+            }
+            Self::Release(hold) => Answer::Flag(limiter.release(&hold.of(limiter)?).await?),
+            // An answer that was repeated is of a hold that another question placed.
+            Self::GiveBack(hold) if hold.answer > 1 => Answer::Flag(false),
+            Self::GiveBack(hold) => {
+                Answer::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
+            }
+            Self::Renew(hold, ttl) => {
+                let mut hold = hold.of(limiter)?;
+                Answer::Flag(limiter.renew(&mut hold, *ttl).await?)
+            }
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tollgate::LimitSet;
+
+    use super::*;
+    use crate::{Keep as _, ready};
+
+    type Kept = Answer<Decision<'static>>;
+
+    fn limiter(limits: &str) -> Limiter<tollgate::MemoryStore> {
+        Limiter::memory(limits.parse::<LimitSet>().unwrap())
+    }
+
+    fn asked<S: Store>(limiter: &Limiter<S>, operation: &Operation) -> Result<Kept, Error> {
+        ready(Decision::ask(operation, limiter)).unwrap()
+    }
+
+    #[test]
+    fn a_part_is_asked_under_its_own_limits() {
+        let limiter = limiter("10/s");
+        let own = Part { subject: "b".to_owned(), limits: Some("3/s".parse().unwrap()) };
+        let parts = vec!["a".to_owned().into(), own];
+        let (cost, partial, patience) = (1, false, Patience::None);
+        let check = Operation::Check { parts, cost, partial, patience };
+        let Ok(Answer::Decision(decision)) = asked(&limiter, &check) else { panic!("no decision") };
+        let left = decision.reports().map(|it| it.remaining()).collect::<Vec<_>>();
+        assert_eq!(left, [9, 2]);
+        let none = Operation::Peek { parts: Vec::new(), cost, partial, kind: None };
+        let error = asked(&limiter, &none).unwrap_err();
+        assert!(matches!(error, Error::Ask(what) if what.contains("not 0")));
+    }
+
+    #[test]
+    fn a_hold_is_placed_and_settled_once() {
+        let limiter = limiter("10/min");
+        let reserve = Reserve::from(Duration::from_secs(60));
+        let subject = "a".to_owned();
+        let place = Operation::Reserve { subject, cost: 4, reserve, name: None };
+        let Ok(Answer::Holding(decision, Some(hold))) = asked(&limiter, &place) else {
+            panic!("no hold")
+        };
+        assert_eq!(decision.granted(), 4);
+        let commit = Operation::Commit(HoldRef::Placed(hold.clone()), 1);
+        let Ok(Answer::Settled(_, settled)) = asked(&limiter, &commit) else { panic!("no end") };
+        assert_eq!((settled.already, settled.actual), (false, 1));
+        let release = Operation::Release(HoldRef::Placed(hold));
+        assert!(matches!(asked(&limiter, &release), Ok(Answer::Flag(false)) | Err(_)));
+    }
+
+    #[test]
+    fn an_answer_that_was_repeated_is_not_given_back() {
+        let limiter = limiter("2 at once");
+        let acquire = Operation::Acquire {
+            subject: "a".to_owned(),
+            slots: 1,
+            name: None,
+            patience: Patience::None,
+        };
+        let Ok(Answer::Holding(_, Some(hold))) = asked(&limiter, &acquire) else {
+            panic!("no hold")
+        };
+        let mut repeated = hold.clone();
+        repeated.answer = 2;
+        assert!(matches!(asked(&limiter, &Operation::GiveBack(repeated)), Ok(Answer::Flag(false))));
+        assert!(matches!(asked(&limiter, &Operation::GiveBack(hold)), Ok(Answer::Flag(true))));
+    }
+}
