@@ -65,10 +65,10 @@ const ALLOWED: &str = "stubtest-allowed.txt";
 /// What is run in the crate's folder, as modules of Python.
 const CHECKS: [(&str, &[&str]); 5] = [
     ("its tests", &["pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests"]),
-    ("its types", &["mypy", "--cache-dir", "/dev/null", "python/tollgate"]),
+    ("its types", &["mypy", "--cache-dir", "/dev/null", "python/tollgate_limiter"]),
     (
         "its stub beside the module",
-        &["mypy.stubtest", "tollgate", "--ignore-disjoint-bases", "--allowlist", ALLOWED],
+        &["mypy.stubtest", "tollgate_limiter", "--ignore-disjoint-bases", "--allowlist", ALLOWED],
     ),
     ("its lints", &["ruff", "check", "--quiet", "--no-cache", "."]),
     ("its format", &["ruff", "format", "--quiet", "--no-cache", "--check", "."]),

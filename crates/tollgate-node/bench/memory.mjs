@@ -7,7 +7,7 @@
 //     node bench/memory.mjs [ROUNDS]
 
 import { RateLimiterMemory } from "rate-limiter-flexible";
-import { Limiter } from "tollgate";
+import { Limiter } from "tollgate-limiter";
 
 const CALLS = 50_000;
 const UNITS = 1_000_000;

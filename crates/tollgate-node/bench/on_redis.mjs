@@ -10,7 +10,7 @@ import { once } from "node:events";
 import { connect, createServer } from "node:net";
 import { Redis } from "ioredis";
 import { RateLimiterRedis } from "rate-limiter-flexible";
-import { Limiter } from "tollgate";
+import { Limiter } from "tollgate-limiter";
 
 const CALLS = 2_000;
 const UNITS = 1_000_000;

@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { Limiter } from "tollgate";
+import { Limiter } from "tollgate-limiter";
 import { NO_REDIS, folder, redis, unique, waitUntil } from "./support.mjs";
 
 /** How often each is tried. */

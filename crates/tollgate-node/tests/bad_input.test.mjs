@@ -2,10 +2,10 @@
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import * as tollgate from "tollgate";
-import { ArgumentError, LimitError, Limiter, Limits, ManualClock, StoreError } from "tollgate";
-import { tollgate as express } from "tollgate/express";
-import { tollgate as hono } from "tollgate/hono";
+import * as tollgate from "tollgate-limiter";
+import { ArgumentError, LimitError, Limiter, Limits, ManualClock, StoreError } from "tollgate-limiter";
+import { tollgate as express } from "tollgate-limiter/express";
+import { tollgate as hono } from "tollgate-limiter/hono";
 import { NO_REDIS, redis, unique } from "./support.mjs";
 
 const ID = "b1946ac92492d2347c6235b4d2611184";

@@ -10,7 +10,7 @@ import { before, describe, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
 import { createServer as createTlsServer } from "node:tls";
 import { Worker } from "node:worker_threads";
-import { Limiter, StoreError } from "tollgate";
+import { Limiter, StoreError } from "tollgate-limiter";
 import { NO_REDIS, OPENSSL, folder, node, redis, unique, waitUntil } from "./support.mjs";
 
 let url;
@@ -247,7 +247,7 @@ describe("the connection to Redis", { skip: NO_REDIS }, () => {
     });
     await once(server.listen(0, "127.0.0.1").unref(), "listening");
     const script = `
-      import { Limiter } from "tollgate";
+      import { Limiter } from "tollgate-limiter";
       const limiter = new Limiter("9/h", { store: process.argv[1], policy: process.argv[2] });
       const asked = await Promise.all(Array.from({ length: 20 }, () => limiter.check("a")));
       console.log(asked.filter(({ allowed }) => allowed).length);
@@ -274,7 +274,7 @@ describe("the connection to Redis", { skip: NO_REDIS }, () => {
     const { store, links } = await proxy();
     const code = `
       const { parentPort, workerData } = require("node:worker_threads");
-      const { Limiter } = require("tollgate");
+      const { Limiter } = require("tollgate-limiter");
       const limiter = new Limiter("9/h", { store: workerData });
       limiter.check("a").then(({ remaining }) => parentPort.postMessage(remaining));
       setInterval(() => limiter, 1e6);

@@ -5,7 +5,7 @@
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
-import { HoldError, Limiter, ManualClock } from "tollgate";
+import { HoldError, Limiter, ManualClock } from "tollgate-limiter";
 import { NO_REDIS, folder, redis, unique } from "./support.mjs";
 
 const SEED = Number(process.env.TOLLGATE_SEED ?? 1);

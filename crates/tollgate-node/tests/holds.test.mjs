@@ -8,7 +8,7 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { before, test } from "node:test";
-import { HoldError, Limiter, ManualClock } from "tollgate";
+import { HoldError, Limiter, ManualClock } from "tollgate-limiter";
 import { NO_REDIS, ROOT, microseconds, redis, timelines, us, whole } from "./support.mjs";
 
 const FOLDER = join(ROOT, "vectors/holds");

@@ -13,7 +13,7 @@ import {
   Limits,
   ManualClock,
   StoreError,
-} from "tollgate";
+} from "tollgate-limiter";
 import { NO_REDIS, folder, freePort, redis, unique } from "./support.mjs";
 
 let url;

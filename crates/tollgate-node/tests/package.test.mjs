@@ -6,20 +6,20 @@ import { readFileSync, statSync, writeFileSync } from "node:fs";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { test } from "node:test";
-import * as imported from "tollgate";
+import * as imported from "tollgate-limiter";
 import { HERE, ROOT, node } from "./support.mjs";
 
 const MAX_PACKAGE_BYTES = 8_000_000;
 const MAX_LOAD_MS = 50;
 
 const require = createRequire(join(HERE, "x.js"));
-const FOLDER = dirname(require.resolve("tollgate/package.json"));
+const FOLDER = dirname(require.resolve("tollgate-limiter/package.json"));
 
 test("it is loaded in time", async () => {
   // Time of the processor: what else the machine does is not the package's.
   const script = `
     const start = process.cpuUsage();
-    await import("tollgate");
+    await import("tollgate-limiter");
     const { user, system } = process.cpuUsage(start);
     console.log((user + system) / 1000);
   `;
@@ -33,7 +33,7 @@ test("the package is small", () => {
 });
 
 test("both kinds of modules see the same names", () => {
-  const required = require("tollgate");
+  const required = require("tollgate-limiter");
   const names = Object.keys(imported).filter((name) => name !== "default");
   assert.deepEqual(
     names.filter((name) => name !== "module.exports").sort(),
@@ -47,7 +47,7 @@ test("the types name what is there", () => {
   const declared = [...types.matchAll(/^export (?:class|const|function) (\w+)/gm)].map(
     (it) => it[1],
   );
-  assert.deepEqual(declared.sort(), Object.keys(require("tollgate")).sort());
+  assert.deepEqual(declared.sort(), Object.keys(require("tollgate-limiter")).sort());
   for (const name of ["Decision", "Limiter", "Limits", "ManualClock", "Reservation", "Slot"]) {
     const body = types.slice(types.indexOf(`export class ${name} `)).split("\n}\n")[0];
     const names = [...body.matchAll(/^ {2}(?:get )?(\w+)[(<]/gm)].map((it) => it[1]);
@@ -76,7 +76,7 @@ test("a program with types is accepted, and a wrong one is not", () => {
 });
 
 test("its version is the workspace's", () => {
-  const { version } = require("tollgate/package.json");
+  const { version } = require("tollgate-limiter/package.json");
   assert.equal(version, imported.version);
   assert.ok(readFileSync(join(ROOT, "Cargo.toml"), "utf8").includes(`\nversion = "${version}"\n`));
 });

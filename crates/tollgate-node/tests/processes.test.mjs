@@ -8,7 +8,7 @@ import { createServer } from "node:net";
 import { join } from "node:path";
 import { before, test } from "node:test";
 import { setImmediate as turn } from "node:timers/promises";
-import { Limiter, StoreError } from "tollgate";
+import { Limiter, StoreError } from "tollgate-limiter";
 import { HERE, NO_REDIS, folder, freePort, node, redis, unique, waitUntil } from "./support.mjs";
 
 let url;
@@ -32,7 +32,7 @@ async function silentServer() {
 /** Asks twenty times in each of four threads, or processes, at once. */
 const WORKER = `
 import { isMainThread, parentPort, workerData } from "node:worker_threads";
-import { Limiter } from "tollgate";
+import { Limiter } from "tollgate-limiter";
 const { store, policy } = isMainThread ? JSON.parse(process.argv[1]) : workerData;
 const limiter = new Limiter("50/h", { store, policy });
 const asked = await Promise.all(Array.from({ length: 20 }, () => limiter.check("a")));
@@ -93,7 +93,7 @@ test("a thread that ends while questions are open harms nobody", async () => {
     import { Worker } from "node:worker_threads";
     const code = \`
       const { parentPort } = require("node:worker_threads");
-      const { Limiter } = require("tollgate");
+      const { Limiter } = require("tollgate-limiter");
       const limiter = new Limiter("1/h", { store: \${JSON.stringify(process.argv[1])} });
       for (let index = 0; index < 20; index += 1) limiter.check("a").catch(() => {});
       parentPort.postMessage("asked");
@@ -103,7 +103,7 @@ test("a thread that ends while questions are open harms nobody", async () => {
       await new Promise((resolve) => worker.once("message", resolve));
       await worker.terminate();
     }
-    const { Limiter } = await import("tollgate");
+    const { Limiter } = await import("tollgate-limiter");
     const error = await new Limiter("1/h", { store: process.argv[1] }).check("a").catch((it) => it);
     console.log(error.name);
   `;
@@ -113,7 +113,7 @@ test("a thread that ends while questions are open harms nobody", async () => {
 
 test("the process lives until there is an answer, and no longer", { skip: NO_REDIS }, async () => {
   const script = `
-    import { Limiter } from "tollgate";
+    import { Limiter } from "tollgate-limiter";
     const limiter = new Limiter("9/h", { store: process.argv[1], policy: process.argv[2] });
     limiter.check("a").then(({ remaining }) => console.log(remaining));
     process.on("exit", () => console.log("ends"));
@@ -124,7 +124,7 @@ test("the process lives until there is an answer, and no longer", { skip: NO_RED
 test("a process that is told to end while questions are open ends", async () => {
   const { store, close } = await silentServer();
   const script = `
-    import { Limiter } from "tollgate";
+    import { Limiter } from "tollgate-limiter";
     const limiter = new Limiter("1/h", { store: process.argv[1] });
     for (let index = 0; index < 20; index += 1) limiter.check("a").catch(() => {});
     setTimeout(() => process.exit(0), 10);
@@ -154,7 +154,7 @@ test("a store that is silent blocks nobody", async () => {
 // It says each charge that was answered, until it is killed.
 const KILLED = `
   import { writeSync } from "node:fs";
-  import { Limiter } from "tollgate";
+  import { Limiter } from "tollgate-limiter";
   const limiter = new Limiter("1000/h", { store: process.argv[1], policy: process.argv[2] });
   for (;;) writeSync(1, (await limiter.check("a")).remaining + "\\n");
 `;
@@ -217,7 +217,7 @@ test("a Redis Cluster, found by one of its nodes", { skip: NO_REDIS }, async () 
 
 test("limiters that nobody has are forgotten", async () => {
   const script = `
-    import { Limiter } from "tollgate";
+    import { Limiter } from "tollgate-limiter";
     const bytes = () => { global.gc(); return process.memoryUsage().rss; };
     const make = async (turns) => {
       for (let turn = 0; turn < turns; turn += 1) {

@@ -102,8 +102,8 @@ test("Fastify with a key and both profiles", async () => {
 });
 
 test("a request without an address is not let through", async (t) => {
-  const { Limiter } = await import("tollgate");
-  const { tollgate } = await import("tollgate/express");
+  const { Limiter } = await import("tollgate-limiter");
+  const { tollgate } = await import("tollgate-limiter/express");
   const warned = t.mock.method(console, "warn", () => {});
   const limiter = new Limiter("5/h");
   const asked = (middleware) =>

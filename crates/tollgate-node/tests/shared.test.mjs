@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { spawnSync } from "node:child_process";
 import { before, test } from "node:test";
-import { Limiter } from "tollgate";
+import { Limiter } from "tollgate-limiter";
 import { NO_REDIS, PROGRAM, folder, redis, unique } from "./support.mjs";
 
 let url;

@@ -4,7 +4,7 @@ import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import { before, test } from "node:test";
-import { Limiter, Limits, ManualClock } from "tollgate";
+import { Limiter, Limits, ManualClock } from "tollgate-limiter";
 import { NO_REDIS, ROOT, microseconds, redis, timelines, us, whole } from "./support.mjs";
 
 const STRATEGIES = "fixed_window gcra sliding_log sliding_window token_bucket uniform".split(" ");

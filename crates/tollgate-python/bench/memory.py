@@ -22,7 +22,7 @@ from limits.strategies import (
 )
 from throttled import MemoryStore, Throttled, rate_limiter
 
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 
 CALLS = 20_000
 UNITS = 1_000_000_000

@@ -22,7 +22,7 @@ from limits.aio.storage import RedisStorage
 from limits.aio.strategies import FixedWindowRateLimiter, SlidingWindowCounterRateLimiter
 from throttled.asyncio import RedisStore, Throttled, rate_limiter
 
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 
 CALLS = 1_000
 UNITS = 1_000_000

@@ -25,7 +25,7 @@ struct Waiting {
 }
 
 /// What one loop of asyncio waits for. The loop calls `drain` when `fileno` can be read.
-#[pyclass(frozen, module = "tollgate._tollgate")]
+#[pyclass(frozen, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct Bridge {
     pid: u32,

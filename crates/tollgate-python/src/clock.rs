@@ -6,7 +6,7 @@ use tollgate::{Clock as _, Time};
 use crate::argument;
 
 /// A clock that stands still until it is moved, for tests.
-#[pyclass(frozen, module = "tollgate")]
+#[pyclass(frozen, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct ManualClock(pub(crate) tollgate::ManualClock);
 

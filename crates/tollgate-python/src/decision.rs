@@ -7,7 +7,7 @@ use pyo3::types::PyTuple;
 use tollgate::{Authority, Report};
 
 /// The result of a check.
-#[pyclass(frozen, freelist = 64, module = "tollgate")]
+#[pyclass(frozen, freelist = 64, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct Decision(pub(crate) tollgate::Decision<'static>);
 
@@ -120,7 +120,7 @@ impl Decision {
 }
 
 /// What one limit said in a decision.
-#[pyclass(frozen, get_all, module = "tollgate")]
+#[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct LimitReport {
     /// The subject, in its written form.

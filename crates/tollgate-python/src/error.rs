@@ -1,4 +1,4 @@
-//! Failures as exceptions of Python, which `tollgate/_errors.py` defines.
+//! Failures as exceptions of Python, which `tollgate_limiter/_errors.py` defines.
 
 use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
@@ -10,8 +10,8 @@ use tollgate_binding::{Failure, Fault};
 fn named(py: Python<'_>, name: &str, what: &str, marks: &[(&str, bool)]) -> PyErr {
     static MODULE: PyOnceLock<Py<PyModule>> = PyOnceLock::new();
     let made = || {
-        let module =
-            MODULE.get_or_try_init(py, || py.import("tollgate._errors").map(Bound::unbind))?;
+        let module = MODULE
+            .get_or_try_init(py, || py.import("tollgate_limiter._errors").map(Bound::unbind))?;
         let kind = module.bind(py).getattr(name)?.cast_into::<PyType>()?;
         let words = PyDict::new(py);
         for (mark, is_set) in marks {

@@ -1,4 +1,4 @@
-//! What Python calls around a fork (`os.register_at_fork` in `tollgate/__init__.py`).
+//! What Python calls around a fork (`os.register_at_fork` in `tollgate_limiter/__init__.py`).
 
 use pyo3::prelude::*;
 use tollgate_binding::fork;

@@ -1,6 +1,6 @@
-//! The Python package of Tollgate: the engine and its stores, as the module `tollgate._tollgate`.
+//! The Python package of Tollgate: the engine and its stores, as `tollgate_limiter._tollgate`.
 //!
-//! Python code in `python/tollgate` wraps what is here. Users read `docs/python.md`.
+//! Python code in `python/tollgate_limiter` wraps what is here. Users read `docs/python.md`.
 
 mod argument;
 mod bridge;

@@ -19,7 +19,7 @@ use crate::reply::{self, Answer};
 use crate::request::Request;
 
 /// Limits and the store that counts them.
-#[pyclass(frozen, subclass, module = "tollgate._tollgate")]
+#[pyclass(frozen, subclass, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct Limiter(tollgate_binding::Limiter);
 

@@ -8,7 +8,7 @@ use crate::argument::{LimitsText, PolicyText, wrong_type};
 use crate::error;
 
 /// Limits, parsed once: for checks over several subjects.
-#[pyclass(frozen, eq, hash, module = "tollgate")]
+#[pyclass(frozen, eq, hash, module = "tollgate_limiter")]
 #[derive(Clone, Debug)]
 pub(crate) struct Limits(pub(crate) LimitSet);
 

@@ -35,7 +35,7 @@ pub(crate) fn object(py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny
 }
 
 /// What a charge without a check did to one limit.
-#[pyclass(frozen, get_all, module = "tollgate")]
+#[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
     /// The subject, in its written form.
@@ -72,7 +72,7 @@ impl Charged {
 }
 
 /// What a refund gave back.
-#[pyclass(frozen, get_all, module = "tollgate")]
+#[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct Refund {
     /// Whether all of it had been refunded before.
@@ -84,7 +84,7 @@ pub(crate) struct Refund {
 }
 
 /// What settling a hold did.
-#[pyclass(frozen, get_all, module = "tollgate")]
+#[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct Settled {
     /// Whether it was settled before. Nothing was done now.
@@ -96,7 +96,7 @@ pub(crate) struct Settled {
 }
 
 /// The answer to a question for a hold: the decision and, where it was admitted, the hold.
-#[pyclass(frozen, module = "tollgate._tollgate")]
+#[pyclass(frozen, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct Holding {
     decision: Py<Decision>,

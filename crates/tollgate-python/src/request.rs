@@ -14,7 +14,7 @@ use crate::limits::AnyLimits;
 use crate::reply::Holding;
 
 /// One question to a limiter.
-#[pyclass(frozen, module = "tollgate._tollgate")]
+#[pyclass(frozen, module = "tollgate_limiter._tollgate")]
 #[derive(Clone, Debug)]
 pub(crate) struct Request(pub(crate) Operation);
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from conftest import free_port, python
 
-from tollgate import Limiter, Reservation, Slot, StoreError
+from tollgate_limiter import Limiter, Reservation, Slot, StoreError
 
 
 def test_many_at_once_are_admitted_exactly(store: str, unique: str) -> None:
@@ -262,7 +262,7 @@ def test_the_interpreter_ends_while_questions_are_open() -> None:
     listener, url = silent_server()
     code = """
 import asyncio, sys
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 limiter = Limiter("1/h", sys.argv[1])
 async def main():
     task = asyncio.ensure_future(limiter.acheck("a"))

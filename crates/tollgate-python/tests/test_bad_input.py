@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import tollgate
-from tollgate import ArgumentError, Limiter, LimitError, ManualClock, StoreError
+import tollgate_limiter
+from tollgate_limiter import ArgumentError, Limiter, LimitError, ManualClock, StoreError
 
 LIMITER = Limiter("5/h, 3 at once")
 PLAIN = Limiter("5/h")
@@ -180,7 +180,7 @@ def test_other_arguments() -> None:
     with pytest.raises(ArgumentError, match="headers is"):
         PLAIN.headers(PLAIN.peek("a"), "x")
     with pytest.raises(ArgumentError, match="address is"):
-        tollgate.client_subject("example.org")
+        tollgate_limiter.client_subject("example.org")
     with pytest.raises(TypeError, match="seconds must be int or float"):
         ManualClock().advance("1")
     with pytest.raises(ArgumentError, match="at_us is -1: give a whole number"):
@@ -244,7 +244,7 @@ def test_a_key_that_is_no_text_is_an_error_in_the_call() -> None:
 
 
 def test_middleware_options() -> None:
-    from tollgate import asgi, wsgi
+    from tollgate_limiter import asgi, wsgi
 
     remote = Limiter("1/s", "redis://127.0.0.1:1")
     for module in (asgi, wsgi):

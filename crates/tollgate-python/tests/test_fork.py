@@ -11,12 +11,12 @@ from pathlib import Path
 import pytest
 from conftest import python
 
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 
 # Four children after the parent has asked, each asks twenty times; some by asyncio.
 FORKED = """
 import asyncio, os, sys
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 limiter = Limiter("50/h", sys.argv[1], policy=sys.argv[2])
 first = [limiter.check("a").allowed for _ in range(10)]
 asyncio.run(limiter.apeek("a"))
@@ -59,7 +59,7 @@ def test_on_a_shared_store_all_processes_count_together(
 # A thread asks all the time while the process forks.
 BUSY = """
 import os, sys, threading
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 limiter = Limiter("100000/h via gcra", sys.argv[1], policy=sys.argv[2])
 ends = threading.Event()
 def ask():
@@ -94,7 +94,7 @@ def test_a_fork_in_the_middle(
 # It says each charge that was answered, until it is killed.
 KILLED = """
 import sys
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 limiter = Limiter("1000/h", sys.argv[1], policy=sys.argv[2])
 while True:
     print(limiter.check("a").remaining, flush=True)

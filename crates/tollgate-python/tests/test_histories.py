@@ -18,7 +18,7 @@ import pytest
 from conftest import ROOT
 from test_vectors import us
 
-from tollgate import Decision, Limiter, Limits, ManualClock
+from tollgate_limiter import Decision, Limiter, Limits, ManualClock
 
 FILE = Path(os.environ.get("TOLLGATE_HISTORIES", ROOT / "target/histories.jsonl"))
 

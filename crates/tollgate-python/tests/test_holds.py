@@ -14,8 +14,8 @@ import pytest
 from conftest import ROOT
 from test_vectors import microseconds, us
 
-from tollgate import ArgumentError, Decision, HoldError, Limiter, ManualClock
-from tollgate._tollgate import Holding, Request
+from tollgate_limiter import ArgumentError, Decision, HoldError, Limiter, ManualClock
+from tollgate_limiter._tollgate import Holding, Request
 
 FILES = sorted(it for it in (ROOT / "vectors/holds").glob("*.txt") if it.stem != "names")
 

@@ -7,8 +7,8 @@ import pickle
 
 import pytest
 
-import tollgate
-from tollgate import ArgumentError, HoldError, Limiter, Limits, ManualClock, StoreError
+import tollgate_limiter
+from tollgate_limiter import ArgumentError, HoldError, Limiter, Limits, ManualClock, StoreError
 
 
 def test_a_check_has_its_numbers(store: str, unique: str) -> None:
@@ -195,7 +195,7 @@ def test_strings_of_the_library_limits_mean_the_same() -> None:
         assert Limits(theirs) == Limits(ours), theirs
         assert hash(Limits(theirs)) == hash(Limits(ours))
     assert Limits("10/m") != Limits("11/m")
-    with pytest.raises(tollgate.LimitError, match="calendar periods"):
+    with pytest.raises(tollgate_limiter.LimitError, match="calendar periods"):
         Limits("10 per month")
     assert str(Limits("10/s")) == "10/s via sliding_log"
 
@@ -227,7 +227,7 @@ def test_addresses_are_subjects() -> None:
         ("2001:db8:0:1:2::3", "ip:2001:db8:0:1::/64"),
         ("fe80::1%eth0", "ip:fe80::/64"),
     ]:
-        assert tollgate.client_subject(address) == subject
+        assert tollgate_limiter.client_subject(address) == subject
 
 
 def test_the_decorator_checks_each_call() -> None:
@@ -239,7 +239,7 @@ def test_the_decorator_checks_each_call() -> None:
         return f"{user} {cost}"
 
     assert work("ann", cost=2) == "ann 2" and work.__doc__ == "It works."
-    with pytest.raises(tollgate.Denied) as caught:
+    with pytest.raises(tollgate_limiter.Denied) as caught:
         work("ann")
     assert caught.value.decision.retry_after > 3_500 and "deny user:ann" in str(caught.value)
     assert work("bob") == "bob 1"
@@ -259,12 +259,20 @@ def test_the_decorator_checks_each_call() -> None:
 def test_exceptions_can_be_pickled() -> None:
     error = pickle.loads(pickle.dumps(StoreError("gone", transient=True, ambiguous=True)))
     assert (str(error), error.transient, error.ambiguous) == ("gone", True, True)
-    assert issubclass(tollgate.LimitError, ValueError) and issubclass(ArgumentError, ValueError)
-    for kind in (tollgate.LimitError, ArgumentError, HoldError, StoreError, tollgate.Denied):
-        assert issubclass(kind, tollgate.TollgateError)
+    assert issubclass(tollgate_limiter.LimitError, ValueError) and issubclass(
+        ArgumentError, ValueError
+    )
+    for kind in (
+        tollgate_limiter.LimitError,
+        ArgumentError,
+        HoldError,
+        StoreError,
+        tollgate_limiter.Denied,
+    ):
+        assert issubclass(kind, tollgate_limiter.TollgateError)
 
 
 def test_all_that_is_exported_is_there() -> None:
-    for name in tollgate.__all__:
-        assert getattr(tollgate, name).__doc__ or name == "__version__", name
+    for name in tollgate_limiter.__all__:
+        assert getattr(tollgate_limiter, name).__doc__ or name == "__version__", name
     assert repr(Limiter("1/s")) == "<Limiter 1/s via sliding_log in memory>"

@@ -12,8 +12,8 @@ from urllib.parse import urlsplit
 import pytest
 from conftest import wait_until
 
-from tollgate import Limiter, ManualClock, StoreError
-from tollgate._bridges import bridge
+from tollgate_limiter import Limiter, ManualClock, StoreError
+from tollgate_limiter._bridges import bridge
 
 
 def redis(url: str, *words: str) -> str:

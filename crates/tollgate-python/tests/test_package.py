@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, python
 
-import tollgate
+import tollgate_limiter
 
 MAX_WHEEL_BYTES = 8_000_000
 MAX_IMPORT_MS = 50
@@ -18,7 +18,7 @@ MAX_IMPORT_MS = 50
 IMPORT = """
 import time
 start = time.perf_counter()
-import tollgate
+import tollgate_limiter
 print((time.perf_counter() - start) * 1e3)
 """
 
@@ -37,10 +37,10 @@ def test_the_wheel_is_small() -> None:
 
 
 def test_it_says_that_it_has_types() -> None:
-    assert files(tollgate).joinpath("py.typed").is_file()
-    assert files(tollgate).joinpath("_tollgate.pyi").is_file()
+    assert files(tollgate_limiter).joinpath("py.typed").is_file()
+    assert files(tollgate_limiter).joinpath("_tollgate.pyi").is_file()
 
 
 def test_its_version_is_the_workspace_s() -> None:
-    assert version("tollgate") == tollgate.__version__
-    assert f'\nversion = "{tollgate.__version__}"\n' in (ROOT / "Cargo.toml").read_text()
+    assert version("tollgate-limiter") == tollgate_limiter.__version__
+    assert f'\nversion = "{tollgate_limiter.__version__}"\n' in (ROOT / "Cargo.toml").read_text()

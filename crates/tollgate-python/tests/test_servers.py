@@ -136,7 +136,7 @@ def test_without_its_store(name: str, rule: str, status: int, serve: Serve) -> N
 
 
 def test_a_request_without_an_address_is_not_let_through(caplog: pytest.LogCaptureFixture) -> None:
-    from tollgate import Limiter, asgi, wsgi
+    from tollgate_limiter import Limiter, asgi, wsgi
 
     answered: list[object] = []
 

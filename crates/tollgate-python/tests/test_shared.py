@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 
 
 @pytest.mark.parametrize("kind", ["sqlite", "redis"])

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT
 
-from tollgate import Decision, Limiter, Limits, ManualClock
+from tollgate_limiter import Decision, Limiter, Limits, ManualClock
 
 STRATEGIES = ("fixed_window", "gcra", "sliding_log", "sliding_window", "token_bucket", "uniform")
 FILES = [file for name in STRATEGIES for file in sorted((ROOT / "vectors" / name).glob("*.txt"))]

@@ -1,7 +1,7 @@
 // A primary and three workers that share a limit on Redis. It says how many were admitted.
 
 import cluster from "node:cluster";
-import { Limiter } from "tollgate";
+import { Limiter } from "tollgate-limiter";
 
 const [store, policy] = process.argv.slice(2);
 const limiter = new Limiter("50/h", { store, policy });

@@ -1,8 +1,8 @@
 // An application of Express behind the middleware.
 
 import express from "express";
-import { Limiter } from "tollgate";
-import { tollgate } from "tollgate/express";
+import { Limiter } from "tollgate-limiter";
+import { tollgate } from "tollgate-limiter/express";
 
 const { LIMITS = "1000/h", STORE = "memory://", POLICY = "api", ON_FAILURE = "deny" } = process.env;
 const limiter = new Limiter(LIMITS, { store: STORE, policy: POLICY });

@@ -1,8 +1,8 @@
 // An application of Fastify behind the plugin.
 
 import Fastify from "fastify";
-import { Limiter } from "tollgate";
-import { tollgate } from "tollgate/fastify";
+import { Limiter } from "tollgate-limiter";
+import { tollgate } from "tollgate-limiter/fastify";
 
 const { LIMITS = "1000/h", STORE = "memory://", POLICY = "api", ON_FAILURE = "deny" } = process.env;
 const limiter = new Limiter(LIMITS, { store: STORE, policy: POLICY });

@@ -2,8 +2,8 @@
 
 import { serve } from "@hono/node-server";
 import { Hono } from "hono";
-import { Limiter } from "tollgate";
-import { tollgate } from "tollgate/hono";
+import { Limiter } from "tollgate-limiter";
+import { tollgate } from "tollgate-limiter/hono";
 
 const { LIMITS = "1000/h", STORE = "memory://", POLICY = "api", ON_FAILURE = "deny" } = process.env;
 const limiter = new Limiter(LIMITS, { store: STORE, policy: POLICY });

@@ -3,10 +3,10 @@
 import express from "express";
 import Fastify from "fastify";
 import { Hono } from "hono";
-import { Decision, Limiter, Limits, ManualClock, StoreError } from "tollgate";
-import { tollgate as forExpress } from "tollgate/express";
-import { tollgate as forFastify } from "tollgate/fastify";
-import { tollgate as forHono } from "tollgate/hono";
+import { Decision, Limiter, Limits, ManualClock, StoreError } from "tollgate-limiter";
+import { tollgate as forExpress } from "tollgate-limiter/express";
+import { tollgate as forFastify } from "tollgate-limiter/fastify";
+import { tollgate as forHono } from "tollgate-limiter/hono";
 
 const limiter = new Limiter("10/s", {
   store: "memory://",

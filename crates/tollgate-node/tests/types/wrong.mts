@@ -1,7 +1,7 @@
 // What a program with types may not write: each line that is marked is an error.
 
-import { Decision, Limiter } from "tollgate";
-import { tollgate } from "tollgate/express";
+import { Decision, Limiter } from "tollgate-limiter";
+import { tollgate } from "tollgate-limiter/express";
 
 const limiter = new Limiter("10/s");
 new Limiter(10); // wrong

@@ -2,8 +2,8 @@
 
 import os
 
-from tollgate import Denied, Limiter
-from tollgate.asgi import TollgateMiddleware
+from tollgate_limiter import Denied, Limiter
+from tollgate_limiter.asgi import TollgateMiddleware
 
 LIMITER = Limiter(
     os.environ.get("LIMITS", "1000/h"),

@@ -2,8 +2,8 @@
 
 import os
 
-from tollgate import Limiter
-from tollgate.wsgi import TollgateMiddleware
+from tollgate_limiter import Limiter
+from tollgate_limiter.wsgi import TollgateMiddleware
 
 LIMITER = Limiter(
     os.environ.get("LIMITS", "1000/h"),

@@ -1,6 +1,6 @@
 """Exact rate limiting: several limits in one check, in memory, SQLite, Redis and Redis Cluster.
 
-from tollgate import Limiter
+from tollgate_limiter import Limiter
 
 limiter = Limiter("10/s, 240/h")
 decision = limiter.check("user:42")
