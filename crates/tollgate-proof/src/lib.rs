@@ -31,6 +31,9 @@ struct Readme;
 pub mod conformance;
 pub mod history;
 pub mod oracle;
+mod random;
 #[cfg(feature = "redis")]
 pub mod redis;
 pub mod vectors;
+
+pub use random::Random;

@@ -7,6 +7,8 @@ use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
+use tollgate_proof::Random;
+
 use crate::Place;
 use crate::redis::Redis;
 use crate::serving::{LONG, Serving};
@@ -119,18 +121,6 @@ const AT_ONCE: usize = 50;
 /// More than the microsecond that Tollgate's clock may be off, in nanoseconds.
 const CLOCK_NS: i128 = 2_000;
 
-/// Random numbers that are the same each time.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (mixed ^ (mixed >> 31)) % end
-    }
-}
-
 /// A key with its numbers, and what is known of its state, whichever server keeps it: when it will
 /// be as new, in nanoseconds, at the earliest and at the latest.
 struct History {
@@ -182,7 +172,7 @@ fn random_histories_are_answered_alike() {
     let place = Place::new();
     let Some((_redis, mut cell)) = peer(&place) else { return };
     let (_serving, mut ours) = ours(&place);
-    let random = &mut Random(29);
+    let random = &mut Random::new(29);
     let mut histories: Vec<_> = (0..HISTORIES).map(|at| History::random(at, random)).collect();
     let (start, mut compared, mut left_out) = (Instant::now(), 0_u32, 0_u32);
     for _ in 0..CALLS {
@@ -233,7 +223,7 @@ fn a_unit_takes_the_same_time() {
     let place = Place::new();
     let mut peer = peer(&place);
     let (_serving, mut ours) = ours(&place);
-    let random = &mut Random(30);
+    let random = &mut Random::new(30);
     let (mut calls, mut expected) = (Vec::new(), Vec::new());
     for at in 0..WHOLE {
         let period: [u32; 9] = [1, 2, 7, 10, 30, 60, 300, 3_600, 86_400];

@@ -6,7 +6,8 @@ use core::time::Duration;
 use tollgate::{Ask, Carried, LimitSet, Store};
 
 use super::StoreMaker;
-use super::world::{Random, World, block_on, fields, oracle_of, rule_of, set, stepped_back};
+use super::world::{World, block_on, fields, oracle_of, rule_of, set, stepped_back};
+use crate::Random;
 use crate::oracle::{BanOracle, BanRule, Fields};
 
 /// A time far from zero, so that a clock can step back.

@@ -5,7 +5,8 @@
 use tollgate::{Ask, LimitSet, Receipt, SKEW_US, engine};
 
 use super::StoreMaker;
-use super::world::{Random, World, answer, rule_of, set};
+use super::world::{World, answer, rule_of, set};
+use crate::Random;
 use crate::oracle::{Oracle, Rule};
 
 const S: u64 = 1_000_000;

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 use tollgate::{Ask, LimitSet, Receipt, SKEW_US, Store, engine};
 
 use super::StoreMaker;
-use super::world::{Random, SMALL, World, answer, fields, oracle_of, rule_of, set};
+use super::world::{SMALL, World, answer, fields, oracle_of, rule_of, set};
+use crate::Random;
 use crate::oracle::{MultiOracle, Oracle, Rule};
 use crate::vectors::{self, VECTORS};
 

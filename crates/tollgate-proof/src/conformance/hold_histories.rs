@@ -8,7 +8,8 @@ use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Period, 
 
 use super::StoreMaker;
 use super::named_holds::name;
-use super::world::{Random, World, block_on, charged, fields, oracle_of, set, stepped_back};
+use super::world::{World, block_on, charged, fields, oracle_of, set, stepped_back};
+use crate::Random;
 use crate::oracle::{Charged, Ended, Fields, HeldLimit, HoldOracle, Kind, NameSays};
 
 /// A time far from zero, so that a clock can step back.

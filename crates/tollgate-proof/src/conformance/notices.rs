@@ -7,7 +7,8 @@ use std::collections::BTreeMap;
 use tollgate::{ManualClock, Notice, Notices, Store, Time};
 
 use super::StoreMaker;
-use super::world::{Random, block_on};
+use super::world::block_on;
+use crate::Random;
 
 const NOW_US: u64 = 100_000_000;
 

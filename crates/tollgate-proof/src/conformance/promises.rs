@@ -6,7 +6,8 @@ use std::time::Duration;
 use tollgate::{Ask, Error, Limiter, Subject, Time, Verdict};
 
 use super::StoreMaker;
-use super::world::{Random, SMALL, World, block_on, fields, set};
+use super::world::{SMALL, World, block_on, fields, set};
+use crate::Random;
 
 const NOW_US: u64 = 100_000_000;
 

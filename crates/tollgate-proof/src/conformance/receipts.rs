@@ -6,7 +6,8 @@ use core::time::Duration;
 use tollgate::{Ask, LimitSet, Receipt};
 
 use super::StoreMaker;
-use super::world::{Random, World, block_on, set};
+use super::world::{World, block_on, set};
+use crate::Random;
 
 const NOW_US: u64 = 100_000_000;
 

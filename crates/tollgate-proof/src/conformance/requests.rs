@@ -7,8 +7,9 @@ use std::time::Duration;
 use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS};
 use tollgate::{Ask, Receipt, RequestId, Store as _};
 
-use super::world::{Random, World, block_on, fields, set};
+use super::world::{World, block_on, fields, set};
 use super::{StoreMaker, some};
+use crate::Random;
 use crate::oracle::Fields;
 
 const NOW_US: u64 = 100_000_000;

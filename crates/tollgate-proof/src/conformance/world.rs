@@ -14,6 +14,7 @@ use tollgate::{
 };
 
 use super::StoreMaker;
+use crate::Random;
 use crate::oracle::{self, Answer, Charged, Fields, Oracle, Rule};
 
 /// Wakes the thread that waits.
@@ -74,32 +75,6 @@ pub fn rule_of(limit: &Limit) -> Option<Rule> {
 pub(super) fn oracle_of(limit: &Limit) -> Oracle {
     let oracle = Oracle::new(rule_of(limit).expect("a rule")).expect("a rule that is accepted");
     oracle.owing(limit.debt()).expect("a debt that is accepted")
-}
-
-/// A small generator of numbers (SplitMix64): cases must be the same on every machine, and the
-/// kit should not choose its users' version of `rand`.
-pub(super) struct Random(u64);
-
-impl Random {
-    pub(super) fn new(seed: u64) -> Self {
-        Self(seed)
-    }
-
-    /// A number from 0 to `end - 1`.
-    pub(super) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-}
-
-impl Random {
-    /// A place in a list of so many.
-    pub(super) fn place(&mut self, count: usize) -> usize {
-        usize::try_from(self.below(count as u64)).unwrap_or(0)
-    }
 }
 
 /// A fresh store on a clock of its own.

@@ -5,7 +5,8 @@ use std::collections::HashMap;
 use tollgate_proof::history::Outcome;
 
 use super::gcra::{Gcra, Mistake as Arithmetic};
-use super::sim::{Ask, At, Limiter, Random, Reply};
+use super::sim::{Ask, At, Limiter, Reply};
+use tollgate_proof::Random;
 
 /// What is wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -43,7 +44,7 @@ impl Clients {
             mistake,
             loses: 0,
             unreachable: 0,
-            random: Random(3),
+            random: Random::new(3),
             store: Gcra::new(5, 10_000_000, 5, Arithmetic::Nothing),
             replies: HashMap::new(),
             denied_until_us: 0,

@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use tollgate_proof::history::{History, QueueCall, QueueStep};
 
-use super::sim::Random;
+use tollgate_proof::Random;
 
 /// What is wrong.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -105,7 +105,7 @@ impl Run {
 pub(crate) fn run(mistake: Mistake, seed: u64) -> History {
     let mut run = Run {
         mistake,
-        random: Random(seed),
+        random: Random::new(seed),
         now_us: 1_000,
         waiting: VecDeque::new(),
         in_flight: Vec::new(),

@@ -1,24 +1,8 @@
 //! A simulated run: clients that take turns by a seed, a store's clock, and the recorded history.
 
 use tollgate::LimitSet;
+use tollgate_proof::Random;
 use tollgate_proof::history::{Call, Fault, FaultKind, History, Outcome, Part};
-
-/// A generator of numbers that are the same on every machine.
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end.max(1)
-    }
-
-    pub(crate) fn pick<T: Copy>(&mut self, of: &[T]) -> T {
-        of[usize::try_from(self.below(of.len() as u64)).unwrap()]
-    }
-}
 
 /// What a client asks.
 #[derive(Clone, Copy, Debug)]
@@ -133,7 +117,7 @@ const CLIENTS: usize = 3;
 
 /// Runs a load and records what the clients see.
 pub(crate) fn run(limiter: &mut dyn Limiter, load: &Load, seed: u64) -> History {
-    let mut random = Random(seed);
+    let mut random = Random::new(seed);
     let sets: Vec<LimitSet> = load.limits.iter().map(|text| text.parse().unwrap()).collect();
     let mut history = History::default();
     let (mut real_us, mut offset_us, mut next) = (START_US, 0_i64, 0);
@@ -141,7 +125,7 @@ pub(crate) fn run(limiter: &mut dyn Limiter, load: &Load, seed: u64) -> History 
     let mut steps = load.clock_steps.iter().peekable();
     let (mut failed_us, mut again) = (0, None);
     while next < load.calls || flights.iter().any(Option::is_some) {
-        real_us += 1 + random.below(random_gap(load, &mut Random(seed ^ real_us)));
+        real_us += 1 + random.below(random_gap(load, &mut Random::new(seed ^ real_us)));
         if load.edge_us > 0 && random.below(3) == 0 {
             real_us = real_us.next_multiple_of(load.edge_us);
         }

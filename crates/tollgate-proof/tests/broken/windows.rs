@@ -2,7 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
 
-use super::sim::{Ask, At, Limiter, Random, Reply, Said};
+use super::sim::{Ask, At, Limiter, Reply, Said};
+use tollgate_proof::Random;
 
 /// What is wrong with a window of the epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -186,7 +187,7 @@ pub(crate) struct FirstHit {
 
 impl FirstHit {
     pub(crate) fn new(n: u64, d: u64, expiry: Expiry) -> Self {
-        Self { n, d, expiry, random: Random(1), start_us: 0, end_us: 0, count: 0 }
+        Self { n, d, expiry, random: Random::new(1), start_us: 0, end_us: 0, count: 0 }
     }
 }
 

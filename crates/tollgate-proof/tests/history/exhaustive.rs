@@ -6,7 +6,7 @@ use tollgate_proof::conformance::rule_of;
 use tollgate_proof::history::{Bounds, Call, History, Outcome, Part, Promise, Verdict, check};
 use tollgate_proof::oracle::MultiOracle;
 
-use super::Random;
+use tollgate_proof::Random;
 
 const LIMITS: [&str; 9] = [
     "2/10us via gcra",
@@ -115,7 +115,7 @@ fn history(random: &mut Random, limits: &LimitSet, oracle: &mut MultiOracle) -> 
 fn verdicts_agree_with_a_search_over_every_order_and_time() {
     let (mut held, mut broken) = (0, 0);
     for seed in 0..3_000 {
-        let mut random = Random(seed);
+        let mut random = Random::new(seed);
         let limits: LimitSet =
             LIMITS[usize::try_from(seed).unwrap() % LIMITS.len()].parse().unwrap();
         let rules: Vec<_> = limits.limits().iter().map(|limit| rule_of(limit).unwrap()).collect();

@@ -7,7 +7,7 @@ use tollgate_proof::conformance::rule_of;
 use tollgate_proof::history::{Bounds, Call, History, Outcome, Part, Promise, Verdict, check};
 use tollgate_proof::oracle::MultiOracle;
 
-use super::Random;
+use tollgate_proof::Random;
 
 const CALLS: u64 = 100_000;
 
@@ -22,7 +22,7 @@ const LIMITS: [&str; 4] = [
 fn history(limits: &LimitSet, subjects: u64) -> History {
     let rules: Vec<_> = limits.limits().iter().map(|limit| rule_of(limit).unwrap()).collect();
     let mut oracle = MultiOracle::new(&rules).unwrap();
-    let (mut random, mut now_us, mut calls) = (Random(7), 1_750_000_000_000_000, Vec::new());
+    let (mut random, mut now_us, mut calls) = (Random::new(7), 1_750_000_000_000_000, Vec::new());
     for id in 0..CALLS {
         now_us += random.below(600);
         let subject = format!("user:{}", random.below(subjects));

@@ -1,6 +1,7 @@
 //! Histories of nodes with leases.
 
 use super::*;
+use tollgate_proof::Random;
 
 /// Ten at once and ten a second; each node holds at most three units for 100 ms.
 const LIMITS: &str = "\"10/1s via gcra lease 3 for 100ms\"";
@@ -103,7 +104,7 @@ fn numbers_that_change_while_leases_are_out_are_judged_apart() {
 /// at from every call.
 #[test]
 fn the_sweep_finds_what_a_look_at_every_call_finds() {
-    let mut random = Random(7);
+    let mut random = Random::new(7);
     let (mut broken, mut not_broken) = (0, 0);
     for _ in 0..400 {
         let (number, spread) = (8 + random.below(18), 1 + random.below(1_500_000));

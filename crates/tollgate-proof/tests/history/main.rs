@@ -29,16 +29,3 @@ fn shown(report: &Report, promise: Promise) -> Vec<u64> {
     let queue = finding.part.queue.iter().map(|call| call.id);
     finding.part.calls.iter().map(|call| call.id).chain(queue).collect()
 }
-
-/// A generator of numbers that are the same on every machine.
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        (z ^ (z >> 31)) % end
-    }
-}

@@ -10,7 +10,7 @@ use tollgate_proof::history::{
 };
 use tollgate_proof::oracle::{MultiOracle, Rule};
 
-use super::Random;
+use tollgate_proof::Random;
 
 const LIMITS: [&str; 10] = [
     "5/1s via gcra",
@@ -134,7 +134,7 @@ impl Run<'_> {
 fn run(limits: &LimitSet, trouble: Trouble, seed: u64) -> History {
     let rules: Vec<Rule> = limits.limits().iter().map(|limit| rule_of(limit).unwrap()).collect();
     let mut run = Run {
-        random: Random(seed),
+        random: Random::new(seed),
         limits,
         oracle: MultiOracle::new(&rules).unwrap(),
         rules,

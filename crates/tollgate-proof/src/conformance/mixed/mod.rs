@@ -13,7 +13,8 @@ use std::fmt;
 use tollgate::LimitSet;
 
 use super::StoreMaker;
-use super::world::{Random, set};
+use super::world::set;
+use crate::Random;
 use plan::{Scale, Step};
 
 /// The numbers that a count has in turn.

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::super::world::Random;
+use crate::Random;
 use tollgate::{HoldKind, LimitSet};
 
 /// When a step happens.

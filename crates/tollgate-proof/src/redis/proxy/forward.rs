@@ -220,7 +220,7 @@ impl Shared {
         let mut state = lock(&self.state);
         let Mode::Delay { least, most } = state.mode else { return Duration::ZERO };
         let spread = u64::try_from(most.saturating_sub(least).as_micros()).unwrap_or(u64::MAX - 1);
-        least + Duration::from_micros(state.draw() % (spread + 1))
+        least + Duration::from_micros(state.random.draw() % (spread + 1))
     }
 
     /// Gives a reply away and takes another link's: at once when one is held, else when one comes.

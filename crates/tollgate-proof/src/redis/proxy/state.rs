@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::forward::Link;
 use super::{Mode, Seen, Trick};
+use crate::Random;
 
 #[derive(Debug)]
 pub(super) struct State {
@@ -13,7 +14,7 @@ pub(super) struct State {
     pub(super) armed: VecDeque<Trick>,
     pub(super) sometimes: (u32, Vec<Trick>),
     pub(super) only: Vec<String>,
-    random: u64,
+    pub(super) random: Random,
     pub(super) refusing: bool,
     pub(super) links: BTreeMap<u64, Arc<Link>>,
     pub(super) held: Option<Held>,
@@ -37,7 +38,7 @@ impl State {
             armed: VecDeque::new(),
             sometimes: (0, Vec::new()),
             only: Vec::new(),
-            random: seed,
+            random: Random::new(seed),
             refusing: true,
             links: BTreeMap::new(),
             held: None,
@@ -52,31 +53,26 @@ impl State {
         }
         let trick = self.armed.pop_front().or_else(|| {
             let (per_mille, count) = (u64::from(self.sometimes.0), self.sometimes.1.len());
-            if count == 0 || self.draw() % 1_000 >= per_mille {
+            if count == 0 || self.random.draw() % 1_000 >= per_mille {
                 return None;
             }
-            let which = usize::try_from(self.draw() >> 32).ok()? % count;
+            let which = usize::try_from(self.random.draw() >> 32).ok()? % count;
             self.sometimes.1.get(which).copied()
         });
         self.seen.tricks += u64::from(trick.is_some());
         trick
     }
 
-    /// The next random number: splitmix64. Not a crate: the same seed must fail the same way for
-    /// years, and nobody guesses against it.
-    pub(super) fn draw(&mut self) -> u64 {
-        self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.random;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
     /// Bytes that no parser may take for RESP: no frame begins with a small letter.
     pub(super) fn garbage(&mut self) -> Vec<u8> {
         let letters: Vec<u8> = (b'a'..=b'z').collect();
-        let mut bytes: Vec<u8> =
-            self.draw().to_le_bytes().iter().map(|byte| letters[usize::from(*byte) % 26]).collect();
+        let mut bytes: Vec<u8> = self
+            .random
+            .draw()
+            .to_le_bytes()
+            .iter()
+            .map(|byte| letters[usize::from(*byte) % 26])
+            .collect();
         bytes.extend_from_slice(b"\r\n");
         bytes
     }
