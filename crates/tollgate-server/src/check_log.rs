@@ -17,7 +17,7 @@ use serde::ser::{Serialize, SerializeMap as _, Serializer};
 use tollgate::Subject;
 use tollgate_policy::Outcome;
 
-use crate::recorder::since_epoch;
+use crate::clock::since_epoch;
 
 /// The most checks in the queue: of about 100 bytes each, and of 1 KiB with the longest subjects.
 const MAX_WAITING: usize = 32_768;

@@ -38,6 +38,7 @@ struct Readme;
 
 mod api;
 mod check_log;
+mod clock;
 mod console;
 mod denials;
 mod envoy;
@@ -47,19 +48,23 @@ mod grpc;
 #[cfg(not(feature = "grpc"))]
 #[path = "no_grpc.rs"]
 mod grpc;
+mod guesses;
 mod http;
 pub mod json;
 mod listen;
 mod metrics;
+mod options;
 mod queues;
 mod recorder;
 mod reload;
 #[cfg(feature = "resp")]
 mod resp;
+mod secret;
 mod server;
 mod service;
 mod settings;
 pub mod snapshot;
+mod start_error;
 mod timeseries;
 mod tls;
 mod top;
@@ -73,12 +78,14 @@ pub use envoy::EnvoyOptions;
 pub use fullness::Fullness;
 pub use listen::{Address, AddressError, Bounds, Closed};
 pub use metrics::Metrics;
+pub use options::Options;
 pub use queues::Queues;
 pub use reload::ReloadError;
 #[cfg(feature = "resp")]
 pub use resp::{RespUser, Role};
-pub use server::{Options, Server, StartError, Stopping};
+pub use server::{Server, Stopping};
 pub use service::CallerLimits;
+pub use start_error::StartError;
 pub use timeseries::TimeSeriesOptions;
 pub use tls::{Tls, TlsError};
 pub use tollgate_stores::AnyStore;

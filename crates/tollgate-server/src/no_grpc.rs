@@ -14,8 +14,8 @@ use crate::api::{Api, AuthOptions};
 use crate::envoy::EnvoyOptions;
 use crate::listen::{Bounds, Budget, Connection, Protocol, Transport};
 use crate::metrics::Metrics;
-use crate::server::StartError;
 use crate::service::Service;
+use crate::start_error::StartError;
 use crate::tls::HTTP2;
 
 fn absent() -> StartError {

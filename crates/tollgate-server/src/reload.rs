@@ -7,9 +7,9 @@ use std::sync::Arc;
 use tollgate_policy::{Gate, Policies, Problems, Reload, Reread, Revision, Watcher};
 use tollgate_stores::AnyStore;
 
+use crate::clock::since_epoch;
 use crate::console::History;
 use crate::metrics::{Metrics, Reloaded};
-use crate::recorder::since_epoch;
 
 /// Why the policies were not reloaded.
 #[derive(thiserror::Error)]

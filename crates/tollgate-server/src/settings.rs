@@ -1,9 +1,10 @@
 //! The check of a service's settings before it starts.
 
-use crate::api::MIN_TOKEN_BYTES;
 use crate::listen::Address;
-use crate::server::{Options, StartError};
+use crate::options::Options;
+use crate::secret::MIN_TOKEN_BYTES;
 use crate::service::MIN_KEY_BYTES;
+use crate::start_error::StartError;
 
 /// Rejects settings that would start a service other than the intended one.
 pub(crate) fn check(options: &Options) -> Result<(), StartError> {

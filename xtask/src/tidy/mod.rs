@@ -1,5 +1,6 @@
 //! The project's own rules, those that no lint knows: each is a function from files to findings.
 
+mod circles;
 pub(crate) mod deps;
 mod strategy;
 mod text;
@@ -49,6 +50,7 @@ fn check(tree: &Tree, files: &[File]) -> Result<Vec<Finding>> {
         findings.extend(strategy::purity(file));
     }
     findings.extend(strategy::layout(files));
+    findings.extend(circles::check(files));
     findings.extend(deps::check(&deps::packages(tree)?, files));
     Ok(findings)
 }

@@ -2,21 +2,17 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-use hmac::{Hmac, KeyInit as _, Mac as _};
 use http::header::{AUTHORIZATION, HOST, HeaderName, HeaderValue, ORIGIN, WWW_AUTHENTICATE};
 use http::{HeaderMap, StatusCode};
-use sha2::Sha256;
 use tollgate::{Limiter, MemoryStore, ParseError};
 use tollgate_tower::identity::host_name;
 
 use super::Reply;
-use super::guesses::Guesses;
 use super::problem::Problem;
+use crate::guesses::Guesses;
+use crate::secret::is_same;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-
-/// The fewest bytes of a token.
-pub(crate) const MIN_TOKEN_BYTES: usize = 16;
 
 /// Whether a web page sent this request. A page can reach loopback services, but its browser adds
 /// one of these headers; other clients do not send them.
@@ -208,17 +204,6 @@ fn has_token(token: &str, headers: &HeaderMap) -> bool {
         return false;
     };
     scheme.eq_ignore_ascii_case("bearer") && is_same(token, said.trim_start().as_bytes())
-}
-
-/// Whether a client said this secret. The comparison of keyed hashes leaks nothing through its
-/// time.
-pub(crate) fn is_same(secret: &str, said: &[u8]) -> bool {
-    let Ok(key) = Hmac::<Sha256>::new_from_slice(secret.as_bytes()) else { return false };
-    let [mut mine, mut theirs] = [key.clone(), key];
-    mine.update(secret.as_bytes());
-    theirs.update(said);
-    let mine = mine.finalize().into_bytes();
-    theirs.verify_slice(&mine).is_ok()
 }
 
 /// 401: the token of this variable is missing or wrong.

@@ -11,7 +11,8 @@ use tollgate::{Hold, HoldName};
 
 use super::check::{Denial, json};
 use super::problem::Problem;
-use super::question::{QuestionJson, Text, not_null, read_one};
+use super::question::{QuestionJson, not_null, read_one};
+use super::text::Text;
 use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
 use crate::service::{Answered, HoldTerms, Service, hold_name};
 

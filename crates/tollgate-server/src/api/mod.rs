@@ -4,7 +4,6 @@ mod admin;
 mod auth;
 mod bearer;
 mod check;
-mod guesses;
 mod holds;
 mod on_failure;
 mod policies;
@@ -14,6 +13,7 @@ mod question;
 mod queues;
 mod rulings;
 mod subject;
+mod text;
 mod waiters;
 mod workers;
 
@@ -41,13 +41,7 @@ use query::Query;
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub use auth::{AuthOptions, Forwarded};
-#[cfg(feature = "resp")]
-pub(crate) use bearer::is_same;
-pub(crate) use bearer::{Guard, MIN_TOKEN_BYTES, Origins};
-#[cfg(feature = "resp")]
-pub(crate) use guesses::Guesses;
-#[cfg(feature = "resp")]
-pub(crate) use question::MAX_TEXT_BYTES;
+pub(crate) use bearer::{Guard, Origins};
 pub(crate) use queues::parts as queue_parts;
 pub(crate) use workers::Workers;
 

@@ -6,7 +6,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use tollgate_policy::OnFailure;
 
 use super::problem::Problem;
-use super::question::Text;
+use super::text::Text;
 use crate::service::Service;
 
 /// A failure rule as it is written.

@@ -13,13 +13,11 @@ use tollgate_policy::{OnFailure, Terms};
 use super::on_failure::OnFailureJson;
 use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
+use super::text::{Text, Value, bounded};
 use crate::service::{By, Description, Parts, Question, Service, kind_of_peek};
 
 /// The most questions in one batch.
 pub(crate) const MAX_BATCH: usize = 256;
-
-/// The longest subject, limit or field value, in bytes.
-pub(crate) const MAX_TEXT_BYTES: usize = 1_024;
 
 /// One question, or a batch.
 #[derive(Debug)]
@@ -220,17 +218,6 @@ pub(crate) struct On<'a> {
     pub(crate) limit: LimitsJson<'a>,
 }
 
-/// A text of bounded length.
-#[derive(Debug)]
-pub(crate) struct Text<'a>(pub(crate) Cow<'a, str>);
-
-impl<'a> Text<'a> {
-    pub(crate) fn of<E: de::Error>(text: Cow<'a, str>) -> Result<Self, E> {
-        bounded(&text)?;
-        Ok(Self(text))
-    }
-}
-
 /// One text, or a list of texts, joined as in the notation of limits.
 #[derive(Debug)]
 pub(crate) struct LimitsJson<'a>(pub(crate) Cow<'a, str>);
@@ -316,41 +303,6 @@ fn in_words(detail: &str) -> String {
         .replace("expected i64", "expected a whole number, as 5 or -5")
 }
 
-/// Rejects a text that is too long.
-pub(crate) fn bounded<E: de::Error>(text: &str) -> Result<(), E> {
-    bounded_len(text.len())
-}
-
-/// The same check for several texts that are joined.
-pub(crate) fn bounded_len<E: de::Error>(bytes: usize) -> Result<(), E> {
-    if bytes <= MAX_TEXT_BYTES {
-        return Ok(());
-    }
-    Err(E::custom(format!("a text has at most {MAX_TEXT_BYTES} bytes here, not {bytes}")))
-}
-
-impl<'de: 'a, 'a> Deserialize<'de> for Text<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Whole;
-        impl<'de> Visitor<'de> for Whole {
-            type Value = Text<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Text<'de>, E> {
-                Text::of(Cow::Borrowed(text))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Text<'de>, E> {
-                Text::of(Cow::Owned(text.to_owned()))
-            }
-        }
-        deserializer.deserialize_str(Whole)
-    }
-}
-
 impl<'de: 'a, 'a> Deserialize<'de> for LimitsJson<'a> {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         struct One;
@@ -390,41 +342,6 @@ impl<'de: 'a, 'a> Deserialize<'de> for LimitsJson<'a> {
                     bounded(&joined)?;
                 }
                 Ok(LimitsJson(Cow::Owned(joined)))
-            }
-        }
-        deserializer.deserialize_any(One)
-    }
-}
-
-/// The value of a field: a string, or a whole number, which is converted into one.
-pub(crate) struct Value<'a>(pub(crate) Cow<'a, str>);
-
-impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct One;
-        impl<'de> Visitor<'de> for One {
-            type Value = Value<'de>;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a text, or a whole number")
-            }
-
-            fn visit_borrowed_str<E: de::Error>(self, text: &'de str) -> Result<Value<'de>, E> {
-                bounded(text)?;
-                Ok(Value(Cow::Borrowed(text)))
-            }
-
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Value<'de>, E> {
-                bounded(text)?;
-                Ok(Value(Cow::Owned(text.to_owned())))
-            }
-
-            fn visit_u64<E: de::Error>(self, number: u64) -> Result<Value<'de>, E> {
-                Ok(Value(Cow::Owned(number.to_string())))
-            }
-
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Value<'de>, E> {
-                Ok(Value(Cow::Owned(number.to_string())))
             }
         }
         deserializer.deserialize_any(One)

@@ -10,8 +10,9 @@ use tollgate_stores::AnyStore;
 
 use super::check::json;
 use super::problem::Problem;
-use super::question::{Text, not_null};
+use super::question::not_null;
 use super::queues::duration;
+use super::text::Text;
 use super::{Api, Reply};
 use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy};
 

@@ -8,7 +8,7 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, Visitor};
 use tollgate::{ParseError, Subject};
 
 use super::problem::Problem;
-use super::question::{Text, Value, bounded};
+use super::text::{Text, Value, bounded, bounded_len};
 
 /// `subject`: taken literally.
 #[derive(Debug)]
@@ -82,7 +82,7 @@ impl<'de: 'a, 'a> Deserialize<'de> for SubjectJson<'a> {
                 while let Some(Text(name)) = map.next_key()? {
                     let Value(value) = map.next_value()?;
                     bytes += name.len() + value.len();
-                    super::question::bounded_len(bytes)?;
+                    bounded_len(bytes)?;
                     all.push((name, value));
                 }
                 Ok(SubjectJson::Dimensions(all))

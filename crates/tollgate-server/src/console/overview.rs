@@ -14,9 +14,10 @@ use tollgate_stores::AnyStore;
 
 use super::History;
 use crate::api::Api;
+use crate::clock::since_epoch;
 use crate::metrics::{DurationCounts, Reloaded};
 use crate::queues;
-use crate::recorder::{DURATION_SECONDS, Recent, Recorder, since_epoch};
+use crate::recorder::{DURATION_SECONDS, Recent, Recorder};
 use crate::top::By;
 
 /// How long an answer is given again, in milliseconds.

@@ -44,7 +44,7 @@ use crate::listen::{
     Bounds, Budget, Connection, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_ONE, Protocol, Transport,
     something_comes,
 };
-use crate::server::StartError;
+use crate::start_error::StartError;
 use crate::tls::HTTP2;
 use crate::traces::Traces;
 

@@ -25,8 +25,8 @@ use super::{metadata, policies, question, settle};
 use crate::api::AuthOptions;
 use crate::envoy::EnvoyOptions;
 use crate::metrics::Metrics;
-use crate::server::StartError;
 use crate::service::Service;
+use crate::start_error::StartError;
 
 /// Answers questions about descriptors.
 #[derive(Debug)]

@@ -11,7 +11,7 @@ use tollgate_policy::MAX_FILE_BYTES;
 use tollgate_tower::answer::HeaderTemplate;
 
 use crate::metrics::{Metrics, Reloaded, RuleCounts};
-use crate::server::StartError;
+use crate::start_error::StartError;
 
 /// How often the files are read to see whether they have changed.
 const POLL: Duration = Duration::from_secs(2);

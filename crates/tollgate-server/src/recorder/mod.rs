@@ -9,12 +9,13 @@ mod series;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
 use tollgate_policy::{Authority, Counters, Outcome};
 
+use crate::clock::since_epoch;
 use crate::metrics::{DurationCounts, Metrics, OTHER};
 use crate::timeseries::Outbox;
 use series::{Series, reach_s, step_of};
@@ -232,11 +233,6 @@ impl State {
             }
         }
     }
-}
-
-/// The time since the Unix epoch, by this machine's clock.
-pub(crate) fn since_epoch() -> Duration {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
 }
 
 #[cfg(test)]

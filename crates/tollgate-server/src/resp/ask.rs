@@ -17,11 +17,10 @@ use super::key;
 use super::options::Options;
 use super::reply::Replies;
 use super::why::{self, Why, refused};
-use crate::api::MAX_TEXT_BYTES;
 use crate::json::{AnswerJson, ChargeJson, HeldJson};
 use crate::service::{
-    Act, Answered, By, Charge, Description, HoldTerms, Parts, Question, Service, hold_name,
-    kind_of_peek,
+    Act, Answered, By, Charge, Description, HoldTerms, MAX_TEXT_BYTES, Parts, Question, Service,
+    hold_name, kind_of_peek,
 };
 
 /// What decides.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use tollgate::ParseError;
 
-use crate::api::{Guesses, MIN_TOKEN_BYTES, is_same};
+use crate::guesses::Guesses;
+use crate::secret::{MIN_TOKEN_BYTES, is_same};
 
 /// The user of clients that name none.
 pub(super) const DEFAULT_USER: &str = "default";

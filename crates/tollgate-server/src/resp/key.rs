@@ -3,7 +3,7 @@
 use tollgate::Subject;
 
 use super::why::Why;
-use crate::api::MAX_TEXT_BYTES;
+use crate::service::MAX_TEXT_BYTES;
 
 /// What `key:x` and `x` begin with or not: both are one key.
 const KEY: &[u8] = b"key:";

@@ -36,6 +36,9 @@ use receipts::MAX_RECEIPT_BYTES;
 
 use crate::topology::all_is_served;
 
+/// The longest subject, limit or field value, in bytes.
+pub(crate) const MAX_TEXT_BYTES: usize = 1_024;
+
 /// Answers questions.
 #[derive(Debug)]
 pub(crate) struct Service {

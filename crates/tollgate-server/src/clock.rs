@@ -1,0 +1,9 @@
+//! The time of this machine, for what is written down: the store's clock decides.
+
+use core::time::Duration;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The time since the Unix epoch, by this machine's clock.
+pub(crate) fn since_epoch() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
