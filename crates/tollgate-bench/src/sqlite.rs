@@ -6,7 +6,6 @@ use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
-use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, StoreError, Subject};
 use tollgate_sqlite::rusqlite::{self, Connection};
@@ -130,8 +129,8 @@ impl Asking {
     ) -> Result<f64, StoreError> {
         let start = Instant::now();
         for subject in self.subjects.iter().cycle().take(checks) {
-            let parts = SmallVec::from_buf([Counted::new(subject, limits)]);
-            store.check_now(&Question::new(parts, 1, Mode::Whole))?;
+            let parts = [Counted::new(subject, limits)];
+            store.check_now(&Question::new(&parts, 1, Mode::Whole))?;
         }
         Ok(per_second(checks, start))
     }

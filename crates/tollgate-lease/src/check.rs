@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use smallvec::SmallVec;
 use tollgate::engine::{Mode, Outcome};
+use tollgate::operation::Check;
 use tollgate::{Authority, Counted, Lease, Question, Store, StoreError};
 
 use crate::denial::{Asked, Denial};
@@ -93,7 +94,7 @@ impl<S: Store> Leased<S> {
             return Ok(());
         }
         // A question without a deadline ends by the store's own, and the renewal with it.
-        let deadline = deadline.or_else(|| self.0.store.deadline());
+        let deadline = deadline.or_else(|| self.0.store.facts().deadline);
         let Some(deadline) = deadline.filter(|_| tokio::runtime::Handle::try_current().is_ok())
         else {
             ended.await;
@@ -120,11 +121,12 @@ impl<S: Store> Leased<S> {
         let receipts = receipts_of(units);
         // As many as there are will do, where this check needs no more than one.
         let mode = if renewal.need <= 1 { Mode::Partial } else { Mode::Whole };
-        let mut question = Question::new(SmallVec::from_elem(part, 1), units, mode);
+        let counts = [part];
+        let mut question = Question::new(&counts, units, mode).with_receipts(receipts);
         question.deadline = deadline;
         let sent_us = self.now_us();
         add(&self.0.counts.asked, 1);
-        let answer = self.0.store.check(&question.with_receipts(receipts)).await;
+        let answer = self.0.store.perform(&Check::new(&question)).await;
         let now_us = self.now_us();
         let asked = Asked { sent_us, answered_us: now_us };
         let outcome = match (answer, renewal.spent.take()) {
@@ -146,7 +148,7 @@ impl<S: Store> Leased<S> {
                 }
                 return None;
             }
-            let numbers = (receipts, self.0.store.receipt_step());
+            let numbers = (receipts, self.0.store.facts().receipt_step);
             let lot = Lot::new(&outcome, (part.limits, lease), asked, numbers);
             holding.renewed((&outcome, lot), &renewal, asked, (lease, self.0.longest_us))
         });
@@ -186,7 +188,7 @@ impl<S: Store> Leased<S> {
         // A part of a larger cost is granted by the store, which knows all that remains.
         if mode.is_partial() && cost > 1 {
             add(&self.0.counts.asked, 1);
-            return self.0.store.check(question).await;
+            return self.0.store.perform(&Check::new(question)).await;
         }
         let started_us = self.now_us();
         let has_waited = match self.lease(part, lease, cost, (deadline, started_us)).await? {
@@ -196,11 +198,11 @@ impl<S: Store> Leased<S> {
         add(&self.0.counts.asked, 1);
         let sent_us = if has_waited { self.now_us() } else { started_us };
         let outcome = if has_waited {
-            let mut question = question.clone();
+            let mut question = *question;
             question.deadline = left_of(deadline, started_us, sent_us);
-            self.0.store.check(&question).await?
+            self.0.store.perform(&Check::new(&question)).await?
         } else {
-            self.0.store.check(question).await?
+            self.0.store.perform(&Check::new(question)).await?
         };
         let asked = Asked { sent_us, answered_us: self.now_us() };
         self.with_holding(self.hash(part.subject), &part, |holding| {
@@ -240,8 +242,8 @@ impl<S: Store> Leased<S> {
         let mut outcome = match rest.is_empty() {
             true => aside.outcome(),
             false => {
-                let mut rest_of = question.clone();
-                rest_of.parts = rest;
+                let mut rest_of = *question;
+                rest_of.parts = &rest;
                 self.ask(&rest_of).await?
             }
         };

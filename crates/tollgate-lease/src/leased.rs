@@ -9,6 +9,7 @@ use std::sync::Arc;
 use foldhash::SharedSeed;
 use foldhash::fast::SeedableRandomState;
 use tollgate::engine::{Mode, Outcome};
+use tollgate::operation::Check;
 use tollgate::{Clock, Counted, LimitSet, Question, Store, StoreError, Subject};
 
 use crate::BootClock;
@@ -153,7 +154,7 @@ impl<S: Store> LeasedBuilder<S> {
         let Self { store, clock, subjects, deny_cache, longest, hash } = self;
         let longest_us = u64::try_from(longest.as_micros()).unwrap_or(u64::MAX);
         Leased(Arc::new(Inner {
-            passes: store.answers_at_once(),
+            passes: store.facts().answers_at_once,
             store,
             clock,
             hash,
@@ -269,16 +270,16 @@ impl<S: Store> Leased<S> {
     /// Asks the store, unless it has denied the same just now.
     pub(crate) async fn ask(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let Question { cost, mode, .. } = *question;
-        if let Some(denied) = self.denial(&question.parts, cost, mode) {
+        if let Some(denied) = self.denial(question.parts, cost, mode) {
             return Ok(denied);
         }
         add(&self.0.counts.asked, 1);
         let Some(cache) = self.0.denied.as_ref().filter(|_| !mode.is_peek()) else {
-            return self.0.store.check(question).await;
+            return self.0.store.perform(&Check::new(question)).await;
         };
-        let parts = &question.parts[..];
+        let parts = question.parts;
         let (changes, sent_us) = (cache.changes(self.hashes(parts)), self.now_us());
-        let outcome = self.0.store.check(question).await?;
+        let outcome = self.0.store.perform(&Check::new(question)).await?;
         let asked = Asked { sent_us, answered_us: self.now_us() };
         let answer = (&outcome, denied_cost(cost, mode));
         cache.put(self.hash_of_all(parts), parts, answer, asked, changes);

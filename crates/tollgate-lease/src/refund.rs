@@ -1,6 +1,6 @@
 //! Units that go back: to a live lease, or to the store.
 
-use tollgate::{Charges, Receipt, Refund, Store, StoreError, engine};
+use tollgate::{Charges, Receipt, Refund, Store, StoreError, engine, operation};
 
 use crate::leased::{Held, Leased, add};
 use crate::lot::Lot;
@@ -36,7 +36,7 @@ impl<S: Store> Leased<S> {
         for (receipt, store_now_us) in receipts {
             let counts = engine::receipt_until_us(&receipt) > store_now_us;
             let given = match counts {
-                true => self.0.store.refund(&receipt, receipt.cost).await.ok(),
+                true => self.refund_at_store(&receipt, receipt.cost).await.ok(),
                 false => None,
             };
             let units = given.and_then(|refund| refund.given.into_iter().min()).unwrap_or(0);
@@ -45,6 +45,10 @@ impl<S: Store> Leased<S> {
             add(&self.0.counts.wasted, receipt.cost.saturating_sub(units));
         }
         returned
+    }
+
+    async fn refund_at_store(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
+        self.0.store.perform(&operation::Refund::new(receipt, units)).await
     }
 
     fn receipt_of(&self, held: &Held, lot: &Lot, number: u64, units: u64) -> Receipt {
@@ -73,7 +77,7 @@ impl<S: Store> Leased<S> {
         if self.take_back(receipt, units) {
             return Ok(Refund::new(vec![units; limits], left - units));
         }
-        let mut refund = self.0.store.refund(receipt, units).await?;
+        let mut refund = self.refund_at_store(receipt, units).await?;
         // The store does not know of units that were given back here.
         refund.left = refund.left.saturating_sub(before);
         for charges in &receipt.charges {

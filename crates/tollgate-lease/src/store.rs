@@ -3,9 +3,13 @@
 use core::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
+use tollgate::operation::{
+    Adjust, Charge, Check, Inspect, Operation, Operations, Post, ReadNotices, Renew, Reset, Settle,
+    Withdraw,
+};
 use tollgate::{
-    Charged, Counted, Hold, HoldTerms, Inspection, Notice, Notices, Question, Receipt, Refund,
-    Settled, Store, StoreError, Time,
+    Charged, Counted, Facts, Hold, Inspection, Notice, Notices, Question, Receipt, Refund, Settled,
+    Store, StoreError, Time,
 };
 
 use crate::holding::Holding;
@@ -32,6 +36,26 @@ impl<S: Store> Leased<S> {
         drop(shard);
         Some(self.counted(outcome))
     }
+
+    /// The answer of a question about one count, if it need not be waited for. Holds are the
+    /// store's to keep, and `check` counts the questions that it was asked.
+    #[inline]
+    fn answer_now(&self, question: &Question<'_>) -> Option<Result<Outcome, StoreError>> {
+        let Question { parts: [counted], cost, receipts: 1, request: None, hold: None, .. } =
+            *question
+        else {
+            return None;
+        };
+        let mode @ (Mode::Whole | Mode::Peek) = question.mode else { return None };
+        let known = match counted.limits.lease() {
+            Some(_) => self.leased_answer(counted, cost, mode),
+            None => self.denial(question.parts, cost, mode),
+        };
+        match known {
+            Some(outcome) => Some(Ok(outcome)),
+            None => self.0.store.perform_now(&Check::new(question)),
+        }
+    }
 }
 
 /// Whether a question places a hold, or is about slots.
@@ -49,73 +73,57 @@ impl<S: Store> Store for Leased<S> {
         self.0.store.issued(receipt)
     }
 
-    fn receipt_step(&self) -> u64 {
-        self.0.store.receipt_step()
-    }
-
-    fn deadline(&self) -> Option<Duration> {
-        self.0.store.deadline()
+    #[inline]
+    fn facts(&self) -> Facts {
+        self.0.store.facts()
     }
 
     fn will_wait(&self, longest: Duration) {
         self.0.store.will_wait(longest);
     }
 
-    #[inline]
-    fn answers_at_once(&self) -> bool {
-        self.0.passes
-    }
-
-    fn forgotten_requests(&self) -> u64 {
-        self.0.store.forgotten_requests()
-    }
-
-    #[inline]
-    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         if self.0.passes {
-            return self.0.store.check_at_once(counted, cost, mode);
+            return self.0.store.perform(operation).await;
         }
-        match counted.limits.lease() {
-            Some(_) => self.leased_answer(&counted, cost, mode),
-            None => self.denial(&[counted], cost, mode),
-        }
-        .or_else(|| self.0.store.check_at_once(counted, cost, mode))
+        operation.visit(self).await
     }
 
     #[inline]
-    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        // Holds are the store's to keep. `check` counts the questions that it was asked.
-        if self.0.passes { self.0.store.hold_at_once(counted, cost, terms) } else { None }
+    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>> {
+        if self.0.passes {
+            return self.0.store.perform_now(operation);
+        }
+        operation.if_question(|question| self.answer_now(question))
     }
+}
 
+impl<S: Store> Operations for Leased<S> {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let Question { ref parts, cost, mode, request, .. } = *question;
-        if self.0.passes {
-            return self.0.store.check(question).await;
-        }
+        let Question { parts, cost, mode, request, .. } = *question;
         // A retry under a request id has to meet the store's memory of it, and holds are the
         // store's to keep.
         if request.is_some() || is_held(question) {
             add(&self.0.counts.asked, 1);
-            return self.0.store.check(question).await;
+            return self.0.store.perform(&Check::new(question)).await;
         }
         let is_leased = parts.iter().any(|part| part.limits.lease().is_some());
         if !is_leased {
             return self.ask(question).await;
         }
         // What is rare is in a box: the futures around a check hold its future and move it.
-        match parts[..] {
+        match *parts {
             [part] if mode.is_peek() => match self.leased_answer(&part, cost, mode) {
                 Some(outcome) => Ok(outcome),
                 None => {
                     add(&self.0.counts.asked, 1);
-                    self.0.store.check(question).await
+                    self.0.store.perform(&Check::new(question)).await
                 }
             },
             // Most subjects are seldom asked about.
             [part] if !self.knows(&part) => {
                 add(&self.0.counts.asked, 1);
-                self.store().check(question).await
+                self.0.store.perform(&Check::new(question)).await
             }
             [part] => Box::pin(self.check_one(question, part)).await,
             [..] if mode == Mode::Whole => Box::pin(self.check_several(question)).await,
@@ -129,17 +137,17 @@ impl<S: Store> Store for Leased<S> {
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        let changed = self.0.store.adjust(counted, delta).await;
+        let changed = self.0.store.perform(&Adjust::new(counted, delta)).await;
         self.forget_denials(counted.subject, counted.limits);
         changed
     }
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.0.store.charge(counted, cost).await
+        self.0.store.perform(&Charge::new(counted, cost)).await
     }
 
     async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        let settled = self.0.store.settle(hold, actual).await;
+        let settled = self.0.store.perform(&Settle::new(hold, actual)).await;
         for (subject, limits) in &hold.counts {
             self.forget_denials(subject, limits);
         }
@@ -147,29 +155,29 @@ impl<S: Store> Store for Leased<S> {
     }
 
     async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        self.0.store.renew(hold, ttl_us).await
+        self.0.store.perform(&Renew::new(hold, ttl_us)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        let was = self.0.store.reset(counted).await;
+        let was = self.0.store.perform(&Reset::new(counted)).await;
         // Also after an error: the count may be gone.
         self.change(counted.subject, counted.limits, Holding::reset);
         was
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.0.store.inspect(counted).await
+        self.0.store.perform(&Inspect::new(counted)).await
     }
 
     async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        self.0.store.notices(seen).await
+        self.0.store.perform(&ReadNotices::new(seen)).await
     }
 
     async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        self.0.store.post(notice).await
+        self.0.store.perform(&Post::new(notice)).await
     }
 
     async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        self.0.store.withdraw(name).await
+        self.0.store.perform(&Withdraw::new(name)).await
     }
 }

@@ -2,7 +2,8 @@
 
 use napi_derive::napi;
 use tollgate::engine::Mode;
-use tollgate::{Counted, LimitSet, MAX_COST, ManualClock, Store as _, Subject};
+use tollgate::operation::Check;
+use tollgate::{Counted, LimitSet, MAX_COST, ManualClock, Question, Store as _, Subject};
 use tollgate_binding::{Counts, Limiter, Operation};
 
 use crate::bridge;
@@ -57,7 +58,11 @@ pub(crate) fn check_written() -> Result<bool> {
             return Ok(None);
         }
         let counted = Counted::new(&subject, &limiter.limits);
-        Ok(memory.store().check_at_once(counted, cost, Mode::Whole))
+        if limiter.limits.counts_slots() {
+            return Ok(None);
+        }
+        let question = Question::new(core::slice::from_ref(&counted), cost, Mode::Whole);
+        Ok(memory.store().perform_now(&Check::new(&question)).transpose().ok().flatten())
     })
 }
 

@@ -1,12 +1,10 @@
 //! Stores around a store: one keeps what the store answered, one answers what was kept.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
-use tollgate::engine::{Charged, Mode, Outcome};
-use tollgate::{
-    Counted, Decision, Error, Hold, Inspection, Limiter, Question, Receipt, Refund, Settled, Store,
-    StoreError, Time,
-};
+use tollgate::engine::Outcome;
+use tollgate::{Decision, Error, Facts, Limiter, Receipt, Store, StoreError, operation};
 use tollgate_binding::{Answer, Keep, Operation, lock};
 
 use crate::numbers::Numbers;
@@ -28,8 +26,10 @@ impl<'s, S: Store> Tap<'s, S> {
         lock(&self.answer).take()
     }
 
-    fn keep(&self, outcome: &Outcome) {
-        *lock(&self.answer) = Some(outcome.clone());
+    fn keep<O: operation::Operation>(&self, answer: &O::Answer) {
+        if let Some(outcome) = O::outcome(answer) {
+            *lock(&self.answer) = Some(outcome.clone());
+        }
     }
 }
 
@@ -42,44 +42,32 @@ impl<S: Store> Store for Tap<'_, S> {
         self.store.issued(receipt)
     }
 
-    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        let outcome = self.store.check_at_once(counted, cost, mode)?;
-        self.keep(&outcome);
-        Some(outcome)
+    fn facts(&self) -> Facts {
+        self.store.facts()
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let outcome = self.store.check(question).await?;
-        self.keep(&outcome);
-        Ok(outcome)
+    fn will_wait(&self, longest: Duration) {
+        self.store.will_wait(longest);
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.store.refund(receipt, units).await
+    async fn perform<O: operation::Operation>(
+        &self,
+        operation: &O,
+    ) -> Result<O::Answer, StoreError> {
+        let answer = self.store.perform(operation).await?;
+        self.keep::<O>(&answer);
+        Ok(answer)
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.store.adjust(counted, delta).await
-    }
-
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.store.charge(counted, cost).await
-    }
-
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        self.store.settle(hold, actual).await
-    }
-
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        self.store.renew(hold, ttl_us).await
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.store.reset(counted).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.store.inspect(counted).await
+    fn perform_now<O: operation::Operation>(
+        &self,
+        operation: &O,
+    ) -> Option<Result<O::Answer, StoreError>> {
+        let answer = self.store.perform_now(operation)?;
+        if let Ok(answer) = &answer {
+            self.keep::<O>(answer);
+        }
+        Some(answer)
     }
 }
 
@@ -109,38 +97,35 @@ pub(crate) struct Replay {
     pub(crate) identity: u64,
 }
 
-impl Replay {
-    fn refuse<T>() -> Result<T, StoreError> {
-        Err(StoreError::misuse("a decision that was made answers no other question"))
-    }
-}
-
 impl Store for Replay {
     fn identity(&self) -> u64 {
         self.identity
     }
 
-    fn check_at_once(&self, _: Counted<'_>, _: u64, _: Mode) -> Option<Outcome> {
-        Some(self.outcome.clone())
+    fn issued(&self, receipt: &Receipt) -> bool {
+        receipt.store == self.identity
     }
 
-    async fn check(&self, _: &Question<'_>) -> Result<Outcome, StoreError> {
-        Ok(self.outcome.clone())
+    fn facts(&self) -> Facts {
+        Facts::new(None, 0).answering_at_once(true)
     }
 
-    async fn refund(&self, _: &Receipt, _: u64) -> Result<Refund, StoreError> {
-        Self::refuse()
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: operation::Operation>(
+        &self,
+        operation: &O,
+    ) -> Result<O::Answer, StoreError> {
+        let answer = operation.if_question(|_| Some(Ok(self.outcome.clone())));
+        answer.unwrap_or_else(|| {
+            Err(StoreError::misuse("a decision that was made answers no other question"))
+        })
     }
 
-    async fn adjust(&self, _: Counted<'_>, _: i64) -> Result<Vec<i64>, StoreError> {
-        Self::refuse()
-    }
-
-    async fn reset(&self, _: Counted<'_>) -> Result<bool, StoreError> {
-        Self::refuse()
-    }
-
-    async fn inspect(&self, _: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        Self::refuse()
+    fn perform_now<O: operation::Operation>(
+        &self,
+        operation: &O,
+    ) -> Option<Result<O::Answer, StoreError>> {
+        operation.if_question(|_| Some(Ok(self.outcome.clone())))
     }
 }

@@ -12,6 +12,7 @@ use std::pin::pin;
 use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
+use tollgate::operation::Post;
 use tollgate::{Ask, Limiter, MemoryStore, Notice, Store as _};
 use tollgate_policy::{Condition, Effect, Field, Fields, Format, Gate, Policies, Ruling};
 
@@ -164,7 +165,10 @@ fn main() {
             match n {
                 // The last one is ruled, which reads all of them.
                 _ if n + 1 == count => now(gate.rule(&ban, HOUR)).unwrap(),
-                _ => now(store.post(&Notice::new(&net, text, HOUR).unwrap())).unwrap(),
+                _ => {
+                    now(store.perform(&Post::new(&Notice::new(&net, text, HOUR).unwrap())))
+                        .unwrap();
+                }
             }
         }
         let requests = requests(1);

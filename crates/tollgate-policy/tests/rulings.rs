@@ -6,10 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
-use tollgate::engine::Outcome as Engine;
-use tollgate::{
-    Counted, Inspection, MemoryStore, Notice, Notices, Question, Receipt, Refund, Store, StoreError,
-};
+use tollgate::operation::{Operation, Post};
+use tollgate::{Facts, MemoryStore, Notice, Receipt, Store, StoreError};
 use tollgate_policy::{
     Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling, subject_of,
 };
@@ -215,36 +213,22 @@ impl Store for Away {
         self.0.identity()
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Engine, StoreError> {
-        self.there()?.check(question).await
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.0.issued(receipt)
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.there()?.refund(receipt, units).await
+    fn facts(&self) -> Facts {
+        self.0.facts().answering_at_once(false)
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.there()?.adjust(counted, delta).await
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        self.there()?.perform(operation).await
     }
 
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.there()?.reset(counted).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.there()?.inspect(counted).await
-    }
-
-    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        self.there()?.notices(seen).await
-    }
-
-    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        self.there()?.post(notice).await
-    }
-
-    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        self.there()?.withdraw(name).await
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }
 
@@ -285,7 +269,8 @@ fn what_cannot_be_read_is_left_out() {
     let store = MemoryStore::new();
     let gate = Gate::new(policies(POLICIES), store.clone()).unwrap();
     for (name, text) in [("x", "{}"), ("y", r#"{"effect":"slow","when":{"ip":["192.0.2.7"]}}"#)] {
-        block_on(store.post(&Notice::new(name, text, HOUR).unwrap())).unwrap();
+        let notice = Notice::new(name, text, HOUR).unwrap();
+        block_on(store.perform(&Post::new(&notice))).unwrap();
     }
     assert!(block_on(gate.read_rulings()).unwrap());
     assert_eq!(ask(&gate, "/a").outcome(), Outcome::Allowed);
@@ -296,7 +281,8 @@ fn what_cannot_be_read_is_left_out() {
 fn there_are_at_most_ten_thousand() {
     let store = MemoryStore::new();
     for n in 0..tollgate::MAX_NOTICES {
-        block_on(store.post(&Notice::new(format!("{n}"), "", HOUR).unwrap())).unwrap();
+        let notice = Notice::new(format!("{n}"), "", HOUR).unwrap();
+        block_on(store.perform(&Post::new(&notice))).unwrap();
     }
     let gate = Gate::new(policies(POLICIES), store).unwrap();
     let ban = ruling(Effect::Ban, "ip", "192.0.2.7", None);

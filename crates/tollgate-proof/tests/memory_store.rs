@@ -56,7 +56,7 @@ fn a_million_request_ids_of_one_count_take_what_a_few_thousand_take() {
     println!("{most} bytes");
     assert!(most < 1 << 20, "{most}");
     // All but the last ones went before their time, which is said.
-    let forgotten = limiter.store().forgotten_requests();
+    let forgotten = limiter.store().facts().forgotten_requests;
     let last = MAX_REQUESTS as u64;
     assert!((1_000_000 - last..=1_000_000 - last / 2).contains(&forgotten), "{forgotten}");
     for number in [999_999, 1_000_000 - last / 2] {
@@ -72,7 +72,7 @@ fn a_million_request_ids_of_many_counts_take_what_the_store_has() {
         println!("{most} bytes of {most_bytes}");
         assert!(most <= most_bytes, "{most} of {most_bytes}");
         // With room nothing is forgotten; without, what is remembered is the last.
-        let forgotten = limiter.store().forgotten_requests();
+        let forgotten = limiter.store().facts().forgotten_requests;
         assert_eq!(forgotten > 0, most_bytes == 16 << 20, "{forgotten}");
         assert!(is_repeated(&limiter, "user:9999", 999_999));
     }

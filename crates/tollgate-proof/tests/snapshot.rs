@@ -3,13 +3,13 @@
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::engine::{Mode, Outcome};
+use tollgate::operation::Operation;
 use tollgate::{
-    Ask, Charged, Counted, Decision, Hold, HoldTerms, Inspection, LimitSet, Limiter, ManualClock,
-    MemoryStore, MemoryStoreBuilder, Notice, Notices, Patience, Question, Receipt, Refund, SKEW_US,
-    Settled, Store, StoreError, Time,
+    Ask, Decision, Facts, LimitSet, Limiter, ManualClock, MemoryStore, MemoryStoreBuilder,
+    Patience, Receipt, SKEW_US, Store, StoreError, Time,
 };
 use tollgate_proof::conformance::{self, block_on};
 
@@ -59,6 +59,15 @@ impl Restarting {
         }
         held
     }
+
+    /// The store for an operation. What is left out of a snapshot would be lost.
+    fn for_next(&self, operation: &impl Operation) -> MutexGuard<'_, (MemoryStore, u32)> {
+        let is_left_out = operation.question().is_some_and(|question| {
+            let is_in_line = question.hold.is_some_and(|it| it.patience == Patience::InLine);
+            question.request.is_some() || is_in_line
+        });
+        if is_left_out { self.last() } else { self.next() }
+    }
 }
 
 impl Store for Restarting {
@@ -70,65 +79,18 @@ impl Store for Restarting {
         self.store().0.issued(receipt)
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let is_in_line = question.hold.is_some_and(|it| it.patience == Patience::InLine);
-        let is_left_out = question.request.is_some() || is_in_line;
-        let store = if is_left_out { self.last() } else { self.next() };
-        block_on(store.0.check(question))
+    fn facts(&self) -> Facts {
+        self.store().0.facts().answering_at_once(false)
     }
 
-    fn forgotten_requests(&self) -> u64 {
-        self.store().0.forgotten_requests()
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        block_on(self.for_next(operation).0.perform(operation))
     }
 
-    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        self.next().0.check_at_once(counted, cost, mode)
-    }
-
-    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        let is_in_line = terms.patience == Patience::InLine;
-        let store = if is_in_line { self.last() } else { self.next() };
-        store.0.hold_at_once(counted, cost, terms)
-    }
-
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        block_on(self.next().0.refund(receipt, units))
-    }
-
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        block_on(self.next().0.charge(counted, cost))
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        block_on(self.next().0.adjust(counted, delta))
-    }
-
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        block_on(self.next().0.settle(hold, actual))
-    }
-
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        block_on(self.next().0.renew(hold, ttl_us))
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        block_on(self.next().0.reset(counted))
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        block_on(self.next().0.inspect(counted))
-    }
-
-    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        block_on(self.next().0.notices(seen))
-    }
-
-    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        block_on(self.next().0.post(notice))
-    }
-
-    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        block_on(self.next().0.withdraw(name))
+    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>> {
+        self.for_next(operation).0.perform_now(operation)
     }
 }
 

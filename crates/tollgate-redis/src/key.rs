@@ -131,7 +131,7 @@ impl Keys {
         &self.prefix
     }
 
-    /// The key of the notices ([`tollgate::Store::notices`]).
+    /// The key of the notices ([`tollgate::operation::Operations::notices`]).
     #[must_use]
     pub fn notices(&self) -> String {
         format!("{}:notices", self.prefix)

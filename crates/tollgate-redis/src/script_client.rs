@@ -84,7 +84,8 @@ impl ScriptClient {
     /// must reply with a list that starts with the nonce, which is removed from the result.
     ///
     /// # Errors
-    /// As [`tollgate::Store::check`]; [`StoreError::is_ambiguous`] when the script may have run.
+    /// As [`tollgate::operation::Operations::check`]; [`StoreError::is_ambiguous`] when the script
+    /// may have run.
     pub async fn call<W: AsRef<[u8]>>(
         &self,
         script: &Script,

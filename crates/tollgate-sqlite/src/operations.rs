@@ -15,7 +15,7 @@ use crate::sweep;
 
 pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome, StoreError> {
     let mut found: SmallVec<[LoadedState<'_>; 1]> = SmallVec::new();
-    for part in &question.parts {
+    for part in question.parts {
         found.push(LoadedState::load(cx, *part)?);
     }
     let concerns_holds = question.hold.is_some()

@@ -199,7 +199,7 @@ impl Session {
             self.keeps_lines.set(true);
         }
         let Some(request) = question.request else {
-            return self.run_within(deadline, access, &question.parts, |cx| {
+            return self.run_within(deadline, access, question.parts, |cx| {
                 operations::check(cx, question)
             });
         };
@@ -207,7 +207,7 @@ impl Session {
             self.migrate_extension(requests::EXTENSION, requests::MIGRATIONS)?;
             self.keeps_requests.set(true);
         }
-        let (outcome, forgotten) = self.run_within(deadline, access, &question.parts, |cx| {
+        let (outcome, forgotten) = self.run_within(deadline, access, question.parts, |cx| {
             requests::check(cx, question, request)
         })?;
         self.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);

@@ -11,9 +11,10 @@ use std::time::Instant;
 
 use futures_channel::oneshot;
 use tollgate::engine::Outcome;
+use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Counted, Hold, HoldTerms, Inspection, LimitSet, Notice, Notices, Question, Receipt,
-    Refund, RequestId, Settled, Store, StoreError, Subject, Time,
+    Charged, Counted, Facts, Hold, HoldTerms, Inspection, LimitSet, Notice, Notices, Question,
+    Receipt, Refund, RequestId, Settled, Store, StoreError, Subject, Time,
 };
 
 use crate::extension::Transaction;
@@ -320,8 +321,8 @@ impl OwnedQuestion {
     }
 
     fn ask(&self, session: &Session) -> Result<Outcome, StoreError> {
-        let parts = self.parts.iter().map(borrowed).collect();
-        let mut question = Question::new(parts, self.cost, self.mode).with_receipts(self.receipts);
+        let parts: Vec<Counted<'_>> = self.parts.iter().map(borrowed).collect();
+        let mut question = Question::new(&parts, self.cost, self.mode).with_receipts(self.receipts);
         question.hold = self.hold.as_ref();
         question.request = self.request.as_ref().map(|(text, id)| id.with_text(text));
         question.deadline = self.deadline.map(|all| all.saturating_sub(self.queued_at.elapsed()));
@@ -340,14 +341,30 @@ impl Store for SqliteStore {
         self.0.identity
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        self.0.options.deadline
+    fn issued(&self, receipt: &Receipt) -> bool {
+        receipt.store == self.0.identity
     }
 
-    fn forgotten_requests(&self) -> u64 {
-        self.0.forgotten_requests.load(Ordering::Relaxed)
+    fn facts(&self) -> Facts {
+        let forgotten = self.0.forgotten_requests.load(Ordering::Relaxed);
+        Facts::new(self.0.options.deadline, forgotten)
     }
 
+    fn will_wait(&self, _: Duration) {}
+
+    fn perform<O: Operation>(
+        &self,
+        operation: &O,
+    ) -> impl Future<Output = Result<O::Answer, StoreError>> + Send {
+        operation.visit(self)
+    }
+
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
+    }
+}
+
+impl Operations for SqliteStore {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let owned = OwnedQuestion::new(question);
         self.run_on_worker(move |session| owned.ask(session)).await

@@ -24,8 +24,8 @@ fn charge_and_note(
 ) -> Result<u64, StoreError> {
     let limits: LimitSet = "5/d via fixed_window".parse().unwrap();
     let subject = Subject::new("user", "42").unwrap();
-    let parts = [Counted::new(&subject, &limits)].into();
-    let outcome = tx.check(&Question::new(parts, 1, Mode::Whole))?;
+    let parts = [Counted::new(&subject, &limits)];
+    let outcome = tx.check(&Question::new(&parts, 1, Mode::Whole))?;
     tx.execute("INSERT INTO notes_all VALUES (?1)", ["charged"])?;
     end()?;
     Ok(outcome.fields[0].remaining)

@@ -9,7 +9,6 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use smallvec::SmallVec;
 use tollgate::engine::Mode;
 use tollgate::{Counted, LimitSet, Question, Subject};
 use tollgate_sqlite::{Options, SqliteStore};
@@ -52,8 +51,8 @@ fn when_started_as_a_child_it_checks() {
 
 fn ask(store: &SqliteStore, limits: &LimitSet, mode: Mode) -> tollgate::engine::Outcome {
     let subject = Subject::new("key", "zoo").expect("a subject");
-    let parts = SmallVec::from_buf([Counted::new(&subject, limits)]);
-    store.check_now(&Question::new(parts, 1, mode)).expect("an outcome")
+    let parts = [Counted::new(&subject, limits)];
+    store.check_now(&Question::new(&parts, 1, mode)).expect("an outcome")
 }
 
 fn charge(store: &SqliteStore, limits: &LimitSet) -> u64 {

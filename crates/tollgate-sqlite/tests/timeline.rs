@@ -8,9 +8,10 @@ use std::time::Duration;
 use futures_executor::block_on;
 use proptest::prelude::*;
 use tollgate::engine::{self, Outcome};
+use tollgate::operation::{self, Adjust, Inspect, Operation, Reset};
 use tollgate::{
-    Ask, Carried, Counted, Inspection, LimitSet, Limiter, ManualClock, MemoryStore, Question,
-    Receipt, Refund, SKEW_US, Store, StoreError, Subject, Time,
+    Ask, Carried, Counted, Facts, Inspection, LimitSet, Limiter, ManualClock, MemoryStore, Receipt,
+    SKEW_US, Store, StoreError, Subject, Time,
 };
 use tollgate_sqlite::{Options, SqliteStore};
 
@@ -76,26 +77,26 @@ impl<S: Store> Store for Tap<S> {
         self.0.identity()
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let outcome = self.0.check(question).await?;
-        *self.1.lock().expect("unpoisoned") = Some(outcome.clone());
-        Ok(outcome)
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.0.issued(receipt)
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.0.refund(receipt, units).await
+    fn facts(&self) -> Facts {
+        self.0.facts().answering_at_once(false)
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.0.adjust(counted, delta).await
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        let answer = self.0.perform(operation).await?;
+        if let Some(outcome) = O::outcome(&answer) {
+            *self.1.lock().expect("unpoisoned") = Some(outcome.clone());
+        }
+        Ok(answer)
     }
 
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.0.reset(counted).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.0.inspect(counted).await
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }
 
@@ -213,7 +214,7 @@ impl Twins {
                 let changes = self.store().adjust_now(counted, delta).expect("adjusted");
                 assert_eq!(
                     changes,
-                    block_on(self.memory.adjust(counted, delta)).expect("adjusted")
+                    block_on(self.memory.perform(&Adjust::new(counted, delta))).expect("adjusted")
                 );
             }
             Op::Reset { who, family } => {
@@ -221,7 +222,7 @@ impl Twins {
                 let counted = Counted::new(&subject, &limits);
                 self.forget_receipts(&subject, &limits);
                 let reset = self.store().reset_now(counted).expect("reset");
-                let other = block_on(self.memory.reset(counted)).expect("reset");
+                let other = block_on(self.memory.perform(&Reset::new(counted))).expect("reset");
                 assert!(reset == other || !self.sweeps, "{reset} {other}");
             }
             // Events that a shorter window no longer counts, a longer one may: whether they are
@@ -294,7 +295,8 @@ impl Twins {
             return;
         }
         let refund = self.store().refund_now(mine, units).expect("refunded");
-        let other = block_on(self.memory.refund(theirs, units)).expect("refunded");
+        let other = block_on(self.memory.perform(&operation::Refund::new(theirs, units)))
+            .expect("refunded");
         if *given && may_be_forgotten && !self.sweeps {
             assert_eq!(refund.given, other.given, "{mine:?}");
         } else {
@@ -327,7 +329,8 @@ impl Twins {
             let (subject, limits) = (subject(who), self.limits(family));
             let counted = Counted::new(&subject, &limits);
             let mine = counts(self.store().inspect_now(counted).expect("inspected"));
-            let theirs = counts(block_on(self.memory.inspect(counted)).expect("inspected"));
+            let theirs =
+                counts(block_on(self.memory.perform(&Inspect::new(counted))).expect("inspected"));
             assert_eq!(mine, theirs, "{subject} under {limits}");
         }
     }

@@ -2,12 +2,8 @@
 
 use core::time::Duration;
 
-use tollgate::engine::{Mode, Outcome};
-use tollgate::{
-    Charged, Counted, Hold, HoldTerms, Inspection, MemoryStore, Notice, Notices, Question, Receipt,
-    Refund, Settled, Store, StoreError, Time,
-};
-
+use tollgate::operation::Operation;
+use tollgate::{Facts, MemoryStore, Receipt, Store, StoreError};
 use tollgate_lease::{Leased, LeasedCounters};
 
 use crate::kind::Kind;
@@ -182,82 +178,25 @@ impl Store for AnyStore {
         each!(self, store => store.identity())
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        each!(self, store => store.deadline())
+    fn issued(&self, receipt: &Receipt) -> bool {
+        each!(self, store => store.issued(receipt))
+    }
+
+    #[inline]
+    fn facts(&self) -> Facts {
+        each!(self, store => store.facts())
     }
 
     fn will_wait(&self, longest: Duration) {
         each!(self, store => store.will_wait(longest));
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        each!(self, store => store.issued(receipt))
-    }
-
-    fn receipt_step(&self) -> u64 {
-        each!(self, store => store.receipt_step())
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        each!(self, store => store.perform(operation).await)
     }
 
     #[inline]
-    fn answers_at_once(&self) -> bool {
-        each!(self, store => store.answers_at_once())
-    }
-
-    fn forgotten_requests(&self) -> u64 {
-        each!(self, store => store.forgotten_requests())
-    }
-
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        each!(self, store => store.check(question).await)
-    }
-
-    #[inline]
-    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        each!(self, store => store.check_at_once(counted, cost, mode))
-    }
-
-    #[inline]
-    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        each!(self, store => store.hold_at_once(counted, cost, terms))
-    }
-
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        each!(self, store => store.refund(receipt, units).await)
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        each!(self, store => store.adjust(counted, delta).await)
-    }
-
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        each!(self, store => store.charge(counted, cost).await)
-    }
-
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        each!(self, store => store.settle(hold, actual).await)
-    }
-
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        each!(self, store => store.renew(hold, ttl_us).await)
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        each!(self, store => store.reset(counted).await)
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        each!(self, store => store.inspect(counted).await)
-    }
-
-    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        each!(self, store => store.notices(seen).await)
-    }
-
-    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        each!(self, store => store.post(notice).await)
-    }
-
-    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        each!(self, store => store.withdraw(name).await)
+    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>> {
+        each!(self, store => store.perform_now(operation))
     }
 }

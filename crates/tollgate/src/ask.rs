@@ -4,14 +4,12 @@ use core::time::Duration;
 use std::borrow::Cow;
 use std::net::IpAddr;
 
-use smallvec::SmallVec;
-
 use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
 use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet, MAX_COST};
-use crate::store::{Counted, Question};
+use crate::store::{Counted, Parts, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
 
 mod kind;
@@ -438,18 +436,19 @@ impl<'a> Ask<'a> {
         self.partial
     }
 
-    /// The question for the store, borrowed from this ask. `usual` are the limits of the subjects
-    /// that have none of their own.
+    /// The question for the store, borrowed from this ask and from `parts`, into which its counts
+    /// go. `usual` are the limits of the subjects that have none of their own.
     ///
     /// # Errors
     /// An invalid subject; the same subject twice under the same limits; no subject or too many; a
     /// cost or a shard out of range.
     #[inline]
-    pub(crate) fn question<'q>(
+    pub(crate) fn question<'p, 'q: 'p>(
         &'q mut self,
         usual: &'q LimitSet,
         peek: bool,
-    ) -> Result<Question<'q>, Error> {
+        parts: &'p mut Parts<'q>,
+    ) -> Result<Question<'p>, Error> {
         check_cost(self.cost)?;
         if !peek && self.name.is_some() {
             return Err(names_a_check());
@@ -465,12 +464,11 @@ impl<'a> Ask<'a> {
             (true, false) => Mode::Peek,
             (true, true) => Mode::PeekPartial,
         };
-        let mut parts = SmallVec::new();
         if let Some(first) = &mut self.first {
             parts.push(first.counted(usual, shard)?);
         }
         if !self.more.is_empty() || parts.is_empty() {
-            count_more(&mut parts, &mut self.more, usual, shard)?;
+            count_more(parts, &mut self.more, usual, shard)?;
         }
         if !peek && let Some(part) = parts.iter().find(|part| part.limits.counts_slots()) {
             return Err(takes_slots(part.limits));
@@ -497,10 +495,11 @@ impl<'a> Ask<'a> {
     ///
     /// # Errors
     /// As [`Ask::question`]; also a request id.
-    pub(crate) fn question_of_charge<'q>(
+    pub(crate) fn question_of_charge<'p, 'q: 'p>(
         &'q mut self,
         usual: &'q LimitSet,
-    ) -> Result<Question<'q>, Error> {
+        parts: &'p mut Parts<'q>,
+    ) -> Result<Question<'p>, Error> {
         if self.request.is_some() {
             let what = "a charge without a check is not remembered under a request id: ask without \
                         one";
@@ -516,7 +515,7 @@ impl<'a> Ask<'a> {
             return Err(kind_of_no_peek());
         }
         // As for a peek, slots may stand beside what is charged. None is taken.
-        let mut question = self.question(usual, true)?;
+        let mut question = self.question(usual, true, parts)?;
         question.mode = Mode::Whole;
         Ok(question)
     }
@@ -525,12 +524,12 @@ impl<'a> Ask<'a> {
     ///
     /// # Errors
     /// As [`Ask::question`]; also a partial ask.
-    pub(crate) fn question_holding<'q>(
+    pub(crate) fn question_holding<'p, 'q: 'p>(
         &'q mut self,
         usual: &'q LimitSet,
-        lent: &'q mut Option<HoldTerms>,
+        (lent, parts): (&'p mut Option<HoldTerms>, &'p mut Parts<'q>),
         terms: impl FnOnce(&Question<'_>) -> Result<HoldTerms, Error>,
-    ) -> Result<Question<'q>, Error> {
+    ) -> Result<Question<'p>, Error> {
         if self.partial {
             let what = "a hold is placed whole or not at all: ask without `partial`";
             return Err(Error::Ask(what.to_owned()));
@@ -543,7 +542,7 @@ impl<'a> Ask<'a> {
         self.kind = None;
         let (name, patience) = (self.name, self.patience);
         // As for a peek, slots may be asked for.
-        let mut question = self.question(usual, true)?;
+        let mut question = self.question(usual, true, parts)?;
         question.mode = Mode::Whole;
         let mut terms = terms(&question)?;
         if patience == Patience::InLine {
@@ -562,7 +561,9 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// As [`Ask::question`]; also more than one subject.
     pub(crate) fn only<'q>(&'q mut self, usual: &'q LimitSet) -> Result<Counted<'q>, Error> {
-        match self.question(usual, true)?.parts[..] {
+        let mut parts = Parts::new();
+        self.question(usual, true, &mut parts)?;
+        match parts[..] {
             [counted] => Ok(counted),
             _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
         }
@@ -573,7 +574,7 @@ impl<'a> Ask<'a> {
 /// with one subject skip this.
 #[inline(never)]
 fn count_more<'q>(
-    parts: &mut SmallVec<[Counted<'q>; 1]>,
+    parts: &mut Parts<'q>,
     more: &'q mut [AskPart<'_>],
     usual: &'q LimitSet,
     shard: Option<&'q str>,

@@ -52,6 +52,7 @@ mod limiter;
 mod memory;
 mod notation;
 mod notice;
+pub mod operation;
 mod receipt;
 #[cfg(feature = "serde")]
 mod serde;
@@ -81,7 +82,7 @@ pub use memory::{
     DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
 };
 pub use notice::{MAX_NOTICE_BYTES, MAX_NOTICE_NAME_BYTES, MAX_NOTICES, Notice, Notices};
-pub use store::{Counted, Inspection, MAX_SHOWN_HOLDS, Question, Store};
+pub use store::{Counted, Facts, Inspection, MAX_SHOWN_HOLDS, Question, Store};
 pub use strategy::{Strategy, Traits};
 pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};
 pub use time::{MAX_PERIOD_US, Period, SKEW_US, Time};

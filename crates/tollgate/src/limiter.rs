@@ -1,5 +1,6 @@
 //! The limiter: limits and the store that counts them.
 
+use core::slice;
 use core::time::Duration;
 use std::borrow::Cow;
 
@@ -10,7 +11,8 @@ use crate::error::{Error, StoreError};
 use crate::hold::Patience;
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
-use crate::store::{Counted, Inspection, Question, Store};
+use crate::operation::{self, Check};
+use crate::store::{Counted, Inspection, Parts, Question, Store};
 
 mod holding;
 #[cfg(feature = "tokio")]
@@ -74,11 +76,11 @@ impl Limiter<MemoryStore> {
     /// # Errors
     /// As [`Limiter::charge`].
     pub fn charge_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
-        let mut ask = ask.into();
-        let question = ask.question_of_charge(&self.limits)?;
+        let (mut ask, mut parts) = (ask.into(), Parts::new());
+        let question = ask.question_of_charge(&self.limits, &mut parts)?;
         let mut charged = Vec::new();
         for part in question.parts {
-            charged.extend(self.store.charge_now(part, question.cost)?);
+            charged.extend(self.store.charge_now(*part, question.cost)?);
         }
         Ok(charged)
     }
@@ -145,7 +147,8 @@ impl Limiter<MemoryStore> {
         // entry is known to be absent.
         let mut ask = Ask::new(text).under(limits).cost(cost);
         let outcome = {
-            let question = ask.question(&self.limits, peek)?;
+            let mut parts = Parts::new();
+            let question = ask.question(&self.limits, peek, &mut parts)?;
             match question.parts[0].subject.as_str() == text {
                 true => self.store.answer_general(&question)?,
                 false => self.store.answer(&question)?,
@@ -156,7 +159,10 @@ impl Limiter<MemoryStore> {
 
     #[inline(never)]
     fn answer_many<'l>(&'l self, mut ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        let outcome = self.store.answer(&ask.question(&self.limits, peek)?)?;
+        let outcome = {
+            let mut parts = Parts::new();
+            self.store.answer(&ask.question(&self.limits, peek, &mut parts)?)?
+        };
         self.decision(ask, &outcome)
     }
 }
@@ -233,8 +239,10 @@ impl<S: Store> Limiter<S> {
             Err(ask) => ask,
         };
         let outcome = {
-            let question = ask.question(&self.limits, peek)?;
-            self.store.check(&Question { deadline, ..question }).await?
+            let mut parts = Parts::new();
+            let question = ask.question(&self.limits, peek, &mut parts)?;
+            let question = Question { deadline, ..question };
+            self.store.perform(&Check::new(&question)).await?
         };
         self.decision(ask, &outcome)
     }
@@ -295,7 +303,7 @@ impl<S: Store> Limiter<S> {
                 "this receipt is from another store: refund it where it was charged".to_owned(),
             ));
         }
-        Ok(self.store.refund(receipt, units).await?)
+        Ok(self.store.perform(&operation::Refund::new(receipt, units)).await?)
     }
 
     /// Returns `delta` units to every limit of a subject, the oldest first. A negative `delta`
@@ -321,7 +329,7 @@ impl<S: Store> Limiter<S> {
                  units back, or negative to take them"
             )));
         }
-        Ok(self.store.adjust(counted, delta).await?)
+        Ok(self.store.perform(&operation::Adjust::new(counted, delta)).await?)
     }
 
     /// Charges the cost to every limit of the subjects without a check, also beyond the limits: for
@@ -352,11 +360,12 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// As [`Limiter::check`]. Subjects before one whose store failed stay charged.
     pub async fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
-        let mut ask = ask.into();
-        let question = ask.question_of_charge(&self.limits)?;
+        let (mut ask, mut parts) = (ask.into(), Parts::new());
+        let question = ask.question_of_charge(&self.limits, &mut parts)?;
         let mut charged = Vec::new();
         for part in question.parts {
-            charged.extend(self.store.charge(part, question.cost).await?);
+            let charge = operation::Charge::new(*part, question.cost);
+            charged.extend(self.store.perform(&charge).await?);
         }
         Ok(charged)
     }
@@ -367,7 +376,7 @@ impl<S: Store> Limiter<S> {
     /// An invalid subject; or a store failure.
     pub async fn reset<'l>(&'l self, subject: impl Into<Ask<'l>>) -> Result<bool, Error> {
         let mut ask = subject.into();
-        Ok(self.store.reset(ask.only(&self.limits)?).await?)
+        Ok(self.store.perform(&operation::Reset::new(ask.only(&self.limits)?)).await?)
     }
 
     /// Returns the stored state of a subject; `None` when it is fresh.
@@ -379,7 +388,7 @@ impl<S: Store> Limiter<S> {
         subject: impl Into<Ask<'l>>,
     ) -> Result<Option<Inspection>, Error> {
         let mut ask = subject.into();
-        Ok(self.store.inspect(ask.only(&self.limits)?).await?)
+        Ok(self.store.perform(&operation::Inspect::new(ask.only(&self.limits)?)).await?)
     }
 
     /// [`Limiter::check`] for one count, without async. `None` if the store cannot answer at once,
@@ -399,8 +408,16 @@ impl<S: Store> Limiter<S> {
         let Counted { subject, limits, shard } = counted;
         check_cost(cost)?;
         check_shard(shard)?;
-        let outcome = self.store.check_at_once(counted, cost, Mode::Whole);
-        let Some(outcome) = &outcome else { return Ok(None) };
+        if limits.counts_slots() {
+            // The caller is told so by a check.
+            return Ok(None);
+        }
+        let question = Question::new(slice::from_ref(&counted), cost, Mode::Whole);
+        let answer = self.store.perform_now(&Check::new(&question));
+        if let Some(Err(error)) = answer {
+            return Err(error.into());
+        }
+        let Some(Ok(outcome)) = &answer else { return Ok(None) };
         let (first, shard) = ((Named::Lent(subject.as_str()), limits), shard.map(Cow::Borrowed));
         self.decision_of_one(first, shard, outcome).map(Some)
     }
@@ -438,11 +455,18 @@ impl<S: Store> Limiter<S> {
         check_shard(within)?;
         let mode = if peek { Mode::Peek } else { Mode::Whole };
         let counted = first.counted(&self.limits, within)?;
-        let outcome = self.store.check_at_once(counted, *cost, mode);
+        if !peek && counted.limits.counts_slots() {
+            return Ok(Err(ask));
+        }
+        let question = Question::new(slice::from_ref(&counted), *cost, mode);
+        let answer = self.store.perform_now(&Check::new(&question));
+        if let Some(Err(error)) = answer {
+            return Err(error.into());
+        }
         // Read in place: the processor stalls on a move of what was written just now. For the same
         // reason the ask is taken apart here: to hand it on to `decision` makes a check half as
         // slow again (100 ns to 147).
-        let Some(outcome) = &outcome else { return Ok(Err(ask)) };
+        let Some(Ok(outcome)) = &answer else { return Ok(Err(ask)) };
         let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
         let set = first.limits.unwrap_or(&self.limits);
         let shard = shard.map(|shard| *shard);

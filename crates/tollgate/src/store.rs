@@ -6,12 +6,14 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use crate::ask::RequestId;
-use crate::decision::{Receipt, Refund};
-use crate::engine::{Charged, Fingerprint, Mode, Outcome, ShownHold};
+use crate::decision::Receipt;
+use crate::engine::{Fingerprint, Mode, ShownHold};
 use crate::error::StoreError;
-use crate::hold::{Hold, HoldTerms, Settled};
+use crate::hold::HoldTerms;
 use crate::limit::LimitSet;
-use crate::notice::{Notice, Notices};
+#[cfg(doc)]
+use crate::operation;
+use crate::operation::Operation;
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -44,12 +46,15 @@ impl<'a> Counted<'a> {
     }
 }
 
+/// The counts of a question, which its asker keeps.
+pub(crate) type Parts<'a> = SmallVec<[Counted<'a>; 1]>;
+
 /// The input of a store for one check: all parts are judged at one time, all or nothing.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Question<'a> {
     /// The subjects and their limits. No two parts are the same count.
-    pub parts: SmallVec<[Counted<'a>; 1]>,
+    pub parts: &'a [Counted<'a>],
     /// The cost in units, from 1 to 2^40.
     pub cost: u64,
     /// All or nothing, partial, or a peek.
@@ -61,17 +66,17 @@ pub struct Question<'a> {
     /// never waits ignores it.
     pub deadline: Option<Duration>,
     /// How many receipts are made of the charge, at least 1: the store sets numbers aside for as
-    /// many ([`Store::receipt_step`]).
+    /// many ([`Facts::receipt_step`]).
     pub receipts: u64,
-    /// What to hold in place of a charge, or beside it. It is lent, since a question is copied into
-    /// futures, and nearly none has it.
+    /// What to hold in place of a charge, or beside it. Nearly no question has it.
     pub hold: Option<&'a HoldTerms>,
 }
 
 impl<'a> Question<'a> {
     /// Creates a question without a request id and a deadline.
     #[must_use]
-    pub fn new(parts: SmallVec<[Counted<'a>; 1]>, cost: u64, mode: Mode) -> Self {
+    #[inline]
+    pub const fn new(parts: &'a [Counted<'a>], cost: u64, mode: Mode) -> Self {
         Self { parts, cost, mode, request: None, deadline: None, receipts: 1, hold: None }
     }
 
@@ -100,7 +105,7 @@ impl<'a> Question<'a> {
         let mut print = Fingerprint::new();
         let mut piece = |bytes: &[u8]| print.add(bytes);
         piece(format!("{} {}", self.cost, self.mode.number()).as_bytes());
-        for part in &self.parts {
+        for part in self.parts {
             // The full form determines the arithmetic, the identity determines the count.
             let limits = part.limits;
             piece(b"\n");
@@ -194,7 +199,7 @@ pub struct Inspection {
 pub const MAX_SHOWN_HOLDS: usize = 100;
 
 impl Inspection {
-    /// The result of [`Store::inspect`].
+    /// The result of [`operation::Inspect`].
     #[must_use]
     pub fn new(
         written_under: String,
@@ -213,163 +218,117 @@ impl Inspection {
     }
 }
 
-/// The refusal of a store without holds.
-fn no_holds() -> StoreError {
-    StoreError::misuse("this store keeps no holds: use memory, SQLite or Redis")
+/// What a store says about itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct Facts {
+    /// The default deadline of a question, set when the store was opened, for example in its URL.
+    /// `None` if it was not set.
+    pub deadline: Option<Duration>,
+    /// The step from one number to the next, where a question asked for the numbers of several
+    /// receipts ([`Question::with_receipts`]).
+    pub receipt_step: u64,
+    /// The number of request ids so far that were forgotten before their time, for lack of room.
+    pub forgotten_requests: u64,
+    /// True when the futures of [`Store::perform`] are ready at the first poll, as those of the
+    /// memory store are. A caller then need not be async.
+    pub answers_at_once: bool,
+}
+
+impl Facts {
+    /// The facts of a store that has to be waited for, and numbers its receipts by ones.
+    #[must_use]
+    #[inline]
+    pub const fn new(deadline: Option<Duration>, forgotten_requests: u64) -> Self {
+        Self { deadline, receipt_step: 1, forgotten_requests, answers_at_once: false }
+    }
+
+    /// The same with another step between numbers of receipts.
+    #[must_use]
+    #[inline]
+    pub const fn with_receipt_step(self, receipt_step: u64) -> Self {
+        Self { receipt_step, ..self }
+    }
+
+    /// The same of a store that answers at once, or does not.
+    #[must_use]
+    #[inline]
+    pub const fn answering_at_once(self, answers_at_once: bool) -> Self {
+        Self { answers_at_once, ..self }
+    }
 }
 
 /// Keeps the state of all counts. A store owns the time, loads states, and runs [`crate::engine`]
 /// over them in one atomic step. The conformance kit of `tollgate-proof` verifies that.
+///
+/// A store implements [`Operations`](operation::Operations) or
+/// [`OperationsNow`](operation::OperationsNow), and visits the operation that it is given. One that
+/// wraps another forwards it:
+///
+/// ```
+/// use std::sync::atomic::{AtomicU64, Ordering};
+/// use std::time::Duration;
+/// use tollgate::operation::Operation;
+/// use tollgate::{Facts, Receipt, Store, StoreError};
+///
+/// /// A store that counts what it is asked.
+/// struct Counting<S>(S, AtomicU64);
+///
+/// impl<S: Store> Store for Counting<S> {
+///     fn identity(&self) -> u64 {
+///         self.0.identity()
+///     }
+///     fn issued(&self, receipt: &Receipt) -> bool {
+///         self.0.issued(receipt)
+///     }
+///     fn facts(&self) -> Facts {
+///         self.0.facts()
+///     }
+///     fn will_wait(&self, longest: Duration) {
+///         self.0.will_wait(longest);
+///     }
+///     async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+///         self.1.fetch_add(1, Ordering::Relaxed);
+///         self.0.perform(operation).await
+///     }
+///     fn perform_now<O: Operation>(
+///         &self,
+///         operation: &O,
+///     ) -> Option<Result<O::Answer, StoreError>> {
+///         let answer = self.0.perform_now(operation)?;
+///         self.1.fetch_add(1, Ordering::Relaxed);
+///         Some(answer)
+///     }
+/// }
+/// ```
 pub trait Store: Send + Sync {
     /// A number that distinguishes this store's receipts from those of other stores.
     fn identity(&self) -> u64;
 
-    /// True for a receipt of a charge that is counted here. By default, this is a receipt of this
+    /// True for a receipt of a charge that is counted here: usually one with the identity of this
     /// store. A store that took over the counts of another, as a memory store restored from a
-    /// snapshot does, also accepts the receipts of that one. A store that wraps another forwards
-    /// the call.
-    fn issued(&self, receipt: &Receipt) -> bool {
-        receipt.store == self.identity()
-    }
+    /// snapshot does, also accepts the receipts of that one.
+    fn issued(&self, receipt: &Receipt) -> bool;
 
-    /// The step from one number to the next, where a question asked for the numbers of several
-    /// receipts ([`Question::with_receipts`]). A store that wraps another forwards the call.
-    fn receipt_step(&self) -> u64 {
-        1
-    }
-
-    /// The default deadline of a question, set when the store was opened, for example in its URL.
-    /// `None` if it was not set.
-    fn deadline(&self) -> Option<Duration> {
-        None
-    }
+    /// What this store says about itself.
+    fn facts(&self) -> Facts;
 
     /// Reports to the store how long its callers wait for an answer at most. A regular caller, such
     /// as a gate with its policies, calls this. A store over a network then does not treat its
-    /// server as down while that can still answer in time. The default does nothing.
-    fn will_wait(&self, longest: Duration) {
-        let _ = longest;
-    }
+    /// server as down while that can still answer in time.
+    fn will_wait(&self, longest: Duration);
 
-    /// True when the futures of [`Store::check`] and [`Store::refund`] are ready at the first poll,
-    /// as those of the memory store are. A caller then need not be async. The default is false.
-    fn answers_at_once(&self) -> bool {
-        false
-    }
-
-    /// Answers a question.
-    fn check(
+    /// Performs an operation. Nothing is done before the future is polled.
+    fn perform<O: Operation>(
         &self,
-        question: &Question<'_>,
-    ) -> impl Future<Output = Result<Outcome, StoreError>> + Send;
+        operation: &O,
+    ) -> impl Future<Output = Result<O::Answer, StoreError>> + Send;
 
-    /// The number of request ids so far that were forgotten before their time, for lack of room. A
-    /// store that wraps another forwards the call.
-    fn forgotten_requests(&self) -> u64 {
-        0
-    }
-
-    /// Answers for one subject without waiting, as [`Store::check`] would, if the store can. On
-    /// `None`, which is the default, the caller uses `check`. There is no request id and no
-    /// deadline.
+    /// Performs an operation without waiting, as [`Store::perform`] would. `None` if the store
+    /// would have to wait: nothing was done then, and the caller uses `perform`. The deadline of a
+    /// question is ignored.
     ///
     /// A future that is ready at once would give the same answer, but takes longer to build than a
     /// count in memory takes to look up.
-    #[inline]
-    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        let _ = (counted, cost, mode);
-        None
-    }
-
-    /// Answers for one subject without waiting, as [`Store::check`] would of a question that asks
-    /// for a hold, if the store can. On `None`, which is the default, no hold was placed and the
-    /// caller uses `check`. There is no request id and no deadline, and at most one receipt. A
-    /// store that counts or records the questions for another one leaves this at the default.
-    #[inline]
-    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        let _ = (counted, cost, terms);
-        None
-    }
-
-    /// Refunds what still counts of `units` of a charge, or of what is left of it if that is less.
-    /// All refunds of a charge together never exceed it.
-    fn refund(
-        &self,
-        receipt: &Receipt,
-        units: u64,
-    ) -> impl Future<Output = Result<Refund, StoreError>> + Send;
-
-    /// Returns `delta` units to every limit, or takes them when negative. Returns the change of
-    /// `remaining` per limit.
-    fn adjust(
-        &self,
-        counted: Counted<'_>,
-        delta: i64,
-    ) -> impl Future<Output = Result<Vec<i64>, StoreError>> + Send;
-
-    /// Charges `cost` to every limit without a check, as far as each may owe. Returns what was done
-    /// to each limit. A store without this method refuses.
-    fn charge(
-        &self,
-        counted: Counted<'_>,
-        cost: u64,
-    ) -> impl Future<Output = Result<Vec<Charged>, StoreError>> + Send {
-        let _ = (counted, cost);
-        core::future::ready(Err(StoreError::permanent(
-            "this store charges nothing without a check",
-        )))
-    }
-
-    /// Settles a hold: takes it away and charges `actual` units to every rate limit of its counts
-    /// without a check, in one step. `None` when it is not open and nothing remembers it. A store
-    /// without this method refuses.
-    fn settle(
-        &self,
-        hold: &Hold,
-        actual: u64,
-    ) -> impl Future<Output = Result<Option<Settled>, StoreError>> + Send {
-        let _ = (hold, actual);
-        core::future::ready(Err(no_holds()))
-    }
-
-    /// Renews a hold, which then ends `ttl_us` microseconds from now. Returns its new end; `None`
-    /// when it is not open. A store without this method refuses.
-    fn renew(
-        &self,
-        hold: &Hold,
-        ttl_us: u64,
-    ) -> impl Future<Output = Result<Option<Time>, StoreError>> + Send {
-        let _ = (hold, ttl_us);
-        core::future::ready(Err(no_holds()))
-    }
-
-    /// Deletes a count and its holds. True when there was one.
-    fn reset(&self, counted: Counted<'_>) -> impl Future<Output = Result<bool, StoreError>> + Send;
-
-    /// Returns the stored state of a count; `None` if there is none.
-    fn inspect(
-        &self,
-        counted: Counted<'_>,
-    ) -> impl Future<Output = Result<Option<Inspection>, StoreError>> + Send;
-
-    /// Returns the notices of the store; `None` if their version is still `seen`. A store without
-    /// this method has no notices.
-    fn notices(
-        &self,
-        seen: Option<u64>,
-    ) -> impl Future<Output = Result<Option<Notices>, StoreError>> + Send {
-        core::future::ready(Ok((seen != Some(0)).then(Notices::default)))
-    }
-
-    /// Posts a notice, replacing one of the same name.
-    fn post(&self, notice: &Notice) -> impl Future<Output = Result<(), StoreError>> + Send {
-        let _ = notice;
-        core::future::ready(Err(StoreError::permanent("this store keeps no notices")))
-    }
-
-    /// Removes a notice before its expiry. True when there was one.
-    fn withdraw(&self, name: &str) -> impl Future<Output = Result<bool, StoreError>> + Send {
-        let _ = name;
-        core::future::ready(Ok(false))
-    }
+    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>>;
 }

@@ -11,6 +11,7 @@ use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{UnixListener, UnixStream};
 use tokio::runtime::{Builder, Runtime};
+use tollgate::operation::{Post, ReadNotices, Withdraw};
 use tollgate::{Ask, Decision, Error, LimitSet, Limiter, Notice, Store as _};
 use tollgate_redis::{Options, RedisStore};
 
@@ -75,14 +76,15 @@ async fn ask(limiter: &Limiter<RedisStore>, question: u8) {
             }
         }
         8 => {
-            if let Some(Some(notices)) = is_told(store.notices(None).await.map_err(Error::from)) {
+            let read = store.perform(&ReadNotices::new(None)).await;
+            if let Some(Some(notices)) = is_told(read.map_err(Error::from)) {
                 assert!(notices.all.is_sorted_by(|a, b| a.name <= b.name));
             }
         }
-        9 => drop(is_told(store.withdraw("it").await.map_err(Error::from))),
+        9 => drop(is_told(store.perform(&Withdraw::new("it")).await.map_err(Error::from))),
         10 => {
             let notice = Notice::new("it", "is so", Duration::from_secs(9)).expect("a notice");
-            is_told(store.post(&notice).await.map_err(Error::from));
+            is_told(store.perform(&Post::new(&notice)).await.map_err(Error::from));
         }
         11 => drop(is_told(store.prepare(&[limiter.limits()]).await.map_err(Error::from))),
         12 => drop(is_told(store.count_keys().await.map_err(Error::from))),

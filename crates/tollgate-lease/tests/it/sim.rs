@@ -3,14 +3,15 @@
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
+use core::time::Duration;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use tollgate::engine::Outcome;
+use tollgate::operation::Operation;
 use tollgate::{
-    Ask, Charged, Clock, Counted, Decision, Error, Inspection, LimitSet, Limiter, ManualClock,
-    MemoryStore, Question, Receipt, Refund, Store, StoreError, Time,
+    Ask, Clock, Decision, Error, Facts, LimitSet, Limiter, ManualClock, MemoryStore, Receipt,
+    Store, StoreError, Time,
 };
 use tollgate_lease::{Leased, LeasedBuilder};
 
@@ -129,32 +130,22 @@ impl Store for Remote {
         self.world.store.identity()
     }
 
-    fn receipt_step(&self) -> u64 {
-        self.world.store.receipt_step()
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.world.store.issued(receipt)
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.ask(self.world.store.check(question)).await
+    fn facts(&self) -> Facts {
+        self.world.store.facts().answering_at_once(false)
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.ask(self.world.store.refund(receipt, units)).await
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        self.ask(self.world.store.perform(operation)).await
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.ask(self.world.store.adjust(counted, delta)).await
-    }
-
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.ask(self.world.store.charge(counted, cost)).await
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.ask(self.world.store.reset(counted)).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.ask(self.world.store.inspect(counted)).await
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }
 

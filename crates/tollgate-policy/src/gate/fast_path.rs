@@ -36,7 +36,7 @@ impl<S: Store> Gate<S> {
         subject: impl FnOnce(&Field, &SubjectPrefix) -> Option<Subject>,
         view: impl FnOnce(&Answer<'_>) -> T,
     ) -> Option<(DecisionMark, T)> {
-        if !self.store().answers_at_once() {
+        if !self.store().facts().answers_at_once {
             return None;
         }
         let started = self.started();

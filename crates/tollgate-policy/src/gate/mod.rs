@@ -345,7 +345,7 @@ impl<S: Store> Gate<S> {
     /// everything else.
     #[inline]
     pub fn ask_now<'a>(&'a self, prepared: &'a Prepared) -> Option<Answer<'a>> {
-        if !self.store().answers_at_once() {
+        if !self.store().facts().answers_at_once {
             return None;
         }
         let Prepared { live, matched, plan, shadows, started, .. } = prepared;

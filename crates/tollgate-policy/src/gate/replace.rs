@@ -118,7 +118,7 @@ impl<S: Store> Gate<S> {
 /// Reports to a store how long these policies wait for it. Returns the deadline of those without
 /// one.
 pub(super) fn tell_deadlines(store: &impl Store, policies: &Policies) -> Duration {
-    let usual = store.deadline().unwrap_or(crate::DEFAULT_DEADLINE);
+    let usual = store.facts().deadline.unwrap_or(crate::DEFAULT_DEADLINE);
     let own = policies.policies().iter().filter_map(|policy| policy.deadline);
     store.will_wait(own.fold(usual, Duration::max));
     usual

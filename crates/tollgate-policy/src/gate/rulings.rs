@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
+use tollgate::operation::{Post, ReadNotices, Withdraw};
 use tollgate::{Error, Notice, Notices, Store};
 
 use super::extensions::Extensions;
@@ -218,7 +219,7 @@ impl<S: Store> Gate<S> {
         }
         let ruling = self.as_stored(ruling.clone());
         let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
-        self.store().post(&notice).await?;
+        self.store().perform(&Post::new(&notice)).await?;
         self.read_rulings().await.map(drop)
     }
 
@@ -240,7 +241,7 @@ impl<S: Store> Gate<S> {
     pub async fn lift(&self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
         let ruling = self.as_stored(Ruling::new(Effect::Ban, when.to_vec())?);
         let ruling = Ruling { policy: policy.map(str::to_owned), ..ruling };
-        let was_there = self.store().withdraw(&ruling.name()).await?;
+        let was_there = self.store().perform(&Withdraw::new(&ruling.name())).await?;
         self.read_rulings().await?;
         Ok(was_there)
     }
@@ -264,7 +265,9 @@ impl<S: Store> Gate<S> {
         let Following { seen, .. } = &self.0.following;
         let known = *seen.lock();
         let asked = Instant::now();
-        let Some(Notices { version, all, .. }) = self.store().notices(known).await? else {
+        let Some(Notices { version, all, .. }) =
+            self.store().perform(&ReadNotices::new(known)).await?
+        else {
             // Drops ended rulings, so that requests can take the fast path again.
             if self.0.live.load().rulings.as_ref().is_some_and(|rulings| rulings.have_ended()) {
                 self.take_rulings(None);

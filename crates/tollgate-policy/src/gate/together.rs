@@ -42,7 +42,7 @@ impl<S: Store> Gate<S> {
             alike: SmallVec::new(),
             wants_further: self.0.observer.as_ref().is_some_and(|it| it.wants_further()),
         };
-        self.store().answers_at_once().then(together)
+        self.store().facts().answers_at_once.then(together)
     }
 
     /// Checks one count under inline limits, and charges when all of them admit, as

@@ -1,9 +1,10 @@
 //! How much a request may take, and where its counts are kept.
 
 use std::sync::Mutex;
+use std::time::Duration;
 
-use tollgate::engine::Outcome as Engine;
-use tollgate::{Counted, Inspection, Question, Receipt, Refund, StoreError};
+use tollgate::operation::Operation;
+use tollgate::{Facts, Receipt, StoreError};
 use tollgate_policy::{Field, Fields};
 
 use super::*;
@@ -81,21 +82,25 @@ fn the_shard_reaches_the_store() {
         fn identity(&self) -> u64 {
             self.0.identity()
         }
-        async fn check(&self, question: &Question<'_>) -> Result<Engine, StoreError> {
-            self.1.lock().unwrap().push(question.shard().map(str::to_owned));
-            self.0.check(question).await
+        fn issued(&self, receipt: &Receipt) -> bool {
+            self.0.issued(receipt)
         }
-        async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-            self.0.refund(receipt, units).await
+
+        fn facts(&self) -> Facts {
+            self.0.facts().answering_at_once(false)
         }
-        async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-            self.0.adjust(counted, delta).await
+
+        fn will_wait(&self, _: Duration) {}
+
+        async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+            if let Some(question) = operation.question() {
+                self.1.lock().unwrap().push(question.shard().map(str::to_owned));
+            }
+            self.0.perform(operation).await
         }
-        async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-            self.0.reset(counted).await
-        }
-        async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-            self.0.inspect(counted).await
+
+        fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+            None
         }
     }
     let policy = |name: &str, shard: &str| {

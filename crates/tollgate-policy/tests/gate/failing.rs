@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, Once};
 use std::time::Duration;
 
-use tollgate::engine::Outcome as Engine;
-use tollgate::{Counted, Inspection, Question, Receipt, Refund, StoreError};
+use tollgate::operation::Operation;
+use tollgate::{Facts, Receipt, StoreError};
 
 use super::failures::Log;
 use super::*;
@@ -51,36 +51,29 @@ impl Store for Failing {
         self.store.identity()
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        self.said
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.store.issued(receipt)
     }
 
-    fn answers_at_once(&self) -> bool {
-        self.answers_at_once
+    fn facts(&self) -> Facts {
+        Facts::new(self.said, 0).answering_at_once(self.answers_at_once)
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Engine, StoreError> {
-        self.deadlines.lock().unwrap().push(question.deadline);
-        match (self.fails.load(Ordering::Relaxed), self.is_damage) {
-            (true, true) => Err(StoreError::permanent("the state is damaged").alone()),
-            (true, false) => Err(StoreError::transient("unplugged")),
-            (false, _) => self.store.check(question).await,
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        if let Some(question) = operation.question() {
+            self.deadlines.lock().unwrap().push(question.deadline);
+            match (self.fails.load(Ordering::Relaxed), self.is_damage) {
+                (true, true) => return Err(StoreError::permanent("the state is damaged").alone()),
+                (true, false) => return Err(StoreError::transient("unplugged")),
+                (false, _) => {}
+            }
         }
+        self.store.perform(operation).await
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.store.refund(receipt, units).await
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.store.adjust(counted, delta).await
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.store.reset(counted).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.store.inspect(counted).await
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }

@@ -4,6 +4,7 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
+use tollgate::operation::{Post, ReadNotices, Withdraw};
 use tollgate::{ManualClock, Notice, Notices, Store, Time};
 
 use super::StoreMaker;
@@ -26,14 +27,14 @@ pub(super) fn notices_are_kept_until_their_end<M: StoreMaker>(maker: &M) {
     for seed in 0..20 {
         let clock = ManualClock::at_micros(NOW_US);
         let store = maker.make(clock.clone());
-        let read = |seen| block_on(store.notices(seen)).unwrap();
+        let read = |seen| block_on(store.perform(&ReadNotices::new(seen))).unwrap();
         let first = read(None).unwrap();
         assert_eq!((first.version, first.all.len()), (0, 0));
         assert_eq!(read(Some(0)), None);
-        if block_on(store.post(&notice("first", "", 1_000))).is_err() {
+        if block_on(store.perform(&Post::new(&notice("first", "", 1_000)))).is_err() {
             return;
         }
-        assert!(block_on(store.withdraw("first")).unwrap());
+        assert!(block_on(store.perform(&Withdraw::new("first"))).unwrap());
         let mut version = read(None).unwrap().version;
         let (mut random, mut now_us) = (Random::new(seed), NOW_US);
         let mut expected: BTreeMap<String, (String, u64)> = BTreeMap::new();
@@ -50,7 +51,8 @@ pub(super) fn notices_are_kept_until_their_end<M: StoreMaker>(maker: &M) {
                 }
                 1 => {
                     let was_there = is_there(&expected);
-                    assert_eq!(block_on(store.withdraw(name)).unwrap(), was_there, "step {step}");
+                    let withdrawn = block_on(store.perform(&Withdraw::new(name))).unwrap();
+                    assert_eq!(withdrawn, was_there, "step {step}");
                     // One that has ended may lie there still, and be removed.
                     expected.remove(name);
                     was_there
@@ -62,7 +64,7 @@ pub(super) fn notices_are_kept_until_their_end<M: StoreMaker>(maker: &M) {
                     let text = format!("{{\"step\":{step}}}\n\0:\u{1f980}");
                     let posted = notice(name, &text, left_us);
                     let posted = if yields { posted.yielding() } else { posted };
-                    block_on(store.post(&posted)).unwrap();
+                    block_on(store.perform(&Post::new(&posted))).unwrap();
                     if !(yields && was_there) {
                         expected.insert(name.to_owned(), (text, now_us + left_us));
                     }

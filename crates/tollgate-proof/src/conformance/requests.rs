@@ -228,7 +228,7 @@ pub(super) fn a_count_remembers_its_last_requests<M: StoreMaker>(maker: &M) {
         assert!(!world.check(ask("all", &name(number), 60 * S)).is_repeated(), "{number}");
     }
     let store = world.limiter.store();
-    let forgotten = store.forgotten_requests();
+    let forgotten = store.facts().forgotten_requests;
     assert!((1..=least as u64).contains(&forgotten), "{forgotten}");
     for number in (most - least + 1..=most).step_by(97) {
         assert!(world.check(ask("all", &name(number), 60 * S)).is_repeated(), "{number}");
@@ -236,10 +236,10 @@ pub(super) fn a_count_remembers_its_last_requests<M: StoreMaker>(maker: &M) {
     assert!(!world.check(ask("all", &name(0), 60 * S)).is_repeated());
     // An id that has expired does not count as forgotten early.
     world.at(NOW_US + 60 * S);
-    let before = store.forgotten_requests();
+    let before = store.facts().forgotten_requests;
     for number in 0..100 {
         let later = format!("later {number}");
         assert!(!world.check(ask("all", &later, 60 * S)).is_repeated());
     }
-    assert_eq!(store.forgotten_requests(), before);
+    assert_eq!(store.facts().forgotten_requests, before);
 }

@@ -4,11 +4,16 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
+use std::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
+use tollgate::operation::{
+    self, Adjust, Charge, Check, Inspect, Operation, Operations, Post, ReadNotices, Renew, Reset,
+    Settle, Withdraw,
+};
 use tollgate::{
-    Charged, Counted, Hold, Inspection, LimitSet, ManualClock, MemoryStore, Question, Receipt,
-    Refund, Settled, Store, StoreError, Subject, Time,
+    Charged, Counted, Facts, Hold, Inspection, LimitSet, ManualClock, MemoryStore, Notice, Notices,
+    Question, Receipt, Refund, Settled, Store, StoreError, Subject, Time,
 };
 use tollgate_proof::conformance;
 
@@ -72,7 +77,7 @@ impl Wrapped {
         let text = counted.limits.full_text().to_owned();
         let before = self.texts.lock().unwrap().insert(key, text.clone());
         if self.mistake == Mistake::ForgetsOnChange && before.is_some_and(|before| before != text) {
-            self.inner.reset(counted).await?;
+            self.inner.perform(&Reset::new(counted)).await?;
         }
         let oldest = {
             let mut seen = self.seen.lock().unwrap();
@@ -87,7 +92,7 @@ impl Wrapped {
         if self.mistake == Mistake::EvictsTheFirst
             && let Some((subject, limits)) = &oldest
         {
-            self.inner.reset(Counted::new(subject, limits)).await?;
+            self.inner.perform(&Reset::new(Counted::new(subject, limits))).await?;
         }
         Ok(())
     }
@@ -98,6 +103,26 @@ impl Store for Wrapped {
         self.inner.identity()
     }
 
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.inner.issued(receipt)
+    }
+
+    fn facts(&self) -> Facts {
+        self.inner.facts().answering_at_once(false)
+    }
+
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        operation.visit(self).await
+    }
+
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
+    }
+}
+
+impl Operations for Wrapped {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         let subjects: Vec<Subject> =
             question.parts.iter().map(|part| self.subject(part.subject)).collect();
@@ -111,20 +136,20 @@ impl Store for Wrapped {
             (Mistake::PeekCharges, Mode::Peek) => Mode::Whole,
             (_, mode) => mode,
         };
-        let asked = Question::new(parts.iter().copied().collect(), question.cost, mode);
-        let mut outcome = self.inner.check(&asked).await?;
+        let asked = Question::new(&parts, question.cost, mode);
+        let mut outcome = self.inner.perform(&Check::new(&asked)).await?;
         let denied = outcome.granted == 0 && !mode.is_peek();
         if denied && self.mistake == Mistake::DenialCharges {
             for part in &parts {
                 let cost = i64::try_from(question.cost).unwrap();
-                self.inner.adjust(*part, -cost).await?;
+                self.inner.perform(&Adjust::new(*part, -cost)).await?;
             }
         }
         if denied && self.mistake == Mistake::OneByOne {
             // Those before the one that denied were charged.
             for part in parts.split_last().map_or(&[][..], |(_, before)| before) {
-                let alone = Question::new([*part].into_iter().collect(), question.cost, mode);
-                self.inner.check(&alone).await?;
+                let alone = Question::new(std::slice::from_ref(part), question.cost, mode);
+                self.inner.perform(&Check::new(&alone)).await?;
             }
         }
         if self.mistake == Mistake::ShortWaits {
@@ -137,32 +162,32 @@ impl Store for Wrapped {
 
     async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
         if self.mistake != Mistake::RefundsWhateverCounts {
-            return self.inner.refund(receipt, units).await;
+            return self.inner.perform(&operation::Refund::new(receipt, units)).await;
         }
         let mut given = Vec::new();
         for charges in &receipt.charges {
             let counted = Counted::new(&charges.subject, &charges.limits);
             let units = i64::try_from(units).unwrap();
-            let back = self.inner.adjust(counted, units).await?;
+            let back = self.inner.perform(&Adjust::new(counted, units)).await?;
             given.extend(back.into_iter().map(i64::unsigned_abs));
         }
         Ok(Refund::new(given, 0))
     }
 
     async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.inner.charge(counted, cost).await
+        self.inner.perform(&Charge::new(counted, cost)).await
     }
 
     async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.inner.adjust(counted, delta).await
+        self.inner.perform(&Adjust::new(counted, delta)).await
     }
 
     async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        self.inner.settle(hold, actual).await
+        self.inner.perform(&Settle::new(hold, actual)).await
     }
 
     async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        self.inner.renew(hold, ttl_us).await
+        self.inner.perform(&Renew::new(hold, ttl_us)).await
     }
 
     async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
@@ -171,15 +196,27 @@ impl Store for Wrapped {
             let seen: Vec<_> = self.seen.lock().unwrap().iter().cloned().collect();
             let mut any = false;
             for (subject, limits) in &seen {
-                any |= self.inner.reset(Counted::new(subject, limits)).await?;
+                any |= self.inner.perform(&Reset::new(Counted::new(subject, limits))).await?;
             }
             return Ok(any);
         }
-        self.inner.reset(counted).await
+        self.inner.perform(&Reset::new(counted)).await
     }
 
     async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.inner.inspect(counted).await
+        self.inner.perform(&Inspect::new(counted)).await
+    }
+
+    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
+        self.inner.perform(&ReadNotices::new(seen)).await
+    }
+
+    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
+        self.inner.perform(&Post::new(notice)).await
+    }
+
+    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
+        self.inner.perform(&Withdraw::new(name)).await
     }
 }
 

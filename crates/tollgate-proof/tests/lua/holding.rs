@@ -6,6 +6,7 @@ use std::collections::{BTreeSet, HashMap};
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{Fields, Mode, OpenHold, ShownHold};
+use tollgate::operation::{Adjust, Charge, Check, Inspect, Renew, Settle};
 use tollgate::{
     Charged, Counted, Hold, HoldId, HoldKind, HoldTerms, LimitSet, MAX_SHOWN_HOLDS, ManualClock,
     MemoryStore, Patience, Question, Store as _, Subject, Time,
@@ -419,9 +420,10 @@ impl<'f> Pair<'f> {
         what: &str,
     ) -> Result<Option<Hold>, String> {
         let parts = counts.iter().map(|(subject, limits)| Counted::new(subject, limits));
-        let mut question = Question::new(parts.collect(), cost, mode);
+        let parts: Vec<_> = parts.collect();
+        let mut question = Question::new(&parts, cost, mode);
         question.hold = terms.as_ref();
-        let outcome = block_on(self.memory.check(&question));
+        let outcome = block_on(self.memory.perform(&Check::new(&question)));
         let mode = match mode {
             Mode::Partial => "partial",
             Mode::Peek => "peek",
@@ -500,7 +502,7 @@ impl<'f> Pair<'f> {
             HoldKind::Acquire => 0,
             _ => rng.random_range(0..2) * cost,
         };
-        let settled = block_on(self.memory.settle(&hold, actual)).unwrap();
+        let settled = block_on(self.memory.perform(&Settle::new(&hold, actual))).unwrap();
         let own =
             [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), "60000".to_owned()];
         let got = self.call_holds(|it| &it.settle, &hold.counts, &own);
@@ -539,7 +541,7 @@ impl<'f> Pair<'f> {
     }
 
     fn renew_both(&mut self, hold: &Hold, ttl_us: u64, what: &str) {
-        let end = block_on(self.memory.renew(hold, ttl_us)).unwrap();
+        let end = block_on(self.memory.perform(&Renew::new(hold, ttl_us))).unwrap();
         let asked_us = hold.id.asked_us().unwrap_or(0);
         let numbers = [hold.cost, ttl_us, asked_us].map(|number| number.to_string());
         let own = [&[hold.id.to_string()][..], &numbers].concat();
@@ -550,7 +552,8 @@ impl<'f> Pair<'f> {
     /// The open holds that both show, with their ages.
     fn inspect(&mut self, set: &LimitSet, what: &str) {
         for subject in self.subjects.clone() {
-            let shown = block_on(self.memory.inspect(Counted::new(&subject, set))).unwrap();
+            let shown =
+                block_on(self.memory.perform(&Inspect::new(Counted::new(&subject, set)))).unwrap();
             let expected = shown.map(|shown| (shown.open, shown.holds)).unwrap_or_default();
             let state = Keys::new().state(&subject, set);
             let most = MAX_SHOWN_HOLDS.to_string().into_bytes();
@@ -569,7 +572,7 @@ impl<'f> Pair<'f> {
 
     fn charge(&mut self, subject: &Subject, set: &LimitSet, cost: u64, what: &str) {
         let counted = Counted::new(subject, set);
-        let charged = block_on(self.memory.charge(counted, cost)).unwrap();
+        let charged = block_on(self.memory.perform(&Charge::new(counted, cost))).unwrap();
         let count = [(subject.clone(), set.clone())];
         let script = &self.scripts.charge;
         let got = self.call(script, &count, &[cost.to_string()]);
@@ -580,7 +583,7 @@ impl<'f> Pair<'f> {
     fn adjust(&mut self, rng: &mut ChaCha8Rng, set: &LimitSet, cost: u64, what: &str) {
         let delta = cost.cast_signed() * if rng.random_range(0..2) == 0 { 1 } else { -1 };
         let counted = Counted::new(&self.subjects[0], set);
-        let changes = block_on(self.memory.adjust(counted, delta)).unwrap();
+        let changes = block_on(self.memory.perform(&Adjust::new(counted, delta))).unwrap();
         let count = [(self.subjects[0].clone(), set.clone())];
         let script = &self.scripts.adjust;
         let got = self.call(script, &count, &[delta.to_string()]);

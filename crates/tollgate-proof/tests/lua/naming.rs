@@ -4,6 +4,7 @@
 use rand::RngExt as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::{HoldRefusal, MAX_REPEATS, Mode, RELEASED_WITHOUT_UNITS, SETTLED_FOR_US};
+use tollgate::operation::Settle;
 use tollgate::{
     Hold, HoldId, HoldKind, HoldName, HoldTerms, LimitSet, Patience, Period, Store as _, Subject,
     Time,
@@ -223,7 +224,7 @@ impl Pair<'_> {
 
     /// Settles a named hold in both; answers how, as the script says it.
     fn settle_both(&mut self, hold: &Hold, actual: u64, what: &str) -> i64 {
-        let settled = block_on(self.memory.settle(hold, actual));
+        let settled = block_on(self.memory.perform(&Settle::new(hold, actual)));
         let mark_us = hold.counts[0].1.hold().map_or(SETTLED_FOR_US, Period::as_micros);
         let number = match hold.id.is_of_any_kind() {
             true => mark_us.min(SETTLED_FOR_US),

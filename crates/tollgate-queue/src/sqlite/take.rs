@@ -91,8 +91,8 @@ impl QueueTx<'_, '_> {
         let subject = Subject::new("queue", self.name);
         let subject = subject.map_err(|error| Error::invalid(error.to_string()))?;
         Grant::from_rate(there, |cost| {
-            let parts = [Counted::new(&subject, limits)].into();
-            let outcome = self.tx.check(&Question::new(parts, cost, Mode::Partial))?;
+            let parts = [Counted::new(&subject, limits)];
+            let outcome = self.tx.check(&Question::new(&parts, cost, Mode::Partial))?;
             let waits = outcome.fields.iter().map(|field| field.retry_after_us);
             let wait = waits.collect::<Option<Vec<_>>>().and_then(|all| all.into_iter().max());
             let wait = wait.filter(|_| outcome.granted == 0);

@@ -80,7 +80,7 @@ type Answer = Result<Outcome, StoreError>;
 impl RedisStore {
     /// The parts of a question by their slots, if those are several.
     pub(super) fn slots_of_question(&self, question: &Question<'_>) -> Option<Slots> {
-        let [_, _, ..] = &question.parts[..] else { return None };
+        let [_, _, ..] = question.parts else { return None };
         if !self.0.client.is_cluster() || question.shard().is_some() || self.0.keys.is_sharded() {
             return None;
         }
@@ -127,13 +127,16 @@ impl RedisStore {
             terms.id = over(terms.id, keys);
         }
         let by = Deadline::within(question.deadline.unwrap_or(self.0.deadline));
-        let groups: Vec<Question<'_>> = slots
-            .iter()
-            .map(|places| {
-                let parts = places.iter().filter_map(|place| question.parts.get(*place));
-                some_of(question, parts, terms.as_ref())
-            })
-            .collect();
+        let part = |place: &usize| question.parts.get(*place).copied();
+        let of_each = slots.iter().map(|places| places.iter().filter_map(part).collect());
+        let of_each: Vec<Vec<Counted<'_>>> = of_each.collect();
+        let groups = of_each.iter().map(|parts| {
+            let mut group = Question::new(parts, question.cost, question.mode);
+            (group.deadline, group.receipts) = (question.deadline, question.receipts);
+            group.hold = terms.as_ref();
+            group
+        });
+        let groups: Vec<Question<'_>> = groups.collect();
         // One number for all, so that the receipt of the check has one.
         let number = self.next_nonces(question.receipts);
         let all = 0..groups.len();
@@ -204,7 +207,7 @@ impl RedisStore {
 
     async fn peek(&self, question: &Question<'_>, by: Deadline) -> Answer {
         let mode = if question.mode.is_partial() { Mode::PeekPartial } else { Mode::Peek };
-        let mut question = question.clone();
+        let mut question = *question;
         question.mode = mode;
         self.check_in_slot(&question, self.next_nonce(), by).await
     }
@@ -326,7 +329,7 @@ impl RedisStore {
         // Somebody else was answered with it, or has settled it: the charge is for them.
         let is_kept = terms.id.name().is_some() && settled.as_ref().is_some_and(|it| it.already);
         if terms.id.kind() == HoldKind::Acquire && !is_kept {
-            let mut charge = group.clone();
+            let mut charge = *group;
             charge.hold = None;
             if let Some(left) = Box::pin(self.give_back_of(&charge, outcome, 0)).await {
                 return left;
@@ -354,7 +357,7 @@ impl RedisStore {
     /// Remembers what a slot has denied.
     fn remember(&self, group: &Question<'_>, outcome: &Outcome) {
         let mut fields = outcome.fields.iter();
-        for part in &group.parts {
+        for part in group.parts {
             let limits = part.limits.limits().len();
             let waits = fields.by_ref().take(limits).filter_map(|fields| fields.retry_after_us);
             if let Some(wait) = waits.max().filter(|wait| *wait > 0) {
@@ -497,17 +500,6 @@ fn put_back(outcome: &mut Outcome, granted: u64, left: Result<Vec<Left>, StoreEr
         }
     }
     outcome.granted = granted;
-}
-
-/// A question about some of the parts, which places a hold on these terms.
-fn some_of<'g>(
-    question: &Question<'_>,
-    parts: impl Iterator<Item = &'g Counted<'g>>,
-    terms: Option<&'g HoldTerms>,
-) -> Question<'g> {
-    let mut some = Question::new(parts.copied().collect(), question.cost, question.mode);
-    (some.deadline, some.receipts, some.hold) = (question.deadline, question.receipts, terms);
-    some
 }
 
 /// The id under which each slot keeps a hold over counts with these keys.

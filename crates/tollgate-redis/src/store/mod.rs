@@ -176,7 +176,7 @@ impl RedisStore {
     /// which takes two more round trips, and they are not batched until then.
     ///
     /// # Errors
-    /// As [`Store::check`](tollgate::Store::check); nothing is charged.
+    /// As [`Operations::check`](tollgate::operation::Operations::check); nothing is charged.
     pub async fn prepare(&self, limits: &[&LimitSet]) -> Result<(), StoreError> {
         // Any subjects will do, since they share a script. Two calls show whether the server allows
         // different keys in one call.
@@ -186,8 +186,7 @@ impl RedisStore {
         let parts = subjects.iter().zip(limits.iter().chain(limits));
         let parts: Vec<_> = parts.map(|(it, limits)| Counted::new(it, limits)).collect();
         let (one, _) = parts.split_at(limits.len());
-        let plan =
-            self.0.plans.get(&Question::new(one.iter().copied().collect(), 1, Mode::Whole))?;
+        let plan = self.0.plans.get(&Question::new(one, 1, Mode::Whole))?;
         self.0.client.load(&plan.script, self.0.deadline).await?;
         let Some(batch) = &plan.batch else { return Ok(()) };
         let for_check =

@@ -5,9 +5,10 @@ use std::time::Duration;
 
 use redis::Value;
 use tollgate::engine::{self, Outcome};
+use tollgate::operation::{Operation, Operations};
 use tollgate::{
-    Charged, Counted, Hold, Inspection, Limit, Notice, Notices, Question, Receipt, Refund, Settled,
-    Store, StoreError, Time,
+    Charged, Counted, Facts, Hold, Inspection, Limit, Notice, Notices, Question, Receipt, Refund,
+    Settled, Store, StoreError, Time,
 };
 
 use super::RedisStore;
@@ -60,18 +61,32 @@ impl Store for RedisStore {
         self.0.identity
     }
 
-    fn deadline(&self) -> Option<Duration> {
-        Some(self.0.deadline)
+    fn issued(&self, receipt: &Receipt) -> bool {
+        receipt.store == self.0.identity
     }
 
-    fn forgotten_requests(&self) -> u64 {
-        self.0.forgotten_requests.load(Ordering::Relaxed)
+    fn facts(&self) -> Facts {
+        let forgotten = self.0.forgotten_requests.load(Ordering::Relaxed);
+        Facts::new(Some(self.0.deadline), forgotten)
     }
 
     fn will_wait(&self, longest: Duration) {
         self.0.client.will_wait(longest);
     }
 
+    fn perform<O: Operation>(
+        &self,
+        operation: &O,
+    ) -> impl Future<Output = Result<O::Answer, StoreError>> + Send {
+        operation.visit(self)
+    }
+
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
+    }
+}
+
+impl Operations for RedisStore {
     async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         self.answer(question).await
     }

@@ -164,7 +164,7 @@ mod tests {
         let limits: LimitSet = "x: 10/s via gcra, y: 5/10s via sliding_log".parse().unwrap();
         let subject = Subject::literal("ann").unwrap();
         let parts = [Counted::new(&subject, &limits)];
-        let question = Question::new(parts.into_iter().collect(), cost, mode);
+        let question = Question::new(&parts, cost, mode);
         let answer: Vec<Value> = numbers.iter().copied().map(Value::Int).collect();
         read_outcome(&answer, &question, 2, NONCE).map(|outcome| outcome.granted)
     }

@@ -44,7 +44,7 @@ pub(super) fn decide(
     }
     let mut parts: Vec<Part<'_>> = loaded
         .iter_mut()
-        .zip(&question.parts)
+        .zip(question.parts)
         .map(|((held, carried), part)| Part::new(part.limits, held).carrying(carried.clone()))
         .collect();
     let outcome = engine::decide(&mut parts, now, question.cost, question.mode);

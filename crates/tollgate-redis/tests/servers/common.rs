@@ -7,11 +7,8 @@ use std::time::{Duration, Instant};
 
 use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
-use tollgate::engine::Outcome;
-use tollgate::{
-    Charged, Counted, Error, Hold, Inspection, Limiter, Notice, Notices, Question, Receipt, Refund,
-    Settled, Store, StoreError, Time,
-};
+use tollgate::operation::Operation;
+use tollgate::{Error, Facts, Limiter, Receipt, Store, StoreError};
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_redis::doctor::examine;
 use tollgate_redis::{BreakerState, Builder, Fault, Options, RedisStore};
@@ -109,52 +106,24 @@ impl Store for Blocking {
         self.store.identity()
     }
 
-    fn forgotten_requests(&self) -> u64 {
-        self.store.forgotten_requests()
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.store.issued(receipt)
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.wait(self.store.check(question))
+    fn facts(&self) -> Facts {
+        self.store.facts()
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.wait(self.store.refund(receipt, units))
+    fn will_wait(&self, longest: Duration) {
+        self.store.will_wait(longest);
     }
 
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.wait(self.store.charge(counted, cost))
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        self.wait(self.store.perform(operation))
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.wait(self.store.adjust(counted, delta))
-    }
-
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        self.wait(self.store.settle(hold, actual))
-    }
-
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        self.wait(self.store.renew(hold, ttl_us))
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.wait(self.store.reset(counted))
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.wait(self.store.inspect(counted))
-    }
-
-    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        self.wait(self.store.notices(seen))
-    }
-
-    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        self.wait(self.store.post(notice))
-    }
-
-    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        self.wait(self.store.withdraw(name))
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }
 

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate::engine::Mode;
 use tollgate::{
-    Ask, Clock as _, LimitSet, Limiter, ManualClock, Question, Store as _, Subject, Time,
+    Ask, Clock as _, LimitSet, Limiter, ManualClock, Question, Store as _, Subject, Time, operation,
 };
 use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
 use tollgate_proof::{cluster_or_skip, redis_or_skip, sentinels_or_skip};
@@ -118,16 +118,16 @@ fn scripts_and_swaps_mix(url: &str, servers: &[RedisServer], seeds: u64) {
                     .unwrap();
                 let subjects: Vec<Subject> =
                     asked.iter().map(|(name, _)| Subject::new("key", name).unwrap()).collect();
-                let parts = subjects
+                let parts: Vec<_> = subjects
                     .iter()
                     .map(|subject| tollgate::Counted::new(subject, &current))
                     .collect();
-                let question = Question::new(parts, cost, mode);
+                let question = Question::new(&parts, cost, mode);
                 let (way, store) =
                     *[("written", &by_script), ("given", &by_given), ("swapped", &by_swap)]
                         .choose(&mut rng)
                         .unwrap();
-                let outcome = store.check(&question).await.unwrap();
+                let outcome = store.perform(&operation::Check::new(&question)).await.unwrap();
                 let expected = model.check(&asked, cost, mode, clock.now());
                 let what = format!("{current} {mode:?} {cost} at {now_us}, {way}");
                 assert_eq!(outcome.granted, expected.granted, "{what}");

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use tollgate::operation::{Post, ReadNotices, Withdraw};
 use tollgate::{Ask, LimitSet, Limiter, Notice, Store as _};
 use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
 use tollgate_proof::{cluster_or_skip, redis_or_skip};
@@ -48,12 +49,14 @@ async fn each_operation(store: &RedisStore) -> (tollgate::Receipt, tollgate::Hol
     let hold = slots.acquire("bob").await.unwrap().hold.unwrap();
     assert!(slots.acquire("bob").await.unwrap().hold.is_none());
     assert!(slots.renew(&mut hold.clone(), None).await.unwrap());
-    let notices = store.notices(None).await.unwrap().unwrap();
+    let notices = store.perform(&ReadNotices::new(None)).await.unwrap().unwrap();
     assert!(notices.all.is_empty(), "{notices:?}");
     let name = store.keys().prefix();
-    store.post(&Notice::new(name, "text", Duration::from_secs(60)).unwrap()).await.unwrap();
-    store.post(&Notice::new("gone", "text", Duration::from_secs(60)).unwrap()).await.unwrap();
-    assert!(store.withdraw("gone").await.unwrap());
+    for name in [name, "gone"] {
+        let notice = Notice::new(name, "text", Duration::from_secs(60)).unwrap();
+        store.perform(&Post::new(&notice)).await.unwrap();
+    }
+    assert!(store.perform(&Withdraw::new("gone")).await.unwrap());
     (receipt, hold)
 }
 
@@ -69,7 +72,7 @@ fn two_prefixes_share_nothing() {
         }
         let of_check = limits("10/h via sliding_log, 20/d via gcra");
         for (number, (store, _)) in stores.iter().enumerate() {
-            let all = store.notices(None).await.unwrap().unwrap().all;
+            let all = store.perform(&ReadNotices::new(None)).await.unwrap().unwrap().all;
             let names: Vec<&str> = all.iter().map(|notice| notice.name.as_str()).collect();
             assert_eq!(names, [store.keys().prefix()]);
             for (other, (_, (receipt, hold))) in stores.iter().enumerate() {

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use futures_executor::block_on;
+use tollgate::operation::{Post, Withdraw};
 use tollgate::{Ask, LimitSet, Limiter, Notice, Store as _, Subject};
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_proof::redis_or_skip;
@@ -127,8 +128,8 @@ async fn operate(
         "reset" => drop(limiter.reset(&bob).await?),
         "notices" => {
             let notice = Notice::new("x", "y", Duration::from_secs(60))?;
-            limiter.store().post(&notice).await?;
-            limiter.store().withdraw("n").await?;
+            limiter.store().perform(&Post::new(&notice)).await?;
+            limiter.store().perform(&Withdraw::new("n")).await?;
         }
         _ => {}
     }
@@ -151,7 +152,7 @@ async fn prepare(limiter: &Limiter<RedisStore>) -> Made {
     let decision = limiter.check(ask).await.unwrap();
     let receipt = decision.receipt().unwrap();
     let notice = Notice::new("n", "y", Duration::from_secs(60)).unwrap();
-    limiter.store().post(&notice).await.unwrap();
+    limiter.store().perform(&Post::new(&notice)).await.unwrap();
     Made { hold: holding.hold.unwrap(), receipt }
 }
 

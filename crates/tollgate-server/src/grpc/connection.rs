@@ -376,7 +376,7 @@ impl RateLimitService for Front {
         };
         // The future of an answer is large. Memory answers at once: the future lies on the stack
         // then, and nothing is allocated for it.
-        let answer = match api.service.gate.store().answers_at_once() {
+        let answer = match api.service.gate.store().facts().answers_at_once {
             true => answer.now_or_never().unwrap_or_else(|| {
                 Err(Status::internal("the store did not answer at once, though it says it does"))
             }),

@@ -301,7 +301,7 @@ pub(super) fn deadline(service: &Service, timeout: Option<Duration>) -> Result<D
     let usual = service.gate.usual_deadline();
     let Some(timeout) = timeout else { return Ok(usual) };
     let left = timeout * 9 / 10;
-    if left < LEAST && !service.gate.store().answers_at_once() {
+    if left < LEAST && !service.gate.store().facts().answers_at_once {
         return Err(Status::deadline_exceeded(format!(
             "grpc-timeout: {timeout:?} is too short for the store, of which nothing was asked"
         )));

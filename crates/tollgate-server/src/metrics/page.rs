@@ -331,7 +331,7 @@ impl Numbers {
             .count([], self.gate.overused_ids())?;
         let help = "Request ids that the store forgot before their time, for lack of room.";
         counter(encoder, "tollgate_requests_forgotten", help)?
-            .count([], store.forgotten_requests())?;
+            .count([], store.facts().forgotten_requests)?;
         match store {
             AnyStore::Memory(store) => {
                 let help = "Subjects with their own entry in the memory store.";

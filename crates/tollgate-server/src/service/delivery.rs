@@ -159,7 +159,7 @@ pub(super) fn undelivered(
     let (gate, deliveries, runtime) =
         (gate.clone(), Arc::clone(deliveries), Handle::try_current().ok());
     Undelivered::new(move || {
-        if gate.store().answers_at_once() {
+        if gate.store().facts().answers_at_once {
             // It is ready at the first poll.
             let mut context = Context::from_waker(Waker::noop());
             let released = match pin!(gate.release(&hold)).poll(&mut context) {

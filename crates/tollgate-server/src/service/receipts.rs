@@ -9,6 +9,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use hmac::{Hmac, Mac as _};
 use parking_lot::RwLock;
 use sha2::Sha256;
+use tollgate::operation::Post;
 use tollgate::{Error, Hold, Receipt, Store as _};
 use tollgate_policy::Gate;
 use tollgate_stores::AnyStore;
@@ -82,7 +83,7 @@ impl Receipts {
             let Some(notice) = self.keys.write().take(gate.notice(KEY_NOTICE).as_ref()) else {
                 return;
             };
-            let written = gate.store().post(&notice).await.map_err(Error::from);
+            let written = gate.store().perform(&Post::new(&notice)).await.map_err(Error::from);
             let read = match written {
                 Ok(()) => gate.read_rulings().await,
                 Err(error) => Err(error),

@@ -4,14 +4,14 @@ use std::future::Future as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{HeaderValue, Request, Response, StatusCode};
-use tollgate::{
-    Counted, Inspection, Limiter, MemoryStore, Question, Receipt, Refund, Store, StoreError,
-};
+use tollgate::operation::Operation;
+use tollgate::{Facts, Limiter, MemoryStore, Receipt, Store, StoreError};
 use tollgate_policy::{Authority, Combine, Entry, Gate, OnFailure, Outcome, Policies, Policy};
 use tollgate_tower::answer::{Profile, Reset};
 use tollgate_tower::identity::{ApiKey, Hashing, Identity};
@@ -153,25 +153,27 @@ impl Store for Waits {
     fn identity(&self) -> u64 {
         self.0.identity()
     }
-    async fn check(
-        &self,
-        question: &Question<'_>,
-    ) -> Result<tollgate::engine::Outcome, StoreError> {
-        tokio::task::yield_now().await;
-        self.1.fetch_add(1, Ordering::Relaxed);
-        self.0.check(question).await
+
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.0.issued(receipt)
     }
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.0.refund(receipt, units).await
+
+    fn facts(&self) -> Facts {
+        self.0.facts().answering_at_once(false)
     }
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.0.adjust(counted, delta).await
+
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        if operation.question().is_some() {
+            tokio::task::yield_now().await;
+            self.1.fetch_add(1, Ordering::Relaxed);
+        }
+        self.0.perform(operation).await
     }
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.0.reset(counted).await
-    }
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.0.inspect(counted).await
+
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }
 

@@ -1,18 +1,20 @@
 //! Holds: reserve and commit, acquire and release.
 
+use core::slice;
 use core::time::Duration;
 
 use super::Limiter;
 use crate::ask::{Ask, check_cost, check_shard, no_slots, text_of};
 use crate::decision::Decision;
-use crate::engine::{Outcome, Placed, RELEASED_WITHOUT_UNITS};
+use crate::engine::{Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
 use crate::hold::{
     Hold, HoldId, HoldKind, HoldTerms, Holding, MAX_TTL_US, MIN_TTL_US, Patience, Reserve, Settled,
 };
 use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::MemoryStore;
-use crate::store::{Question, Store};
+use crate::operation::{self, Check, Settle};
+use crate::store::{Parts, Question, Store};
 use crate::subject::Subject;
 use crate::time::{Period, Time};
 
@@ -130,9 +132,10 @@ impl<S: Store> Limiter<S> {
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let mut terms = None;
         let (counts, outcome) = {
-            let question = ask.question_holding(&self.limits, &mut terms, |question| {
-                terms_of(question, kind, ttl)
-            })?;
+            let mut parts = Parts::new();
+            let lent = (&mut terms, &mut parts);
+            let question =
+                ask.question_holding(&self.limits, lent, |question| terms_of(question, kind, ttl))?;
             let counts = counts_of(&question);
             let question = Question { deadline, ..question };
             if let (Some(asked), Some(HoldTerms { id, .. })) = (asked, question.hold) {
@@ -141,7 +144,7 @@ impl<S: Store> Limiter<S> {
                 let hold = Hold::new(id, 0, cost, end, counts).undelivered();
                 *asked = Some(Hold { shard, ..hold });
             }
-            (counts, self.store.check(&question).await?)
+            (counts, self.store.perform(&Check::new(&question)).await?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
     }
@@ -179,9 +182,13 @@ impl<S: Store> Limiter<S> {
         let counted = first.counted(&self.limits, within)?;
         let slots = shortest_slots([counted.limits].into_iter());
         let terms = HoldTerms::new(kind, ttl_us(slots, ttl)?).with_patience(patience);
-        let outcome = self.store.hold_at_once(counted, cost, &terms);
+        let question = Question::new(slice::from_ref(&counted), cost, Mode::Whole).holding(&terms);
+        let answer = self.store.perform_now(&Check::new(&question));
+        if let Some(Err(error)) = answer {
+            return Err(error.into());
+        }
         // Read in place, as for a check.
-        let Some(outcome) = &outcome else { return Ok(Err(ask)) };
+        let Some(Ok(outcome)) = &answer else { return Ok(Err(ask)) };
         let hold = outcome.hold.as_deref().map(|Placed { fence, end, .. }| Hold {
             id: terms.id,
             fence: *fence,
@@ -231,7 +238,7 @@ impl<S: Store> Limiter<S> {
     pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
         check_counts(hold)?;
         check_actual(hold, actual)?;
-        self.store.settle(hold, actual).await?.ok_or_else(|| not_open(hold))
+        self.store.perform(&Settle::new(hold, actual)).await?.ok_or_else(|| not_open(hold))
     }
 
     /// Settles a hold without a charge.
@@ -254,7 +261,7 @@ impl<S: Store> Limiter<S> {
         };
         let cost = ask.units();
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
-        let counts = counts_of(&ask.question(&self.limits, true)?);
+        let counts = counts_of(&ask.question(&self.limits, true, &mut Parts::new())?);
         let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
         Ok(Hold { shard, ..hold })
     }
@@ -268,7 +275,7 @@ impl<S: Store> Limiter<S> {
     /// A store failure.
     pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
         check_counts(hold)?;
-        let settled = self.store.settle(hold, 0).await?;
+        let settled = self.store.perform(&Settle::new(hold, 0)).await?;
         Ok(settled.is_some_and(|settled| !settled.already))
     }
 
@@ -290,7 +297,7 @@ impl<S: Store> Limiter<S> {
                 ));
             }
         };
-        let end: Option<Time> = self.store.renew(hold, ttl_us).await?;
+        let end: Option<Time> = self.store.perform(&operation::Renew::new(hold, ttl_us)).await?;
         if let Some(end) = end {
             hold.end = end;
         }
@@ -385,9 +392,10 @@ impl Limiter<MemoryStore> {
         let cost = ask.units();
         let mut terms = None;
         let (counts, outcome) = {
-            let question = ask.question_holding(&self.limits, &mut terms, |question| {
-                terms_of(question, kind, ttl)
-            })?;
+            let mut parts = Parts::new();
+            let lent = (&mut terms, &mut parts);
+            let question =
+                ask.question_holding(&self.limits, lent, |question| terms_of(question, kind, ttl))?;
             (counts_of(&question), self.store.answer(&question)?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
@@ -466,12 +474,8 @@ impl<S: Store + Clone + 'static> Guard<S> {
 impl<S: Store + Clone + 'static> Drop for Guard<S> {
     fn drop(&mut self) {
         let Some(hold) = self.hold.take() else { return };
-        if self.limiter.store.answers_at_once() {
-            let mut releasing = core::pin::pin!(self.limiter.store.settle(&hold, 0));
-            let mut context = core::task::Context::from_waker(core::task::Waker::noop());
-            // Ready at the first poll. There is nobody to tell of an error.
-            let _ = releasing.as_mut().poll(&mut context);
-        } else {
+        // There is nobody to tell of an error.
+        if self.limiter.store.perform_now(&Settle::new(&hold, 0)).is_none() {
             release_later(self.limiter.store.clone(), hold);
         }
     }
@@ -481,7 +485,7 @@ impl<S: Store + Clone + 'static> Drop for Guard<S> {
 #[cfg(feature = "tokio")]
 fn release_later<S: Store + 'static>(store: S, hold: Hold) {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        runtime.spawn(async move { store.settle(&hold, 0).await });
+        runtime.spawn(async move { store.perform(&Settle::new(&hold, 0)).await });
     }
 }
 

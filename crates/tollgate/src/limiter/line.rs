@@ -10,6 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::waiting::spread;
 use super::{Guard, Limiter, Waiting};
+use crate::store::Parts;
 use crate::{Ask, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict};
 
 /// The first pause before a slot that others hold is asked for again, and the longest. Each is
@@ -241,7 +242,8 @@ impl<S: Store> Line<S> {
     /// The counts of an ask, as a text that equal asks share.
     fn key_of(&self, mut ask: Ask<'_>) -> Result<String, Error> {
         // As a peek, which may be about slots.
-        let question = ask.question(self.limiter.limits(), true)?;
+        let mut parts = Parts::new();
+        let question = ask.question(self.limiter.limits(), true, &mut parts)?;
         Ok(key_of(question.parts.iter().map(|part| (part.subject.as_str(), part.limits))))
     }
 
@@ -292,9 +294,8 @@ mod tests {
     use core::pin::Pin;
 
     use super::*;
-    use crate::engine::Outcome;
-    use crate::store::{Counted, Inspection, Question};
-    use crate::{MemoryStore, Receipt, Refund, Settled, StoreError};
+    use crate::operation::Operation;
+    use crate::{Facts, MemoryStore, Receipt, StoreError};
 
     type Waiting = tokio::task::JoinHandle<Turn>;
 
@@ -353,33 +354,29 @@ mod tests {
             self.near.identity()
         }
 
-        async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-            let outcome = self.near.check(question).await;
-            if self.fails {
-                return Err(StoreError::ambiguous("lost"));
+        fn issued(&self, receipt: &Receipt) -> bool {
+            self.near.issued(receipt)
+        }
+
+        fn facts(&self) -> Facts {
+            self.near.facts().answering_at_once(false)
+        }
+
+        fn will_wait(&self, _: Duration) {}
+
+        async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+            let answer = self.near.perform(operation).await;
+            if operation.question().is_some() {
+                if self.fails {
+                    return Err(StoreError::ambiguous("lost"));
+                }
+                let _answer = self.answers.acquire().await;
             }
-            let _answer = self.answers.acquire().await;
-            outcome
+            answer
         }
 
-        async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-            self.near.settle(hold, actual).await
-        }
-
-        async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-            self.near.refund(receipt, units).await
-        }
-
-        async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-            self.near.adjust(counted, delta).await
-        }
-
-        async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-            self.near.reset(counted).await
-        }
-
-        async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-            self.near.inspect(counted).await
+        fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+            None
         }
     }
 

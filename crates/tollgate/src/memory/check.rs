@@ -11,7 +11,6 @@ use super::slot::Key;
 use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
 use crate::engine::{self, Mode, Outcome, Part, decide};
 use crate::error::StoreError;
-use crate::hold::HoldTerms;
 use crate::limit::LimitSet;
 use crate::store::{Counted, Question};
 use crate::time::Time;
@@ -24,25 +23,29 @@ impl MemoryStore {
     ///
     /// # Errors
     /// No room for a hold that the question asks for.
+    #[inline]
     pub(crate) fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
         if let Some(request) = question.request {
             return self.answer_once(question, request);
         }
-        let known = match (&question.parts[..], question.hold) {
+        let known = match (question.parts, question.hold) {
             ([part], None) if question.receipts == 1 => {
-                self.answer_written(*part, question.cost, question.mode).map(Ok)
+                self.answer_in_place(*part, question.cost, question.mode)
             }
             ([part], Some(terms)) if question.mode == Mode::Whole => {
-                self.hold_in_place(*part, question.cost, terms, question.receipts).map(Ok)
+                self.hold_in_place(*part, question.cost, terms, question.receipts)
             }
             _ => None,
         };
-        known.unwrap_or_else(|| self.answer_general(question))
+        match known {
+            Some(outcome) => Ok(outcome),
+            None => self.answer_general(question),
+        }
     }
 
     /// Answers for a subject that has an entry under exactly these limits; `None` for any other.
     #[inline(never)]
-    pub(super) fn answer_written(
+    pub(super) fn answer_in_place(
         &self,
         part: Counted<'_>,
         cost: u64,
@@ -52,34 +55,6 @@ impl MemoryStore {
         self.answer_known::<false, _>(subject, part.limits, ask, Outcome::from, |outcome| {
             core::mem::replace(outcome, Outcome::new(0, SmallVec::new(), 0, outcome.now))
         })
-    }
-
-    /// Answers for a subject without such an entry, which has been looked for. `None` for a check
-    /// of slots, which the caller refuses.
-    #[inline(never)]
-    pub(super) fn answer_unwritten(
-        &self,
-        part: Counted<'_>,
-        cost: u64,
-        mode: Mode,
-    ) -> Option<Outcome> {
-        if part.limits.counts_slots() {
-            return None;
-        }
-        self.answer_general(&Question::new(smallvec![part], cost, mode)).ok()
-    }
-
-    /// Decides a question for a hold that [`MemoryStore::hold_in_place`] leaves; `None` where there
-    /// is no room for it, which the caller explains.
-    #[inline(never)]
-    pub(super) fn hold_general(
-        &self,
-        part: Counted<'_>,
-        cost: u64,
-        terms: &HoldTerms,
-    ) -> Option<Outcome> {
-        let question = Question::new(smallvec![part], cost, Mode::Whole);
-        self.answer_general(&question.holding(terms)).ok()
     }
 
     /// Removes expired entries in a part of the next few shards, skipping shards that are locked.
@@ -108,7 +83,7 @@ impl MemoryStore {
     /// The counts of a question.
     #[inline]
     pub(super) fn keys<'k>(&self, question: &Question<'k>) -> SmallVec<[Key<'k>; 2]> {
-        match &question.parts[..] {
+        match question.parts {
             // Collected, one key costs a call.
             [part] => smallvec![self.key(part.subject, part.limits)],
             parts => parts.iter().map(|part| self.key(part.subject, part.limits)).collect(),

@@ -80,7 +80,7 @@ impl MemoryStore {
     /// would be answered by the failure rule, which may admit.
     fn deny_for_room(&self, question: &Question<'_>, now: Time) -> Result<Outcome, StoreError> {
         let mut spent: Vec<(State, HoldTable)> = Vec::new();
-        for part in &question.parts {
+        for part in question.parts {
             let mut table = HoldTable::default();
             let slots = part.limits.limits().iter().filter(|limit| limit.counts_slots());
             if let (Some(cost), Some(hold)) = (slots.map(Limit::capacity).max(), part.limits.hold())

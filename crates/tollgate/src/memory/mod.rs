@@ -1,6 +1,7 @@
 //! The memory store: sharded, bounded in bytes, without a background thread.
 
 use core::fmt;
+use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
@@ -8,12 +9,13 @@ use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 
 use crate::decision::{Charges, Receipt, Refund};
-use crate::engine::{self, Charged, Mode, Outcome, Portion};
+use crate::engine::{self, Charged, Outcome, Portion};
 use crate::error::StoreError;
-use crate::hold::{Hold, HoldTerms, Settled};
+use crate::hold::{Hold, Settled};
 use crate::limit::LimitSet;
 use crate::notice::{Board, Notice, Notices};
-use crate::store::{Counted, Inspection, MAX_SHOWN_HOLDS, Question, Store};
+use crate::operation::{Operation, OperationsNow};
+use crate::store::{Counted, Facts, Inspection, MAX_SHOWN_HOLDS, Question, Store};
 use crate::subject::Subject;
 use crate::time::Time;
 
@@ -345,71 +347,67 @@ impl Store for MemoryStore {
         receipt.store == self.0.identity || self.0.ancestors.iter().any(inherited)
     }
 
-    fn receipt_step(&self) -> u64 {
-        SHARDS as u64
+    #[inline]
+    fn facts(&self) -> Facts {
+        let forgotten = self.0.forgotten_requests.load(Ordering::Relaxed);
+        Facts::new(None, forgotten).with_receipt_step(SHARDS as u64).answering_at_once(true)
     }
 
-    fn answers_at_once(&self) -> bool {
-        true
-    }
+    fn will_wait(&self, _: Duration) {}
 
-    fn forgotten_requests(&self) -> u64 {
-        self.0.forgotten_requests.load(Ordering::Relaxed)
-    }
-
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.answer(question)
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        operation.visit_now(self).unwrap_or_else(|| unreachable!("memory never waits"))
     }
 
     #[inline]
-    fn check_at_once(&self, counted: Counted<'_>, cost: u64, mode: Mode) -> Option<Outcome> {
-        let known = self.answer_written(counted, cost, mode);
-        if known.is_some() { known } else { self.answer_unwritten(counted, cost, mode) }
+    fn perform_now<O: Operation>(&self, operation: &O) -> Option<Result<O::Answer, StoreError>> {
+        operation.visit_now(self)
     }
+}
 
+impl OperationsNow for MemoryStore {
     #[inline]
-    fn hold_at_once(&self, counted: Counted<'_>, cost: u64, terms: &HoldTerms) -> Option<Outcome> {
-        let known = self.hold_in_place(counted, cost, terms, 1);
-        if known.is_some() { known } else { self.hold_general(counted, cost, terms) }
+    fn check(&self, question: &Question<'_>) -> Option<Result<Outcome, StoreError>> {
+        Some(self.answer(question))
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.refund_now(receipt, units)
+    fn refund(&self, receipt: &Receipt, units: u64) -> Option<Result<Refund, StoreError>> {
+        Some(self.refund_now(receipt, units))
     }
 
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        Ok(self.adjust_now(counted, delta))
+    fn adjust(&self, counted: Counted<'_>, delta: i64) -> Option<Result<Vec<i64>, StoreError>> {
+        Some(Ok(self.adjust_now(counted, delta)))
     }
 
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.charge_now(counted, cost)
+    fn charge(&self, counted: Counted<'_>, cost: u64) -> Option<Result<Vec<Charged>, StoreError>> {
+        Some(self.charge_now(counted, cost))
     }
 
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        self.settle_now(hold, actual)
+    fn settle(&self, hold: &Hold, actual: u64) -> Option<Result<Option<Settled>, StoreError>> {
+        Some(self.settle_now(hold, actual))
     }
 
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        Ok(self.renew_now(hold, ttl_us))
+    fn renew(&self, hold: &Hold, ttl_us: u64) -> Option<Result<Option<Time>, StoreError>> {
+        Some(Ok(self.renew_now(hold, ttl_us)))
     }
 
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        Ok(self.reset_now(counted))
+    fn reset(&self, counted: Counted<'_>) -> Option<Result<bool, StoreError>> {
+        Some(Ok(self.reset_now(counted)))
     }
 
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        Ok(self.inspect_now(counted.subject, counted.limits))
+    fn inspect(&self, counted: Counted<'_>) -> Option<Result<Option<Inspection>, StoreError>> {
+        Some(Ok(self.inspect_now(counted.subject, counted.limits)))
     }
 
-    async fn notices(&self, seen: Option<u64>) -> Result<Option<Notices>, StoreError> {
-        Ok(self.0.board.lock().all(seen, self.now()))
+    fn notices(&self, seen: Option<u64>) -> Option<Result<Option<Notices>, StoreError>> {
+        Some(Ok(self.0.board.lock().all(seen, self.now())))
     }
 
-    async fn post(&self, notice: &Notice) -> Result<(), StoreError> {
-        self.0.board.lock().post(notice, self.now())
+    fn post(&self, notice: &Notice) -> Option<Result<(), StoreError>> {
+        Some(self.0.board.lock().post(notice, self.now()))
     }
 
-    async fn withdraw(&self, name: &str) -> Result<bool, StoreError> {
-        Ok(self.0.board.lock().withdraw(name, self.now()))
+    fn withdraw(&self, name: &str) -> Option<Result<bool, StoreError>> {
+        Some(Ok(self.0.board.lock().withdraw(name, self.now())))
     }
 }

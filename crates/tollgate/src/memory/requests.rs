@@ -280,7 +280,7 @@ impl MemoryStore {
         question: &Question<'_>,
         now: Time,
     ) -> Option<Outcome> {
-        let ([key], [part]) = (keys, &question.parts[..]) else { return None };
+        let ([key], [part]) = (keys, question.parts) else { return None };
         let ask = (question.cost, question.mode);
         let (mut outcome, charge) =
             shard.decide_known(key, part.limits, ask, (now, question.receipts))?;

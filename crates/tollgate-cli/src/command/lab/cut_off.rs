@@ -3,10 +3,8 @@
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tollgate::engine::Outcome;
-use tollgate::{
-    Charged, Counted, Hold, Inspection, Question, Receipt, Refund, Settled, Store, StoreError, Time,
-};
+use tollgate::operation::Operation;
+use tollgate::{Facts, Receipt, Store, StoreError};
 use tollgate_lab::experiment::NodesCase;
 
 /// The store as one node sees it.
@@ -71,47 +69,20 @@ impl<S: Store> Store for CutOff<S> {
         self.store.issued(receipt)
     }
 
-    fn receipt_step(&self) -> u64 {
-        self.store.receipt_step()
-    }
-
-    fn deadline(&self) -> Option<Duration> {
-        self.store.deadline()
+    fn facts(&self) -> Facts {
+        self.store.facts().answering_at_once(false)
     }
 
     fn will_wait(&self, longest: Duration) {
         self.store.will_wait(longest);
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        self.ask(question.deadline, self.store.check(question)).await
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        let deadline = operation.question().and_then(|question| question.deadline);
+        self.ask(deadline, self.store.perform(operation)).await
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.ask(None, self.store.refund(receipt, units)).await
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.ask(None, self.store.adjust(counted, delta)).await
-    }
-
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.ask(None, self.store.charge(counted, cost)).await
-    }
-
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        self.ask(None, self.store.settle(hold, actual)).await
-    }
-
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        self.ask(None, self.store.renew(hold, ttl_us)).await
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.ask(None, self.store.reset(counted)).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.ask(None, self.store.inspect(counted)).await
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }

@@ -5,11 +5,8 @@ use core::time::Duration;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tollgate::engine::Outcome;
-use tollgate::{
-    Charged, Clock, Counted, Hold, Inspection, MemoryStore, Question, Receipt, Refund, Settled,
-    Store, StoreError, Time,
-};
+use tollgate::operation::Operation;
+use tollgate::{Clock, Facts, MemoryStore, Receipt, Store, StoreError, Time};
 
 use super::simulated_time::SimulatedTime;
 use crate::split_mix::SplitMix64;
@@ -90,43 +87,30 @@ impl Store for Remote {
         self.store.identity()
     }
 
-    fn receipt_step(&self) -> u64 {
-        self.store.receipt_step()
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.store.issued(receipt)
     }
 
-    async fn check(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        let check = async {
-            self.questions.fetch_add(1, Ordering::Relaxed);
-            self.store.check(question).await
+    fn facts(&self) -> Facts {
+        self.store.facts().answering_at_once(false)
+    }
+
+    fn will_wait(&self, longest: Duration) {
+        self.store.will_wait(longest);
+    }
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        let deadline = operation.question().and_then(|question| question.deadline);
+        let perform = async {
+            if operation.question().is_some() {
+                self.questions.fetch_add(1, Ordering::Relaxed);
+            }
+            self.store.perform(operation).await
         };
-        self.ask(question.deadline, check).await
+        self.ask(deadline, perform).await
     }
 
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.ask(None, self.store.refund(receipt, units)).await
-    }
-
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.ask(None, self.store.adjust(counted, delta)).await
-    }
-
-    async fn charge(&self, counted: Counted<'_>, cost: u64) -> Result<Vec<Charged>, StoreError> {
-        self.ask(None, self.store.charge(counted, cost)).await
-    }
-
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        self.ask(None, self.store.settle(hold, actual)).await
-    }
-
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        self.ask(None, self.store.renew(hold, ttl_us)).await
-    }
-
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.ask(None, self.store.reset(counted)).await
-    }
-
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.ask(None, self.store.inspect(counted)).await
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }

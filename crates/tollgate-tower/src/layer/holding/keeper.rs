@@ -68,7 +68,7 @@ pub(super) async fn place<S: Store + 'static>(
 ) -> Option<Placed> {
     let keeper = Keeper { gate: gate.clone(), counts: Arc::clone(counts) };
     let runtime = Handle::try_current().ok();
-    let Some(runtime) = runtime.filter(|_| !gate.store().answers_at_once()) else {
+    let Some(runtime) = runtime.filter(|_| !gate.store().facts().answers_at_once) else {
         return Some(keeper.place_here(prepared).await);
     };
     let (tell, told) = oneshot::channel();

@@ -2,12 +2,11 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
-use tollgate::{
-    Counted, Hold, Inspection, ManualClock, MemoryStore, Question, Receipt, Refund, Settled, Store,
-    StoreError, Time, engine,
-};
+use tollgate::operation::{Check, Operation, Refund, Renew, Settle};
+use tollgate::{Facts, ManualClock, MemoryStore, Receipt, Store, StoreError};
 
 /// The counts of a memory store, behind a wait.
 #[derive(Clone)]
@@ -72,40 +71,41 @@ impl Store for Away {
     fn identity(&self) -> u64 {
         self.0.store.identity()
     }
-    async fn check(&self, question: &Question<'_>) -> Result<engine::Outcome, StoreError> {
-        self.is_open().await;
-        let answer = self.0.store.check(question).await;
-        // The answer is on its way.
-        tokio::task::yield_now().await;
+    fn issued(&self, receipt: &Receipt) -> bool {
+        self.0.store.issued(receipt)
+    }
+
+    fn facts(&self) -> Facts {
+        self.0.store.facts().answering_at_once(false)
+    }
+
+    fn will_wait(&self, _: Duration) {}
+
+    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         let less = |left: u64| left.checked_sub(1);
-        match self.0.late.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less) {
-            Ok(_) => Err(StoreError::ambiguous("no answer in time")),
-            Err(_) => answer,
+        let fails = |left: &AtomicU64| {
+            left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
+        };
+        match O::NAME {
+            Check::NAME | Refund::NAME => self.is_open().await,
+            Settle::NAME | Renew::NAME => tokio::task::yield_now().await,
+            _ => {}
         }
-    }
-    async fn refund(&self, receipt: &Receipt, units: u64) -> Result<Refund, StoreError> {
-        self.is_open().await;
-        self.0.store.refund(receipt, units).await
-    }
-    async fn adjust(&self, counted: Counted<'_>, delta: i64) -> Result<Vec<i64>, StoreError> {
-        self.0.store.adjust(counted, delta).await
-    }
-    async fn reset(&self, counted: Counted<'_>) -> Result<bool, StoreError> {
-        self.0.store.reset(counted).await
-    }
-    async fn inspect(&self, counted: Counted<'_>) -> Result<Option<Inspection>, StoreError> {
-        self.0.store.inspect(counted).await
-    }
-    async fn settle(&self, hold: &Hold, actual: u64) -> Result<Option<Settled>, StoreError> {
-        tokio::task::yield_now().await;
-        let fails = |left: u64| left.checked_sub(1);
-        if self.0.failures.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fails).is_ok() {
+        if O::NAME == Settle::NAME && fails(&self.0.failures) {
             return Err(StoreError::ambiguous("it is away"));
         }
-        self.0.store.settle(hold, actual).await
+        let answer = self.0.store.perform(operation).await;
+        if O::NAME == Check::NAME {
+            // The answer is on its way.
+            tokio::task::yield_now().await;
+            if fails(&self.0.late) {
+                return Err(StoreError::ambiguous("no answer in time"));
+            }
+        }
+        answer
     }
-    async fn renew(&self, hold: &Hold, ttl_us: u64) -> Result<Option<Time>, StoreError> {
-        tokio::task::yield_now().await;
-        self.0.store.renew(hold, ttl_us).await
+
+    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
+        None
     }
 }

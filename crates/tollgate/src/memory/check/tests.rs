@@ -38,12 +38,15 @@ fn the_fast_path_answers_as_the_engine() {
             let cost = 1 + i % 3 * (i % 2);
             let mut parts = [Part::new(&limits, &mut held)];
             let expected = decide(&mut parts, Time::from_micros(at), cost, mode);
-            let answer = match limiter.store().answer_written(part, cost, mode) {
+            let answer = match limiter.store().answer_in_place(part, cost, mode) {
                 Some(answer) => {
                     used += 1;
                     answer
                 }
-                None => limiter.store().answer_unwritten(part, cost, mode).unwrap(),
+                None => {
+                    let question = Question::new(core::slice::from_ref(&part), cost, mode);
+                    limiter.store().answer_general(&question).unwrap()
+                }
             };
             assert_eq!(answer.granted, expected.granted, "{text}, check {i}");
             assert_eq!(answer.fields, expected.fields, "{text}, check {i}");
@@ -54,10 +57,10 @@ fn the_fast_path_answers_as_the_engine() {
         assert_eq!(used, 399, "{text}: only the first check finds no entry");
         let stranger = Subject::literal("user:43").unwrap();
         let part = Counted::new(&stranger, &limits);
-        assert!(limiter.store().answer_written(part, 1, Mode::Whole).is_none());
+        assert!(limiter.store().answer_in_place(part, 1, Mode::Whole).is_none());
         let alike = set(&format!("{text}, n: 1/1h via gcra"));
         let part = Counted::new(&subject, &alike);
-        assert!(limiter.store().answer_written(part, 1, Mode::Whole).is_none());
+        assert!(limiter.store().answer_in_place(part, 1, Mode::Whole).is_none());
     }
 }
 
@@ -74,7 +77,7 @@ fn limits_that_are_read_anew_take_the_fast_path_too() {
         let (bob, eve) = (Subject::literal("bob").unwrap(), Subject::literal("eve").unwrap());
         let fast = |limits: &LimitSet, subject| {
             let part = Counted::new(subject, limits);
-            limiter.store().answer_written(part, 1, Mode::Whole).map(|outcome| outcome.granted)
+            limiter.store().answer_in_place(part, 1, Mode::Whole).map(|outcome| outcome.granted)
         };
         let mut sets = vec![set(text)];
         assert_eq!(fast(&sets[0], &bob), None);
