@@ -93,7 +93,9 @@ impl HoldRef {
     fn of<S: Store>(&self, limiter: &Limiter<S>) -> Result<Hold, Error> {
         match self {
             Self::Placed(hold) => Ok(Hold::clone(hold)),
-            Self::Named(subject, name) => limiter.hold_named(Ask::new(subject).named(*name)),
+            Self::Named(subject, name) => {
+                Ask::new(subject).named(*name).named_hold(limiter.limits())
+            }
         }
     }
 }
@@ -183,24 +185,25 @@ impl Operation {
             Self::Peek { parts, cost, partial, kind } => {
                 let ask = ask(parts, *cost, *partial)?;
                 let ask = match kind {
-                    Some(kind) => ask.kind(*kind),
+                    Some(kind) => ask.holding(*kind, None),
                     None => ask,
                 };
-                Answer::Decision(keep(limiter, limiter.peek(ask).await?))
+                Answer::Decision(keep(limiter, limiter.check(ask.peek()).await?))
             }
             Self::Charge { subject, cost } => {
                 let charged = limiter.charge(Ask::new(subject).cost(*cost)).await?;
                 Answer::Charged(Subject::literal(subject)?, limiter.limits().clone(), charged)
             }
-            Self::Reset { subject } => Answer::Flag(limiter.reset(subject).await?),
-            Self::Refund(receipt) => Answer::Refund(limiter.refund(receipt).await?),
+            Self::Reset { subject } => Answer::Flag(limiter.admin().reset(subject).await?),
+            Self::Refund(receipt) => Answer::Refund(limiter.refund(&**receipt).await?),
             Self::Reserve { subject, cost, reserve, name } => {
-                let placed = limiter.reserve(for_hold(subject, *cost, *name), *reserve).await?;
+                let ask = for_hold(subject, *cost, *name).reserve(*reserve);
+                let placed = limiter.hold(ask).await?;
                 Answer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
             }
             Self::Acquire { subject, slots, name, patience } => {
                 let ask = for_hold(subject, *slots, *name).with_patience(*patience);
-                let placed = limiter.acquire(ask).await?;
+                let placed = limiter.hold(ask.acquire()).await?;
                 Answer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
             }
             Self::Commit(hold, actual) => {

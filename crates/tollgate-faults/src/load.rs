@@ -292,7 +292,7 @@ async fn used(counted: &[Counted]) -> Result<Vec<(String, u64)>> {
     let mut all = Vec::new();
     for it in counted.iter().filter(|it| it.is_ledger) {
         let Some(limiter) = it.limiters.first() else { continue };
-        let decision = limiter.peek(&it.subject).await?;
+        let decision = limiter.check(Ask::new(&it.subject).peek()).await?;
         all.push((it.subject.to_string(), decision.limit() - decision.remaining()));
     }
     Ok(all)

@@ -189,7 +189,7 @@ impl Decider for InMemory {
             let client = digits.format(event.client.index());
             let Some(ask) = ask(&self.parts, client) else { return Ok(()) };
             let ask = ask.cost(event.cost.into());
-            verdicts.push(Verdict::from_decision(&limiter.check_now(ask)?));
+            verdicts.push(Verdict::from_decision(&limiter.check(ask).now()?));
         }
         limiter.store().sweep_some();
         Ok(())

@@ -128,12 +128,14 @@ fn limit(limit: &Limit) -> LimitJson {
 fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<Answered, Error> {
     let question = Ask::new(&ask.subject).cost(ask.cost);
     match ask.how {
-        How::Check => limiter.check_now(question).map(|decision| of_decision(&decision, false)),
-        How::Peek => limiter.peek_now(question).map(|decision| of_decision(&decision, true)),
-        How::Partial => {
-            limiter.check_now(question.partial()).map(|decision| of_decision(&decision, false))
+        How::Check => limiter.check(question).now().map(|decision| of_decision(&decision, false)),
+        How::Peek => {
+            limiter.check(question.peek()).now().map(|decision| of_decision(&decision, true))
         }
-        How::Charge => limiter.charge_now(question).map(|all| of_charge(&all, ask.cost)),
+        How::Partial => {
+            limiter.check(question.partial()).now().map(|decision| of_decision(&decision, false))
+        }
+        How::Charge => limiter.charge(question).now().map(|all| of_charge(&all, ask.cost)),
     }
 }
 

@@ -136,9 +136,9 @@ fn main() {
     }
     let side = |i: usize| {
         let text = texts[i % texts.len()].as_str();
-        black_box(limiter.check_now(text).unwrap().is_allowed());
+        black_box(limiter.check(text).now().unwrap().is_allowed());
     };
-    sides.push(("limiter alone, check_now".to_owned(), Box::new(side)));
+    sides.push(("limiter alone, now".to_owned(), Box::new(side)));
     let side = |i: usize| {
         let ask = Ask::new(texts[i % texts.len()].as_str());
         black_box(now(future.check(ask)).unwrap().is_allowed());
@@ -164,7 +164,7 @@ fn main() {
             let text = format!(r#"{{"effect":"ban","when":{{"ip":["{net}"]}}}}"#);
             match n {
                 // The last one is ruled, which reads all of them.
-                _ if n + 1 == count => now(gate.rule(&ban, HOUR)).unwrap(),
+                _ if n + 1 == count => now(gate.admin().rule(&ban, HOUR)).unwrap(),
                 _ => {
                     now(store.perform(&Post::new(&Notice::new(&net, text, HOUR).unwrap())))
                         .unwrap();

@@ -44,13 +44,13 @@ fn request(path: &str) -> HashMap<String, String> {
 fn a_peek_changes_nothing_and_is_not_counted() {
     let gate = gate();
     for _ in 0..5 {
-        let answer = block_on(gate.peek(gate.prepare(&request("/login"))));
+        let answer = block_on(gate.ask(gate.prepare(&request("/login")).peek()));
         assert_eq!((answer.outcome(), answer.authority()), (Outcome::Allowed, Authority::Store));
         assert_eq!(answer.decision().unwrap().remaining(), 3);
         assert!(answer.decision().unwrap().receipt().is_none());
         assert_eq!(answer.shadows().count(), 0);
     }
-    assert!(gate.counters().iter().all(|(_, counters)| counters.iter().count() == 0));
+    assert!(gate.counters().policies().iter().all(|(_, counters)| counters.iter().count() == 0));
     let answer = block_on(gate.check(&request("/login")));
     assert_eq!(answer.decision().unwrap().remaining(), 2);
 }
@@ -101,27 +101,27 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
     let terms = Terms::new(OnFailure::Deny);
     let ask = || Ask::new("user:1").under(&limits);
     for outcome in [Outcome::Allowed, Outcome::Allowed, Outcome::Denied] {
-        assert_eq!(block_on(gate.peek_limits(ask(), terms)).unwrap().outcome(), outcome);
+        assert_eq!(block_on(gate.check_limits(ask().peek(), terms)).unwrap().outcome(), outcome);
         let answer = block_on(gate.check_limits(ask(), terms)).unwrap();
         assert_eq!((answer.outcome(), answer.authority()), (outcome, Authority::Store));
         assert!(answer.policy().is_none());
     }
     assert_eq!(seen.load(Ordering::Relaxed), 3);
-    let counters = gate.counters_of_inline_limits();
+    let counters = gate.counters().inline_limits;
     assert_eq!(counters.total(Outcome::Allowed), 2);
     assert_eq!(counters.total(Outcome::Denied), 1);
-    assert_eq!(gate.unmatched(), 0);
+    assert_eq!(gate.counters().unmatched.total(Outcome::NoPolicy), 0);
     // The count of a limiter without policies is the same one.
     let limiter = Limiter::new(limits.clone(), gate.store().clone());
-    assert!(!limiter.check_now("user:1").unwrap().is_allowed());
+    assert!(!limiter.check("user:1").now().unwrap().is_allowed());
     // Corrections go through the same door.
-    assert_eq!(block_on(gate.adjust(ask(), 1)).unwrap(), [1]);
+    assert_eq!(block_on(gate.admin().adjust(ask(), 1)).unwrap(), [1]);
     let receipt = block_on(gate.check_limits(ask(), terms)).unwrap();
     let receipt = receipt.decision().unwrap().receipt().unwrap();
     assert_eq!(block_on(gate.refund_receipt(&receipt)).unwrap().given, [1]);
-    assert!(block_on(gate.inspect(ask())).unwrap().is_some());
-    assert!(block_on(gate.reset(ask())).unwrap());
-    assert!(block_on(gate.inspect(ask())).unwrap().is_none());
+    assert!(block_on(gate.admin().inspect(ask())).unwrap().is_some());
+    assert!(block_on(gate.admin().reset(ask())).unwrap());
+    assert!(block_on(gate.admin().inspect(ask())).unwrap().is_none());
     // What makes no sense is the caller's, and counted nowhere.
     let error = block_on(gate.check_limits(ask().cost(0), terms)).unwrap_err();
     assert!(matches!(error, Error::Ask(_)), "{error}");

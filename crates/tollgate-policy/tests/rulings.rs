@@ -57,7 +57,7 @@ fn ruling(effect: Effect, field: &str, value: &str, policy: Option<&str>) -> Rul
 }
 
 fn rule<S: Store>(gate: &Gate<S>, ruling: &Ruling) {
-    block_on(gate.rule(ruling, HOUR)).unwrap();
+    block_on(gate.admin().rule(ruling, HOUR)).unwrap();
 }
 
 fn ask<S: Store>(gate: &Gate<S>, path: &str) -> Answer<'static> {
@@ -130,20 +130,20 @@ fn every_condition_must_hold_and_any_value_of_one() {
     };
     assert!(banned("10.9.9.9", "mallory") && banned("192.0.2.1", "mallory"));
     assert!(!banned("11.0.0.0", "mallory") && !banned("10.9.9.9", "ann"));
-    let unmatched = gate.counters_of_unmatched();
+    let unmatched = gate.counters().unmatched;
     assert_eq!(unmatched.total(Outcome::Banned), 0);
     let nowhere = [("ip", "10.0.0.1"), ("path", "/"), ("user", "mallory")];
     assert_eq!(block_on(gate.check(&nowhere)).outcome(), Outcome::Banned);
     assert_eq!(unmatched.get(Outcome::Banned, Authority::Ruling), 1);
-    assert!(block_on(gate.lift(&when, None)).unwrap());
-    assert!(!block_on(gate.lift(&when, None)).unwrap());
+    assert!(block_on(gate.admin().lift(&when, None)).unwrap());
+    assert!(!block_on(gate.admin().lift(&when, None)).unwrap());
     assert!(!banned("10.9.9.9", "mallory"));
 }
 
 #[test]
 fn a_policy_that_is_none_is_ruled_about_by_nobody() {
     let ruling = ruling(Effect::Ban, "ip", "192.0.2.7", Some("logn"));
-    let error = block_on(gate().rule(&ruling, HOUR)).unwrap_err();
+    let error = block_on(gate().admin().rule(&ruling, HOUR)).unwrap_err();
     assert_eq!(error.to_string(), "there is no policy `logn` to rule about");
 }
 
@@ -152,7 +152,7 @@ fn a_peek_and_a_policy_by_its_name_see_them() {
     let gate = gate();
     rule(&gate, &ruling(Effect::Ban, "ip", "192.0.2.7", Some("a")));
     let request = [("ip", "192.0.2.7"), ("path", "/a")];
-    assert_eq!(block_on(gate.peek(gate.prepare(&request))).outcome(), Outcome::Banned);
+    assert_eq!(block_on(gate.ask(gate.prepare(&request).peek())).outcome(), Outcome::Banned);
     let a = gate.prepare_named("a", &request).unwrap();
     assert_eq!(block_on(gate.ask(a)).outcome(), Outcome::Banned);
     let b = gate.prepare_named("b", &request).unwrap();
@@ -184,12 +184,12 @@ fn the_usual_way_comes_back() {
     gate.replace(policies(&text.replace("1000/h", "999/h")));
     assert_eq!(short(), None, "other policies, the same ban");
     assert_eq!(block_on(gate.check(&request)).outcome(), Outcome::Banned);
-    assert!(block_on(gate.lift(&ban.when, None)).unwrap());
+    assert!(block_on(gate.admin().lift(&ban.when, None)).unwrap());
     assert_eq!(short(), Some(Outcome::Allowed));
-    block_on(gate.rule(&ban, Duration::from_millis(1))).unwrap();
+    block_on(gate.admin().rule(&ban, Duration::from_millis(1))).unwrap();
     let ended = Instant::now();
     while short().is_none() {
-        block_on(gate.read_rulings()).unwrap();
+        block_on(gate.admin().read_rulings()).unwrap();
         assert!(ended.elapsed() < Duration::from_secs(20));
     }
 }
@@ -240,27 +240,27 @@ fn while_the_store_is_away_what_is_known_holds_until_its_end() {
     rule(&gate, &lasting);
     let asked = Instant::now();
     let lasts = Duration::from_millis(80);
-    block_on(gate.rule(&ruling(Effect::Ban, "ip", "192.0.2.9", None), lasts)).unwrap();
+    block_on(gate.admin().rule(&ruling(Effect::Ban, "ip", "192.0.2.9", None), lasts)).unwrap();
     store.1.store(true, Ordering::Relaxed);
-    assert!(block_on(gate.read_rulings()).is_err());
-    assert!(block_on(gate.rule(&lasting, HOUR)).is_err());
+    assert!(block_on(gate.admin().read_rulings()).is_err());
+    assert!(block_on(gate.admin().rule(&lasting, HOUR)).is_err());
     let banned =
         |ip: &str| block_on(gate.check(&[("ip", ip), ("path", "/a")])).outcome() == Outcome::Banned;
-    assert_eq!(gate.rulings().len(), 2);
+    assert_eq!(gate.admin().rulings().len(), 2);
     while banned("192.0.2.9") {
         assert!(asked.elapsed() < Duration::from_secs(20));
     }
     assert!(asked.elapsed() >= lasts, "it ended early");
     assert!(banned("192.0.2.7"));
-    assert_eq!(gate.rulings().len(), 1);
+    assert_eq!(gate.admin().rulings().len(), 1);
     // A gate that begins now knows nothing, until the store is back.
     let other = Gate::new(policies(POLICIES), store.clone()).unwrap();
-    assert!(block_on(other.read_rulings()).is_err());
+    assert!(block_on(other.admin().read_rulings()).is_err());
     assert!(ask(&other, "/").is_allowed());
     store.1.store(false, Ordering::Relaxed);
-    assert!(block_on(other.read_rulings()).unwrap());
+    assert!(block_on(other.admin().read_rulings()).unwrap());
     assert_eq!(ask(&other, "/").outcome(), Outcome::Banned);
-    assert!(!block_on(other.read_rulings()).unwrap(), "nothing has changed");
+    assert!(!block_on(other.admin().read_rulings()).unwrap(), "nothing has changed");
 }
 
 /// What is in the store and means nothing to this version does nothing.
@@ -272,9 +272,9 @@ fn what_cannot_be_read_is_left_out() {
         let notice = Notice::new(name, text, HOUR).unwrap();
         block_on(store.perform(&Post::new(&notice))).unwrap();
     }
-    assert!(block_on(gate.read_rulings()).unwrap());
+    assert!(block_on(gate.admin().read_rulings()).unwrap());
     assert_eq!(ask(&gate, "/a").outcome(), Outcome::Allowed);
-    assert!(gate.rulings().is_empty());
+    assert!(gate.admin().rulings().is_empty());
 }
 
 #[test]
@@ -286,6 +286,6 @@ fn there_are_at_most_ten_thousand() {
     }
     let gate = Gate::new(policies(POLICIES), store).unwrap();
     let ban = ruling(Effect::Ban, "ip", "192.0.2.7", None);
-    let error = block_on(gate.rule(&ban, HOUR)).unwrap_err().to_string();
+    let error = block_on(gate.admin().rule(&ban, HOUR)).unwrap_err().to_string();
     assert!(error.contains("10000 notices already"), "{error}");
 }

@@ -35,11 +35,11 @@ async fn ends<S: Store>(limiter: &Limiter<S>, limits: &LimitSet, round: usize) -
     let bob = &format!("bob:{round}");
     for _ in 0..MAX_CHARGING_HOLDS {
         let ask = Ask::new(bob.as_str()).under(limits);
-        let held = limiter.reserve(ask, Reserve::from(TTL).charging()).await.unwrap();
+        let held = limiter.hold(ask.reserve(Reserve::from(TTL).charging())).await.unwrap();
         assert!(held.hold.is_some());
     }
     let last = Ask::new(bob.as_str()).under(limits);
-    assert!(limiter.reserve(last, Reserve::from(TTL).charging()).await.is_err());
+    assert!(limiter.hold(last.reserve(Reserve::from(TTL).charging())).await.is_err());
     tokio::time::sleep(TTL).await; // tidy: sleep-ok holds end by the real clock
     let start = Instant::now();
     let check = limiter.check(Ask::new(bob.as_str()).under(limits)).await.unwrap();
@@ -83,7 +83,12 @@ async fn innocent(limiter: Limiter<RedisStore>, stop: Arc<AtomicBool>) -> Vec<u6
 async fn beside_open(limiter: &Limiter<SqliteStore>, open: u64) -> [u64; 3] {
     let mut held = Vec::new();
     for _ in 0..open {
-        let hold = limiter.reserve("bob", Duration::from_secs(86_400)).await.unwrap().hold.unwrap();
+        let hold = limiter
+            .hold(Ask::new("bob").reserve(Duration::from_secs(86_400)))
+            .await
+            .unwrap()
+            .hold
+            .unwrap();
         // Not those that end first.
         held = vec![hold];
     }
@@ -99,7 +104,9 @@ async fn beside_open(limiter: &Limiter<SqliteStore>, open: u64) -> [u64; 3] {
         let start = Instant::now();
         assert!(!limiter.commit(&hold, 1).await.unwrap().already);
         commits.push(micros(start));
-        held.extend(limiter.reserve("bob", Duration::from_secs(86_400)).await.unwrap().hold);
+        held.extend(
+            limiter.hold(Ask::new("bob").reserve(Duration::from_secs(86_400))).await.unwrap().hold,
+        );
     }
     [checks, renewals, commits].map(median)
 }

@@ -56,11 +56,11 @@ fn limiter<S: Store + Clone>(store: &S, limits: &str) -> Limiter<S> {
 
 impl<S: Store + Sweeps + Clone> Tried for S {
     fn reserve(&self, limits: &str, cost: u64) -> Option<Hold> {
-        block_on(limiter(self, limits).reserve(Ask::new("bob").cost(cost), TTL)).unwrap().hold
+        block_on(limiter(self, limits).hold(Ask::new("bob").cost(cost).reserve(TTL))).unwrap().hold
     }
 
     fn acquire(&self, limits: &str) -> Option<Hold> {
-        block_on(limiter(self, limits).acquire("bob")).unwrap().hold
+        block_on(limiter(self, limits).hold(Ask::new("bob").acquire())).unwrap().hold
     }
 
     fn commit(&self, hold: &Hold, actual: u64) -> Result<u64, Error> {
@@ -69,11 +69,11 @@ impl<S: Store + Sweeps + Clone> Tried for S {
     }
 
     fn left(&self, limits: &str) -> u64 {
-        block_on(limiter(self, limits).peek("bob")).unwrap().remaining()
+        block_on(limiter(self, limits).check(Ask::new("bob").peek())).unwrap().remaining()
     }
 
     fn reset(&self, limits: &str) {
-        block_on(limiter(self, limits).reset("bob")).unwrap();
+        block_on(limiter(self, limits).admin().reset("bob")).unwrap();
     }
 
     fn forget(&self) {
@@ -137,21 +137,21 @@ fn a_count_has_a_hundred_thousand_holds_and_no_more() {
     let clock = ManualClock::at_micros(START_US);
     let store = MemoryStore::builder().clock(clock.clone()).build();
     let limiter = Limiter::new("1000000/h via fixed_window".parse().unwrap(), store);
-    let reserve = || limiter.reserve_now(Ask::new("bob"), TTL);
+    let reserve = || limiter.hold(Ask::new("bob").reserve(TTL)).now();
     let first = reserve().unwrap().hold.unwrap();
     for _ in 1..100_000 {
         assert!(reserve().unwrap().hold.is_some());
     }
     let error = reserve().unwrap_err().to_string();
     assert!(error.contains("100000 holds are open on one count"), "{error}");
-    assert!(limiter.reserve_now(Ask::new("ann"), TTL).unwrap().hold.is_some());
-    limiter.commit_now(&first, 1).unwrap();
+    assert!(limiter.hold(Ask::new("ann").reserve(TTL)).now().unwrap().hold.is_some());
+    limiter.commit(&first, 1).now().unwrap();
     assert!(reserve().unwrap().hold.is_some());
     assert!(reserve().is_err());
     // All end at once, and the next call judges them.
     clock.set(Time::from_micros(START_US + 20_000_000));
     assert!(reserve().unwrap().hold.is_some());
-    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 1_000_000 - 2);
+    assert_eq!(limiter.check(Ask::new("bob").peek()).now().unwrap().remaining(), 1_000_000 - 2);
 }
 
 #[test]
@@ -160,8 +160,8 @@ fn more_holds_than_a_denial_looks_at_end_together() {
     for limits in ["70/h via fixed_window", "70 at once hold 20s"] {
         let limiter = Limiter::new(limits.parse().unwrap(), store.clone());
         let ask = |cost| match limits.contains("at once") {
-            true => limiter.acquire_now(Ask::new("bob").cost(cost)).unwrap(),
-            false => limiter.reserve_now(Ask::new("bob").cost(cost), TTL).unwrap(),
+            true => limiter.hold(Ask::new("bob").cost(cost).acquire()).now().unwrap(),
+            false => limiter.hold(Ask::new("bob").cost(cost).reserve(TTL)).now().unwrap(),
         };
         for _ in 0..70 {
             assert!(ask(1).hold.is_some());
@@ -177,12 +177,12 @@ fn a_count_with_holds_is_not_forgotten_while_others_come_in() {
     let clock = ManualClock::at_micros(START_US);
     let store = MemoryStore::builder().clock(clock.clone()).max_bytes(1 << 20).build();
     let limiter = Limiter::new("10/h via fixed_window".parse().unwrap(), store);
-    let hold = limiter.reserve_now(Ask::new("bob").cost(6), TTL).unwrap().hold.unwrap();
+    let hold = limiter.hold(Ask::new("bob").cost(6).reserve(TTL)).now().unwrap().hold.unwrap();
     for other in 0..50_000 {
-        let _ = limiter.check_now(format!("other:{other}").as_str());
+        let _ = limiter.check(format!("other:{other}").as_str()).now();
     }
-    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 4);
-    assert_eq!(limiter.commit_now(&hold, 2).unwrap().charged[0].remaining, 8);
+    assert_eq!(limiter.check(Ask::new("bob").peek()).now().unwrap().remaining(), 4);
+    assert_eq!(limiter.commit(&hold, 2).now().unwrap().charged[0].remaining, 8);
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn a_set_of_holds_that_was_evicted_is_not_kept_for_ever() {
         let limiter = Limiter::new("10/h via fixed_window".parse().unwrap(), store);
         let reserve = |cost, ms| {
             let ask = Ask::new("bob").cost(cost);
-            limiter.reserve(ask, Duration::from_millis(ms))
+            limiter.hold(ask.reserve(Duration::from_millis(ms)))
         };
         assert!(reserve(6, 50).await.unwrap().hold.is_some());
         let evict = b"return redis.call('DEL', unpack(redis.call('KEYS', '*@')))";
@@ -260,12 +260,12 @@ fn a_set_of_holds_that_was_evicted_is_not_kept_for_ever() {
         // Traffic keeps the sums.
         let other = reserve(1, 60_000).await.unwrap().hold.unwrap();
         let until = std::time::Instant::now() + Duration::from_secs(10);
-        while limiter.peek("bob").await.unwrap().remaining() != 9 {
+        while limiter.check(Ask::new("bob").peek()).await.unwrap().remaining() != 9 {
             assert!(std::time::Instant::now() < until, "units are held for ever");
             let _ = reserve(10, 50).await.unwrap();
         }
         limiter.commit(&other, 0).await.unwrap();
-        assert_eq!(limiter.peek("bob").await.unwrap().remaining(), 10);
+        assert_eq!(limiter.check(Ask::new("bob").peek()).await.unwrap().remaining(), 10);
     });
 }
 

@@ -36,7 +36,7 @@ fn a_million_ids(subjects: u64, most_bytes: usize) -> (Limiter<MemoryStore>, usi
         let subject = format!("user:{}", number % subjects);
         let id = format!("a request {number}");
         let id = RequestId::new(&id).remembered(Duration::from_secs(30));
-        let decision = limiter.check_now(Ask::new(subject.as_str()).request(id)).unwrap();
+        let decision = limiter.check(Ask::new(subject.as_str()).request(id)).now().unwrap();
         assert!(decision.is_allowed() && !decision.is_repeated(), "{number}");
         if number % 1_000 == 0 {
             most = most.max(limiter.store().bytes());
@@ -47,7 +47,7 @@ fn a_million_ids(subjects: u64, most_bytes: usize) -> (Limiter<MemoryStore>, usi
 
 fn is_repeated(limiter: &Limiter<MemoryStore>, subject: &str, number: u64) -> bool {
     let id = format!("a request {number}");
-    limiter.check_now(Ask::new(subject).request(id.as_str())).unwrap().is_repeated()
+    limiter.check(Ask::new(subject).request(id.as_str())).now().unwrap().is_repeated()
 }
 
 #[test]

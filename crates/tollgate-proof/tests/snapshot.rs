@@ -116,15 +116,15 @@ fn a_snapshot_has_no_request_ids() {
     let limits: LimitSet = "9/1h via gcra".parse().unwrap();
     let ask = || Ask::new("ann").request("a request of ann");
     let before = Limiter::new(limits.clone(), builder.clone().build());
-    let first = before.check_now(ask()).unwrap().into_owned();
-    assert!(before.check_now(ask()).unwrap().is_repeated());
+    let first = before.check(ask()).now().unwrap().into_owned();
+    assert!(before.check(ask()).now().unwrap().is_repeated());
     let after = Limiter::new(limits, restarted(before.store(), builder));
-    let again = after.check_now(ask()).unwrap();
+    let again = after.check(ask()).now().unwrap();
     assert_eq!((again.is_repeated(), again.remaining()), (false, 7));
-    assert!(after.check_now(ask()).unwrap().is_repeated());
+    assert!(after.check(ask()).now().unwrap().is_repeated());
     let given = block_on(after.refund(&first.receipt().unwrap())).unwrap();
     assert_eq!((given.already, given.left), (false, 0));
-    assert_eq!(after.peek_now("ann").unwrap().remaining(), 8);
+    assert_eq!(after.check(Ask::new("ann").peek()).now().unwrap().remaining(), 8);
 }
 
 /// Failures are printed with their input; they are not written into the tree.
@@ -235,7 +235,7 @@ impl Beside {
         let (on, cut) = (&self.on, &self.cut);
         match kind {
             0..=9 => {
-                let (a, b) = (on.check_now(ask()).unwrap(), cut.check_now(ask()).unwrap());
+                let (a, b) = (on.check(ask()).now().unwrap(), cut.check(ask()).now().unwrap());
                 assert_eq!(all_of(&a), all_of(&b));
                 // Which of two charges came before a reset is known of a subject's own shard; a
                 // charge that another shard numbered is told by its time, and which shard numbers
@@ -245,23 +245,27 @@ impl Beside {
                 }
             }
             10 => {
-                let (a, b) = (on.peek_now(peek()).unwrap(), cut.peek_now(peek()).unwrap());
+                let (a, b) = (
+                    on.check(peek().peek()).now().unwrap(),
+                    cut.check(peek().peek()).now().unwrap(),
+                );
                 assert_eq!(all_of(&a), all_of(&b));
             }
             11 | 12 if !self.receipts.is_empty() => {
                 let pick = usize::try_from(cost).unwrap() % self.receipts.len();
                 let (a, b) = self.receipts[pick].clone();
                 let units = if kind == 11 { 1 } else { a.cost };
-                let of = |limiter, receipt| block_on(Limiter::refund_part(limiter, receipt, units));
-                assert_eq!(of(on, &a).unwrap(), of(cut, &b).unwrap());
+                let (a, b) = (on.refund(a.part(units)).now(), cut.refund(b.part(units)).now());
+                assert_eq!(a.unwrap(), b.unwrap());
             }
             13 => {
                 let delta = if cost.is_multiple_of(2) { 2 } else { -2 };
-                let a = block_on(on.adjust(peek(), delta)).unwrap();
-                assert_eq!(a, block_on(cut.adjust(peek(), delta)).unwrap());
+                let a = block_on(on.admin().adjust(peek(), delta)).unwrap();
+                assert_eq!(a, block_on(cut.admin().adjust(peek(), delta)).unwrap());
             }
             14 => {
-                let (a, b) = (block_on(on.reset(peek())), block_on(cut.reset(peek())));
+                let (a, b) =
+                    (block_on(on.admin().reset(peek())), block_on(cut.admin().reset(peek())));
                 assert_eq!(a.unwrap(), b.unwrap());
                 let now = self.on.store().now();
                 self.reset_at = self.reset_at.max(now);
@@ -272,7 +276,8 @@ impl Beside {
                     .retain(|(receipt, _)| receipt.charges.len() == 1 && receipt.at <= now);
             }
             _ => {
-                let (a, b) = (block_on(on.inspect(peek())), block_on(cut.inspect(peek())));
+                let (a, b) =
+                    (block_on(on.admin().inspect(peek())), block_on(cut.admin().inspect(peek())));
                 assert_eq!(a.unwrap(), b.unwrap());
             }
         }

@@ -61,7 +61,7 @@ proptest! {
                 let here = block_on(forgets.refund(&a)).unwrap();
                 prop_assert_eq!(here, block_on(keeps.refund(&b)).unwrap());
             } else {
-                let (a, b) = (forgets.check_now(ask()).unwrap(), keeps.check_now(ask()).unwrap());
+                let [a, b] = [&forgets, &keeps].map(|it| it.check(ask()).now().unwrap());
                 prop_assert_eq!(a.verdict(), b.verdict());
                 prop_assert_eq!(a.remaining(), b.remaining());
                 prop_assert_eq!(a.reset_after(), b.reset_after());
@@ -200,7 +200,7 @@ fn read_all(text: &str) {
 fn a_thousand_of_twelve_hundred() {
     let (clock, limiter) = limiter("1000/1h via token_bucket");
     clock.set(Time::from_micros(1_700_000_000_123_456));
-    let admitted = (0..1_200).filter(|_| limiter.check_now("zoo").unwrap().is_allowed()).count();
+    let admitted = (0..1_200).filter(|_| limiter.check("zoo").now().unwrap().is_allowed()).count();
     assert_eq!(admitted, 1_000);
 }
 
@@ -216,7 +216,7 @@ fn two_consumers_of_one_resource() {
     let mut admitted = BTreeMap::new();
     for (at_us, consumer) in asks {
         clock.set(Time::from_micros(at_us));
-        let decision = limiter.check_now([("resource:12", &shared), (consumer, &own)]).unwrap();
+        let decision = limiter.check([("resource:12", &shared), (consumer, &own)]).now().unwrap();
         *admitted.entry(consumer).or_insert(0) += decision.granted();
     }
     assert_eq!(admitted, BTreeMap::from([("consumer:1", 9), ("consumer:2", 4)]));

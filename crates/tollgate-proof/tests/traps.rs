@@ -27,18 +27,18 @@ fn bounded(limits: &str, bytes: usize) -> (ManualClock, Limiter<MemoryStore>) {
 }
 
 fn admitted(limiter: &Limiter<MemoryStore>, asks: u64) -> u64 {
-    (0..asks).map(|_| limiter.check_now("zoo").unwrap().granted()).sum()
+    (0..asks).map(|_| limiter.check("zoo").now().unwrap().granted()).sum()
 }
 
 /// What a check of `cost` answers: (remaining, wait in microseconds).
 fn denied(limiter: &Limiter<MemoryStore>, cost: u64) -> (u64, u64) {
-    let decision = limiter.check_now(Ask::new("zoo").cost(cost)).unwrap();
+    let decision = limiter.check(Ask::new("zoo").cost(cost)).now().unwrap();
     let Verdict::NotYet(wait) = decision.verdict() else { panic!("{decision}") };
     (decision.remaining(), u64::try_from(wait.as_micros()).unwrap())
 }
 
 fn left(limiter: &Limiter<MemoryStore>, cost: u64) -> u64 {
-    let decision = limiter.check_now(Ask::new("zoo").cost(cost)).unwrap();
+    let decision = limiter.check(Ask::new("zoo").cost(cost)).now().unwrap();
     assert!(decision.is_allowed(), "{decision}");
     decision.remaining()
 }
@@ -78,9 +78,9 @@ fn row_06_a_denial_consumes_nothing() {
     for limit in TEN {
         let (_, limiter) = limiter(limit);
         assert_eq!(left(&limiter, 8), 2, "{limit}");
-        let before = block_on(limiter.inspect("zoo")).unwrap();
+        let before = block_on(limiter.admin().inspect("zoo")).unwrap();
         assert_eq!(denied(&limiter, 5).0, 2, "{limit}");
-        assert_eq!(block_on(limiter.inspect("zoo")).unwrap(), before, "{limit}");
+        assert_eq!(block_on(limiter.admin().inspect("zoo")).unwrap(), before, "{limit}");
         assert_eq!(left(&limiter, 1), 1, "{limit}");
         assert_eq!(left(&limiter, 1), 0, "{limit}");
     }
@@ -94,7 +94,7 @@ fn row_07_denials_make_no_debt() {
         let (clock, limiter) = limiter(limit);
         assert_eq!(admitted(&limiter, 500), 10, "{limit}");
         for cost in [2, 10, 11, 1 << 40] {
-            assert_eq!(limiter.check_now(Ask::new("zoo").cost(cost)).unwrap().granted(), 0);
+            assert_eq!(limiter.check(Ask::new("zoo").cost(cost)).now().unwrap().granted(), 0);
         }
         // The straddling bucket of a sliding window counts for a tenth longer.
         clock.advance(SECOND * 3_960);
@@ -131,7 +131,7 @@ fn row_09_idling_never_earns_more_than_the_burst() {
         assert_eq!(left(&limiter, 1), 9);
         clock.advance(Duration::from_millis(tenths * 100));
         let expected = if tenths >= 10 { 10 } else { 9 };
-        let peeked = limiter.peek_now("zoo").unwrap();
+        let peeked = limiter.check(Ask::new("zoo").peek()).now().unwrap();
         assert_eq!((peeked.remaining(), peeked.limit()), (expected, 10));
         assert_eq!(admitted(&limiter, 30), expected, "after {tenths} tenths of a second");
     }
@@ -221,7 +221,7 @@ fn row_14_a_wait_is_neither_too_short_nor_a_lie() {
     assert_eq!(left(&limiter, 1), 0);
     for limit in TEN {
         let (_, limiter) = self::limiter(limit);
-        let decision = limiter.check_now(Ask::new("zoo").cost(11)).unwrap();
+        let decision = limiter.check(Ask::new("zoo").cost(11)).now().unwrap();
         assert_eq!(decision.verdict(), Verdict::Never, "{limit}");
         assert_eq!(decision.retry_after(), None, "{limit}");
     }
@@ -231,13 +231,13 @@ fn row_14_a_wait_is_neither_too_short_nor_a_lie() {
 #[test]
 fn row_15_a_cost_is_positive_and_a_refund_is_no_cost() {
     let (_, limiter) = limiter("10/1h");
-    let error = limiter.check_now(Ask::new("zoo").cost(0)).unwrap_err().to_string();
+    let error = limiter.check(Ask::new("zoo").cost(0)).now().unwrap_err().to_string();
     assert!(error.contains("`peek`"), "{error}");
-    assert!(limiter.peek_now(Ask::new("zoo").cost(0)).is_err());
+    assert!(limiter.check(Ask::new("zoo").cost(0).peek()).now().is_err());
     // A negative number that was cast is far above the largest cost.
     let cast = (-5_i64).cast_unsigned();
-    assert!(limiter.check_now(Ask::new("zoo").cost(cast)).is_err());
-    assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 10);
+    assert!(limiter.check(Ask::new("zoo").cost(cast)).now().is_err());
+    assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 10);
 }
 
 /// Row 16. rate-limiter-flexible Union, flask-limiter, limitador: the first limit is charged
@@ -246,7 +246,7 @@ fn row_15_a_cost_is_positive_and_a_refund_is_no_cost() {
 fn row_16_several_limits_are_charged_together_or_not_at_all() {
     let (_, limiter) = limiter("10/1h via gcra, 3/1d via fixed_window");
     assert_eq!(admitted(&limiter, 50), 3);
-    let decision = limiter.check_now("zoo").unwrap();
+    let decision = limiter.check("zoo").now().unwrap();
     let each: Vec<u64> = decision.reports().map(|report| report.remaining()).collect();
     assert_eq!(each, [7, 0]);
     assert_eq!(decision.binding().limit().strategy().name(), "fixed_window");
@@ -260,11 +260,11 @@ fn row_22_a_flood_of_keys_resets_nobody() {
         let (clock, limiter) = bounded(limit, 1 << 20);
         assert_eq!(admitted(&limiter, 9), 5, "{limit}");
         for i in 0..100_000 {
-            let _ = limiter.check_now(format!("flood:{i}")).unwrap();
+            let _ = limiter.check(format!("flood:{i}")).now().unwrap();
             clock.advance(Duration::from_micros(10));
         }
         assert!(limiter.store().subjects() < 100_000, "{limit}: the store was never full");
-        assert_eq!(limiter.check_now("zoo").unwrap().granted(), 0, "{limit}");
+        assert_eq!(limiter.check("zoo").now().unwrap().granted(), 0, "{limit}");
     }
 }
 
@@ -274,7 +274,7 @@ fn row_23_a_million_one_shot_keys_are_given_back() {
     let (clock, limiter) = limiter("5/1m via gcra");
     let start = limiter.store().bytes();
     for i in 0..1_000_000 {
-        let _ = limiter.check_now(format!("one:{i}")).unwrap();
+        let _ = limiter.check(format!("one:{i}")).now().unwrap();
     }
     assert_eq!(limiter.store().subjects(), 1_000_000);
     let most = limiter.store().bytes();
@@ -292,14 +292,14 @@ fn row_23_a_million_one_shot_keys_are_given_back() {
 fn row_24_events_of_one_microsecond_all_count() {
     let (_, limiter) = limiter("100000/1h via sliding_log");
     assert_eq!(admitted(&limiter, 100_010), 100_000);
-    let held = block_on(limiter.inspect("zoo")).unwrap().unwrap();
+    let held = block_on(limiter.admin().inspect("zoo")).unwrap().unwrap();
     assert_eq!(held.logs, [vec![(LATE_US, 100_000)]]);
-    let whole = limiter.check_now(Ask::new("other").cost(100_000)).unwrap();
+    let whole = limiter.check(Ask::new("other").cost(100_000)).now().unwrap();
     assert_eq!((whole.granted(), whole.remaining()), (100_000, 0));
     let (clock, limiter) = self::limiter("100000/1h via sliding_log");
     for _ in 0..100_000 {
         clock.advance(Duration::from_micros(1));
-        assert!(limiter.check_now("zoo").unwrap().is_allowed());
+        assert!(limiter.check("zoo").now().unwrap().is_allowed());
     }
     // The 70,000th event leaves an hour after it came.
     assert_eq!(denied(&limiter, 70_000), (0, 3_600_000_000 - 30_000));
@@ -313,13 +313,13 @@ fn row_26_nothing_overflows() {
     for idle in [SECOND * 43_200, SECOND * 86_400 * 366, SECOND * 86_400 * 365 * 40] {
         assert_eq!(left(&limiter, 1_000_000), 0);
         clock.advance(idle);
-        assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 1_000_000);
+        assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 1_000_000);
     }
     // addTokens(MAX - 1)
     assert_eq!(left(&limiter, 5), 999_995);
-    assert_eq!(block_on(limiter.adjust("zoo", 1 << 40)).unwrap(), [5, 5, 5]);
-    assert!(block_on(limiter.adjust("zoo", i64::MAX)).is_err());
-    assert!(block_on(limiter.adjust("zoo", i64::MIN)).is_err());
+    assert_eq!(block_on(limiter.admin().adjust("zoo", 1 << 40)).unwrap(), [5, 5, 5]);
+    assert!(block_on(limiter.admin().adjust("zoo", i64::MAX)).is_err());
+    assert!(block_on(limiter.admin().adjust("zoo", i64::MIN)).is_err());
     for text in [
         "1/3650d",
         "9223372036854775807/s via gcra",
@@ -373,9 +373,9 @@ fn row_29_new_numbers_count_at_once() {
             let (_, limiter) = limiter(&format!("x: 100/1h {via}"));
             assert_eq!(left(&limiter, 60), 40);
             let new: LimitSet = format!("x: {n}/1h {via}").parse().unwrap();
-            let peeked = limiter.peek_now(Ask::new("zoo").under(&new)).unwrap();
+            let peeked = limiter.check(Ask::new("zoo").under(&new).peek()).now().unwrap();
             assert_eq!(peeked.remaining(), remaining, "{n} {via}");
-            let checked = limiter.check_now(Ask::new("zoo").under(&new).cost(remaining.max(1)));
+            let checked = limiter.check(Ask::new("zoo").under(&new).cost(remaining.max(1))).now();
             assert_eq!(checked.unwrap().granted(), remaining, "{n} {via}");
         }
     }
@@ -396,15 +396,15 @@ fn vectors_of_bucket4j() {
     let (clock, limiter) = limiter("10/100us via token_bucket");
     assert_eq!(left(&limiter, 10), 0);
     clock.advance(Duration::from_micros(97));
-    assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 9);
+    assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 9);
     clock.advance(Duration::from_micros(3));
-    assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 10);
+    assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 10);
     clock.advance(Duration::from_micros(5));
     assert_eq!(left(&limiter, 1), 9);
     clock.advance(Duration::from_micros(9));
-    assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 9);
+    assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 9);
     clock.advance(Duration::from_micros(1));
-    assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 10);
+    assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 10);
 
     let (clock, limiter) = self::limiter("1/s burst 4 via token_bucket");
     assert_eq!(left(&limiter, 4), 0);
@@ -418,7 +418,7 @@ fn vectors_of_bucket4j() {
 fn vectors_of_throttled_py() {
     for via in ["gcra", "token_bucket"] {
         let (clock, limiter) = limiter(&format!("1/s burst 10 via {via}"));
-        assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 10);
+        assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 10);
         assert_eq!(left(&limiter, 1), 9);
         assert_eq!(denied(&limiter, 10), (9, 1_000_000));
         clock.advance(SECOND);
@@ -453,7 +453,7 @@ fn vectors_of_redis_cell() {
         (15_000, 6, 5, 0, never),
     ] {
         clock.set(Time::from_micros(LATE_US + at * 1_000));
-        let decision = limiter.check_now(Ask::new("zoo").cost(volume)).unwrap();
+        let decision = limiter.check(Ask::new("zoo").cost(volume)).now().unwrap();
         let report = decision.reports().next().unwrap();
         let seen = (report.remaining(), report.reset_after(), report.retry_after());
         let millis = Duration::from_millis;

@@ -64,7 +64,7 @@ impl Limiter {
     ) -> PyResult<Decision> {
         // Faster than to make an operation of it.
         if let Counts::Memory(limiter) = &self.0.counts {
-            let decision = limiter.check_now(Ask::new(subject.0).cost(cost));
+            let decision = limiter.check(Ask::new(subject.0).cost(cost)).now();
             return match decision {
                 Ok(decision) => Ok(Decision(decision.into_owned())),
                 Err(it) => Err(error::raised(py, it)),

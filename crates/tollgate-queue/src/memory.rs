@@ -73,7 +73,7 @@ impl MemoryQueues {
         let limiter = Limiter::new(limits.clone(), self.0.rates.clone());
         let subject = format!("queue:{queue}");
         Grant::from_rate(there, |cost| {
-            let decision = limiter.check_now(Ask::new(&*subject).cost(cost).partial())?;
+            let decision = limiter.check(Ask::new(&*subject).cost(cost).partial()).now()?;
             Ok((decision.granted(), decision.retry_after()))
         })
     }

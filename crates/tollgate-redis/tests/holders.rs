@@ -121,7 +121,7 @@ fn when_started_as_a_worker_it_works() {
         let mut rng = ChaCha8Rng::seed_from_u64(now_us() + n);
         loop {
             let asked_us = now_us();
-            let Ok(holding) = limiter.acquire("backend").await else { continue };
+            let Ok(holding) = limiter.hold(Ask::new("backend").acquire()).await else { continue };
             let Some(mut hold) = holding.hold else {
                 tokio::time::sleep(Duration::from_millis(5)).await; // tidy: sleep-ok pace
                 continue;
@@ -210,7 +210,7 @@ fn killed_workers_never_make_more_than_the_slots() {
         let limiter = Limiter::new(limits, connect(&server.url()).await);
         loop {
             let is_over = now_us() > last_us;
-            let left = limiter.peek("backend").await.unwrap().remaining();
+            let left = limiter.check(Ask::new("backend").peek()).await.unwrap().remaining();
             if left == SLOTS as u64 {
                 break;
             }
@@ -227,7 +227,7 @@ fn when_started_as_a_caller_it_calls() {
         let mut rng = ChaCha8Rng::seed_from_u64(now_us() + n);
         loop {
             let ask = Ask::new("model").cost(ESTIMATE);
-            let Ok(holding) = limiter.reserve(ask, TTL).await else { continue };
+            let Ok(holding) = limiter.hold(ask.reserve(TTL)).await else { continue };
             let Some(hold) = holding.hold else {
                 say("denied");
                 tokio::time::sleep(Duration::from_millis(20)).await; // tidy: sleep-ok pace
@@ -240,7 +240,7 @@ fn when_started_as_a_caller_it_calls() {
                 // It hangs up: nobody settles the hold, which ends by itself.
                 0 => {}
                 1 => {
-                    let _ = limiter.cancel(&hold).await;
+                    let _ = limiter.commit(&hold, 0).await;
                 }
                 _ => {
                     let actual = rng.random_range(0..=MOST);
@@ -288,9 +288,9 @@ fn callers_of_a_model_spend_at_most_the_budget_and_the_debt() {
         // What nobody settled has ended by then, and keeps nothing.
         let until_us = now_us() + u64::try_from(TTL.as_micros()).unwrap();
         while now_us() < until_us {
-            let _ = limiter.peek("model").await.unwrap();
+            let _ = limiter.check(Ask::new("model").peek()).await.unwrap();
         }
-        let found = limiter.inspect("model").await.unwrap().unwrap();
+        let found = limiter.admin().inspect("model").await.unwrap().unwrap();
         found.words[1]
     });
     // All debt is at most what the open holds had beyond their estimates.
@@ -315,14 +315,14 @@ fn an_adversary_reaches_the_bound_of_the_debt() {
         let limiter = Limiter::new(limits, connect(&server.url()).await);
         let mut open = Vec::new();
         while let Some(hold) =
-            limiter.reserve(Ask::new("model").cost(ESTIMATE), TTL).await.unwrap().hold
+            limiter.hold(Ask::new("model").cost(ESTIMATE).reserve(TTL)).await.unwrap().hold
         {
             open.push(hold);
         }
         for hold in &open {
             assert!(!limiter.commit(hold, MOST).await.unwrap().already);
         }
-        let used = limiter.inspect("model").await.unwrap().unwrap().words[1];
+        let used = limiter.admin().inspect("model").await.unwrap().unwrap().words[1];
         let bound = 400 + open.len() as u64 * (MOST - ESTIMATE);
         assert_eq!((used, bound), (1_000, 1_000));
     });

@@ -56,7 +56,8 @@ fn when_started_as_waiters_they_wait() {
         for _ in 0..WAITERS {
             let name = HoldName::random();
             let asked_us = now_us();
-            let first = limiter.acquire(Ask::new("job").named(name).in_line()).await.unwrap();
+            let first =
+                limiter.hold(Ask::new("job").named(name).in_line().acquire()).await.unwrap();
             let answered_us = now_us();
             assert!(first.hold.is_none(), "the slot is taken while they come");
             let limiter = limiter.clone();
@@ -107,7 +108,7 @@ fn a_thousand_waiters_of_four_processes_come_in_the_order_of_their_arrival() {
     let runtime = runtime();
     let (limiter, hold) = runtime.block_on(async {
         let limiter = connect(&url).await;
-        let hold = limiter.acquire("job").await.unwrap().hold.unwrap();
+        let hold = limiter.hold(Ask::new("job").acquire()).await.unwrap().hold.unwrap();
         (limiter, hold)
     });
     let mut processes: Vec<Child> = (0..PROCESSES).map(|_| start(&url)).collect();
@@ -119,7 +120,7 @@ fn a_thousand_waiters_of_four_processes_come_in_the_order_of_their_arrival() {
     // The line is full: one more is refused.
     runtime.block_on(async {
         let ask = Ask::new("job").named(HoldName::random()).in_line();
-        let error = limiter.acquire(ask).await.unwrap_err();
+        let error = limiter.hold(ask.acquire()).await.unwrap_err();
         assert!(error.to_string().starts_with("1000 wait in line"), "{error}");
         assert!(limiter.release(&hold).await.unwrap());
     });

@@ -116,7 +116,7 @@ impl Denials {
 
     #[cold]
     fn write(&self, event: &Event<'_>) {
-        if !self.lines.check_now("lines").is_ok_and(|decision| decision.is_allowed()) {
+        if !self.lines.check("lines").now().is_ok_and(|decision| decision.is_allowed()) {
             self.unlogged.fetch_add(event.answers, Ordering::Relaxed);
             return;
         }

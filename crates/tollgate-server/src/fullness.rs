@@ -58,13 +58,13 @@ mod tests {
         let mut fullness = Fullness::default();
         assert!(!fullness.check(&store));
         for i in 0..20_000 {
-            let _ = limiter.check_now(format!("user:{i}")).unwrap();
+            let _ = limiter.check(format!("user:{i}")).now().unwrap();
         }
         assert!(fullness.check(&store));
         for _ in 1..QUIET_CHECKS {
             assert!(fullness.check(&store));
         }
-        let _ = limiter.check_now("one-more").unwrap();
+        let _ = limiter.check("one-more").now().unwrap();
         for _ in 0..QUIET_CHECKS {
             assert!(fullness.check(&store));
         }

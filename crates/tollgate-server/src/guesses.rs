@@ -43,7 +43,7 @@ impl Guesses {
         let client = ClientAddress::peer().client(peer, &HeaderMap::new());
         let client = client.value();
         let Ok(subject) = Subject::new("ip", client.as_str()) else { return };
-        let counted = self.free.check_now(&subject);
+        let counted = self.free.check(&subject).now();
         let (waits, is_last) = match &counted {
             Ok(decision) => (!decision.is_allowed(), decision.remaining() == 0),
             Err(_) => (true, false),

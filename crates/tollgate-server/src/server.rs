@@ -200,7 +200,7 @@ impl Server {
 
         // Rulings apply from the first request. The task that follows them logs a failure.
         if gate.store().has_connected() {
-            let _ = gate.read_rulings().await;
+            let _ = gate.admin().read_rulings().await;
             api.service.share_key().await;
         }
         let mut tasks = JoinSet::new();
@@ -417,7 +417,7 @@ async fn follow_notices(gate: Gate<AnyStore>, api: Arc<Api>) {
         service.share_key().await;
         tokio::time::sleep(pause).await;
     };
-    gate.follow_rulings(wait).await;
+    gate.admin().follow_rulings(wait).await;
 }
 
 fn bind(address: &Address, access: Access) -> Result<Bound, StartError> {

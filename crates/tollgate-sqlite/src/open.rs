@@ -406,7 +406,7 @@ mod tests {
             Limiter::new(limits, SqliteStore::open_with(options.clone()).expect("it is ours"))
         });
         let remaining = || {
-            let peeked = futures_executor::block_on(reader.peek("bob"));
+            let peeked = futures_executor::block_on(reader.check(Ask::new("bob").peek()));
             peeked.expect("it can be read").remaining()
         };
         assert_eq!(remaining(), 10);
@@ -415,7 +415,7 @@ mod tests {
         assert!(inspected.expect("it can be read").is_none());
         assert_eq!(user_version(&old), 1, "a peek brings nothing up");
         let ttl = core::time::Duration::from_secs(60);
-        let held = futures_executor::block_on(writer.reserve(Ask::new("bob").cost(4), ttl));
+        let held = futures_executor::block_on(writer.hold(Ask::new("bob").cost(4).reserve(ttl)));
         assert!(held.expect("it is brought up").hold.is_some());
         assert_eq!(user_version(&old), 5);
         assert_eq!(remaining(), 6, "who looked before it was brought up sees what is held");

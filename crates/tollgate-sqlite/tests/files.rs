@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use futures_executor::block_on;
 use rusqlite::Connection;
-use tollgate::{Error, LimitSet, Limiter, StoreError};
+use tollgate::{Ask, Error, LimitSet, Limiter, StoreError};
 use tollgate_sqlite::{Options, SqliteStore};
 
 fn dir() -> tempfile::TempDir {
@@ -120,7 +120,7 @@ fn a_lock_that_others_keep_is_a_transient_error_after_the_deadline() {
         "{said}"
     );
     // Who only looks waits for nobody.
-    assert_eq!(block_on(limiter.peek("ann")).expect("a look").remaining(), 5);
+    assert_eq!(block_on(limiter.check(Ask::new("ann").peek())).expect("a look").remaining(), 5);
     other.execute_batch("ROLLBACK").expect("the lock goes");
     assert_eq!(block_on(limiter.check("ann")).expect("free again").remaining(), 4);
 }
@@ -145,16 +145,16 @@ fn a_damaged_state_is_an_error_that_names_its_subject_and_a_reset_mends_it() {
         assert!(charge().expect("a decision") && charge().expect("a decision"));
         let conn = Connection::open(&path).expect("the file");
         conn.execute_batch(damage).expect("damaged");
-        let peek = block_on(limiter.peek("ann")).expect_err("damaged");
+        let peek = block_on(limiter.check(Ask::new("ann").peek())).expect_err("damaged");
         for error in [charge().expect_err("damaged"), peek] {
             let said = error.to_string();
             assert!(said.contains("`ann`") && said.contains(what), "{damage}: {said}");
             assert!(said.contains("reset this subject") && !error.is_transient(), "{said}");
             assert!(matches!(error, Error::Store(_)));
         }
-        assert!(block_on(limiter.reset("ann")).expect("reset"), "{damage}");
+        assert!(block_on(limiter.admin().reset("ann")).expect("reset"), "{damage}");
         assert!(charge().expect("mended"), "{damage}");
-        assert!(block_on(limiter.reset("ann")).expect("reset"), "{damage}");
+        assert!(block_on(limiter.admin().reset("ann")).expect("reset"), "{damage}");
     }
 }
 
@@ -169,12 +169,12 @@ fn numbers_that_no_engine_writes_are_an_error_and_no_panic_gets_out() {
     let state = &wild.concat()[..2 + 10 * words];
     conn.execute("UPDATE states SET state = ?1", [state]).expect("damaged");
     // A sliding window in the year 600,000.
-    let error = block_on(limiter.inspect("ann")).expect_err("damaged");
+    let error = block_on(limiter.admin().inspect("ann")).expect_err("damaged");
     let said = error.to_string();
     assert!(said.contains("`ann`") && said.contains("numbers that no count has"), "{said}");
     let _ = block_on(limiter.check("ann")).expect_err("damaged");
     assert!(block_on(limiter.check("bob")).expect("another subject").is_allowed());
-    block_on(limiter.reset("ann")).expect("reset");
+    block_on(limiter.admin().reset("ann")).expect("reset");
     assert!(block_on(limiter.check("ann")).expect("mended").is_allowed());
 }
 
@@ -188,7 +188,7 @@ fn without_its_thread_a_store_is_closed_where_it_is_dropped() {
         assert_eq!(decision.remaining(), 999 - turn);
         limiter.store().end_thread();
         // The next call starts another one.
-        assert_eq!(block_on(limiter.peek("a")).unwrap().remaining(), 999 - turn);
+        assert_eq!(block_on(limiter.check(Ask::new("a").peek())).unwrap().remaining(), 999 - turn);
         limiter.store().end_thread();
         drop(limiter);
         // Whoever closes a file as the last one removes this.

@@ -75,15 +75,15 @@ fn denials_and_looks_write_nothing() {
         assert!(!allowed(&limiter, "ann"));
         let never = block_on(limiter.check(Ask::new("new").cost(10))).expect("a decision");
         assert!(never.is_never());
-        assert!(block_on(limiter.peek("new")).expect("a decision").is_allowed());
-        block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
+        assert!(block_on(limiter.check(Ask::new("new").peek())).expect("a decision").is_allowed());
+        block_on(limiter.admin().inspect("ann")).expect("inspected").expect("a state");
         // The first question of a process is when it would sweep.
         assert!(!allowed(&kit.limiter(limits), "ann"));
         // Other numbers, so that a check would carry the state over.
         let other = kit.limiter(&limits.replace("2/h", "1/h"));
-        assert!(!block_on(other.peek("ann")).expect("a decision").is_allowed());
+        assert!(!block_on(other.check(Ask::new("ann").peek())).expect("a decision").is_allowed());
         let wide = kit.limiter(&limits.replace("2/h", "5/h"));
-        assert!(block_on(wide.peek("ann")).expect("a decision").is_allowed());
+        assert!(block_on(wide.check(Ask::new("ann").peek())).expect("a decision").is_allowed());
         assert_eq!(data_version(&raw), before, "{limits}");
         // Only a count that was carried over to other numbers is kept by a denial, and once.
         assert!(!allowed(&other, "ann"));
@@ -165,7 +165,7 @@ fn a_long_log_goes_bit_by_bit() {
     kit.clock.advance(Duration::from_micros(1));
     assert_eq!(block_on(limiter.check("ann")).expect("a decision").remaining(), 4_998);
     assert_eq!(kit.count("entries"), 2);
-    assert!(block_on(limiter.reset("ann")).expect("reset"));
+    assert!(block_on(limiter.admin().reset("ann")).expect("reset"));
     assert_eq!(kit.count("entries"), 0);
 }
 
@@ -203,8 +203,8 @@ fn a_receipt_from_before_a_reset_gives_nothing_and_one_from_after_does() {
         };
         let bob = charge(&two, "bob");
         let before = [charge(&one, "ann"), charge(&two, "ann")];
-        assert!(block_on(one.reset("ann")).expect("reset"));
-        assert!(!block_on(one.reset("ann")).expect("reset"));
+        assert!(block_on(one.admin().reset("ann")).expect("reset"));
+        assert!(!block_on(one.admin().reset("ann")).expect("reset"));
         assert_eq!(kit.count("resets"), 1);
         // All of it in one microsecond.
         let after = [charge(&two, "ann"), charge(&one, "ann"), charge(&two, "ann")];
@@ -222,7 +222,7 @@ fn a_receipt_from_before_a_reset_gives_nothing_and_one_from_after_does() {
         // Neither does one of a clock that lay behind the reset's time, or ahead of it.
         let early = charge(&two, "ann");
         kit.clock.set(Time::from_micros(kit.clock.now().as_micros() - 500_000));
-        assert!(block_on(one.reset("ann")).expect("reset"));
+        assert!(block_on(one.admin().reset("ann")).expect("reset"));
         let late = charge(&two, "ann");
         assert_eq!((given(&early), given(&late)), (vec![0; limits_of], vec![1; limits_of]));
         // Remembered for as long as a charge could count, and a second longer.
@@ -242,7 +242,7 @@ fn marks_of_resets_go_with_the_writes() {
     for i in 0..300 {
         let who = format!("user:{i}");
         assert!(allowed(&limiter, &who));
-        assert!(block_on(limiter.reset(&who)).expect("reset"));
+        assert!(block_on(limiter.admin().reset(&who)).expect("reset"));
     }
     assert_eq!((kit.count("states"), kit.count("resets")), (0, 300));
     kit.expire(Duration::from_secs(12));
@@ -276,7 +276,7 @@ fn a_receipt_is_given_back_once_and_only_while_its_own_numbers_count_it() {
     assert_eq!((again.already, again.given), (true, vec![0]));
     // The numbers that the state was written under are those of now, whoever gives back.
     assert_eq!(block_on(limiter.refund(&receipt)).expect("an answer").given, [0]);
-    let held = block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
+    let held = block_on(limiter.admin().inspect("ann")).expect("inspected").expect("a state");
     assert_eq!(held.written_under, slow.limits().full_text());
 }
 
@@ -285,7 +285,7 @@ fn a_future_that_is_dropped_before_it_is_asked_charges_nothing() {
     let kit = Kit::new();
     let limiter = kit.limiter("1/h");
     drop(limiter.check("ann"));
-    assert_eq!(block_on(limiter.peek("ann")).expect("a decision").remaining(), 1);
+    assert_eq!(block_on(limiter.check(Ask::new("ann").peek())).expect("a decision").remaining(), 1);
     // The file is locked by another: the question waits in the store's thread.
     let other = kit.raw();
     other.execute_batch("BEGIN IMMEDIATE").expect("the lock");
@@ -352,7 +352,7 @@ fn a_check_that_fails_halfway_charges_nobody_and_leaves_nothing_behind() {
     assert_ne!(mine.number, theirs.number);
     assert!(!allowed(&kit.limiter("1/h"), "ann"), "what was charged counts for every process");
     assert!(!allowed(&kit.limiter("1/d via gcra"), "ann"));
-    let held = block_on(limiter.inspect("ann")).expect("inspected").expect("a state");
+    let held = block_on(limiter.admin().inspect("ann")).expect("inspected").expect("a state");
     assert_eq!(held.written_under, "1/h via sliding_log");
 }
 
@@ -374,7 +374,8 @@ fn a_deadline_counts_from_the_question_and_not_from_its_turn() {
             let limiter = &limiter;
             scope.spawn(move || {
                 let subject = format!("user:{asker}");
-                let error = block_on(limiter.check_within(DEADLINE, &subject)).unwrap_err();
+                let error =
+                    block_on(limiter.check(Ask::new(&subject).within(DEADLINE))).unwrap_err();
                 assert!(error.is_transient(), "{error}");
             });
         }
@@ -385,7 +386,7 @@ fn a_deadline_counts_from_the_question_and_not_from_its_turn() {
     other.execute_batch("ROLLBACK").unwrap();
     // Nothing was charged by any of them.
     for asker in 0..ASKERS {
-        let peek = block_on(limiter.peek(format!("user:{asker}"))).unwrap();
+        let peek = block_on(limiter.check(Ask::new(format!("user:{asker}")).peek())).unwrap();
         assert_eq!(peek.remaining(), 1_000);
     }
 }

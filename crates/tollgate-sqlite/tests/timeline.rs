@@ -106,7 +106,8 @@ fn ask<'a, S: Store>(
     ask: Ask<'a>,
     peek: bool,
 ) -> (Outcome, Option<Receipt>) {
-    let asked = async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } };
+    let asked =
+        async { if peek { limiter.check(ask.peek()).await } else { limiter.check(ask).await } };
     let receipt = block_on(asked).expect("a decision").receipt();
     (limiter.store().last(), receipt)
 }

@@ -4,7 +4,7 @@
 
 use std::time::Duration;
 
-use tollgate::{Limiter, ManualClock, MemoryStore, Store as _};
+use tollgate::{Ask, Limiter, ManualClock, MemoryStore, Store as _};
 use tollgate_stores::AnyStore;
 
 #[test]
@@ -26,14 +26,14 @@ async fn counts(url: &str, kind: &str) {
     assert!(limiter.store().issued(&receipt));
     limiter.refund(&receipt).await.unwrap();
     assert!(limiter.check("ann").await.unwrap().is_allowed());
-    assert!(limiter.reset("ann").await.unwrap());
-    assert_eq!(limiter.peek("ann").await.unwrap().remaining(), 2);
+    assert!(limiter.admin().reset("ann").await.unwrap());
+    assert_eq!(limiter.check(Ask::new("ann").peek()).await.unwrap().remaining(), 2);
 
     // Another that was opened by the same URL has the same counts, where they lie outside.
     let other = AnyStore::open(url).await.unwrap();
     let other = Limiter::new("2/h via gcra".parse().unwrap(), other);
     assert!(other.check("bob").await.unwrap().is_allowed());
-    let left = limiter.peek("bob").await.unwrap().remaining();
+    let left = limiter.check(Ask::new("bob").peek()).await.unwrap().remaining();
     assert_eq!(left, if kind == "memory" { 2 } else { 1 });
 }
 
@@ -43,7 +43,7 @@ fn the_future_of_a_check_is_small() {
     let limiter = Limiter::new("2/h".parse().unwrap(), AnyStore::Memory(MemoryStore::new()));
     let [check, within] = [
         size_of_val(&limiter.check("ann")),
-        size_of_val(&limiter.check_within(Duration::from_secs(1), "ann")),
+        size_of_val(&limiter.check(Ask::new("ann").within(Duration::from_secs(1)))),
     ];
     println!("{check} and {within} bytes");
     assert!(check.max(within) <= 2_560, "{check} and {within} bytes");

@@ -34,8 +34,8 @@ fn main() {
     let three = Limiter::memory(
         "1000000/s via gcra, 60000000/m via gcra, 240000000/h via gcra".parse().unwrap(),
     );
-    let decision = one.check_now("ip:192.0.2.7").unwrap();
-    let several = three.check_now("ip:192.0.2.7").unwrap();
+    let decision = one.check("ip:192.0.2.7").now().unwrap();
+    let several = three.check("ip:192.0.2.7").now().unwrap();
     let template = HeaderTemplate::new("api", one.limits()).unwrap();
     let templates = HeaderTemplate::new("api", three.limits()).unwrap();
     // A response has some headers, and room for more.
@@ -73,8 +73,8 @@ fn main() {
         headers.clear();
     });
     let denied = Limiter::memory("1/h via gcra".parse().unwrap());
-    let _ = denied.check_now("bob").unwrap();
-    let refusal = denied.check_now("bob").unwrap();
+    let _ = denied.check("bob").now().unwrap();
+    let refusal = denied.check("bob").now().unwrap();
     measure("a whole 429", || {
         black_box(answers.refused(Wire::Http, &[&template], black_box(&refusal)));
     });

@@ -65,17 +65,17 @@ fn transcript(profile: Profile) -> String {
 
     let (_, several) = limiter("10/s, 240/h");
     let template = HeaderTemplate::new("api", several.limits()).unwrap();
-    admitted("10/s, 240/h: admitted", &[&template], &several.check_now("bob").unwrap());
+    admitted("10/s, 240/h: admitted", &[&template], &several.check("bob").now().unwrap());
     let (_, bucket) = limiter("100/s burst 200 via token_bucket");
     let tokens = HeaderTemplate::new("burst", bucket.limits()).unwrap();
     admitted(
         "100/s burst 200 via token_bucket: admitted",
         &[&tokens],
-        &bucket.check_now("bob").unwrap(),
+        &bucket.check("bob").now().unwrap(),
     );
     let (_, short) = limiter("10/250ms");
     let quick = HeaderTemplate::new("quick", short.limits()).unwrap();
-    admitted("10/250ms: admitted", &[&quick], &short.check_now("bob").unwrap());
+    admitted("10/250ms: admitted", &[&quick], &short.check("bob").now().unwrap());
     let (shared, own) = (set("5/10s"), set("3/10s"));
     let pair = [
         HeaderTemplate::new("resource", &shared).unwrap(),
@@ -86,18 +86,18 @@ fn transcript(profile: Profile) -> String {
     admitted(
         "5/10s and 3/10s of another subject: admitted",
         &pair,
-        &short.check_now(ask()).unwrap(),
+        &short.check(ask()).now().unwrap(),
     );
 
-    let denied = several.check_now(Ask::new("bob").cost(10)).unwrap();
+    let denied = several.check(Ask::new("bob").cost(10)).now().unwrap();
     show(&mut out, "not yet", &answers.refused(Wire::Http, &[&template], &denied).unwrap());
-    let denied = short.check_now(Ask::from(ask()).cost(3)).unwrap();
+    let denied = short.check(Ask::from(ask()).cost(3)).now().unwrap();
     show(
         &mut out,
         "not yet, by the consumer",
         &answers.refused(Wire::Http, &pair, &denied).unwrap(),
     );
-    let denied = several.check_now(Ask::new("bob").cost(11)).unwrap();
+    let denied = several.check(Ask::new("bob").cost(11)).now().unwrap();
     show(&mut out, "never", &answers.refused(Wire::Http, &[&template], &denied).unwrap());
     let wait = Duration::from_millis(1_500);
     show(&mut out, "no store", &answers.unavailable(Wire::Http, &["api"], wait));
@@ -202,8 +202,8 @@ fn names_are_escaped_so_that_two_stay_two() {
     ] {
         let limiter = Limiter::memory(set("1/h via gcra"));
         let template = HeaderTemplate::new(name, limiter.limits()).unwrap();
-        let _ = limiter.check_now("bob").unwrap();
-        let denied = limiter.check_now("bob").unwrap();
+        let _ = limiter.check("bob").now().unwrap();
+        let denied = limiter.check("bob").now().unwrap();
         let response = Answers::default().refused(Wire::Http, &[&template], &denied).unwrap();
         for field in ["ratelimit-policy", "ratelimit"] {
             assert_eq!(items(&response.headers()[field])[0].0, read);
@@ -224,17 +224,17 @@ fn names_are_escaped_so_that_two_stay_two() {
 fn a_nearly_full_bucket_promises_no_more_than_its_rate() {
     let (_, limiter) = limiter("100/s burst 200 via token_bucket");
     let template = HeaderTemplate::new("b", limiter.limits()).unwrap();
-    let headers = marked(Answers::default(), &[&template], &limiter.check_now("bob").unwrap());
+    let headers = marked(Answers::default(), &[&template], &limiter.check("bob").now().unwrap());
     assert_eq!(headers["ratelimit"], "\"b\";r=199;t=2");
     // Denied with something left: `r` is cut to what one second gives.
-    let denied = limiter.check_now(Ask::new("bob").cost(200)).unwrap();
+    let denied = limiter.check(Ask::new("bob").cost(200)).now().unwrap();
     let response = Answers::default().refused(Wire::Http, &[&template], &denied).unwrap();
     assert_eq!(response.headers()["ratelimit"], "\"b\";r=100;t=1");
     assert_eq!(response.headers()["retry-after"], "1");
     // What refills whole is no such bucket: all that is left may be used until then.
     let (_, whole) = crate::limiter("100/m refill interval via token_bucket");
     let template = HeaderTemplate::new("b", whole.limits()).unwrap();
-    let decision = whole.check_now("bob").unwrap();
+    let decision = whole.check("bob").now().unwrap();
     let reset = retry_seconds(decision.reset_after());
     let headers = marked(Answers::default(), &[&template], &decision);
     assert_eq!(headers["ratelimit"], format!("\"b\";r=99;t={reset}").as_str());
@@ -245,16 +245,16 @@ fn with_many_limits_only_the_one_that_binds_is_listed() {
     let text = (1..=17).map(|n| format!("{}/{n}s", 100 - n)).collect::<Vec<_>>().join(", ");
     let (_, many) = limiter(&text);
     let template = HeaderTemplate::new("p", many.limits()).unwrap();
-    let headers = marked(Answers::default(), &[&template], &many.check_now("bob").unwrap());
+    let headers = marked(Answers::default(), &[&template], &many.check("bob").now().unwrap());
     assert_eq!(headers["ratelimit-policy"], "\"p/17s\";q=83;w=17");
     assert_eq!(items(&headers["ratelimit"])[0].0, "p/17s");
     let (first, rest) = text.rsplit_once(", ").unwrap();
     let (a, b) = (set(first), set(rest));
     let templates = [HeaderTemplate::new("a", &a).unwrap(), HeaderTemplate::new("b", &b).unwrap()];
-    let decision = many.check_now([("x:1", &a), ("x:2", &b)]).unwrap();
+    let decision = many.check([("x:1", &a), ("x:2", &b)]).now().unwrap();
     let headers = marked(Answers::default(), &[&templates[0], &templates[1]], &decision);
     assert_eq!(headers["ratelimit-policy"], "\"b\";q=83;w=17");
-    let sixteen = many.check_now([("x:3", &a)]).unwrap();
+    let sixteen = many.check([("x:3", &a)]).now().unwrap();
     let headers = marked(Answers::default(), &[&templates[0]], &sixteen);
     assert_eq!(items(&headers["ratelimit-policy"]).len(), 16);
 }
@@ -269,7 +269,7 @@ fn fields_of_an_inner_server_stay_in_lists_and_give_way_as_numbers() {
     headers.insert("access-control-expose-headers", "X-Inner".parse().unwrap());
     let answers = Answers::new(Profile::Both(Reset::Delta)).expose(true);
     for _ in 0..2 {
-        answers.mark(&mut headers, &[&template], &limiter.check_now("bob").unwrap());
+        answers.mark(&mut headers, &[&template], &limiter.check("bob").now().unwrap());
     }
     let all: Vec<_> = headers.get_all("ratelimit").iter().collect();
     assert_eq!((all.len(), all[0].to_str().unwrap()), (3, "\"inner\";r=1;t=1"));
@@ -280,14 +280,14 @@ fn fields_of_an_inner_server_stay_in_lists_and_give_way_as_numbers() {
     for name in exposed[1].to_str().unwrap().split(", ") {
         assert!(name == "Retry-After" || headers.contains_key(name), "{name}");
     }
-    let quiet = marked(Answers::default(), &[&template], &limiter.check_now("bob").unwrap());
+    let quiet = marked(Answers::default(), &[&template], &limiter.check("bob").now().unwrap());
     assert!(!quiet.contains_key("access-control-expose-headers"));
 }
 
 #[test]
 fn cards_of_other_limits_make_nothing_up() {
     let (_, limiter) = limiter("10/s, 20/m");
-    let decision = limiter.check_now("bob").unwrap();
+    let decision = limiter.check("bob").now().unwrap();
     for profile in [Profile::Draft, Profile::Both(Reset::Epoch)] {
         assert!(marked(Answers::new(profile), &[], &decision).is_empty());
     }
@@ -315,10 +315,14 @@ fn grpc_clients_get_a_status_and_when_to_retry() {
     let (_, limiter) = limiter("3/10s via gcra");
     let template = HeaderTemplate::new("api", limiter.limits()).unwrap();
     let answers = Answers::new(Profile::Both(Reset::Delta));
-    let _ = limiter.check_now(Ask::new("bob").cost(3)).unwrap();
-    let denied = limiter.check_now("bob").unwrap();
-    assert!(answers.refused(Wire::Grpc, &[&template], &limiter.peek_now("al").unwrap()).is_none());
-    let never = limiter.check_now(Ask::new("bob").cost(4)).unwrap();
+    let _ = limiter.check(Ask::new("bob").cost(3)).now().unwrap();
+    let denied = limiter.check("bob").now().unwrap();
+    assert!(
+        answers
+            .refused(Wire::Grpc, &[&template], &limiter.check(Ask::new("al").peek()).now().unwrap())
+            .is_none()
+    );
+    let never = limiter.check(Ask::new("bob").cost(4)).now().unwrap();
     let minute = Duration::from_secs(60);
     let exact = denied.retry_after();
     assert_eq!(exact, Some(Duration::from_micros(3_333_334)));

@@ -28,7 +28,13 @@ fn layer(limit: &str, store: &MemoryStore) -> Layer {
 }
 
 fn decisions(layer: &Layer) -> u64 {
-    layer.gate().counters().iter().map(|(_, counters)| counters.total(Outcome::Allowed)).sum()
+    layer
+        .gate()
+        .counters()
+        .policies()
+        .iter()
+        .map(|(_, counters)| counters.total(Outcome::Allowed))
+        .sum()
 }
 
 /// How often each of `layers` decides a request that goes through them in this order.

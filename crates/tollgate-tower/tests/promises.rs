@@ -80,7 +80,7 @@ proptest! {
         prop_assert_eq!(policies.len(), limiter.limits().limits().len());
         for (cost, pause_us) in asks {
             clock.advance(Duration::from_micros(pause_us));
-            let decision = limiter.check_now(Ask::new("bob").cost(cost)).unwrap();
+            let decision = limiter.check(Ask::new("bob").cost(cost)).now().unwrap();
             let response = answers.refused(Wire::Http, &[&template], &decision);
             prop_assert_eq!(response.is_none(), decision.is_allowed());
             let mut headers = HeaderMap::new();
@@ -129,7 +129,7 @@ proptest! {
                     prop_assert!(Duration::from_secs(seconds) >= exact);
                     prop_assert!(Duration::from_secs(seconds - 1) < exact);
                     clock.advance(Duration::from_secs(seconds));
-                    let again = limiter.check_now(Ask::new("bob").cost(cost)).unwrap();
+                    let again = limiter.check(Ask::new("bob").cost(cost)).now().unwrap();
                     prop_assert!(again.is_allowed(), "{}", again);
                 }
                 _ => {

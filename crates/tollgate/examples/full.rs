@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             let subjects = limiter.store().subjects();
             let begun = Instant::now();
             for _ in 0..BATCH {
-                let _ = limiter.check_now(format!("{i:016}"))?;
+                let _ = limiter.check(format!("{i:016}")).now()?;
                 i += 1;
             }
             let nanos = begun.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH);
@@ -46,7 +46,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             .map(|_| {
                 let begun = Instant::now();
                 for _ in 0..BATCH * 5 {
-                    let _ = limiter.check_now("0000000000000000");
+                    let _ = limiter.check("0000000000000000").now();
                 }
                 begun.elapsed().as_secs_f64() * 1e9 / f64::from(BATCH * 5)
             })

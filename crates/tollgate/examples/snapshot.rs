@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let builder = MemoryStore::builder().max_bytes(4 << 30);
         let limiter = Limiter::new(limits.parse()?, builder.clone().build());
         for i in 0..subjects {
-            let _ = limiter.check_now(format!("{i:016}"))?;
+            let _ = limiter.check(format!("{i:016}")).now()?;
         }
         let before = peak_kib();
         let begun = Instant::now();

@@ -2,22 +2,27 @@
 
 use core::time::Duration;
 use std::borrow::Cow;
-use std::net::IpAddr;
 
 use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
-use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms, Patience};
+use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Patience, Reserve};
 use crate::limit::{Limit, LimitSet, MAX_COST};
 use crate::store::{Counted, Parts, Question};
 use crate::subject::{MAX_SUBJECT_BYTES, Subject};
+use crate::time::Time;
 
 mod kind;
 mod patience;
+mod request;
+mod subject_text;
+mod terms;
 
-pub(crate) use kind::no_slots;
-use kind::{kind_of_no_peek, terms_of_peek};
+use kind::{hold_of_a_check, no_terms, terms_of_peek};
 use patience::{check_line, lines_up_for_a_check, waits_for_a_charge};
+pub use request::RequestId;
+pub use subject_text::SubjectText;
+pub(crate) use terms::{check_ttl, counts_of, shortest_slots, ttl_us};
 
 /// The most subjects in one check.
 pub const MAX_PARTS: usize = 16;
@@ -28,93 +33,6 @@ pub const MAX_REQUEST_BYTES: usize = 256;
 /// The longest time that a request id is remembered: a day.
 pub const MAX_REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The id of a request, and how long the store remembers it.
-///
-/// A check that is asked again under the same id gets the first answer and charges nothing more
-/// ([`Ask::request`]). The id should be unique to the request, such as a UUID.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct RequestId<'a> {
-    text: &'a str,
-    remembered_ms: u32,
-    of_each_question: bool,
-}
-
-impl<'a> RequestId<'a> {
-    /// The id `text`, of 1 to [`MAX_REQUEST_BYTES`] bytes, remembered for 10 minutes. A check under
-    /// any other text is an error.
-    #[must_use]
-    #[inline]
-    pub const fn new(text: &'a str) -> Self {
-        Self { text, remembered_ms: 600_000, of_each_question: false }
-    }
-
-    /// Sets how long it is remembered: whole milliseconds, from one to [`MAX_REMEMBERED`]. A check
-    /// with any other time is an error.
-    #[must_use]
-    pub fn remembered(self, time: Duration) -> Self {
-        Self { remembered_ms: u32::try_from(time.as_millis()).unwrap_or(u32::MAX), ..self }
-    }
-
-    /// Lets each question have an id of its own: the same text for another question is no error,
-    /// and is charged by itself. For ids of whoever does not know the questions, as a proxy.
-    #[must_use]
-    pub const fn of_each_question(self) -> Self {
-        Self { of_each_question: true, ..self }
-    }
-
-    /// True for an id of which each question has its own ([`RequestId::of_each_question`]).
-    #[must_use]
-    pub const fn is_of_each_question(&self) -> bool {
-        self.of_each_question
-    }
-
-    /// The id.
-    #[must_use]
-    pub const fn text(&self) -> &'a str {
-        self.text
-    }
-
-    /// How long it is remembered.
-    #[must_use]
-    pub const fn time(&self) -> Duration {
-        Duration::from_millis(self.remembered_ms as u64)
-    }
-
-    /// The same id with this text, which the caller owns.
-    #[must_use]
-    pub fn with_text<'t>(&self, text: &'t str) -> RequestId<'t> {
-        RequestId { text, ..*self }
-    }
-
-    fn check(self) -> Result<Self, Error> {
-        let bytes = self.text.len();
-        if bytes == 0 || bytes > MAX_REQUEST_BYTES {
-            return Err(Error::Ask(format!(
-                "a request id has 1 to {MAX_REQUEST_BYTES} bytes, not {bytes}: a UUID is long enough"
-            )));
-        }
-        if self.remembered_ms == 0 || self.time() > MAX_REMEMBERED {
-            return Err(Error::Ask(
-                "a request id is remembered for 1 ms to 24 h: a few times as long as callers retry"
-                    .to_owned(),
-            ));
-        }
-        Ok(self)
-    }
-}
-
-impl<'a> From<&'a str> for RequestId<'a> {
-    fn from(text: &'a str) -> Self {
-        Self::new(text)
-    }
-}
-
-impl<'a> From<&'a String> for RequestId<'a> {
-    fn from(text: &'a String) -> Self {
-        Self::new(text)
-    }
-}
-
 /// The input of one check: one or several subjects, a cost, and optionally other limits than the
 /// limiter's own.
 ///
@@ -124,12 +42,12 @@ impl<'a> From<&'a String> for RequestId<'a> {
 /// use tollgate::{Ask, LimitSet, Limiter};
 ///
 /// let limiter = Limiter::memory("10/s".parse()?);
-/// limiter.check_now("user:42")?;
-/// limiter.check_now(Ask::new("user:42").cost(5))?;
+/// limiter.check("user:42").now()?;
+/// limiter.check(Ask::new("user:42").cost(5)).now()?;
 ///
 /// let shared: LimitSet = "5/10s".parse()?;
 /// let own: LimitSet = "3/10s".parse()?;
-/// limiter.check_now([("resource:12", &shared), ("consumer:1", &own)])?;
+/// limiter.check([("resource:12", &shared), ("consumer:1", &own)]).now()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug)]
@@ -143,8 +61,10 @@ pub struct Ask<'a> {
     pub(crate) shard: Option<Box<Cow<'a, str>>>,
     pub(crate) name: Option<HoldName>,
     pub(crate) patience: Patience,
-    pub(crate) kind: Option<HoldKind>,
+    pub(crate) hold: Option<(HoldKind, Option<Duration>)>,
     pub(crate) request: Option<RequestId<'a>>,
+    pub(crate) peek: bool,
+    pub(crate) deadline: Option<Duration>,
 }
 
 #[derive(Clone, Debug)]
@@ -211,75 +131,6 @@ impl<'a> AskPart<'a> {
     }
 }
 
-/// A subject as the caller passes it: literal text, or a [`Subject`].
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum SubjectText<'a> {
-    /// `user:42`: what follows the first colon is literal.
-    Literal(&'a str),
-    /// The same text, owned.
-    Owned(String),
-    /// A [`Subject`], owned.
-    Built(Subject),
-    /// A [`Subject`], borrowed.
-    Known(&'a Subject),
-}
-
-impl SubjectText<'_> {
-    /// Returns the subject.
-    ///
-    /// # Errors
-    /// As [`Subject::literal`].
-    #[inline]
-    pub fn resolve(self) -> Result<Subject, ParseError> {
-        match self {
-            Self::Literal(text) => Subject::literal(text),
-            Self::Owned(text) => Subject::literal(&text),
-            Self::Built(subject) => Ok(subject),
-            Self::Known(subject) => Ok(subject.clone()),
-        }
-    }
-}
-
-impl<'a> From<&'a str> for SubjectText<'a> {
-    #[inline]
-    fn from(text: &'a str) -> Self {
-        Self::Literal(text)
-    }
-}
-
-impl<'a> From<&'a String> for SubjectText<'a> {
-    #[inline]
-    fn from(text: &'a String) -> Self {
-        Self::Literal(text)
-    }
-}
-
-impl From<String> for SubjectText<'_> {
-    fn from(text: String) -> Self {
-        Self::Owned(text)
-    }
-}
-
-impl From<Subject> for SubjectText<'_> {
-    fn from(subject: Subject) -> Self {
-        Self::Built(subject)
-    }
-}
-
-impl<'a> From<&'a Subject> for SubjectText<'a> {
-    #[inline]
-    fn from(subject: &'a Subject) -> Self {
-        Self::Known(subject)
-    }
-}
-
-impl From<IpAddr> for SubjectText<'_> {
-    fn from(ip: IpAddr) -> Self {
-        Self::Built(ip.into())
-    }
-}
-
 impl<'a> Ask<'a> {
     /// An ask of cost 1 under the limiter's own limits.
     #[inline]
@@ -298,8 +149,10 @@ impl<'a> Ask<'a> {
             shard: None,
             name: None,
             patience: Patience::None,
-            kind: None,
+            hold: None,
             request: None,
+            peek: false,
+            deadline: None,
         }
     }
 
@@ -354,7 +207,7 @@ impl<'a> Ask<'a> {
     /// let tenant = Subject::literal("tenant:12")?;
     /// let user = Subject::parse("tenant:12,user:7")?;
     /// let ask = Ask::from([(tenant, &all), (user, &one)]).shard("12");
-    /// assert!(limiter.check_now(ask)?.is_allowed());
+    /// assert!(limiter.check(ask).now()?.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
@@ -370,22 +223,67 @@ impl<'a> Ask<'a> {
         Self { name: Some(name), ..self }
     }
 
-    /// Lets a peek judge the cost as a hold of this kind would take it: of a concurrency limit a
-    /// reserve takes one slot, and an acquire as many as the cost. Without it, a peek judges as a
-    /// check. Only a peek takes it.
+    /// Judges without changing anything: the decision is the one that the same ask would get now.
+    #[must_use]
+    #[inline]
+    pub fn peek(self) -> Self {
+        Self { peek: true, ..self }
+    }
+
+    /// True for a [peek](Ask::peek).
+    #[must_use]
+    pub fn is_peek(&self) -> bool {
+        self.peek
+    }
+
+    /// Sets the longest time to wait for the answer, in place of the store's deadline. The call
+    /// returns a decision or an error by then. A store in memory never waits.
+    #[must_use]
+    #[inline]
+    pub fn within(self, deadline: Duration) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
+    /// Sets the cost aside for a caller that will know afterwards what it has used: pass a
+    /// [`Duration`], the longest time that the hold lasts, or a [`Reserve`]. [`Limiter::hold`]
+    /// places it.
+    ///
+    /// Of a concurrency limit it takes one slot, whatever its cost.
+    ///
+    /// [`Limiter::hold`]: crate::Limiter::hold
+    #[must_use]
+    pub fn reserve(self, reserve: impl Into<Reserve>) -> Self {
+        let Reserve { ttl, charge_at_end } = reserve.into();
+        let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
+        self.holding(kind, Some(ttl))
+    }
+
+    /// Takes as many slots of every concurrency limit as the cost says, and charges the rate limits
+    /// beside them as a check does. [`Limiter::hold`](crate::Limiter::hold) takes them, for as long
+    /// as the limits say (`20 at once hold 30s`).
+    #[must_use]
+    pub fn acquire(self) -> Self {
+        self.holding(HoldKind::Acquire, None)
+    }
+
+    /// [`Ask::reserve`] or [`Ask::acquire`], as `kind` says. Without a `ttl` the hold lasts as long
+    /// as a concurrency limit says.
+    ///
+    /// A check with such terms is an error, unless it is a peek. That judges the cost as the hold
+    /// would take it, and ignores the `ttl`:
     ///
     /// ```
     /// use tollgate::{Ask, HoldKind, Limiter};
     ///
     /// let limiter = Limiter::memory("20 at once, 1000/m via gcra".parse()?);
-    /// let ask = || Ask::new("bob").cost(800);
-    /// assert!(limiter.peek_now(ask().kind(HoldKind::Reserve))?.is_allowed());
-    /// assert!(limiter.peek_now(ask().kind(HoldKind::Acquire))?.is_never());
+    /// let ask = |kind| Ask::new("bob").cost(800).holding(kind, None).peek();
+    /// assert!(limiter.check(ask(HoldKind::Reserve)).now()?.is_allowed());
+    /// assert!(limiter.check(ask(HoldKind::Acquire)).now()?.is_never());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     #[must_use]
-    pub fn kind(self, kind: HoldKind) -> Self {
-        Self { kind: Some(kind), ..self }
+    pub fn holding(self, kind: HoldKind, ttl: Option<Duration>) -> Self {
+        Self { hold: Some((kind, ttl)), ..self }
     }
 
     /// Sets the id of the request: a retry under the same id, after a lost answer, gets the first
@@ -402,8 +300,8 @@ impl<'a> Ask<'a> {
     ///
     /// let limiter = Limiter::memory("10/h".parse()?);
     /// let ask = || Ask::new("user:42").request("5c9d2b1e-0d1a-4f0e-9d43-6b0a1c6b2f11");
-    /// assert_eq!(limiter.check_now(ask())?.remaining(), 9);
-    /// let again = limiter.check_now(ask())?;
+    /// assert_eq!(limiter.check(ask()).now()?.remaining(), 9);
+    /// let again = limiter.check(ask()).now()?;
     /// assert_eq!((again.remaining(), again.is_repeated()), (9, true));
     /// # Ok::<(), tollgate::Error>(())
     /// ```
@@ -446,6 +344,21 @@ impl<'a> Ask<'a> {
     pub(crate) fn question<'p, 'q: 'p>(
         &'q mut self,
         usual: &'q LimitSet,
+        parts: &'p mut Parts<'q>,
+    ) -> Result<Question<'p>, Error> {
+        let hold = self.hold;
+        let mut question = self.question_without_hold(usual, self.peek, parts)?;
+        if let Some((kind, _)) = hold {
+            question.hold = Some(terms_of_peek(&question, kind)?);
+        }
+        Ok(question)
+    }
+
+    /// The question of this ask, whatever it says of a hold.
+    #[inline]
+    pub(crate) fn question_without_hold<'p, 'q: 'p>(
+        &'q mut self,
+        usual: &'q LimitSet,
         peek: bool,
         parts: &'p mut Parts<'q>,
     ) -> Result<Question<'p>, Error> {
@@ -480,9 +393,7 @@ impl<'a> Ask<'a> {
         {
             question.mode = mode.waiting();
         }
-        if let Some(kind) = self.kind {
-            question.hold = Some(terms_of_peek(&question, kind)?);
-        }
+        question.deadline = self.deadline;
         if let Some(request) = self.request
             && !peek
         {
@@ -511,16 +422,18 @@ impl<'a> Ask<'a> {
         if self.patience != Patience::None {
             return Err(waits_for_a_charge());
         }
-        if self.kind.is_some() {
-            return Err(kind_of_no_peek());
+        if self.hold.is_some() {
+            return Err(hold_of_a_check());
         }
+        self.refuse_peek("a charge")?;
+        self.refuse_deadline("a charge")?;
         // As for a peek, slots may stand beside what is charged. None is taken.
-        let mut question = self.question(usual, true, parts)?;
+        let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
         Ok(question)
     }
 
-    /// The question that places a hold, by the terms that are made of it and lent to it.
+    /// The question that places a hold, by these terms, which are lent to it.
     ///
     /// # Errors
     /// As [`Ask::question`]; also a partial ask.
@@ -528,7 +441,6 @@ impl<'a> Ask<'a> {
         &'q mut self,
         usual: &'q LimitSet,
         (lent, parts): (&'p mut Option<HoldTerms>, &'p mut Parts<'q>),
-        terms: impl FnOnce(&Question<'_>) -> Result<HoldTerms, Error>,
     ) -> Result<Question<'p>, Error> {
         if self.partial {
             let what = "a hold is placed whole or not at all: ask without `partial`";
@@ -538,22 +450,58 @@ impl<'a> Ask<'a> {
             let what = "a hold is not remembered under a request id: ask without one";
             return Err(Error::Ask(what.to_owned()));
         }
-        // That is said by what places it.
-        self.kind = None;
+        self.refuse_peek("a hold")?;
+        let Some((kind, ttl)) = self.hold else { return Err(no_terms()) };
         let (name, patience) = (self.name, self.patience);
         // As for a peek, slots may be asked for.
-        let mut question = self.question(usual, true, parts)?;
+        let mut question = self.question_without_hold(usual, true, parts)?;
         question.mode = Mode::Whole;
-        let mut terms = terms(&question)?;
-        if patience == Patience::InLine {
-            let counts_slots = question.parts.iter().any(|part| part.limits.counts_slots());
-            check_line(name, counts_slots)?;
+        let terms = match lent {
+            Some(terms) => terms,
+            none => {
+                let slots = shortest_slots(question.parts.iter().map(|part| part.limits));
+                let mut terms = HoldTerms::new(kind, ttl_us(slots, ttl)?);
+                if patience == Patience::InLine {
+                    check_line(name, slots.is_some())?;
+                }
+                if let Some(name) = name {
+                    terms.id = HoldId::named(terms.id.kind(), name);
+                }
+                terms.patience = patience;
+                none.insert(terms)
+            }
+        };
+        Ok(question.holding(terms))
+    }
+
+    /// The hold of a named ask under `usual` limits, as far as its caller can know it without an
+    /// answer: to settle or renew it. No store is asked.
+    ///
+    /// # Errors
+    /// An ask that no hold could be placed by, or without a name ([`Ask::named`]).
+    pub fn named_hold(mut self, usual: &LimitSet) -> Result<Hold, Error> {
+        let Some(name) = self.name else {
+            return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
+        };
+        let cost = self.units();
+        let shard = text_of(self.shard.as_deref()).map(str::to_owned);
+        let counts = counts_of(&self.question_without_hold(usual, true, &mut Parts::new())?);
+        let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
+        Ok(Hold { shard, ..hold })
+    }
+
+    fn refuse_peek(&self, what: &str) -> Result<(), Error> {
+        match self.peek {
+            true => Err(Error::Ask(format!("{what} is no peek: ask without `peek`"))),
+            false => Ok(()),
         }
-        if let Some(name) = name {
-            terms.id = HoldId::named(terms.id.kind(), name);
+    }
+
+    fn refuse_deadline(&self, what: &str) -> Result<(), Error> {
+        match self.deadline {
+            Some(_) => Err(Error::Ask(format!("{what} has the store's deadline: ask without one"))),
+            None => Ok(()),
         }
-        terms.patience = patience;
-        Ok(question.holding(lent.insert(terms)))
     }
 
     /// The only count of the ask.
@@ -561,8 +509,9 @@ impl<'a> Ask<'a> {
     /// # Errors
     /// As [`Ask::question`]; also more than one subject.
     pub(crate) fn only<'q>(&'q mut self, usual: &'q LimitSet) -> Result<Counted<'q>, Error> {
+        self.refuse_deadline("an administrator's call")?;
         let mut parts = Parts::new();
-        self.question(usual, true, &mut parts)?;
+        self.question_without_hold(usual, true, &mut parts)?;
         match parts[..] {
             [counted] => Ok(counted),
             _ => Err(Error::Ask("this is done for one subject at a time".to_owned())),
@@ -639,7 +588,7 @@ fn takes_slots(limits: &LimitSet) -> Error {
     let slots = limits.limits().iter().find(|limit| limit.counts_slots());
     let text = slots.map_or("", Limit::full_text);
     Error::Ask(format!(
-        "`{text}` counts what is at work: acquire a slot and release it (`Limiter::acquire`), since \
+        "`{text}` counts what is at work: acquire a slot and release it (`Limiter::hold`), since \
          a check would never give it back"
     ))
 }

@@ -80,11 +80,11 @@ impl Clock for WallClock {
 /// let clock = ManualClock::at_micros(0);
 /// let store = MemoryStore::builder().clock(clock.clone()).build();
 /// let limiter = Limiter::new("2/10s".parse()?, store);
-/// assert!(limiter.check_now("ann")?.is_allowed());
-/// assert!(limiter.check_now("ann")?.is_allowed());
-/// assert!(!limiter.check_now("ann")?.is_allowed());
+/// assert!(limiter.check("ann").now()?.is_allowed());
+/// assert!(limiter.check("ann").now()?.is_allowed());
+/// assert!(!limiter.check("ann").now()?.is_allowed());
 /// clock.advance(Duration::from_secs(10));
-/// assert!(limiter.check_now("ann")?.is_allowed());
+/// assert!(limiter.check("ann").now()?.is_allowed());
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Debug, Default)]

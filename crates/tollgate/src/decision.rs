@@ -12,7 +12,7 @@ use crate::time::Time;
 
 mod receipt;
 
-pub use receipt::{Charges, Receipt, Refund};
+pub use receipt::{Charges, Receipt, ReceiptPart, Refund};
 
 /// What made the decision.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -47,9 +47,9 @@ pub enum Verdict {
 /// ```
 /// use tollgate::{Limiter, Verdict};
 /// let limiter = Limiter::memory("1/10s via uniform".parse()?);
-/// let first = limiter.check_now("bob")?;
+/// let first = limiter.check("bob").now()?;
 /// assert_eq!((first.is_allowed(), first.remaining()), (true, 0));
-/// let second = limiter.check_now("bob")?;
+/// let second = limiter.check("bob").now()?;
 /// assert!(matches!(second.verdict(), Verdict::NotYet(_)));
 /// assert_eq!(second.binding().limit().to_string(), "1/10s via uniform");
 /// # Ok::<(), tollgate::Error>(())

@@ -480,8 +480,7 @@ impl FromStr for Hold {
     }
 }
 
-/// The answer to a [`crate::Limiter::reserve`] or [`crate::Limiter::acquire`]: the decision and,
-/// where it was admitted, the hold.
+/// The answer to a [`crate::Limiter::hold`]: the decision and, where it was admitted, the hold.
 #[derive(Clone, Debug)]
 #[must_use = "a hold that nobody settles stays open until its time ends"]
 #[non_exhaustive]
@@ -567,7 +566,7 @@ impl Hold {
     }
 }
 
-/// How long a hold lasts, and what its end does, for [`crate::Limiter::reserve`].
+/// How long a hold lasts, and what its end does, for [`crate::Ask::reserve`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct Reserve {
@@ -604,7 +603,7 @@ mod tests {
         let ask = || crate::Ask::new("user:a,b%\n").cost(2).and_under("ip:::1", &own);
         for ask in [ask(), ask().shard("x\n%\ny")] {
             let reserve = Duration::from_secs(3);
-            let hold = limiter.reserve_now(ask, reserve).unwrap().hold.unwrap();
+            let hold = limiter.hold(ask.reserve(reserve)).now().unwrap().hold.unwrap();
             let text = hold.to_string();
             assert_eq!(text.parse::<Hold>().unwrap(), hold, "{text}");
             let body = text.split_once(SHARD).map_or(&text[..], |(body, _)| body);

@@ -7,12 +7,12 @@
 //! // Both limits count every check: all admit, or nothing is charged.
 //! let limiter = Limiter::memory("10/s, 240/h".parse()?);
 //!
-//! let decision = limiter.check_now("user:42")?;
+//! let decision = limiter.check("user:42").now()?;
 //! assert!(decision.is_allowed());
 //! assert_eq!(decision.remaining(), 9);
 //!
 //! // A request that costs more, and what a caller is told when it has to wait.
-//! let decision = limiter.check_now(Ask::new("user:42").cost(10))?;
+//! let decision = limiter.check(Ask::new("user:42").cost(10)).now()?;
 //! match decision.retry_after() {
 //!     Some(wait) => println!("{} denies: retry in {wait:?}", decision.binding().limit()),
 //!     None => println!("{} units were charged", decision.granted()),
@@ -23,8 +23,8 @@
 //!
 //! # The types to know
 //!
-//! - [`Limiter`] combines limits and a store. Share it, and call [`Limiter::check`], or
-//!   [`Limiter::check_now`] if the store is in memory.
+//! - [`Limiter`] combines limits and a store. Share it, and call [`Limiter::check`]: await the
+//!   answer, or take it with [`Pending::now`] if the store is in memory.
 //! - [`LimitSet`] is the limits, parsed from a text such as `10/s burst 20 via token_bucket`.
 //! - [`Decision`] is the result: allowed or not, what remains, how long to wait. Its [`Receipt`]
 //!   refunds what was charged.
@@ -63,7 +63,7 @@ mod time;
 
 pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
-pub use decision::{Authority, Charges, Decision, Receipt, Refund, Report, Verdict};
+pub use decision::{Authority, Charges, Decision, Receipt, ReceiptPart, Refund, Report, Verdict};
 pub use engine::{Carried, Charged};
 pub use error::{Error, ParseError, StoreError};
 pub use hold::{
@@ -75,7 +75,7 @@ pub use limit::{
     Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_COST,
     MAX_LIMITS, MAX_UNITS, MIN_LEASE_US, Meaning, Place, Quota, Refill, Rounding, Share, Unit,
 };
-pub use limiter::{Guard, Limiter, Waiting};
+pub use limiter::{Admin, Guard, Limiter, Pending, Waiting, call};
 #[cfg(feature = "tokio")]
 pub use limiter::{Line, Turn};
 pub use memory::{

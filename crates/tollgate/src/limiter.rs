@@ -1,27 +1,31 @@
 //! The limiter: limits and the store that counts them.
 
 use core::slice;
-use core::time::Duration;
 use std::borrow::Cow;
 
 use crate::ask::{Ask, check_cost, check_shard, text_of};
-use crate::decision::{Decision, Named, Receipt, Refund};
-use crate::engine::{Charged, Mode, Outcome};
+use crate::decision::{Decision, Named, ReceiptPart};
+use crate::engine::{Mode, Outcome};
 use crate::error::{Error, StoreError};
 use crate::hold::Patience;
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
-use crate::operation::{self, Check};
-use crate::store::{Counted, Inspection, Parts, Question, Store};
+use crate::operation::Check;
+use crate::store::{Parts, Question, Store};
 
+mod admin;
+pub mod call;
 mod holding;
 #[cfg(feature = "tokio")]
 mod line;
+mod pending;
 mod waiting;
 
+pub use admin::Admin;
 pub use holding::Guard;
 #[cfg(feature = "tokio")]
 pub use line::{Line, Turn};
+pub use pending::Pending;
 pub use waiting::Waiting;
 
 /// Limits and the store that counts them: the entry point for checks. Share it by reference or in
@@ -54,40 +58,9 @@ impl Limiter<MemoryStore> {
         Self::new(limits, MemoryStore::new())
     }
 
-    /// [`Limiter::check`] without async: the memory store answers at once.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    #[inline]
-    pub fn check_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        self.answer_now(ask.into(), false)
-    }
-
-    /// [`Limiter::peek`] without async.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    pub fn peek_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        self.answer_now(ask.into(), true)
-    }
-
-    /// [`Limiter::charge`] without async.
-    ///
-    /// # Errors
-    /// As [`Limiter::charge`].
-    pub fn charge_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
-        let (mut ask, mut parts) = (ask.into(), Parts::new());
-        let question = ask.question_of_charge(&self.limits, &mut parts)?;
-        let mut charged = Vec::new();
-        for part in question.parts {
-            charged.extend(self.store.charge_now(*part, question.cost)?);
-        }
-        Ok(charged)
-    }
-
     // Inlined, so that the ask is never built in memory: its parts fit into a few registers.
     #[inline(always)]
-    fn answer_now<'l>(&'l self, ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
+    fn answer_now<'l>(&'l self, ask: Ask<'l>) -> Result<Decision<'l>, Error> {
         // Nearly every check has one subject under one small set of limits: nothing is allocated
         // for it.
         let Ask {
@@ -98,11 +71,13 @@ impl Limiter<MemoryStore> {
             shard: None,
             name: None,
             patience: Patience::None,
-            kind: None,
+            hold: None,
             request: None,
+            peek,
+            deadline: _,
         } = ask
         else {
-            return self.answer_many(ask, peek);
+            return self.answer_many(ask);
         };
         // Taken apart by value: a reference to the ask, or a match with a guard, would need it in
         // memory, which takes a third longer.
@@ -113,8 +88,8 @@ impl Limiter<MemoryStore> {
         match first {
             Ok((text, limits)) => self.answer_one(text, limits.unwrap_or(&self.limits), cost, peek),
             Err(first) => {
-                let ask = Ask { first: Some(first), more, cost, ..Ask::empty() };
-                self.answer_many(ask, peek)
+                let ask = Ask { first: Some(first), more, cost, peek, ..Ask::empty() };
+                self.answer_many(ask)
             }
         }
     }
@@ -145,10 +120,10 @@ impl Limiter<MemoryStore> {
         }
         // The text has no entry yet, so it is parsed now. If the text is its own written form, that
         // entry is known to be absent.
-        let mut ask = Ask::new(text).under(limits).cost(cost);
+        let mut ask = Ask { peek, ..Ask::new(text).under(limits).cost(cost) };
         let outcome = {
             let mut parts = Parts::new();
-            let question = ask.question(&self.limits, peek, &mut parts)?;
+            let question = ask.question(&self.limits, &mut parts)?;
             match question.parts[0].subject.as_str() == text {
                 true => self.store.answer_general(&question)?,
                 false => self.store.answer(&question)?,
@@ -158,11 +133,8 @@ impl Limiter<MemoryStore> {
     }
 
     #[inline(never)]
-    fn answer_many<'l>(&'l self, mut ask: Ask<'l>, peek: bool) -> Result<Decision<'l>, Error> {
-        let outcome = {
-            let mut parts = Parts::new();
-            self.store.answer(&ask.question(&self.limits, peek, &mut parts)?)?
-        };
+    fn answer_many<'l>(&'l self, mut ask: Ask<'l>) -> Result<Decision<'l>, Error> {
+        let outcome = self.store.answer(&ask.question(&self.limits, &mut Parts::new())?)?;
         self.decision(ask, &outcome)
     }
 }
@@ -187,64 +159,16 @@ impl<S: Store> Limiter<S> {
     }
 
     /// Checks every limit, and charges the cost if all admit. A denial is a decision, not an error.
+    /// A [peek](Ask::peek) charges nothing.
+    ///
+    /// Await it; with a store in memory, [`Pending::now`] has the answer without async.
     ///
     /// # Errors
     /// An invalid subject, a cost of 0 or over 2^40, or the same count twice in one ask; or a store
     /// failure.
-    pub async fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        self.answer_within(None, ask.into(), false).await
-    }
-
-    /// As [`Limiter::check`], with this deadline in place of the store's. The call returns a
-    /// decision or an error by then.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    pub async fn check_within<'l>(
-        &'l self,
-        deadline: Duration,
-        ask: impl Into<Ask<'l>>,
-    ) -> Result<Decision<'l>, Error> {
-        self.answer_within(Some(deadline), ask.into(), false).await
-    }
-
-    /// Judges the same ask, with its cost, and changes nothing.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    pub async fn peek<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Decision<'l>, Error> {
-        self.answer_within(None, ask.into(), true).await
-    }
-
-    /// As [`Limiter::peek`], with this deadline in place of the store's.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    pub async fn peek_within<'l>(
-        &'l self,
-        deadline: Duration,
-        ask: impl Into<Ask<'l>>,
-    ) -> Result<Decision<'l>, Error> {
-        self.answer_within(Some(deadline), ask.into(), true).await
-    }
-
-    async fn answer_within<'l>(
-        &'l self,
-        deadline: Option<Duration>,
-        ask: Ask<'l>,
-        peek: bool,
-    ) -> Result<Decision<'l>, Error> {
-        let mut ask = match self.at_once(ask, peek)? {
-            Ok(decision) => return Ok(decision),
-            Err(ask) => ask,
-        };
-        let outcome = {
-            let mut parts = Parts::new();
-            let question = ask.question(&self.limits, peek, &mut parts)?;
-            let question = Question { deadline, ..question };
-            self.store.perform(&Check::new(&question)).await?
-        };
-        self.decision(ask, &outcome)
+    #[inline(always)]
+    pub fn check<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Pending<'l, call::Check<'l, S>> {
+        Pending::new(call::Check(self, ask.into()))
     }
 
     /// Refunds what still counts of a charge, once. A refund never raises `remaining` above the
@@ -263,18 +187,10 @@ impl<S: Store> Limiter<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// A receipt of another store; or a store failure.
-    pub async fn refund(&self, receipt: &Receipt) -> Result<Refund, Error> {
-        self.refund_part(receipt, receipt.cost).await
-    }
-
-    /// Refunds `units` of a charge, or what is left of it if that is less. All refunds of a receipt
-    /// together never exceed the charge.
-    ///
-    /// Units that recovered by themselves in the meantime are taken from the units that are
-    /// refunded last. A retry after a lost answer refunds another part; [`Refund::left`] shows how
-    /// much is left.
+    /// A [part](Receipt::part) of a charge can be refunded as well: so many units, or what is left
+    /// of it if that is less. All refunds of a receipt together never exceed the charge. Units that
+    /// recovered by themselves in the meantime are taken from the units that are refunded last. A
+    /// retry after a lost answer refunds another part; [`Refund::left`] shows how much is left.
     ///
     /// ```
     /// use tollgate::{Ask, Limiter};
@@ -282,7 +198,7 @@ impl<S: Store> Limiter<S> {
     /// let limiter = Limiter::memory("1000/h".parse()?);
     /// // A request that may take 800 tokens, and took 300.
     /// let receipt = limiter.check(Ask::new("bob").cost(800)).await?.receipt().expect("admitted");
-    /// let refund = limiter.refund_part(&receipt, 500).await?;
+    /// let refund = limiter.refund(receipt.part(500)).await?;
     /// assert_eq!((refund.given, refund.left), (vec![500], 300));
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -291,45 +207,19 @@ impl<S: Store> Limiter<S> {
     ///
     /// # Errors
     /// Zero units, or more than were charged; a receipt of another store; or a store failure.
-    pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
-        if units == 0 || units > receipt.cost {
-            return Err(Error::Ask(format!(
-                "{units} units of a charge of {} cannot be given back: give 1 to {}",
-                receipt.cost, receipt.cost
-            )));
-        }
-        if !self.store.issued(receipt) {
-            return Err(Error::Ask(
-                "this receipt is from another store: refund it where it was charged".to_owned(),
-            ));
-        }
-        Ok(self.store.perform(&operation::Refund::new(receipt, units)).await?)
+    ///
+    /// [`Refund::left`]: crate::Refund::left
+    pub fn refund<'l>(
+        &'l self,
+        receipt: impl Into<ReceiptPart<'l>>,
+    ) -> Pending<'l, call::Refund<'l, S>> {
+        Pending::new(call::Refund(self, receipt.into()))
     }
 
-    /// Returns `delta` units to every limit of a subject, the oldest first. A negative `delta`
-    /// takes units, at most what remains. This is an administrator's correction, without a receipt.
-    /// After `+n`, any window that contains the adjustment admits at most `n` more than the limit's
-    /// own bound.
-    ///
-    /// Returns the change of `remaining` per limit.
-    ///
-    /// # Errors
-    /// A delta of 0 or beyond 2^40 in either direction, or more than one subject; or a store
-    /// failure.
-    pub async fn adjust<'l>(
-        &'l self,
-        subject: impl Into<Ask<'l>>,
-        delta: i64,
-    ) -> Result<Vec<i64>, Error> {
-        let mut ask = subject.into();
-        let counted = ask.only(&self.limits)?;
-        if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
-            return Err(Error::Ask(format!(
-                "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \
-                 units back, or negative to take them"
-            )));
-        }
-        Ok(self.store.perform(&operation::Adjust::new(counted, delta)).await?)
+    /// The corrections and looks of an administrator.
+    #[must_use]
+    pub fn admin(&self) -> Admin<'_, S> {
+        Admin(self)
     }
 
     /// Charges the cost to every limit of the subjects without a check, also beyond the limits: for
@@ -338,7 +228,7 @@ impl<S: Store> Limiter<S> {
     ///
     /// A limit owes at most its [debt](crate::Limit::debt), by default as much as its capacity.
     /// What is beyond is cut. Each limit is charged by itself, the subjects one after the other.
-    /// There is no receipt: to give units back, use [`Limiter::adjust`]. Section 8 of
+    /// There is no receipt: to give units back, use [`Admin::adjust`]. Section 8 of
     /// `docs/definitions.md` defines it.
     ///
     /// Returns what was done to each limit.
@@ -359,67 +249,8 @@ impl<S: Store> Limiter<S> {
     ///
     /// # Errors
     /// As [`Limiter::check`]. Subjects before one whose store failed stay charged.
-    pub async fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Vec<Charged>, Error> {
-        let (mut ask, mut parts) = (ask.into(), Parts::new());
-        let question = ask.question_of_charge(&self.limits, &mut parts)?;
-        let mut charged = Vec::new();
-        for part in question.parts {
-            let charge = operation::Charge::new(*part, question.cost);
-            charged.extend(self.store.perform(&charge).await?);
-        }
-        Ok(charged)
-    }
-
-    /// Deletes a subject's count. True when there was one.
-    ///
-    /// # Errors
-    /// An invalid subject; or a store failure.
-    pub async fn reset<'l>(&'l self, subject: impl Into<Ask<'l>>) -> Result<bool, Error> {
-        let mut ask = subject.into();
-        Ok(self.store.perform(&operation::Reset::new(ask.only(&self.limits)?)).await?)
-    }
-
-    /// Returns the stored state of a subject; `None` when it is fresh.
-    ///
-    /// # Errors
-    /// An invalid subject; or a store failure.
-    pub async fn inspect<'l>(
-        &'l self,
-        subject: impl Into<Ask<'l>>,
-    ) -> Result<Option<Inspection>, Error> {
-        let mut ask = subject.into();
-        Ok(self.store.perform(&operation::Inspect::new(ask.only(&self.limits)?)).await?)
-    }
-
-    /// [`Limiter::check`] for one count, without async. `None` if the store cannot answer at once,
-    /// as the memory store can; the store was then not called.
-    ///
-    /// This is the fastest call for limits of any kind: its arguments are borrowed, so nothing is
-    /// moved.
-    ///
-    /// # Errors
-    /// As [`Limiter::check`].
-    #[inline(always)]
-    pub fn check_at_once<'l>(
-        &'l self,
-        counted: Counted<'l>,
-        cost: u64,
-    ) -> Result<Option<Decision<'l>>, Error> {
-        let Counted { subject, limits, shard } = counted;
-        check_cost(cost)?;
-        check_shard(shard)?;
-        if limits.counts_slots() {
-            // The caller is told so by a check.
-            return Ok(None);
-        }
-        let question = Question::new(slice::from_ref(&counted), cost, Mode::Whole);
-        let answer = self.store.perform_now(&Check::new(&question));
-        if let Some(Err(error)) = answer {
-            return Err(error.into());
-        }
-        let Some(Ok(outcome)) = &answer else { return Ok(None) };
-        let (first, shard) = ((Named::Lent(subject.as_str()), limits), shard.map(Cow::Borrowed));
-        self.decision_of_one(first, shard, outcome).map(Some)
+    pub fn charge<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Pending<'l, call::Charge<'l, S>> {
+        Pending::new(call::Charge(self, ask.into()))
     }
 
     /// The decision for one subject from a store that can answer at once; otherwise the ask.
@@ -427,11 +258,7 @@ impl<S: Store> Limiter<S> {
     /// This runs before the first await. Otherwise subject and limits would be stored in the future
     /// and moved several times, which takes longer than the check.
     #[inline]
-    fn at_once<'l>(
-        &'l self,
-        mut ask: Ask<'l>,
-        peek: bool,
-    ) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
+    fn at_once<'l>(&'l self, mut ask: Ask<'l>) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
         // The one part is borrowed in place: a question would be built, moved and dropped.
         let Ask {
             first: Some(first),
@@ -441,12 +268,15 @@ impl<S: Store> Limiter<S> {
             shard,
             name: None,
             patience: Patience::None,
-            kind: None,
+            hold: None,
             request,
+            peek,
+            deadline: _,
         } = &mut ask
         else {
             return Ok(Err(ask));
         };
+        let peek = *peek;
         if !more.is_empty() || request.is_some() && !peek {
             return Ok(Err(ask));
         }

@@ -28,7 +28,7 @@ const SHARD: &str = "\n%\n";
 /// ```
 /// use tollgate::{Limiter, Receipt};
 /// let limiter = Limiter::memory("5/h".parse()?);
-/// let receipt = limiter.check_now("bob")?.receipt().expect("admitted");
+/// let receipt = limiter.check("bob").now()?.receipt().expect("admitted");
 /// assert_eq!(receipt.to_string().parse::<Receipt>()?, receipt);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
@@ -116,7 +116,7 @@ mod tests {
         let own: LimitSet = "9/h".parse().unwrap();
         let own = own.in_policy("p-1").unwrap();
         let ask = Ask::new("user:a,b%\n").cost(2).and_under("ip:::1", &own).shard("x\n%\ny");
-        limiter.check_now(ask).unwrap().receipt().unwrap()
+        limiter.check(ask).now().unwrap().receipt().unwrap()
     }
 
     #[test]
@@ -134,7 +134,7 @@ mod tests {
         let own = own.in_policy("shard").unwrap();
         for subject in ["shard", "%", "tgr1"] {
             let ask = Ask::new(subject).and_under("shard", &own);
-            let receipt = limiter.check_now(ask).unwrap().receipt().unwrap();
+            let receipt = limiter.check(ask).now().unwrap().receipt().unwrap();
             assert_eq!(receipt.to_string().parse::<Receipt>().unwrap(), receipt);
         }
     }

@@ -10,7 +10,7 @@
 //! // In full, so that nothing depends on a default.
 //! assert_eq!(serde_json::to_string(&limit)?, "\"login: 1/h anchor epoch via fixed_window\"");
 //! let limiter = Limiter::memory("1/h via gcra".parse()?);
-//! let decision = serde_json::to_value(limiter.check_now("ann")?)?;
+//! let decision = serde_json::to_value(limiter.check("ann").now()?)?;
 //! assert_eq!((&decision["allowed"], &decision["remaining"]), (&true.into(), &0.into()));
 //! assert_eq!(decision["reset_after_us"], 3_600_000_000_u64);
 //! # Ok::<(), Box<dyn std::error::Error>>(())

@@ -164,7 +164,7 @@ fn memory(limits: &str) -> Limiter<MemoryStore> {
 #[test]
 fn bad_costs_and_questions() {
     let limiter = memory("5/s");
-    let cost = |cost| limiter.check_now(Ask::new("a").cost(cost)).unwrap_err().to_string();
+    let cost = |cost| limiter.check(Ask::new("a").cost(cost)).now().unwrap_err().to_string();
     let zero = "a check costs at least 1: to look without charging, use `peek`";
     assert_eq!(cost(0), zero);
     assert_eq!(
@@ -172,26 +172,26 @@ fn bad_costs_and_questions() {
         "a cost of 1099511627777 is too large: the largest is 2^40 = 1099511627776"
     );
     assert!(cost(u64::MAX).starts_with("a cost of 18446744073709551615 is too large"));
-    let twice = limiter.check_now(Ask::new("a").and("key:a")).unwrap_err().to_string();
+    let twice = limiter.check(Ask::new("a").and("key:a")).now().unwrap_err().to_string();
     assert_eq!(twice, "`a` is asked twice under the same limits: ask once, with a larger cost");
     let none: Vec<(&str, &LimitSet)> = Vec::new();
-    let none = limiter.check_now(Ask::from(none)).unwrap_err().to_string();
+    let none = limiter.check(Ask::from(none)).now().unwrap_err().to_string();
     assert_eq!(none, "a check is over 1 to 16 subjects, not 0");
     let many = (0..16).fold(Ask::new("a"), |ask, i| ask.and(format!("b:{i}")));
-    let many = limiter.check_now(many).unwrap_err().to_string();
+    let many = limiter.check(many).now().unwrap_err().to_string();
     assert_eq!(many, "a check is over 1 to 16 subjects, not 17");
     for delta in [0, i64::MIN, i64::MAX, (1 << 40) + 1] {
-        let error = now(limiter.adjust("a", delta)).unwrap_err().to_string();
+        let error = now(limiter.admin().adjust("a", delta)).unwrap_err().to_string();
         let what = format!(
             "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give units \
              back, or negative to take them"
         );
         assert_eq!(error, what);
     }
-    let two = now(limiter.reset(Ask::new("a").and("b"))).unwrap_err().to_string();
+    let two = now(limiter.admin().reset(Ask::new("a").and("b"))).unwrap_err().to_string();
     assert_eq!(two, "this is done for one subject at a time");
     // None of it was charged.
-    assert_eq!(limiter.peek_now("a").unwrap().remaining(), 5);
+    assert_eq!(limiter.check(Ask::new("a").peek()).now().unwrap().remaining(), 5);
 }
 
 #[test]
@@ -211,9 +211,9 @@ fn bad_subjects() {
         assert_eq!(error, format!("{what}\n  {text}\n  {caret} {remedy}"));
     }
     let empty = "an absent identity must not share one count: decide what to do without it";
-    let error = memory("5/s").check_now("user:").unwrap_err().to_string();
+    let error = memory("5/s").check("user:").now().unwrap_err().to_string();
     assert_eq!(error, format!("the value of `user` is empty\n  user:\n  ^^^^^ {empty}"));
-    let error = memory("5/s").check_now("").unwrap_err().to_string();
+    let error = memory("5/s").check("").now().unwrap_err().to_string();
     assert_eq!(error, format!("the value of `key` is empty: {empty}"));
     let error = Subject::new("user", vec![b'x'; 70_000]).unwrap_err().to_string();
     let long =

@@ -60,7 +60,7 @@ fn sets_of_many_limits_are_counted() {
     for i in 0..6_253 {
         let set = thirty_two_limits(i);
         let ask = Ask::new(format!("user:{i}")).under(&set);
-        let decision = limiter.check_now(ask).unwrap();
+        let decision = limiter.check(ask).now().unwrap();
         assert!(decision.is_allowed() || decision.is_shared());
     }
     assert_bounded(&limiter, &region, "sets of 32 limits");
@@ -76,14 +76,14 @@ fn sets_of_one_limit_are_counted() {
         let region = Region::new(ALLOCATED);
         let (clock, limiter) = limiter(BOUND);
         for i in 0..250_000 {
-            let _ = limiter.check_now(format!("user:{i}")).unwrap();
+            let _ = limiter.check(format!("user:{i}")).now().unwrap();
         }
         assert!(limiter.store().shared() > 0, "the store is not full");
         for i in 1..=9_600 {
             let limit = if same_identity { format!("{i}/d") } else { format!("1/{}s", i + 7_200) };
             let set: LimitSet = format!("{limit} via gcra").parse().unwrap();
             let ask = Ask::new(format!("tenant:{i}")).under(&set);
-            let decision = limiter.check_now(ask).unwrap();
+            let decision = limiter.check(ask).now().unwrap();
             assert!(decision.is_allowed() || decision.is_shared());
         }
         assert_bounded(&limiter, &region, "sets of one limit");
@@ -104,12 +104,12 @@ fn known_subjects_bring_no_set_that_finds_no_room() {
     let region = Region::new(ALLOCATED);
     let (_, limiter) = limiter(BOUND / 4);
     for i in 0..60_000 {
-        let _ = limiter.check_now(format!("user:{i}")).unwrap();
+        let _ = limiter.check(format!("user:{i}")).now().unwrap();
     }
     assert!(limiter.store().shared() > 0, "the store is not full");
     for i in 0..20_000 {
         let set: LimitSet = format!("{}/1h via gcra", i + 6).parse().unwrap();
-        let _ = limiter.check_now(Ask::new(format!("user:{i}")).under(&set)).unwrap();
+        let _ = limiter.check(Ask::new(format!("user:{i}")).under(&set)).now().unwrap();
     }
     assert_bounded(&limiter, &region, "known subjects");
     assert!(limiter.store().refused() > 10_000, "{}", limiter.store().refused());
@@ -126,7 +126,7 @@ fn what_lies_beside_a_slot_is_counted() {
         let set: LimitSet = limits.parse().unwrap();
         for i in 0..40_000 {
             let ask = Ask::new(format!("user:one-that-is-long-{i}")).under(&set);
-            let _ = limiter.check_now(ask).unwrap();
+            let _ = limiter.check(ask).now().unwrap();
         }
         assert!(limiter.store().shared() > 0, "the store is not full");
         assert_bounded(&limiter, &region, limits);
@@ -141,7 +141,7 @@ fn equal_sets_are_kept_once() {
     let (clock, limiter) = limiter(BOUND);
     for i in 0..5_000 {
         let set = thirty_two_limits(7);
-        let _ = limiter.check_now(Ask::new(format!("user:{i}")).under(&set)).unwrap();
+        let _ = limiter.check(Ask::new(format!("user:{i}")).under(&set)).now().unwrap();
     }
     assert_eq!(limiter.store().limit_sets(), 1);
     // 5,000 states of 32 times two words, and one set.

@@ -37,7 +37,7 @@ fn a_hundred_tasks_on_a_limit_of_five() {
         "5/1d via sliding_log, 90/2d via gcra",
     ] {
         let limiter = Limiter::memory(set(limit));
-        let admitted = together(100, |_| limiter.check_now("zoo").unwrap().granted());
+        let admitted = together(100, |_| limiter.check("zoo").now().unwrap().granted());
         assert_eq!(admitted, 5, "{limit}");
     }
 }
@@ -71,7 +71,7 @@ fn eight_threads_on_many_keys() {
         let mut sum = 0;
         for round in 0..4 * KEYS {
             let key = (round * 7 + thread * 31) % KEYS;
-            sum += limiter.check_now(format!("user:{key}")).unwrap().granted();
+            sum += limiter.check(format!("user:{key}")).now().unwrap().granted();
         }
         sum
     });
@@ -88,8 +88,8 @@ fn opposite_orders_do_not_deadlock() {
     // The subjects have their entries before: the orders of locks is what is tried.
     let subjects = ["a", "b", "c", "d", "e"];
     for subject in subjects {
-        let _ = limiter.check_now(Ask::new(subject).under(&limits)).unwrap();
-        let _ = limiter.check_now(Ask::new(subject).under(&log)).unwrap();
+        let _ = limiter.check(Ask::new(subject).under(&limits)).now().unwrap();
+        let _ = limiter.check(Ask::new(subject).under(&log)).now().unwrap();
     }
     let admitted = together(8, |thread| {
         let mut sum = 0;
@@ -100,13 +100,14 @@ fn opposite_orders_do_not_deadlock() {
             if thread % 2 == 1 {
                 parts.reverse();
             }
-            sum += limiter.check_now(Ask::from(parts)).unwrap().granted();
+            sum += limiter.check(Ask::from(parts)).now().unwrap().granted();
         }
         sum
     });
     assert_eq!(admitted, 899);
     for subject in subjects {
-        let left = limiter.peek_now(Ask::new(subject).under(&limits)).unwrap().remaining();
+        let left =
+            limiter.check(Ask::new(subject).under(&limits).peek()).now().unwrap().remaining();
         // A thousandth of the day's million comes back while the test runs.
         assert!((1_000_000 - 900..=1_000_000 - 900 + 1_000).contains(&left), "{subject}: {left}");
     }
@@ -125,8 +126,8 @@ fn housekeeping_beside_checks() {
                 }
                 1 => assert!(limiter.store().subjects() <= 100_000),
                 _ => {
-                    let _ = limiter.check_now(format!("one:{thread}:{round}")).unwrap();
-                    sum += limiter.check_now("zoo").unwrap().granted();
+                    let _ = limiter.check(format!("one:{thread}:{round}")).now().unwrap();
+                    sum += limiter.check("zoo").now().unwrap().granted();
                 }
             }
         }
@@ -141,10 +142,10 @@ fn housekeeping_beside_checks() {
 #[test]
 fn one_receipt_is_refunded_once() {
     let limiter = Limiter::memory(set("4/1d anchor first-hit via fixed_window"));
-    let receipt = limiter.check_now(Ask::new("zoo").cost(2)).unwrap().receipt().unwrap();
+    let receipt = limiter.check(Ask::new("zoo").cost(2)).now().unwrap().receipt().unwrap();
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let handle = runtime.handle();
     let given = together(16, |_| handle.block_on(limiter.refund(&receipt)).unwrap().given[0]);
     assert_eq!(given, 2);
-    assert_eq!(limiter.peek_now("zoo").unwrap().remaining(), 4);
+    assert_eq!(limiter.check(Ask::new("zoo").peek()).now().unwrap().remaining(), 4);
 }

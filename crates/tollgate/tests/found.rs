@@ -39,8 +39,9 @@ fn a_shared_resource_keeps_its_count_while_consumers_come_in() {
     for i in 0..200_000 {
         let consumer = format!("consumer:{i}");
         let ask = Ask::from(vec![("resource:12".to_owned(), &shared), (consumer, &own)]);
-        charged += limiter.check_now(ask).unwrap().granted();
-        let left = limiter.peek_now(Ask::new("resource:12").under(&shared)).unwrap().remaining();
+        charged += limiter.check(ask).now().unwrap().granted();
+        let left =
+            limiter.check(Ask::new("resource:12").under(&shared).peek()).now().unwrap().remaining();
         assert_eq!(left, 1_000_000 - charged, "after consumer {i}");
     }
 }
@@ -54,8 +55,9 @@ fn a_shared_log_keeps_its_count_while_consumers_come_in() {
     for i in 0..200_000 {
         let consumer = format!("consumer:{i}");
         let ask = Ask::from(vec![("resource:12".to_owned(), &shared), (consumer, &own)]);
-        charged += limiter.check_now(ask).unwrap().granted();
-        let left = limiter.peek_now(Ask::new("resource:12").under(&shared)).unwrap().remaining();
+        charged += limiter.check(ask).now().unwrap().granted();
+        let left =
+            limiter.check(Ask::new("resource:12").under(&shared).peek()).now().unwrap().remaining();
         assert_eq!(left, 1_000_000 - charged, "after consumer {i}");
     }
 }
@@ -69,7 +71,7 @@ fn a_full_store_survives_checks_of_several_new_subjects() {
         let mut admitted = 0;
         for i in 0..60_000 {
             let ask = Ask::new(format!("a:{i}")).and(format!("b:{i}"));
-            admitted += limiter.check_now(ask).unwrap().granted();
+            admitted += limiter.check(ask).now().unwrap().granted();
         }
         let own = limiter.store().subjects() as u64 * 5;
         assert!(admitted <= 256 * 5 + own, "{limit}: {admitted} with {own} by own entries");
@@ -84,7 +86,7 @@ fn a_full_store_survives_checks_under_several_sets() {
     let mut admitted = 0;
     for i in 0..60_000 {
         let ask = Ask::from(vec![(format!("a:{i}"), &a), (format!("b:{i}"), &b)]);
-        admitted += limiter.check_now(ask).unwrap().granted();
+        admitted += limiter.check(ask).now().unwrap().granted();
     }
     let own = limiter.store().subjects() as u64 * 7;
     assert!(admitted <= 256 * 5 + own, "{admitted} with {own} by own entries");
@@ -96,11 +98,11 @@ fn a_full_store_survives_checks_under_several_sets() {
 fn a_refund_after_a_raise_forgets_nothing_else() {
     let (_, limiter) = limiter("x: 10/1h via gcra", 1 << 20);
     let more = set("x: 100/1h via gcra");
-    let receipt = limiter.check_now("ann").unwrap().receipt().unwrap();
-    let second = limiter.check_now(Ask::new("ann").cost(50).under(&more)).unwrap();
+    let receipt = limiter.check("ann").now().unwrap().receipt().unwrap();
+    let second = limiter.check(Ask::new("ann").cost(50).under(&more)).now().unwrap();
     assert_eq!(second.remaining(), 49);
     now(limiter.refund(&receipt)).unwrap();
-    let left = limiter.peek_now(Ask::new("ann").under(&more)).unwrap().remaining();
+    let left = limiter.check(Ask::new("ann").under(&more).peek()).now().unwrap().remaining();
     assert_eq!(left, 50);
 }
 
@@ -108,10 +110,10 @@ fn a_refund_after_a_raise_forgets_nothing_else() {
 fn a_refund_of_another_strategys_receipt_changes_nothing() {
     let (_, limiter) = limiter("x: 5/1h via fixed_window", 1 << 20);
     let gcra = set("x: 5/1h via gcra");
-    let receipt = limiter.check_now("ann").unwrap().receipt().unwrap();
-    assert!(limiter.check_now(Ask::new("ann").cost(5).under(&gcra)).unwrap().is_allowed());
+    let receipt = limiter.check("ann").now().unwrap().receipt().unwrap();
+    assert!(limiter.check(Ask::new("ann").cost(5).under(&gcra)).now().unwrap().is_allowed());
     assert_eq!(now(limiter.refund(&receipt)).unwrap().given, [0]);
-    assert_eq!(limiter.peek_now(Ask::new("ann").under(&gcra)).unwrap().remaining(), 0);
+    assert_eq!(limiter.check(Ask::new("ann").under(&gcra).peek()).now().unwrap().remaining(), 0);
 }
 
 /// engine `decide`: a count that was carried over to new numbers is not kept when the check is
@@ -127,13 +129,13 @@ fn the_wait_of_a_denial_after_a_change_of_numbers_is_enough() {
         ("x: 5/1h via sliding_log", "x: 5/10s via sliding_log"),
     ] {
         let (clock, limiter) = limiter(was, 1 << 20);
-        assert!(limiter.check_now(Ask::new("ann").cost(5)).unwrap().is_allowed());
+        assert!(limiter.check(Ask::new("ann").cost(5)).now().unwrap().is_allowed());
         clock.advance(Duration::from_secs(3));
         let new = set(is);
-        let verdict = limiter.check_now(Ask::new("ann").under(&new)).unwrap().verdict();
+        let verdict = limiter.check(Ask::new("ann").under(&new)).now().unwrap().verdict();
         let Verdict::NotYet(wait) = verdict else { panic!("{was}: {verdict:?}") };
         clock.advance(wait);
-        let again = limiter.check_now(Ask::new("ann").under(&new)).unwrap().verdict();
+        let again = limiter.check(Ask::new("ann").under(&new)).now().unwrap().verdict();
         if again != Verdict::Allow {
             wrong.push(format!("{was} -> {is}: {again:?} after {wait:?}"));
         }
@@ -146,11 +148,11 @@ fn the_wait_of_a_denial_after_a_change_of_numbers_is_enough() {
 fn a_peek_under_new_numbers_after_a_step_back_changes_nothing() {
     let (clock, limiter) = limiter("x: 6/10s via sliding_window", 1 << 20);
     let new = set("x: 7/10s via sliding_window");
-    let _ = limiter.check_now(Ask::new("ann").cost(3)).unwrap();
-    let before = now(limiter.inspect("ann")).unwrap();
+    let _ = limiter.check(Ask::new("ann").cost(3)).now().unwrap();
+    let before = now(limiter.admin().inspect("ann")).unwrap();
     clock.set(Time::from_micros(500_000_000));
-    let _ = limiter.peek_now(Ask::new("ann").under(&new)).unwrap();
-    assert_eq!(now(limiter.inspect("ann")).unwrap(), before);
+    let _ = limiter.check(Ask::new("ann").under(&new).peek()).now().unwrap();
+    assert_eq!(now(limiter.admin().inspect("ann")).unwrap(), before);
 }
 
 /// memory/shard.rs `insert`: the bytes of a long subject are not asked for, only taken.
@@ -159,10 +161,10 @@ fn long_subjects_stay_within_the_bound() {
     let bound = 4 << 20;
     let (_, limiter) = limiter("5/1h via gcra", bound);
     for i in 0..30_000 {
-        let _ = limiter.check_now(format!("user:{i}")).unwrap();
+        let _ = limiter.check(format!("user:{i}")).now().unwrap();
     }
     for i in 0..2_000 {
-        let _ = limiter.check_now(format!("user:{i}{}", "x".repeat(60_000))).unwrap();
+        let _ = limiter.check(format!("user:{i}{}", "x".repeat(60_000))).now().unwrap();
     }
     let held = limiter.store().bytes();
     assert!(held <= bound + bound / 8, "{held} bytes under a bound of {bound}");
@@ -174,7 +176,7 @@ fn marks_of_refunds_stay_within_the_bound() {
     let bound = 1 << 20;
     let (_, limiter) = limiter("1000000/30d via gcra", bound);
     for _ in 0..300_000 {
-        let receipt = limiter.check_now("ann").unwrap().receipt().unwrap();
+        let receipt = limiter.check("ann").now().unwrap().receipt().unwrap();
         now(limiter.refund(&receipt)).unwrap();
     }
     let held = limiter.store().bytes();
@@ -203,10 +205,10 @@ fn a_refund_from_before_a_reset_gives_nothing() {
         "5/1h via sliding_log",
     ] {
         let (clock, limiter) = limiter(limit, 1 << 20);
-        let receipt = limiter.check_now(Ask::new("ann").cost(5)).unwrap().receipt().unwrap();
-        now(limiter.reset("ann")).unwrap();
+        let receipt = limiter.check(Ask::new("ann").cost(5)).now().unwrap().receipt().unwrap();
+        now(limiter.admin().reset("ann")).unwrap();
         clock.advance(Duration::from_secs(1));
-        assert!(limiter.check_now(Ask::new("ann").cost(5)).unwrap().is_allowed());
+        assert!(limiter.check(Ask::new("ann").cost(5)).now().unwrap().is_allowed());
         let given = now(limiter.refund(&receipt)).unwrap().given;
         if given != [0] {
             wrong.push((limit, given));
@@ -222,15 +224,15 @@ fn expired_entries_go_first() {
         for limit in ["5/1s via gcra", "5/1s via sliding_log"] {
             let (clock, limiter) = limiter(limit, bytes);
             for i in 0..60_000 {
-                let _ = limiter.check_now(format!("old:{i}")).unwrap();
+                let _ = limiter.check(format!("old:{i}")).now().unwrap();
             }
             let full = limiter.store().subjects();
             clock.advance(Duration::from_secs(10));
             let mut own = 0;
             for i in 0..full as u64 / 4 {
                 let subject = Subject::new("new", i.to_string()).unwrap();
-                let _ = limiter.check_now(&subject).unwrap();
-                own += u64::from(!now(limiter.inspect(&subject)).unwrap().unwrap().shared);
+                let _ = limiter.check(&subject).now().unwrap();
+                own += u64::from(!now(limiter.admin().inspect(&subject)).unwrap().unwrap().shared);
             }
             println!("{limit} {bytes}: {full} entries, then {own} of {} own", full / 4);
             assert!(own * 10 >= full as u64 / 4 * 9, "{limit} {bytes}: {own} of {}", full / 4);
@@ -244,11 +246,11 @@ fn a_sweep_gives_back_what_one_shot_logs_took() {
     let (clock, limiter) = limiter("2/1s via sliding_log", 1 << 30);
     let live = set("live: 2/10h via sliding_log");
     for i in 0..2_000 {
-        let _ = limiter.check_now(Ask::new(format!("live:{i}")).under(&live)).unwrap();
+        let _ = limiter.check(Ask::new(format!("live:{i}")).under(&live)).now().unwrap();
     }
     let before = limiter.store().bytes();
     for i in 0..200_000 {
-        let _ = limiter.check_now(format!("one:{i}")).unwrap();
+        let _ = limiter.check(format!("one:{i}")).now().unwrap();
     }
     let most = limiter.store().bytes();
     clock.advance(Duration::from_secs(10));
@@ -264,7 +266,7 @@ fn the_running_total_of_a_log_does_not_overflow() {
     let (clock, limiter) = limiter("1099511627776/1us via sliding_log", 1 << 20);
     for i in 0..(1_u64 << 24) + 2 {
         clock.advance(Duration::from_micros(1));
-        let decision = limiter.check_now(Ask::new("ann").cost(1 << 40)).unwrap();
+        let decision = limiter.check(Ask::new("ann").cost(1 << 40)).now().unwrap();
         assert!(decision.is_allowed(), "check {i}");
     }
 }
@@ -273,11 +275,11 @@ fn the_running_total_of_a_log_does_not_overflow() {
 #[test]
 fn the_part_of_a_unit_is_scaled_to_the_new_time_of_a_unit() {
     let (clock, limiter) = limiter("x: 3/10us via gcra", 1 << 20);
-    assert!(limiter.check_now("ann").unwrap().is_allowed());
+    assert!(limiter.check("ann").now().unwrap().is_allowed());
     clock.advance(Duration::from_micros(3));
     // A third of a microsecond of 10/3 is left: a tenth of a unit, and so a tenth of a second.
     let new = set("x: 1/s via gcra");
-    let peeked = limiter.peek_now(Ask::new("ann").under(&new)).unwrap();
+    let peeked = limiter.check(Ask::new("ann").under(&new).peek()).now().unwrap();
     assert_eq!(peeked.reset_after(), Duration::from_millis(100));
 }
 
@@ -285,7 +287,7 @@ fn the_part_of_a_unit_is_scaled_to_the_new_time_of_a_unit() {
 #[test]
 fn a_second_refund_says_so_also_when_it_is_late() {
     let (clock, limiter) = limiter("5/1s via gcra", 1 << 20);
-    let receipt = limiter.check_now("ann").unwrap().receipt().unwrap();
+    let receipt = limiter.check("ann").now().unwrap().receipt().unwrap();
     assert!(!now(limiter.refund(&receipt)).unwrap().already);
     clock.advance(Duration::from_millis(500));
     assert!(now(limiter.refund(&receipt)).unwrap().already);
@@ -297,10 +299,10 @@ fn a_second_refund_says_so_also_when_it_is_late() {
 fn a_charge_that_only_longer_numbers_count_is_not_given_back() {
     let (clock, limiter) = limiter("x: 5/1s via fixed_window", 1 << 20);
     let longer = set("x: 5/1h via fixed_window");
-    let receipt = limiter.check_now(Ask::new("ann").cost(2)).unwrap().receipt().unwrap();
-    assert!(limiter.check_now(Ask::new("ann").under(&longer)).unwrap().is_allowed());
-    let kept = limiter.check_now(Ask::new("bob").cost(2)).unwrap().receipt().unwrap();
-    assert!(limiter.check_now(Ask::new("bob").under(&longer)).unwrap().is_allowed());
+    let receipt = limiter.check(Ask::new("ann").cost(2)).now().unwrap().receipt().unwrap();
+    assert!(limiter.check(Ask::new("ann").under(&longer)).now().unwrap().is_allowed());
+    let kept = limiter.check(Ask::new("bob").cost(2)).now().unwrap().receipt().unwrap();
+    assert!(limiter.check(Ask::new("bob").under(&longer)).now().unwrap().is_allowed());
     let first = now(limiter.refund(&kept)).unwrap();
     assert_eq!((first.already, first.given), (false, vec![2]));
     clock.advance(Duration::from_secs(2));

@@ -29,7 +29,7 @@ fn limiter(limits: &str, bytes: usize) -> (ManualClock, Limiter<MemoryStore>) {
 }
 
 fn is_shared(limiter: &Limiter<MemoryStore>, subject: &str) -> bool {
-    now(limiter.inspect(subject)).unwrap().is_some_and(|held| held.shared)
+    now(limiter.admin().inspect(subject)).unwrap().is_some_and(|held| held.shared)
 }
 
 const LIMITS: [&str; 6] = [
@@ -42,7 +42,7 @@ const LIMITS: [&str; 6] = [
 ];
 
 fn acquire(limiter: &Limiter<MemoryStore>, subject: &str) -> Option<Hold> {
-    limiter.acquire_now(subject).unwrap().hold
+    limiter.hold(Ask::new(subject).acquire()).now().unwrap().hold
 }
 
 /// Fills a store with subjects that hold a slot each, until new ones share. Returns who holds.
@@ -66,7 +66,7 @@ fn holds_of_new_subjects_share_their_slots() {
         assert!(held.len() as u64 <= all, "{limits}: {} by {entries}", held.len());
         let new = (0..20).filter_map(|_| acquire(&limiter, "new")).count();
         assert!(new <= 2, "{limits}: {new}");
-        let denied = limiter.acquire_now("new").unwrap().decision.into_owned();
+        let denied = limiter.hold(Ask::new("new").acquire()).now().unwrap().decision.into_owned();
         assert!(denied.is_shared() && !denied.is_allowed(), "{limits}: {denied}");
         assert!(denied.retry_after().is_some_and(|wait| wait > Duration::ZERO), "{limits}");
         let bytes = limiter.store().bytes();
@@ -76,8 +76,8 @@ fn holds_of_new_subjects_share_their_slots() {
             assert!(now(limiter.renew(hold, None)).unwrap(), "{limits}");
         }
         for (_, hold) in &held {
-            assert!(limiter.release_now(hold).unwrap(), "{limits}");
-            assert!(!limiter.release_now(hold).unwrap(), "{limits}: once");
+            assert!(limiter.release(hold).now().unwrap(), "{limits}");
+            assert!(!limiter.release(hold).now().unwrap(), "{limits}: once");
         }
         // By itself, each ends in its time.
         clock.advance(Duration::from_secs(31));
@@ -104,7 +104,7 @@ fn a_subject_that_finds_room_keeps_what_it_holds() {
         let own: Vec<Hold> = (0..3).filter_map(|_| acquire(&limiter, new)).collect();
         assert!(own.len() <= 1, "{new}: one is still held");
         for hold in own.iter().chain([hold]) {
-            assert!(limiter.release_now(hold).unwrap(), "{new}");
+            assert!(limiter.release(hold).now().unwrap(), "{new}");
         }
     }
 }
@@ -117,7 +117,7 @@ fn a_flood_shares_its_bound() {
         let (mut shared, mut own) = (0, 0);
         for i in 0..60_000 {
             let subject = format!("flood:{i}");
-            let granted = limiter.check_now(subject.as_str()).unwrap().granted();
+            let granted = limiter.check(subject.as_str()).now().unwrap().granted();
             if is_shared(&limiter, &subject) { shared += granted } else { own += granted }
         }
         let entries = limiter.store().subjects() as u64;
@@ -138,18 +138,18 @@ fn nobody_is_reset_by_a_flood() {
         let (clock, limiter) = limiter(limit, 200_000);
         for i in 0..50 {
             let cost = Ask::new(format!("early:{i}")).cost(5);
-            assert!(limiter.check_now(cost).unwrap().is_allowed(), "{limit}");
+            assert!(limiter.check(cost).now().unwrap().is_allowed(), "{limit}");
         }
         let mut taken: HashMap<u64, u64> = HashMap::new();
         for round in 0..3 {
             for i in 0..10_000 {
-                let granted = limiter.check_now(format!("flood:{i}")).unwrap().granted();
+                let granted = limiter.check(format!("flood:{i}")).now().unwrap().granted();
                 *taken.entry(i).or_default() += granted;
             }
             // 90 s: at most an eighth of a unit has come back.
             clock.advance(Duration::from_secs(30));
             for i in 0..50 {
-                let again = limiter.check_now(format!("early:{i}")).unwrap();
+                let again = limiter.check(format!("early:{i}")).now().unwrap();
                 assert!(!again.is_allowed(), "{limit}: early:{i} in round {round}");
             }
         }
@@ -166,24 +166,24 @@ fn a_promoted_subject_inherits_what_it_shared() {
         let mut subjects = Vec::new();
         for i in 0..20_000 {
             let subject = format!("flood:{i}");
-            let granted = limiter.check_now(subject.as_str()).unwrap().granted();
+            let granted = limiter.check(subject.as_str()).now().unwrap().granted();
             subjects.push((subject, granted));
         }
         // One that was admitted by the shared state, which is now used up.
         let is_one = |(subject, granted): &&(String, u64)| {
             *granted > 0
                 && is_shared(&limiter, subject)
-                && limiter.peek_now(subject.as_str()).unwrap().remaining() == 0
+                && limiter.check(Ask::new(subject.as_str()).peek()).now().unwrap().remaining() == 0
         };
         let promoted = subjects.iter().find(is_one).unwrap().0.clone();
         // An administrator forgets everybody that has an entry: there is room again.
         for (subject, _) in &subjects {
-            now(limiter.reset(subject.as_str())).unwrap();
+            now(limiter.admin().reset(subject.as_str())).unwrap();
         }
         limiter.store().sweep();
         assert_eq!(limiter.store().subjects(), 0, "{limit}");
-        assert!(!limiter.check_now(promoted.as_str()).unwrap().is_allowed(), "{limit}");
-        let fresh = (0..9).map(|_| limiter.check_now(promoted.as_str()).unwrap().granted());
+        assert!(!limiter.check(promoted.as_str()).now().unwrap().is_allowed(), "{limit}");
+        let fresh = (0..9).map(|_| limiter.check(promoted.as_str()).now().unwrap().granted());
         assert_eq!(fresh.sum::<u64>(), 0, "{limit}: a promotion is no reset");
     }
 }
@@ -193,14 +193,14 @@ fn a_promoted_subject_inherits_what_it_shared() {
 fn expired_entries_make_room() {
     let (clock, limiter) = limiter("5/1s via gcra", 4 << 20);
     for i in 0..100_000 {
-        let _ = limiter.check_now(format!("old:{i}")).unwrap();
+        let _ = limiter.check(format!("old:{i}")).now().unwrap();
     }
     let full = limiter.store().subjects();
     assert!(full < 100_000, "the store was never full");
     clock.advance(Duration::from_secs(10));
     for i in 0..full / 8 {
         let subject = format!("new:{i}");
-        assert!(limiter.check_now(subject.as_str()).unwrap().is_allowed());
+        assert!(limiter.check(subject.as_str()).now().unwrap().is_allowed());
         assert!(!is_shared(&limiter, &subject), "{subject} of {full}");
     }
     assert!(limiter.store().bytes() <= 4 << 20);
@@ -218,7 +218,7 @@ fn a_log_without_room_counts_longer_and_never_less() {
     let (clock, limiter) = limiter("40/1m via sliding_log", 60_000);
     let start_us = limiter.store().now().as_micros();
     for i in 0..3_000 {
-        let _ = limiter.check_now(format!("flood:{i}")).unwrap();
+        let _ = limiter.check(format!("flood:{i}")).now().unwrap();
     }
     let Some(subject) = (0..3_000).map(|i| format!("flood:{i}")).find(|s| !is_shared(&limiter, s))
     else {
@@ -227,11 +227,11 @@ fn a_log_without_room_counts_longer_and_never_less() {
     let mut events = vec![start_us];
     for _ in 0..400 {
         clock.advance(Duration::from_secs(1));
-        if limiter.check_now(subject.as_str()).unwrap().is_allowed() {
+        if limiter.check(subject.as_str()).now().unwrap().is_allowed() {
             events.push(limiter.store().now().as_micros());
         }
     }
-    let held = now(limiter.inspect(subject.as_str())).unwrap().unwrap();
+    let held = now(limiter.admin().inspect(subject.as_str())).unwrap().unwrap();
     assert!(held.logs[0].len() < 30, "it had room for {} events", held.logs[0].len());
     for (i, at) in events.iter().enumerate() {
         let window = events[..=i].iter().filter(|t| **t + 60_000_000 > *at).count();
@@ -244,18 +244,18 @@ fn a_log_without_room_counts_longer_and_never_less() {
 fn a_decision_says_that_the_store_is_full() {
     for limit in LIMITS {
         let (_, limiter) = limiter(limit, 400_000);
-        let first = limiter.check_now("first").unwrap();
+        let first = limiter.check("first").now().unwrap();
         assert!(!first.is_shared(), "{limit}");
         for i in 0..40_000 {
             let subject = format!("flood:{i}");
-            let decision = limiter.check_now(subject.as_str()).unwrap();
+            let decision = limiter.check(subject.as_str()).now().unwrap();
             assert_eq!(decision.is_shared(), is_shared(&limiter, &subject), "{limit} {subject}");
             assert_eq!(decision.clone().into_owned().is_shared(), decision.is_shared());
         }
-        assert!(!limiter.check_now("first").unwrap().is_shared(), "{limit}");
-        let last = limiter.check_now("last").unwrap();
+        assert!(!limiter.check("first").now().unwrap().is_shared(), "{limit}");
+        let last = limiter.check("last").now().unwrap();
         assert!(last.is_shared() && !last.is_allowed(), "{limit}");
-        assert!(limiter.peek_now("last").unwrap().is_shared(), "{limit}");
+        assert!(limiter.check(Ask::new("last").peek()).now().unwrap().is_shared(), "{limit}");
         assert!(limiter.store().shared() > 1_000, "{limit}");
         assert_eq!(limiter.store().refused(), 0, "{limit}: the set is known in every shard");
 
@@ -264,12 +264,17 @@ fn a_decision_says_that_the_store_is_full() {
         for i in 1..=1_000 {
             let set: LimitSet = format!("new-{i}: 3/30m via uniform").parse().unwrap();
             let ask = || Ask::new("tenant").under(&set);
-            let decision = limiter.check_now(ask()).unwrap();
+            let decision = limiter.check(ask()).now().unwrap();
             assert!(decision.is_shared(), "{limit}");
             if !decision.is_allowed() {
-                let peek = limiter.peek_now(ask()).unwrap();
+                let peek = limiter.check(ask().peek()).now().unwrap();
                 assert!(!peek.is_allowed() && peek.is_shared(), "{limit}");
-                assert!(now(limiter.adjust(ask(), 5)).unwrap().iter().all(|change| *change == 0));
+                assert!(
+                    now(limiter.admin().adjust(ask(), 5))
+                        .unwrap()
+                        .iter()
+                        .all(|change| *change == 0)
+                );
                 denials.push(decision.retry_after().unwrap());
             }
         }
@@ -279,7 +284,7 @@ fn a_decision_says_that_the_store_is_full() {
         assert!(denials.iter().all(|wait| *wait == Duration::from_secs(600)), "{limit}");
         let cost = Ask::new("tenant").cost(9);
         let set: LimitSet = "new-0: 3/30m via uniform".parse().unwrap();
-        assert!(limiter.check_now(cost.under(&set)).unwrap().is_never(), "{limit}");
+        assert!(limiter.check(cost.under(&set)).now().unwrap().is_never(), "{limit}");
     }
 }
 
@@ -288,12 +293,12 @@ fn a_decision_says_that_the_store_is_full() {
 fn other_numbers_are_no_fresh_share() {
     let (_, limiter) = limiter("5/1h via gcra", 500_000);
     for i in 0..60_000 {
-        let _ = limiter.check_now(format!("flood:{i}")).unwrap();
+        let _ = limiter.check(format!("flood:{i}")).now().unwrap();
     }
     let set: LimitSet = "4/1h via gcra".parse().unwrap();
     let mut shared = 0;
     for i in 0..10_000 {
-        let decision = limiter.check_now(Ask::new(format!("eve:{i}")).under(&set)).unwrap();
+        let decision = limiter.check(Ask::new(format!("eve:{i}")).under(&set)).now().unwrap();
         assert_eq!(decision.granted(), 0, "eve:{i}");
         shared += u64::from(decision.is_shared());
     }
@@ -311,7 +316,7 @@ fn what_expires_is_found_by_those_who_come() {
         for i in 0..60_000 {
             let ask = Ask::new(format!("flood:{i}"));
             let ask = if i % 4 == 0 { ask.under(&short) } else { ask };
-            let _ = limiter.check_now(ask).unwrap();
+            let _ = limiter.check(ask).now().unwrap();
         }
         let entries = limiter.store().subjects() as u64;
         clock.advance(Duration::from_secs(70));
@@ -320,7 +325,7 @@ fn what_expires_is_found_by_those_who_come() {
         let mut own = 0;
         for i in 0..newcomers {
             clock.advance(wait);
-            own += u64::from(!limiter.check_now(format!("new:{i}")).unwrap().is_shared());
+            own += u64::from(!limiter.check(format!("new:{i}")).now().unwrap().is_shared());
         }
         println!("{wait:?}: {own} of {newcomers} have their own, where {entries} were");
         // Room that comes back is taken once a sixteenth of a table has.
@@ -333,7 +338,7 @@ fn what_expires_is_found_by_those_who_come() {
 #[test]
 fn room_that_is_promised_anew_is_not_taken() {
     let charge = |limiter: &Limiter<MemoryStore>, name: String, bytes| {
-        let decision = limiter.check_now(name).unwrap();
+        let decision = limiter.check(name).now().unwrap();
         let held = limiter.store().bytes();
         assert!(held <= bytes, "{held} of {bytes}");
         decision.is_shared()
@@ -385,7 +390,7 @@ proptest! {
                     limiter.store().sweep_some();
                 }
                 1 => {
-                    let _ = limiter.peek_now(name.as_str()).unwrap();
+                    let _ = limiter.check(Ask::new(name.as_str()).peek()).now().unwrap();
                 }
                 2 if subject < 40 => {
                     let mut file = Vec::new();
@@ -399,7 +404,7 @@ proptest! {
                 }
                 _ => {
                     let ask = Ask::new(name.as_str()).cost(cost).partial();
-                    let granted = limiter.check_now(ask).unwrap().granted();
+                    let granted = limiter.check(ask).now().unwrap().granted();
                     if granted > 0 {
                         events.entry(subject).or_default().push((at, granted));
                         if is_shared(&limiter, &name) {

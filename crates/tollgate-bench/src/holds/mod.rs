@@ -98,7 +98,7 @@ async fn reserves<S: Store + Clone>(
         let mut open: Vec<Hold> = Vec::with_capacity(count as usize);
         let started = Instant::now();
         for first in (0..count).step_by(in_flight as usize) {
-            let asks = (first..first + in_flight).map(|n| limiter.reserve(ask(&held, n), TTL));
+            let asks = (first..first + in_flight).map(|n| limiter.hold(ask(&held, n).reserve(TTL)));
             for holding in join_all(asks).await {
                 open.extend(holding?.hold);
             }
@@ -139,7 +139,7 @@ async fn slots<S: Store + Clone>(
         let subject = holders.to_string();
         let all: Vec<u64> = (0..holders).collect();
         for some in all.chunks(256) {
-            let asks = some.iter().map(|_| limiter.acquire(Ask::new(subject.as_str())));
+            let asks = some.iter().map(|_| limiter.hold(Ask::new(subject.as_str()).acquire()));
             for holding in join_all(asks).await {
                 holding?.hold.context("no slot was free")?;
             }
@@ -151,7 +151,7 @@ async fn slots<S: Store + Clone>(
             let subject = holders.to_string();
             let started = Instant::now();
             for _ in 0..count {
-                let hold = limiter.acquire(Ask::new(subject.as_str())).await?.hold;
+                let hold = limiter.hold(Ask::new(subject.as_str()).acquire()).await?.hold;
                 limiter.release(&hold.context("no slot was free")?).await?;
             }
             times.push(each_us(started, count));

@@ -283,14 +283,14 @@ fn tables(calls: u32, runs: u32, rows: &[Row], owned: &[Owned], bytes: &[Bytes])
             ),
         ]);
     }
-    let mut lasting = show::table(["limits", "check_now ns", "ratio", "check_within ns", "ratio"]);
+    let mut lasting = show::table(["limits", "now ns", "ratio", "within ns", "ratio"]);
     for row in owned {
         lasting.add_row([
             row.limits.clone(),
-            format!("{:.1}", row.check_now_ns),
-            format!("{:.2}x", row.check_now_ratio),
-            format!("{:.1}", row.check_within_ns),
-            format!("{:.2}x", row.check_within_ratio),
+            format!("{:.1}", row.now_ns),
+            format!("{:.2}x", row.now_ratio),
+            format!("{:.1}", row.within_ns),
+            format!("{:.2}x", row.within_ratio),
         ]);
     }
     let mut memory = show::table(["side", "keys", "bytes per key"]);
@@ -307,9 +307,9 @@ fn tables(calls: u32, runs: u32, rows: &[Row], owned: &[Owned], bytes: &[Bytes])
          ns: wall time x threads / calls; {calls} calls a run, medians of {runs} interleaved runs.\n\
          ratio: governor's time over tollgate's; above 1 tollgate is faster.\n\
          {times}\n\
-         One key on one thread: a literal text and `check_now`, beside a subject of its own,\n\
-         `check_within` and `into_owned`, which is what a server does for a request.\n\
-         ratio: over check_now under the first limits.\n\
+         One key on one thread: a literal text and `now`, beside a subject of its own,\n\
+         `within`, awaited, and `into_owned`, which is what a server does for a request.\n\
+         ratio: over `now` under the first limits.\n\
          {lasting}\n\
          Each in a process of its own, {how}:\n\
          {memory}\n"

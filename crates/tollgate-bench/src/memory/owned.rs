@@ -32,14 +32,14 @@ const SETS: [&str; 11] = [
 #[derive(Debug, Serialize)]
 pub(super) struct Owned {
     pub(super) limits: String,
-    /// `check_now` with a literal text.
-    pub(super) check_now_ns: f64,
+    /// `check(..).now()` with a literal text.
+    pub(super) now_ns: f64,
     /// The same, over what it takes under the first set.
-    pub(super) check_now_ratio: f64,
-    /// `check_within` with a subject of its own, and `into_owned`.
-    pub(super) check_within_ns: f64,
-    /// The same, over what `check_now` takes under the first set.
-    pub(super) check_within_ratio: f64,
+    pub(super) now_ratio: f64,
+    /// `within` a deadline, with a subject of its own, and `into_owned`.
+    pub(super) within_ns: f64,
+    /// The same, over what `now` takes under the first set.
+    pub(super) within_ratio: f64,
 }
 
 /// Both ways over one key, all sets in turns.
@@ -48,19 +48,19 @@ pub(super) fn measure(calls: u32, runs: u32) -> Result<Vec<Owned>> {
     let mut times = vec![(Vec::new(), Vec::new()); sides.len()];
     for _ in 0..runs {
         for (case, (now, within)) in sides.iter().zip(&mut times) {
-            now.push(timed(calls, || case.check_now()));
-            within.push(timed(calls, || case.check_within()));
+            now.push(timed(calls, || case.now()));
+            within.push(timed(calls, || case.within()));
         }
     }
     let ns = |times: &mut Vec<Duration>| median(times).as_secs_f64() * 1e9 / f64::from(calls);
     let times: Vec<_> = times.iter_mut().map(|(now, within)| (ns(now), ns(within))).collect();
     let first = times.first().map_or(f64::NAN, |(now, _)| *now);
-    let rows = SETS.iter().zip(times).map(|(limits, (check_now_ns, check_within_ns))| Owned {
+    let rows = SETS.iter().zip(times).map(|(limits, (now_ns, within_ns))| Owned {
         limits: (*limits).to_owned(),
-        check_now_ns,
-        check_now_ratio: check_now_ns / first,
-        check_within_ns,
-        check_within_ratio: check_within_ns / first,
+        now_ns,
+        now_ratio: now_ns / first,
+        within_ns,
+        within_ratio: within_ns / first,
     });
     Ok(rows.collect())
 }
@@ -80,17 +80,17 @@ impl Case {
         Ok(Self { limits, limiter, key, subject })
     }
 
-    fn check_now(&self) -> bool {
+    fn now(&self) -> bool {
         let ask = Ask::new(black_box(&*self.key)).under(&self.limits);
-        self.limiter.check_now(ask).is_ok_and(|decision| {
+        self.limiter.check(ask).now().is_ok_and(|decision| {
             black_box(decision.remaining());
             decision.is_allowed()
         })
     }
 
-    fn check_within(&self) -> bool {
+    fn within(&self) -> bool {
         let ask = Ask::new(black_box(&self.subject).clone()).under(black_box(&self.limits));
-        let decision = self.limiter.check_within(Duration::from_millis(50), ask);
+        let decision = self.limiter.check(ask.within(Duration::from_millis(50)));
         ready(decision).is_some_and(|decision| {
             decision.is_ok_and(|decision| black_box(decision.into_owned()).is_allowed())
         })

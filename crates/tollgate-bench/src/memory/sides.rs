@@ -47,12 +47,12 @@ impl Side for Tollgate {
 
     fn spend(&self, key: &String, units: u32) {
         let ask = Ask::new(key.as_str()).cost(u64::from(units));
-        black_box(self.0.check_now(ask).is_ok());
+        black_box(self.0.check(ask).now().is_ok());
     }
 
     #[inline]
     fn call(&self, key: &String) -> bool {
-        self.0.check_now(key.as_str()).is_ok_and(|decision| {
+        self.0.check(key.as_str()).now().is_ok_and(|decision| {
             black_box(decision.remaining());
             decision.is_allowed()
         })

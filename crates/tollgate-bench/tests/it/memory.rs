@@ -16,7 +16,7 @@ fn the_bench_compares_two_sides() {
         }
     }
     for row in json["owned"].as_array().unwrap() {
-        for way in ["check_now", "check_within"]
+        for way in ["now", "within"]
             .map(|way| [format!("{way}_ns"), format!("{way}_ratio")])
             .as_flattened()
         {

@@ -35,10 +35,11 @@ fn decide(args: &Check, out: &mut Output, peek: Option<Option<HoldKind>>) -> Res
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let (limiter, mut ask) = (&counter.limiter, counts.ask().cost(cost));
     if let Some(kind) = kind {
-        ask = ask.kind(kind);
+        ask = ask.holding(kind, None);
     }
-    let decision = counter
-        .wait(async { if peek { limiter.peek(ask).await } else { limiter.check(ask).await } })?;
+    let decision = counter.wait(async {
+        if peek { limiter.check(ask.peek()).await } else { limiter.check(ask).await }
+    })?;
     if args.json {
         out.json(&DecisionJson::from_decision(&decision))?;
     } else {

@@ -30,7 +30,7 @@ pub(crate) fn reset(args: &CountArgs, out: &mut Output) -> Result<u8> {
     let limiter = &counter.limiter;
     let mut done = Vec::new();
     for (subject, limits) in counts.parts() {
-        let was_held = counter.wait(limiter.reset(Ask::new(subject).under(limits)))?;
+        let was_held = counter.wait(limiter.admin().reset(Ask::new(subject).under(limits)))?;
         let (subject, limits) = (subject.to_string(), limits.to_string());
         if !args.json {
             let what = if was_held { "reset" } else { "nothing was held for" };
@@ -69,8 +69,8 @@ pub(crate) fn adjust(args: &Adjust, out: &mut Output) -> Result<u8> {
     let by = input::delta(&args.by)?;
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let limiter = &counter.limiter;
-    let changes = counter.wait(limiter.adjust(Ask::new(subject).under(limits), by))?;
-    let after = counter.wait(limiter.peek(counts.ask()))?;
+    let changes = counter.wait(limiter.admin().adjust(Ask::new(subject).under(limits), by))?;
+    let after = counter.wait(limiter.check(counts.ask().peek()))?;
     let changes: Vec<_> = changes
         .iter()
         .zip(after.reports())
@@ -137,8 +137,8 @@ pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
     let limiter = &counter.limiter;
     let mut all = Vec::new();
     for (subject, limits) in counts.parts() {
-        let held = counter.wait(limiter.inspect(Ask::new(subject).under(limits)))?;
-        let peek = counter.wait(limiter.peek(Ask::new(subject).under(limits)))?;
+        let held = counter.wait(limiter.admin().inspect(Ask::new(subject).under(limits)))?;
+        let peek = counter.wait(limiter.check(Ask::new(subject).under(limits).peek()))?;
         if args.json {
             all.push(InspectJson {
                 subject: subject.to_string(),
@@ -281,14 +281,14 @@ mod tests {
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let limiter = Limiter::new("3/60s, 10/s via gcra".parse().unwrap(), store);
         let told = || {
-            let held = block_on(limiter.inspect("zoo")).unwrap();
-            let peek = limiter.peek_now("zoo").unwrap();
+            let held = block_on(limiter.admin().inspect("zoo")).unwrap();
+            let peek = limiter.check(Ask::new("zoo").peek()).now().unwrap();
             held_text(limiter.limits(), held.as_ref(), &peek)
         };
         assert!(told().ends_with("  nothing is held: fresh\n"), "{}", told());
-        let _ = limiter.check_now("zoo").unwrap();
+        let _ = limiter.check("zoo").now().unwrap();
         clock.advance(Duration::from_millis(1_500));
-        let _ = limiter.check_now(Ask::new("zoo").cost(2)).unwrap();
+        let _ = limiter.check(Ask::new("zoo").cost(2)).now().unwrap();
         let text = told();
         for says in [
             "zoo\n  3/m via sliding_log\n    0 of 3 left, 3 used\n    2 events held\n",
@@ -306,13 +306,13 @@ mod tests {
         let clock = ManualClock::at_micros(1_000_000_000_000_000);
         let store = MemoryStore::builder().clock(clock.clone()).build();
         let limiter = Limiter::new("3 at once hold 1m".parse().unwrap(), store);
-        assert!(limiter.acquire_now("zoo").unwrap().hold.is_some());
+        assert!(limiter.hold(Ask::new("zoo").acquire()).now().unwrap().hold.is_some());
         clock.advance(Duration::from_millis(2_500));
-        let mut held = block_on(limiter.inspect("zoo")).unwrap().unwrap();
+        let mut held = block_on(limiter.admin().inspect("zoo")).unwrap().unwrap();
         // As one that an earlier version placed.
         let earlier = ShownHold { age_us: None, ..held.holds[0] };
         (held.open, held.holds) = (2, vec![held.holds[0], earlier]);
-        let peek = limiter.peek_now("zoo").unwrap();
+        let peek = limiter.check(Ask::new("zoo").peek()).now().unwrap();
         let subject = "zoo".parse().unwrap();
         let holds = OpenHoldJson::each((&subject, limiter.limits(), None), &held, |_| "H".into());
         let one = "    acquire 1 until 2001-09-09T01:47:40Z (in 57.5s), age";
@@ -325,9 +325,9 @@ mod tests {
     fn a_long_log_shows_its_newest_events() {
         let limiter = Limiter::memory("100/h".parse().unwrap());
         for _ in 0..25 {
-            let _ = limiter.check_now("zoo").unwrap();
+            let _ = limiter.check("zoo").now().unwrap();
         }
-        let peek = limiter.peek_now("zoo").unwrap();
+        let peek = limiter.check(Ask::new("zoo").peek()).now().unwrap();
         let log: Vec<_> = (0..25).map(|i| (i, 1)).collect();
         let text = events_text(Some(&log), &peek);
         assert!(text.starts_with("    25 events held\n    ... 5 older ones"), "{text}");

@@ -45,7 +45,7 @@ pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
         ask = ask.named(name_of(id)?);
     }
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
-    let held = counter.wait(counter.limiter.reserve(ask, terms))?;
+    let held = counter.wait(counter.limiter.hold(ask.reserve(terms)))?;
     let Holding { decision, hold, .. } = held;
     let word = hold.as_ref().map(word_of);
     if args.json {
@@ -141,7 +141,7 @@ fn open(which: &SubjectArgs, args: &Commit) -> Result<(BlockingLimiter, Hold)> {
         let name = name_of(id)?;
         let counts = SubjectLimits::read(which)?;
         let counter = BlockingLimiter::open(place, which, &counts)?;
-        let hold = counter.limiter.hold_named(counts.ask().named(name))?;
+        let hold = counts.ask().named(name).named_hold(counter.limiter.limits())?;
         return Ok((counter, hold));
     }
     let SubjectArgs { subject, limit, on, literal, strategy, shard } = which;

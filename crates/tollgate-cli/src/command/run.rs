@@ -152,7 +152,7 @@ impl<'c> Waiting<'c> {
         let turn = self.turn_in_line(interrupts);
         if self.takes_slots
             && !matches!(turn, Ok(Turn::Came(..)))
-            && let Ok(named) = self.counter.limiter.hold_named(self.ask.clone())
+            && let Ok(named) = self.ask.clone().named_hold(self.counter.limiter.limits())
         {
             // Whoever is behind moves up at once. Without an answer the place ends by itself.
             let _ = self.counter.wait(self.counter.limiter.release(&named));
@@ -161,7 +161,8 @@ impl<'c> Waiting<'c> {
     }
 
     fn turn_in_line(&self, interrupts: &Interrupts) -> Result<Turn<'c>> {
-        let mut pauses = SlotPauses::new(self.counter.limiter.hold_named(self.ask.clone()).ok());
+        let mut pauses =
+            SlotPauses::new(self.ask.clone().named_hold(self.counter.limiter.limits()).ok());
         loop {
             let asked = Instant::now();
             let (decision, hold, ahead) = self.attempt()?;
@@ -223,8 +224,8 @@ impl<'c> Waiting<'c> {
         if !self.takes_slots {
             return Ok((self.counter.wait(limiter.check(self.ask.clone()))?, None, 0));
         }
-        let acquire = || self.counter.wait(limiter.acquire(self.ask.clone()));
-        let held = match (acquire(), limiter.hold_named(self.ask.clone())) {
+        let acquire = || self.counter.wait(limiter.hold(self.ask.clone().acquire()));
+        let held = match (acquire(), self.ask.clone().named_hold(limiter.limits())) {
             // The answer was lost, and with it perhaps a slot: under one name both are one.
             (Err(Error::Store(error)), Ok(named)) if error.is_ambiguous() => {
                 acquire().inspect_err(|_| self.give_back_in_doubt(&named))?

@@ -182,17 +182,17 @@ mod tests {
     #[test]
     fn one_limit_is_one_line() {
         let limiter = limiter("3/60s via sliding_log");
-        let (text, json) = shown(&limiter.check_now("zoo").unwrap(), false);
+        let (text, json) = shown(&limiter.check("zoo").now().unwrap(), false);
         assert_eq!(text, "allow zoo: 2 of 3 left, full again in 1m (3/m via sliding_log)\n");
         assert_eq!(json["verdict"], "allow");
         assert_eq!(json["retry_after"], serde_json::Value::Null);
         assert_eq!(json["reset_after"]["seconds"], 60);
         assert_eq!(json["at_us"], 1_000_000_000_000_000_u64);
-        let decision = limiter.peek_now(Ask::new("zoo").cost(3)).unwrap();
+        let decision = limiter.check(Ask::new("zoo").cost(3).peek()).now().unwrap();
         let (text, json) = shown(&decision, true);
         assert_eq!(text, "would deny zoo: 2 of 3 left, retry in 1m (3/m via sliding_log)\n");
         assert_eq!((exit_code(&decision), &json["verdict"]), (1, &"not_yet".into()));
-        let decision = limiter.check_now(Ask::new("zoo").cost(4)).unwrap();
+        let decision = limiter.check(Ask::new("zoo").cost(4)).now().unwrap();
         let (text, json) = shown(&decision, false);
         assert_eq!(text, "deny zoo: never, the cost is above 3 (3/m via sliding_log)\n");
         assert_eq!((exit_code(&decision), &json["verdict"]), (3, &"never".into()));
@@ -205,8 +205,8 @@ mod tests {
         let shared: LimitSet = "5/10s".parse().unwrap();
         let own: LimitSet = "1/10s".parse().unwrap();
         let ask = || Ask::from([("resource:12", &shared), ("consumer:1", &own)]);
-        assert_eq!(exit_code(&limiter.check_now(ask()).unwrap()), 0);
-        let (text, json) = shown(&limiter.check_now(ask()).unwrap(), false);
+        assert_eq!(exit_code(&limiter.check(ask()).now().unwrap()), 0);
+        let (text, json) = shown(&limiter.check(ask()).now().unwrap(), false);
         let expected = "\
 deny consumer:1: 0 of 1 left, retry in 10s (1/10s via sliding_log)
   ok    resource:12  5/10s via sliding_log  4 of 5 left, full again in 10s
@@ -226,7 +226,7 @@ deny consumer:1: 0 of 1 left, retry in 10s (1/10s via sliding_log)
             ("api: 5/10s".parse().unwrap(), "api: 9/10s".parse().unwrap());
         let other: LimitSet = "api: 9/10s via gcra".parse().unwrap();
         for (limits, says) in [(&old, ""), (&new, "carried over"), (&other, "started fresh")] {
-            let decision = limiter.check_now(Ask::new("bob").under(limits)).unwrap();
+            let decision = limiter.check(Ask::new("bob").under(limits)).now().unwrap();
             let (text, _) = shown(&decision, false);
             assert!(text.contains(says), "{text}");
             assert_eq!(text.lines().count(), 1 + usize::from(!says.is_empty()), "{text}");

@@ -54,7 +54,7 @@ async fn ask(limiter: &Limiter<RedisStore>, question: u8) {
     match question {
         0 => holds(limiter.check(Ask::new("ann").cost(COST)).await, false),
         1 => holds(limiter.check(Ask::new("ann").cost(COST).partial()).await, true),
-        2 => holds(limiter.peek(Ask::new("ann").cost(COST)).await, false),
+        2 => holds(limiter.check(Ask::new("ann").cost(COST).peek()).await, false),
         3 => holds(limiter.check(Ask::new("ann").cost(COST).request("id")).await, false),
         REFUND => {
             let decision = limiter.check(Ask::new("ann").cost(COST)).await.expect("it is right");
@@ -66,12 +66,12 @@ async fn ask(limiter: &Limiter<RedisStore>, question: u8) {
             }
         }
         5 => {
-            let changes = is_told(limiter.adjust("ann", -2).await);
+            let changes = is_told(limiter.admin().adjust("ann", -2).await);
             assert!(changes.is_none_or(|changes| changes.len() == limiter.limits().limits().len()));
         }
-        6 => drop(is_told(limiter.reset("ann").await)),
+        6 => drop(is_told(limiter.admin().reset("ann").await)),
         7 => {
-            if let Some(Some(found)) = is_told(limiter.inspect("ann").await) {
+            if let Some(Some(found)) = is_told(limiter.admin().inspect("ann").await) {
                 assert!(!format!("{found:?}").is_empty());
             }
         }

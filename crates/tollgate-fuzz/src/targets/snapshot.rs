@@ -99,7 +99,7 @@ mod tests {
         let limiter = Limiter::new("5/h, 9/d via sliding_log".parse().unwrap(), store);
         for subject in 0..9 {
             let subject = format!("user:{subject}");
-            let decision = limiter.check_now(&*subject).unwrap();
+            let decision = limiter.check(&*subject).now().unwrap();
             assert!(decision.is_allowed());
         }
         let mut file = Vec::new();

@@ -113,7 +113,7 @@ fn old_by_hand(lines: &[Line]) -> BTreeMap<u32, bool> {
         let address = format!("ip:10.0.0.{ip}");
         let admitted = match PATHS[usize::from(path) % PATHS.len()] {
             "/login" => {
-                limiter.check_now(Ask::new(address.as_str()).under(&login)).unwrap().is_allowed()
+                limiter.check(Ask::new(address.as_str()).under(&login)).now().unwrap().is_allowed()
             }
             "/static/x" => true,
             _ if weight > 9 => false,
@@ -124,7 +124,7 @@ fn old_by_hand(lines: &[Line]) -> BTreeMap<u32, bool> {
                 };
                 let cost = if weight == 0 { 2 } else { u64::from(weight) };
                 let ask = Ask::new(who.as_str()).under(&user).and_under("pool:all", &pool);
-                limiter.check_now(ask.cost(cost)).unwrap().is_allowed()
+                limiter.check(ask.cost(cost)).now().unwrap().is_allowed()
             }
         };
         (u32::try_from(number + 1).unwrap(), admitted)

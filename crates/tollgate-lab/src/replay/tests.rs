@@ -237,7 +237,7 @@ proptest! {
                 let limiter = Limiter::new(limits.clone(), store);
                 for &(at, who) in in_order.iter().filter(|event| event.1 == client) {
                     clock.set(Time::from_micros(at));
-                    if limiter.check_now(format!("name:{who}")).unwrap().is_allowed() {
+                    if limiter.check(format!("name:{who}")).now().unwrap().is_allowed() {
                         admitted.push((at, who));
                     }
                 }

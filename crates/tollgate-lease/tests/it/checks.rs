@@ -130,7 +130,7 @@ fn decisions_tell_who_made_them_and_what_this_node_knows() {
     }
     assert_eq!(node.store().counters().admitted, leased);
     assert!(leased > 280);
-    let peek = now(node.peek("a")).unwrap();
+    let peek = now(node.check(Ask::new("a").peek())).unwrap();
     assert_eq!((peek.authority(), peek.remaining()), (Authority::Lease, left));
 }
 
@@ -215,7 +215,7 @@ fn several_counts_are_all_or_nothing() {
         }
     }
     // Denials have put back what they had set aside.
-    let left = now(node.peek("all")).unwrap().remaining();
+    let left = now(node.check(Ask::new("all").peek())).unwrap().remaining();
     assert_eq!(left, 1_000 - admitted);
     assert_eq!(admitted, 120);
 }
@@ -276,7 +276,7 @@ fn receipts_of_one_lease_are_told_apart_at_the_store() {
     now(node.store().give_back_ended());
     // Another node, which knows nothing of them, gives each back once.
     let other = world.node("1000/h via sliding_log lease 100 for 200ms");
-    let before = now(other.peek("a")).unwrap().remaining();
+    let before = now(other.check(Ask::new("a").peek())).unwrap().remaining();
     receipts.truncate(300);
     for receipt in &receipts {
         assert_eq!(now(other.refund(receipt)).unwrap().given, [1]);
@@ -284,7 +284,7 @@ fn receipts_of_one_lease_are_told_apart_at_the_store() {
     for receipt in &receipts {
         assert!(now(other.refund(receipt)).unwrap().already);
     }
-    assert_eq!(now(other.peek("a")).unwrap().remaining(), before + 300);
+    assert_eq!(now(other.check(Ask::new("a").peek())).unwrap().remaining(), before + 300);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn unspent_units_go_back() {
         assert_eq!(returned, if all_come_back { held } else { 0 }, "{limits}");
         let counters = node.store().counters();
         assert_eq!(counters.returned + counters.wasted, held);
-        let left = now(world.node(limits).peek("a")).unwrap().remaining();
+        let left = now(world.node(limits).check(Ask::new("a").peek())).unwrap().remaining();
         let wasted = (150 + held).saturating_sub(200);
         assert_eq!(left, if all_come_back { 850 } else { 1_000 - wasted }, "{limits}");
     }
@@ -324,7 +324,10 @@ fn a_process_that_ends_gives_back_all() {
     let held = node.store().held();
     assert_eq!(now(node.store().give_back()), held);
     assert_eq!(node.store().held(), 0);
-    assert_eq!(now(world.node("1000/s via gcra").peek("a")).unwrap().remaining(), 850);
+    assert_eq!(
+        now(world.node("1000/s via gcra").check(Ask::new("a").peek())).unwrap().remaining(),
+        850
+    );
 }
 
 #[test]

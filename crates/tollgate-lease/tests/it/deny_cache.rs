@@ -119,10 +119,10 @@ fn what_gives_units_back_here_is_known_at_once() {
     now(node.refund(&receipt)).unwrap();
     assert!(check(&node, "a").is_allowed());
     deny();
-    now(node.adjust("a", 1)).unwrap();
+    now(node.admin().adjust("a", 1)).unwrap();
     assert!(check(&node, "a").is_allowed());
     deny();
-    now(node.reset("a")).unwrap();
+    now(node.admin().reset("a")).unwrap();
     assert!(check(&node, "a").is_allowed());
     deny();
     // Raised numbers are other limits.

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use tollgate::Authority;
+use tollgate::{Ask, Authority};
 
 use crate::sim::{Flying, World, check, now};
 
@@ -81,9 +81,9 @@ fn a_reset_ends_what_this_node_holds() {
         let _ = check(&node, "a");
     }
     assert!(node.store().held() > 0);
-    assert!(now(node.reset("a")).unwrap());
+    assert!(now(node.admin().reset("a")).unwrap());
     assert_eq!(node.store().held(), 0);
-    assert_eq!(now(node.peek("a")).unwrap().remaining(), 1_000);
+    assert_eq!(now(node.check(Ask::new("a").peek())).unwrap().remaining(), 1_000);
 }
 
 /// The bound of a reset elsewhere, or of a store that lost its counts: what all nodes hold.
@@ -98,7 +98,7 @@ fn a_reset_elsewhere_adds_at_most_what_is_held() {
     }
     let held: u64 = nodes.iter().map(|node| node.store().held()).sum();
     assert!(held > 0 && held <= 400);
-    now(world.node("1000/s via gcra").reset("a")).unwrap();
+    now(world.node("1000/s via gcra").admin().reset("a")).unwrap();
     let mut admitted = 0;
     loop {
         let more = nodes.iter().filter(|node| check(node, "a").is_allowed()).count();

@@ -1,30 +1,19 @@
 //! Operations of a gate besides checking a request by its policies. These are peeks, checks of one
-//! policy by name, inline limits (the caller passes them with the check), and corrections.
+//! policy by name, inline limits (the caller passes them with the check), and refunds.
 
-use core::sync::atomic::Ordering;
 use core::time::Duration;
 use std::time::Instant;
 
 use arc_swap::Guard;
-use tollgate::{
-    Ask, Charged, Decision, Error, Inspection, LimitSet, Receipt, Refund, RequestId, Store,
-};
+use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, RequestId, Store};
 
 use super::local::InlineShares;
-use super::observe::Counters;
 use super::{Answer, Gate, Prepared};
 use crate::cost::Cost;
 use crate::field::Fields;
 use crate::model::{DEFAULT_DEADLINE, Policy};
 use crate::on_failure::OnFailure;
 use crate::resolve::Refused;
-
-/// The subject that [`Gate::probe`] charges.
-const PROBE: &str = "tollgate:ready";
-
-/// The limit of the probe. It admits more probes than there are instances to send them, and is
-/// fresh, so its state is dropped, within a second.
-const PROBE_LIMIT: &str = "1000/s via gcra";
 
 /// The failure rule and the deadline of inline limits; a policy has its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,20 +53,18 @@ impl<S: Store> Gate<S> {
         Some(prepared)
     }
 
-    /// The answer that the policies would give to a request: to a check, or to a hold of the kind
-    /// that [`Prepared::kind`] says, or else the policies. It changes no count and no counter, and
-    /// the observer is not called. Shadow policies are not checked.
-    pub async fn peek(&self, prepared: Prepared) -> Answer<'static> {
+    /// The answer to a request that is a peek.
+    pub(super) async fn peek(&self, prepared: Prepared) -> Answer<'static> {
         let Prepared { live, plan, kind, .. } = prepared;
         let live = Guard::into_inner(live);
         let kind = kind.or_else(|| plan.holds(&live).map(|(kind, _)| kind));
         let answer = match plan.question(&live) {
             Some(ask) => {
                 let ask = match kind {
-                    Some(kind) => ask.kind(kind),
+                    Some(kind) => ask.holding(kind, None),
                     None => ask,
                 };
-                let result = self.0.limiter.peek_within(plan.deadline, ask).await;
+                let result = self.0.limiter.check(ask.peek().within(plan.deadline)).await;
                 self.0.conclude(&live, &plan, result, true)
             }
             None => plan.answered_early(&live),
@@ -86,15 +73,20 @@ impl<S: Store> Gate<S> {
     }
 
     /// Checks inline limits, and charges when all of them admit. No policy is involved. The counts
-    /// are the same as those of the same limits on the command line and in programs.
+    /// are the same as those of the same limits on the command line and in programs. A
+    /// [peek](Ask::peek) changes no count and no counter.
     ///
     /// # Errors
     /// An invalid ask, such as a cost of 0; a limit of which the share of a local rule cannot be
     /// counted. A store failure is not an error: the failure rule of `terms` decides.
     pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
         let started = self.started();
-        let shares = InlineShares::new(&ask, terms.on_failure, false)?;
-        let result = self.0.limiter.check_within(terms.deadline, ask).await;
+        let is_peek = ask.is_peek();
+        let shares = InlineShares::new(&ask, terms.on_failure, is_peek)?;
+        let result = self.0.limiter.check(ask.within(terms.deadline)).await;
+        if is_peek {
+            return self.conclude_limits(result, shares.as_deref(), terms);
+        }
         self.charged_limits(result, shares, terms, started)
     }
 
@@ -122,16 +114,6 @@ impl<S: Store> Gate<S> {
         Ok(answer)
     }
 
-    /// The answer that [`Gate::check_limits`] would give. It changes no count and no counter.
-    ///
-    /// # Errors
-    /// As [`Gate::check_limits`].
-    pub async fn peek_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
-        let shares = InlineShares::new(&ask, terms.on_failure, true)?;
-        let result = self.0.limiter.peek_within(terms.deadline, ask).await;
-        self.conclude_limits(result, shares.as_deref(), terms)
-    }
-
     fn conclude_limits(
         &self,
         result: Result<Decision<'_>, Error>,
@@ -145,101 +127,33 @@ impl<S: Store> Gate<S> {
         Ok(self.0.conclude_inline(&self.0.live.load(), terms.on_failure, shares, result))
     }
 
-    /// The number of each outcome under inline limits.
-    #[must_use]
-    pub fn counters_of_inline_limits(&self) -> &Counters {
-        &self.0.inline
-    }
-
-    /// The number of answers that were repeated under a request id. They are in no other counter:
-    /// each request was counted with its first answer.
-    #[must_use]
-    pub fn repeats(&self) -> u64 {
-        self.0.repeats.load(Ordering::Relaxed)
-    }
-
-    /// The number of checks under request ids that were repeated too often
-    /// ([`Decision::is_id_overused`]).
-    #[must_use]
-    pub fn overused_ids(&self) -> u64 {
-        self.0.overused.load(Ordering::Relaxed)
-    }
-
-    /// The number of each outcome of requests without a policy: `no_policy`, and `missing` if a
-    /// front refused a request that it could not read.
-    #[must_use]
-    pub fn counters_of_unmatched(&self) -> &Counters {
-        &self.0.unmatched
-    }
-
-    /// Tests whether the store can count now. It charges a count of the gate's own, which the store
-    /// drops within about a second. A peek would not do: a store that is full or read-only answers
-    /// peeks, and rejects every charge. The probe does not affect policies, counters or the
-    /// observer.
-    ///
-    /// # Errors
-    /// Why the store cannot count, or that it did not answer within the deadline.
-    pub async fn probe(&self, deadline: Duration) -> Result<(), Error> {
-        let limits: LimitSet = PROBE_LIMIT.parse()?;
-        let ask = Ask::new(PROBE).under(&limits);
-        self.0.limiter.check_within(deadline, ask).await.map(drop)
-    }
-
-    /// Refunds the charge of a receipt, once. What this process admitted by its share is given back
+    /// Refunds the charge of a receipt, once, or a [part](tollgate::Receipt::part) of it. What this
+    /// process admitted by its share is given back
     /// there, if it still counts.
     ///
     /// # Errors
-    /// A receipt of another store, or of the share of another process; or a store failure.
-    pub async fn refund_receipt(&self, receipt: &Receipt) -> Result<Refund, Error> {
-        self.refund_part(receipt, receipt.cost).await
-    }
-
-    /// Refunds `units` of the charge of a receipt, as [`tollgate::Limiter::refund_part`] does.
-    ///
-    /// # Errors
-    /// Zero units, or more than were charged; as [`Gate::refund_receipt`].
-    pub async fn refund_part(&self, receipt: &Receipt, units: u64) -> Result<Refund, Error> {
-        match self.0.local_limiter(receipt) {
-            Some(local) => local.refund_part(receipt, units).await,
-            None => self.0.limiter.refund_part(receipt, units).await,
+    /// Zero units, or more than were charged; a receipt of another store, or of the share of
+    /// another process; or a store failure.
+    pub async fn refund_receipt(
+        &self,
+        receipt: impl Into<ReceiptPart<'_>>,
+    ) -> Result<Refund, Error> {
+        let part = receipt.into();
+        match self.0.local_limiter(part.receipt) {
+            Some(local) => local.refund(part).await,
+            None => self.0.limiter.refund(part).await,
         }
-    }
-
-    /// Deletes a count. True when there was one.
-    ///
-    /// # Errors
-    /// An invalid subject; or a store failure.
-    pub async fn reset(&self, ask: Ask<'_>) -> Result<bool, Error> {
-        self.0.limiter.reset(ask).await
-    }
-
-    /// Returns `delta` units, or takes them when negative. The result is the change of `remaining`
-    /// per limit.
-    ///
-    /// # Errors
-    /// As `Limiter::adjust`.
-    pub async fn adjust(&self, ask: Ask<'_>, delta: i64) -> Result<Vec<i64>, Error> {
-        self.0.limiter.adjust(ask, delta).await
-    }
-
-    /// Charges inline limits without a check, also beyond them.
-    ///
-    /// # Errors
-    /// As `Limiter::charge`.
-    pub async fn charge_limits(&self, ask: Ask<'_>) -> Result<Vec<Charged>, Error> {
-        self.0.limiter.charge(ask).await
-    }
-
-    /// The stored state of a count; `None` if there is none.
-    ///
-    /// # Errors
-    /// As [`Gate::reset`].
-    pub async fn inspect(&self, ask: Ask<'_>) -> Result<Option<Inspection>, Error> {
-        self.0.limiter.inspect(ask).await
     }
 }
 
 impl Prepared {
+    /// Asks what the policies would answer: to a check, or to a hold of the kind that
+    /// [`Prepared::kind`] says, or else the policies. [`Gate::ask`] then changes no count and no
+    /// counter, and does not call the observer. Shadow policies are not checked.
+    pub fn peek(self) -> Self {
+        Self { is_peek: true, ..self }
+    }
+
     /// Waits for the store at most this long, where the policies would wait longer.
     pub fn within(mut self, most: Duration) -> Self {
         self.plan.deadline = self.plan.deadline.min(most);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError};
+use tollgate::{Ask, Decision, Error, RequestId, Store, StoreError};
 
 use super::answer::{Shadowed, reports};
 use super::{Answer, Event, Inner, Live};
@@ -24,7 +24,7 @@ impl<S: Store> Inner<S> {
         most: Duration,
     ) -> Answer<'l> {
         let Some(ask) = plan.question(live) else { return plan.answered_early(live) };
-        let result = self.limiter.check_within(plan.deadline.min(most), ask).await;
+        let result = self.limiter.check(ask.within(plan.deadline.min(most))).await;
         self.conclude(live, plan, result, false)
     }
 
@@ -232,16 +232,20 @@ impl Plan {
         self.request.as_deref().map(|(text, id)| id.with_text(text))
     }
 
-    /// The only count of the question, if it has exactly one, no request id, and a caller that does
+    /// The question, if it has exactly one count, no request id, and a caller that does
     /// not wait.
     #[inline]
-    pub(super) fn only<'l>(&'l self, live: &'l Live) -> Option<Counted<'l>> {
+    pub(super) fn only<'l>(&'l self, live: &'l Live) -> Option<Ask<'l>> {
         if self.request.is_some() || self.waits {
             return None;
         }
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
         let limits = live.policies.limits_of(*part)?;
-        Some(Counted::new(subject, limits).in_shard(self.shard.as_deref()))
+        let ask = Ask::new(subject).under(limits).cost(self.cost);
+        Some(match self.shard.as_deref() {
+            Some(shard) => ask.shard(shard),
+            None => ask,
+        })
     }
 }
 

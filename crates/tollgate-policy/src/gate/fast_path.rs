@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollgate::{Counted, Decision, Error, Store, Subject, SubjectPrefix};
+use tollgate::{Ask, Decision, Error, Store, Subject, SubjectPrefix};
 
 use super::answer::Kept;
 use super::ask::{at_once, no_answer};
@@ -44,10 +44,11 @@ impl<S: Store> Gate<S> {
             let single = live.single_check(fields)?;
             let SingleCheck { part, field, prefix, limits, cost } = single;
             let subject = subject(field, prefix)?;
-            let checked = self.0.limiter.check_at_once(Counted::new(&subject, limits), *cost);
+            let ask = Ask::new(&subject).under(limits).cost(*cost);
+            let checked = self.0.limiter.check(ask).at_once();
             // Read in place: the processor stalls on a move of what was written just now.
-            let Ok(Some(decision)) = &checked else {
-                let failed = checked.err();
+            let Ok(Ok(decision)) = &checked else {
+                let failed = checked.ok().and_then(Result::err);
                 let answer = self.0.ask_single(live, single, subject, failed, started, view);
                 return Some((live.mark, answer));
             };
@@ -94,8 +95,7 @@ impl<S: Store> Inner<S> {
     /// The answer to a plan from a store that answers at once.
     #[inline(always)]
     pub(super) fn ask_now<'l>(&'l self, live: &'l Arc<Live>, plan: &'l Plan) -> Answer<'l> {
-        let check = |counted| self.limiter.check_at_once(counted, plan.cost);
-        let checked = plan.only(live).map_or(Ok(None), check);
+        let checked = plan.only(live).and_then(|ask| self.limiter.check(ask).at_once().ok());
         self.ask_unless(checked, live, plan)
     }
 
@@ -103,16 +103,15 @@ impl<S: Store> Inner<S> {
     #[inline(always)]
     fn ask_unless<'l>(
         &'l self,
-        checked: Result<Option<Decision<'l>>, Error>,
+        checked: Option<Result<Decision<'l>, Error>>,
         live: &'l Arc<Live>,
         plan: &'l Plan,
     ) -> Answer<'l> {
         let result = match checked {
-            Ok(Some(decision)) => Ok(decision),
-            Err(error) => Err(error),
-            Ok(None) => {
+            Some(result) => result,
+            None => {
                 let Some(ask) = plan.question(live) else { return plan.answered_early(live) };
-                let result = at_once(self.limiter.check_within(plan.deadline, ask));
+                let result = at_once(self.limiter.check(ask.within(plan.deadline)));
                 result.unwrap_or_else(|| Err(no_answer()))
             }
         };
@@ -139,7 +138,7 @@ impl<S: Store> Inner<S> {
             plan.deadline = ready.deadline.unwrap_or(live.usual);
             plan.on_failure = ready.on_failure;
         }
-        let answer = self.ask_unless(failed.map_or(Ok(None), Err), live, &plan);
+        let answer = self.ask_unless(failed.map(Err), live, &plan);
         self.record(&answer, &[single.part.policy], started);
         view(&answer)
     }

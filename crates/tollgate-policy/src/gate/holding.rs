@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use arc_swap::Guard;
 use parking_lot::Mutex;
-use tollgate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Period, Settled, Store};
+use tollgate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Period, Store};
 
-use super::{Answer, Gate, HoldCounters, Inner, Live, Prepared, Terms};
+use super::{Answer, Gate, Inner, Live, Prepared, Terms};
 use crate::cost::{Commit, Cost, Estimate, Reserve};
 use crate::outcome::Outcome;
 use crate::quantile::Quantile;
@@ -28,20 +28,12 @@ pub struct Held {
     /// Where a front reads what was used, if the policy that reserved says so.
     pub commit: Option<Commit>,
     /// A hold that the store may have placed though it failed. Nobody knows of it, so that it is to
-    /// be given back ([`Gate::release_in_doubt`]), or it stays until it ends.
+    /// be given back ([`Holds::release_in_doubt`](super::Holds::release_in_doubt)), or it stays
+    /// until it ends.
     pub in_doubt: Option<Hold>,
     /// How many wait ahead of a request that stands in line.
     pub ahead: usize,
 }
-
-/// The pauses between attempts to give a hold back. Each is twice as long as the one before, up to
-/// the longest; together they are 61 s. A store that is overloaded may be late for many seconds.
-const PAUSES: u32 = 23;
-const PAUSE: Duration = Duration::from_millis(100);
-const LONGEST_PAUSE: Duration = Duration::from_millis(3_200);
-
-/// How often the store says that there is no such hold until that is believed.
-const BELIEVED_AFTER: u32 = 4;
 
 impl<S: Store> Gate<S> {
     /// Places a hold for a prepared request, on all counts of all policies that apply, or on none.
@@ -52,7 +44,7 @@ impl<S: Store> Gate<S> {
     /// slot in shadow would never be released.
     ///
     /// # Errors
-    /// As [`tollgate::Limiter::hold_within`], without the failures of the store: the failure rule
+    /// As [`tollgate::Limiter::hold`], without the failures of the store: the failure rule
     /// decides those. A share of this process (`on_failure = "local"`) can hold nothing, and
     /// denies.
     pub async fn hold(
@@ -99,9 +91,9 @@ impl<S: Store> Gate<S> {
                     Some(name) => ask.named(name),
                     None => ask,
                 };
-                let terms = (kind, ttl);
-                let placed = self.0.limiter.hold_within(plan.deadline, ask, terms, &mut in_doubt);
-                let placed = placed.await;
+                let mut placing = self.0.limiter.hold(ask.holding(kind, ttl).within(plan.deadline));
+                let placed = (&mut placing).await;
+                in_doubt = unnamed(placing.in_doubt());
                 match self.0.placed(placed) {
                     Ok((result, hold, ahead)) => (Answer::new(&live, &plan, result), hold, ahead),
                     Err(error) => {
@@ -130,159 +122,26 @@ impl<S: Store> Gate<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
     ) -> Result<Held, Error> {
-        let (started, mut in_doubt) = (self.started(), None);
-        let asked = (kind, ttl);
-        let placed = self.0.limiter.hold_within(terms.deadline, ask, asked, &mut in_doubt).await;
+        let started = self.started();
+        let mut placing = self.0.limiter.hold(ask.holding(kind, ttl).within(terms.deadline));
+        let placed = (&mut placing).await;
+        let in_doubt = unnamed(placing.in_doubt());
         let (result, hold, ahead) = self.0.placed(placed)?;
         let answer = self.charged_limits(result, None, terms, started)?;
         Ok(Held { answer, hold, commit: None, in_doubt, ahead })
-    }
-
-    /// Settles a hold: takes it away and charges what was used, as [`tollgate::Limiter::commit`]
-    /// does. With 0, nothing was used. At most the `max` of its policy is charged.
-    ///
-    /// # Errors
-    /// As [`tollgate::Limiter::commit`].
-    pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
-        let most = self.0.live.load().reserve_of(hold).map_or(u64::MAX, |reserve| reserve.max);
-        let settled = self.0.limiter.commit(hold, actual.min(most)).await;
-        match &settled {
-            Ok(settled) => {
-                self.0.holds.settle(hold, settled);
-                let is_units =
-                    hold.kind() != HoldKind::Acquire && (actual > 0 || !hold.id.is_of_any_kind());
-                if !settled.already && is_units {
-                    self.0.live.load().learn(hold, settled.actual);
-                }
-                if actual > most && !settled.already {
-                    self.0.holds.cut.fetch_add(actual - most, Ordering::Relaxed);
-                }
-            }
-            Err(Error::NotOpen(_)) => {
-                self.0.holds.open.over(hold);
-                self.0.holds.not_open.fetch_add(1, Ordering::Relaxed);
-            }
-            Err(_) => {}
-        }
-        settled
-    }
-
-    /// The hold of a prepared request with a name ([`Prepared::named`]), as far as its caller can
-    /// know it without an answer. `None` where no policy with limits applies, so that nothing is
-    /// held.
-    ///
-    /// # Errors
-    /// As [`tollgate::Limiter::hold_named`].
-    pub fn hold_named(&self, prepared: &Prepared) -> Result<Option<Hold>, Error> {
-        let Prepared { live, plan, name: Some(name), .. } = prepared else {
-            return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
-        };
-        let ask = plan.question(live).map(|ask| ask.named(*name));
-        ask.map(|ask| self.0.limiter.hold_named(ask)).transpose()
-    }
-
-    /// As [`Gate::hold_named`], under inline limits.
-    ///
-    /// # Errors
-    /// As [`tollgate::Limiter::hold_named`].
-    pub fn hold_named_under(&self, ask: Ask<'_>) -> Result<Hold, Error> {
-        self.0.limiter.hold_named(ask)
-    }
-
-    /// Gives the slots of a hold back. True when it was open until now.
-    ///
-    /// # Errors
-    /// As [`tollgate::Limiter::release`].
-    pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
-        let was_open = self.0.limiter.release(hold).await?;
-        self.0.holds.released(hold, was_open);
-        Ok(was_open)
-    }
-
-    /// [`Gate::release`], tried again while the store fails, for about a minute. `pause` sleeps
-    /// between two attempts. True when the hold was open; `None` when the store did not answer in
-    /// that time.
-    pub async fn release_persistently<P: Future<Output = ()>>(
-        &self,
-        hold: &Hold,
-        pause: impl Fn(Duration) -> P,
-    ) -> Option<bool> {
-        let was_open = self.0.give_back(hold, &pause).await?;
-        self.0.holds.released(hold, was_open);
-        Some(was_open)
-    }
-
-    /// Gives a hold back that the store may have placed ([`Held::in_doubt`]), as
-    /// [`Gate::release_persistently`]. True when it had been placed.
-    pub async fn release_in_doubt<P: Future<Output = ()>>(
-        &self,
-        hold: &Hold,
-        pause: impl Fn(Duration) -> P,
-    ) -> Option<bool> {
-        // What asked for it may still be on its way, over another connection.
-        for pauses in 0..BELIEVED_AFTER {
-            pause(PAUSE.saturating_mul(1 << pauses)).await;
-            if self.0.give_back(hold, &pause).await? {
-                self.0.holds.of(hold.kind()).fetch_add(1, Ordering::Relaxed);
-                self.0.holds.released(hold, true);
-                return Some(true);
-            }
-        }
-        Some(false)
-    }
-
-    /// Renews a hold. False when it is not open any more: others may have what it kept.
-    ///
-    /// # Errors
-    /// As [`tollgate::Limiter::renew`].
-    pub async fn renew(&self, hold: &mut Hold, ttl: Option<Duration>) -> Result<bool, Error> {
-        let is_open = self.0.limiter.renew(hold, ttl).await?;
-        let holds = &self.0.holds;
-        let count = match is_open {
-            true => {
-                holds.open.renewed(hold);
-                &holds.renewed
-            }
-            false => {
-                holds.open.over(hold);
-                &holds.not_open
-            }
-        };
-        count.fetch_add(1, Ordering::Relaxed);
-        Ok(is_open)
-    }
-
-    /// The number of holds so far.
-    #[must_use]
-    pub fn counters_of_holds(&self) -> &HoldCounters {
-        &self.0.holds
     }
 }
 
 /// The decision, the hold, and how many are ahead in line.
 type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>, usize);
 
-impl<S: Store> Inner<S> {
-    /// Releases a hold, and tries again while the store fails. `None` if it failed throughout.
-    async fn give_back<P: Future<Output = ()>>(
-        &self,
-        hold: &Hold,
-        pause: impl Fn(Duration) -> P,
-    ) -> Option<bool> {
-        let mut is_unsure = false;
-        for pauses in 0..=PAUSES {
-            match self.limiter.release(hold).await {
-                // An attempt whose answer was lost has done it.
-                Ok(was_open) => return Some(was_open || is_unsure),
-                Err(error) => {
-                    is_unsure |= matches!(error, Error::Store(it) if it.is_ambiguous());
-                }
-            }
-            pause(PAUSE.saturating_mul(1 << pauses.min(31)).min(LONGEST_PAUSE)).await;
-        }
-        None
-    }
+/// A hold in doubt that is given back here. One with a name is its caller's to release, who may
+/// have asked for it before.
+fn unnamed(in_doubt: Option<&Hold>) -> Option<Hold> {
+    in_doubt.filter(|hold| hold.id.name().is_none()).cloned()
+}
 
+impl<S: Store> Inner<S> {
     /// Splits a placed hold from its decision, and counts it. The failures of the store are left
     /// to the failure rule.
     fn placed<'l>(&self, placed: Result<Holding<'l>, Error>) -> Result<Placed<'l>, Error> {
@@ -317,7 +176,7 @@ impl<S: Store> Inner<S> {
 
 impl Live {
     /// The cost of the policy that placed a hold, if the policy is still there.
-    fn reserve_of(&self, hold: &Hold) -> Option<&Reserve> {
+    pub(super) fn reserve_of(&self, hold: &Hold) -> Option<&Reserve> {
         let mut names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
         names.find_map(|name| self.reserve(self.policies.place_of(name)?))
     }
@@ -327,7 +186,7 @@ impl Live {
     }
 
     /// Notes what was committed, for the estimates to come.
-    fn learn(&self, hold: &Hold, actual: u64) {
+    pub(super) fn learn(&self, hold: &Hold, actual: u64) {
         let names = hold.counts.iter().filter_map(|(_, limits)| limits.policy());
         let mut places = names.filter_map(|name| self.policies.place_of(name));
         if let Some(quantile) = places.find_map(|place| self.quantile(place)) {

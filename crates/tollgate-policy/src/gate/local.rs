@@ -144,7 +144,7 @@ impl LocalCounts {
             return Ok(());
         }
         let ask = || Ask::new(subject).under(&local.limits);
-        let fresh = self.limiter.peek_now(ask())?;
+        let fresh = self.limiter.check(ask().peek()).now()?;
         // A full memory counts newcomers together: they must not begin with what each has used.
         if fresh.is_shared() {
             return Ok(());
@@ -156,7 +156,7 @@ impl LocalCounts {
         let beyond = fresh.reports().zip(known).map(beyond).max().unwrap_or(0);
         match i64::try_from(beyond) {
             Ok(beyond @ 1..) => {
-                let taken = at_once(self.limiter.adjust(ask(), -beyond));
+                let taken = at_once(self.limiter.admin().adjust(ask(), -beyond));
                 taken.map_or(Ok(()), |taken| taken.map(drop))
             }
             _ => Ok(()),
@@ -186,8 +186,8 @@ impl LocalCounts {
             ask = ask.request(request);
         }
         match demand.is_peek {
-            true => self.limiter.peek_now(ask),
-            false => self.limiter.check_now(ask),
+            true => self.limiter.check(ask.peek()).now(),
+            false => self.limiter.check(ask).now(),
         }
     }
 
@@ -379,7 +379,7 @@ mod tests {
                     let decision = counts.decide([count].into_iter(), demand, None).unwrap();
                     admitted += decision.granted();
                 } else if step % 100 == 0 {
-                    let decision = server.check_now(&subject).unwrap();
+                    let decision = server.check(&subject).now().unwrap();
                     counts.note(&decision, |_| Some(&whole));
                 }
                 clock.advance(core::time::Duration::from_millis(1));

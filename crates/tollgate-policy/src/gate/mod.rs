@@ -4,7 +4,7 @@
 use core::any::Any;
 use core::fmt;
 use core::future::Future;
-use core::sync::atomic::AtomicU64;
+use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 use std::time::Instant;
@@ -17,6 +17,7 @@ use tollgate::{
 };
 
 mod ad_hoc;
+mod admin;
 mod answer;
 mod ask;
 mod counts;
@@ -32,18 +33,21 @@ mod observe;
 mod open_holds;
 mod replace;
 mod rulings;
+mod settling;
 mod snapshot_cache;
 mod standing;
 mod together;
 
 pub use ad_hoc::Terms;
+pub use admin::Admin;
 pub use answer::{Answer, Shadow};
 pub use decision_mark::DecisionMark;
 pub use hold_counters::HoldCounters;
 pub use holding::Held;
 pub use loss::Loss;
-pub use observe::{Counters, Event, Observer};
+pub use observe::{Counters, Event, GateCounters, Observer};
 pub use replace::{Reread, Revision};
+pub use settling::Holds;
 pub use standing::{Standing, SubjectCounts};
 pub use together::Together;
 
@@ -164,6 +168,8 @@ pub struct Prepared {
     name: Option<HoldName>,
     /// What a peek judges its cost as.
     kind: Option<HoldKind>,
+    /// Whether nothing is charged.
+    is_peek: bool,
     /// Whether the caller waits for a hold in line.
     patience: Patience,
 }
@@ -271,16 +277,18 @@ impl<S: Store> Gate<S> {
         self.0.live.load().mark
     }
 
-    /// The counters of every policy so far, by name.
+    /// What this gate has counted.
     #[must_use]
-    pub fn counters(&self) -> Vec<(String, Arc<Counters>)> {
-        self.0.registry.all()
-    }
-
-    /// The number of requests that no policy applied to.
-    #[must_use]
-    pub fn unmatched(&self) -> u64 {
-        self.0.unmatched.total(Outcome::NoPolicy)
+    pub fn counters(&self) -> GateCounters<'_> {
+        let Inner { registry, inline, unmatched, holds, repeats, overused, .. } = &*self.0;
+        GateCounters {
+            registry,
+            inline_limits: inline,
+            unmatched,
+            holds,
+            repeats: repeats.load(Ordering::Relaxed),
+            overused_ids: overused.load(Ordering::Relaxed),
+        }
     }
 
     /// Checks whether a request may go on, and charges it if so.
@@ -317,6 +325,7 @@ impl<S: Store> Gate<S> {
             started: self.started(),
             name: None,
             kind: None,
+            is_peek: false,
             patience: Patience::None,
         }
     }
@@ -329,6 +338,9 @@ impl<S: Store> Gate<S> {
 
     /// The second half of [`Gate::check`]: calls the store.
     pub async fn ask(&self, prepared: Prepared) -> Answer<'static> {
+        if prepared.is_peek {
+            return self.peek(prepared).await;
+        }
         let Prepared { live, matched, plan, shadows, started, .. } = prepared;
         // A guard is for short use: while many are held, further ones are slow.
         let live = Guard::into_inner(live);
@@ -345,7 +357,7 @@ impl<S: Store> Gate<S> {
     /// everything else.
     #[inline]
     pub fn ask_now<'a>(&'a self, prepared: &'a Prepared) -> Option<Answer<'a>> {
-        if !self.store().facts().answers_at_once {
+        if prepared.is_peek || !self.store().facts().answers_at_once {
             return None;
         }
         let Prepared { live, matched, plan, shadows, started, .. } = prepared;
@@ -423,11 +435,11 @@ impl<S: Store> Gate<S> {
             ask = ask.shard(shard.as_str());
         }
         if let Some(local) = self.0.local_limiter(receipt) {
-            return Ok(local.check_now(ask)?.into_owned());
+            return Ok(local.check(ask).now()?.into_owned());
         }
         let own = answer.policy().and_then(|policy| policy.deadline);
         let deadline = own.unwrap_or_else(|| self.usual_deadline());
-        Ok(self.0.limiter.check_within(deadline, ask).await?.into_owned())
+        Ok(self.0.limiter.check(ask.within(deadline)).await?.into_owned())
     }
 }
 
@@ -446,7 +458,7 @@ impl Prepared {
         Self { name, ..self }
     }
 
-    /// Lets [`Gate::peek`] judge as a hold of this kind, as [`Ask::kind`]. Only that looks at it.
+    /// Lets a peek judge as a hold of this kind, as [`Ask::holding`]. Only a peek looks at it.
     pub fn kind(self, kind: Option<HoldKind>) -> Self {
         Self { kind, ..self }
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use parking_lot::Mutex;
 use tollgate::{Error, Limit};
 
+use super::HoldCounters;
 use crate::cost::{Cost, Estimate, Reserve};
 use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
@@ -123,6 +124,34 @@ impl Counters {
 #[inline]
 fn cell(outcome: Outcome, authority: Authority) -> usize {
     authority as usize * OUTCOMES + outcome as usize
+}
+
+/// What a gate has counted so far.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct GateCounters<'g> {
+    pub(super) registry: &'g Registry,
+    /// The number of each outcome under inline limits.
+    pub inline_limits: &'g Counters,
+    /// The number of each outcome of requests without a policy: `no_policy`, and `missing` if a
+    /// front refused a request that it could not read.
+    pub unmatched: &'g Counters,
+    /// The number of holds.
+    pub holds: &'g HoldCounters,
+    /// The number of answers that were repeated under a request id. They are in no other counter:
+    /// each request was counted with its first answer.
+    pub repeats: u64,
+    /// The number of checks under request ids that were repeated too often
+    /// ([`tollgate::Decision::is_id_overused`]).
+    pub overused_ids: u64,
+}
+
+impl GateCounters<'_> {
+    /// The counters of every policy, by name.
+    #[must_use]
+    pub fn policies(&self) -> Vec<(String, Arc<Counters>)> {
+        self.registry.all()
+    }
 }
 
 impl fmt::Debug for Counters {

@@ -13,7 +13,7 @@ use tollgate::operation::{Post, ReadNotices, Withdraw};
 use tollgate::{Error, Notice, Notices, Store};
 
 use super::extensions::Extensions;
-use super::{Gate, Live, Prepared};
+use super::{Admin, Live, Prepared};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
 use crate::outcome::{Authority, Outcome};
@@ -22,7 +22,7 @@ use crate::policies::Policies;
 use crate::resolve::Early;
 use crate::ruling::{Effect, Ruling};
 
-/// The interval of [`Gate::follow_rulings`]. Including a store call, a ruling of one process is in
+/// The interval of [`Admin::follow_rulings`]. Including a store call, a ruling of one process is in
 /// force in every other within a second.
 const EVERY: Duration = Duration::from_millis(500);
 
@@ -179,9 +179,9 @@ impl Prepared {
     }
 }
 
-impl<S: Store> Gate<S> {
+impl<S: Store> Admin<'_, S> {
     /// Bans or exempts some requests for the duration `lasts`, here and in every process that
-    /// follows the rulings in this store ([`Gate::follow_rulings`]). A ruling replaces an earlier
+    /// follows the rulings in this store ([`Admin::follow_rulings`]). A ruling replaces an earlier
     /// one about the same requests of the same policy.
     ///
     /// An exemption takes precedence over a ban, and both over the policies. An exemption for all
@@ -198,10 +198,11 @@ impl<S: Store> Gate<S> {
     /// let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
     /// # futures_executor::block_on(async {
     /// let from = Condition::parse("ip", ["203.0.113.0/24"])?;
-    /// gate.rule(&Ruling::new(Effect::Ban, vec![from.clone()])?, Duration::from_secs(60)).await?;
+    /// let ban = Ruling::new(Effect::Ban, vec![from.clone()])?;
+    /// gate.admin().rule(&ban, Duration::from_secs(60)).await?;
     /// let request = [("ip", "203.0.113.7")];
     /// assert_eq!(gate.check(&request).await.outcome(), Outcome::Banned);
-    /// assert!(gate.lift(&[from], None).await?);
+    /// assert!(gate.admin().lift(&[from], None).await?);
     /// assert_eq!(gate.check(&request).await.outcome(), Outcome::Allowed);
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;
@@ -211,23 +212,23 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// A policy that this gate does not have; a duration below 1 us or above 366 days; already
     /// 10,000 rulings; a store that keeps none; or a store failure.
-    pub async fn rule(&self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
+    pub async fn rule(self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
         if let Some(policy) = &ruling.policy
-            && self.0.live.load().policies.place_of(policy).is_none()
+            && self.gate.0.live.load().policies.place_of(policy).is_none()
         {
             return Err(Error::Ask(format!("there is no policy `{policy}` to rule about")));
         }
         let ruling = self.as_stored(ruling.clone());
         let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
-        self.store().perform(&Post::new(&notice)).await?;
+        self.gate.store().perform(&Post::new(&notice)).await?;
         self.read_rulings().await.map(drop)
     }
 
     /// The ruling as the store has it: with the hash of each API key in its place
     /// ([`Gate::hash_api_keys`]).
     #[must_use]
-    pub fn as_stored(&self, mut ruling: Ruling) -> Ruling {
-        self.hash_conditions(&mut ruling.when);
+    pub fn as_stored(self, mut ruling: Ruling) -> Ruling {
+        self.gate.hash_conditions(&mut ruling.when);
         // As in every ruling, so that equal conditions have one name.
         ruling.when.iter_mut().for_each(|condition| condition.any_of.sort());
         ruling
@@ -238,18 +239,18 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// Conditions that no ruling can have; or a store failure.
-    pub async fn lift(&self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
+    pub async fn lift(self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
         let ruling = self.as_stored(Ruling::new(Effect::Ban, when.to_vec())?);
         let ruling = Ruling { policy: policy.map(str::to_owned), ..ruling };
-        let was_there = self.store().perform(&Withdraw::new(&ruling.name())).await?;
+        let was_there = self.gate.store().perform(&Withdraw::new(&ruling.name())).await?;
         self.read_rulings().await?;
         Ok(was_there)
     }
 
     /// The rulings in force here, each with the time left.
     #[must_use]
-    pub fn rulings(&self) -> Vec<(Ruling, Duration)> {
-        let live = self.0.live.load();
+    pub fn rulings(self) -> Vec<(Ruling, Duration)> {
+        let live = self.gate.0.live.load();
         let now = Instant::now();
         let all = live.rulings.iter().flat_map(|rulings| &rulings.all);
         all.filter(|lasting| lasting.until > now)
@@ -261,42 +262,43 @@ impl<S: Store> Gate<S> {
     ///
     /// # Errors
     /// A store failure: the known rulings stay in force, each until its end.
-    pub async fn read_rulings(&self) -> Result<bool, Error> {
-        let Following { seen, .. } = &self.0.following;
+    pub async fn read_rulings(self) -> Result<bool, Error> {
+        let Following { seen, .. } = &self.gate.0.following;
         let known = *seen.lock();
         let asked = Instant::now();
         let Some(Notices { version, all, .. }) =
-            self.store().perform(&ReadNotices::new(known)).await?
+            self.gate.store().perform(&ReadNotices::new(known)).await?
         else {
             // Drops ended rulings, so that requests can take the fast path again.
-            if self.0.live.load().rulings.as_ref().is_some_and(|rulings| rulings.have_ended()) {
+            if self.gate.0.live.load().rulings.as_ref().is_some_and(|rulings| rulings.have_ended())
+            {
                 self.take_rulings(None);
             }
             return Ok(false);
         };
-        let (rulings, others) = Rulings::new(all, asked, |when| self.hash_conditions(when));
-        *self.0.following.others.lock() = Some((others, asked));
+        let (rulings, others) = Rulings::new(all, asked, |when| self.gate.hash_conditions(when));
+        *self.gate.0.following.others.lock() = Some((others, asked));
         self.take_rulings(rulings);
         *seen.lock() = Some(version);
         Ok(true)
     }
 
-    /// The notice of this name that is no ruling, as [`Gate::read_rulings`] last found it, with the
-    /// time that it has left now.
+    /// The notice of this name that is no ruling, as [`Admin::read_rulings`] last found it, with
+    /// the time that it has left now.
     #[must_use]
-    pub fn notice(&self, name: &str) -> Option<Notice> {
-        let others = self.0.following.others.lock();
+    pub fn notice(self, name: &str) -> Option<Notice> {
+        let others = self.gate.0.following.others.lock();
         let (all, asked) = others.as_ref()?;
         let mut notice = all.iter().find(|notice| notice.name == name)?.clone();
         notice.left = notice.left.checked_sub(asked.elapsed())?;
         Some(notice)
     }
 
-    fn take_rulings(&self, rulings: Option<Arc<Rulings>>) {
+    fn take_rulings(self, rulings: Option<Arc<Rulings>>) {
         // Prevents a replacement of the policies meanwhile.
-        let _newest = self.0.newest.lock();
-        let live = self.0.live.load().with_rulings(rulings);
-        self.0.live.store(live);
+        let _newest = self.gate.0.newest.lock();
+        let live = self.gate.0.live.load().with_rulings(rulings);
+        self.gate.0.live.store(live);
     }
 
     /// Follows the rulings in the store, so that a ruling of another process is in force here
@@ -309,13 +311,14 @@ impl<S: Store> Gate<S> {
     /// #     pub fn spawn<F: Future>(_: F) {}
     /// #     pub mod time { pub async fn sleep(_: std::time::Duration) {} }
     /// # }
-    /// tokio::spawn(async move { gate.follow_rulings(tokio::time::sleep).await });
+    /// tokio::spawn(async move { gate.admin().follow_rulings(tokio::time::sleep).await });
     /// # }
     /// ```
-    pub async fn follow_rulings<W: Future<Output = ()>>(&self, wait: impl Fn(Duration) -> W) {
+    pub async fn follow_rulings<W: Future<Output = ()>>(self, wait: impl Fn(Duration) -> W) {
         loop {
             let failed = self.read_rulings().await.err();
-            let was_failing = self.0.following.is_failing.swap(failed.is_some(), Ordering::Relaxed);
+            let was_failing =
+                self.gate.0.following.is_failing.swap(failed.is_some(), Ordering::Relaxed);
             if let (Some(error), false) = (failed, was_failing) {
                 tracing::warn!(
                     target: "tollgate",

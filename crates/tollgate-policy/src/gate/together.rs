@@ -59,18 +59,20 @@ impl<S: Store> Gate<S> {
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
     ) -> Result<T, Error> {
+        let Counted { subject, limits, .. } = counted;
+        let ask = Ask::new(subject).under(limits).cost(cost);
         // Read in place: the processor stalls on a move of what was written just now.
-        match &self.0.limiter.check_at_once(counted, cost)? {
-            Some(decision) => {
-                self.add(together, decision);
-                Ok(view(decision))
-            }
-            None => {
-                let decision = self.check_new(counted, cost)?;
-                self.add(together, &decision);
-                Ok(view(&decision))
-            }
+        let checked = self.0.limiter.check(ask).at_once();
+        if let Ok(Ok(decision)) = &checked {
+            self.add(together, decision);
+            return Ok(view(decision));
         }
+        let decision = match checked {
+            Ok(answer) => answer?,
+            Err(pending) => at_once(pending).unwrap_or_else(|| Err(no_answer()))?,
+        };
+        self.add(together, &decision);
+        Ok(view(&decision))
     }
 
     #[inline]
@@ -82,14 +84,6 @@ impl<S: Store> Gate<S> {
         {
             observer.observe_further(decision.binding().subject(), outcome);
         }
-    }
-
-    /// As `check_limits_at_once`, for a subject without a state.
-    #[inline(never)]
-    fn check_new<'l>(&'l self, counted: Counted<'l>, cost: u64) -> Result<Decision<'l>, Error> {
-        let Counted { subject, limits, .. } = counted;
-        let ask = Ask::new(subject).under(limits).cost(cost);
-        at_once(self.0.limiter.check(ask)).unwrap_or_else(|| Err(no_answer()))
     }
 
     /// Counts these answers, and reports them to the observer: one event for each outcome, with the

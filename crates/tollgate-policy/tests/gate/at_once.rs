@@ -27,7 +27,7 @@ fn an_answer_that_is_lent_says_what_one_that_is_kept_does() {
         let told = view.decision().map(tollgate::Decision::remaining);
         assert_eq!(told, answer.decision().map(tollgate::Decision::remaining));
     }
-    assert_eq!(lent.counters()[0].1.total(Outcome::Denied), 1);
+    assert_eq!(lent.counters().policies()[0].1.total(Outcome::Denied), 1);
 }
 
 #[test]
@@ -38,7 +38,7 @@ fn a_refused_request_is_counted_and_asks_nothing() {
     assert!(prepared.enforces(&Field::Ip) && !prepared.enforces(&Field::User));
     let answer = gate.refuse(prepared, Field::Ip);
     assert_eq!((answer.outcome(), answer.missing()), (Outcome::Missing, Some(&Field::Ip)));
-    assert_eq!(gate.counters()[0].1.get(Outcome::Missing, Authority::Policy), 1);
+    assert_eq!(gate.counters().policies()[0].1.get(Outcome::Missing, Authority::Policy), 1);
     assert!(ask(&gate, &fields).is_allowed());
 }
 
@@ -95,7 +95,8 @@ fn what_is_judged_at_once_is_what_is_judged_in_two_steps() {
             near.advance(Duration::from_millis(400));
             far.advance(Duration::from_millis(400));
         }
-        let counted = |gate: &Gate<MemoryStore>| gate.counters()[0].1.iter().collect::<Vec<_>>();
+        let counted =
+            |gate: &Gate<MemoryStore>| gate.counters().policies()[0].1.iter().collect::<Vec<_>>();
         assert_eq!(counted(&short), counted(&long), "{lines}");
     }
 }
@@ -182,11 +183,14 @@ fn a_policy_that_is_found_among_several_is_judged_as_in_two_steps() {
                 assert_eq!(answer, expected, "{combine} {fields:?}");
             }
         }
-        for (one, other) in fast.counters().iter().zip(general.counters()) {
+        for (one, other) in fast.counters().policies().iter().zip(general.counters().policies()) {
             assert_eq!(one.0, other.0);
             assert!(one.1.iter().eq(other.1.iter()), "{combine} {}", one.0);
         }
-        assert_eq!(fast.unmatched(), general.unmatched());
+        assert_eq!(
+            fast.counters().unmatched.total(Outcome::NoPolicy),
+            general.counters().unmatched.total(Outcome::NoPolicy)
+        );
     }
 }
 
@@ -205,7 +209,7 @@ fn at_once_the_failure_rule_answers_too_and_who_has_to_wait_is_not_asked() {
     store.fails.store(true, Ordering::Relaxed);
     let (_, said) = gate.check_at_once(None, in_fields(&fields), what).unwrap();
     assert_eq!(said, (Outcome::FailedOpen, Authority::FailureRule));
-    assert_eq!(gate.counters()[0].1.get(Outcome::FailedOpen, Authority::FailureRule), 1);
+    assert_eq!(gate.counters().policies()[0].1.get(Outcome::FailedOpen, Authority::FailureRule), 1);
     let deadline = Some(tollgate_policy::DEFAULT_DEADLINE);
     assert_eq!(*store.deadlines.lock().unwrap(), [deadline; 2]);
 }

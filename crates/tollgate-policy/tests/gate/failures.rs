@@ -141,7 +141,7 @@ fn the_failure_rule_answers_when_the_store_cannot() {
     assert_eq!((open.outcome(), open.is_allowed()), (Outcome::FailedOpen, true));
     assert_eq!(open.shadows().count(), 0);
     assert!(block_on(first.refund(&open)).unwrap().is_none());
-    let counts: HashMap<String, _> = first.counters().into_iter().collect();
+    let counts: HashMap<String, _> = first.counters().policies().into_iter().collect();
     assert_eq!(counts["narrow"].get(Outcome::FailedOpen, Authority::FailureRule), 1);
     store.fails.store(false, Ordering::Relaxed);
     let back = ask(&first, &[("ip", "1.1.1.1"), ("path", "/api/x")]);
@@ -186,8 +186,8 @@ fn an_observer_is_told_of_each_policy_and_of_no_subject() {
             "wide failed_closed failure_rule 0 decides",
         ]
     );
-    assert_eq!(gate.unmatched(), 1);
-    assert_eq!(gate.counters_of_unmatched().get(Outcome::NoPolicy, Authority::Policy), 1);
+    assert_eq!(gate.counters().unmatched.total(Outcome::NoPolicy), 1);
+    assert_eq!(gate.counters().unmatched.get(Outcome::NoPolicy, Authority::Policy), 1);
 }
 
 #[test]

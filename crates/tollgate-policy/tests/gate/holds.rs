@@ -62,15 +62,15 @@ fn holds_are_counted_as_checks_are() {
     assert_eq!((denied.answer.outcome(), denied.hold), (Outcome::Denied, None));
     assert!(denied.answer.is_until_hold());
     assert_eq!(denied.answer.retry_after(), Some(Duration::from_secs(10)));
-    assert!(block_on(gate.renew(&mut first, None)).unwrap());
-    assert!(block_on(gate.release(&first)).unwrap());
-    assert!(!block_on(gate.release(&first)).unwrap());
+    assert!(block_on(gate.holds().renew(&mut first, None)).unwrap());
+    assert!(block_on(gate.holds().release(&first)).unwrap());
+    assert!(!block_on(gate.holds().release(&first)).unwrap());
     clock.advance(Duration::from_secs(10));
-    assert!(block_on(gate.commit(&second, 0)).is_err());
-    let counters = &gate.counters()[0].1;
+    assert!(block_on(gate.holds().commit(&second, 0)).is_err());
+    let counters = &gate.counters().policies()[0].1;
     assert_eq!(counters.get(Outcome::Allowed, Authority::Store), 2);
     assert_eq!(counters.get(Outcome::Denied, Authority::Store), 1);
-    let holds = gate.counters_of_holds();
+    let holds = gate.counters().holds;
     assert_eq!(
         [holds.placed(HoldKind::Acquire), holds.settled(), holds.renewed(), holds.not_open()],
         [2, 1, 1, 2]

@@ -142,7 +142,7 @@ fn the_first_that_applies_counts_or_all_of_them() {
     // What was denied took nothing of `wide`, which has one left.
     assert_eq!(admitted(&asked(&all, 5, &[("ip", "1.1.1.1")])), 1);
     assert_eq!(ask(&all, &[("ip", "1.1.1.1")]).policy().unwrap().name, "wide");
-    let counts: HashMap<String, _> = all.counters().into_iter().collect();
+    let counts: HashMap<String, _> = all.counters().policies().into_iter().collect();
     assert_eq!(counts["narrow"].get(Outcome::Allowed, Authority::Store), 2);
     assert_eq!(counts["narrow"].get(Outcome::Denied, Authority::Store), 4);
     assert_eq!(counts["wide"].get(Outcome::Allowed, Authority::Store), 3);
@@ -165,7 +165,7 @@ fn a_shadow_is_recorded_and_denies_nobody() {
     assert_eq!(shadows(&answers[1]), [("trial".to_owned(), Outcome::Denied)]);
     // What is denied anyway never reaches what is tried out.
     assert!(shadows(&answers[2]).is_empty());
-    let counts: HashMap<String, _> = gate.counters().into_iter().collect();
+    let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     assert_eq!(counts["trial"].get(Outcome::Denied, Authority::Shadow), 1);
     assert_eq!(counts["trial"].get(Outcome::Allowed, Authority::Shadow), 1);
     // In front of others it takes no request from them.

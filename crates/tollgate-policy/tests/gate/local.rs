@@ -44,7 +44,7 @@ fn a_share_of_each_limit_is_admitted_while_the_store_is_away() {
     // A unit of the share comes back in 144 s, not in 36.
     let wait = denied.retry_after().unwrap();
     assert!((Duration::from_secs(100)..=Duration::from_secs(144)).contains(&wait), "{wait:?}");
-    let counts: HashMap<String, _> = gate.counters().into_iter().collect();
+    let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     assert_eq!(counts["p"].get(Outcome::Allowed, Authority::LocalShare), 25);
     assert_eq!(counts["p"].get(Outcome::Denied, Authority::LocalShare), 76);
     // The store decides at once where it can, and was told nothing.
@@ -196,7 +196,7 @@ fn deny_stands_over_local_over_allow() {
     let denied = at("/sh");
     assert_eq!((denied.outcome(), denied.is_allowed()), (Outcome::Denied, false));
     assert_eq!(denied.policy().unwrap().name, "shared");
-    let counts: HashMap<String, _> = gate.counters().into_iter().collect();
+    let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     let by_share = |name: &str, outcome| counts[name].get(outcome, Authority::LocalShare);
     assert_eq!(by_share("shared", Outcome::Allowed), 2);
     assert_eq!(by_share("shared", Outcome::Denied), 1);
@@ -244,7 +244,7 @@ fn what_a_share_charged_is_given_back_there() {
     assert_eq!((more.granted(), more.remaining()), (1, 0));
     // Also when the store is back, and without it.
     fails(&store, false);
-    assert_eq!(block_on(gate.refund_part(&receipt, 1)).unwrap().given, [0]);
+    assert_eq!(block_on(gate.refund_receipt(receipt.part(1))).unwrap().given, [0]);
     let back = ask(&gate, &IP);
     assert_eq!(back.decision().unwrap().remaining(), 7);
     assert_eq!(block_on(gate.refund(&back)).unwrap().unwrap().given, [1]);
@@ -259,7 +259,7 @@ fn a_peek_at_a_share_charges_nothing() {
     let (gate, store) = local("25 %", "8/h via gcra");
     fails(&store, true);
     for _ in 0..9 {
-        let answer = block_on(gate.peek(gate.prepare(&IP)));
+        let answer = block_on(gate.ask(gate.prepare(&IP).peek()));
         assert_eq!(
             (answer.outcome(), answer.authority()),
             (Outcome::Allowed, Authority::LocalShare)
@@ -281,7 +281,7 @@ fn inline_limits_have_shares_too() {
         assert_eq!(check().authority(), Authority::Store);
     }
     fails(&store, true);
-    let peeked = block_on(gate.peek_limits(question(), terms)).unwrap();
+    let peeked = block_on(gate.check_limits(question().peek(), terms)).unwrap();
     assert_eq!(peeked.decision().unwrap().remaining(), 2);
     let answer = check();
     assert_eq!((answer.outcome(), answer.authority()), (Outcome::Allowed, Authority::LocalShare));
@@ -291,7 +291,7 @@ fn inline_limits_have_shares_too() {
     assert_eq!((check().outcome(), check().outcome()), (Outcome::Allowed, Outcome::Denied));
     let receipt = answer.decision().unwrap().receipt().unwrap();
     assert_eq!(block_on(gate.refund_receipt(&receipt)).unwrap().given, [1, 1]);
-    let counters = gate.counters_of_inline_limits();
+    let counters = gate.counters().inline_limits;
     assert_eq!(counters.get(Outcome::Denied, Authority::LocalShare), 1);
 
     // It is told at once, and not in an outage, that there is no such share.
@@ -325,13 +325,13 @@ fn a_request_id_is_charged_to_a_share_once() {
     for (id, repeated, remaining) in [("a", true, 23), ("b", false, 22), ("b", true, 22)] {
         assert_eq!(of(&under(id)), (Authority::LocalShare, repeated, remaining), "{id}");
     }
-    let counts: HashMap<String, _> = gate.counters().into_iter().collect();
+    let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     assert_eq!(counts["p"].get(Outcome::Allowed, Authority::LocalShare), 2);
-    assert_eq!(gate.repeats(), 2);
+    assert_eq!(gate.counters().repeats, 2);
     // One id for all is charged after a while.
     let admitted = (0..99).filter(|_| under("b").outcome().admits()).count();
-    assert_eq!((admitted, gate.repeats()), (15 + 22, 2 + 15));
-    assert_eq!(gate.overused_ids(), 99 - 15);
+    assert_eq!((admitted, gate.counters().repeats), (15 + 22, 2 + 15));
+    assert_eq!(gate.counters().overused_ids, 99 - 15);
     // So are inline limits.
     let limits: LimitSet = "8/h via gcra".parse().unwrap();
     let terms = Terms::new("local 50 %".parse().unwrap());

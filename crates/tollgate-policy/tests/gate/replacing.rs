@@ -28,7 +28,7 @@ fn a_live_limit_is_raised_and_lowered_and_keeps_its_count() {
     assert_eq!((old.revision().number, answer.revision().number), (1, 4));
     assert_ne!(old.revision().hash, answer.revision().hash);
     // The counters live on, too.
-    let counts: HashMap<String, _> = gate.counters().into_iter().collect();
+    let counts: HashMap<String, _> = gate.counters().policies().into_iter().collect();
     assert_eq!(counts["p"].total(Outcome::Allowed), 9);
     // Another name is another count.
     gate.replace(parse(

@@ -33,7 +33,7 @@ fn the_estimate_is_held_and_what_was_used_is_charged() {
     let at = held.answer.decision().unwrap().at();
     assert_eq!(hold.end.as_micros() - at.as_micros(), 120_000_000);
     assert_eq!(left(&gate), 9_500);
-    assert_eq!(block_on(gate.commit(&hold, 300)).unwrap().actual, 300);
+    assert_eq!(block_on(gate.holds().commit(&hold, 300)).unwrap().actual, 300);
     assert_eq!(left(&gate), 9_700);
     // A caller that names no cost gets the estimate, by any hold.
     let reserved =
@@ -48,18 +48,18 @@ fn a_commit_charges_at_most_the_max() {
     let (gate, _) = gate(&one(TOKENS));
     let hold = || block_on(gate.admit(gate.prepare(&[IP]))).hold.unwrap();
     let (at_most, beyond) = (hold(), hold());
-    assert_eq!(block_on(gate.commit(&at_most, 2_000)).unwrap().actual, 2_000);
-    assert_eq!(gate.counters_of_holds().units_cut(), 0);
-    assert_eq!(block_on(gate.commit(&beyond, 5_000)).unwrap().actual, 2_000);
-    assert!(block_on(gate.commit(&beyond, 5_000)).unwrap().already);
-    assert_eq!(gate.counters_of_holds().units_cut(), 3_000);
+    assert_eq!(block_on(gate.holds().commit(&at_most, 2_000)).unwrap().actual, 2_000);
+    assert_eq!(gate.counters().holds.units_cut(), 0);
+    assert_eq!(block_on(gate.holds().commit(&beyond, 5_000)).unwrap().actual, 2_000);
+    assert!(block_on(gate.holds().commit(&beyond, 5_000)).unwrap().already);
+    assert_eq!(gate.counters().holds.units_cut(), 3_000);
     assert_eq!(left(&gate), 6_000);
     // The policy of now counts; without one, nothing is cut.
     let [last, unbound] = [hold(), hold()];
     gate.replace(parse(&one(&TOKENS.replace("2000", "600"))));
-    assert_eq!(block_on(gate.commit(&last, 5_000)).unwrap().actual, 600);
+    assert_eq!(block_on(gate.holds().commit(&last, 5_000)).unwrap().actual, 600);
     gate.replace(parse(&one(TOKENS).replace("\"p\"", "\"q\"")));
-    assert_eq!(block_on(gate.commit(&unbound, 5_000)).unwrap().actual, 5_000);
+    assert_eq!(block_on(gate.holds().commit(&unbound, 5_000)).unwrap().actual, 5_000);
 }
 
 #[test]
@@ -131,7 +131,7 @@ const QUANTILE: &str = "cost = { reserve = \"p90\", otherwise = 500, max = 2000,
 
 fn estimate(gate: &Gate<MemoryStore>, used: Option<u64>) -> u64 {
     let hold = block_on(gate.admit(gate.prepare(&[IP]))).hold.unwrap();
-    assert!(block_on(gate.commit(&hold, used.unwrap_or(hold.cost))).is_ok());
+    assert!(block_on(gate.holds().commit(&hold, used.unwrap_or(hold.cost))).is_ok());
     hold.cost
 }
 

@@ -50,7 +50,7 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
         event(Outcome::Never, "ann", 1),
     ];
     assert_eq!(*seen.lock().unwrap(), all);
-    let counters = gate.counters_of_inline_limits();
+    let counters = gate.counters().inline_limits;
     let counted: Vec<_> = counters.iter().map(|(outcome, _, number)| (outcome, number)).collect();
     assert_eq!(
         counted,

@@ -237,7 +237,8 @@ pub(super) fn a_ban_is_forgiven_by_a_reset_and_by_nothing_else<M: StoreMaker>(ma
 pub(super) fn a_hold_is_denied_by_a_ban_and_its_denial_counts<M: StoreMaker>(maker: &M) {
     let limits = "100/h via gcra, 2 at once, ban 1m after 2 denials in 1m";
     let world = World::new(maker, limits, START_US);
-    let acquire = || block_on(world.limiter.acquire("ann")).expect("the store answers");
+    let acquire =
+        || block_on(world.limiter.hold(Ask::new("ann").acquire())).expect("the store answers");
     let open: Vec<_> = (0..2).map(|_| acquire().hold.expect("a slot")).collect();
     let wait = |index: usize| {
         let holding = acquire();
@@ -251,7 +252,8 @@ pub(super) fn a_hold_is_denied_by_a_ban_and_its_denial_counts<M: StoreMaker>(mak
     }
     // The slots are free, and the ban runs.
     assert_eq!(wait(1), Some(0));
-    let reserve = block_on(world.limiter.reserve("ann", Duration::from_secs(5))).unwrap();
+    let reserve =
+        block_on(world.limiter.hold(Ask::new("ann").reserve(Duration::from_secs(5)))).unwrap();
     assert!(reserve.hold.is_none());
     world.at(START_US + 60_000_000);
     assert!(acquire().hold.is_some());
@@ -271,7 +273,10 @@ pub(super) fn a_check_that_waits_counts_for_no_ban<M: StoreMaker>(maker: &M) {
                     if partial { ask.partial() } else { ask.cost(1) }
                 };
                 let held = is_held.then(|| {
-                    block_on(world.limiter.reserve("ann", Duration::from_secs(3_000))).unwrap()
+                    block_on(
+                        world.limiter.hold(Ask::new("ann").reserve(Duration::from_secs(3_000))),
+                    )
+                    .unwrap()
                 });
                 while world.check(ask().waiting()).is_allowed() {}
                 let what = format!("held {is_held}, partial {partial}, several {several}");

@@ -330,12 +330,8 @@ impl<'w, S: Store> History<'w, S> {
             ask = if in_line { ask.in_line() } else { ask };
             self.asked.push(asked);
         }
-        let held = block_on(self.world.limiter.hold_within(
-            Duration::from_secs(60),
-            ask,
-            (kind_of(kind), Some(Duration::from_micros(ttl_us))),
-            &mut None,
-        ));
+        let ask = ask.holding(kind_of(kind), Some(Duration::from_micros(ttl_us)));
+        let held = block_on(self.world.limiter.hold(ask.within(Duration::from_secs(60))));
         let what = format!(
             "{kind:?} {cost} for {ttl_us} named {named:?}, line: {in_line}, at {now_us} under {limits}"
         );
@@ -423,7 +419,7 @@ impl<'w, S: Store> History<'w, S> {
         let actual = if is_slot { 0 } else { self.random.below(2) * cost };
         let limits = &self.sets[self.random.place(2)].0;
         let ask = Ask::new("bob").under(limits).named(name(number));
-        let by_name = || self.world.limiter.hold_named(ask).expect("a name");
+        let by_name = || ask.named_hold(self.world.limiter.limits()).expect("a name");
         let hold = known.cloned().unwrap_or_else(by_name);
         let settled = block_on(self.world.limiter.commit(&hold, actual));
         let expected = match (known, actual) {

@@ -111,24 +111,26 @@ impl<'w, S: Store> Player<'w, S> {
                     panic!("{what}")
                 };
                 let ask = Ask::new(SUBJECT).under(limits).named(caller(name));
-                let hold = world.limiter.hold_named(ask).expect(what);
+                let hold = ask.named_hold(world.limiter.limits()).expect(what);
                 match &**asked {
                     HoldAsk::Renew(_, ttl_us) => self.renew(hold, *ttl_us, what),
-                    HoldAsk::Release(_) => given_back(block_on(world.limiter.cancel(&hold)), what),
+                    HoldAsk::Release(_) => {
+                        given_back(block_on(world.limiter.commit(&hold, 0)), what)
+                    }
                     HoldAsk::Commit(_, units) => {
                         settled(block_on(world.limiter.commit(&hold, *units)), what)
                     }
-                    _ => settled(block_on(world.limiter.cancel(&hold)), what),
+                    _ => settled(block_on(world.limiter.commit(&hold, 0)), what),
                 }
             }
             HoldAsk::Lost(name, answer) => {
                 let mut hold = self.hold(name).undelivered();
                 hold.answer = *answer;
-                given_back(block_on(world.limiter.cancel(&hold)), what)
+                given_back(block_on(world.limiter.commit(&hold, 0)), what)
             }
             HoldAsk::Commit(name, units) => self.settle(name, *units, what),
             HoldAsk::Cancel(name) => {
-                settled(block_on(world.limiter.cancel(&self.hold(name))), what)
+                settled(block_on(world.limiter.commit(&self.hold(name), 0)), what)
             }
             HoldAsk::Release(name) => {
                 let released = block_on(world.limiter.release(&self.hold(name))).expect(what);
@@ -161,10 +163,10 @@ impl<'w, S: Store> Player<'w, S> {
                 let reserve = Reserve::from(Duration::from_micros(*ttl_us));
                 let reserve = if *charging { reserve.charging() } else { reserve };
                 let ask = named(Self::ask(limits, *cost));
-                block_on(self.world.limiter.reserve(ask, reserve))
+                block_on(self.world.limiter.hold(ask.reserve(reserve)))
             }
             HoldAsk::Acquire { slots, .. } => {
-                block_on(self.world.limiter.acquire(named(Self::ask(limits, *slots))))
+                block_on(self.world.limiter.hold(named(Self::ask(limits, *slots)).acquire()))
             }
             _ => panic!("{ask:?} asks for no hold"),
         }

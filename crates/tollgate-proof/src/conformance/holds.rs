@@ -17,7 +17,7 @@ const WHILE: Duration = Duration::from_secs(20);
 
 fn reserve<S: Store>(world: &World<S>, subject: &str, cost: u64) -> Option<Hold> {
     let ask = Ask::new(subject).cost(cost);
-    block_on(world.limiter.reserve(ask, WHILE)).expect("the store answers").hold
+    block_on(world.limiter.hold(ask.reserve(WHILE))).expect("the store answers").hold
 }
 
 pub(super) fn a_hold_is_settled_once<M: StoreMaker>(maker: &M) {
@@ -60,7 +60,7 @@ pub(super) fn a_count_has_at_most_so_many_holds_that_charge_at_their_end<M: Stor
     let place = |seconds: u64, charging: bool| {
         let reserve = tollgate::Reserve::from(Duration::from_secs(seconds));
         let reserve = if charging { reserve.charging() } else { reserve };
-        block_on(world.limiter.reserve("ann", reserve))
+        block_on(world.limiter.hold(Ask::new("ann").reserve(reserve)))
     };
     let mut last = None;
     for number in 0..MAX_CHARGING_HOLDS {
@@ -77,7 +77,7 @@ pub(super) fn a_count_has_at_most_so_many_holds_that_charge_at_their_end<M: Stor
     assert_eq!(left(), all - bound);
     // Those whose end charges nothing have a bound of their own, and one that is gone makes room.
     assert!(place(1, false).unwrap().hold.is_some());
-    assert!(block_on(world.limiter.cancel(&last.expect("admitted"))).is_ok());
+    assert!(block_on(world.limiter.commit(&last.expect("admitted"), 0)).is_ok());
     assert!(place(3, true).unwrap().hold.is_some());
     assert!(matches!(place(1, true), Err(Error::TooManyHolds(_))));
     // What is due has ended before it is asked.
@@ -118,7 +118,7 @@ pub(super) fn holds_over_several_counts_are_all_or_nothing<M: StoreMaker>(maker:
     let wide: LimitSet = set("100/h via gcra, 2 at once");
     let ask = |user: &'static str, cost| Ask::new(user).cost(cost).and_under("model", &wide);
     let reserve = |user, cost| {
-        block_on(world.limiter.reserve(ask(user, cost), Duration::from_secs(20))).unwrap()
+        block_on(world.limiter.hold(ask(user, cost).reserve(Duration::from_secs(20)))).unwrap()
     };
     let left = |user: &'static str| {
         let decision = world.peek(ask(user, 1));
@@ -137,7 +137,7 @@ pub(super) fn holds_over_several_counts_are_all_or_nothing<M: StoreMaker>(maker:
     let settled = block_on(world.limiter.commit(&ann, 2)).unwrap();
     let remaining: Vec<_> = settled.charged.iter().map(|charged| charged.remaining).collect();
     assert_eq!(remaining, [8, 89, 1]);
-    assert!(!block_on(world.limiter.cancel(&bob)).unwrap().already);
+    assert!(!block_on(world.limiter.commit(&bob, 0)).unwrap().already);
     assert_eq!((left("bob"), left("ann")), (vec![10, 98, 2], vec![8, 98, 2]));
 }
 
@@ -184,10 +184,10 @@ pub(super) fn fencing_numbers_rise<M: StoreMaker>(maker: &M) {
             });
             // A reserve that ends by itself is not remembered, unlike one that is settled.
             let acquired = match world.limiter.limits().counts_slots() {
-                true => block_on(world.limiter.acquire("job")).unwrap().hold,
+                true => block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap().hold,
                 false => {
                     let ttl = Duration::from_micros(1_000);
-                    block_on(world.limiter.reserve("job", ttl)).unwrap().hold
+                    block_on(world.limiter.hold(Ask::new("job").reserve(ttl))).unwrap().hold
                 }
             };
             if let Some(hold) = acquired {
@@ -217,7 +217,8 @@ pub(super) fn what_an_acquire_charges_is_refunded_once<M: StoreMaker>(maker: &M)
     let mut receipts = Vec::new();
     // The first makes a count, and the others find it with open holds.
     for taken in 1..4 {
-        let Holding { decision, hold, .. } = block_on(world.limiter.acquire("job")).unwrap();
+        let Holding { decision, hold, .. } =
+            block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap();
         assert!(hold.is_some());
         receipts.push(decision.receipt().expect("an acquire is charged").clone());
         assert_eq!(remaining(), [5 - taken, 4 - taken]);
@@ -228,7 +229,7 @@ pub(super) fn what_an_acquire_charges_is_refunded_once<M: StoreMaker>(maker: &M)
         assert_eq!(remaining(), [left, 1]);
     }
     let ttl = Duration::from_secs(1);
-    let held = block_on(world.limiter.reserve("job", ttl)).unwrap();
+    let held = block_on(world.limiter.hold(Ask::new("job").reserve(ttl))).unwrap();
     assert!(held.hold.is_some() && held.decision.receipt().is_none(), "nothing is charged yet");
 }
 
@@ -239,9 +240,9 @@ pub(super) fn a_check_takes_no_slot<M: StoreMaker>(maker: &M) {
     assert_eq!(world.peek("job").remaining(), 2);
     let mut held = Vec::new();
     for _ in 0..2 {
-        held.extend(block_on(world.limiter.acquire("job")).unwrap().hold);
+        held.extend(block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap().hold);
     }
-    let denied = block_on(world.limiter.acquire("job")).unwrap();
+    let denied = block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap();
     assert!(denied.hold.is_none());
     let left: Vec<_> = denied.decision.reports().map(|report| report.remaining()).collect();
     assert_eq!((held.len(), left), (2, vec![98, 0]));
@@ -283,7 +284,7 @@ pub(super) fn a_wait_is_marked_where_settling_holds_would_shorten_it<M: StoreMak
         let ask = || Ask::new("ann").cost(asked);
         assert_eq!(waits(&world.peek(ask())), wait, "{limits}: peek {asked}");
         assert_eq!(waits(&world.check(ask())), wait, "{limits}: check {asked}");
-        let again = block_on(world.limiter.reserve(ask(), WHILE)).unwrap();
+        let again = block_on(world.limiter.hold(ask().reserve(WHILE))).unwrap();
         assert_eq!(waits(&again.decision), wait, "{limits}: reserve {asked}");
     }
     // Slots, alone and beside what denies for longer.
@@ -295,9 +296,9 @@ pub(super) fn a_wait_is_marked_where_settling_holds_would_shorten_it<M: StoreMak
         ("1 at once hold 2m, ban 1m after 1 denials in 1m", (Some(120), true)),
     ] {
         let world = World::new(maker, limits, start_us);
-        assert!(block_on(world.limiter.acquire("job")).unwrap().hold.is_some());
+        assert!(block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap().hold.is_some());
         for turn in 0..2 {
-            let denied = block_on(world.limiter.acquire("job")).unwrap().decision;
+            let denied = block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap().decision;
             assert_eq!(waits(&denied), wait, "{limits}: turn {turn}");
         }
     }
@@ -345,13 +346,13 @@ pub(super) fn nothing_but_another_strategy_starts_fresh<M: StoreMaker>(maker: &M
                         }
                     }
                     2 if limits.counts_slots() => {
-                        let held = block_on(world.limiter.acquire(ask())).unwrap();
+                        let held = block_on(world.limiter.hold(ask().acquire())).unwrap();
                         said(&held.decision, "acquire");
                         open.extend(held.hold);
                     }
                     _ => {
                         let ttl = Duration::from_secs(1 + random.below(15));
-                        let held = block_on(world.limiter.reserve(ask(), ttl)).unwrap();
+                        let held = block_on(world.limiter.hold(ask().reserve(ttl))).unwrap();
                         said(&held.decision, "reserve");
                         open.extend(held.hold);
                     }
@@ -384,11 +385,15 @@ pub(super) fn a_peek_of_a_hold_foretells_it<M: StoreMaker>(maker: &M) {
                 decision.reports().map(|it| (it.remaining(), it.retry_after())).collect();
             (decision.verdict(), decision.is_until_hold(), each)
         };
-        let foretold = said(&world.peek(ask().kind(kind)));
-        assert_eq!(said(&world.peek(ask().kind(kind))), foretold, "turn {turn}: a peek again");
+        let foretold = said(&world.peek(ask().holding(kind, None)));
+        assert_eq!(
+            said(&world.peek(ask().holding(kind, None))),
+            foretold,
+            "turn {turn}: a peek again"
+        );
         let placed = match kind {
-            HoldKind::Reserve => block_on(world.limiter.reserve(ask(), WHILE)),
-            _ => block_on(world.limiter.acquire(ask())),
+            HoldKind::Reserve => block_on(world.limiter.hold(ask().reserve(WHILE))),
+            _ => block_on(world.limiter.hold(ask().acquire())),
         };
         let Holding { decision, hold, .. } = placed.unwrap();
         let (verdict, until_hold, each) = said(&decision);
@@ -413,16 +418,16 @@ pub(super) fn a_peek_of_a_hold_foretells_it<M: StoreMaker>(maker: &M) {
     assert!(world.peek(Ask::new("bob").cost(800)).is_never());
     let refused = |ask: Ask<'static>, peek: bool| {
         let answer = match peek {
-            true => block_on(world.limiter.peek(ask)),
+            true => block_on(world.limiter.check(ask.peek())),
             false => block_on(world.limiter.check(ask)),
         };
         answer.map(|_| ()).unwrap_err().to_string()
     };
     let slots: &'static LimitSet = Box::leak(Box::new(set("9/h via gcra")));
-    let acquire = Ask::new("bob").under(slots).kind(HoldKind::Acquire);
+    let acquire = Ask::new("bob").under(slots).acquire();
     assert!(refused(acquire.clone(), true).contains("no slots to acquire"));
     assert!(refused(acquire, false).contains("only a peek has a kind"));
-    let partial = Ask::new("bob").partial().kind(HoldKind::Reserve);
+    let partial = Ask::new("bob").partial().holding(HoldKind::Reserve, None);
     assert!(refused(partial, true).contains("peek without `partial`"));
 }
 
@@ -437,7 +442,7 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
         let mut open: Vec<Hold> = Vec::new();
         for number in 0..44 {
             let ttl = Duration::from_millis(8_000 - number * 10);
-            let held = block_on(world.limiter.reserve(Ask::new("job").cost(1 + number), ttl));
+            let held = block_on(world.limiter.hold(Ask::new("job").cost(1 + number).reserve(ttl)));
             open.extend(held.unwrap().hold);
         }
         // 44 reserves of 1 to 44 units: 990 of them.
@@ -467,7 +472,7 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
     // No more than a page is shown.
     let world = World::new(maker, "200 at once hold 9s", START_US);
     for _ in 0..105 {
-        assert!(block_on(world.limiter.acquire("job")).unwrap().hold.is_some());
+        assert!(block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap().hold.is_some());
     }
     let held = world.inspect("job").unwrap();
     assert_eq!((held.open, held.holds.len()), (105, tollgate::MAX_SHOWN_HOLDS));
@@ -481,7 +486,7 @@ pub(super) fn a_place_in_line_is_kept_on_every_count<M: StoreMaker>(maker: &M) {
         // A cluster keeps a line in one slot.
         ask.named(name).shard("line")
     };
-    let acquire = |ask| block_on(world.limiter.acquire(ask)).unwrap();
+    let acquire = |ask: Ask<'static>| block_on(world.limiter.hold(ask.acquire())).unwrap();
     let open = acquire(named("a", Ask::new("ann"))).hold.expect("a slot");
     let both = || named("b", Ask::new("ann").and("bob")).in_line();
     assert!(acquire(both()).hold.is_none());
@@ -500,7 +505,10 @@ pub(super) fn an_inspection_shows_how_old_holds_are<M: StoreMaker>(maker: &M) {
         let world = World::new(maker, limits, START_US);
         let place = |cost, ttl_ms| {
             let ttl = Duration::from_millis(ttl_ms);
-            block_on(world.limiter.reserve(Ask::new("job").cost(cost), ttl)).unwrap().hold.unwrap()
+            block_on(world.limiter.hold(Ask::new("job").cost(cost).reserve(ttl)))
+                .unwrap()
+                .hold
+                .unwrap()
         };
         let renew = |hold: &mut Hold, ttl_ms| {
             let ttl = Some(Duration::from_millis(ttl_ms));
@@ -545,7 +553,7 @@ pub(super) fn an_inspection_shows_how_old_holds_are<M: StoreMaker>(maker: &M) {
         // A hold over two counts is as old on each, also where the clock of one was ahead.
         world.at(START_US - 9_900 * MS);
         let both = Ask::new("job").and("other").cost(5);
-        let both = block_on(world.limiter.reserve(both, Duration::from_secs(9))).unwrap();
+        let both = block_on(world.limiter.hold(both.reserve(Duration::from_secs(9)))).unwrap();
         assert!(both.hold.is_some());
         assert_eq!(world.shown("other").first().map(|it| (it.1, it.2)), Some((5, 0)), "{limits}");
     }
@@ -563,7 +571,7 @@ fn named_holds_are_as_old<M: StoreMaker>(maker: &M) {
     let at = |ms: u64| world.at(START_US + ms * 1_000);
     let acquire = || {
         let ask = Ask::new("job").named(super::named_holds::name(1));
-        block_on(world.limiter.acquire(ask)).unwrap().hold.expect("a slot")
+        block_on(world.limiter.hold(ask.acquire())).unwrap().hold.expect("a slot")
     };
     acquire();
     at(2_000);
@@ -577,7 +585,7 @@ fn named_holds_are_as_old<M: StoreMaker>(maker: &M) {
     // By its name alone, too.
     at(5_000);
     let ask = Ask::new("job").named(super::named_holds::name(1));
-    let mut named = world.limiter.hold_named(ask).unwrap();
+    let mut named = ask.named_hold(world.limiter.limits()).unwrap();
     let short = Some(Duration::from_millis(1_500));
     assert!(block_on(world.limiter.renew(&mut named, short)).unwrap());
     at(6_000);

@@ -20,12 +20,12 @@ pub(super) fn name(number: u64) -> HoldName {
 type Acquired<'l> = Result<Holding<'l>, Error>;
 
 fn acquire<S: Store>(world: &World<S>, number: u64) -> Acquired<'_> {
-    block_on(world.limiter.acquire(Ask::new("job").named(name(number))))
+    block_on(world.limiter.hold(Ask::new("job").named(name(number)).acquire()))
 }
 
 fn reserve<S: Store>(world: &World<S>, number: u64, cost: u64, seconds: u64) -> Acquired<'_> {
     let ask = Ask::new("job").cost(cost).named(name(number));
-    block_on(world.limiter.reserve(ask, Duration::from_secs(seconds)))
+    block_on(world.limiter.hold(ask.reserve(Duration::from_secs(seconds))))
 }
 
 /// The hold that was placed or answered again.
@@ -46,7 +46,7 @@ fn refused(answer: &Acquired<'_>, why: &str) {
 }
 
 fn by_name<S: Store>(world: &World<S>, number: u64) -> Hold {
-    world.limiter.hold_named(Ask::new("job").named(name(number))).unwrap()
+    Ask::new("job").named(name(number)).named_hold(world.limiter.limits()).unwrap()
 }
 
 fn left<S: Store>(world: &World<S>) -> Vec<u64> {
@@ -91,7 +91,7 @@ pub(super) fn a_named_hold_asked_for_again_is_one_hold<M: StoreMaker>(maker: &M)
         assert!(block_on(world.limiter.release(&first)).unwrap());
         held(acquire(&world, 3));
         let ask = Ask::new("another").named(name(3));
-        let other = block_on(world.limiter.acquire(ask)).unwrap().hold.unwrap();
+        let other = block_on(world.limiter.hold(ask.acquire())).unwrap().hold.unwrap();
         assert_eq!((other.answer, left(&world)), (1, vec![6, 0]));
         // By its end the name is free again.
         world.at(START_US + 31 * SECOND_US);
@@ -113,7 +113,7 @@ pub(super) fn a_named_hold_asked_for_otherwise_is_refused<M: StoreMaker>(maker: 
     refused(&acquire(&world, 1), differs);
     let charging = tollgate::Reserve::from(Duration::from_secs(20)).charging();
     let ask = Ask::new("job").cost(10).named(name(1));
-    refused(&block_on(world.limiter.reserve(ask, charging)), differs);
+    refused(&block_on(world.limiter.hold(ask.reserve(charging))), differs);
     assert_eq!(left(&world), [90, 4]);
     // The same hold, renewed or not.
     let mut hold = by_name(&world, 1);
@@ -124,7 +124,7 @@ pub(super) fn a_named_hold_asked_for_otherwise_is_refused<M: StoreMaker>(maker: 
     // A check has no hold to name.
     let error = block_on(world.limiter.check(Ask::new("else").named(name(1)))).unwrap_err();
     assert!(error.to_string().contains("no hold that could have a name"), "{error}");
-    let error = world.limiter.hold_named("job").unwrap_err();
+    let error = Ask::new("job").named_hold(world.limiter.limits()).unwrap_err();
     assert!(error.to_string().contains("give the id"), "{error}");
 }
 
@@ -139,7 +139,7 @@ pub(super) fn a_named_hold_is_settled_by_its_name<M: StoreMaker>(maker: &M) {
     assert!(block_on(world.limiter.release(&by_name(&world, 1))).unwrap());
     assert_eq!(left(&world), [99, 3]);
     // Twice is once, and an ask that was under way is refused for a minute.
-    let again = block_on(world.limiter.cancel(&by_name(&world, 1))).unwrap();
+    let again = block_on(world.limiter.commit(&by_name(&world, 1), 0)).unwrap();
     assert!(again.already && !again.is_early);
     refused(&acquire(&world, 1), OVER);
     world.at(START_US + 59 * SECOND_US);
@@ -169,9 +169,9 @@ pub(super) fn a_release_before_its_acquire_refuses_that<M: StoreMaker>(maker: &M
     for (limits, seconds) in [("9/h via gcra, 2 at once hold 20s", 20), ("2 at once hold 5m", 60)] {
         let world = World::new(maker, limits, START_US);
         let full = left(&world);
-        let early = block_on(world.limiter.cancel(&by_name(&world, 1))).unwrap();
+        let early = block_on(world.limiter.commit(&by_name(&world, 1), 0)).unwrap();
         assert!(early.is_early);
-        let again = block_on(world.limiter.cancel(&by_name(&world, 1))).unwrap();
+        let again = block_on(world.limiter.commit(&by_name(&world, 1), 0)).unwrap();
         assert!(again.already && !again.is_early);
         refused(&acquire(&world, 1), OVER);
         assert_eq!(left(&world), full);
@@ -186,7 +186,7 @@ pub(super) fn a_release_before_its_acquire_refuses_that<M: StoreMaker>(maker: &M
     let world = World::new(maker, "2 at once", START_US);
     for number in 0..=MAX_MARKS {
         world.at(START_US + number);
-        assert!(block_on(world.limiter.cancel(&by_name(&world, number))).unwrap().is_early);
+        assert!(block_on(world.limiter.commit(&by_name(&world, number), 0)).unwrap().is_early);
     }
     refused(&acquire(&world, 1), OVER);
     refused(&acquire(&world, MAX_MARKS), OVER);
@@ -218,7 +218,11 @@ pub(super) fn an_answer_that_reached_nobody_is_given_back_unless_it_came_again<M
     assert_eq!((anew.answer, left(&world)), (1, vec![1]));
     assert!(!block_on(world.limiter.release(&lost)).unwrap() || left(&world) == [2]);
     // A hold without a name has one answer.
-    let hold = block_on(world.limiter.acquire("job")).unwrap().hold.unwrap().undelivered();
+    let hold = block_on(world.limiter.hold(Ask::new("job").acquire()))
+        .unwrap()
+        .hold
+        .unwrap()
+        .undelivered();
     assert!(block_on(world.limiter.release(&hold)).unwrap());
 }
 
@@ -229,7 +233,7 @@ pub(super) fn a_named_hold_over_several_counts_is_one<M: StoreMaker>(maker: &M) 
     let world = World::new(maker, "10/h via gcra", START_US);
     let wide: LimitSet = set("100/h via gcra, 2 at once");
     let ask = |cost| Ask::new("job").cost(cost).and_under("model", &wide).named(name(1));
-    let reserve = |cost| block_on(world.limiter.reserve(ask(cost), Duration::from_secs(20)));
+    let reserve = |cost| block_on(world.limiter.hold(ask(cost).reserve(Duration::from_secs(20))));
     let left = || {
         let decision = world.peek(Ask::new("job").and_under("model", &wide));
         decision.reports().map(|report| report.remaining()).collect::<Vec<_>>()
@@ -240,8 +244,11 @@ pub(super) fn a_named_hold_over_several_counts_is_one<M: StoreMaker>(maker: &M) 
     refused(&reserve(5), "asked for otherwise");
     // On a part of its counts it is another ask.
     let part = Ask::new("job").cost(6).and_under("another", &wide).named(name(1));
-    refused(&block_on(world.limiter.reserve(part, Duration::from_secs(20))), "asked for otherwise");
-    let hold = world.limiter.hold_named(ask(1)).unwrap();
+    refused(
+        &block_on(world.limiter.hold(part.reserve(Duration::from_secs(20)))),
+        "asked for otherwise",
+    );
+    let hold = ask(1).named_hold(world.limiter.limits()).unwrap();
     assert!(block_on(world.limiter.release(&hold)).unwrap());
     assert_eq!(left(), [10, 100, 2]);
     refused(&reserve(6), OVER);
@@ -268,11 +275,11 @@ pub(super) fn what_a_name_refuses_leaves_a_count_under_its_numbers<M: StoreMaker
         world.at(START_US + SECOND_US);
         let under = |number| Ask::new("job").under(&other).named(name(number));
         let reserve =
-            |number| block_on(world.limiter.reserve(under(number), Duration::from_secs(3)));
+            |number| block_on(world.limiter.hold(under(number).reserve(Duration::from_secs(3))));
         match what {
             "early" => {
-                let hold = world.limiter.hold_named(under(4)).unwrap();
-                assert!(block_on(world.limiter.cancel(&hold)).unwrap().is_early);
+                let hold = under(4).named_hold(world.limiter.limits()).unwrap();
+                assert!(block_on(world.limiter.commit(&hold, 0)).unwrap().is_early);
             }
             OVER => refused(&reserve(2), what),
             "16 times again" => refused(&reserve(3), what),
@@ -293,8 +300,8 @@ pub(super) fn a_mark_lasts_as_long_as_the_limits_of_its_question_say<M: StoreMak
     let mark = |world: &World<M::Store>, number, limits| {
         let limits = set(limits);
         let ask = Ask::new("job").under(&limits).named(name(number));
-        let hold = world.limiter.hold_named(ask).unwrap();
-        assert!(block_on(world.limiter.cancel(&hold)).unwrap().is_early);
+        let hold = ask.named_hold(world.limiter.limits()).unwrap();
+        assert!(block_on(world.limiter.commit(&hold, 0)).unwrap().is_early);
     };
     for (written, asked, seconds) in [(short, long, 20), (long, short, 5)] {
         for is_there in [true, false] {

@@ -106,7 +106,7 @@ pub(super) fn a_reset_is_remembered_where_the_count_went_before_it<M: StoreMaker
     for [_, limits] in SLOWED {
         let world = World::new(maker, limits, NOW_US);
         let receipt = world.check(Ask::new("ann").cost(5)).receipt().expect("admitted");
-        let hold = world.limiter.reserve("ann", Duration::from_secs(2));
+        let hold = world.limiter.hold(Ask::new("ann").reserve(Duration::from_secs(2)));
         assert!(block_on(hold).unwrap().hold.is_some(), "{limits}");
         // The denial ends the hold, writes that the count starts fresh, and nothing is left.
         world.at(NOW_US + 4 * S);

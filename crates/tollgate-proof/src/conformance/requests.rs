@@ -128,7 +128,7 @@ pub(super) fn a_request_id_is_of_one_question<M: StoreMaker>(maker: &M) {
         assert!(!world.check(ask("cid", id, 30 * S)).is_repeated());
         assert!(world.check(ask("cid", id, 30 * S)).is_repeated());
     }
-    let hold = block_on(world.limiter.acquire(ask("ann", "an id of ann", 30 * S)));
+    let hold = block_on(world.limiter.hold(ask("ann", "an id of ann", 30 * S).acquire()));
     let error = hold.unwrap_err().to_string();
     assert!(error.contains("under a request id"), "{error}");
 }

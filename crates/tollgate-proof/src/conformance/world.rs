@@ -104,11 +104,11 @@ impl<S: tollgate::Store> World<S> {
     }
 
     pub(super) fn peek<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Decision<'l> {
-        block_on(self.limiter.peek(ask)).expect("the store answers")
+        block_on(self.limiter.check(ask.into().peek())).expect("the store answers")
     }
 
     pub(super) fn refund_part(&self, receipt: &Receipt, units: u64) -> Refund {
-        block_on(self.limiter.refund_part(receipt, units)).expect("the store answers")
+        block_on(self.limiter.refund(receipt.part(units))).expect("the store answers")
     }
 
     pub(super) fn refund(&self, receipt: &Receipt) -> Refund {
@@ -116,7 +116,7 @@ impl<S: tollgate::Store> World<S> {
     }
 
     pub(super) fn adjust<'l>(&'l self, ask: impl Into<Ask<'l>>, delta: i64) -> Vec<i64> {
-        block_on(self.limiter.adjust(ask, delta)).expect("the store answers")
+        block_on(self.limiter.admin().adjust(ask, delta)).expect("the store answers")
     }
 
     /// Charges without a check under one limit.
@@ -131,7 +131,7 @@ impl<S: tollgate::Store> World<S> {
     }
 
     pub(super) fn reset<'l>(&'l self, ask: impl Into<Ask<'l>>) -> bool {
-        block_on(self.limiter.reset(ask)).expect("the store answers")
+        block_on(self.limiter.admin().reset(ask)).expect("the store answers")
     }
 
     /// The open holds that an inspection shows: when each ends, its cost, and its age, in
@@ -147,7 +147,7 @@ impl<S: tollgate::Store> World<S> {
     }
 
     pub(super) fn inspect<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Option<Inspection> {
-        block_on(self.limiter.inspect(ask)).expect("the store answers")
+        block_on(self.limiter.admin().inspect(ask)).expect("the store answers")
     }
 }
 

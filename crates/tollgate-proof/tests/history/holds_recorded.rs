@@ -116,8 +116,7 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
                 let ttl = Some(Duration::from_micros(ttl_us));
                 let ask = Ask::new("bob").cost(cost);
                 let deadline = Duration::from_secs(20);
-                let holding =
-                    limiter.hold_within(deadline, ask, (kind, ttl), &mut None).await.unwrap();
+                let holding = limiter.hold(ask.holding(kind, ttl).within(deadline)).await.unwrap();
                 let name = recorder.id().to_string();
                 let name = holding.hold.as_ref().map_or(name, |hold| hold.id.to_string());
                 let step = HoldStep::Place(Place {
@@ -323,7 +322,7 @@ fn what_clients_do_with_a_real_redis_is_explained() {
             let options = options.deadline(Duration::from_secs(20));
             let store = RedisStore::builder(options).connect().await.unwrap();
             let limiter = Limiter::new(limits.parse().unwrap(), store);
-            limiter.reset("bob").await.unwrap();
+            limiter.admin().reset("bob").await.unwrap();
             let each = (0..THREADS).map(|n| client(&limiter, &recorder, n, seed + n));
             futures_util::future::join_all(each).await;
         });

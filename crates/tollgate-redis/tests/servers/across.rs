@@ -85,7 +85,7 @@ async fn story<S: Store>(
         let decision = limiter.check(ask).await.unwrap().into_owned();
         told.push(seen(&decision));
         receipts.extend(decision.receipt());
-        told.push(seen(&limiter.peek(a).await.unwrap()));
+        told.push(seen(&limiter.check(Ask::from(a).peek()).await.unwrap()));
     }
     for receipt in [&receipts[0], receipts.last().unwrap(), receipts.last().unwrap()] {
         told.push(format!("{:?}", limiter.refund(receipt).await.unwrap()));
@@ -94,9 +94,9 @@ async fn story<S: Store>(
     let costly = limiter.check(ask().cost(2)).await.unwrap().into_owned();
     told.push(seen(&costly));
     if let Some(receipt) = costly.receipt() {
-        told.push(format!("{:?}", limiter.refund_part(&receipt, 1).await.unwrap()));
+        told.push(format!("{:?}", limiter.refund(receipt.part(1)).await.unwrap()));
     }
-    told.push(seen(&limiter.peek(ask()).await.unwrap()));
+    told.push(seen(&limiter.check(ask().peek()).await.unwrap()));
     told.push(seen(&limiter.check(ask().cost(7)).await.unwrap()));
     told
 }
@@ -145,7 +145,7 @@ async fn beside_holds<S: Store>(
     let (five, one) = (limits("5/1h via fixed_window"), limits("1/1h via uniform"));
     for cost in [1, 2] {
         let terms = Reserve::from(Duration::from_secs(50));
-        let held = limiter.reserve(Ask::new(a).under(&five).cost(cost), terms).await.unwrap();
+        let held = limiter.hold(Ask::new(a).under(&five).cost(cost).reserve(terms)).await.unwrap();
         told.push(seen(&held.decision));
         clock.advance(Duration::from_secs(1));
         let both = Ask::from([(a.clone(), &five), (b.clone(), &one)]).cost(2);
@@ -158,14 +158,14 @@ async fn beside_holds<S: Store>(
     let slot = limits("n0: 1 at once hold 30s");
     let acquire = async |ask: Ask<'_>| {
         clock.advance(Duration::from_millis(10));
-        seen(&limiter.acquire(ask).await.unwrap().decision)
+        seen(&limiter.hold(ask.acquire()).await.unwrap().decision)
     };
     let both = || Ask::from([(a.clone(), &banned), (b.clone(), &slot)]);
     told.push(acquire(Ask::new(b).under(&slot)).await);
     told.push(acquire(both()).await);
     for _ in 0..5 {
         told.push(acquire(both().cost(50)).await);
-        told.push(seen(&limiter.peek(Ask::new(a).under(&banned)).await.unwrap()));
+        told.push(seen(&limiter.check(Ask::new(a).under(&banned).peek()).await.unwrap()));
     }
     told
 }
@@ -220,10 +220,14 @@ fn many_at_once_never_get_more_and_a_denial_costs_nothing() {
         println!("admitted at once: {sum} of 300");
         assert!(sum <= 300 && admitted.values().all(|it| *it <= 20), "{sum} {admitted:?}");
         // What remains is what was not admitted, for the resource and for each consumer.
-        assert_eq!(limiter.peek(&resource).await.unwrap().remaining(), 300 - sum);
+        assert_eq!(
+            limiter.check(Ask::from(&resource).peek()).await.unwrap().remaining(),
+            300 - sum
+        );
         for (consumer, admitted) in &admitted {
             let consumer = Subject::new("consumer", consumer.to_string()).unwrap();
-            let left = limiter.peek(Ask::new(&consumer).under(&own)).await.unwrap().remaining();
+            let left =
+                limiter.check(Ask::new(&consumer).under(&own).peek()).await.unwrap().remaining();
             // Of `gcra` a give-back leaves what would have drained until then, which is less than
             // one unit here.
             let due = 20 - admitted;
@@ -292,7 +296,7 @@ fn a_caller_that_is_denied_withholds_nothing_from_the_others() {
             longest <= Duration::from_millis(10),
             "one unit, and one that is lent: {longest:?}"
         );
-        let left = limiter.peek(&resource).await.unwrap();
+        let left = limiter.check(Ask::from(&resource).peek()).await.unwrap();
         let passed = left.at().as_micros() - first.unwrap();
         let due = 200 + passed / 5_000;
         let got = admitted + allowed + left.remaining();
@@ -378,7 +382,7 @@ fn admitted_takes_one_round_trip_and_denied_takes_two() {
         let (after, _) = on_the_wire(&proxies);
         assert_eq!(after - sent, 2, "{sent} {back} {after}");
         proxies.iter().for_each(Proxy::heal);
-        assert_eq!(limiter.peek(&resource).await.unwrap().remaining(), 99);
+        assert_eq!(limiter.check(Ask::from(&resource).peek()).await.unwrap().remaining(), 99);
         store.clear_run().await.unwrap();
     });
 }
@@ -403,7 +407,7 @@ fn a_part_that_fails_costs_the_others_nothing() {
             let error = limiter.check(ask()).await.unwrap_err();
             assert!(matches!(error, Error::Store(_)), "{error}");
         }
-        assert_eq!(limiter.peek(&a).await.unwrap().remaining(), 4);
+        assert_eq!(limiter.check(Ask::from(&a).peek()).await.unwrap().remaining(), 4);
         let keys = cluster.servers().iter().filter(|it| it.is_awake());
         let keys: Vec<Vec<u8>> = keys.flat_map(RedisServer::keys).collect();
         assert_eq!(keys.len(), 1, "a give-back leaves no key: {keys:?}");

@@ -98,7 +98,7 @@ fn holds_that_wait_together_go_in_one_call() {
             let limiter = limiter(at(&server), text).await;
             let reserve = async |number: usize| {
                 let ask = Ask::new(subject(number)).cost(cost);
-                let reserved = limiter.reserve(ask, Duration::from_secs(60)).await.unwrap();
+                let reserved = limiter.hold(ask.reserve(Duration::from_secs(60))).await.unwrap();
                 (reserved.decision.remaining(), reserved.hold)
             };
             // The first round shows the server the scripts.
@@ -150,7 +150,7 @@ fn each_kind_of_question_has_its_own_calls() {
         for round in 0..2_u64 {
             let before = calls(&server);
             let checks = join_all((0..8).map(|_| limiter.check(&bob)));
-            let peeks = join_all((0..8).map(|_| limiter.peek(&bob)));
+            let peeks = join_all((0..8).map(|_| limiter.check(Ask::from(&bob).peek())));
             let others = join_all((0..8).map(|_| limiter.check([(&bob, &other)])));
             let id = format!("id {round}");
             let repeats = join_all((0..8).map(|_| limiter.check(Ask::new(&bob).request(&id))));
@@ -166,7 +166,7 @@ fn each_kind_of_question_has_its_own_calls() {
             assert_eq!(left, (0..8).map(|i| 99 - 8 * round - i).collect::<Vec<_>>());
             let left: Vec<u64> = repeats.into_iter().map(|it| it.unwrap().remaining()).collect();
             assert!(left.iter().all(|it| *it == left[0]), "one charge: {left:?}");
-            assert_eq!(limiter.peek(&bob).await.unwrap().remaining(), 91 - used);
+            assert_eq!(limiter.check(Ask::from(&bob).peek()).await.unwrap().remaining(), 91 - used);
             if round > 0 {
                 assert_eq!(calls(&server) - before, 5, "four kinds, and the peek alone");
             }

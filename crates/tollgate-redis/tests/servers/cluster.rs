@@ -186,7 +186,7 @@ fn a_slot_moves_under_load_and_every_charge_counts_once() {
         }
         runtime().block_on(async {
             let begin = Instant::now();
-            while limiter.peek(&subject).await.unwrap().is_allowed() {
+            while limiter.check(Ask::new(&subject).peek()).await.unwrap().is_allowed() {
                 assert!(begin.elapsed() < LONG, "the limit is never reached");
                 pause(10).await;
             }
@@ -238,7 +238,7 @@ fn primaries_are_replaced_and_the_count_goes_on() {
     let recovers = |limiter: &Limiter<RedisStore>| {
         runtime().block_on(async {
             let begin = Instant::now();
-            while limiter.peek(&subject).await.is_err() {
+            while limiter.check(Ask::new(&subject).peek()).await.is_err() {
                 assert!(begin.elapsed() < LONG, "it does not recover");
                 pause(10).await;
             }
@@ -261,7 +261,7 @@ fn primaries_are_replaced_and_the_count_goes_on() {
                 assert!(begin.elapsed() < LONG, "the replica never takes over");
                 pause(10).await;
             }
-            while limiter.peek(&subject).await.is_ok_and(|it| it.is_allowed()) {
+            while limiter.check(Ask::new(&subject).peek()).await.is_ok_and(|it| it.is_allowed()) {
                 assert!(begin.elapsed() < LONG, "the limit is never reached");
                 pause(10).await;
             }

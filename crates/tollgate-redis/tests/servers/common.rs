@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
 use tollgate::operation::Operation;
-use tollgate::{Error, Facts, Limiter, Receipt, Store, StoreError};
+use tollgate::{Ask, Error, Facts, Limiter, Receipt, Store, StoreError};
 use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_redis::doctor::examine;
 use tollgate_redis::{BreakerState, Builder, Fault, Options, RedisStore};
@@ -139,7 +139,7 @@ pub(crate) async fn opens_and_answers_at_once(limiter: &Limiter<RedisStore>) {
     let begin = Instant::now();
     while limiter.store().breaker() != BreakerState::Open {
         assert!(begin.elapsed() < Duration::from_secs(30), "it never opens");
-        let _ = limiter.check_within(Duration::from_millis(50), "bob").await;
+        let _ = limiter.check(Ask::new("bob").within(Duration::from_millis(50))).await;
     }
     let answer = limiter.check("bob").now_or_never();
     let Some(Err(Error::Store(error))) = answer else { panic!("{answer:?}") };

@@ -33,7 +33,7 @@ async fn consumed(server: &RedisServer, limits: &LimitSet) -> u64 {
 async fn consumed_by(server: &RedisServer, limits: &LimitSet, subject: &str) -> u64 {
     let store = connect(&server.url(), SECOND * 10).await;
     let limiter = Limiter::new(limits.clone(), store);
-    let decision = limiter.peek(subject).await.unwrap();
+    let decision = limiter.check(Ask::new(subject).peek()).await.unwrap();
     decision.limit() - decision.remaining()
 }
 
@@ -76,7 +76,7 @@ fn a_reply_that_is_lost_after_the_charge_is_charged_once_and_not_asked_again() {
             let error = limiter.check("bob").await.unwrap_err();
             assert!(matches!(&error, Error::Store(e) if e.is_ambiguous()), "{trick:?}: {error}");
             // The connection comes back by itself.
-            until(SECOND * 5, async || limiter.peek("bob").await.is_ok()).await;
+            until(SECOND * 5, async || limiter.check(Ask::new("bob").peek()).await.is_ok()).await;
             assert_eq!(consumed(&server, &limits).await, before + charged, "{trick:?}");
             let after = server.commandstats()["evalsha"].calls;
             assert!(after - calls <= 12, "{trick:?}: {} calls", after - calls);
@@ -96,7 +96,7 @@ fn the_deadline_of_a_check_that_is_asked_twice_is_that_of_both() {
         let limiter = Limiter::new(limits(DAY), connect(&proxy.url(), deadline).await);
         // It loads the scripts.
         let _ = limiter.check("ann").await.unwrap();
-        limiter.reserve("bob", SECOND * 60).await.unwrap().hold.unwrap();
+        limiter.hold(Ask::new("bob").reserve(SECOND * 60)).await.unwrap().hold.unwrap();
         let late = Duration::from_millis(400);
         proxy.set(Mode::Delay { least: late, most: late });
         let error = limiter.check("bob").await.unwrap_err().to_string();
@@ -121,7 +121,7 @@ fn the_reply_of_another_connection_is_recognised() {
             assert!(matches!(&error, Error::Store(e) if e.is_ambiguous()), "{error}");
             assert!(matches!(fault(&error), Fault::Garbled { .. }), "{error}");
         }
-        until(SECOND * 5, async || one.peek("ann").await.is_ok()).await;
+        until(SECOND * 5, async || one.check(Ask::new("ann").peek()).await.is_ok()).await;
     });
 }
 
@@ -228,7 +228,7 @@ fn a_request_id_belongs_to_one_question() {
         // A denial charged nothing: it is judged anew.
         let _ = limiter.check(Ask::new("bob").cost(3)).await.unwrap();
         assert!(!limiter.check(Ask::new("bob").request("id 2")).await.unwrap().is_allowed());
-        assert!(limiter.reset("bob").await.unwrap());
+        assert!(limiter.admin().reset("bob").await.unwrap());
         assert!(limiter.check(Ask::new("bob").request("id 2")).await.unwrap().is_allowed());
         for id in ["", &"x".repeat(257)] {
             let error = limiter.check(Ask::new("bob").request(id)).await.unwrap_err().to_string();
@@ -355,13 +355,13 @@ fn memory_that_is_full_is_an_error_that_changes_nothing() {
         let sets = limits("9/h via gcra, 5/d via fixed_window, 7/m via sliding_log");
         let limiter = Limiter::new(sets, connect(&server.url(), SECOND).await);
         let _ = limiter.check("bob").await.unwrap();
-        let held = limiter.inspect("bob").await.unwrap().unwrap();
+        let held = limiter.admin().inspect("bob").await.unwrap().unwrap();
         server.command(&[b"CONFIG", b"SET", b"maxmemory", b"1"]);
         let error = limiter.check("bob").await.unwrap_err();
         assert!(matches!(fault(&error), Fault::OutOfMemory), "{error}");
         assert!(!matches!(&error, Error::Store(e) if e.is_ambiguous()), "{error}");
         server.command(&[b"CONFIG", b"SET", b"maxmemory", b"0"]);
-        assert_eq!(limiter.inspect("bob").await.unwrap().unwrap(), held);
+        assert_eq!(limiter.admin().inspect("bob").await.unwrap().unwrap(), held);
     });
 }
 
@@ -374,10 +374,11 @@ fn a_call_has_a_deadline_of_its_own() {
         let _ = limiter.check("bob").await.unwrap();
         server.command(&[b"CLIENT", b"PAUSE", b"500", b"ALL"]);
         let begin = Instant::now();
-        let error = limiter.check_within(Duration::from_millis(20), "bob").await.unwrap_err();
+        let error =
+            limiter.check(Ask::new("bob").within(Duration::from_millis(20))).await.unwrap_err();
         assert!(begin.elapsed() < SECOND, "{:?}", begin.elapsed());
         assert!(error.to_string().contains("20ms"), "{error}");
-        let decision = limiter.check_within(SECOND * 15, "bob").await.unwrap();
+        let decision = limiter.check(Ask::new("bob").within(SECOND * 15)).await.unwrap();
         assert!(decision.is_allowed());
     });
 }
@@ -398,13 +399,13 @@ fn who_has_too_little_time_fails_alone() {
             // The longest deadline of those who are known to ask: what a gate tells the store.
             let limiter = Limiter::new(limits(DAY), connect(&proxy.url(), LATENCY / 2).await);
             limiter.store().will_wait(SECOND * 20);
-            let _ = limiter.check_within(SECOND * 20, "warm").await.unwrap();
+            let _ = limiter.check(Ask::new("warm").within(SECOND * 20)).await.unwrap();
             let accepted = proxy.seen().accepted;
             let asks = questions.iter().map(async |(is_patient, short_ms, pause_ms)| {
                 pause(*pause_ms).await;
                 let short = Duration::from_millis(*short_ms);
                 let deadline = if *is_patient { SECOND * 20 } else { short };
-                limiter.check_within(deadline, "bob").await.err().filter(|_| *is_patient)
+                limiter.check(Ask::new("bob").within(deadline)).await.err().filter(|_| *is_patient)
             });
             // Some at once, some one after the other.
             let asks: Vec<_> = asks.collect();
@@ -426,9 +427,9 @@ fn a_peek_answers_while_writes_are_paused() {
     runtime().block_on(async {
         let limiter = Limiter::new(limits(DAY), connect(&server.url(), SECOND).await);
         let _ = limiter.check("bob").await.unwrap();
-        let _ = limiter.peek("bob").await.unwrap();
+        let _ = limiter.check(Ask::new("bob").peek()).await.unwrap();
         server.command(&[b"CLIENT", b"PAUSE", b"60000", b"WRITE"]);
-        assert_eq!(limiter.peek("bob").await.unwrap().remaining(), 999_999);
+        assert_eq!(limiter.check(Ask::new("bob").peek()).await.unwrap().remaining(), 999_999);
         let begin = Instant::now();
         assert!(limiter.check("bob").await.is_err());
         assert!(begin.elapsed() < SECOND * 3);
@@ -448,7 +449,7 @@ fn a_slow_or_dribbling_way_changes_no_answer() {
             Mode::Delay { least: Duration::from_millis(5), most: Duration::from_millis(20) },
         ] {
             proxy.set(mode);
-            let before = limiter.peek("bob").await.unwrap().remaining();
+            let before = limiter.check(Ask::new("bob").peek()).await.unwrap().remaining();
             let asks = (0..20).map(|_| limiter.check("bob"));
             let mut left: Vec<u64> = join_all(asks)
                 .await

@@ -92,16 +92,23 @@ fn every_form_is_read_or_refused() {
             row.put(&server, &key);
             let before = all(&server);
             let Some(remaining) = row.remaining else {
-                assert!(limiter.peek(&bob).await.is_err(), "{text}");
+                assert!(limiter.check(Ask::from(&bob).peek()).await.is_err(), "{text}");
                 assert!(limiter.check(&bob).await.is_err(), "{text}");
                 assert!(limiter.charge(&bob).await.is_err(), "{text}");
-                assert!(limiter.adjust(&bob, 1).await.is_err(), "{text}");
-                assert!(limiter.reserve(&bob, Duration::from_secs(9)).await.is_err(), "{text}");
+                assert!(limiter.admin().adjust(&bob, 1).await.is_err(), "{text}");
+                assert!(
+                    limiter.hold(Ask::from(&bob).reserve(Duration::from_secs(9))).await.is_err(),
+                    "{text}"
+                );
                 assert_eq!(all(&server), before, "{text}");
                 continue;
             };
-            assert_eq!(limiter.peek(&bob).await.unwrap().remaining(), remaining, "{text}");
-            let shown = limiter.inspect(&bob).await.unwrap().unwrap().holds;
+            assert_eq!(
+                limiter.check(Ask::from(&bob).peek()).await.unwrap().remaining(),
+                remaining,
+                "{text}"
+            );
+            let shown = limiter.admin().inspect(&bob).await.unwrap().unwrap().holds;
             let ages: Vec<Option<u64>> = shown.iter().map(|shown| shown.age_us).collect();
             assert_eq!(ages, vec![None; row.hold.iter().count()], "{text}");
             assert_eq!(all(&server), before, "{text}");
@@ -109,7 +116,7 @@ fn every_form_is_read_or_refused() {
                 let counts = [(bob.clone(), row.limits.clone())];
                 let mut hold = Hold::new(hold.id, 0, hold.cost, Time::default(), counts);
                 assert!(limiter.renew(&mut hold, Some(Duration::from_secs(70))).await.unwrap());
-                let shown = limiter.inspect(&bob).await.unwrap().unwrap().holds;
+                let shown = limiter.admin().inspect(&bob).await.unwrap().unwrap().holds;
                 assert_eq!(shown[0].age_us, None, "{text}: renewed");
                 row.put(&server, &key);
             }
@@ -125,18 +132,27 @@ fn every_form_is_read_or_refused() {
             );
             let receipt = decision.receipt().unwrap();
             limiter.refund(&receipt).await.unwrap();
-            assert_eq!(limiter.peek(&bob).await.unwrap().remaining(), remaining, "{text}");
+            assert_eq!(
+                limiter.check(Ask::from(&bob).peek()).await.unwrap().remaining(),
+                remaining,
+                "{text}"
+            );
             for what in ["charge", "adjust", "reserve"] {
                 row.put(&server, &key);
                 match what {
                     "charge" => drop(limiter.charge(&bob).await.unwrap()),
-                    "adjust" => assert_eq!(limiter.adjust(&bob, -1).await.unwrap(), [-1], "{text}"),
+                    "adjust" => {
+                        assert_eq!(limiter.admin().adjust(&bob, -1).await.unwrap(), [-1], "{text}");
+                    }
                     _ => {
-                        let hold = limiter.reserve(&bob, Duration::from_secs(9)).await.unwrap();
+                        let hold = limiter
+                            .hold(Ask::from(&bob).reserve(Duration::from_secs(9)))
+                            .await
+                            .unwrap();
                         assert!(hold.hold.is_some(), "{text}");
                     }
                 }
-                let left = limiter.peek(Ask::new(&bob)).await.unwrap().remaining();
+                let left = limiter.check(Ask::new(&bob).peek()).await.unwrap().remaining();
                 assert_eq!(left, remaining - 1, "{text}: {what}");
             }
         }

@@ -81,7 +81,7 @@ fn holds_of_a_slot_that_is_half_moved_are_not_forgotten() {
             let limiter = &world.limiter;
             let acquire = async |number: u64| {
                 let ask = Ask::new(&world.subject);
-                limiter.acquire(if is_named { ask.named(name(number)) } else { ask }).await
+                limiter.hold((if is_named { ask.named(name(number)) } else { ask }).acquire()).await
             };
             let mut open = vec![acquire(0).await.unwrap().hold.unwrap()];
             let (mut asked, mut failed) = (0, 0);
@@ -112,7 +112,8 @@ fn holds_of_a_slot_that_is_half_moved_are_not_forgotten() {
             println!("{set}, named {is_named}, key {first_key}: {failed} of {asked} failed");
             assert!(failed > 0 && failed < asked, "the keys were never on two nodes");
             cluster.finish_migration(world.way);
-            let left = async || limiter.peek(&world.subject).await.unwrap().remaining();
+            let left =
+                async || limiter.check(Ask::from(&world.subject).peek()).await.unwrap().remaining();
             assert_eq!(left().await, 9 - open.len() as u64);
             for hold in open {
                 assert!(limiter.release(&hold).await.unwrap());
@@ -146,7 +147,7 @@ fn holds_of_counts_that_lie_on_one_node_go_on_while_their_slot_is_half_moved() {
                 let (limiter, subject) = (&world.limiter, &world.subject);
                 let ttl = Duration::from_secs(60);
                 let before = match is_there {
-                    true => limiter.reserve(subject, ttl).await.unwrap().hold,
+                    true => limiter.hold(Ask::new(subject).reserve(ttl)).await.unwrap().hold,
                     false => None,
                 };
                 cluster.begin_migration(world.way);
@@ -158,18 +159,18 @@ fn holds_of_counts_that_lie_on_one_node_go_on_while_their_slot_is_half_moved() {
                     error.iter().for_each(assert_is_moving);
                 };
                 for _ in 0..2 {
-                    let placed = limiter.reserve(subject, ttl).await;
+                    let placed = limiter.hold(Ask::new(subject).reserve(ttl)).await;
                     let hold = placed.as_ref().ok().and_then(|it| it.hold.clone());
                     note(placed.err());
                     let Some(mut hold) = hold.or_else(|| before.clone()) else { continue };
                     note(limiter.renew(&mut hold, Some(ttl)).await.err());
                     note(limiter.commit(&hold, 1).await.err());
                     note(limiter.charge(subject).await.err());
-                    note(limiter.adjust(subject, 1).await.err());
+                    note(limiter.admin().adjust(subject, 1).await.err());
                 }
                 println!("{set}, there before {is_there}: {failed} of {asked} failed");
                 if failed == 0 {
-                    let left = limiter.peek(subject).await.unwrap();
+                    let left = limiter.check(Ask::new(subject).peek()).await.unwrap();
                     let rate = left.reports().find(|it| it.limit().capacity() == 100).unwrap();
                     assert_eq!(rate.remaining(), 98 - u64::from(is_there), "two commits");
                 }
@@ -189,12 +190,12 @@ fn an_early_release_of_a_slot_that_is_half_moved_is_not_forgotten() {
     runtime().block_on(async {
         let world = World::new(&cluster, "9 at once hold 2m", "half:early").await;
         let ask = || Ask::new(&world.subject).named(name(1));
-        let hold = world.limiter.hold_named(ask()).unwrap();
+        let hold = ask().named_hold(world.limiter.limits()).unwrap();
         assert!(!world.limiter.release(&hold).await.unwrap());
         cluster.begin_migration(world.way);
-        assert_is_moving(&world.limiter.acquire(ask()).await.unwrap_err());
+        assert_is_moving(&world.limiter.hold(ask().acquire()).await.unwrap_err());
         world.left().iter().for_each(|key| world.move_key(key));
-        let over = world.limiter.acquire(ask()).await.unwrap_err().to_string();
+        let over = world.limiter.hold(ask().acquire()).await.unwrap_err().to_string();
         assert!(over.contains("was released or committed before"), "{over}");
         cluster.finish_migration(world.way);
     });

@@ -265,7 +265,8 @@ fn a_key_that_has_expired_meant_nothing_any_more() {
                 let begin = Instant::now();
                 loop {
                     let there = server.command(&[b"EXISTS", key.as_bytes()]).int() == Some(1);
-                    let peeked = limiter.peek(Ask::new(&subject).cost(capacity)).await.unwrap();
+                    let peeked =
+                        limiter.check(Ask::new(&subject).cost(capacity).peek()).await.unwrap();
                     if !there {
                         assert!(peeked.is_allowed(), "{text}: gone, but it counts");
                         assert_eq!(peeked.remaining(), capacity);
@@ -374,7 +375,7 @@ fn a_key_of_another_kind_is_left_alone() {
                 if words[2].starts_with(b"3") && !text.ends_with("sliding_log") {
                     assert!(error.contains("newer version"), "{text}: {error}");
                 }
-                let _ = limiter.peek(&subject).await.unwrap_err();
+                let _ = limiter.check(Ask::new(&subject).peek()).await.unwrap_err();
                 assert_eq!(server.command(&[b"DUMP", key.as_bytes()]), before, "{text} {words:?}");
             }
             server.command(&[b"DEL", key.as_bytes()]);

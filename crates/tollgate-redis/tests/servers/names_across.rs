@@ -41,7 +41,7 @@ impl Counts {
     async fn left<S: Store>(&self, limiter: &Limiter<S>) -> Vec<Vec<u64>> {
         let mut all = Vec::new();
         for subject in &self.subjects {
-            let decision = limiter.peek(subject).await.unwrap();
+            let decision = limiter.check(Ask::new(subject).peek()).await.unwrap();
             all.push(decision.reports().map(|report| report.remaining()).collect());
         }
         all
@@ -113,15 +113,15 @@ async fn story<S: Store>(store: S, counts: &Counts, clock: &ManualClock) -> Vec<
     let mut lines = Vec::new();
     let acquire = async |number, cost| {
         clock.advance(Duration::from_millis(10));
-        told(limiter.acquire(counts.ask(&all, number).cost(cost)).await)
+        told(limiter.hold(counts.ask(&all, number).cost(cost).acquire()).await)
     };
     let reserve = async |number, seconds, charging: bool| {
         clock.advance(Duration::from_millis(10));
         let terms = Reserve::from(Duration::from_secs(seconds));
         let terms = if charging { terms.charging() } else { terms };
-        told(limiter.reserve(counts.ask(&all, number).cost(4), terms).await)
+        told(limiter.hold(counts.ask(&all, number).cost(4).reserve(terms)).await)
     };
-    let by_name = |number| limiter.hold_named(counts.ask(&all, number)).unwrap();
+    let by_name = |number| counts.ask(&all, number).named_hold(limiter.limits()).unwrap();
     let settle = async |number, units| {
         clock.advance(Duration::from_millis(10));
         format!("{:?}", limiter.commit(&by_name(number), units).await)
@@ -202,18 +202,20 @@ fn a_line_is_kept_in_one_slot_of_a_cluster() {
         let clock = ManualClock::at_micros(NOON);
         let store = connect(cluster, "names-line", &clock).await;
         let limiter = Limiter::new(counts.set.clone(), store.clone());
-        let first = held(limiter.acquire(counts.ask(&[0], 1)).await);
+        let first = held(limiter.hold(counts.ask(&[0], 1).acquire()).await);
         for (number, ahead) in [(2, 0), (3, 1), (2, 0)] {
-            let denied = limiter.acquire(counts.ask(&[0], number).in_line()).await.unwrap();
+            let denied = limiter.hold(counts.ask(&[0], number).in_line().acquire()).await.unwrap();
             assert_eq!((denied.hold, denied.ahead), (None, ahead));
         }
-        let error = limiter.acquire(counts.ask(&[0, 1], 4).in_line()).await.unwrap_err();
+        let error = limiter.hold(counts.ask(&[0, 1], 4).in_line().acquire()).await.unwrap_err();
         assert!(error.to_string().contains("in one slot with a `shard`"), "{error}");
         assert!(limiter.release(&first).await.unwrap());
         // Nobody overtakes, not by a question over several slots either.
-        assert!(limiter.acquire(counts.ask(&[0, 1], 5)).await.unwrap().hold.is_none());
-        assert!(limiter.acquire(counts.ask(&[0], 3).in_line()).await.unwrap().hold.is_none());
-        held(limiter.acquire(counts.ask(&[0], 2).in_line()).await);
+        assert!(limiter.hold(counts.ask(&[0, 1], 5).acquire()).await.unwrap().hold.is_none());
+        assert!(
+            limiter.hold(counts.ask(&[0], 3).in_line().acquire()).await.unwrap().hold.is_none()
+        );
+        held(limiter.hold(counts.ask(&[0], 2).in_line().acquire()).await);
         for server in cluster.servers() {
             assert_eq!(server.without_ttl(), Vec::<Vec<u8>>::new());
         }
@@ -230,11 +232,11 @@ fn a_repeat_places_a_hold_where_it_is_missing() {
         let clock = ManualClock::at_micros(NOON);
         let store = connect(cluster, "names-missing", &clock).await;
         let limiter = Limiter::new(counts.set.clone(), store.clone());
-        let acquire = async || limiter.acquire(counts.ask(&[0, 1], 1)).await;
+        let acquire = async || limiter.hold(counts.ask(&[0, 1], 1).acquire()).await;
         let first = held(acquire().await);
         assert_eq!(counts.left(&limiter).await, [[8, 1], [8, 1], [9, 2]]);
         for lost in [1, 0] {
-            assert!(limiter.reset(&counts.subjects[lost]).await.unwrap());
+            assert!(limiter.admin().reset(&counts.subjects[lost]).await.unwrap());
             let again = acquire().await.unwrap();
             // Part of it was charged before, so there is no receipt for all of it.
             assert!(again.decision.receipt().is_none());
@@ -248,23 +250,23 @@ fn a_repeat_places_a_hold_where_it_is_missing() {
             assert_eq!(counts.left(&limiter).await, [[8, 1], [8, 1], [9, 2]]);
         }
         // It is released where it is open, and each slot remembers that it is over.
-        let by_name = limiter.hold_named(counts.ask(&[0, 1], 1)).unwrap();
-        assert!(limiter.reset(&counts.subjects[0]).await.unwrap());
+        let by_name = counts.ask(&[0, 1], 1).named_hold(limiter.limits()).unwrap();
+        assert!(limiter.admin().reset(&counts.subjects[0]).await.unwrap());
         assert!(limiter.release(&by_name).await.unwrap());
         assert_eq!(counts.left(&limiter).await, [[9, 2], [8, 2], [9, 2]]);
         is_over(acquire().await);
-        limiter.reset(&counts.subjects[0]).await.unwrap();
-        let settled = limiter.cancel(&by_name).await.unwrap();
+        limiter.admin().reset(&counts.subjects[0]).await.unwrap();
+        let settled = limiter.commit(&by_name, 0).await.unwrap();
         assert!(settled.already && !settled.is_early, "{settled:?}");
         is_over(acquire().await);
         assert_eq!(counts.left(&limiter).await, [[9, 2], [8, 2], [9, 2]]);
-        assert!(limiter.reset(&counts.subjects[1]).await.unwrap());
+        assert!(limiter.admin().reset(&counts.subjects[1]).await.unwrap());
         // With other counts it is another hold: one name is no way past the slots of a count.
-        held(limiter.acquire(counts.ask(&[1, 0, 2], 2)).await);
-        assert_eq!(held(limiter.acquire(counts.ask(&[2, 1, 0], 2)).await).answer, 2);
-        held(limiter.acquire(counts.ask(&[0, 1], 2)).await);
+        held(limiter.hold(counts.ask(&[1, 0, 2], 2).acquire()).await);
+        assert_eq!(held(limiter.hold(counts.ask(&[2, 1, 0], 2).acquire()).await).answer, 2);
+        held(limiter.hold(counts.ask(&[0, 1], 2).acquire()).await);
         assert_eq!(counts.left(&limiter).await, [[7, 0], [7, 0], [8, 1]]);
-        assert!(limiter.acquire(counts.ask(&[0, 2], 2)).await.unwrap().hold.is_none());
+        assert!(limiter.hold(counts.ask(&[0, 2], 2).acquire()).await.unwrap().hold.is_none());
         assert_eq!(counts.left(&limiter).await, [[7, 0], [7, 0], [8, 1]]);
         store.clear_run().await.unwrap();
     });
@@ -279,36 +281,36 @@ fn a_denial_takes_back_what_it_has_placed_and_nothing_else() {
         let clock = ManualClock::at_micros(NOON);
         let store = connect(cluster, "names-denied", &clock).await;
         let limiter = Limiter::new(counts.set.clone(), store.clone());
-        let other = held(limiter.acquire(&counts.subjects[1]).await);
+        let other = held(limiter.hold(Ask::new(&counts.subjects[1]).acquire()).await);
         // The second time the slot that denies is asked first.
         for _ in 0..2 {
-            assert!(limiter.acquire(counts.ask(&[0, 1], 1)).await.unwrap().hold.is_none());
+            assert!(limiter.hold(counts.ask(&[0, 1], 1).acquire()).await.unwrap().hold.is_none());
             assert_eq!(counts.left(&limiter).await, [[9, 1], [8, 0], [9, 1]]);
         }
         assert!(limiter.release(&other).await.unwrap());
         // The clock of denials is that of the machine: other counts have none yet.
         let fresh = |number| counts.ask(&[0, 2], number);
-        let other = held(limiter.acquire(&counts.subjects[2]).await);
-        assert!(limiter.acquire(fresh(2)).await.unwrap().hold.is_none());
+        let other = held(limiter.hold(Ask::new(&counts.subjects[2]).acquire()).await);
+        assert!(limiter.hold(fresh(2).acquire()).await.unwrap().hold.is_none());
         assert!(limiter.release(&other).await.unwrap());
-        let hold = held(limiter.acquire(fresh(2)).await);
+        let hold = held(limiter.hold(fresh(2).acquire()).await);
         assert_eq!((hold.answer, counts.left(&limiter).await[0].clone()), (1, vec![8, 0]));
         // One slot has lost its part, which another has now: the rest stays until it is released.
-        assert!(limiter.reset(&counts.subjects[2]).await.unwrap());
-        let other = held(limiter.acquire(&counts.subjects[2]).await);
+        assert!(limiter.admin().reset(&counts.subjects[2]).await.unwrap());
+        let other = held(limiter.hold(Ask::new(&counts.subjects[2]).acquire()).await);
         // A slot that is only looked at is not answered again: it is a denial each time.
         for _ in 0..MAX_REPEATS + 4 {
-            assert!(limiter.acquire(fresh(2)).await.unwrap().hold.is_none());
+            assert!(limiter.hold(fresh(2).acquire()).await.unwrap().hold.is_none());
             assert_eq!(counts.left(&limiter).await, [[8, 0], [8, 1], [8, 0]]);
         }
-        let by_name = limiter.hold_named(fresh(2)).unwrap();
+        let by_name = fresh(2).named_hold(limiter.limits()).unwrap();
         assert!(limiter.release(&by_name).await.unwrap());
         assert_eq!(counts.left(&limiter).await, [[8, 1], [8, 1], [8, 0]]);
         assert!(limiter.release(&other).await.unwrap());
-        is_over(limiter.acquire(fresh(2)).await);
+        is_over(limiter.hold(fresh(2).acquire()).await);
         // A name that is over in one slot is taken back in the others.
-        assert!(limiter.reset(&counts.subjects[0]).await.unwrap());
-        is_over(limiter.acquire(fresh(2)).await);
+        assert!(limiter.admin().reset(&counts.subjects[0]).await.unwrap());
+        is_over(limiter.hold(fresh(2).acquire()).await);
         assert_eq!(counts.left(&limiter).await, [[9, 1], [8, 1], [8, 1]]);
         store.clear_run().await.unwrap();
     });
@@ -325,26 +327,26 @@ fn a_lost_reply_and_a_repeat_charge_each_slot_once() {
         let limiter = Limiter::new(counts.set.clone(), store.clone());
         // The nodes get their scripts.
         let ask = |number| counts.ask(&[0, 1, 2], number);
-        held(limiter.acquire(ask(0)).await);
-        assert!(limiter.release(&limiter.hold_named(ask(0)).unwrap()).await.unwrap());
+        held(limiter.hold(ask(0).acquire()).await);
+        assert!(limiter.release(&ask(0).named_hold(limiter.limits()).unwrap()).await.unwrap());
         assert_eq!(counts.left(&limiter).await, [[8, 2], [8, 2], [8, 2]]);
         for (number, proxy) in (1..).zip(&proxies) {
             proxy.next(1, Trick::LoseReply);
-            let error = limiter.acquire(ask(number)).await.unwrap_err();
+            let error = limiter.hold(ask(number).acquire()).await.unwrap_err();
             assert!(matches!(&error, Error::Store(it) if it.is_ambiguous()), "{error}");
             // Two gave their parts back; the one whose reply was lost keeps its own.
             let left = counts.left(&limiter).await;
             assert_eq!(left.iter().filter(|it| it[1] == 1).count(), 1, "{left:?}");
-            held(once_connected(async || limiter.acquire(ask(number)).await).await);
+            held(once_connected(async || limiter.hold(ask(number).acquire()).await).await);
             let charged = 8 - number;
             assert_eq!(counts.left(&limiter).await, vec![vec![charged, 1]; 3]);
             // A release that is lost in one slot is repeated.
             proxy.next(1, Trick::LoseReply);
-            let by_name = limiter.hold_named(ask(number)).unwrap();
+            let by_name = ask(number).named_hold(limiter.limits()).unwrap();
             assert!(limiter.release(&by_name).await.is_err());
             let again = once_connected(async || limiter.release(&by_name).await).await;
             assert!(!again.unwrap(), "all had done it");
-            is_over(limiter.acquire(ask(number)).await);
+            is_over(limiter.hold(ask(number).acquire()).await);
             assert_eq!(counts.left(&limiter).await, vec![vec![charged, 2]; 3]);
         }
         store.clear_run().await.unwrap();
@@ -363,15 +365,15 @@ fn a_late_denial_takes_back_nothing_that_was_answered_again() {
         let direct = connect(cluster, "names-late", &clock).await;
         let [slow, direct] = [slow, direct].map(|store| Limiter::new(counts.set.clone(), store));
         // The nodes get their scripts.
-        let first = held(slow.acquire(counts.ask(&[0, 1], 0)).await);
+        let first = held(slow.hold(counts.ask(&[0, 1], 0).acquire()).await);
         assert!(slow.release(&first).await.unwrap());
-        let other = held(direct.acquire(&counts.subjects[1]).await);
+        let other = held(direct.hold(Ask::new(&counts.subjects[1]).acquire()).await);
         let key = Keys::new().state(&counts.subjects[1], &counts.set);
         let proxy = &proxies[cluster.owner_of(key.as_bytes()).unwrap()];
         let late = Duration::from_secs(3);
         proxy.set(Mode::Delay { least: late, most: late });
         let sent = proxy.seen().requests;
-        let denied = slow.acquire(counts.ask(&[0, 1], 1));
+        let denied = slow.hold(counts.ask(&[0, 1], 1).acquire());
         let admitted = async {
             let begin = Instant::now();
             while proxy.seen().requests == sent || counts.left(&direct).await[0] != [7, 0] {
@@ -379,7 +381,7 @@ fn a_late_denial_takes_back_nothing_that_was_answered_again() {
                 pause(1).await;
             }
             assert!(direct.release(&other).await.unwrap());
-            held(direct.acquire(counts.ask(&[0, 1], 1)).await)
+            held(direct.hold(counts.ask(&[0, 1], 1).acquire()).await)
         };
         let (denied, mut admitted) = join(denied, admitted).await;
         assert!(denied.unwrap().hold.is_none());
@@ -408,7 +410,7 @@ fn at_once_whoever_is_answered_has_all_of_its_hold() {
             // Eight names, each asked for three times at once, want eight of three slots.
             let asks = (0..24_u64).map(|n| {
                 let places = &orders[(n % 3) as usize];
-                limiter.acquire(counts.ask(places, 100 * round + n / 3))
+                limiter.hold(counts.ask(places, 100 * round + n / 3).acquire())
             });
             let answers = join_all(asks).await;
             let mut open: Vec<Hold> = Vec::new();
@@ -424,7 +426,7 @@ fn at_once_whoever_is_answered_has_all_of_its_hold() {
             }
             for number in 0..8 {
                 let ask = counts.ask(&orders[0], 100 * round + number);
-                limiter.cancel(&limiter.hold_named(ask).unwrap()).await.unwrap();
+                limiter.commit(&ask.named_hold(limiter.limits()).unwrap(), 0).await.unwrap();
             }
             let left = counts.left(&limiter).await;
             // Each hold is charged; a denial that is answered again meanwhile may leave a charge.

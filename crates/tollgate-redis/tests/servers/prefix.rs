@@ -32,22 +32,26 @@ fn limits(text: &str) -> LimitSet {
 async fn each_operation(store: &RedisStore) -> (tollgate::Receipt, tollgate::Hold) {
     let set = limits("10/h via sliding_log, 20/d via gcra");
     let limiter = Limiter::new(set.clone(), store.clone());
-    assert!(limiter.inspect("bob").await.unwrap().is_none(), "a count of another environment");
+    assert!(
+        limiter.admin().inspect("bob").await.unwrap().is_none(),
+        "a count of another environment"
+    );
     let decision = limiter.check("bob").await.unwrap();
     assert_eq!(decision.remaining(), 9);
     let receipt = decision.receipt().unwrap();
-    assert_eq!(limiter.peek("bob").await.unwrap().remaining(), 9);
+    assert_eq!(limiter.check(Ask::new("bob").peek()).await.unwrap().remaining(), 9);
     assert_eq!(limiter.check(Ask::new("bob").request("id-1")).await.unwrap().remaining(), 8);
     assert_eq!(limiter.check(Ask::new("bob").request("id-1")).await.unwrap().remaining(), 8);
-    let _ = limiter.adjust("bob", 1).await.unwrap();
+    let _ = limiter.admin().adjust("bob", 1).await.unwrap();
     let _ = limiter.charge("bob").await.unwrap();
-    assert!(limiter.inspect("bob").await.unwrap().is_some());
-    assert!(limiter.reset("ann").await.is_ok());
-    let reserved = limiter.reserve("bob", Duration::from_secs(60)).await.unwrap().hold.unwrap();
+    assert!(limiter.admin().inspect("bob").await.unwrap().is_some());
+    assert!(limiter.admin().reset("ann").await.is_ok());
+    let reserved =
+        limiter.hold(Ask::new("bob").reserve(Duration::from_secs(60))).await.unwrap().hold.unwrap();
     assert!(!limiter.commit(&reserved, 1).await.unwrap().already);
     let slots = Limiter::new(limits("1 at once"), store.clone());
-    let hold = slots.acquire("bob").await.unwrap().hold.unwrap();
-    assert!(slots.acquire("bob").await.unwrap().hold.is_none());
+    let hold = slots.hold(Ask::new("bob").acquire()).await.unwrap().hold.unwrap();
+    assert!(slots.hold(Ask::new("bob").acquire()).await.unwrap().hold.is_none());
     assert!(slots.renew(&mut hold.clone(), None).await.unwrap());
     let notices = store.perform(&ReadNotices::new(None)).await.unwrap().unwrap();
     assert!(notices.all.is_empty(), "{notices:?}");

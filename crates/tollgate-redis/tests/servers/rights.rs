@@ -77,7 +77,7 @@ async fn named(
     name: &str,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let ask = Ask::new("bob").cost(1).named(name.parse()?);
-    assert!(limiter.reserve(ask, Duration::from_secs(60)).await?.hold.is_some());
+    assert!(limiter.hold(ask.reserve(Duration::from_secs(60))).await?.hold.is_some());
     Ok(())
 }
 
@@ -99,33 +99,33 @@ async fn operate(
         "check" if !is_slots => drop(limiter.check(Ask::new(&eve).cost(7)).await?),
         "reserve" => {
             let ask = Ask::new(&bob).cost(400);
-            assert!(limiter.reserve(ask, Duration::from_secs(60)).await?.hold.is_some());
+            assert!(limiter.hold(ask.reserve(Duration::from_secs(60))).await?.hold.is_some());
         }
-        "acquire" if is_slots => drop(limiter.acquire(&bob).await?),
+        "acquire" if is_slots => drop(limiter.hold(Ask::from(&bob).acquire()).await?),
         "commit" => drop(limiter.commit(&made.hold, 3).await?),
         "renew" => {
             let ttl = Some(Duration::from_secs(90));
             limiter.renew(&mut made.hold.clone(), ttl).await?;
         }
         "charge" if !is_slots => drop(limiter.charge(&bob).await?),
-        "adjust" => drop(limiter.adjust(&bob, -5).await?),
+        "adjust" => drop(limiter.admin().adjust(&bob, -5).await?),
         "refund" => drop(limiter.refund(&made.receipt).await?),
         "hold named" => named(limiter, "the-name-of-another-hold").await?,
         "repeat named" => named(limiter, OPEN).await?,
         "release unknown" => {
             let ask = Ask::new(&bob).named("a-name-that-is-not-held".parse()?);
-            limiter.release(&limiter.hold_named(ask)?).await?;
+            limiter.release(&ask.named_hold(limiter.limits())?).await?;
         }
         "renew named" => {
             let ask = Ask::new(&bob).named(OPEN.parse()?);
             let ttl = Some(Duration::from_secs(90));
-            limiter.renew(&mut limiter.hold_named(ask)?, ttl).await?;
+            limiter.renew(&mut ask.named_hold(limiter.limits())?, ttl).await?;
         }
         "release named" => {
             let ask = Ask::new(&bob).named(OPEN.parse()?);
-            limiter.release(&limiter.hold_named(ask)?).await?;
+            limiter.release(&ask.named_hold(limiter.limits())?).await?;
         }
-        "reset" => drop(limiter.reset(&bob).await?),
+        "reset" => drop(limiter.admin().reset(&bob).await?),
         "notices" => {
             let notice = Notice::new("x", "y", Duration::from_secs(60))?;
             limiter.store().perform(&Post::new(&notice)).await?;
@@ -145,7 +145,7 @@ struct Made {
 async fn prepare(limiter: &Limiter<RedisStore>) -> Made {
     let (bob, ann) = (Subject::literal("bob").unwrap(), Subject::literal("ann").unwrap());
     let reserve = Ask::new(&bob).and(&ann).cost(10);
-    let holding = limiter.reserve(reserve, Duration::from_secs(60)).await.unwrap();
+    let holding = limiter.hold(reserve.reserve(Duration::from_secs(60))).await.unwrap();
     named(limiter, OPEN).await.unwrap();
     let rates: LimitSet = "1000/h via gcra, 500/h via sliding_log".parse().unwrap();
     let ask = Ask::new(&ann).under(&rates).cost(9);
@@ -244,7 +244,7 @@ fn a_server_that_refuses_a_write_keeps_what_it_has() {
         let limiter = Limiter::new(SETS[0].parse().unwrap(), store);
         let ask = || Ask::new("bob").cost(400);
         for _ in 0..4 {
-            let error = limiter.reserve(ask(), Duration::from_secs(60)).await.unwrap_err();
+            let error = limiter.hold(ask().reserve(Duration::from_secs(60))).await.unwrap_err();
             assert!(error.to_string().contains("the right to zadd;"), "{error}");
         }
         assert!(all(&server).is_empty(), "four failed reserves hold nothing");

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use tollgate::{LimitSet, Limiter, ManualClock, StoreError};
+use tollgate::{Ask, LimitSet, Limiter, ManualClock, StoreError};
 use tollgate_proof::redis::{Proxy, RedisSentinels, RedisServer, SentinelOptions};
 use tollgate_proof::sentinels_or_skip;
 use tollgate_redis::{Fault, Options, RedisStore};
@@ -271,7 +271,7 @@ fn a_planned_failover_loses_what_is_admitted_until_the_other_one_is_asked() {
             let new = tokio::task::block_in_place(|| sentinels.failover());
             goes_on(limiter, sentinels.server(new)).await;
             let all = admitted.load(Ordering::Relaxed);
-            let left = limiter.peek("bob").await.unwrap().remaining();
+            let left = limiter.check(Ask::new("bob").peek()).await.unwrap().remaining();
             let lost = all.saturating_sub(LIMIT - left);
             told.push(format!("{} of {}", lost.saturating_sub(lost_before), all - before));
             (least, lost_before) = (least.min(lost.saturating_sub(lost_before)), lost);

@@ -103,24 +103,24 @@ async fn story<S: Store>(store: S, clock: &ManualClock) -> Vec<String> {
         told.push(format!("{:?}", limiter.refund(receipt).await.unwrap()));
     }
     let deadline = Duration::from_secs(30);
-    told.push(seen(&limiter.check_within(deadline, sets.user().cost(2)).await.unwrap()));
+    told.push(seen(&limiter.check(sets.user().cost(2).within(deadline)).await.unwrap()));
     told.push(seen(&limiter.check(sets.ask().cost(6).partial()).await.unwrap()));
-    told.push(format!("{:?}", limiter.adjust(sets.tenant(), 2).await.unwrap()));
-    told.push(format!("{:?}", limiter.adjust(sets.user(), -1).await.unwrap()));
+    told.push(format!("{:?}", limiter.admin().adjust(sets.tenant(), 2).await.unwrap()));
+    told.push(format!("{:?}", limiter.admin().adjust(sets.user(), -1).await.unwrap()));
     for ask in [sets.tenant(), sets.user()] {
-        let held = limiter.inspect(ask).await.unwrap().unwrap();
+        let held = limiter.admin().inspect(ask).await.unwrap().unwrap();
         told.push(format!("{} {:?}", held.written_under, held.logs));
     }
-    told.push(seen(&limiter.peek(sets.ask()).await.unwrap()));
+    told.push(seen(&limiter.check(sets.ask().peek()).await.unwrap()));
     let alone = limiter.check(sets.tenant()).await.unwrap().into_owned();
     told.push(seen(&alone));
-    told.push(limiter.reset(sets.user()).await.unwrap().to_string());
-    told.push(limiter.reset(sets.user()).await.unwrap().to_string());
-    told.push(seen(&limiter.peek(sets.ask()).await.unwrap()));
+    told.push(limiter.admin().reset(sets.user()).await.unwrap().to_string());
+    told.push(limiter.admin().reset(sets.user()).await.unwrap().to_string());
+    told.push(seen(&limiter.check(sets.ask().peek()).await.unwrap()));
     // Charged before the reset: nothing of the user's is given back.
     told.push(format!("{:?}", limiter.refund(&receipts[0]).await.unwrap()));
     told.push(format!("{:?}", limiter.refund(&alone.receipt().unwrap()).await.unwrap()));
-    told.push(format!("{:?}", limiter.inspect(sets.user()).await.unwrap()));
+    told.push(format!("{:?}", limiter.admin().inspect(sets.user()).await.unwrap()));
     told
 }
 
@@ -173,7 +173,7 @@ fn all_keys_of_a_shard_lie_in_its_slot() {
             assert!(keys.iter().any(|key| key.ends_with(part)), "{part}: {keys:?}");
         };
         there("?");
-        assert!(limiter.reset(sets.user()).await.unwrap());
+        assert!(limiter.admin().reset(sets.user()).await.unwrap());
         there("!reset");
         there(&format!("!{}", receipt.number));
         // Without a shard of its own an ask lies in the store's.

@@ -89,7 +89,7 @@ fn a_denial_leaves_the_state_as_it_is() {
         assert_eq!(before.len(), 2);
         for cost in [2, 5, 100, 1 << 40] {
             assert!(!limiter.check(Ask::new("bob").cost(cost)).await.unwrap().is_allowed());
-            let _ = limiter.peek(Ask::new("bob").cost(cost)).await.unwrap();
+            let _ = limiter.check(Ask::new("bob").cost(cost).peek()).await.unwrap();
         }
         assert_eq!(dump(), before);
         // A large cost that was denied does not keep a small one out.
@@ -137,8 +137,8 @@ fn long_logs_and_wide_windows_fit() {
         let receipt = decision.receipt().unwrap();
         assert!(!log.check("bob").await.unwrap().is_allowed());
         assert_eq!(log.refund(&receipt).await.unwrap().given, [88_000]);
-        assert_eq!(log.adjust("bob", 12_000).await.unwrap(), [12_000]);
-        assert!(log.inspect("bob").await.unwrap().is_none());
+        assert_eq!(log.admin().adjust("bob", 12_000).await.unwrap(), [12_000]);
+        assert!(log.admin().inspect("bob").await.unwrap().is_none());
         let wide = limits("100000/1d precision 86400ms via sliding_window");
         let window = Limiter::new(wide, store);
         let decision = window.check(Ask::new("bob").cost(100_000)).await.unwrap();
@@ -158,7 +158,7 @@ fn a_reset_takes_its_subject_literally() {
             let _ = limiter.check(subject).await.unwrap();
         }
         for (subject, left) in [("*", 4), ("[ab]*", 3), ("nobody", 3)] {
-            let found = limiter.reset(subject).await.unwrap();
+            let found = limiter.admin().reset(subject).await.unwrap();
             assert_eq!(found, subject != "nobody");
             let states = server.keys().iter().filter(|key| !key.ends_with(b"!reset")).count();
             assert_eq!(states, left);

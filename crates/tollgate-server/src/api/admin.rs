@@ -298,13 +298,14 @@ impl Admin {
         let refused = Refusal::from;
         match act {
             "inspect" => {
-                let held = gate.inspect(ask(&parts, shard)?).await.map_err(refused)?;
+                let held = gate.admin().inspect(ask(&parts, shard)?).await.map_err(refused)?;
                 let count = parts.first().map(|(subject, limits)| (subject, limits, shard));
                 Ok(json(&Held { held: held.zip(count).map(|it| self.held_json(it)) }))
             }
             "peek" => {
                 let terms = Terms::new(OnFailure::Deny).deadline(gate.usual_deadline());
-                let answer = gate.peek_limits(ask(&parts, shard)?, terms).await.map_err(refused)?;
+                let answer =
+                    gate.check_limits(ask(&parts, shard)?.peek(), terms).await.map_err(refused)?;
                 let text = answer.decision().map(ToString::to_string);
                 Ok(json(&Peeked { text, answer: AnswerJson::new(&answer) }))
             }
@@ -314,13 +315,16 @@ impl Admin {
                 let each = if of_policy { 1 } else { parts.len().max(1) };
                 let mut was_there = false;
                 for parts in parts.chunks(each) {
-                    was_there |= gate.reset(ask(parts, shard)?).await.map_err(refused)?;
+                    was_there |= gate.admin().reset(ask(parts, shard)?).await.map_err(refused)?;
                 }
                 Ok(json(&serde_json::json!({ "was_there": was_there })))
             }
             _ => {
-                let changed =
-                    gate.adjust(ask(&parts, shard)?, by.unwrap_or(0)).await.map_err(refused)?;
+                let changed = gate
+                    .admin()
+                    .adjust(ask(&parts, shard)?, by.unwrap_or(0))
+                    .await
+                    .map_err(refused)?;
                 Ok(json(&serde_json::json!({ "changed": changed })))
             }
         }

@@ -89,7 +89,7 @@ impl Guard {
     /// lock that out.
     pub(super) fn refuse_page(&self, headers: &HeaderMap, peer: IpAddr) -> Option<Reply> {
         let (why, reply) = self.verify_host(headers)?;
-        if self.lines.check_now("pages").is_ok_and(|line| line.is_allowed()) {
+        if self.lines.check("pages").now().is_ok_and(|line| line.is_allowed()) {
             tracing::warn!(target: "tollgate", client = %peer, "{} was refused: {why}", self.who);
         }
         Some(reply)
@@ -180,7 +180,7 @@ impl Origins {
         if !is_of_a_page {
             return Ok(());
         }
-        if self.lines.check_now("pages").is_ok_and(|line| line.is_allowed()) {
+        if self.lines.check("pages").now().is_ok_and(|line| line.is_allowed()) {
             tracing::warn!(
                 target: "tollgate",
                 client = %peer,

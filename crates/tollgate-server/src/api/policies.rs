@@ -176,7 +176,7 @@ pub(super) async fn explain(
     }
     let fields = fields.read(service).map_err(Problem::bad)?;
     let policies = service.gate.policies();
-    let answer = service.gate.peek(service.gate.prepare(&fields)).await;
+    let answer = service.gate.ask(service.gate.prepare(&fields).peek()).await;
     let standings = policies.standings(&fields);
     Ok(json(&ExplainJson {
         answer: AnswerJson::new(&answer),

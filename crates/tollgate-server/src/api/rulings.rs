@@ -55,8 +55,8 @@ struct RulingJson {
 
 /// The rulings in force, freshly read from the store.
 pub(super) async fn list(gate: &Gate<AnyStore>) -> Result<Reply, Problem> {
-    gate.read_rulings().await.map_err(Refusal::from)?;
-    let rulings: Vec<RulingJson> = gate.rulings().into_iter().map(ruling_json).collect();
+    gate.admin().read_rulings().await.map_err(Refusal::from)?;
+    let rulings: Vec<RulingJson> = gate.admin().rulings().into_iter().map(ruling_json).collect();
     Ok(json(&serde_json::json!({ "rulings": rulings })))
 }
 
@@ -97,9 +97,9 @@ pub(super) async fn rule(
     {
         return Err(no_policy(policy).into());
     }
-    let ruling = gate.as_stored(about.ruling(effect)?);
+    let ruling = gate.admin().as_stored(about.ruling(effect)?);
     *of = ruling.to_string();
-    gate.rule(&ruling, lasts).await.map_err(Refusal::from)?;
+    gate.admin().rule(&ruling, lasts).await.map_err(Refusal::from)?;
     let lacking = ruling.when.iter().find_map(|condition| {
         let option = api.auth.lacks(&condition.field)?;
         Some(format!(
@@ -126,12 +126,12 @@ pub(super) async fn lift(
             return Err(Problem::bad(format!("what is lifted has no `{field}`")).at(field));
         }
     }
-    let Ruling { when, policy, .. } = gate.as_stored(about.ruling(Effect::Ban)?);
+    let Ruling { when, policy, .. } = gate.admin().as_stored(about.ruling(Effect::Ban)?);
     of.clone_from(&when.iter().map(Condition::to_string).collect::<Vec<_>>().join(", "));
-    let was_there = gate.lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
+    let was_there = gate.admin().lift(&when, policy.as_deref()).await.map_err(Refusal::from)?;
     // Report the rulings on the same conditions for other policies, or for all: one of them may be
     // meant.
-    let same = gate.rulings().into_iter().filter(|(ruling, _)| ruling.when == when);
+    let same = gate.admin().rulings().into_iter().filter(|(ruling, _)| ruling.when == when);
     let others: Vec<Option<String>> = same.map(|(ruling, _)| ruling.policy).collect();
     Ok(json(&serde_json::json!({ "was_there": was_there, "others": others })))
 }

@@ -125,7 +125,7 @@ impl Decider<'_> {
         answer: Answer<'static>,
         ask: impl Fn() -> Ask<'a>,
     ) -> Result<Answer<'static>, Status> {
-        let charge = self.gate.charge_limits(ask());
+        let charge = self.gate.admin().charge(ask());
         // It is denied already. What a store does not charge in time is not charged.
         if !matches!(tokio::time::timeout(self.deadline, charge).await, Ok(Ok(_))) {
             return Ok(answer);
@@ -138,14 +138,14 @@ impl Decider<'_> {
     }
 
     async fn look(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
-        self.gate.peek_limits(ask, self.terms()).await.map_err(unasked)
+        self.gate.check_limits(ask.peek(), self.terms()).await.map_err(unasked)
     }
 
     /// Gives hits back, at most those that count. It does not wait for a late store.
     async fn give_back(&self, ask: Ask<'_>, hits: u64) -> Result<(), Status> {
         let late = || Status::unavailable("the store cannot take hits back in time");
         let delta = i64::try_from(hits).map_err(|_| late())?;
-        let given = tokio::time::timeout(self.deadline, self.gate.adjust(ask, delta)).await;
+        let given = tokio::time::timeout(self.deadline, self.gate.admin().adjust(ask, delta)).await;
         match given.map_err(|_| late())? {
             Ok(_) => Ok(()),
             Err(error) => Err(Status::unavailable(format!("the store: {error}"))),

@@ -92,7 +92,7 @@ impl Counting<'_> {
         let (ask, terms) = (Ask::from(parts), Terms::new(rule).deadline(self.deadline));
         let gate = &self.service.gate;
         let (answer, hold) = if amount == 0 {
-            (gate.peek_limits(ask, terms).await.map_err(status)?, None)
+            (gate.check_limits(ask.peek(), terms).await.map_err(status)?, None)
         } else {
             let ask = ask.cost(amount);
             let ask = match self.name {
@@ -131,7 +131,7 @@ impl Counting<'_> {
             let held = if is_too_much {
                 Ok((false, None))
             } else if amount == 0 {
-                Ok((gate.peek(prepared).await.is_allowed(), None))
+                Ok((gate.ask(prepared.peek()).await.is_allowed(), None))
             } else {
                 let kind = prepared.reserves().map_or(HoldKind::Reserve, |(kind, _)| kind);
                 let held = gate.hold(prepared, kind, Some(ttl)).await;
@@ -146,7 +146,7 @@ impl Counting<'_> {
                 not => {
                     for hold in holds.iter().flatten() {
                         // What a store cannot take back ends by itself.
-                        let _ = gate.release(hold).await;
+                        let _ = gate.holds().release(hold).await;
                     }
                     return not.map(|_| Reserved::nothing(false)).map_err(status);
                 }
@@ -180,7 +180,7 @@ impl Counting<'_> {
         let hold = match self.name.filter(|_| id.is_empty() && !held.is_empty()) {
             Some(name) => {
                 let ask = Ask::from(held.clone()).named(name);
-                Some(self.service.gate.hold_named_under(ask).map_err(status)?)
+                Some(self.service.gate.holds().named_under(ask).map_err(status)?)
             }
             None => self.hold_on(id, &held),
         };
@@ -210,7 +210,7 @@ impl Counting<'_> {
         for prepared in all {
             let parts: Vec<Part<'_>> = prepared.counts().collect();
             let hold = match self.name.filter(|_| id.is_empty()) {
-                Some(_) => self.service.gate.hold_named(prepared).map_err(status)?,
+                Some(_) => self.service.gate.holds().named(prepared).map_err(status)?,
                 None => self.hold_on(ids.next().unwrap_or_default(), &parts),
             };
             match self.settle(hold, actual).await? {
@@ -241,7 +241,7 @@ impl Counting<'_> {
     /// Whether a hold was settled before, where it is known; `None` where it is not open.
     async fn settle(&self, hold: Option<Hold>, actual: u64) -> Result<Option<bool>, Status> {
         let Some(hold) = hold else { return Ok(None) };
-        match self.service.gate.commit(&hold, actual).await {
+        match self.service.gate.holds().commit(&hold, actual).await {
             Ok(settled) => Ok(Some(settled.already)),
             Err(Error::NotOpen(_)) => Ok(None),
             Err(error) => Err(status(error)),
@@ -260,7 +260,7 @@ impl Counting<'_> {
                 Hits::Charge(hits) => self.charge(ask, hits).await?,
                 Hits::GiveBack(hits) => {
                     let delta = i64::try_from(hits).unwrap_or(i64::MAX);
-                    self.in_time(self.service.gate.adjust(ask, delta)).await?;
+                    self.in_time(self.service.gate.admin().adjust(ask, delta)).await?;
                 }
             }
         }
@@ -273,7 +273,7 @@ impl Counting<'_> {
     /// The store cannot answer.
     pub(super) async fn charge(&self, ask: Ask<'_>, units: u64) -> Result<(), Status> {
         if units > 0 {
-            self.in_time(self.service.gate.charge_limits(ask.cost(units))).await?;
+            self.in_time(self.service.gate.admin().charge(ask.cost(units))).await?;
         }
         Ok(())
     }

@@ -136,8 +136,8 @@ async fn settle_text(
         bad(place, what)
     })?;
     let settled = match hold.kind() {
-        HoldKind::Acquire => service.gate.release(&hold).await.map(drop),
-        _ => service.gate.commit(&hold, actual).await.map(drop),
+        HoldKind::Acquire => service.gate.holds().release(&hold).await.map(drop),
+        _ => service.gate.holds().commit(&hold, actual).await.map(drop),
     };
     settled.map_err(|error| match error {
         Error::Store(error) => Status::unavailable(format!("the store: {error}")),

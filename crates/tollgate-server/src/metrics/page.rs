@@ -205,7 +205,7 @@ impl Numbers {
         let mut decisions = counter(encoder, "tollgate_decisions", help)?;
         let mut named = self.named.lock();
         let other = Counters::default();
-        for (policy, counters) in self.gate.counters() {
+        for (policy, counters) in self.gate.counters().policies() {
             if !named.contains(&policy) {
                 if counters.iter().next().is_none() {
                     continue;
@@ -231,11 +231,11 @@ impl Numbers {
         let help = "Decisions about requests to which no policy applied.";
         let mut unmatched = counter(encoder, "tollgate_unmatched_decisions", help)?;
         let always = [(Outcome::NoPolicy, Authority::Policy)];
-        unmatched.counters([], self.gate.counters_of_unmatched(), &always)?;
+        unmatched.counters([], self.gate.counters().unmatched, &always)?;
 
         let help = "Decisions under inline limits.";
         let mut inline = counter(encoder, "tollgate_inline_decisions", help)?;
-        inline.counters([], self.gate.counters_of_inline_limits(), &USUAL)?;
+        inline.counters([], self.gate.counters().inline_limits, &USUAL)?;
 
         let help = "Decisions by the limit that binds.";
         let mut limits = counter(encoder, "tollgate_limit_decisions", help)?;
@@ -245,7 +245,7 @@ impl Numbers {
     }
 
     fn holds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let holds = self.gate.counters_of_holds();
+        let holds = self.gate.counters().holds;
         let help = "Holds that were placed, by kind.";
         let mut placed = counter(encoder, "tollgate_holds_placed", help)?;
         placed.count([("kind", "acquire")], holds.placed(HoldKind::Acquire))?;
@@ -325,10 +325,11 @@ impl Numbers {
             units.count([("state", "wasted")], leases.wasted)?;
         }
         let help = "Answers that were repeated under a request id. They are in no other counter.";
-        counter(encoder, "tollgate_repeated_answers", help)?.count([], self.gate.repeats())?;
+        counter(encoder, "tollgate_repeated_answers", help)?
+            .count([], self.gate.counters().repeats)?;
         let help = "Checks under a request id that was repeated too often: each was charged.";
         counter(encoder, "tollgate_overused_request_ids", help)?
-            .count([], self.gate.overused_ids())?;
+            .count([], self.gate.counters().overused_ids)?;
         let help = "Request ids that the store forgot before their time, for lack of room.";
         counter(encoder, "tollgate_requests_forgotten", help)?
             .count([], store.facts().forgotten_requests)?;

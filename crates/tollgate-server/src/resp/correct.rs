@@ -50,7 +50,7 @@ pub(super) async fn reset(
         parts.iter().filter_map(|(subject, _)| api.metrics.written(subject)).collect();
     let subjects = (!subjects.is_empty()).then(|| subjects.join(" "));
     let question = ask(&parts, options.get("SHARD")).map_err(refused)?;
-    match api.service.gate.reset(question).await {
+    match api.service.gate.admin().reset(question).await {
         Ok(was_there) => {
             tracing::info!(
                 target: "tollgate", act = "reset", user, %peer, subjects,

@@ -45,13 +45,13 @@ impl Service {
                 let counts = prepared.counts();
                 let counts = counts.map(|(subject, limits)| (subject.clone(), limits.clone()));
                 let counts = counts.collect();
-                Ok(Charge { cost, counts, charged: self.gate.charge_limits(ask).await? })
+                Ok(Charge { cost, counts, charged: self.gate.admin().charge(ask).await? })
             }
             By::Limits { parts: counts, shard, .. } => {
                 self.takes(&counts)?;
                 let cost = cost.unwrap_or(1);
                 let ask = ask(&counts, shard.as_deref())?.cost(cost);
-                let charged = self.gate.charge_limits(ask).await?;
+                let charged = self.gate.admin().charge(ask).await?;
                 Ok(Charge { cost, counts, charged })
             }
         }

@@ -162,7 +162,7 @@ pub(super) fn undelivered(
         if gate.store().facts().answers_at_once {
             // It is ready at the first poll.
             let mut context = Context::from_waker(Waker::noop());
-            let released = match pin!(gate.release(&hold)).poll(&mut context) {
+            let released = match pin!(gate.holds().release(&hold)).poll(&mut context) {
                 Poll::Ready(Ok(was_open)) => Some(was_open),
                 _ => None,
             };
@@ -171,7 +171,7 @@ pub(super) fn undelivered(
         deliveries.later(runtime, {
             let deliveries = Arc::clone(&deliveries);
             async move {
-                let released = gate.release_persistently(&hold, tokio::time::sleep).await;
+                let released = gate.holds().release_persistently(&hold, tokio::time::sleep).await;
                 deliveries.count(Fate::of(released));
             }
         });
@@ -182,7 +182,7 @@ pub(super) fn undelivered(
 pub(super) fn give_back_in_doubt(gate: &Gate<AnyStore>, deliveries: &Arc<Deliveries>, hold: Hold) {
     let (gate, counts) = (gate.clone(), Arc::clone(deliveries));
     deliveries.later(Handle::try_current().ok(), async move {
-        match gate.release_in_doubt(&hold, tokio::time::sleep).await {
+        match gate.holds().release_in_doubt(&hold, tokio::time::sleep).await {
             // It was not placed.
             Some(false) => {}
             released => counts.count(Fate::of(released)),

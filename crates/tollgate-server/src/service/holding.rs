@@ -137,7 +137,7 @@ impl Service {
     ///
     /// # Errors
     /// As [`Service::answer`]; also a question for a receipt or with an idempotency key, a failure
-    /// rule of a local share, and what [`tollgate::Limiter::hold_within`] refuses.
+    /// rule of a local share, and what [`tollgate::Limiter::hold`] refuses.
     pub(crate) async fn hold(
         &self,
         question: Question<'_>,
@@ -241,7 +241,7 @@ impl Service {
         match question.by {
             By::Policies { policy, fields } => {
                 let prepared = self.prepared(policy.as_deref(), &fields, None)?;
-                self.gate.hold_named(&prepared.named(Some(name)))?.ok_or_else(|| {
+                self.gate.holds().named(&prepared.named(Some(name)))?.ok_or_else(|| {
                     let detail = "no policy with limits applies to these fields, so that nothing \
                                   is held: give the fields of the acquire";
                     Refusal::new(Kind::Conflict, detail).at("fields")
@@ -250,7 +250,7 @@ impl Service {
             By::Limits { parts, shard, .. } => {
                 self.takes(&parts)?;
                 let ask = ask(&parts, shard.as_deref())?.named(name);
-                Ok(self.gate.hold_named_under(ask)?)
+                Ok(self.gate.holds().named_under(ask)?)
             }
         }
     }
@@ -266,7 +266,7 @@ impl Service {
             let detail = format!("`actual` is 0 to 2^40 = {most}, not {actual}");
             return Err(Refusal::invalid(detail).at("actual"));
         }
-        Ok(self.gate.commit(hold, actual).await?)
+        Ok(self.gate.holds().commit(hold, actual).await?)
     }
 
     /// Gives back what a hold keeps, without a charge. Twice is as once.
@@ -275,9 +275,9 @@ impl Service {
     /// A hold that is not open; or a store that could not answer.
     pub(crate) async fn release(&self, hold: &Hold) -> Result<(), Refusal> {
         if hold.id.name().is_some() {
-            return Ok(self.gate.commit(hold, 0).await.map(drop)?);
+            return Ok(self.gate.holds().commit(hold, 0).await.map(drop)?);
         }
-        if self.gate.release(hold).await? || self.was_released(hold).await? {
+        if self.gate.holds().release(hold).await? || self.was_released(hold).await? {
             return Ok(());
         }
         let detail = format!("the hold {} is not open: {NOT_OPEN}; nothing was charged", hold.id);
@@ -288,7 +288,7 @@ impl Service {
     /// given back: one that would still be open, by the end in its text, is one of them.
     async fn was_released(&self, hold: &Hold) -> Result<bool, Refusal> {
         if hold.kind() != HoldKind::Acquire {
-            return match self.gate.commit(hold, 0).await {
+            return match self.gate.holds().commit(hold, 0).await {
                 Ok(settled) => Ok(settled.actual == 0),
                 Err(Error::NotOpen(_)) => Ok(false),
                 Err(error) => Err(error.into()),
@@ -296,7 +296,7 @@ impl Service {
         }
         let ask = ask(&hold.counts, hold.shard.as_deref())?;
         let terms = tollgate_policy::Terms::new(OnFailure::Deny);
-        let looked = self.gate.peek_limits(ask, terms).await?;
+        let looked = self.gate.check_limits(ask.peek(), terms).await?;
         Ok(looked.decision().is_some_and(|decision| decision.at() < hold.end))
     }
 
@@ -309,7 +309,7 @@ impl Service {
         hold: &mut Hold,
         ttl: Option<Duration>,
     ) -> Result<Holding, Refusal> {
-        if !self.gate.renew(hold, ttl).await? {
+        if !self.gate.holds().renew(hold, ttl).await? {
             let detail = format!(
                 "the hold is not open: {NOT_OPEN}; others may have what it kept: stop, and ask for \
                  a new one"

@@ -198,7 +198,7 @@ impl Service {
                 let prepared = self.prepared(policy.as_deref(), &fields, cost)?;
                 Ok(match act {
                     Act::Check => self.gate.ask(prepared.with_patience(patience)).await,
-                    Act::Peek => self.gate.peek(prepared.kind(kind)).await,
+                    Act::Peek => self.gate.ask(prepared.kind(kind).peek()).await,
                 })
             }
             By::Limits { parts, shard, terms } => {
@@ -214,14 +214,14 @@ impl Service {
                 let ask = ask(&parts, shard.as_deref())?.cost(cost.unwrap_or(1));
                 let mut ask = ask.with_patience(patience);
                 if let Some(kind) = kind {
-                    ask = ask.kind(kind);
+                    ask = ask.holding(kind, None);
                 }
                 if let Some(key) = &idempotency_key {
                     ask = ask.request(RequestId::new(key));
                 }
                 let answer = match act {
                     Act::Check => self.gate.check_limits(ask, terms).await,
-                    Act::Peek => self.gate.peek_limits(ask, terms).await,
+                    Act::Peek => self.gate.check_limits(ask.peek(), terms).await,
                 };
                 let answer = answer?;
                 if answer.decision().is_some_and(Decision::is_id_overused) {
@@ -321,7 +321,7 @@ impl Service {
             let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
             return Err(Refusal::invalid(why).at("units"));
         }
-        Ok(self.gate.refund_part(&receipt, units).await?)
+        Ok(self.gate.refund_receipt(receipt.part(units)).await?)
     }
 
     /// Whether there has been a connection to the store since the start.
@@ -334,7 +334,7 @@ impl Service {
     /// # Errors
     /// Why it cannot.
     pub(crate) async fn probe_store(&self) -> Result<(), Refusal> {
-        self.gate.probe(self.gate.usual_deadline()).await?;
+        self.gate.admin().probe(self.gate.usual_deadline()).await?;
         all_is_served(self.gate.store()).await
     }
 }

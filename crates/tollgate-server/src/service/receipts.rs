@@ -80,12 +80,13 @@ impl Receipts {
     pub(crate) async fn share(&self, gate: &Gate<AnyStore>) {
         // The second turn takes what another process was the first to write.
         for _ in 0..2 {
-            let Some(notice) = self.keys.write().take(gate.notice(KEY_NOTICE).as_ref()) else {
+            let Some(notice) = self.keys.write().take(gate.admin().notice(KEY_NOTICE).as_ref())
+            else {
                 return;
             };
             let written = gate.store().perform(&Post::new(&notice)).await.map_err(Error::from);
             let read = match written {
-                Ok(()) => gate.read_rulings().await,
+                Ok(()) => gate.admin().read_rulings().await,
                 Err(error) => Err(error),
             };
             let was_failing = core::mem::replace(&mut self.keys.write().is_failing, read.is_err());
@@ -168,7 +169,7 @@ mod tests {
         let with = |byte: u8| Receipts::new(Some(&[byte; 32]), &store).unwrap();
         let receipts = with(7);
         let limiter = Limiter::memory("5/h".parse().unwrap());
-        let receipt = limiter.check_now("bob").unwrap().receipt().unwrap();
+        let receipt = limiter.check("bob").now().unwrap().receipt().unwrap();
         let text = receipts.sign(&receipt);
         assert_eq!(receipts.read::<Receipt>(&text).unwrap(), receipt);
         assert!(receipts.read::<Hold>(&text).is_err(), "a receipt is no hold");

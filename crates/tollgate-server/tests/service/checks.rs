@@ -232,7 +232,9 @@ async fn a_peek_changes_nothing() {
     for _ in 0..3 {
         assert_eq!(client.post("/v1/peek", login).await.json()["remaining"], 2);
     }
-    assert!(service.gate.counters().iter().all(|(_, counters)| counters.iter().count() == 0));
+    assert!(
+        service.gate.counters().policies().iter().all(|(_, counters)| counters.iter().count() == 0)
+    );
 }
 
 #[tokio::test]

@@ -118,13 +118,13 @@ async fn a_frozen_or_killed_redis_is_answered_for_within_the_deadline() {
     comes_back(&mut client, "restarted").await;
 
     // Whoever answered is counted as that.
-    let counters = service.gate.counters();
+    let counters = service.gate.counters().policies();
     let of = |name: &str| &counters.iter().find(|(known, _)| known == name).unwrap().1;
     assert!(of("allow").get(Outcome::FailedOpen, Authority::FailureRule) > 0);
     assert!(of("deny").get(Outcome::FailedClosed, Authority::FailureRule) > 0);
     assert_eq!(of("allow").total(Outcome::FailedClosed), 0);
     assert_eq!(of("deny").total(Outcome::FailedOpen), 0);
-    let inline = service.gate.counters_of_inline_limits();
+    let inline = service.gate.counters().inline_limits;
     assert!(inline.get(Outcome::FailedClosed, Authority::FailureRule) > 0);
 }
 
@@ -239,7 +239,7 @@ async fn a_look_at_the_store_is_counted_nowhere() {
     for _ in 0..3 {
         assert_eq!(client.get("/readyz?store=1").await.status.as_u16(), 200);
     }
-    assert_eq!(service.gate.counters_of_inline_limits().total(Outcome::Allowed), 0);
+    assert_eq!(service.gate.counters().inline_limits.total(Outcome::Allowed), 0);
     for wrong in ["store=yes", "store", "stroe=1", "store=1&store=1"] {
         let reply = client.get(&format!("/readyz?{wrong}")).await;
         assert_eq!(reply.status.as_u16(), 400, "{wrong}: {}", reply.text);

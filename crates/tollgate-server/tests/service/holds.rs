@@ -226,7 +226,7 @@ async fn a_hold_that_has_ended_charges_nothing() {
     let settled = done(client, "/v1/reserve", reserve(json!({ "cost": 1 }))).await;
     let settled = json!({ "hold": settled["hold"], "actual": 3 });
     done(client, "/v1/commit", settled.clone()).await;
-    service.gate.reset(tollgate::Ask::new("bob").under(&limits)).await.unwrap();
+    service.gate.admin().reset(tollgate::Ask::new("bob").under(&limits)).await.unwrap();
     let commit = json!({ "hold": reset["hold"], "actual": 4 });
     refused(client, "/v1/commit", commit, 409, "nothing was charged").await;
     let again = done(client, "/v1/commit", settled).await;

@@ -159,11 +159,11 @@ impl Marks {
 /// let answers = Answers::new(Profile::Draft);
 ///
 /// let mut headers = HeaderMap::new();
-/// answers.mark(&mut headers, &[&template], &limiter.check_now("ip:192.0.2.7")?);
+/// answers.mark(&mut headers, &[&template], &limiter.check("ip:192.0.2.7").now()?);
 /// assert_eq!(headers["ratelimit-policy"], r#""api";q=1;w=60"#);
 /// assert_eq!(headers["ratelimit"], r#""api";r=0;t=60"#);
 ///
-/// let denied = limiter.check_now("ip:192.0.2.7")?;
+/// let denied = limiter.check("ip:192.0.2.7").now()?;
 /// let response = answers.refused(Wire::Http, &[&template], &denied).ok_or("admitted")?;
 /// assert_eq!(response.status().as_u16(), 429);
 /// assert_eq!(response.headers()["retry-after"], "60");

@@ -216,7 +216,7 @@ fn a_stranger_is_not_counted_as_the_user_it_names() {
     let mut request = request(&[]);
     request.extensions_mut().insert(Principal("ann"));
     let name = value(&user, &request).unwrap();
-    let decision = limiter.check_now(Subject::new("user", name).unwrap()).unwrap();
+    let decision = limiter.check(Subject::new("user", name).unwrap()).now().unwrap();
     assert_eq!(decision.remaining(), 4);
 }
 

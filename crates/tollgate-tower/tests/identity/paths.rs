@@ -52,7 +52,7 @@ fn attacker_chosen_segments_make_no_new_count() {
         let head = Head::new(&request).with_route("/users/{id}");
         let value = route.value(&head).unwrap();
         let subject = Subject::new("route", value.as_str()).unwrap();
-        let decision = limiter.check_now(subject).unwrap();
+        let decision = limiter.check(subject).now().unwrap();
         assert_eq!(decision.is_allowed(), id < 10);
     }
     assert_eq!(limiter.store().subjects(), 1);

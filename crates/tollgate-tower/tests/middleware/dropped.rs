@@ -11,7 +11,7 @@ use std::time::Instant;
 use axum::Router;
 use axum::routing::get;
 use http::{HeaderMap, Response, StatusCode};
-use tollgate::{LimitSet, Limiter, ManualClock};
+use tollgate::{Ask, LimitSet, Limiter, ManualClock};
 use tollgate_policy::{Authority, Event, Gate, Outcome};
 use tollgate_tower::{Charges, TollgateLayer};
 use tower::ServiceExt as _;
@@ -87,7 +87,7 @@ impl World {
     }
 
     fn allowed(&self, policy: &str, authority: Authority) -> u64 {
-        let counters = self.gate.counters();
+        let counters = self.gate.counters().policies();
         let (_, counters) = counters.iter().find(|(name, _)| name == policy).unwrap();
         counters.get(Outcome::Allowed, authority)
     }
@@ -96,7 +96,7 @@ impl World {
     async fn charged(&self, policy: &str) -> u64 {
         let limits: LimitSet = "1000/h via fixed_window".parse().unwrap();
         let limiter = Limiter::new(limits.in_policy(policy).unwrap(), self.store.clone());
-        LIMIT - limiter.peek("ip:192.0.2.1").await.unwrap().remaining()
+        LIMIT - limiter.check(Ask::new("ip:192.0.2.1").peek()).await.unwrap().remaining()
     }
 }
 

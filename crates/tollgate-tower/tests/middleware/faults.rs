@@ -64,7 +64,7 @@ impl Rule {
     }
 
     fn counted(&self, outcome: Outcome, authority: Authority) -> u64 {
-        self.gate.counters()[0].1.get(outcome, authority)
+        self.gate.counters().policies()[0].1.get(outcome, authority)
     }
 
     /// The authority of every one of them was counted.

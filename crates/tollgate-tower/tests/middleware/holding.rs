@@ -58,11 +58,11 @@ async fn ask(app: &Router) -> Response<Body> {
 /// Lets the tasks of the layer run until so many holds were settled.
 async fn settled<S: Store>(gate: &Gate<S>, holds: u64) {
     let began = std::time::Instant::now();
-    while gate.counters_of_holds().settled() < holds {
-        assert!(began.elapsed() < PATIENCE, "{:?}", gate.counters_of_holds());
+    while gate.counters().holds.settled() < holds {
+        assert!(began.elapsed() < PATIENCE, "{:?}", gate.counters().holds);
         tokio::task::yield_now().await;
     }
-    assert_eq!(gate.counters_of_holds().settled(), holds);
+    assert_eq!(gate.counters().holds.settled(), holds);
 }
 
 async fn slots_end_with_bodies<S: Store + 'static>(gate: Gate<S>) {
@@ -82,7 +82,7 @@ async fn slots_end_with_bodies<S: Store + 'static>(gate: Gate<S>) {
     assert_eq!(ask(&app).await.status(), 200);
     drop(two);
     settled(&gate, 4).await;
-    assert_eq!(gate.counters_of_holds().not_open(), 0);
+    assert_eq!(gate.counters().holds.not_open(), 0);
 }
 
 #[tokio::test]
@@ -100,7 +100,7 @@ async fn the_slot_is_free_before_the_last_frame_is_passed_on() {
         let mut response = ask(&app).await;
         assert_eq!(response.status(), 200);
         assert!(response.body_mut().frame().await.unwrap().is_ok());
-        assert_eq!(gate.counters_of_holds().settled(), served);
+        assert_eq!(gate.counters().holds.settled(), served);
     }
 }
 
@@ -183,7 +183,7 @@ async fn a_dropped_request_gives_its_slot_back() {
         let (app, _gates) = slow(layer(gate.clone()));
         for ended in 1..=5 {
             let mut request = Box::pin(app.clone().oneshot(from("192.0.2.1", &[])));
-            let placed = || gate.counters_of_holds().placed(tollgate::HoldKind::Acquire);
+            let placed = || gate.counters().holds.placed(tollgate::HoldKind::Acquire);
             while placed() < ended {
                 let polled = request.as_mut().poll(&mut Context::from_waker(Waker::noop()));
                 assert!(polled.is_pending());
@@ -207,7 +207,7 @@ async fn a_request_that_is_dropped_while_the_store_is_asked_leaks_no_slot() {
         let mut request = Box::pin(app.clone().oneshot(from("192.0.2.1", &[])));
         assert!(request.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
         store.is_asked().await;
-        assert_eq!(gate.counters_of_holds().placed(tollgate::HoldKind::Acquire), ended - 1);
+        assert_eq!(gate.counters().holds.placed(tollgate::HoldKind::Acquire), ended - 1);
         drop(request);
         store.go_on();
         settled(&gate, ended).await;
@@ -242,7 +242,7 @@ async fn renews<S: Store + 'static>(gate: Gate<S>, clock: ManualClock) {
         assert_eq!(response.await.unwrap().status(), 200);
     }
     settled(&gate, 2).await;
-    let holds = gate.counters_of_holds();
+    let holds = gate.counters().holds;
     assert!((50..=60).contains(&holds.renewed()), "{holds:?}");
     assert_eq!(holds.not_open(), 0);
     assert_eq!(layer.holds(), Holds::default());
@@ -276,14 +276,14 @@ async fn a_request_whose_slot_is_lost_goes_on_and_is_counted() {
         let limits = "2 at once hold 9s".parse::<tollgate::LimitSet>().unwrap();
         let limits = limits.in_policy("p").unwrap();
         let limiter = tollgate::Limiter::new(limits, gate.store().clone());
-        assert!(limiter.reset("ip:192.0.2.1").await.unwrap());
+        assert!(limiter.admin().reset("ip:192.0.2.1").await.unwrap());
         for _ in 0..9 {
             pass(&clock, SECOND).await;
         }
         assert_eq!(layer.holds().lost, 1);
         gates.add_permits(1);
         assert_eq!(request.await.unwrap().status(), 200);
-        assert_eq!(gate.counters_of_holds().settled(), 0);
+        assert_eq!(gate.counters().holds.settled(), 0);
     }
     let (first, clock) = gate(policies(SLOTS));
     loses(first, clock).await;
@@ -326,7 +326,7 @@ async fn layers_differ_in_slots_alone() {
     }
     assert_eq!([seen[0].0, seen[1].0, seen[2].0], [200, 200, 429]);
     assert_eq!(seen[0].1, "\"p\";r=1;t=3600");
-    assert_eq!(rates.counters_of_holds().settled(), 0);
+    assert_eq!(rates.counters().holds.settled(), 0);
 }
 
 /// A request that meets the same limits twice takes one slot.
@@ -339,7 +339,7 @@ async fn a_request_takes_its_slot_once() {
     for _ in 0..3 {
         assert_eq!(send(&app, from("192.0.2.1", &[])).await.status, 200);
     }
-    assert_eq!(gate.counters_of_holds().settled(), 3);
+    assert_eq!(gate.counters().holds.settled(), 3);
 }
 
 /// Refusals of any kind have bodies too, and hold nothing.
@@ -353,7 +353,7 @@ async fn malformed_requests_are_refused() {
     assert!(answer.body.contains("x-key"), "{}", answer.body);
     let twice = from("192.0.2.1", &[("x-key", "a"), ("x-key", "b")]);
     assert_eq!(send(&app, twice).await.status, 400);
-    assert_eq!(gate.counters_of_holds().placed(tollgate::HoldKind::Acquire), 0);
+    assert_eq!(gate.counters().holds.placed(tollgate::HoldKind::Acquire), 0);
 }
 
 /// The service that was found ready is the one that is called.

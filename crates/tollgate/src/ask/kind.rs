@@ -19,26 +19,32 @@ pub(super) fn terms_of_peek(
         }
         Mode::PeekPartial => "a hold is placed whole or not at all: peek without `partial`",
         Mode::Whole | Mode::Partial | Mode::Waiting | Mode::WaitingPartial => {
-            return Err(kind_of_no_peek());
+            return Err(hold_of_a_check());
         }
     };
     Err(Error::Ask(what.to_owned()))
 }
 
-/// The refusal of a kind for what is no peek.
+/// The refusal of terms of a hold for a check or a charge.
 #[cold]
-pub(super) fn kind_of_no_peek() -> Error {
+pub(super) fn hold_of_a_check() -> Error {
     let what = "only a peek has a kind: a check is a check, and a hold is placed by `reserve` or \
                 `acquire`";
     Error::Ask(what.to_owned())
 }
 
+/// The refusal of a hold without terms.
+#[cold]
+pub(super) fn no_terms() -> Error {
+    Error::Ask("the ask does not say what to hold: add `reserve` or `acquire`".to_owned())
+}
+
 /// The refusal of an acquire of limits that count none.
 #[cold]
-pub(crate) fn no_slots() -> Error {
+pub(super) fn no_slots() -> Error {
     Error::Ask(
         "these limits have no slots to acquire: write one as `20 at once`, or reserve units \
-         (`Limiter::reserve`)"
+         (`Ask::reserve`)"
             .to_owned(),
     )
 }

@@ -49,6 +49,30 @@ impl Receipt {
     ) -> Self {
         Self { store, number, cost, at, charges: charges.into_iter().collect(), shard: None }
     }
+
+    /// So many units of the charge, to [refund](crate::Limiter::refund): at least 1, and at most
+    /// the whole charge.
+    #[must_use]
+    pub const fn part(&self, units: u64) -> ReceiptPart<'_> {
+        ReceiptPart { receipt: self, units }
+    }
+}
+
+/// Units of a charge, to [refund](crate::Limiter::refund): [`Receipt::part`], or a receipt for all
+/// of them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct ReceiptPart<'r> {
+    /// The receipt of the charge.
+    pub receipt: &'r Receipt,
+    /// The units.
+    pub units: u64,
+}
+
+impl<'r> From<&'r Receipt> for ReceiptPart<'r> {
+    fn from(receipt: &'r Receipt) -> Self {
+        receipt.part(receipt.cost)
+    }
 }
 
 impl Charges {

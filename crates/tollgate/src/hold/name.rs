@@ -24,13 +24,14 @@ pub const MAX_NAME_BYTES: usize = 256;
 ///
 /// let limiter = Limiter::memory("1 at once".parse()?);
 /// let name: HoldName = "2f1b7c0e9a4d4f62".parse()?;
-/// let first = limiter.acquire_now(Ask::new("backend").named(name))?.hold.expect("a slot");
+/// let ask = || Ask::new("backend").named(name).acquire();
+/// let first = limiter.hold(ask()).now()?.hold.expect("a slot");
 /// // The answer was lost, so the caller asks again: it is the same hold.
-/// let again = limiter.acquire_now(Ask::new("backend").named(name))?.hold.expect("the slot");
+/// let again = limiter.hold(ask()).now()?.hold.expect("the slot");
 /// assert_eq!((first.id, first.fence), (again.id, again.fence));
 /// // It can be released by its name, whether an answer came or not.
-/// let hold = limiter.hold_named(Ask::new("backend").named(name))?;
-/// limiter.release_now(&hold)?;
+/// let hold = ask().named_hold(limiter.limits())?;
+/// limiter.release(&hold).now()?;
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -172,7 +172,7 @@ fn longest_wait(limit: &Limit) -> Option<Duration> {
     let store = MemoryStore::builder().clock(clock).build();
     let limiter = Limiter::new(limit.clone().into(), store);
     let everything = Ask::new("anybody").cost(limit.capacity() + limit.debt());
-    Some(limiter.charge_now(everything).ok()?.first()?.reset_after())
+    Some(limiter.charge(everything).now().ok()?.first()?.reset_after())
 }
 
 #[cfg(test)]

@@ -426,12 +426,12 @@ mod tests {
         let two = limiter.limits().clone().in_policy("two").unwrap();
         for set in [limiter.limits(), &one, &two] {
             let ask = || crate::Ask::new("bob").under(set);
-            assert!(limiter.check_now(ask()).unwrap().is_allowed(), "{}", set.identity());
-            assert!(!limiter.check_now(ask()).unwrap().is_allowed(), "{}", set.identity());
+            assert!(limiter.check(ask()).now().unwrap().is_allowed(), "{}", set.identity());
+            assert!(!limiter.check(ask()).now().unwrap().is_allowed(), "{}", set.identity());
         }
         // Parsed anew, as a reload does, it is the same count.
         let again: LimitSet = "1/h via gcra".parse().unwrap();
         let again = again.in_policy("two").unwrap();
-        assert!(!limiter.check_now(crate::Ask::new("bob").under(&again)).unwrap().is_allowed());
+        assert!(!limiter.check(crate::Ask::new("bob").under(&again)).now().unwrap().is_allowed());
     }
 }

@@ -3,38 +3,37 @@
 use core::slice;
 use core::time::Duration;
 
-use super::Limiter;
-use crate::ask::{Ask, check_cost, check_shard, no_slots, text_of};
+use super::{Limiter, Pending, call};
+use crate::ask::{
+    Ask, check_cost, check_shard, check_ttl, counts_of, shortest_slots, text_of, ttl_us,
+};
 use crate::decision::Decision;
 use crate::engine::{Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
-use crate::hold::{
-    Hold, HoldId, HoldKind, HoldTerms, Holding, MAX_TTL_US, MIN_TTL_US, Patience, Reserve, Settled,
-};
+use crate::hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Patience, Settled};
 use crate::limit::{LimitSet, MAX_COST};
 use crate::memory::MemoryStore;
 use crate::operation::{self, Check, Settle};
 use crate::store::{Parts, Question, Store};
 use crate::subject::Subject;
-use crate::time::{Period, Time};
+use crate::time::Time;
 
 impl<S: Store> Limiter<S> {
-    /// Sets the cost aside for a caller that will know afterwards what it has used. The hold
-    /// counts in full and does not recover until it is settled: [`Limiter::commit`] charges what
-    /// was used, [`Limiter::cancel`] nothing. Where neither comes, it ends by itself after `ttl`.
+    /// Places the hold that the ask describes ([`Ask::reserve`], [`Ask::acquire`]) on all of its
+    /// counts, or on none.
     ///
-    /// Of a concurrency limit it takes one slot, whatever its cost.
+    /// A reserve counts in full and does not recover until it is settled: [`Limiter::commit`]
+    /// charges what was used, with 0 nothing. Where no commit comes, it ends by itself.
     ///
     /// ```
     /// use std::time::Duration;
     /// use tollgate::{Ask, Limiter};
     /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
     /// let limiter = Limiter::memory("1000/m via token_bucket".parse()?);
-    /// let estimate = Ask::new("bob").cost(800);
-    /// let ttl = Duration::from_secs(60);
-    /// let hold = limiter.reserve(estimate, ttl).await?.hold.expect("admitted");
+    /// let estimate = Ask::new("bob").cost(800).reserve(Duration::from_secs(60));
+    /// let hold = limiter.hold(estimate).await?.hold.expect("admitted");
     /// // Nobody else gets these 800 meanwhile.
-    /// assert_eq!(limiter.peek("bob").await?.remaining(), 200);
+    /// assert_eq!(limiter.check(Ask::new("bob").peek()).await?.remaining(), 200);
     /// let settled = limiter.commit(&hold, 300).await?;
     /// assert_eq!(settled.charged[0].remaining, 700);
     /// // Twice is once.
@@ -44,119 +43,71 @@ impl<S: Store> Limiter<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// # Errors
-    /// As [`Limiter::check`]; also a partial ask, a `ttl` outside of 1 ms to 366 days or longer
-    /// than the hold of a concurrency limit, and more than [`crate::engine::MAX_HOLDS`] open holds
-    /// on a count.
-    pub async fn reserve<'l>(
-        &'l self,
-        ask: impl Into<Ask<'l>>,
-        reserve: impl Into<Reserve>,
-    ) -> Result<Holding<'l>, Error> {
-        let Reserve { ttl, charge_at_end } = reserve.into();
-        let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
-        match self.hold_at_once(ask.into(), kind, Some(ttl))? {
-            Ok(holding) => Ok(holding),
-            Err(ask) => self.hold((None, kind, Some(ttl)), ask, None).await,
-        }
-    }
-
-    /// Takes as many slots of every concurrency limit as the cost says, and charges the rate limits
-    /// beside them as a check does: all or nothing. [`Limiter::release`] gives the slots back. A
-    /// hold that is not released ends by itself after the time that the limit says (`20 at once
-    /// hold 30s`), unless [`Limiter::renew`] comes before.
+    /// An acquire takes slots, which [`Limiter::release`] gives back. A hold that is not released
+    /// ends by itself after the time that the limit says, unless [`Limiter::renew`] comes before.
     ///
     /// ```
-    /// use tollgate::Limiter;
-    /// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+    /// use tollgate::{Ask, Limiter};
     /// let limiter = Limiter::memory("100/s via gcra, 1 at once".parse()?);
-    /// let hold = limiter.acquire("backend").await?.hold.expect("a slot is free");
-    /// assert!(limiter.acquire("backend").await?.hold.is_none());
-    /// limiter.release(&hold).await?;
-    /// assert!(limiter.acquire("backend").await?.hold.is_some());
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
+    /// let slot = || limiter.hold(Ask::new("backend").acquire()).now();
+    /// let hold = slot()?.hold.expect("a slot is free");
+    /// assert!(slot()?.hold.is_none());
+    /// limiter.release(&hold).now()?;
+    /// assert!(slot()?.hold.is_some());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
     /// # Errors
-    /// As [`Limiter::check`]; also limits without a concurrency limit, a partial ask, and more than
-    /// [`crate::engine::MAX_HOLDS`] open holds on a count.
+    /// As [`Limiter::check`]; also an ask without terms, a partial ask, a `ttl` outside of 1 ms to
+    /// 366 days or longer than the hold of a concurrency limit, an acquire of limits without slots,
+    /// and more than [`crate::engine::MAX_HOLDS`] open holds on a count.
     ///
     /// # Cancel safety
     /// Dropped while the store is asked, the store may have placed a hold that nobody knows, which
-    /// stays until its end. [`Limiter::acquire_guard`] gives it back.
-    pub async fn acquire<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Holding<'l>, Error> {
-        match self.hold_at_once(ask.into(), HoldKind::Acquire, None)? {
-            Ok(holding) => Ok(holding),
-            Err(ask) => self.hold((None, HoldKind::Acquire, None), ask, None).await,
-        }
+    /// stays until its end: [`Pending::in_doubt`]. [`Limiter::acquire_guard`] gives it back.
+    pub fn hold<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Pending<'l, call::Hold<'l, S>> {
+        Pending::new(call::Hold { limiter: self, ask: ask.into(), terms: None })
     }
 
-    /// [`Limiter::reserve`] or [`Limiter::acquire`], as `kind` says, with this deadline in place of
-    /// the store's.
-    ///
-    /// Where the store fails and may have placed the hold nevertheless, `in_doubt` is that hold:
-    /// release it when the store answers again, or nobody does before it ends. One with a name is
-    /// its caller's to release, who may have asked for it before.
-    ///
-    /// # Errors
-    /// As those.
-    pub async fn hold_within<'l>(
-        &'l self,
-        deadline: Duration,
-        ask: impl Into<Ask<'l>>,
-        (kind, ttl): (HoldKind, Option<Duration>),
-        in_doubt: &mut Option<Hold>,
-    ) -> Result<Holding<'l>, Error> {
-        let ask = match self.hold_at_once(ask.into(), kind, ttl)? {
-            Ok(holding) => return Ok(holding),
-            Err(ask) => ask,
-        };
-        let placed = self.hold((Some(deadline), kind, ttl), ask, Some(in_doubt)).await;
-        if !placed.as_ref().is_err_and(is_in_doubt) {
-            *in_doubt = None;
-        }
-        in_doubt.take_if(|hold| hold.id.name().is_some());
-        placed
-    }
-
-    /// Asks the store. Until it has answered, `asked` is the hold that it may have placed.
-    async fn hold<'l>(
-        &'l self,
-        (deadline, kind, ttl): (Option<Duration>, HoldKind, Option<Duration>),
-        mut ask: Ask<'l>,
-        asked: Option<&mut Option<Hold>>,
-    ) -> Result<Holding<'l>, Error> {
+    /// Makes the terms of a hold. The result is the hold that a store may have placed by them
+    /// without an answer.
+    pub(super) fn hold_in_doubt(
+        &self,
+        ask: &mut Ask<'_>,
+        terms: &mut Option<HoldTerms>,
+    ) -> Result<Hold, Error> {
         let cost = ask.units();
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
-        let mut terms = None;
+        let mut parts = Parts::new();
+        let question = ask.question_holding(&self.limits, (terms, &mut parts))?;
+        let counts = counts_of(&question);
+        let id = question.hold.map_or_else(|| HoldId::random(HoldKind::Reserve, 1), |it| it.id);
+        // One with a name may have been answered before, and is then kept.
+        let hold = Hold::new(id, 0, cost, Time::default(), counts).undelivered();
+        Ok(Hold { shard, ..hold })
+    }
+
+    /// Asks the store to place a hold, by terms that were made for it before, if any were.
+    pub(super) async fn place<'l>(
+        &'l self,
+        mut ask: Ask<'l>,
+        mut terms: Option<HoldTerms>,
+    ) -> Result<Holding<'l>, Error> {
+        let cost = ask.units();
         let (counts, outcome) = {
             let mut parts = Parts::new();
-            let lent = (&mut terms, &mut parts);
-            let question =
-                ask.question_holding(&self.limits, lent, |question| terms_of(question, kind, ttl))?;
-            let counts = counts_of(&question);
-            let question = Question { deadline, ..question };
-            if let (Some(asked), Some(HoldTerms { id, .. })) = (asked, question.hold) {
-                let (id, end, counts) = (*id, Time::default(), counts.clone());
-                // One with a name may have been answered before, and is then kept.
-                let hold = Hold::new(id, 0, cost, end, counts).undelivered();
-                *asked = Some(Hold { shard, ..hold });
-            }
-            (counts, self.store.perform(&Check::new(&question)).await?)
+            let question = ask.question_holding(&self.limits, (&mut terms, &mut parts))?;
+            (counts_of(&question), self.store.perform(&Check::new(&question)).await?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
     }
 
     /// The answer for one subject from a store that can place a hold at once; otherwise the ask.
-    /// Callers try it before they build the future of [`Limiter::hold`], into which the ask moves.
+    /// It is tried before a future is built, into which the ask moves.
     #[inline]
-    fn hold_at_once<'l>(
+    pub(super) fn hold_at_once<'l>(
         &'l self,
         mut ask: Ask<'l>,
-        kind: HoldKind,
-        ttl: Option<Duration>,
     ) -> Result<Result<Holding<'l>, Ask<'l>>, Error> {
         let Ask {
             first: Some(first),
@@ -166,8 +117,10 @@ impl<S: Store> Limiter<S> {
             shard,
             name: None,
             patience: patience @ (Patience::None | Patience::Waiting),
-            kind: _,
+            hold: Some((kind, ttl)),
             request: None,
+            peek: false,
+            deadline: _,
         } = &mut ask
         else {
             return Ok(Err(ask));
@@ -175,7 +128,7 @@ impl<S: Store> Limiter<S> {
         if !more.is_empty() {
             return Ok(Err(ask));
         }
-        let (cost, patience) = (*cost, *patience);
+        let (cost, patience, kind, ttl) = (*cost, *patience, *kind, *ttl);
         check_cost(cost)?;
         let within = text_of(shard.as_deref());
         check_shard(within)?;
@@ -234,46 +187,29 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A hold that is not open: it has ended by itself, was reset, or never was. Nothing was
     /// charged then; [`Limiter::charge`] charges what was used. Also more than 2^40 units, or units
-    /// for a hold of [`Limiter::acquire`]; or a store failure.
-    pub async fn commit(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
+    /// for a hold of [`Limiter::hold`]; or a store failure.
+    pub fn commit<'l>(&'l self, hold: &'l Hold, actual: u64) -> Pending<'l, call::Commit<'l, S>> {
+        Pending::new(call::Commit { limiter: self, hold, actual })
+    }
+
+    pub(super) async fn settle(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
         check_counts(hold)?;
         check_actual(hold, actual)?;
         self.store.perform(&Settle::new(hold, actual)).await?.ok_or_else(|| not_open(hold))
     }
 
-    /// Settles a hold without a charge.
-    ///
-    /// # Errors
-    /// As [`Limiter::commit`].
-    pub async fn cancel(&self, hold: &Hold) -> Result<Settled, Error> {
-        self.commit(hold, 0).await
-    }
-
-    /// The hold of a named ask, as far as its caller can know it without an answer: to settle or
-    /// renew it. No store is asked.
-    ///
-    /// # Errors
-    /// An ask that no hold could be placed by, or without a name ([`Ask::named`]).
-    pub fn hold_named<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Hold, Error> {
-        let mut ask = ask.into();
-        let Some(name) = ask.name else {
-            return Err(Error::Ask("give the id that the hold was asked for under".to_owned()));
-        };
-        let cost = ask.units();
-        let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
-        let counts = counts_of(&ask.question(&self.limits, true, &mut Parts::new())?);
-        let hold = Hold::new(HoldId::of_any_kind(name), 0, cost, Time::from_micros(0), counts);
-        Ok(Hold { shard, ..hold })
-    }
-
     /// Gives the slots of a hold back. True when it was open until now.
     ///
-    /// Where only its name is known ([`Limiter::hold_named`]) and no hold has it, an ask under the
+    /// Where only its name is known ([`Ask::named_hold`]) and no hold has it, an ask under the
     /// name is refused for as long as a hold lasts, and at most for a minute.
     ///
     /// # Errors
     /// A store failure.
-    pub async fn release(&self, hold: &Hold) -> Result<bool, Error> {
+    pub fn release<'l>(&'l self, hold: &'l Hold) -> Pending<'l, call::Release<'l, S>> {
+        Pending::new(call::Release(self, hold))
+    }
+
+    pub(super) async fn give_back(&self, hold: &Hold) -> Result<bool, Error> {
         check_counts(hold)?;
         let settled = self.store.perform(&Settle::new(hold, 0)).await?;
         Ok(settled.is_some_and(|settled| !settled.already))
@@ -304,7 +240,8 @@ impl<S: Store> Limiter<S> {
         Ok(end.is_some())
     }
 
-    /// [`Limiter::acquire`], with a guard that releases when it is dropped. `None` on a denial.
+    /// Places a hold with a guard that releases it when it is dropped. `None` on a denial. An ask
+    /// without terms [acquires](Ask::acquire).
     ///
     /// A store over a network is told by a task of the tokio runtime that drops the guard. Without
     /// one, and where the call is lost, the slot comes back when its hold ends.
@@ -313,7 +250,7 @@ impl<S: Store> Limiter<S> {
     /// placed, as the guard does. So it does where the store may have placed a hold and failed.
     ///
     /// # Errors
-    /// As [`Limiter::acquire`].
+    /// As [`Limiter::hold`].
     pub async fn acquire_guard<'l>(
         &'l self,
         ask: impl Into<Ask<'l>>,
@@ -328,96 +265,42 @@ impl<S: Store> Limiter<S> {
     /// [`Limiter::acquire_guard`], with the decision, and how many are ahead in line.
     pub(super) async fn acquire_guarded<'l>(
         &'l self,
-        ask: Ask<'l>,
+        mut ask: Ask<'l>,
     ) -> Result<(Decision<'l>, usize, Guard<S>), Error>
     where
         S: Clone + 'static,
     {
-        let mut guard = Guard { limiter: Self::clone(self), hold: None };
-        let placed = match self.hold_at_once(ask, HoldKind::Acquire, None)? {
-            Ok(holding) => Ok(holding),
-            Err(ask) => {
-                let terms = (None, HoldKind::Acquire, None);
-                self.hold(terms, ask, Some(&mut guard.hold)).await
-            }
-        };
-        match placed {
-            Ok(Holding { decision, hold, ahead }) => {
-                guard.hold = hold;
-                Ok((decision, ahead, guard))
-            }
-            Err(error) => {
-                if !is_in_doubt(&error) {
-                    guard.hold = None;
-                }
-                Err(error)
-            }
-        }
+        ask.hold.get_or_insert((HoldKind::Acquire, None));
+        let mut placing = Placing { limiter: self, pending: self.hold(ask) };
+        let placed = (&mut placing.pending).await;
+        let Holding { decision, hold, ahead } = placed?;
+        Ok((decision, ahead, Guard { limiter: Self::clone(self), hold }))
+    }
+}
+
+/// A hold that is being placed: dropped, it gives back what the store may have placed.
+struct Placing<'l, S: Store + Clone + 'static> {
+    limiter: &'l Limiter<S>,
+    pending: Pending<'l, call::Hold<'l, S>>,
+}
+
+impl<S: Store + Clone + 'static> Drop for Placing<'_, S> {
+    fn drop(&mut self) {
+        let hold = self.pending.in_doubt().cloned();
+        drop(hold.map(|hold| Guard { limiter: self.limiter.clone(), hold: Some(hold) }));
     }
 }
 
 impl Limiter<MemoryStore> {
-    /// [`Limiter::acquire`] without async.
-    ///
-    /// # Errors
-    /// As [`Limiter::acquire`].
-    pub fn acquire_now<'l>(&'l self, ask: impl Into<Ask<'l>>) -> Result<Holding<'l>, Error> {
-        self.hold_now(ask.into(), HoldKind::Acquire, None)
-    }
-
-    /// [`Limiter::reserve`] without async.
-    ///
-    /// # Errors
-    /// As [`Limiter::reserve`].
-    pub fn reserve_now<'l>(
-        &'l self,
-        ask: impl Into<Ask<'l>>,
-        reserve: impl Into<Reserve>,
-    ) -> Result<Holding<'l>, Error> {
-        let Reserve { ttl, charge_at_end } = reserve.into();
-        let kind = if charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
-        self.hold_now(ask.into(), kind, Some(ttl))
-    }
-
-    fn hold_now<'l>(
-        &'l self,
-        ask: Ask<'l>,
-        kind: HoldKind,
-        ttl: Option<Duration>,
-    ) -> Result<Holding<'l>, Error> {
-        let mut ask = match self.hold_at_once(ask, kind, ttl)? {
-            Ok(holding) => return Ok(holding),
-            Err(ask) => ask,
-        };
+    pub(super) fn hold_now<'l>(&'l self, mut ask: Ask<'l>) -> Result<Holding<'l>, Error> {
         let cost = ask.units();
         let mut terms = None;
         let (counts, outcome) = {
             let mut parts = Parts::new();
-            let lent = (&mut terms, &mut parts);
-            let question =
-                ask.question_holding(&self.limits, lent, |question| terms_of(question, kind, ttl))?;
+            let question = ask.question_holding(&self.limits, (&mut terms, &mut parts))?;
             (counts_of(&question), self.store.answer(&question)?)
         };
         self.holding(ask, terms, cost, counts, &outcome)
-    }
-
-    /// [`Limiter::commit`] without async.
-    ///
-    /// # Errors
-    /// As [`Limiter::commit`].
-    pub fn commit_now(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
-        check_counts(hold)?;
-        check_actual(hold, actual)?;
-        self.store.settle_now(hold, actual)?.ok_or_else(|| not_open(hold))
-    }
-
-    /// [`Limiter::release`] without async.
-    ///
-    /// # Errors
-    /// As [`Limiter::release`].
-    pub fn release_now(&self, hold: &Hold) -> Result<bool, Error> {
-        check_counts(hold)?;
-        Ok(self.store.settle_now(hold, 0)?.is_some_and(|settled| !settled.already))
     }
 }
 
@@ -492,64 +375,6 @@ fn release_later<S: Store + 'static>(store: S, hold: Hold) {
 /// Without a runtime the slot comes back when its hold ends.
 #[cfg(not(feature = "tokio"))]
 fn release_later<S: Store + 'static>(_: S, _: Hold) {}
-
-fn terms_of(
-    question: &Question<'_>,
-    kind: HoldKind,
-    ttl: Option<Duration>,
-) -> Result<HoldTerms, Error> {
-    let slots = shortest_slots(question.parts.iter().map(|part| part.limits));
-    Ok(HoldTerms::new(kind, ttl_us(slots, ttl)?))
-}
-
-/// The set with the slots that last the shortest time; `None` where none has slots.
-fn shortest_slots<'s>(sets: impl Iterator<Item = &'s LimitSet>) -> Option<&'s LimitSet> {
-    sets.filter(|limits| limits.counts_slots()).min_by_key(|limits| limits.hold())
-}
-
-/// How long a hold lasts: as asked, or as long as the slots of this set.
-fn ttl_us(slots: Option<&LimitSet>, ttl: Option<Duration>) -> Result<u64, Error> {
-    match (ttl, slots.and_then(LimitSet::hold)) {
-        (Some(ttl), _) => check_ttl(slots, ttl),
-        (None, Some(hold)) => Ok(hold.as_micros()),
-        (None, None) => Err(no_slots()),
-    }
-}
-
-/// Rejects a time that a hold on the slots of this set cannot last.
-fn check_ttl(slots: Option<&LimitSet>, ttl: Duration) -> Result<u64, Error> {
-    let us = u64::try_from(ttl.as_micros()).unwrap_or(u64::MAX);
-    let longest = slots.and_then(LimitSet::hold);
-    let longest_us = longest.map_or(MAX_TTL_US, Period::as_micros);
-    if (MIN_TTL_US..=longest_us).contains(&us) {
-        return Ok(us);
-    }
-    // As people write times.
-    let written = |us| Period::from_micros(us).map_or_else(String::new, |time| time.to_string());
-    let (least, most) = (written(MIN_TTL_US), written(longest_us));
-    let asked = match Period::from_micros(us) {
-        Some(ttl) => ttl.to_string(),
-        None => format!("{ttl:?}"),
-    };
-    let mut limits = slots.iter().flat_map(|set| set.limits());
-    let shortest =
-        limits.find(|limit| limit.counts_slots() && Some(limit.quota().period) == longest);
-    let why = match shortest.filter(|_| us > longest_us) {
-        Some(limit) => format!("longer than a slot of `{limit}` lasts"),
-        None => "out of range".to_owned(),
-    };
-    Err(Error::Ask(format!("a hold of {asked} is {why}: give {least} to {most}")))
-}
-
-/// Whether a hold may have been placed nevertheless.
-fn is_in_doubt(error: &Error) -> bool {
-    matches!(error, Error::Store(why) if why.is_ambiguous())
-}
-
-fn counts_of(question: &Question<'_>) -> Vec<(Subject, LimitSet)> {
-    let parts = question.parts.iter();
-    parts.map(|part| (part.subject.clone(), part.limits.clone())).collect()
-}
 
 /// Rejects a hold that names a count twice: none was given out.
 fn check_counts(hold: &Hold) -> Result<(), Error> {

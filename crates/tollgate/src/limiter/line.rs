@@ -19,8 +19,9 @@ const FIRST_PAUSE: Duration = Duration::from_millis(5);
 const LAST_PAUSE: Duration = Duration::from_millis(100);
 
 impl<S: Store> Limiter<S> {
-    /// As [`Limiter::acquire`], and waits until a slot is free. If that takes longer than the
-    /// deadline, it returns a denial. Pass a [`Duration`] as the deadline, or a [`Waiting`].
+    /// As [`Limiter::hold`] of an [acquire](Ask::acquire), and waits until a slot is free. If that
+    /// takes longer than the deadline, it returns a denial. Pass a [`Duration`] as the deadline, or
+    /// a [`Waiting`].
     ///
     /// It asks again after pauses of 5 to 100 ms, since a slot may be released at any time. Without
     /// more it is not fair: a later caller may get the slot first. With [`Waiting::in_line`] slots
@@ -31,7 +32,7 @@ impl<S: Store> Limiter<S> {
     /// the line.
     ///
     /// # Errors
-    /// As [`Limiter::acquire`]; in line, also where [`crate::engine::MAX_TICKETS`] wait already.
+    /// As [`Limiter::hold`]; in line, also where [`crate::engine::MAX_TICKETS`] wait already.
     pub async fn until_acquired<'l>(
         &'l self,
         ask: impl Into<Ask<'l>>,
@@ -75,7 +76,7 @@ impl<S: Store> Limiter<S> {
         // A name of the caller's is its own to release: another may have the hold by now.
         let given = ask.name.map(|name| HoldId::named(HoldKind::Acquire, name));
         let named = ask.clone().named(ask.name.unwrap_or_else(HoldName::random)).in_line();
-        let hold = self.hold_named(named.clone())?;
+        let hold = named.clone().named_hold(&self.limits)?;
         *ask = named;
         let hold = match given {
             Some(id) => Hold { id, ..hold.undelivered() },
@@ -191,7 +192,7 @@ impl<S: Store> Line<S> {
     /// back what the store may have placed.
     ///
     /// # Errors
-    /// As [`Limiter::acquire`].
+    /// As [`Limiter::hold`].
     pub async fn acquire(
         &self,
         ask: impl Into<Ask<'_>>,
@@ -243,7 +244,7 @@ impl<S: Store> Line<S> {
     fn key_of(&self, mut ask: Ask<'_>) -> Result<String, Error> {
         // As a peek, which may be about slots.
         let mut parts = Parts::new();
-        let question = ask.question(self.limiter.limits(), true, &mut parts)?;
+        let question = ask.question_without_hold(self.limiter.limits(), true, &mut parts)?;
         Ok(key_of(question.parts.iter().map(|part| (part.subject.as_str(), part.limits))))
     }
 
@@ -383,7 +384,7 @@ mod tests {
     #[tokio::test]
     async fn who_is_dropped_while_the_store_is_asked_holds_nothing() {
         let near = Limiter::memory("2 at once hold 1h".parse().unwrap());
-        let free = || near.peek_now("job").unwrap().remaining();
+        let free = || near.check(Ask::new("job").peek()).now().unwrap().remaining();
         let far = |fails| {
             let answers = Arc::new(tokio::sync::Semaphore::new(0));
             let store = Far { near: near.store().clone(), answers, fails };
@@ -452,7 +453,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn without_a_line_a_waiter_asks_again() {
         let limiter = Arc::new(Limiter::memory("1 at once hold 1h".parse().unwrap()));
-        let hold = limiter.acquire("job").await.unwrap().hold.unwrap();
+        let hold = limiter.hold(Ask::new("job").acquire()).await.unwrap().hold.unwrap();
         let late = limiter.until_acquired("job", Duration::from_millis(300)).await.unwrap();
         assert!(late.hold.is_none() && late.decision.is_until_hold());
         let waiter = tokio::spawn({

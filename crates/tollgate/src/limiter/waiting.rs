@@ -61,7 +61,7 @@ impl<S: Store> Limiter<S> {
         let (ask, waiting) = (ask.into().waiting(), waiting.into());
         let start = tokio::time::Instant::now();
         loop {
-            let decision = self.answer_within(None, ask.clone(), false).await?;
+            let decision = self.check(ask.clone()).await?;
             let Some(wait) = decision.retry_after() else { return Ok(decision) };
             let left = waiting.deadline.saturating_sub(start.elapsed());
             if wait > left {

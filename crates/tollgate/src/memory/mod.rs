@@ -77,7 +77,7 @@ struct Padded(Mutex<Shard>);
 /// use tollgate::{Limiter, MemoryStore};
 /// let store = MemoryStore::builder().max_bytes(64 << 20).build();
 /// let limiter = Limiter::new("100/s via gcra".parse()?, store.clone());
-/// limiter.check_now("user:42")?;
+/// limiter.check("user:42").now()?;
 /// assert_eq!(store.subjects(), 1);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -26,7 +26,7 @@ fn a_full_store_fits_where_it_was() {
                     })
                     .collect();
             for subject in &subjects {
-                let _ = first.check_now(subject.as_str()).unwrap();
+                let _ = first.check(subject.as_str()).now().unwrap();
             }
             assert_eq!(first.store().refused(), 0, "{limits} {bytes}: too small to share");
             let held = first.store().bytes();
@@ -39,8 +39,8 @@ fn a_full_store_fits_where_it_was() {
             for subject in &subjects {
                 let (one, two) = (said(&second, subject, 1), said(&first, subject, 1));
                 assert_eq!(one, two, "{limits} {bytes} {subject}");
-                let one = now(second.inspect(subject.as_str())).unwrap();
-                let two = now(first.inspect(subject.as_str())).unwrap();
+                let one = now(second.admin().inspect(subject.as_str())).unwrap();
+                let two = now(first.admin().inspect(subject.as_str())).unwrap();
                 assert_eq!(one, two, "{limits} {bytes} {subject}");
             }
         }
@@ -57,13 +57,13 @@ fn a_full_store_whose_limits_have_larger_states_now_fits_where_it_was() {
     let first = Limiter::new("a: 5/1h via sliding_window".parse().unwrap(), store);
     let subjects: Vec<String> = (0..4_000).map(|i| format!("user:{i}")).collect();
     for subject in &subjects {
-        let _ = first.check_now(Ask::new(subject.as_str()).under(&small)).unwrap();
+        let _ = first.check(Ask::new(subject.as_str()).under(&small)).now().unwrap();
     }
     assert!(first.store().shared() > 0, "the store is not full");
     let refused = subjects.iter().filter(|subject| {
-        let decision = first.check_now(subject.as_str()).unwrap();
+        let decision = first.check(subject.as_str()).now().unwrap();
         assert!(decision.is_shared() || decision.is_allowed());
-        let inspected = now(first.inspect(subject.as_str())).unwrap();
+        let inspected = now(first.admin().inspect(subject.as_str())).unwrap();
         let keeps =
             inspected.is_some_and(|held| !held.shared && held.written_under.contains("gcra"));
         assert!(!keeps || (decision.is_shared() && !decision.is_allowed()), "{subject}");
@@ -85,7 +85,7 @@ fn a_smaller_store_refuses_what_does_not_fit() {
         let clock = ManualClock::at_micros(START_US);
         let first = limiter(limits, &clock);
         for i in 0..3_000 {
-            let _ = first.check_now(format!("user:{i}")).unwrap();
+            let _ = first.check(format!("user:{i}")).now().unwrap();
         }
         let file = file(&first);
         let held = first.store().bytes();
@@ -118,9 +118,9 @@ fn another_hash_keeps_the_counts_and_no_receipt() {
     let clock = ManualClock::at_micros(START_US);
     let limits = "5/1h via gcra, 7/1h via sliding_log";
     let first = limiter(limits, &clock);
-    let receipt = first.check_now("user:0").unwrap().receipt().unwrap();
+    let receipt = first.check("user:0").now().unwrap().receipt().unwrap();
     for i in 0..2_000 {
-        let _ = first.check_now(Ask::new(format!("user:{i}")).cost(i % 4 + 1)).unwrap();
+        let _ = first.check(Ask::new(format!("user:{i}")).cost(i % 4 + 1)).now().unwrap();
     }
     let file_of_first = file(&first);
     let (store, seen) = builder(&clock).sip_hash().restore(&file_of_first[..]).unwrap();
@@ -136,7 +136,7 @@ fn another_hash_keeps_the_counts_and_no_receipt() {
     let full = builder(&clock).max_bytes(50_000).build();
     let full = Limiter::new(limits.parse().unwrap(), full);
     for i in 0..2_000 {
-        let _ = full.check_now(format!("user:{i}")).unwrap();
+        let _ = full.check(format!("user:{i}")).now().unwrap();
     }
     let file = file(&full);
     let error = builder(&clock).sip_hash().restore(&file[..]).unwrap_err();

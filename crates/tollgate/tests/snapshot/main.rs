@@ -58,13 +58,13 @@ fn some_of_everything(clock: &ManualClock) -> Limiter {
     let limits = "5/10m via gcra, 3/1h via sliding_log, 9/1h via sliding_window";
     let limiter = limiter(limits, clock);
     let policy = "4/1h via fixed_window".parse::<LimitSet>().unwrap().in_policy("api").unwrap();
-    let receipt = limiter.check_now("user:42").unwrap().receipt().unwrap();
+    let receipt = limiter.check("user:42").now().unwrap().receipt().unwrap();
     clock.advance(Duration::from_secs(1));
-    let _ = limiter.check_now("user:42").unwrap();
+    let _ = limiter.check("user:42").now().unwrap();
     let long = "a-subject-of-more-than-sixteen-bytes";
-    let _ = limiter.check_now(Ask::new(long).under(&policy)).unwrap();
-    let _ = limiter.check_now("gone").unwrap();
-    assert!(now(limiter.reset("gone")).unwrap());
+    let _ = limiter.check(Ask::new(long).under(&policy)).now().unwrap();
+    let _ = limiter.check("gone").now().unwrap();
+    assert!(now(limiter.admin().reset("gone")).unwrap());
     assert_eq!(now(limiter.refund(&receipt)).unwrap().given, [1, 1, 1]);
     limiter
 }
@@ -79,7 +79,7 @@ fn an_empty_store_comes_back_empty() {
     assert_eq!((restored.subjects, restored.expired, restored.shared), (0, 0, 0));
     assert_eq!((restored.saved_at.as_micros(), restored.behind), (START_US, Duration::ZERO));
     assert_eq!((limiter.store().bytes(), limiter.store().subjects()), (0, 0));
-    assert!(limiter.check_now("bob").unwrap().is_allowed());
+    assert!(limiter.check("bob").now().unwrap().is_allowed());
 }
 
 /// A file of version 1 that was written when version 1 was new: it is read for ever, or the
@@ -91,13 +91,13 @@ fn the_first_version_is_still_read() {
     let limits = "5/10m via gcra, 3/1h via sliding_log, 9/1h via sliding_window";
     let (limiter, restored) = restored(limits, file, &clock);
     assert_eq!((restored.subjects, restored.receipts), (2, true));
-    let peek = limiter.peek_now("user:42").unwrap();
+    let peek = limiter.check(Ask::new("user:42").peek()).now().unwrap();
     let remaining: Vec<u64> = peek.reports().map(|report| report.remaining()).collect();
     assert_eq!(remaining, [4, 2, 8]);
     let policy = "4/1h via fixed_window".parse::<LimitSet>().unwrap().in_policy("api").unwrap();
     let long = Ask::new("a-subject-of-more-than-sixteen-bytes").under(&policy);
-    assert_eq!(limiter.peek_now(long).unwrap().remaining(), 3);
-    assert_eq!(limiter.peek_now("gone").unwrap().remaining(), 3);
+    assert_eq!(limiter.check(long.peek()).now().unwrap().remaining(), 3);
+    assert_eq!(limiter.check(Ask::new("gone").peek()).now().unwrap().remaining(), 3);
 }
 
 #[test]
@@ -239,8 +239,8 @@ fn a_snapshot_is_written_in_small_pieces() {
     let limiter = limiter("200000/h via sliding_log", &clock);
     for i in 0..20_000 {
         clock.advance(Duration::from_micros(1));
-        let _ = limiter.check_now("busy").unwrap();
-        let _ = limiter.check_now(format!("idle:{i}")).unwrap();
+        let _ = limiter.check("busy").now().unwrap();
+        let _ = limiter.check(format!("idle:{i}")).now().unwrap();
     }
     let mut seen = Largest(0, 0);
     let saved = limiter.store().save(&mut seen).unwrap();
@@ -250,7 +250,7 @@ fn a_snapshot_is_written_in_small_pieces() {
 
 /// What a limiter says of a subject, in every field.
 fn said(limiter: &Limiter, subject: &str, cost: u64) -> String {
-    let decision = limiter.peek_now(Ask::new(subject).cost(cost)).unwrap();
+    let decision = limiter.check(Ask::new(subject).cost(cost).peek()).now().unwrap();
     let mut said = format!("{:?} {:?}", decision.verdict(), decision.granted());
     for report in decision.reports() {
         let (retry, reset) = (report.retry_after(), report.reset_after());
@@ -268,9 +268,9 @@ fn said(limiter: &Limiter, subject: &str, cost: u64) -> String {
 fn what_has_expired_is_left_out() {
     let clock = ManualClock::at_micros(START_US);
     let first = limiter("5/1s via gcra", &clock);
-    let _ = first.check_now("early").unwrap();
+    let _ = first.check("early").now().unwrap();
     clock.advance(Duration::from_millis(1_300));
-    let _ = first.check_now("late").unwrap();
+    let _ = first.check("late").now().unwrap();
     let file = file(&first);
     // 0.2 s after its charge a subject of 5/s owes nothing, and is kept for a second more.
     assert_eq!(first.store().subjects(), 1);
@@ -292,7 +292,7 @@ fn no_snapshot_holds_half_of_a_check() {
     let right: LimitSet = "r: 1000000/1h via fixed_window".parse().unwrap();
     let pairs = ["ann", "bob", "eve"];
     let used = |limiter: &Limiter, subject: &str, limits: &LimitSet| {
-        1_000_000 - limiter.peek_now(Ask::new(subject).under(limits)).unwrap().remaining()
+        1_000_000 - limiter.check(Ask::new(subject).under(limits).peek()).now().unwrap().remaining()
     };
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -307,7 +307,7 @@ fn no_snapshot_holds_half_of_a_check() {
                         } else {
                             Ask::from([(other.as_str(), right), (name, left)])
                         };
-                        assert!(limiter.check_now(ask).unwrap().is_allowed());
+                        assert!(limiter.check(ask).now().unwrap().is_allowed());
                     }
                 }
             });
@@ -343,11 +343,11 @@ fn odd_subjects_come_back() {
     subjects.push(Subject::new("k", vec![b'%'; 21_844]).unwrap());
     subjects.extend((1..40).map(|length| Subject::new("key", "y".repeat(length)).unwrap()));
     for subject in &subjects {
-        assert!(first.check_now(subject.clone()).unwrap().is_allowed());
+        assert!(first.check(subject.clone()).now().unwrap().is_allowed());
     }
     let (second, seen) = restored("1/1h via gcra", &file(&first), &clock);
     assert_eq!(seen.subjects, subjects.len() as u64);
     for subject in &subjects {
-        assert!(!second.check_now(subject.clone()).unwrap().is_allowed(), "{subject}");
+        assert!(!second.check(subject.clone()).now().unwrap().is_allowed(), "{subject}");
     }
 }

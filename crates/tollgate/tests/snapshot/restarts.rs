@@ -22,7 +22,7 @@ fn changed_limits_are_carried_over_after_a_restart() {
         let old = limiter(before, &clock);
         for _ in 0..5 {
             clock.advance(Duration::from_millis(1_700));
-            let _ = old.check_now("bob").unwrap();
+            let _ = old.check("bob").now().unwrap();
         }
         let file = file(&old);
         let uncut = Limiter::new(after.parse().unwrap(), old.store().clone());
@@ -32,7 +32,7 @@ fn changed_limits_are_carried_over_after_a_restart() {
             for cost in 1..4 {
                 assert_eq!(said(&cut, "bob", cost), said(&uncut, "bob", cost), "{before} {after}");
             }
-            let (one, two) = (cut.check_now("bob").unwrap(), uncut.check_now("bob").unwrap());
+            let (one, two) = (cut.check("bob").now().unwrap(), uncut.check("bob").now().unwrap());
             assert_eq!(one.verdict(), two.verdict());
             if seconds == 0 {
                 assert_ne!(one.binding().carried(), Carried::Same, "{before} {after}");
@@ -50,19 +50,19 @@ fn an_old_receipt_is_refunded_once() {
     let pair = || [("bob", first.limits()), ("everybody", &shared)];
     let mut receipts = Vec::new();
     for _ in 0..3 {
-        receipts.push(first.check_now(pair()).unwrap().receipt().unwrap());
+        receipts.push(first.check(pair()).now().unwrap().receipt().unwrap());
     }
     assert_eq!(now(first.refund(&receipts[0])).unwrap().given, [1, 1]);
     let (second, _) = restored("5/1h via gcra", &file(&first), &clock);
     assert!(now(second.refund(&receipts[0])).unwrap().already);
     assert_eq!(now(second.refund(&receipts[1])).unwrap().given, [1, 1]);
     assert!(now(second.refund(&receipts[1])).unwrap().already);
-    receipts.push(second.check_now(pair()).unwrap().receipt().unwrap());
+    receipts.push(second.check(pair()).now().unwrap().receipt().unwrap());
     let (third, _) = restored("5/1h via gcra", &file(&second), &clock);
     for (index, already) in [(0, true), (1, true), (2, false), (3, false), (3, true)] {
         assert_eq!(now(third.refund(&receipts[index])).unwrap().already, already, "{index}");
     }
-    assert_eq!(third.peek_now("bob").unwrap().remaining(), 5);
+    assert_eq!(third.check(Ask::new("bob").peek()).now().unwrap().remaining(), 5);
     let all: Vec<(u64, u64)> = receipts.iter().map(|r| (r.store, r.number)).collect();
     assert!((0..4).all(|i| all.iter().filter(|id| **id == all[i]).count() == 1), "{all:?}");
 }
@@ -73,14 +73,14 @@ fn an_old_receipt_is_refunded_once() {
 fn receipts_that_a_snapshot_does_not_know_are_refused() {
     let clock = ManualClock::at_micros(START_US);
     let first = limiter("500/1h via gcra", &clock);
-    let known = first.check_now("bob").unwrap().receipt().unwrap();
+    let known = first.check("bob").now().unwrap().receipt().unwrap();
     let file = file(&first);
     // It went on, and so did the store that came next; then the old snapshot is read again.
     let mut unknown = vec![];
     let (second, _) = restored("500/1h via gcra", &file, &clock);
     for i in 0..300 {
         for store in [&first, &second] {
-            unknown.push(store.check_now(format!("user:{i}")).unwrap().receipt().unwrap());
+            unknown.push(store.check(format!("user:{i}")).now().unwrap().receipt().unwrap());
         }
     }
     let (third, _) = restored("500/1h via gcra", &file, &clock);
@@ -90,7 +90,7 @@ fn receipts_that_a_snapshot_does_not_know_are_refused() {
     }
     assert!(!now(third.refund(&known)).unwrap().already);
     for i in 0..300 {
-        let receipt = third.check_now(format!("user:{i}")).unwrap().receipt().unwrap();
+        let receipt = third.check(format!("user:{i}")).now().unwrap().receipt().unwrap();
         assert!(unknown.iter().all(|other| other.store != receipt.store));
         assert!(!now(third.refund(&receipt)).unwrap().already);
     }
@@ -105,7 +105,8 @@ fn receipts_that_had_to_be_forgotten_stay_so() {
     let has_room = |bytes: &usize| {
         let store = builder(&clock).max_bytes(*bytes).build();
         Limiter::new("100/1h via gcra".parse().unwrap(), store)
-            .check_now("bob")
+            .check("bob")
+            .now()
             .unwrap()
             .is_allowed()
     };
@@ -113,7 +114,7 @@ fn receipts_that_had_to_be_forgotten_stay_so() {
     let store = builder(&clock).max_bytes(bytes).build();
     let first = Limiter::new("100/1h via gcra".parse().unwrap(), store);
     let receipts: Vec<_> =
-        (0..16).map(|_| first.check_now("bob").unwrap().receipt().unwrap()).collect();
+        (0..16).map(|_| first.check("bob").now().unwrap().receipt().unwrap()).collect();
     for receipt in receipts[8..].iter().rev() {
         let _ = now(first.refund(receipt)).unwrap();
     }
@@ -132,13 +133,13 @@ fn receipts_that_had_to_be_forgotten_stay_so() {
 fn a_reset_stays_a_reset() {
     let clock = ManualClock::at_micros(START_US);
     let first = limiter("5/1h via gcra", &clock);
-    let old = first.check_now(Ask::new("bob").cost(3)).unwrap().receipt().unwrap();
-    assert!(now(first.reset("bob")).unwrap());
-    let new = first.check_now(Ask::new("bob").cost(2)).unwrap().receipt().unwrap();
+    let old = first.check(Ask::new("bob").cost(3)).now().unwrap().receipt().unwrap();
+    assert!(now(first.admin().reset("bob")).unwrap());
+    let new = first.check(Ask::new("bob").cost(2)).now().unwrap().receipt().unwrap();
     let (second, _) = restored("5/1h via gcra", &file(&first), &clock);
     assert_eq!(now(second.refund(&old)).unwrap().given, [0]);
     assert_eq!(now(second.refund(&new)).unwrap().given, [2]);
-    let later = second.check_now("bob").unwrap().receipt().unwrap();
+    let later = second.check("bob").now().unwrap().receipt().unwrap();
     assert_eq!(now(second.refund(&later)).unwrap().given, [1]);
 }
 
@@ -156,14 +157,15 @@ fn a_clock_that_is_behind_after_a_restart_is_a_clock_that_stepped_back() {
         for behind_us in [1, 400_000, 1_000_000, 1_000_001, 7_000_000, 900_000_000] {
             let clock = ManualClock::at_micros(START_US);
             let uncut = limiter(limits, &clock);
-            assert!(uncut.check_now(Ask::new("bob").cost(3)).unwrap().is_allowed());
+            assert!(uncut.check(Ask::new("bob").cost(3)).now().unwrap().is_allowed());
             let file = file(&uncut);
             clock.set(Time::from_micros(START_US - behind_us));
             let (cut, restored) = restored(limits, &file, &clock);
             assert_eq!(restored.behind, Duration::from_micros(behind_us));
             for _ in 0..3 {
                 assert_eq!(said(&cut, "bob", 1), said(&uncut, "bob", 1), "{limits} {behind_us}");
-                let (one, two) = (cut.check_now("bob").unwrap(), uncut.check_now("bob").unwrap());
+                let (one, two) =
+                    (cut.check("bob").now().unwrap(), uncut.check("bob").now().unwrap());
                 assert_eq!(one.verdict(), two.verdict(), "{limits} {behind_us}");
                 let wait = one.retry_after().unwrap_or_default();
                 assert!(wait <= Duration::from_secs(12), "{limits} {behind_us}: {wait:?}");

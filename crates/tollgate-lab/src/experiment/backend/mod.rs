@@ -154,7 +154,7 @@ impl<'e> BackendRun<'e> {
             self.measures.done(self.now_us, self.now_us - job.came_us);
             let (Some(limiter), Some(hold)) = (&self.limiter, job.hold) else { continue };
             // A hold that is not open any more has ended by itself.
-            self.measures.overran(u64::from(!limiter.release_now(&hold)?));
+            self.measures.overran(u64::from(!limiter.release(&hold).now()?));
             self.slots.release(hold.end.as_micros(), hold.id);
         }
         self.took.deciding += start.elapsed();
@@ -169,10 +169,12 @@ impl<'e> BackendRun<'e> {
         let client = digits.format(attempt.client);
         let (verdict, hold) = match (&self.limiter, ask(&self.case.parts, client)) {
             (Some(limiter), Some(ask)) if self.slots.has_some() => {
-                let holding = limiter.acquire_now(ask)?;
+                let holding = limiter.hold(ask.acquire()).now()?;
                 (Verdict::from_decision(&holding.decision), holding.hold.map(Box::new))
             }
-            (Some(limiter), Some(ask)) => (Verdict::from_decision(&limiter.check_now(ask)?), None),
+            (Some(limiter), Some(ask)) => {
+                (Verdict::from_decision(&limiter.check(ask).now()?), None)
+            }
             _ => (Verdict::new(true, None), None),
         };
         if let Some(hold) = &hold {

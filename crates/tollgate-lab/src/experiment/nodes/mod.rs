@@ -220,7 +220,7 @@ impl<'e> NodesRun<'e> {
         if let Some(alone) = &self.alone {
             let mut digits = Digits::default();
             let ask = ask(&self.parts, digits.format(attempt.client));
-            let decision = ask.map(|ask| alone.check_now(ask)).transpose()?;
+            let decision = ask.map(|ask| alone.check(ask).now()).transpose()?;
             self.admitted_alone += u64::from(decision.is_some_and(|it| it.is_allowed()));
         }
         let number = self.order.send();

@@ -173,8 +173,9 @@ impl<M: StoreMaker> Run<'_, M> {
                 self.renumber(now_us, step.numbers)?;
                 self.tell(now_us, &format!("[{set}] adjust {delta:+}"));
                 self.known(now_us, &set);
-                let changed =
-                    block_on(self.world.limiter.adjust(Ask::new(SUBJECT).under(&set), delta));
+                let changed = block_on(
+                    self.world.limiter.admin().adjust(Ask::new(SUBJECT).under(&set), delta),
+                );
                 same("change", answered(changed)?, self.oracle.adjust(now_us, delta))
             }
             Act::Charge(cost) => {
@@ -279,10 +280,10 @@ impl<M: StoreMaker> Run<'_, M> {
             let asked = match kind {
                 None => ask(&set, cost),
                 Some(Kind::Acquire) if !set.counts_slots() => continue,
-                Some(Kind::Acquire) => ask(&set, cost).kind(HoldKind::Acquire),
-                Some(_) => ask(&set, cost).kind(HoldKind::Reserve),
+                Some(Kind::Acquire) => ask(&set, cost).acquire(),
+                Some(_) => ask(&set, cost).holding(HoldKind::Reserve, None),
             };
-            let decision = answered(block_on(self.world.limiter.peek(asked)))?.into_owned();
+            let decision = answered(block_on(self.world.limiter.check(asked.peek())))?.into_owned();
             let fields = then.peek(now_us, cost, kind, &got(&decision));
             let admitted = fields.iter().all(|fields| fields.retry_after_us == Some(0));
             let granted = if admitted { cost } else { 0 };
@@ -319,10 +320,9 @@ impl<M: StoreMaker> Run<'_, M> {
         let known = self.known(now_us, set);
         let ttl = Some(Duration::from_micros(ttl_us));
         let within = Duration::from_secs(60);
-        let mut in_doubt = None;
         let ask = if waits { ask(set, cost).waiting() } else { ask(set, cost) };
-        let placing = self.world.limiter.hold_within(within, ask, (kind, ttl), &mut in_doubt);
-        let Holding { decision, hold, .. } = answered(block_on(placing))?;
+        let ask = ask.holding(kind, ttl).within(within);
+        let Holding { decision, hold, .. } = answered(block_on(self.world.limiter.hold(ask)))?;
         let decision = decision.into_owned();
         self.next += 1;
         let is_alone = self.oracle.open() == 0;
@@ -421,7 +421,7 @@ impl<M: StoreMaker> Run<'_, M> {
         let at =
             format!("refund {units} of the receipt of {} units at {:?}", receipt.cost, receipt.at);
         self.told.push(format!("{now_us} {at}"));
-        let refund = answered(block_on(self.world.limiter.refund_part(receipt, units)))?;
+        let refund = answered(block_on(self.world.limiter.refund(receipt.part(units))))?;
         let is_void = self.oracle.was_reset_since(charge);
         let expected = self.oracle.refund(now_us, charge, units);
         same("given", refund.given, expected.given)?;
@@ -436,7 +436,8 @@ impl<M: StoreMaker> Run<'_, M> {
     fn reset(&mut self, now_us: u64, numbers: usize) -> Result<(), Differs> {
         let set = self.sets[numbers].clone();
         let kept = self.oracle.is_kept(now_us.max(self.latest_us));
-        let was = answered(block_on(self.world.limiter.reset(Ask::new(SUBJECT).under(&set))))?;
+        let was =
+            answered(block_on(self.world.limiter.admin().reset(Ask::new(SUBJECT).under(&set))))?;
         self.oracle.reset();
         if kept { same("whether there was a count", was, true) } else { Ok(()) }
     }

@@ -176,7 +176,7 @@ async fn a_hold_that_has_ended_charges_nothing() {
     // After a reset there is nothing to settle.
     let reset = hold_of(&redis.ask(reserve).await);
     let limits: tollgate::LimitSet = "10/h".parse().unwrap();
-    service.gate.reset(Ask::new("bob").under(&limits)).await.unwrap();
+    service.gate.admin().reset(Ask::new("bob").under(&limits)).await.unwrap();
     let commit = format!("TOLLGATE.COMMIT {reset} 4");
     refuses(&mut redis, &[(&commit, NOT_OPEN, "nothing was charged")]).await;
     assert_eq!(left(&mut redis, "bob 10/h").await, "10");

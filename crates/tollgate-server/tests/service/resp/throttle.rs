@@ -295,7 +295,7 @@ async fn a_redis_that_freezes_is_answered_for_within_the_deadline() {
     while redis.ask("CL.THROTTLE b 99 1 3600").await.starts_with('(') {
         assert!(start.elapsed() < Duration::from_secs(30), "it does not come back");
     }
-    let inline = service.gate.counters_of_inline_limits();
+    let inline = service.gate.counters().inline_limits;
     assert!(inline.get(Outcome::FailedClosed, Authority::FailureRule) >= 2);
     assert_eq!(inline.total(Outcome::FailedOpen), 1);
 }

@@ -169,8 +169,8 @@ impl<S: Store + 'static> Keeper<S> {
         let before = self.counts.late.fetch_add(1, Ordering::Relaxed);
         let released = match is_in_doubt {
             _ if before >= MAX_LATE => None,
-            true => self.gate.release_in_doubt(hold, tokio::time::sleep).await,
-            false => self.gate.release_persistently(hold, tokio::time::sleep).await,
+            true => self.gate.holds().release_in_doubt(hold, tokio::time::sleep).await,
+            false => self.gate.holds().release_persistently(hold, tokio::time::sleep).await,
         };
         self.counts.late.fetch_sub(1, Ordering::Relaxed);
         if released.is_none() {
@@ -182,7 +182,7 @@ impl<S: Store + 'static> Keeper<S> {
     async fn renew(&self, kept: &mut Kept) -> Option<bool> {
         // Slots last as long as their limit says.
         let ttl = Some(kept.ttl).filter(|_| kept.hold.kind() != HoldKind::Acquire);
-        let is_open = self.gate.renew(&mut kept.hold, ttl).await.ok()?;
+        let is_open = self.gate.holds().renew(&mut kept.hold, ttl).await.ok()?;
         if !is_open {
             self.counts.lost.fetch_add(1, Ordering::Relaxed);
         }
@@ -208,13 +208,13 @@ impl<S: Store + 'static> Keeper<S> {
     /// False if the store failed.
     async fn settle_once(&self, hold: &Hold, used: Used) -> bool {
         let units = match (hold.kind(), used) {
-            (HoldKind::Acquire, _) => return self.gate.release(hold).await.is_ok(),
+            (HoldKind::Acquire, _) => return self.gate.holds().release(hold).await.is_ok(),
             (_, Used::Units(units)) => units,
             // What its end would do, and now: nobody else will say anything.
             (HoldKind::Charging, Used::Unsaid) => hold.cost,
             (_, Used::Unsaid) => 0,
         };
-        match self.gate.commit(hold, units).await {
+        match self.gate.holds().commit(hold, units).await {
             Ok(_) => {
                 if used == Used::Unsaid {
                     self.counts.unsaid.fetch_add(1, Ordering::Relaxed);

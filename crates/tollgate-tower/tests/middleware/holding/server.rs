@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
-use tollgate::{HoldKind, MemoryStore, Store};
+use tollgate::{Ask, HoldKind, MemoryStore, Store};
 use tollgate_policy::Gate;
 use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
@@ -121,7 +121,7 @@ async fn first(stream: &mut TcpStream) -> String {
 
 async fn hang_ups_leak_nothing<S: Store + 'static>(gate: Gate<S>) {
     let (address, peak, _never) = serve(gate.clone()).await;
-    let placed = || gate.counters_of_holds().placed(HoldKind::Acquire);
+    let placed = || gate.counters().holds.placed(HoldKind::Acquire);
     let mut ended = 0;
     for round in 0..6 {
         let path = if round % 2 == 0 { "/body" } else { "/head" };
@@ -155,7 +155,7 @@ async fn hang_ups_leak_nothing<S: Store + 'static>(gate: Gate<S>) {
         settled(&gate, ended).await;
     }
     assert_eq!(peak.1.load(Ordering::SeqCst), 4);
-    assert_eq!(gate.counters_of_holds().not_open(), 0);
+    assert_eq!(gate.counters().holds.not_open(), 0);
 }
 
 /// A thousand clients that go away wherever they happen to be, also while the store is asked.
@@ -182,12 +182,12 @@ async fn storm<S: Store + Clone + 'static>(gate: Gate<S>) {
         client.unwrap();
     }
     // Every slot comes back, and the pool is whole again.
-    let holds = gate.counters_of_holds();
+    let holds = gate.counters().holds;
     let mut free = 0;
     while free < 4 || holds.settled() < holds.placed(HoldKind::Acquire) {
         let limits = "4 at once hold 1h".parse::<tollgate::LimitSet>().unwrap();
         let limiter = tollgate::Limiter::new(limits.in_policy("p").unwrap(), gate.store().clone());
-        free = limiter.peek("pool:all").await.unwrap().remaining();
+        free = limiter.check(Ask::new("pool:all").peek()).await.unwrap().remaining();
         tokio::task::yield_now().await;
     }
     let peak = peak.1.load(Ordering::SeqCst);

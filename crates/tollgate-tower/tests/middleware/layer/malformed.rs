@@ -56,7 +56,7 @@ async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
     ] {
         assert_eq!(status(&app, "192.0.2.1", headers).await, 200);
     }
-    let counters = layer.gate().counters();
+    let counters = layer.gate().counters().policies();
     let of = |outcome| counters[0].1.get(outcome, Authority::Shadow);
     assert_eq!((of(Outcome::Missing), of(Outcome::Allowed), of(Outcome::Denied)), (2, 1, 1));
 
@@ -83,7 +83,8 @@ async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
     *other.uri_mut() = "/other".parse().unwrap();
     assert_eq!(send(&app, other).await.status, 400);
     // What is refused for this is counted, too.
-    let real = layer.gate().counters().into_iter().find(|(name, _)| name == "real").unwrap().1;
+    let real =
+        layer.gate().counters().policies().into_iter().find(|(name, _)| name == "real").unwrap().1;
     assert_eq!(real.get(Outcome::Missing, Authority::Policy), 1);
 }
 

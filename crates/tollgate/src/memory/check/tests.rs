@@ -85,7 +85,7 @@ fn limits_that_are_read_anew_take_the_fast_path_too() {
         for i in 0..12 {
             let ask = Ask::new(bob.clone()).under(&sets[i]);
             left -= 1;
-            assert_eq!(limiter.check_now(ask).unwrap().remaining(), left, "{text}, set {i}");
+            assert_eq!(limiter.check(ask).now().unwrap().remaining(), left, "{text}, set {i}");
             // The last two are known, and the first, which is kept; what was known between is
             // found, only not at once.
             for known in &sets[i.saturating_sub(1)..] {
@@ -99,7 +99,7 @@ fn limits_that_are_read_anew_take_the_fast_path_too() {
         }
         // A newcomer under a set that is read anew is known under it.
         let ask = || Ask::new(eve.clone()).under(&sets[12]);
-        assert_eq!(limiter.check_now(ask()).unwrap().remaining(), 89);
+        assert_eq!(limiter.check(ask()).now().unwrap().remaining(), 89);
         assert_eq!(fast(&sets[12], &eve), Some(1));
         // Forgotten with the last state: a set of other numbers that comes to its place, and whose
         // states lie where its own lay, is not taken for it.
@@ -107,7 +107,7 @@ fn limits_that_are_read_anew_take_the_fast_path_too() {
             assert!(limiter.store().reset_now(Counted::new(subject, &sets[12])));
         }
         let other = set(alike);
-        assert!(limiter.check_now(Ask::new(bob.clone()).under(&other)).unwrap().is_allowed());
+        assert!(limiter.check(Ask::new(bob.clone()).under(&other)).now().unwrap().is_allowed());
         assert!(sets.iter().all(|set| fast(set, &bob).is_none()), "{text}");
     }
 }

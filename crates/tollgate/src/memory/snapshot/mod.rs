@@ -86,7 +86,7 @@ impl MemoryStore {
     /// use tollgate::{Limiter, MemoryStore};
     ///
     /// let limiter = Limiter::new("1/h".parse()?, MemoryStore::new());
-    /// assert!(limiter.check_now("user:42")?.is_allowed());
+    /// assert!(limiter.check("user:42").now()?.is_allowed());
     /// let mut file = Vec::new();
     /// let saved = limiter.store().save(&mut file)?;
     /// assert_eq!((saved.subjects, saved.bytes), (1, file.len() as u64));
@@ -95,7 +95,7 @@ impl MemoryStore {
     /// let (store, restored) = MemoryStore::builder().restore(&file[..])?;
     /// assert_eq!(restored.subjects, 1);
     /// let limiter = Limiter::new("1/h".parse()?, store);
-    /// assert!(!limiter.check_now("user:42")?.is_allowed());
+    /// assert!(!limiter.check("user:42").now()?.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///

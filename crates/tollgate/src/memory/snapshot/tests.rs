@@ -90,14 +90,14 @@ fn a_file_by_hand_is_taken() {
     let (store, restored) = restore(&file).unwrap();
     assert_eq!((restored.subjects, restored.receipts), (1, false));
     let limiter = Limiter::new("5/h via gcra".parse().unwrap(), store);
-    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 0);
+    assert_eq!(limiter.check(Ask::new("bob").peek()).now().unwrap().remaining(), 0);
 
     let events = vec![Long(2), Long(NOW_US - 5), Long(1), Long(NOW_US), Long(3)];
     let file = join([store_alike(), LOG.into(), shard(0).into(), entry("bob", events), end(1)]);
     let (store, restored) = restore(&file).unwrap();
     assert_eq!((restored.subjects, restored.receipts), (1, true));
     let limiter = Limiter::new("5/h via sliding_log".parse().unwrap(), store);
-    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 1);
+    assert_eq!(limiter.check(Ask::new("bob").peek()).now().unwrap().remaining(), 1);
 }
 
 /// A store with another number of shards has its subjects elsewhere, as one with another hash.
@@ -110,7 +110,7 @@ fn another_number_of_shards_is_another_place() {
     let (store, restored) = restore(&join(parts)).unwrap();
     assert_eq!((restored.subjects, restored.receipts), (1, false));
     let limiter = Limiter::new("5/h via gcra".parse().unwrap(), store);
-    assert_eq!(limiter.peek_now("bob").unwrap().remaining(), 0);
+    assert_eq!(limiter.check(Ask::new("bob").peek()).now().unwrap().remaining(), 0);
 }
 
 #[test]
@@ -281,7 +281,7 @@ fn whatever_is_taken_can_be_worked_on() {
                 MemoryStore::builder().clock(clock.clone()).restore(&file[..]).unwrap();
             let limiter = Limiter::new(limits.parse().unwrap(), store);
             for _ in 0..7 {
-                let wait = limiter.check_now("bob").unwrap().retry_after().unwrap_or_default();
+                let wait = limiter.check("bob").now().unwrap().retry_after().unwrap_or_default();
                 assert!(wait <= Duration::from_secs(longest), "{wait:?}");
                 clock.advance(wait);
             }
@@ -298,7 +298,7 @@ fn real() -> (Vec<u8>, Vec<u8>) {
     let pair: LimitSet = "4/1h via fixed_window".parse().unwrap();
     for subject in ["user:42", "a-subject-of-more-than-sixteen-bytes", "bob", "eve"] {
         for limits in [limiter.limits(), &pair] {
-            let decision = limiter.check_now(Ask::new(subject).under(limits)).unwrap();
+            let decision = limiter.check(Ask::new(subject).under(limits)).now().unwrap();
             let receipt = decision.receipt().unwrap();
             clock.advance(Duration::from_micros(7));
             if subject == "eve" {
@@ -309,7 +309,7 @@ fn real() -> (Vec<u8>, Vec<u8>) {
         }
     }
     for i in 0..1_000 {
-        let _ = limiter.check_now(format!("flood:{i}")).unwrap();
+        let _ = limiter.check(format!("flood:{i}")).now().unwrap();
         if limiter.store().shared() > 0 {
             break;
         }
@@ -336,8 +336,8 @@ fn work_on(store: &MemoryStore) {
     for limits in [limits, "4/1h via fixed_window", "1/1m via gcra, 2/1h via sliding_log"] {
         let limits: LimitSet = limits.parse().unwrap();
         for subject in ["user:42", "a-subject-of-more-than-sixteen-bytes", "bob", "eve", "new"] {
-            let _ = limiter.peek_now(Ask::new(subject).under(&limits).cost(2)).unwrap();
-            let decision = limiter.check_now(Ask::new(subject).under(&limits)).unwrap();
+            let _ = limiter.check(Ask::new(subject).under(&limits).cost(2).peek()).now().unwrap();
+            let decision = limiter.check(Ask::new(subject).under(&limits)).now().unwrap();
             if let Some(receipt) = decision.receipt() {
                 store.refund_now(&receipt, receipt.cost).unwrap();
             }
@@ -403,26 +403,26 @@ fn holds_are_saved_and_end_as_they_would_have() {
     let limits: LimitSet = "100/h via gcra, 5 at once hold 30s".parse().unwrap();
     let limiter = Limiter::new(limits.clone(), make().build());
     let ttl = Duration::from_secs(20);
-    let settled = limiter.reserve_now(Ask::new("ann").cost(7), ttl).unwrap().hold.unwrap();
-    limiter.commit_now(&settled, 3).unwrap();
-    let open = limiter.reserve_now(Ask::new("ann").cost(40), ttl).unwrap().hold.unwrap();
-    let slot = limiter.acquire_now("ann").unwrap().hold.unwrap();
+    let settled = limiter.hold(Ask::new("ann").cost(7).reserve(ttl)).now().unwrap().hold.unwrap();
+    limiter.commit(&settled, 3).now().unwrap();
+    let open = limiter.hold(Ask::new("ann").cost(40).reserve(ttl)).now().unwrap().hold.unwrap();
+    let slot = limiter.hold(Ask::new("ann").acquire()).now().unwrap().hold.unwrap();
     let mut file = Vec::new();
     limiter.store().save(&mut file).unwrap();
     let (store, restored) = make().restore(&file[..]).unwrap();
     assert_eq!(restored.subjects, 1);
     let after = Limiter::new(limits, store);
     let left = |limiter: &Limiter| {
-        let decision = limiter.peek_now("ann").unwrap();
+        let decision = limiter.check(Ask::new("ann").peek()).now().unwrap();
         decision.reports().map(|report| report.remaining()).collect::<Vec<_>>()
     };
     assert_eq!((left(&limiter), left(&after)), (vec![56, 3], vec![56, 3]));
-    assert!(after.commit_now(&settled, 3).unwrap().already);
-    assert!(!after.commit_now(&open, 10).unwrap().already);
+    assert!(after.commit(&settled, 3).now().unwrap().already);
+    assert!(!after.commit(&open, 10).now().unwrap().already);
     assert_eq!(left(&after), [86, 4]);
-    let next = after.acquire_now("ann").unwrap().hold.unwrap();
+    let next = after.hold(Ask::new("ann").acquire()).now().unwrap().hold.unwrap();
     assert!(next.fence > slot.fence);
-    assert!(after.release_now(&slot).unwrap());
+    assert!(after.release(&slot).now().unwrap());
     // Each byte of a hold that is changed is an error, or another hold.
     for at in 0..file.len() {
         let mut other = file.clone();

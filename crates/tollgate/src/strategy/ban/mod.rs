@@ -254,7 +254,7 @@ mod tests {
         let limits = "1/10s via gcra, ban 20s after 3 denials in 5s up to 1m".parse().unwrap();
         let limiter = Limiter::new(limits, store);
         let wait = |cost: u64| {
-            let decision = limiter.check_now(Ask::new("a").cost(cost)).unwrap();
+            let decision = limiter.check(Ask::new("a").cost(cost)).now().unwrap();
             decision.retry_after().map_or(0, |wait| wait.as_secs())
         };
         assert_eq!(wait(1), 0);
@@ -278,7 +278,7 @@ mod tests {
         clock.advance(Duration::from_secs(60 + 60));
         assert_eq!((wait(1), wait(1), wait(1), wait(1)), (0, 10, 10, 20));
         // A reset forgives all.
-        assert!(limiter.reset("a").await.unwrap());
+        assert!(limiter.admin().reset("a").await.unwrap());
         assert_eq!((wait(1), wait(1), wait(1), wait(1)), (0, 10, 10, 20));
     }
 }

@@ -1,0 +1,285 @@
+//! The calls of a limiter, for the type of a [`Pending`](super::Pending). Nothing here is called by
+//! hand.
+
+use core::future::Future;
+
+use super::Limiter;
+use super::pending::poll_once;
+use crate::ask::Ask;
+use crate::decision::{Decision, ReceiptPart, Refund as Refunded};
+use crate::engine::Charged;
+use crate::error::Error;
+use crate::hold::{Hold as OpenHold, HoldTerms, Holding, Settled};
+use crate::memory::MemoryStore;
+use crate::operation;
+use crate::store::{Inspection, Parts, Store};
+
+/// A call of a limiter. It is sealed: these are all.
+pub trait Call: Sealed + Sized + Send {
+    /// What the call answers.
+    type Answer;
+
+    /// The answer, if the store has it without waiting.
+    #[doc(hidden)]
+    #[inline]
+    fn at_once(self) -> Result<Result<Self::Answer, Error>, Self> {
+        Err(self)
+    }
+
+    /// The hold that the store may place without an answer.
+    #[doc(hidden)]
+    fn in_doubt(&mut self) -> Result<Option<OpenHold>, Error> {
+        Ok(None)
+    }
+
+    /// Asks the store, and waits.
+    #[doc(hidden)]
+    fn wait(self) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+}
+
+/// A call of a limiter whose store is in memory.
+pub trait InMemory: Call {
+    /// The answer.
+    #[doc(hidden)]
+    #[inline]
+    fn in_memory(self) -> Result<Self::Answer, Error> {
+        poll_once(self.wait())
+    }
+}
+
+use sealed::Sealed;
+
+mod sealed {
+    /// What nobody else implements.
+    pub trait Sealed {}
+}
+
+/// [`Limiter::check`].
+#[derive(Debug)]
+pub struct Check<'l, S>(pub(super) &'l Limiter<S>, pub(super) Ask<'l>);
+
+impl<S> Sealed for Check<'_, S> {}
+
+impl<'l> InMemory for Check<'l, MemoryStore> {
+    #[inline(always)]
+    fn in_memory(self) -> Result<Decision<'l>, Error> {
+        self.0.answer_now(self.1)
+    }
+}
+
+impl<'l, S: Store> Call for Check<'l, S> {
+    type Answer = Decision<'l>;
+
+    #[inline(always)]
+    fn at_once(self) -> Result<Result<Decision<'l>, Error>, Self> {
+        let Self(limiter, ask) = self;
+        match limiter.at_once(ask) {
+            Ok(Ok(decision)) => Ok(Ok(decision)),
+            Ok(Err(ask)) => Err(Self(limiter, ask)),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    async fn wait(self) -> Result<Decision<'l>, Error> {
+        let Self(limiter, mut ask) = self;
+        let outcome = {
+            let mut parts = Parts::new();
+            let question = ask.question(&limiter.limits, &mut parts)?;
+            limiter.store.perform(&operation::Check::new(&question)).await?
+        };
+        limiter.decision(ask, &outcome)
+    }
+}
+
+/// [`Limiter::hold`].
+#[derive(Debug)]
+pub struct Hold<'l, S> {
+    pub(super) limiter: &'l Limiter<S>,
+    pub(super) ask: Ask<'l>,
+    /// Those of the hold, once they are made: an id is made once.
+    pub(super) terms: Option<HoldTerms>,
+}
+
+impl<S> Sealed for Hold<'_, S> {}
+
+impl<'l> InMemory for Hold<'l, MemoryStore> {
+    #[inline]
+    fn in_memory(self) -> Result<Holding<'l>, Error> {
+        match self.at_once() {
+            Ok(holding) => holding,
+            Err(Self { limiter, ask, .. }) => limiter.hold_now(ask),
+        }
+    }
+}
+
+impl<'l, S: Store> Call for Hold<'l, S> {
+    type Answer = Holding<'l>;
+
+    #[inline]
+    fn at_once(self) -> Result<Result<Holding<'l>, Error>, Self> {
+        let Self { limiter, ask, terms } = self;
+        match limiter.hold_at_once(ask) {
+            Ok(Ok(holding)) => Ok(Ok(holding)),
+            Ok(Err(ask)) => Err(Self { limiter, ask, terms }),
+            Err(error) => Ok(Err(error)),
+        }
+    }
+
+    fn in_doubt(&mut self) -> Result<Option<OpenHold>, Error> {
+        self.limiter.hold_in_doubt(&mut self.ask, &mut self.terms).map(Some)
+    }
+
+    async fn wait(self) -> Result<Holding<'l>, Error> {
+        self.limiter.place(self.ask, self.terms).await
+    }
+}
+
+/// [`Limiter::commit`].
+#[derive(Debug)]
+pub struct Commit<'l, S> {
+    pub(super) limiter: &'l Limiter<S>,
+    pub(super) hold: &'l OpenHold,
+    pub(super) actual: u64,
+}
+
+impl<S> Sealed for Commit<'_, S> {}
+
+impl InMemory for Commit<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Commit<'l, S> {
+    type Answer = Settled;
+
+    async fn wait(self) -> Result<Settled, Error> {
+        self.limiter.settle(self.hold, self.actual).await
+    }
+}
+
+/// [`Limiter::release`].
+#[derive(Debug)]
+pub struct Release<'l, S>(pub(super) &'l Limiter<S>, pub(super) &'l OpenHold);
+
+impl<S> Sealed for Release<'_, S> {}
+
+impl InMemory for Release<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Release<'l, S> {
+    type Answer = bool;
+
+    async fn wait(self) -> Result<bool, Error> {
+        self.0.give_back(self.1).await
+    }
+}
+
+/// [`Limiter::refund`].
+#[derive(Debug)]
+pub struct Refund<'l, S>(pub(super) &'l Limiter<S>, pub(super) ReceiptPart<'l>);
+
+impl<S> Sealed for Refund<'_, S> {}
+
+impl InMemory for Refund<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Refund<'l, S> {
+    type Answer = Refunded;
+
+    async fn wait(self) -> Result<Refunded, Error> {
+        let Self(limiter, ReceiptPart { receipt, units }) = self;
+        if units == 0 || units > receipt.cost {
+            return Err(Error::Ask(format!(
+                "{units} units of a charge of {} cannot be given back: give 1 to {}",
+                receipt.cost, receipt.cost
+            )));
+        }
+        if !limiter.store.issued(receipt) {
+            return Err(Error::Ask(
+                "this receipt is from another store: refund it where it was charged".to_owned(),
+            ));
+        }
+        Ok(limiter.store.perform(&operation::Refund::new(receipt, units)).await?)
+    }
+}
+
+/// [`Limiter::charge`].
+#[derive(Debug)]
+pub struct Charge<'l, S>(pub(super) &'l Limiter<S>, pub(super) Ask<'l>);
+
+impl<S> Sealed for Charge<'_, S> {}
+
+impl InMemory for Charge<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Charge<'l, S> {
+    type Answer = Vec<Charged>;
+
+    async fn wait(self) -> Result<Vec<Charged>, Error> {
+        let Self(limiter, mut ask) = self;
+        let mut parts = Parts::new();
+        let question = ask.question_of_charge(&limiter.limits, &mut parts)?;
+        let mut charged = Vec::new();
+        for part in question.parts {
+            let charge = operation::Charge::new(*part, question.cost);
+            charged.extend(limiter.store.perform(&charge).await?);
+        }
+        Ok(charged)
+    }
+}
+
+/// [`Admin::adjust`](super::Admin::adjust).
+#[derive(Debug)]
+pub struct Adjust<'l, S> {
+    pub(super) limiter: &'l Limiter<S>,
+    pub(super) ask: Ask<'l>,
+    pub(super) delta: i64,
+}
+
+impl<S> Sealed for Adjust<'_, S> {}
+
+impl InMemory for Adjust<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Adjust<'l, S> {
+    type Answer = Vec<i64>;
+
+    async fn wait(self) -> Result<Vec<i64>, Error> {
+        let Self { limiter, mut ask, delta } = self;
+        let counted = ask.only(&limiter.limits)?;
+        if delta == 0 || delta.unsigned_abs() > crate::limit::MAX_COST {
+            return Err(Error::Ask(format!(
+                "an adjustment of {delta} is out of range: give a number from 1 to 2^40 to give \
+                 units back, or negative to take them"
+            )));
+        }
+        Ok(limiter.store.perform(&operation::Adjust::new(counted, delta)).await?)
+    }
+}
+
+/// [`Admin::reset`](super::Admin::reset).
+#[derive(Debug)]
+pub struct Reset<'l, S>(pub(super) &'l Limiter<S>, pub(super) Ask<'l>);
+
+impl<S> Sealed for Reset<'_, S> {}
+
+impl InMemory for Reset<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Reset<'l, S> {
+    type Answer = bool;
+
+    async fn wait(self) -> Result<bool, Error> {
+        let Self(limiter, mut ask) = self;
+        Ok(limiter.store.perform(&operation::Reset::new(ask.only(&limiter.limits)?)).await?)
+    }
+}
+
+/// [`Admin::inspect`](super::Admin::inspect).
+#[derive(Debug)]
+pub struct Inspect<'l, S>(pub(super) &'l Limiter<S>, pub(super) Ask<'l>);
+
+impl<S> Sealed for Inspect<'_, S> {}
+
+impl InMemory for Inspect<'_, MemoryStore> {}
+
+impl<'l, S: Store> Call for Inspect<'l, S> {
+    type Answer = Option<Inspection>;
+
+    async fn wait(self) -> Result<Option<Inspection>, Error> {
+        let Self(limiter, mut ask) = self;
+        Ok(limiter.store.perform(&operation::Inspect::new(ask.only(&limiter.limits)?)).await?)
+    }
+}

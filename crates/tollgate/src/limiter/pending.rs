@@ -1,0 +1,223 @@
+//! A call of a limiter that is not answered yet: awaited, or answered now by a store in memory.
+
+use core::fmt;
+use core::future::Future;
+use core::pin::Pin;
+use core::task::{Context, Poll, Waker};
+
+use super::call::{Call, InMemory};
+use crate::error::{Error, StoreError};
+use crate::hold::Hold;
+
+type Answering<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
+
+/// A call of a [`Limiter`](crate::Limiter) that is not answered yet. Await it, or call
+/// [`Pending::now`] where the store is in memory.
+///
+/// Nothing is asked until then. Dropped while it waits, a check may have been charged, and a hold
+/// placed ([`Pending::in_doubt`]).
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build()?.block_on(async {
+/// use tollgate::Limiter;
+///
+/// let limiter = Limiter::memory("10/s".parse()?);
+/// assert!(limiter.check("user:42").await?.is_allowed());
+/// assert!(limiter.check("user:42").now()?.is_allowed());
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// # })?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[must_use = "nothing is asked until it is awaited, or until `now` is called"]
+pub struct Pending<'l, C: Call> {
+    state: State<'l, C>,
+    /// The hold that the store may have placed. Boxed, since only a hold has it.
+    in_doubt: Option<Box<Hold>>,
+}
+
+enum State<'l, C: Call> {
+    Asked(C),
+    // Boxed, so that whoever awaits a call keeps a pointer, and not all that a store may need.
+    Waiting(Answering<'l, C::Answer>),
+    Answered,
+}
+
+impl<'l, C: Call + 'l> Pending<'l, C> {
+    #[inline(always)]
+    pub(super) fn new(call: C) -> Self {
+        Self { state: State::Asked(call), in_doubt: None }
+    }
+
+    /// The answer, if the store has it without waiting. Otherwise the call, and nothing was asked.
+    ///
+    /// # Errors
+    /// The same call, to be awaited.
+    #[inline(always)]
+    pub fn at_once(self) -> Result<Result<C::Answer, Error>, Self> {
+        let Self { state, in_doubt } = self;
+        match state {
+            State::Asked(call) => match call.at_once() {
+                Ok(answer) => Ok(answer),
+                Err(call) => Err(Self { state: State::Asked(call), in_doubt }),
+            },
+            state => Err(Self { state, in_doubt }),
+        }
+    }
+
+    /// The hold that the store may have placed without an answer: while the call waits, and after
+    /// it failed so that nobody knows. Release it when the store answers again, or nobody does
+    /// before it ends.
+    ///
+    /// One with a name may be its caller's from an earlier answer.
+    #[must_use]
+    pub fn in_doubt(&self) -> Option<&Hold> {
+        self.in_doubt.as_deref()
+    }
+}
+
+impl<'l, C: InMemory + 'l> Pending<'l, C> {
+    /// The answer of a store in memory, which never waits.
+    ///
+    /// # Errors
+    /// As the call when awaited.
+    #[inline(always)]
+    pub fn now(self) -> Result<C::Answer, Error> {
+        match self.state {
+            State::Asked(call) => call.in_memory(),
+            State::Waiting(answering) => poll_once(answering),
+            State::Answered => Err(not_now()),
+        }
+    }
+}
+
+impl<'l, C: Call + 'l> Future for Pending<'l, C> {
+    type Output = Result<C::Answer, Error>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let this = self.get_mut();
+        if let State::Asked(_) = this.state
+            && let State::Asked(call) = core::mem::replace(&mut this.state, State::Answered)
+        {
+            let mut call = match call.at_once() {
+                Ok(answer) => return Poll::Ready(answer),
+                Err(call) => call,
+            };
+            match call.in_doubt() {
+                Ok(hold) => this.in_doubt = hold.map(Box::new),
+                Err(error) => return Poll::Ready(Err(error)),
+            }
+            this.state = State::Waiting(Box::pin(call.wait()));
+        }
+        let State::Waiting(answering) = &mut this.state else { return Poll::Pending };
+        let Poll::Ready(answer) = answering.as_mut().poll(context) else { return Poll::Pending };
+        this.state = State::Answered;
+        if !answer.as_ref().is_err_and(is_in_doubt) {
+            this.in_doubt = None;
+        }
+        Poll::Ready(answer)
+    }
+}
+
+// Nothing in it is pinned in place: what waits is in a box.
+impl<C: Call> Unpin for Pending<'_, C> {}
+
+impl<C: Call> fmt::Debug for Pending<'_, C> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let state = match self.state {
+            State::Asked(_) => "asked",
+            State::Waiting(_) => "waiting",
+            State::Answered => "answered",
+        };
+        f.debug_struct("Pending").field("state", &state).finish_non_exhaustive()
+    }
+}
+
+/// Whether a hold may have been placed nevertheless.
+pub(super) fn is_in_doubt(error: &Error) -> bool {
+    matches!(error, Error::Store(why) if why.is_ambiguous())
+}
+
+/// The output of a future that is ready at the first poll.
+pub(super) fn poll_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    let mut future = core::pin::pin!(future);
+    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => Err(not_now()),
+    }
+}
+
+#[cold]
+fn not_now() -> Error {
+    StoreError::ambiguous("the store did not answer at once, though it says that it does").into()
+}
+
+#[cfg(test)]
+mod tests {
+    use core::time::Duration;
+
+    use super::*;
+    use crate::{Ask, HoldKind, Limiter};
+
+    fn poll<'l, C: Call + 'l>(pending: &mut Pending<'l, C>) -> Option<Result<C::Answer, Error>> {
+        let mut context = Context::from_waker(Waker::noop());
+        match Pin::new(pending).poll(&mut context) {
+            Poll::Ready(answer) => Some(answer),
+            Poll::Pending => None,
+        }
+    }
+
+    #[test]
+    fn nothing_is_asked_until_it_is_polled_and_nothing_afterwards() {
+        let limiter = Limiter::memory("5/h".parse().unwrap());
+        drop(limiter.check("ann"));
+        let mut pending = limiter.check("ann");
+        assert_eq!(format!("{pending:?}"), r#"Pending { state: "asked", .. }"#);
+        assert_eq!(poll(&mut pending).unwrap().unwrap().remaining(), 4);
+        assert!(poll(&mut pending).is_none());
+        assert!(matches!(pending.now(), Err(Error::Store(why)) if why.is_ambiguous()));
+        assert_eq!(limiter.check(Ask::new("ann").peek()).now().unwrap().remaining(), 4);
+    }
+
+    #[test]
+    fn awaited_and_now_are_the_same_for_every_call() {
+        let limiter = Limiter::memory("9/h, 3 at once".parse().unwrap());
+        let slot = || limiter.hold(Ask::new("ann").acquire());
+        let one = slot().now().unwrap().hold.unwrap();
+        let two = poll(&mut slot()).unwrap().unwrap().hold.unwrap();
+        let ask = || Ask::new("ann").cost(2).reserve(Duration::from_secs(9));
+        let three = limiter.hold(ask()).now().unwrap().hold.unwrap();
+        assert!(slot().now().unwrap().hold.is_none());
+        assert!(limiter.release(&one).now().unwrap());
+        assert!(poll(&mut limiter.release(&two)).unwrap().unwrap());
+        assert_eq!(limiter.commit(&three, 1).now().unwrap().actual, 1);
+        assert_eq!(limiter.charge(Ask::new("ann")).now().unwrap()[0].remaining, 5);
+        assert_eq!(limiter.admin().adjust("ann", 2).now().unwrap()[0], 2);
+        assert!(limiter.admin().inspect("ann").now().unwrap().is_some());
+        assert!(limiter.admin().reset("ann").now().unwrap());
+        assert!(!poll(&mut limiter.admin().reset("ann")).unwrap().unwrap());
+    }
+
+    #[test]
+    fn what_an_ask_says_in_vain_is_refused() {
+        let limiter = Limiter::memory("9/h, 3 at once".parse().unwrap());
+        let refused = |answer: Result<(), Error>, why: &str| {
+            let error = answer.unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        };
+        let ask = || Ask::new("ann");
+        let second = Duration::from_secs(1);
+        let held = |ask| limiter.hold(ask).now().map(drop);
+        refused(held(ask()), "add `reserve` or `acquire`");
+        refused(held(ask().acquire().peek()), "a hold is no peek");
+        refused(held(ask().acquire().partial()), "whole or not at all");
+        let checked = |ask| limiter.check(ask).now().map(drop);
+        refused(checked(ask().acquire()), "only a peek has a kind");
+        let charged = |ask| limiter.charge(ask).now().map(drop);
+        refused(charged(ask().holding(HoldKind::Reserve, None)), "only a peek has a kind");
+        refused(charged(ask().peek()), "a charge is no peek");
+        refused(charged(ask().within(second)), "ask without one");
+        refused(limiter.admin().reset(ask().within(second)).now().map(drop), "ask without one");
+        assert!(checked(ask().acquire().peek().within(second)).is_ok());
+        assert_eq!(limiter.check(ask().peek()).now().unwrap().remaining(), 3);
+    }
+}
