@@ -334,6 +334,28 @@ impl<'a> Ask<'a> {
         self.partial
     }
 
+    /// The subject, if there is one, which the caller keeps, and nothing but a cost, limits, a
+    /// deadline or a peek is said of it.
+    #[inline(always)]
+    pub(crate) fn only_known(&self) -> Option<(&'a Subject, Option<&'a LimitSet>)> {
+        match self {
+            Self {
+                first: Some(AskPart { subject: SubjectText::Known(subject), read: None, limits }),
+                more,
+                cost: _,
+                partial: false,
+                shard: None,
+                name: None,
+                patience: Patience::None,
+                hold: None,
+                request: None,
+                peek: _,
+                deadline: _,
+            } if more.is_empty() => Some((subject, *limits)),
+            _ => None,
+        }
+    }
+
     /// The question for the store, borrowed from this ask and from `parts`, into which its counts
     /// go. `usual` are the limits of the subjects that have none of their own.
     ///
@@ -611,6 +633,15 @@ impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {
     #[inline]
     fn from(subject: S) -> Self {
         Self::new(subject)
+    }
+}
+
+impl<'a> From<Counted<'a>> for Ask<'a> {
+    #[inline]
+    fn from(Counted { subject, limits, shard }: Counted<'a>) -> Self {
+        let first = AskPart::new(SubjectText::Known(subject), Some(limits));
+        let shard = shard.map(|shard| Box::new(Cow::Borrowed(shard)));
+        Self { first: Some(first), shard, ..Self::empty() }
     }
 }
 

@@ -11,7 +11,7 @@ use crate::hold::Patience;
 use crate::limit::LimitSet;
 use crate::memory::MemoryStore;
 use crate::operation::Check;
-use crate::store::{Parts, Question, Store};
+use crate::store::{Counted, Parts, Question, Store};
 
 mod admin;
 pub mod call;
@@ -253,12 +253,45 @@ impl<S: Store> Limiter<S> {
         Pending::new(call::Charge(self, ask.into()))
     }
 
-    /// The decision for one subject from a store that can answer at once; otherwise the ask.
+    /// The decision for one subject from a store that can answer at once. On `None` nothing was
+    /// asked, and the ask is as it was.
     ///
     /// This runs before the first await. Otherwise subject and limits would be stored in the future
     /// and moved several times, which takes longer than the check.
-    #[inline]
-    fn at_once<'l>(&'l self, mut ask: Ask<'l>) -> Result<Result<Decision<'l>, Ask<'l>>, Error> {
+    #[inline(always)]
+    fn at_once<'l>(&'l self, ask: &mut Ask<'l>) -> Option<Result<Decision<'l>, Error>> {
+        // A subject that the caller keeps is lent on, and the ask is never built in memory.
+        if let Some((subject, limits)) = ask.only_known() {
+            let counted = Counted::new(subject, limits.unwrap_or(&self.limits));
+            return self.known_at_once(counted, ask.cost, ask.peek);
+        }
+        self.read_at_once(ask)
+    }
+
+    #[inline(always)]
+    fn known_at_once<'l>(
+        &'l self,
+        counted: Counted<'l>,
+        cost: u64,
+        peek: bool,
+    ) -> Option<Result<Decision<'l>, Error>> {
+        if let Err(error) = check_cost(cost) {
+            return Some(Err(error));
+        }
+        if !peek && counted.limits.counts_slots() {
+            return None;
+        }
+        let mode = if peek { Mode::Peek } else { Mode::Whole };
+        let question = Question::new(slice::from_ref(&counted), cost, mode);
+        // Read in place: the processor stalls on a move of what was written just now.
+        let answer = self.store.perform_now(&Check::new(&question));
+        let Some(Ok(outcome)) = &answer else { return refused(answer) };
+        let first = (Named::Lent(counted.subject.as_str()), counted.limits);
+        Some(self.decision_of_one(first, None, outcome))
+    }
+
+    /// The same of a subject that is read first, or with a shard.
+    fn read_at_once<'l>(&'l self, ask: &mut Ask<'l>) -> Option<Result<Decision<'l>, Error>> {
         // The one part is borrowed in place: a question would be built, moved and dropped.
         let Ask {
             first: Some(first),
@@ -272,35 +305,37 @@ impl<S: Store> Limiter<S> {
             request,
             peek,
             deadline: _,
-        } = &mut ask
+        } = ask
         else {
-            return Ok(Err(ask));
+            return None;
         };
         let peek = *peek;
         if !more.is_empty() || request.is_some() && !peek {
-            return Ok(Err(ask));
+            return None;
         }
-        check_cost(*cost)?;
         let within = text_of(shard.as_deref());
-        check_shard(within)?;
-        let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let counted = first.counted(&self.limits, within)?;
+        let checked = check_cost(*cost).and_then(|()| check_shard(within));
+        let counted = match checked.and_then(|()| Ok(first.counted(&self.limits, within)?)) {
+            Ok(counted) => counted,
+            Err(error) => return Some(Err(error)),
+        };
         if !peek && counted.limits.counts_slots() {
-            return Ok(Err(ask));
+            return None;
         }
+        let mode = if peek { Mode::Peek } else { Mode::Whole };
         let question = Question::new(slice::from_ref(&counted), *cost, mode);
+        // Read in place, as above.
         let answer = self.store.perform_now(&Check::new(&question));
-        if let Some(Err(error)) = answer {
-            return Err(error.into());
-        }
-        // Read in place: the processor stalls on a move of what was written just now. For the same
-        // reason the ask is taken apart here: to hand it on to `decision` makes a check half as
-        // slow again (100 ns to 147).
-        let Some(Ok(outcome)) = &answer else { return Ok(Err(ask)) };
-        let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
+        let Some(Ok(outcome)) = &answer else { return refused(answer) };
+        // The ask is taken apart here: to hand it on to `decision` makes a check half as slow again
+        // (100 ns to 147).
+        let first = ask.first.take()?;
         let set = first.limits.unwrap_or(&self.limits);
-        let shard = shard.map(|shard| *shard);
-        self.decision_of_one((first.into_named()?, set), shard, outcome).map(Ok)
+        let shard = ask.shard.take().map(|shard| *shard);
+        Some(match first.into_named() {
+            Ok(subject) => self.decision_of_one((subject, set), shard, outcome),
+            Err(error) => Err(error.into()),
+        })
     }
 
     /// Makes the decision from a store's answer to an ask.
@@ -342,6 +377,12 @@ impl<S: Store> Limiter<S> {
         let store = self.store.identity();
         Ok(Decision::new((subject, set), Vec::new(), shard, outcome, store))
     }
+}
+
+/// The error of a store that did not decide; `None` where it would have to wait.
+#[cold]
+fn refused<T>(answer: Option<Result<Outcome, StoreError>>) -> Option<Result<T, Error>> {
+    answer.and_then(Result::err).map(|error| Err(error.into()))
 }
 
 #[cold]

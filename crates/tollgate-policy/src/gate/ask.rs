@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tollgate::{Ask, Decision, Error, RequestId, Store, StoreError};
+use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError};
 
 use super::answer::{Shadowed, reports};
 use super::{Answer, Event, Inner, Live};
@@ -241,11 +241,8 @@ impl Plan {
         }
         let ([subject], [part]) = (&self.subjects[..], &self.parts[..]) else { return None };
         let limits = live.policies.limits_of(*part)?;
-        let ask = Ask::new(subject).under(limits).cost(self.cost);
-        Some(match self.shard.as_deref() {
-            Some(shard) => ask.shard(shard),
-            None => ask,
-        })
+        let counted = Counted::new(subject, limits).in_shard(self.shard.as_deref());
+        Some(Ask::from(counted).cost(self.cost))
     }
 }
 

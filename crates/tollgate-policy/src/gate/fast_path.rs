@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollgate::{Ask, Decision, Error, Store, Subject, SubjectPrefix};
+use tollgate::{Ask, Counted, Decision, Error, Store, Subject, SubjectPrefix};
 
 use super::answer::Kept;
 use super::ask::{at_once, no_answer};
@@ -44,11 +44,11 @@ impl<S: Store> Gate<S> {
             let single = live.single_check(fields)?;
             let SingleCheck { part, field, prefix, limits, cost } = single;
             let subject = subject(field, prefix)?;
-            let ask = Ask::new(&subject).under(limits).cost(*cost);
+            let ask = Ask::from(Counted::new(&subject, limits)).cost(*cost);
             let checked = self.0.limiter.check(ask).at_once();
             // Read in place: the processor stalls on a move of what was written just now.
-            let Ok(Ok(decision)) = &checked else {
-                let failed = checked.ok().and_then(Result::err);
+            let Some(Ok(decision)) = &checked else {
+                let failed = checked.and_then(Result::err);
                 let answer = self.0.ask_single(live, single, subject, failed, started, view);
                 return Some((live.mark, answer));
             };
@@ -95,7 +95,7 @@ impl<S: Store> Inner<S> {
     /// The answer to a plan from a store that answers at once.
     #[inline(always)]
     pub(super) fn ask_now<'l>(&'l self, live: &'l Arc<Live>, plan: &'l Plan) -> Answer<'l> {
-        let checked = plan.only(live).and_then(|ask| self.limiter.check(ask).at_once().ok());
+        let checked = plan.only(live).and_then(|ask| self.limiter.check(ask).at_once());
         self.ask_unless(checked, live, plan)
     }
 

@@ -59,17 +59,17 @@ impl<S: Store> Gate<S> {
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
     ) -> Result<T, Error> {
-        let Counted { subject, limits, .. } = counted;
-        let ask = Ask::new(subject).under(limits).cost(cost);
+        let ask = Ask::from(counted).cost(cost);
         // Read in place: the processor stalls on a move of what was written just now.
-        let checked = self.0.limiter.check(ask).at_once();
-        if let Ok(Ok(decision)) = &checked {
+        let mut pending = self.0.limiter.check(ask);
+        let checked = pending.at_once();
+        if let Some(Ok(decision)) = &checked {
             self.add(together, decision);
             return Ok(view(decision));
         }
         let decision = match checked {
-            Ok(answer) => answer?,
-            Err(pending) => at_once(pending).unwrap_or_else(|| Err(no_answer()))?,
+            Some(answer) => answer?,
+            None => at_once(pending).unwrap_or_else(|| Err(no_answer()))?,
         };
         self.add(together, &decision);
         Ok(view(&decision))

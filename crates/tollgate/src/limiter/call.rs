@@ -19,11 +19,12 @@ pub trait Call: Sealed + Sized + Send {
     /// What the call answers.
     type Answer;
 
-    /// The answer, if the store has it without waiting.
+    /// The answer, if the store has it without waiting. On `None` nothing was asked. It is asked in
+    /// place: a call that is moved, or an answer, takes longer than a check.
     #[doc(hidden)]
     #[inline]
-    fn at_once(self) -> Result<Result<Self::Answer, Error>, Self> {
-        Err(self)
+    fn at_once(&mut self) -> Option<Result<Self::Answer, Error>> {
+        None
     }
 
     /// The hold that the store may place without an answer.
@@ -42,8 +43,11 @@ pub trait InMemory: Call {
     /// The answer.
     #[doc(hidden)]
     #[inline]
-    fn in_memory(self) -> Result<Self::Answer, Error> {
-        poll_once(self.wait())
+    fn in_memory(mut self) -> Result<Self::Answer, Error> {
+        match self.at_once() {
+            Some(answer) => answer,
+            None => poll_once(self.wait()),
+        }
     }
 }
 
@@ -71,13 +75,9 @@ impl<'l, S: Store> Call for Check<'l, S> {
     type Answer = Decision<'l>;
 
     #[inline(always)]
-    fn at_once(self) -> Result<Result<Decision<'l>, Error>, Self> {
+    fn at_once(&mut self) -> Option<Result<Decision<'l>, Error>> {
         let Self(limiter, ask) = self;
-        match limiter.at_once(ask) {
-            Ok(Ok(decision)) => Ok(Ok(decision)),
-            Ok(Err(ask)) => Err(Self(limiter, ask)),
-            Err(error) => Ok(Err(error)),
-        }
+        limiter.at_once(ask)
     }
 
     async fn wait(self) -> Result<Decision<'l>, Error> {
@@ -104,10 +104,10 @@ impl<S> Sealed for Hold<'_, S> {}
 
 impl<'l> InMemory for Hold<'l, MemoryStore> {
     #[inline]
-    fn in_memory(self) -> Result<Holding<'l>, Error> {
+    fn in_memory(mut self) -> Result<Holding<'l>, Error> {
         match self.at_once() {
-            Ok(holding) => holding,
-            Err(Self { limiter, ask, .. }) => limiter.hold_now(ask),
+            Some(holding) => holding,
+            None => self.limiter.hold_now(self.ask),
         }
     }
 }
@@ -116,13 +116,8 @@ impl<'l, S: Store> Call for Hold<'l, S> {
     type Answer = Holding<'l>;
 
     #[inline]
-    fn at_once(self) -> Result<Result<Holding<'l>, Error>, Self> {
-        let Self { limiter, ask, terms } = self;
-        match limiter.hold_at_once(ask) {
-            Ok(Ok(holding)) => Ok(Ok(holding)),
-            Ok(Err(ask)) => Err(Self { limiter, ask, terms }),
-            Err(error) => Ok(Err(error)),
-        }
+    fn at_once(&mut self) -> Option<Result<Holding<'l>, Error>> {
+        self.limiter.hold_at_once(&mut self.ask)
     }
 
     fn in_doubt(&mut self) -> Result<Option<OpenHold>, Error> {
@@ -149,6 +144,11 @@ impl InMemory for Commit<'_, MemoryStore> {}
 impl<'l, S: Store> Call for Commit<'l, S> {
     type Answer = Settled;
 
+    #[inline]
+    fn at_once(&mut self) -> Option<Result<Settled, Error>> {
+        self.limiter.settle_at_once(self.hold, self.actual)
+    }
+
     async fn wait(self) -> Result<Settled, Error> {
         self.limiter.settle(self.hold, self.actual).await
     }
@@ -164,6 +164,11 @@ impl InMemory for Release<'_, MemoryStore> {}
 
 impl<'l, S: Store> Call for Release<'l, S> {
     type Answer = bool;
+
+    #[inline]
+    fn at_once(&mut self) -> Option<Result<bool, Error>> {
+        self.0.give_back_at_once(self.1)
+    }
 
     async fn wait(self) -> Result<bool, Error> {
         self.0.give_back(self.1).await

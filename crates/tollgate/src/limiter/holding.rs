@@ -3,7 +3,7 @@
 use core::slice;
 use core::time::Duration;
 
-use super::{Limiter, Pending, call};
+use super::{Limiter, Pending, call, refused};
 use crate::ask::{
     Ask, check_cost, check_shard, check_ttl, counts_of, shortest_slots, text_of, ttl_us,
 };
@@ -103,12 +103,13 @@ impl<S: Store> Limiter<S> {
     }
 
     /// The answer for one subject from a store that can place a hold at once; otherwise the ask.
-    /// It is tried before a future is built, into which the ask moves.
+    /// It is tried before a future is built, into which the ask moves. On `None` nothing was
+    /// asked, and the ask is as it was.
     #[inline]
     pub(super) fn hold_at_once<'l>(
         &'l self,
-        mut ask: Ask<'l>,
-    ) -> Result<Result<Holding<'l>, Ask<'l>>, Error> {
+        ask: &mut Ask<'l>,
+    ) -> Option<Result<Holding<'l>, Error>> {
         let Ask {
             first: Some(first),
             more,
@@ -121,27 +122,30 @@ impl<S: Store> Limiter<S> {
             request: None,
             peek: false,
             deadline: _,
-        } = &mut ask
+        } = ask
         else {
-            return Ok(Err(ask));
+            return None;
         };
         if !more.is_empty() {
-            return Ok(Err(ask));
+            return None;
         }
         let (cost, patience, kind, ttl) = (*cost, *patience, *kind, *ttl);
-        check_cost(cost)?;
         let within = text_of(shard.as_deref());
-        check_shard(within)?;
-        let counted = first.counted(&self.limits, within)?;
-        let slots = shortest_slots([counted.limits].into_iter());
-        let terms = HoldTerms::new(kind, ttl_us(slots, ttl)?).with_patience(patience);
+        let checked = check_cost(cost).and_then(|()| check_shard(within));
+        let read = checked.and_then(|()| {
+            let counted = first.counted(&self.limits, within)?;
+            let slots = shortest_slots([counted.limits].into_iter());
+            Ok((counted, ttl_us(slots, ttl)?))
+        });
+        let (counted, ttl_us) = match read {
+            Ok(read) => read,
+            Err(error) => return Some(Err(error)),
+        };
+        let terms = HoldTerms::new(kind, ttl_us).with_patience(patience);
         let question = Question::new(slice::from_ref(&counted), cost, Mode::Whole).holding(&terms);
-        let answer = self.store.perform_now(&Check::new(&question));
-        if let Some(Err(error)) = answer {
-            return Err(error.into());
-        }
         // Read in place, as for a check.
-        let Some(Ok(outcome)) = &answer else { return Ok(Err(ask)) };
+        let answer = self.store.perform_now(&Check::new(&question));
+        let Some(Ok(outcome)) = &answer else { return refused(answer) };
         let hold = outcome.hold.as_deref().map(|Placed { fence, end, .. }| Hold {
             id: terms.id,
             fence: *fence,
@@ -152,11 +156,12 @@ impl<S: Store> Limiter<S> {
             answer: 0,
             is_undelivered: false,
         });
-        let Ask { first: Some(first), shard, .. } = ask else { return Ok(Err(ask)) };
+        let first = ask.first.take()?;
         let set = first.limits.unwrap_or(&self.limits);
-        let shard = shard.map(|shard| *shard);
-        let decision = self.decision_of_one((first.into_named()?, set), shard, outcome)?;
-        Ok(Ok(Holding { decision, hold, ahead: 0 }))
+        let shard = ask.shard.take().map(|shard| *shard);
+        let decision = first.into_named().map_err(Error::from);
+        let decision = decision.and_then(|it| self.decision_of_one((it, set), shard, outcome));
+        Some(decision.map(|decision| Holding { decision, hold, ahead: 0 }))
     }
 
     fn holding<'l>(
@@ -192,6 +197,20 @@ impl<S: Store> Limiter<S> {
         Pending::new(call::Commit { limiter: self, hold, actual })
     }
 
+    pub(super) fn settle_at_once(
+        &self,
+        hold: &Hold,
+        actual: u64,
+    ) -> Option<Result<Settled, Error>> {
+        if let Err(error) = check_counts(hold).and_then(|()| check_actual(hold, actual)) {
+            return Some(Err(error));
+        }
+        Some(match self.store.perform_now(&Settle::new(hold, actual))? {
+            Ok(settled) => settled.ok_or_else(|| not_open(hold)),
+            Err(error) => Err(error.into()),
+        })
+    }
+
     pub(super) async fn settle(&self, hold: &Hold, actual: u64) -> Result<Settled, Error> {
         check_counts(hold)?;
         check_actual(hold, actual)?;
@@ -207,6 +226,14 @@ impl<S: Store> Limiter<S> {
     /// A store failure.
     pub fn release<'l>(&'l self, hold: &'l Hold) -> Pending<'l, call::Release<'l, S>> {
         Pending::new(call::Release(self, hold))
+    }
+
+    pub(super) fn give_back_at_once(&self, hold: &Hold) -> Option<Result<bool, Error>> {
+        if let Err(error) = check_counts(hold) {
+            return Some(Err(error));
+        }
+        let settled = self.store.perform_now(&Settle::new(hold, 0))?;
+        Some(settled.map(|it| it.is_some_and(|it| !it.already)).map_err(Error::from))
     }
 
     pub(super) async fn give_back(&self, hold: &Hold) -> Result<bool, Error> {

@@ -48,20 +48,26 @@ impl<'l, C: Call + 'l> Pending<'l, C> {
         Self { state: State::Asked(call), in_doubt: None }
     }
 
-    /// The answer, if the store has it without waiting. Otherwise the call, and nothing was asked.
-    ///
-    /// # Errors
-    /// The same call, to be awaited.
+    /// The answer, if the store has it without waiting. On `None` nothing was asked: await the
+    /// call. After an answer there is nothing more to ask.
     #[inline(always)]
-    pub fn at_once(self) -> Result<Result<C::Answer, Error>, Self> {
-        let Self { state, in_doubt } = self;
-        match state {
-            State::Asked(call) => match call.at_once() {
-                Ok(answer) => Ok(answer),
-                Err(call) => Err(Self { state: State::Asked(call), in_doubt }),
-            },
-            state => Err(Self { state, in_doubt }),
+    pub fn at_once(&mut self) -> Option<Result<C::Answer, Error>> {
+        let State::Asked(call) = &mut self.state else { return None };
+        call.at_once()
+    }
+
+    /// Begins to wait for the store. The error of a call that is refused before.
+    #[cold]
+    fn start(&mut self) -> Option<Error> {
+        let State::Asked(mut call) = core::mem::replace(&mut self.state, State::Answered) else {
+            return None;
+        };
+        match call.in_doubt() {
+            Ok(hold) => self.in_doubt = hold.map(Box::new),
+            Err(error) => return Some(error),
         }
+        self.state = State::Waiting(Box::pin(call.wait()));
+        None
     }
 
     /// The hold that the store may have placed without an answer: while the call waits, and after
@@ -95,18 +101,14 @@ impl<'l, C: Call + 'l> Future for Pending<'l, C> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let this = self.get_mut();
-        if let State::Asked(_) = this.state
-            && let State::Asked(call) = core::mem::replace(&mut this.state, State::Answered)
-        {
-            let mut call = match call.at_once() {
-                Ok(answer) => return Poll::Ready(answer),
-                Err(call) => call,
-            };
-            match call.in_doubt() {
-                Ok(hold) => this.in_doubt = hold.map(Box::new),
-                Err(error) => return Poll::Ready(Err(error)),
+        if let State::Asked(call) = &mut this.state {
+            if let Some(answer) = call.at_once() {
+                this.state = State::Answered;
+                return Poll::Ready(answer);
             }
-            this.state = State::Waiting(Box::pin(call.wait()));
+            if let Some(error) = this.start() {
+                return Poll::Ready(Err(error));
+            }
         }
         let State::Waiting(answering) = &mut this.state else { return Poll::Pending };
         let Poll::Ready(answer) = answering.as_mut().poll(context) else { return Poll::Pending };
@@ -211,7 +213,9 @@ mod tests {
         refused(held(ask().acquire().peek()), "a hold is no peek");
         refused(held(ask().acquire().partial()), "whole or not at all");
         let checked = |ask| limiter.check(ask).now().map(drop);
-        refused(checked(ask().acquire()), "only a peek has a kind");
+        refused(checked(ask().acquire()), "acquire a slot and release it (`Limiter::hold`)");
+        let plain = Limiter::memory("9/h".parse().unwrap());
+        refused(plain.check(ask().reserve(second)).now().map(drop), "only a peek has a kind");
         let charged = |ask| limiter.charge(ask).now().map(drop);
         refused(charged(ask().holding(HoldKind::Reserve, None)), "only a peek has a kind");
         refused(charged(ask().peek()), "a charge is no peek");
