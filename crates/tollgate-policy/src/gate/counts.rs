@@ -19,7 +19,7 @@ impl Prepared {
     /// let ask = prepared.question().expect("a policy applies");
     /// # futures_executor::block_on(async {
     /// // Also beyond the limit.
-    /// gate.charge_limits(ask.cost(2)).await?;
+    /// gate.admin().charge(ask.cost(2)).await?;
     /// assert!(!gate.check(&[("ip", "10.0.0.1")]).await.is_allowed());
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// # })?;

@@ -225,7 +225,7 @@ impl<S: Store> Admin<'_, S> {
     }
 
     /// The ruling as the store has it: with the hash of each API key in its place
-    /// ([`Gate::hash_api_keys`]).
+    /// ([`Gate::hash_api_keys`](super::Gate::hash_api_keys)).
     #[must_use]
     pub fn as_stored(self, mut ruling: Ruling) -> Ruling {
         self.gate.hash_conditions(&mut ruling.when);

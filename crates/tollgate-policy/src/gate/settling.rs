@@ -105,8 +105,9 @@ impl<S: Store> Holds<'_, S> {
         Some(was_open)
     }
 
-    /// Gives a hold back that the store may have placed ([`Held::in_doubt`]), as
-    /// [`Holds::release_persistently`]. True when it had been placed.
+    /// Gives a hold back that the store may have placed
+    /// ([`Held::in_doubt`](super::Held::in_doubt)), as [`Holds::release_persistently`]. True when
+    /// it had been placed.
     pub async fn release_in_doubt<P: Future<Output = ()>>(
         self,
         hold: &Hold,
