@@ -187,10 +187,11 @@ impl<S: Store> Limiter<S> {
     /// # Ok::<(), Box<dyn std::error::Error>>(())
     /// ```
     ///
-    /// A [part](Receipt::part) of a charge can be refunded as well: so many units, or what is left
-    /// of it if that is less. All refunds of a receipt together never exceed the charge. Units that
-    /// recovered by themselves in the meantime are taken from the units that are refunded last. A
-    /// retry after a lost answer refunds another part; [`Refund::left`] shows how much is left.
+    /// A [part](crate::Receipt::part) of a charge can be refunded as well: so many units, or what
+    /// is left of it if that is less. All refunds of a receipt together never exceed the charge.
+    /// Units that recovered by themselves in the meantime are taken from the units that are
+    /// refunded last. A retry after a lost answer refunds another part; [`Refund::left`] shows how
+    /// much is left.
     ///
     /// ```
     /// use tollgate::{Ask, Limiter};

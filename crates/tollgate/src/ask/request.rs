@@ -8,7 +8,7 @@ use crate::error::Error;
 /// The id of a request, and how long the store remembers it.
 ///
 /// A check that is asked again under the same id gets the first answer and charges nothing more
-/// ([`Ask::request`]). The id should be unique to the request, such as a UUID.
+/// ([`Ask::request`](super::Ask::request)). The id should be unique to the request, such as a UUID.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RequestId<'a> {
     text: &'a str,
