@@ -128,8 +128,7 @@ impl<S: Store> Gate<S> {
     }
 
     /// Refunds the charge of a receipt, once, or a [part](tollgate::Receipt::part) of it. What this
-    /// process admitted by its share is given back
-    /// there, if it still counts.
+    /// process admitted by its share is given back there, if it still counts.
     ///
     /// # Errors
     /// Zero units, or more than were charged; a receipt of another store, or of the share of

@@ -59,17 +59,16 @@ impl<S: Store> Gate<S> {
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
     ) -> Result<T, Error> {
-        let ask = Ask::from(counted).cost(cost);
+        let check = || self.0.limiter.check(Ask::from(counted).cost(cost));
         // Read in place: the processor stalls on a move of what was written just now.
-        let mut pending = self.0.limiter.check(ask);
-        let checked = pending.at_once();
+        let checked = check().at_once();
         if let Some(Ok(decision)) = &checked {
             self.add(together, decision);
             return Ok(view(decision));
         }
         let decision = match checked {
             Some(answer) => answer?,
-            None => at_once(pending).unwrap_or_else(|| Err(no_answer()))?,
+            None => at_once(check()).unwrap_or_else(|| Err(no_answer()))?,
         };
         self.add(together, &decision);
         Ok(view(&decision))

@@ -102,15 +102,7 @@ pub struct Hold<'l, S> {
 
 impl<S> Sealed for Hold<'_, S> {}
 
-impl<'l> InMemory for Hold<'l, MemoryStore> {
-    #[inline]
-    fn in_memory(mut self) -> Result<Holding<'l>, Error> {
-        match self.at_once() {
-            Some(holding) => holding,
-            None => self.limiter.hold_now(self.ask),
-        }
-    }
-}
+impl InMemory for Hold<'_, MemoryStore> {}
 
 impl<'l, S: Store> Call for Hold<'l, S> {
     type Answer = Holding<'l>;
@@ -121,7 +113,7 @@ impl<'l, S: Store> Call for Hold<'l, S> {
     }
 
     fn in_doubt(&mut self) -> Result<Option<OpenHold>, Error> {
-        self.limiter.hold_in_doubt(&mut self.ask, &mut self.terms).map(Some)
+        self.limiter.hold_in_doubt(&mut self.ask, &mut self.terms)
     }
 
     async fn wait(self) -> Result<Holding<'l>, Error> {

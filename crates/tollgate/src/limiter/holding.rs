@@ -10,9 +10,8 @@ use crate::ask::{
 use crate::decision::Decision;
 use crate::engine::{Mode, Outcome, Placed, RELEASED_WITHOUT_UNITS};
 use crate::error::Error;
-use crate::hold::{Hold, HoldId, HoldKind, HoldTerms, Holding, Patience, Settled};
+use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Patience, Settled};
 use crate::limit::{LimitSet, MAX_COST};
-use crate::memory::MemoryStore;
 use crate::operation::{self, Check, Settle};
 use crate::store::{Parts, Question, Store};
 use crate::subject::Subject;
@@ -75,16 +74,17 @@ impl<S: Store> Limiter<S> {
         &self,
         ask: &mut Ask<'_>,
         terms: &mut Option<HoldTerms>,
-    ) -> Result<Hold, Error> {
+    ) -> Result<Option<Hold>, Error> {
         let cost = ask.units();
         let shard = text_of(ask.shard.as_deref()).map(str::to_owned);
         let mut parts = Parts::new();
         let question = ask.question_holding(&self.limits, (terms, &mut parts))?;
-        let counts = counts_of(&question);
-        let id = question.hold.map_or_else(|| HoldId::random(HoldKind::Reserve, 1), |it| it.id);
-        // One with a name may have been answered before, and is then kept.
-        let hold = Hold::new(id, 0, cost, Time::default(), counts).undelivered();
-        Ok(Hold { shard, ..hold })
+        Ok(question.hold.map(|HoldTerms { id, .. }| {
+            let counts = counts_of(&question);
+            // One with a name may have been answered before, and is then kept.
+            let hold = Hold::new(*id, 0, cost, Time::default(), counts).undelivered();
+            Hold { shard, ..hold }
+        }))
     }
 
     /// Asks the store to place a hold, by terms that were made for it before, if any were.
@@ -102,8 +102,8 @@ impl<S: Store> Limiter<S> {
         self.holding(ask, terms, cost, counts, &outcome)
     }
 
-    /// The answer for one subject from a store that can place a hold at once; otherwise the ask.
-    /// It is tried before a future is built, into which the ask moves. On `None` nothing was
+    /// The answer for one subject from a store that can place a hold at once. It is tried before a
+    /// future is built, into which the ask moves. On `None` nothing was
     /// asked, and the ask is as it was.
     #[inline]
     pub(super) fn hold_at_once<'l>(
@@ -192,7 +192,7 @@ impl<S: Store> Limiter<S> {
     /// # Errors
     /// A hold that is not open: it has ended by itself, was reset, or never was. Nothing was
     /// charged then; [`Limiter::charge`] charges what was used. Also more than 2^40 units, or units
-    /// for a hold of [`Limiter::hold`]; or a store failure.
+    /// for a hold of [`Ask::acquire`]; or a store failure.
     pub fn commit<'l>(&'l self, hold: &'l Hold, actual: u64) -> Pending<'l, call::Commit<'l, S>> {
         Pending::new(call::Commit { limiter: self, hold, actual })
     }
@@ -315,19 +315,6 @@ impl<S: Store + Clone + 'static> Drop for Placing<'_, S> {
     fn drop(&mut self) {
         let hold = self.pending.in_doubt().cloned();
         drop(hold.map(|hold| Guard { limiter: self.limiter.clone(), hold: Some(hold) }));
-    }
-}
-
-impl Limiter<MemoryStore> {
-    pub(super) fn hold_now<'l>(&'l self, mut ask: Ask<'l>) -> Result<Holding<'l>, Error> {
-        let cost = ask.units();
-        let mut terms = None;
-        let (counts, outcome) = {
-            let mut parts = Parts::new();
-            let question = ask.question_holding(&self.limits, (&mut terms, &mut parts))?;
-            (counts_of(&question), self.store.answer(&question)?)
-        };
-        self.holding(ask, terms, cost, counts, &outcome)
     }
 }
 

@@ -48,10 +48,10 @@ impl<'l, C: Call + 'l> Pending<'l, C> {
         Self { state: State::Asked(call), in_doubt: None }
     }
 
-    /// The answer, if the store has it without waiting. On `None` nothing was asked: await the
-    /// call. After an answer there is nothing more to ask.
+    /// The answer, if the store has it without waiting. On `None` nothing was asked: ask again, and
+    /// await that. It takes the call, so that nobody asks twice.
     #[inline(always)]
-    pub fn at_once(&mut self) -> Option<Result<C::Answer, Error>> {
+    pub fn at_once(mut self) -> Option<Result<C::Answer, Error>> {
         let State::Asked(call) = &mut self.state else { return None };
         call.at_once()
     }
