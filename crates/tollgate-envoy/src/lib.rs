@@ -3,6 +3,7 @@
 //!
 //! - [`Config`] is the checked content of some files. A mistake is a problem with its line.
 //! - [`Domain::find`] finds the [`Rule`] of a descriptor, and [`Found::subject`] whose count it is.
+//! - `proto`, with the feature of that name, has the messages of the service.
 //!
 //! Nothing here does I/O: a front reads the files, asks a store, and answers.
 
@@ -15,6 +16,8 @@ mod config;
 mod find;
 pub mod import;
 mod pattern;
+#[cfg(feature = "proto")]
+pub mod proto;
 mod read;
 mod subject;
 mod unit;

@@ -30,7 +30,7 @@ fn a_client_of_another_language_asks_health_reflection_and_limits() {
     let mut python = Command::new(program);
     python.arg(folder("tests/it/grpc_client.py")).arg(address).current_dir(place.path());
     // The folder of the stubs goes with the place.
-    python.arg(folder("../tollgate-envoy-proto/proto")).env("TMPDIR", place.path());
+    python.arg(folder("../tollgate-envoy/proto")).env("TMPDIR", place.path());
     let (code, out) = told(&python.env("PYTHONDONTWRITEBYTECODE", "1").output().unwrap());
     let name = "envoy.service.ratelimit.v3.RateLimitService";
     let kuadrant = "kuadrant.service.ratelimit.v1.RateLimitService";

@@ -11,11 +11,11 @@ use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
 use serde_json::{Value, json};
 use tokio::runtime::Builder;
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::descriptor::rate_limit_descriptor::Entry;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::rate_limit_response::Code;
-use tollgate_envoy_proto::service::rate_limit_service_client::RateLimitServiceClient;
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::descriptor::rate_limit_descriptor::Entry;
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::rate_limit_response::Code;
+use tollgate_envoy::proto::service::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_proof::redis::{
     Client as RedisClient, ClusterOptions, RedisServer, Reply, SentinelOptions,
 };

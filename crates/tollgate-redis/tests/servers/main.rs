@@ -15,7 +15,7 @@ mod kit;
 mod live;
 /// The engine over states that are kept as a store does: the scripts' comparison has it too.
 #[allow(dead_code)] // it uses the rest
-#[path = "../../../tollgate-proof/tests/lua/model.rs"]
+#[path = "../../../../proof/kit/tests/lua/model.rs"]
 mod model;
 mod names_across;
 mod prefix;

@@ -32,7 +32,7 @@ async fn refusal(options: Options) -> String {
 
 /// Somebody else's authority, and what is said of it at the start.
 async fn strangers_are_refused(url: &str) {
-    let stranger = include_str!("../../../tollgate-proof/src/redis/tls/stranger.pem");
+    let stranger = include_str!("../../../../proof/kit/src/redis/tls/stranger.pem");
     let said = refusal(options(url).authorities(stranger)).await;
     assert!(said.contains("no TLS connection to Redis at 127.0.0.1:"), "{said}");
     assert!(said.contains("SSL_CERT_FILE can name another"), "{said}");

@@ -18,12 +18,12 @@ use opentelemetry::context::FutureExt as _;
 use opentelemetry::trace::TraceContextExt as _;
 use tokio::time::sleep;
 use tollgate::Store as _;
-use tollgate_envoy_proto::kuadrant::rate_limit_service_server as kuadrant_server;
-use tollgate_envoy_proto::service::rate_limit_service_server::{
+use tollgate_envoy::proto::kuadrant::rate_limit_service_server as kuadrant_server;
+use tollgate_envoy::proto::service::rate_limit_service_server::{
     RateLimitService, RateLimitServiceServer,
 };
-use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
-use tollgate_envoy_proto::{DESCRIPTOR_SET, KUADRANT_SERVICE, SERVICE};
+use tollgate_envoy::proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
+use tollgate_envoy::proto::{DESCRIPTOR_SET, KUADRANT_SERVICE, SERVICE};
 use tollgate_tower::ToItsEnd;
 use tonic::body::Body;
 use tonic::codegen::Service as _;

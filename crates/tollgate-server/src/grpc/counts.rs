@@ -2,7 +2,7 @@
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
-use tollgate_envoy_proto::{KUADRANT_SERVICE, SERVICE};
+use tollgate_envoy::proto::{KUADRANT_SERVICE, SERVICE};
 
 /// The methods. A label with names chosen by clients would be unbounded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,9 +6,9 @@ use bytes::Bytes;
 use http::StatusCode;
 use prost_reflect::{DescriptorPool, DynamicMessage, MessageDescriptor};
 use serde_json::Deserializer;
-use tollgate_envoy_proto::DESCRIPTOR_SET;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::rate_limit_response::Code;
+use tollgate_envoy::proto::DESCRIPTOR_SET;
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::rate_limit_response::Code;
 
 use super::Rls;
 use crate::service::Service;

@@ -6,13 +6,13 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use tollgate::{HoldName, MAX_COST};
-use tollgate_envoy_proto::KUADRANT_SERVICE;
-use tollgate_envoy_proto::kuadrant::rate_limit_service_server::RateLimitService;
-use tollgate_envoy_proto::kuadrant::{
+use tollgate_envoy::proto::KUADRANT_SERVICE;
+use tollgate_envoy::proto::kuadrant::rate_limit_service_server::RateLimitService;
+use tollgate_envoy::proto::kuadrant::{
     CommitRequest, CommitResponse, ReserveRequest, ReserveResponse,
 };
-use tollgate_envoy_proto::service::rate_limit_response::Code;
-use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse};
+use tollgate_envoy::proto::service::rate_limit_response::Code;
+use tollgate_envoy::proto::service::{RateLimitRequest, RateLimitResponse};
 use tonic::{Request, Response, Status};
 
 use super::connection::{OverLimit, timeout_of, traced};

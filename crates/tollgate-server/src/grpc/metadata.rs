@@ -3,9 +3,9 @@
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};
 use serde_json::{Map, Value as Json};
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::{Rule, Unit};
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::service::RateLimitRequest;
 
 use super::answer::Judged;
 use super::plan::Planned;

@@ -3,10 +3,10 @@
 use std::collections::HashSet;
 
 use tollgate::{LimitSet, Subject};
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::rate_limit_response::RateLimit;
 use tollgate_envoy::{Counting, Domain, Rule, Unit, subject};
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::rate_limit_response::RateLimit;
 use tonic::Status;
 
 use super::question::{Hits, entries};

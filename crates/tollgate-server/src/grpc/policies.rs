@@ -6,8 +6,8 @@ use std::borrow::Cow;
 
 use tollgate::RequestId;
 use tollgate_envoy::Unit;
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::service::rate_limit_response::RateLimit;
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::service::rate_limit_response::RateLimit;
 use tollgate_policy::{Answer, Prepared};
 use tonic::Status;
 

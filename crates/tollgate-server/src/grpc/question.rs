@@ -3,8 +3,8 @@
 use core::time::Duration;
 
 use tollgate::MAX_COST;
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::service::RateLimitRequest;
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::service::RateLimitRequest;
 use tonic::Status;
 
 /// The most descriptors of a request: each is a check.
@@ -91,7 +91,7 @@ pub(super) fn timeout(text: &str) -> Option<Duration> {
 
 #[cfg(test)]
 mod tests {
-    use tollgate_envoy_proto::descriptor::rate_limit_descriptor::Entry;
+    use tollgate_envoy::proto::descriptor::rate_limit_descriptor::Entry;
 
     use super::*;
 

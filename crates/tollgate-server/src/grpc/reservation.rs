@@ -5,8 +5,8 @@ use core::time::Duration;
 
 use tollgate::{Ask, Error, Hold, HoldKind, HoldName, LimitSet, MAX_COST, Subject};
 use tollgate_envoy::OnFailure;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::rate_limit_response::Code;
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::rate_limit_response::Code;
 use tollgate_policy::{Answer, Prepared, Terms};
 use tonic::Status;
 

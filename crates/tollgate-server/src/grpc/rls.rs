@@ -7,9 +7,9 @@ use std::sync::Arc;
 
 use tollgate::{Decision, RequestId, Store as _};
 use tollgate_envoy::OnFailure;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::RateLimitResponse;
-use tollgate_envoy_proto::service::rate_limit_response::{Code, DescriptorStatus};
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::RateLimitResponse;
+use tollgate_envoy::proto::service::rate_limit_response::{Code, DescriptorStatus};
 use tollgate_policy::Answer;
 use tollgate_tower::answer::HeaderTemplate;
 use tollgate_tower::identity::Networks;

@@ -4,9 +4,9 @@
 use std::borrow::Cow;
 
 use tollgate::{Error, Hold, HoldKind, MAX_REQUEST_BYTES, Subject};
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::rate_limit_response::{Code, DescriptorStatus};
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::rate_limit_response::{Code, DescriptorStatus};
 use tollgate_policy::{OnFailure, Terms};
 use tonic::Status;
 

@@ -10,10 +10,10 @@ use hyper::client::conn::http2::{SendRequest, handshake};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
-use tollgate_envoy_proto::descriptor::RateLimitDescriptor;
-use tollgate_envoy_proto::descriptor::rate_limit_descriptor::Entry;
-use tollgate_envoy_proto::service::rate_limit_service_client::RateLimitServiceClient;
-use tollgate_envoy_proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
+use tollgate_envoy::proto::descriptor::RateLimitDescriptor;
+use tollgate_envoy::proto::descriptor::rate_limit_descriptor::Entry;
+use tollgate_envoy::proto::service::rate_limit_service_client::RateLimitServiceClient;
+use tollgate_envoy::proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
 use tonic::body::Body;
 use tonic::{Code, Status};
 

@@ -290,7 +290,7 @@ async fn a_client_that_does_not_read_is_closed() {
 }
 
 /// A message, framed.
-fn prost_of(request: &tollgate_envoy_proto::service::RateLimitRequest) -> Bytes {
+fn prost_of(request: &tollgate_envoy::proto::service::RateLimitRequest) -> Bytes {
     use prost::Message as _;
     let message = request.encode_to_vec();
     let mut framed = vec![0];

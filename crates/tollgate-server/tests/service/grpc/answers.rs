@@ -1,9 +1,9 @@
 //! What is answered under rules, under limits that a request brings, and by policies.
 
 use http::StatusCode;
-use tollgate_envoy_proto::descriptor::rate_limit_descriptor::RateLimitOverride;
-use tollgate_envoy_proto::service::RateLimitRequest;
-use tollgate_envoy_proto::service::rate_limit_response::rate_limit::Unit;
+use tollgate_envoy::proto::descriptor::rate_limit_descriptor::RateLimitOverride;
+use tollgate_envoy::proto::service::RateLimitRequest;
+use tollgate_envoy::proto::service::rate_limit_response::rate_limit::Unit;
 use tonic::Code;
 
 use super::{RULES, service, service_with};
@@ -180,8 +180,8 @@ async fn what_is_wrong_is_said_and_nothing_charged() {
 }
 
 /// Headers of an answer, in the order of their names.
-fn headers(answer: &tollgate_envoy_proto::service::RateLimitResponse) -> Vec<(String, String)> {
-    let pair = |header: &tollgate_envoy_proto::core::HeaderValue| {
+fn headers(answer: &tollgate_envoy::proto::service::RateLimitResponse) -> Vec<(String, String)> {
+    let pair = |header: &tollgate_envoy::proto::core::HeaderValue| {
         (header.key.clone(), header.value.clone())
     };
     let mut headers: Vec<_> = answer.response_headers_to_add.iter().map(pair).collect();

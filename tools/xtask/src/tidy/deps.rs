@@ -1,0 +1,295 @@
+//! Rules for dependencies: which crate of ours may use which, and a reason for every other one.
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use crate::tidy::Finding;
+use crate::tools::cargo;
+use crate::tree::{File, Tree};
+
+/// Which crates of ours a crate of ours may build on. A new crate gets a line here.
+const MAY_USE: [(&str, &[&str]); 21] = [
+    ("tollgate", &[]),
+    ("tollgate-sqlite", &["tollgate"]),
+    ("tollgate-redis", &["tollgate"]),
+    ("tollgate-lease", &["tollgate"]),
+    ("tollgate-stores", &["tollgate", "tollgate-lease", "tollgate-redis", "tollgate-sqlite"]),
+    ("tollgate-tower", &["tollgate", "tollgate-policy"]),
+    ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
+    ("tollgate-lab", &["tollgate", "tollgate-lease", "tollgate-policy", "tollgate-queue"]),
+    ("tollgate-policy", &["tollgate"]),
+    // What Envoy says, as types; and its rules, which know no protocol.
+    ("tollgate-envoy", &["tollgate", "tollgate-policy"]),
+    (
+        "tollgate-server",
+        &[
+            "tollgate",
+            "tollgate-envoy",
+            "tollgate-lease",
+            "tollgate-redis",
+            "tollgate-stores",
+            "tollgate-policy",
+            "tollgate-queue",
+            "tollgate-tower",
+        ],
+    ),
+    (
+        "tollgate-cli",
+        &[
+            "tollgate",
+            "tollgate-envoy",
+            "tollgate-lease",
+            "tollgate-sqlite",
+            "tollgate-redis",
+            "tollgate-stores",
+            "tollgate-lab",
+            "tollgate-policy",
+            "tollgate-queue",
+            "tollgate-server",
+            "tollgate-tower",
+        ],
+    ),
+    // It measures; what is shipped does not know its peers.
+    (
+        "tollgate-bench",
+        &[
+            "tollgate",
+            "tollgate-envoy",
+            "tollgate-lease",
+            "tollgate-queue",
+            "tollgate-redis",
+            "tollgate-sqlite",
+            "tollgate-stores",
+        ],
+    ),
+    // It looks at whatever reads what others wrote; nobody builds on it.
+    (
+        "tollgate-fuzz",
+        &[
+            "tollgate",
+            "tollgate-envoy",
+            "tollgate-redis",
+            "tollgate-lab",
+            "tollgate-policy",
+            "tollgate-server",
+            "tollgate-tower",
+        ],
+    ),
+    // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
+    ("tollgate-proof", &["tollgate"]),
+    // Faults on real servers, which the fixtures start; nobody builds on it.
+    (FAULTS, &["tollgate", "tollgate-lease", "tollgate-proof", "tollgate-redis"]),
+    // The engine alone: what is not in it would not be small enough for a page.
+    ("tollgate-playground", &["tollgate"]),
+    // What both bindings are made of.
+    ("tollgate-binding", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
+    // What Python gets; nobody builds on it.
+    ("tollgate-python", &["tollgate", "tollgate-binding", "tollgate-tower"]),
+    // What Node gets; nobody builds on it.
+    ("tollgate-node", &["tollgate", "tollgate-binding", "tollgate-tower"]),
+    // It is built before everything else: what needs the registry for the documents' tables is an
+    // example.
+    ("xtask", &[]),
+];
+
+/// Only tests may use it: for the kit, and for real servers and clusters.
+const PROOF: &str = "tollgate-proof";
+
+/// A test that is a program.
+const FAULTS: &str = "tollgate-faults";
+
+/// Nobody uses it: it is a program.
+const CLI: &str = "tollgate-cli";
+
+/// Where every dependency has its reason.
+const TABLE: &str = "DESIGN.md";
+
+/// A crate of the workspace, as cargo sees it.
+#[derive(Debug, Clone)]
+pub(crate) struct Package {
+    /// Its name.
+    pub(crate) name: String,
+    /// Its folder from the root, with `/` at its end.
+    pub(crate) folder: String,
+    /// What its manifest names: the dependency's own name, and whether only tests use it.
+    pub(crate) dependencies: Vec<(String, bool)>,
+}
+
+/// What cargo says of the workspace's crates. It needs neither a network nor a build.
+pub(crate) fn metadata(tree: &Tree) -> Result<Value> {
+    let mut command = cargo(tree);
+    command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
+    let output = command.output().context("cannot start cargo metadata")?;
+    if !output.status.success() {
+        bail!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr));
+    }
+    serde_json::from_slice(&output.stdout).context("cargo metadata")
+}
+
+/// The workspace's crates.
+pub(crate) fn packages(tree: &Tree) -> Result<Vec<Package>> {
+    let metadata = metadata(tree)?;
+    let list = |value: &Value, key: &str| value[key].as_array().cloned().unwrap_or_default();
+    let text = |value: &Value, key: &str| value[key].as_str().unwrap_or_default().to_owned();
+    let packages = list(&metadata, "packages");
+    Ok(packages
+        .iter()
+        .map(|package| Package {
+            name: text(package, "name"),
+            folder: folder(&text(package, "manifest_path"), &text(&metadata, "workspace_root")),
+            dependencies: list(package, "dependencies")
+                .iter()
+                .map(|found| (text(found, "name"), found["kind"] == "dev"))
+                .collect(),
+        })
+        .collect())
+}
+
+/// Where a manifest is, from the root.
+fn folder(manifest: &str, root: &str) -> String {
+    let path = manifest.strip_prefix(root).unwrap_or(manifest).replace('\\', "/");
+    path.trim_start_matches('/').trim_end_matches("Cargo.toml").to_owned()
+}
+
+/// All rules of this file.
+pub(super) fn check(packages: &[Package], files: &[File]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for package in packages {
+        let mut find = |message| {
+            let manifest = format!("{}Cargo.toml", package.folder);
+            findings.push(Finding::at(&manifest, 1, message));
+        };
+        let allowed = MAY_USE.iter().find(|(name, _)| *name == package.name);
+        if allowed.is_none() {
+            find(format!(
+                "`{}` has no line in MAY_USE (tools/xtask/src/tidy/deps.rs): which crates may it use?",
+                package.name
+            ));
+        }
+        for (name, dev) in &package.dependencies {
+            let ours = packages.iter().any(|other| other.name == *name);
+            if ours {
+                let allowed = allowed.is_some_and(|(_, allowed)| allowed.contains(&name.as_str()));
+                find_direction(package, name, *dev, allowed).map(&mut find);
+            } else if lacks_reason(name, files) {
+                find(format!(
+                    "`{name}` has no row in the dependency table of {TABLE}: why is it used?"
+                ));
+            }
+        }
+    }
+    findings
+}
+
+fn find_direction(package: &Package, name: &str, dev: bool, allowed: bool) -> Option<String> {
+    let user = &package.name;
+    if name == CLI {
+        Some(format!("`{user}` uses `{CLI}`, a program; nobody depends on it"))
+    } else if name == PROOF && !dev && user != FAULTS {
+        Some(format!("`{user}` uses `{PROOF}` outside of dev-dependencies"))
+    } else if !dev && !allowed {
+        Some(format!("`{user}` may not depend on `{name}` (tools/xtask/src/tidy/deps.rs, MAY_USE)"))
+    } else {
+        None
+    }
+}
+
+/// Whether the table exists and has no row for a crate. A row's first cell names it, alone or in
+/// a list.
+fn lacks_reason(name: &str, files: &[File]) -> bool {
+    let Some(table) = files.iter().find(|file| file.path == TABLE) else { return false };
+    let names = |cell: &str| {
+        let separator = |c: char| !(c.is_alphanumeric() || c == '-' || c == '_');
+        cell.split(separator).any(|word| word == name)
+    };
+    let mut rows = table.text.lines().filter_map(|line| line.trim().strip_prefix('|'));
+    !rows.any(|row| row.split('|').next().is_some_and(names))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A workspace of all our crates, one of which has one dependency.
+    fn workspace(user: &str, name: &str, dev: bool) -> Vec<Package> {
+        let mut packages: Vec<Package> = MAY_USE
+            .iter()
+            .map(|(name, _)| Package {
+                name: (*name).into(),
+                folder: String::new(),
+                dependencies: Vec::new(),
+            })
+            .collect();
+        let user = packages.iter_mut().find(|package| package.name == user).unwrap();
+        user.dependencies.push((name.into(), dev));
+        packages
+    }
+
+    fn design(text: &str) -> Vec<File> {
+        vec![File { path: TABLE.into(), text: text.into() }]
+    }
+
+    #[test]
+    fn wrong_directions_are_found() {
+        for (user, name, dev) in [
+            ("tollgate", "tollgate-sqlite", false),
+            ("tollgate-sqlite", "tollgate-lab", false),
+            ("tollgate-lab", "tollgate-sqlite", false),
+            ("tollgate-lab", "tollgate-proof", false),
+            ("tollgate-cli", "tollgate-proof", false),
+            ("tollgate-proof", "tollgate-cli", true),
+            ("xtask", "tollgate-policy", false),
+        ] {
+            let found = check(&workspace(user, name, dev), &[]);
+            assert_eq!(found.len(), 1, "{user} -> {name}");
+            let said = found[0].to_string();
+            assert!(said.contains(user) && said.contains(name), "{said}");
+        }
+    }
+
+    #[test]
+    fn right_directions_are_not() {
+        for (user, name, dev) in [
+            ("tollgate-cli", "tollgate-lab", false),
+            ("tollgate-sqlite", "tollgate", false),
+            ("tollgate", "tollgate-proof", true),
+            ("tollgate-cli", "tollgate-proof", true),
+            ("tollgate-proof", "tollgate-sqlite", true),
+        ] {
+            assert_eq!(check(&workspace(user, name, dev), &[]), [], "{user} -> {name}");
+        }
+    }
+
+    #[test]
+    fn a_crate_without_a_line_is_found() {
+        let stranger = Package {
+            name: "tollgate-new".into(),
+            folder: "crates/tollgate-new/".into(),
+            dependencies: Vec::new(),
+        };
+        let said = check(&[stranger], &[])[0].to_string();
+        assert!(said.starts_with("crates/tollgate-new/Cargo.toml:1: `tollgate-new` has no line"));
+    }
+
+    #[test]
+    fn a_dependency_without_a_reason_is_found() {
+        let packages = workspace("tollgate", "left-pad", true);
+        let said = check(&packages, &design("text: left-pad\n| `left-pad2` | no |\n"));
+        assert_eq!(said.len(), 1);
+        assert!(said[0].to_string().contains("`left-pad` has no row"), "{}", said[0]);
+        assert_eq!(check(&packages, &design("| crate | why |\n| `left-pad` | pads |\n")), []);
+        assert_eq!(check(&packages, &design("| a, left-pad | pads |\n")), []);
+        // The table is written with the first dependency; without the file there is no rule.
+        assert_eq!(check(&packages, &[]), []);
+    }
+
+    #[test]
+    fn cargo_knows_our_crates() {
+        let packages = packages(&Tree::find().unwrap()).unwrap();
+        let xtask = packages.iter().find(|package| package.name == "xtask").unwrap();
+        assert!(xtask.dependencies.contains(&("serde_json".into(), false)));
+        assert_eq!(xtask.folder, "tools/xtask/");
+        let cli = packages.iter().find(|package| package.name == "tollgate-cli").unwrap();
+        assert_eq!(cli.folder, "crates/tollgate-cli/");
+    }
+}
