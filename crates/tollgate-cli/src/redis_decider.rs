@@ -10,8 +10,8 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use tokio::runtime::Runtime;
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
-use tollgate_lab::decide::ask;
-use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict};
+use tollgate_logs::decide::ask;
+use tollgate_logs::{Decider, Error, Event, InMemory, Part, Verdict};
 use tollgate_redis::{Builder, Options, RedisStore};
 use tollgate_stores::{Kind, StoreUrl, scheme};
 

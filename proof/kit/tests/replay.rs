@@ -10,8 +10,8 @@ use std::path::{Path, PathBuf};
 
 use flate2::read::MultiGzDecoder;
 use tollgate::Strategy;
-use tollgate_lab::replay::{CaseReport, Plan, Report, StrategyChoice, replay};
-use tollgate_lab::{Reading, Traffic};
+use tollgate_logs::replay::{CaseReport, Plan, Report, StrategyChoice, replay};
+use tollgate_logs::{Reading, Traffic};
 use tollgate_proof::oracle::{MultiOracle, Oracle, Rounding, Rule};
 
 const SECOND: u64 = 1_000_000;

@@ -11,11 +11,11 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 use tollgate::{LimitSet, Strategy};
-use tollgate_lab::InMemory;
-use tollgate_lab::chart::{
+use tollgate_experiments::chart::{
     Chart, Look, Theme, Width, depth, in_flight, offers, over_time, questions, served, service,
 };
-use tollgate_lab::experiment::{self, Experiment, Queueing, Results};
+use tollgate_experiments::experiment::{self, Experiment, Queueing, Results};
+use tollgate_logs::InMemory;
 
 use part::with_part;
 
@@ -90,7 +90,7 @@ fn main() -> ExitCode {
 
 /// The project's folder.
 fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// Writes every part that is stale.

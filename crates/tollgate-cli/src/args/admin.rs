@@ -92,6 +92,8 @@ pub(crate) enum AdminAction {
     #[command(after_help = "Example: tollgate admin release \"$hold\"")]
     Release {
         /// The hold, as `admin inspect` shows it
+        // One in 64 begins with a hyphen.
+        #[arg(allow_hyphen_values = true)]
         hold: String,
     },
     /// Deny requests of some clients, for a time

@@ -59,7 +59,7 @@ pub(crate) struct Advise {
 }
 
 /// The most clients of an advice.
-const MAX_CLIENTS: NonZeroUsize = match NonZeroUsize::new(tollgate_lab::advise::MAX_CLIENTS) {
+const MAX_CLIENTS: NonZeroUsize = match NonZeroUsize::new(tollgate_logs::advise::MAX_CLIENTS) {
     Some(max) => max,
     None => NonZeroUsize::MIN,
 };

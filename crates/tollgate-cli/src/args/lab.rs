@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use tollgate_lab::experiment::Rate;
+use tollgate_experiments::experiment::Rate;
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Lab {

@@ -537,3 +537,25 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) json: bool,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Ids of holds and of others are any text: one may begin with a hyphen.
+    #[test]
+    fn an_id_may_begin_with_a_hyphen() {
+        for line in [
+            "admin release -c9x",
+            "reserve user:42 --ttl 1m --limit 10/s --id -c9x",
+            "commit user:42 1 --limit 10/s --id -c9x",
+            "queue push jobs --once -c9x --client -c9x a=1",
+            "queue work jobs --exec true --worker -c9x",
+            "queue dead jobs --again -c9x",
+            "queue dead jobs --forget -c9x",
+        ] {
+            let words = std::iter::once("tollgate").chain(line.split(' '));
+            Cli::try_parse_from(words).unwrap_or_else(|error| panic!("{line}: {error}"));
+        }
+    }
+}

@@ -198,11 +198,11 @@ pub(crate) struct QueuePush {
     pub(crate) producer: ProducerArgs,
 
     /// Accept it once: the same ID again adds no job, as long as the queue remembers it
-    #[arg(long, value_name = "ID", conflicts_with = "lines")]
+    #[arg(long, value_name = "ID", conflicts_with = "lines", allow_hyphen_values = true)]
     pub(crate) once: Option<String>,
 
     /// The client of the job: at most --per-client jobs of one client are in the queue
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) client: Option<String>,
 
     /// Drop it if it was not delivered within this time
@@ -259,7 +259,7 @@ pub(crate) struct QueueWork {
     pub(crate) timeout: Option<String>,
 
     /// The name of this worker [default: the host and the number of the process]
-    #[arg(long, value_name = "NAME")]
+    #[arg(long, value_name = "NAME", allow_hyphen_values = true)]
     pub(crate) worker: Option<String>,
 
     /// Log the outcome of each job on stderr, also of those that are done
@@ -313,11 +313,11 @@ pub(crate) struct QueueDead {
     pub(crate) which: QueueArgs,
 
     /// Offer this one again, or `all`; a refused one stays a dead letter
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub(crate) again: Option<String>,
 
     /// Delete this one, or `all`
-    #[arg(long, value_name = "ID")]
+    #[arg(long, value_name = "ID", allow_hyphen_values = true)]
     pub(crate) forget: Option<String>,
 
     /// How many to show, the oldest first

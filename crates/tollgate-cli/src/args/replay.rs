@@ -34,7 +34,7 @@ pub(crate) struct FieldArgs {
     pub(crate) field: Vec<String>,
 
     /// The most combinations of the values that the policies read; more are an error
-    #[arg(long, value_name = "N", default_value_t = tollgate_lab::policy::MAX_COMBINATIONS)]
+    #[arg(long, value_name = "N", default_value_t = tollgate_logs::policy::MAX_COMBINATIONS)]
     pub(crate) max_clients: NonZeroUsize,
 }
 

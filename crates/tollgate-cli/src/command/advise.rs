@@ -7,11 +7,11 @@ use anyhow::{Context as _, Result};
 use comfy_table::Table;
 use indicatif::ProgressBar;
 use tollgate::Period;
-use tollgate_lab::advise::{
+use tollgate_experiments::report::{advice_curve, advice_html, outliers};
+use tollgate_logs::advise::{
     Advice, AdvisedLimit, ClientRow, Options, Progress, Step, Target, WindowAdvice,
 };
-use tollgate_lab::report::{advice_curve, advice_html, outliers};
-use tollgate_lab::{Error, Reading, Traffic};
+use tollgate_logs::{Error, Reading, Traffic};
 
 use super::lab::write;
 use super::log::{LogOptions, headline, share};
@@ -80,7 +80,7 @@ fn options(args: &Advise, log: &LogOptions) -> Result<Options> {
 /// Advises with a progress bar, until a signal arrives.
 fn with_bar(traffic: &Traffic, options: &Options, stop: &Stop) -> Result<Advice, Error> {
     let bar = ProgressBar::new(0).with_style(show::bar("{msg:20} {bar:30} {percent} %"));
-    let advice = tollgate_lab::advise::advise(traffic, options, &mut |progress: Progress| {
+    let advice = tollgate_logs::advise::advise(traffic, options, &mut |progress: Progress| {
         bar.set_message(match progress.step {
             Step::Replay(strategy) => strategy.name(),
             _ => "looking at clients",

@@ -3,8 +3,8 @@
 use std::time::Instant;
 
 use anyhow::Result;
-use tollgate_lab::Error;
-use tollgate_lab::policy::{self, Change, Changed};
+use tollgate_logs::Error;
+use tollgate_logs::policy::{self, Change, Changed};
 
 use super::lab::write;
 use super::log::{Csv, LogOptions, Rules, deciding, headline, share};

@@ -13,7 +13,7 @@ pub(crate) mod snapshot;
 
 /// One line of an access log: what is an event has a client and a time that a store takes.
 pub(crate) fn log_line(line: &[u8]) {
-    tollgate_lab::fuzz_line(line);
+    tollgate_logs::fuzz_line(line);
 }
 
 /// The bytes as text; what is none is another target's.

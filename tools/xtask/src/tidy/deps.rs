@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 21] = [
+const MAY_USE: [(&str, &[&str]); 22] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -16,7 +16,11 @@ const MAY_USE: [(&str, &[&str]); 21] = [
     ("tollgate-stores", &["tollgate", "tollgate-lease", "tollgate-redis", "tollgate-sqlite"]),
     ("tollgate-tower", &["tollgate", "tollgate-policy"]),
     ("tollgate-queue", &["tollgate", "tollgate-redis", "tollgate-sqlite"]),
-    ("tollgate-lab", &["tollgate", "tollgate-lease", "tollgate-policy", "tollgate-queue"]),
+    ("tollgate-logs", &["tollgate", "tollgate-policy"]),
+    (
+        "tollgate-experiments",
+        &["tollgate", "tollgate-lease", "tollgate-logs", "tollgate-policy", "tollgate-queue"],
+    ),
     ("tollgate-policy", &["tollgate"]),
     // What Envoy says, as types; and its rules, which know no protocol.
     ("tollgate-envoy", &["tollgate", "tollgate-policy"]),
@@ -38,11 +42,12 @@ const MAY_USE: [(&str, &[&str]); 21] = [
         &[
             "tollgate",
             "tollgate-envoy",
+            "tollgate-experiments",
             "tollgate-lease",
             "tollgate-sqlite",
             "tollgate-redis",
             "tollgate-stores",
-            "tollgate-lab",
+            "tollgate-logs",
             "tollgate-policy",
             "tollgate-queue",
             "tollgate-server",
@@ -69,7 +74,7 @@ const MAY_USE: [(&str, &[&str]); 21] = [
             "tollgate",
             "tollgate-envoy",
             "tollgate-redis",
-            "tollgate-lab",
+            "tollgate-logs",
             "tollgate-policy",
             "tollgate-server",
             "tollgate-tower",
@@ -233,9 +238,9 @@ mod tests {
     fn wrong_directions_are_found() {
         for (user, name, dev) in [
             ("tollgate", "tollgate-sqlite", false),
-            ("tollgate-sqlite", "tollgate-lab", false),
-            ("tollgate-lab", "tollgate-sqlite", false),
-            ("tollgate-lab", "tollgate-proof", false),
+            ("tollgate-sqlite", "tollgate-logs", false),
+            ("tollgate-logs", "tollgate-experiments", false),
+            ("tollgate-logs", "tollgate-proof", false),
             ("tollgate-cli", "tollgate-proof", false),
             ("tollgate-proof", "tollgate-cli", true),
             ("xtask", "tollgate-policy", false),
@@ -250,7 +255,7 @@ mod tests {
     #[test]
     fn right_directions_are_not() {
         for (user, name, dev) in [
-            ("tollgate-cli", "tollgate-lab", false),
+            ("tollgate-cli", "tollgate-logs", false),
             ("tollgate-sqlite", "tollgate", false),
             ("tollgate", "tollgate-proof", true),
             ("tollgate-cli", "tollgate-proof", true),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use tollgate::operation::Operation;
 use tollgate::{Facts, Receipt, Store, StoreError};
-use tollgate_lab::experiment::NodesCase;
+use tollgate_experiments::experiment::NodesCase;
 
 /// The store as one node sees it.
 #[derive(Debug)]

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tollgate::{Limiter, Store};
-use tollgate_lab::decide::ask;
-use tollgate_lab::experiment::live::{Answer, Question};
-use tollgate_lab::experiment::{Case, Node, NodeAnswer, Spread};
-use tollgate_lab::{Part, Verdict};
+use tollgate_experiments::experiment::live::{Answer, Question};
+use tollgate_experiments::experiment::{Case, Node, NodeAnswer, Spread};
+use tollgate_logs::decide::ask;
+use tollgate_logs::{Part, Verdict};
 use tollgate_policy::Authority;
 
 use super::cut_off::CutOff;

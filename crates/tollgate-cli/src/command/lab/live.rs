@@ -8,10 +8,10 @@ use indicatif::ProgressBar;
 use tokio::task::{JoinSet, yield_now};
 use tokio::time::{sleep_until, timeout};
 use tollgate::{LimitSet, MemoryStore, Store, StoreError};
-use tollgate_lab::Part;
-use tollgate_lab::experiment::live::{Live, ServerUsage};
-use tollgate_lab::experiment::results::{CaseResult, LiveRun};
-use tollgate_lab::experiment::{Case, Experiment, Node, NodesCase, Results};
+use tollgate_experiments::experiment::live::{Live, ServerUsage};
+use tollgate_experiments::experiment::results::{CaseResult, LiveRun};
+use tollgate_experiments::experiment::{Case, Experiment, Node, NodesCase, Results};
+use tollgate_logs::Part;
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 

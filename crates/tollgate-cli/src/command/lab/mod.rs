@@ -11,8 +11,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
 use indicatif::ProgressBar;
-use tollgate_lab::experiment::{self, Experiment, Progress, Queueing, Results, Timings};
-use tollgate_lab::{Decider, Error, Event, InMemory, Part, Verdict, report};
+use tollgate_experiments::experiment::{self, Experiment, Progress, Queueing, Results, Timings};
+use tollgate_experiments::{Error, report};
+use tollgate_logs::{Decider, Event, InMemory, Part, Verdict};
 
 use crate::args::{Lab, LabCommon, LabQueue};
 use crate::input;
@@ -249,19 +250,23 @@ impl Stoppable {
 }
 
 impl Decider for Stoppable {
-    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), tollgate_logs::Error> {
         self.memory.begin(parts, keeps)
     }
 
-    fn decide(&mut self, events: &[Event], verdicts: &mut Vec<Verdict>) -> Result<(), Error> {
+    fn decide(
+        &mut self,
+        events: &[Event],
+        verdicts: &mut Vec<Verdict>,
+    ) -> Result<(), tollgate_logs::Error> {
         if self.stop.is_asked() {
-            return Err(Error::Stopped);
+            return Err(tollgate_logs::Error::Stopped);
         }
         self.memory.decide(events, verdicts)
     }
 
-    fn go_on(&mut self) -> Result<(), Error> {
-        if self.stop.is_asked() { Err(Error::Stopped) } else { Ok(()) }
+    fn go_on(&mut self) -> Result<(), tollgate_logs::Error> {
+        if self.stop.is_asked() { Err(tollgate_logs::Error::Stopped) } else { Ok(()) }
     }
 
     fn held(&self) -> Option<(usize, usize)> {

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use tollgate_lab::experiment::{Race, RaceResults};
+use tollgate_experiments::experiment::{Race, RaceResults};
 use tollgate_redis::Options;
 use tollgate_redis::race::Races;
 

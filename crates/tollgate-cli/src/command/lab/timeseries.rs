@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::{Result, bail};
-use tollgate_lab::experiment::results::{Bucket, Results};
+use tollgate_experiments::experiment::results::{Bucket, Results};
 use tollgate_redis::KeyPrefix;
 use tollgate_redis::timeseries::{Sample, Series, TimeSeries, label};
 

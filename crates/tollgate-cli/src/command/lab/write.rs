@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use tempfile::NamedTempFile;
-use tollgate_lab::chart::{self, Look, Theme, Width};
-use tollgate_lab::experiment::Results;
-use tollgate_lab::report;
+use tollgate_experiments::chart::{self, Look, Theme, Width};
+use tollgate_experiments::experiment::Results;
+use tollgate_experiments::report;
 
 use crate::args::LabCommon;
 use crate::show::note;

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 use flate2::bufread::MultiGzDecoder;
-use tollgate_lab::Lines;
+use tollgate_logs::Lines;
 
 /// The first bytes of gzip data.
 const GZIP: [u8; 2] = [0x1f, 0x8b];

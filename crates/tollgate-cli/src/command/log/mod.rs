@@ -10,8 +10,8 @@ use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use joined::Joined;
 pub(super) use rules::{Csv, Rules, deciding};
-use tollgate_lab::policy::Requests;
-use tollgate_lab::{By, Error, Lines, Progress, Summary, Traffic};
+use tollgate_logs::policy::Requests;
+use tollgate_logs::{By, Error, Lines, Progress, Summary, Traffic};
 
 use crate::args::LogArgs;
 use crate::input::shown;

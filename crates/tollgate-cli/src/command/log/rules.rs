@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use tempfile::NamedTempFile;
-use tollgate_lab::policy::{Go, PolicyReading, Requests, limits_as_policies};
-use tollgate_lab::{Error, csv_text};
+use tollgate_logs::policy::{Go, PolicyReading, Requests, limits_as_policies};
+use tollgate_logs::{Error, csv_text};
 use tollgate_policy::{Field, Policies};
 
 use super::LogOptions;

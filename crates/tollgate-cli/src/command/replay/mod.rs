@@ -7,10 +7,10 @@ use std::time::Instant;
 use anyhow::{Result, bail};
 use comfy_table::Table;
 use indicatif::ProgressBar;
-use tollgate_lab::experiment::{Experiment, Timings};
-use tollgate_lab::replay::{self as replaying, CaseReport, Plan, Report, StrategyChoice};
-use tollgate_lab::report::html;
-use tollgate_lab::{Error, Reading, Summary, Traffic};
+use tollgate_experiments::experiment::{Experiment, Timings};
+use tollgate_experiments::report::html;
+use tollgate_logs::replay::{self as replaying, CaseReport, Plan, Report, StrategyChoice};
+use tollgate_logs::{Error, Reading, Summary, Traffic};
 use tollgate_redis::Options;
 
 use super::lab::{Stoppable, run, write};

@@ -4,8 +4,8 @@ use std::path::Path;
 use std::time::Instant;
 
 use anyhow::Result;
-use tollgate_lab::Error;
-use tollgate_lab::policy::{self, Decided, PolicyReport};
+use tollgate_logs::Error;
+use tollgate_logs::policy::{self, Decided, PolicyReport};
 
 use crate::args::Replay;
 use crate::command::lab::write;

@@ -1,0 +1,160 @@
+//! An advice for people: an HTML page, and the curve as text.
+
+use std::fmt::Write as _;
+
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::html::{NAME, POLICY, figure};
+use crate::chart::{page_colours, trade};
+use tollgate_logs::advise::{Advice, AdvisedLimit, WindowAdvice};
+use tollgate_logs::text::printable;
+use tollgate_logs::time::show;
+
+/// The lines of a curve as text.
+const LINES: usize = 12;
+/// The longest bar, in blocks.
+const BAR: u64 = 40;
+
+/// An advice as one HTML page: the recommendation, the curves, the limits of each strategy, and the
+/// object of `--json` in the element `#results`. Like [`super::html`] it needs nothing else.
+#[must_use]
+pub fn advice_html(advice: &Advice) -> String {
+    let style = page_colours() + include_str!("page.css");
+    let title = format!("A limit by {}", printable(advice.by.as_bytes(), NAME));
+    // Keys are fixed texts and values are plain, so writing cannot fail.
+    let json = serde_json::to_string(advice).unwrap_or_default().replace('<', "\\u003c");
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { (title) }
+                style { (PreEscaped(style)) }
+            }
+            body {
+                main {
+                    h1 { (advice.recommended.limit) }
+                    p class="lead" { (lead(advice)) }
+                    p { (advice.recommended.reason) }
+                    (figure(&trade(advice)))
+                    @for window in &advice.windows { (of_window(window)) }
+                    h2 { "What it cannot know" }
+                    ul { @for line in &advice.cannot_know { li { (line) } } }
+                    h2 { "The policy file" }
+                    pre { (advice.recommended.policy) }
+                }
+                script type="application/json" id="results" { (PreEscaped(json)) }
+            }
+        }
+    }
+    .into_string()
+}
+
+fn lead(advice: &Advice) -> String {
+    let second = |us: u64| show(us / 1_000_000 * 1_000_000);
+    format!(
+        "{} requests of {} clients by {}, {} to {}. {} of them, the busiest first, make half of the \
+         load. At most {} may be denied.",
+        advice.requests,
+        advice.clients,
+        printable(advice.by.as_bytes(), NAME),
+        second(advice.first_us),
+        second(advice.last_us),
+        advice.half_of_load,
+        advice.target
+    )
+}
+
+fn of_window(window: &WindowAdvice) -> Markup {
+    let busiest = window.busiest;
+    html! {
+        h2 { "Any " (window.window) }
+        p {
+            "What clients ask for at their busiest: p50 " (busiest.p50) ", p90 " (busiest.p90)
+            ", p99 " (busiest.p99) ", p99.9 " (busiest.p99_9) ", most " (busiest.max) "."
+        }
+        @if !window.outliers.is_empty() {
+            p { "Outliers: " (outliers(window)) "." }
+        }
+        div class="table" role="region" aria-label=(window.window) tabindex="0" {
+            table {
+                thead { tr {
+                    th scope="col" { "strategy" }
+                    @for title in TITLES { th scope="col" { (title) } }
+                } }
+                tbody { @for row in &window.limits { (of_limit(row)) } }
+            }
+        }
+    }
+}
+
+const TITLES: [&str; 6] =
+    ["units", "at its worst", "clients denied", "outliers denied", "memory", "Redis"];
+
+fn of_limit(row: &AdvisedLimit) -> Markup {
+    let numbers = [
+        row.units,
+        row.worst_window,
+        row.clients_denied,
+        row.outliers_denied,
+        row.bytes_memory,
+        row.bytes_redis,
+    ];
+    html! { tr {
+        th scope="row" { (row.strategy) }
+        @for (title, number) in TITLES.iter().zip(numbers) {
+            td data-label=(title) {
+                @if row.limit.is_some() { (number) } @else { "-" }
+            }
+        }
+    } }
+}
+
+/// The outliers of a window in words.
+#[must_use]
+pub fn outliers(window: &WindowAdvice) -> String {
+    let each = window.outliers.iter().map(|it| {
+        let name = printable(it.client.as_bytes(), 60);
+        format!("{name} ({} in {}, {} in all)", it.busiest, window.window, it.requests)
+    });
+    let mut all = each.collect::<Vec<_>>().join(", ");
+    let more = window.outliers_count.saturating_sub(window.outliers.len() as u64);
+    if more > 0 {
+        let _ = write!(all, " and {more} more");
+    }
+    all
+}
+
+/// The curve of the recommended limit as text: at some numbers of units, how many clients are ever
+/// denied.
+#[must_use]
+pub fn advice_curve(advice: &Advice) -> String {
+    let recommended = &advice.recommended;
+    let window = advice.windows.iter().find(|window| window.window == recommended.window);
+    let row = window
+        .and_then(|window| window.limits.iter().find(|row| row.strategy == recommended.strategy));
+    let Some(row) = row else { return String::new() };
+    let last = row.curve.len().saturating_sub(1);
+    let lines = LINES.min(row.curve.len());
+    let mut points: Vec<(u64, u64)> = (0..lines)
+        .filter_map(|n| row.curve.get(n * last / lines.saturating_sub(1).max(1)).copied())
+        .collect();
+    let chosen = recommended.clients_denied + recommended.outliers_denied;
+    points.retain(|(units, _)| *units != recommended.units);
+    points.push((recommended.units, chosen));
+    points.sort_unstable();
+    let digits = |number: u64| number.to_string().len();
+    let wide = points.iter().map(|(units, _)| digits(*units)).max().unwrap_or(1).max(5);
+    let mut text = format!("{:>wide$}  clients ever denied\n", "units");
+    for (units, denied) in points {
+        // Rounded up: nobody and one are not the same.
+        let blocks = (denied * BAR).div_ceil(advice.clients.max(1));
+        let bar = "█".repeat(usize::try_from(blocks).unwrap_or(0));
+        let gap = if bar.is_empty() { "" } else { " " };
+        let mark = if units == recommended.units { " <- recommended" } else { "" };
+        let _ = writeln!(text, "{units:>wide$}  {bar}{gap}{denied}{mark}");
+    }
+    text
+}

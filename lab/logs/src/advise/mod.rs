@@ -1,0 +1,190 @@
+//! Which limit fits a log: what clients do, the limits that would deny few of them, what each
+//! costs, and one recommendation.
+//!
+//! One pass finds what each client asked for in its busiest windows, and the least number of units
+//! with which a limit never denies it, exactly, under each strategy. The recommended limits are
+//! then replayed by the engine. Numbers are integers, and the same traffic gives the same advice.
+//!
+//! ```
+//! use std::path::Path;
+//! use tollgate_logs::advise::{Options, advise};
+//! use tollgate_logs::{Lines, Reading};
+//!
+//! let log: String = (0..600)
+//!     .map(|n| format!("{{\"ip\":\"10.0.0.{}\",\"ts\":{}}}\n", n % 3, 1_000 + n * 2))
+//!     .collect();
+//! let lines = Lines::from_reader(std::io::Cursor::new(log), Path::new("-"), None)?;
+//! let traffic = Reading::default().read_lines(lines, |_| ())?;
+//! let advice = advise(&traffic, &Options::default(), &mut |_| Ok(()))?;
+//! // Each client asks every 6 s: ten times in any minute.
+//! assert_eq!(advice.windows[1].busiest.max, 10);
+//! assert_eq!(advice.recommended.clients_denied, 0);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod advice;
+mod choose;
+mod clients;
+mod cost;
+mod outliers;
+mod policy;
+mod ramp;
+mod scan;
+mod search;
+mod simulate;
+mod table;
+mod tolerance;
+
+use tollgate::{Period, Strategy};
+
+pub use self::advice::{
+    Advice, AdvisedLimit, Busiest, Outlier, Recommended, Sampled, WindowAdvice,
+};
+pub use self::clients::ClientRow;
+use self::scan::{Sample, Scan};
+pub use self::tolerance::{Tolerance, ToleranceError};
+use crate::error::Error;
+use crate::parse::By;
+use crate::read::Traffic;
+
+/// The most clients that are looked at without an option. Each takes about 600 bytes.
+pub const MAX_CLIENTS: usize = 200_000;
+
+/// The most windows of one advice: each takes two further readers of the log.
+pub const MAX_WINDOWS: usize = 8;
+
+/// What may be denied.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Target {
+    /// At most this share of the clients, outliers apart, is ever denied.
+    Clients(Tolerance),
+    /// At most this share of the requests of these clients is denied.
+    Requests(Tolerance),
+}
+
+/// What is asked of an advice.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Options {
+    /// The field by which the traffic was read, for the policy file.
+    pub by: By,
+    /// The field of the costs, if the traffic has costs.
+    pub cost: Option<By>,
+    /// What may be denied: by default a thousandth of the clients.
+    pub target: Target,
+    /// The windows, at most [`MAX_WINDOWS`]: by default a second, a minute and an hour.
+    pub periods: Vec<Period>,
+    /// The strategy to recommend; by default the best.
+    pub strategy: Option<Strategy>,
+    /// Whether clients that stand apart are left out of percentiles and tolerances.
+    pub sets_outliers_apart: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        const SECOND_US: u64 = 1_000_000;
+        let periods = [SECOND_US, 60 * SECOND_US, 3_600 * SECOND_US];
+        Self {
+            by: By::Ip,
+            cost: None,
+            target: Target::Clients(Tolerance::from_ppm(1_000).unwrap_or(Tolerance::NONE)),
+            periods: periods.into_iter().filter_map(Period::from_micros).collect(),
+            strategy: None,
+            sets_outliers_apart: true,
+        }
+    }
+}
+
+impl Options {
+    /// The defaults for traffic that was read by this field.
+    #[must_use]
+    pub fn by(by: By) -> Self {
+        Self { by, ..Self::default() }
+    }
+}
+
+/// What an advice is doing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Step {
+    /// The one pass over the log.
+    Scan,
+    /// A limit is replayed under this strategy.
+    Replay(Strategy),
+}
+
+/// The progress of an advice.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Progress {
+    /// What it is doing.
+    pub step: Step,
+    /// The events of this step that are done.
+    pub events: u64,
+    /// All events of a step.
+    pub total_events: u64,
+}
+
+/// A function that is told the progress, and ends the work with an error such as
+/// [`Error::Stopped`].
+pub type Go<'g> = dyn FnMut(Progress) -> Result<(), Error> + 'g;
+
+/// Advises on limits for this traffic. `go` is called every few thousand events.
+///
+/// Memory: about 600 bytes for each client of the sample with three windows, and the states of one
+/// replayed limit at a time.
+///
+/// # Errors
+/// [`Error::Advice`] for traffic that no limit can be made from: of no client, of a single client
+/// unless it counts all together, of a single second, or that no strategy supports; and for options
+/// that ask for too much. [`Error::Temporary`] when sorted events cannot be read; what `go`
+/// returns.
+pub fn advise(traffic: &Traffic, options: &Options, go: &mut Go<'_>) -> Result<Advice, Error> {
+    let sample = Sample::new(traffic);
+    let periods = periods(options)?;
+    check(traffic, &sample, options)?;
+    let with_buckets: Vec<(u64, u64)> =
+        periods.iter().map(|period| (period.as_micros(), table::bucket_us(*period))).collect();
+    let scan = Scan::new(traffic, &sample, &with_buckets, go)?;
+    choose::advice(traffic, options, (&sample, &scan, &periods), go)
+}
+
+/// The windows in order, each once.
+fn periods(options: &Options) -> Result<Vec<Period>, Error> {
+    let mut periods = options.periods.clone();
+    periods.sort_unstable_by_key(|period| period.as_micros());
+    periods.dedup_by_key(|period| period.as_micros());
+    if periods.is_empty() || periods.len() > MAX_WINDOWS {
+        let why = format!("give 1 to {MAX_WINDOWS} windows, as in `--per 1s,1m,1h`");
+        return Err(Error::Advice { why });
+    }
+    Ok(periods)
+}
+
+/// Whether the traffic says anything.
+fn check(traffic: &Traffic, sample: &Sample, options: &Options) -> Result<(), Error> {
+    let why = |why: String| Err(Error::Advice { why });
+    let Some((first, last)) = traffic.summary.first_last_us.filter(|_| sample.len() > 0) else {
+        return why("the log has no event: there is nothing to advise on".to_owned());
+    };
+    if sample.len() == 1 && options.by != By::All {
+        return why(format!(
+            "all events of the log are of one client by {}: percentiles of one client say nothing \
+             about the others. `--by` names another field, and `--by all` limits all requests \
+             together",
+            options.by
+        ));
+    }
+    if last - first < 1_000_000 {
+        return why(
+            "all events of the log are within one second: what clients do in a second, a minute or \
+             an hour is not in it. Take a longer part of the log"
+                .to_owned(),
+        );
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;
