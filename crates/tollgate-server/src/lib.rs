@@ -37,6 +37,7 @@
 struct Readme;
 
 mod api;
+mod auth_options;
 mod check_log;
 mod clock;
 mod console;
@@ -71,7 +72,7 @@ mod top;
 mod topology;
 mod traces;
 
-pub use api::{AuthOptions, Forwarded};
+pub use auth_options::{AuthOptions, Forwarded};
 pub use check_log::CheckLog;
 pub use denials::{Denials, Subjects};
 pub use envoy::EnvoyOptions;

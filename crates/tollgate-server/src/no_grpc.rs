@@ -1,7 +1,6 @@
 //! gRPC in a build without it: asking for it is an error that says what to do.
 
 use core::convert::Infallible;
-use core::iter;
 use core::time::Duration;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use http::StatusCode;
 
-use crate::api::{Api, AuthOptions};
+use crate::auth_options::AuthOptions;
 use crate::envoy::EnvoyOptions;
 use crate::listen::{Bounds, Budget, Connection, Protocol, Transport};
 use crate::metrics::Metrics;
@@ -56,13 +55,22 @@ impl Rls {
     }
 }
 
+/// Whom the protocol would ask.
+pub(crate) struct Front;
+
+impl Front {
+    pub(crate) fn new(_: Arc<Service>, _: Arc<Rls>, _: Metrics) -> Self {
+        Self
+    }
+}
+
 /// The protocol, which is never spoken.
 #[derive(Clone, Debug)]
 pub(crate) struct Grpc(Infallible);
 
 impl Grpc {
     pub(crate) async fn new(
-        _: Arc<Api>,
+        _: Front,
         _: &Arc<Budget>,
         _: Bounds,
         _: Duration,
@@ -84,15 +92,5 @@ impl Protocol for Grpc {
         T: Transport,
     {
         match self.0 {}
-    }
-}
-
-/// The counters of calls, of which there are none.
-#[derive(Debug, Default)]
-pub(crate) struct CallCounts(());
-
-impl CallCounts {
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        iter::empty()
     }
 }

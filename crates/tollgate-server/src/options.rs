@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use tokio::runtime::Handle;
 use tollgate_tower::identity::PathReading;
 
-use crate::api::AuthOptions;
+use crate::auth_options::AuthOptions;
 use crate::envoy::EnvoyOptions;
 use crate::listen::{Address, Bounds};
 use crate::metrics::Metrics;

@@ -14,9 +14,10 @@ use tollgate_stores::AnyStore;
 use tollgate_tower::Misconfiguration;
 use tollgate_tower::identity::{Hashing, Remark};
 
-use crate::api::{Admin, Api, Auth, AuthOptions, Guard, Origins, Workers};
-use crate::console::{History, Overview};
-use crate::grpc::{Grpc, Rls};
+use crate::api::{Admin, Api, Auth, Guard, Origins, Workers, requests};
+use crate::auth_options::AuthOptions;
+use crate::console::{History, Overview, Sources};
+use crate::grpc::{Front, Grpc, Rls};
 use crate::http::Http;
 use crate::listen::{Access, Address, Bound, Bounds, Listener, Registry, Runtimes, sockets_left};
 use crate::metrics::Page;
@@ -25,7 +26,7 @@ use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 #[cfg(feature = "resp")]
 use crate::resp::{Resp, Shared, Users};
-use crate::service::{InlineLimits, Receipts, Service};
+use crate::service::{InlineLimits, Reading, Receipts, Service};
 use crate::settings;
 use crate::start_error::StartError;
 use crate::timeseries::{TimeSeriesOptions, Writing};
@@ -136,17 +137,17 @@ impl Server {
         let rls =
             Rls::new(&options.envoy, &options.auth, options.config.as_ref(), &options.metrics)?;
         let rls = Arc::new(rls);
+        let service = Service::new(
+            gate.clone(),
+            receipts,
+            Reading { paths: options.paths, keys: hashing },
+            options.caller_limits,
+            Arc::clone(&limits),
+            options.metrics.deliveries(),
+        );
+        let service = Arc::new(service.with_caller_waiting(options.caller_waiting));
         let api = Arc::new(Api {
-            service: Service::new(
-                gate.clone(),
-                receipts,
-                options.paths,
-                hashing,
-                options.caller_limits,
-                Arc::clone(&limits),
-                options.metrics.deliveries(),
-            )
-            .with_caller_waiting(options.caller_waiting),
+            service: Arc::clone(&service),
             auth,
             page: Page::new(
                 options.metrics.clone(),
@@ -161,6 +162,7 @@ impl Server {
             workers: Workers::new(options.queue_workers, workers, ended.clone()),
             origins: Origins::new(options.origins)?,
             metrics: options.metrics.clone(),
+            requests: options.metrics.front(requests()),
             open: AtomicBool::new(true),
         });
         let history = Arc::new(History::new(gate.policies()));
@@ -201,15 +203,15 @@ impl Server {
         // Rulings apply from the first request. The task that follows them logs a failure.
         if gate.store().has_connected() {
             let _ = gate.admin().read_rulings().await;
-            api.service.share_key().await;
+            service.share_key().await;
         }
         let mut tasks = JoinSet::new();
         tasks.spawn(recorder.clone().follow());
-        tasks.spawn(options.queues.follow());
+        tasks.spawn(options.queues.clone().follow());
         tasks.spawn(give_back_leases(gate.store().clone()));
         let (servers, store) = (api.metrics.servers(), gate.store().clone());
         tasks.spawn(async move { servers.follow(store).await });
-        tasks.spawn(follow_notices(gate, Arc::clone(&api)));
+        tasks.spawn(follow_notices(gate, Arc::clone(&service)));
         let certificate = tls.clone();
         if let Some(certificate) = &certificate {
             tasks.spawn(Arc::clone(certificate).follow());
@@ -229,17 +231,21 @@ impl Server {
             listeners.spawn(clients.of(Http(Arc::clone(&api))).accept_all(bound));
         }
         #[cfg(feature = "resp")]
-        let shared = Arc::new(Shared::new(Arc::clone(&api), users, Arc::clone(registry)));
+        let shared =
+            Shared::new(Arc::clone(&service), api.metrics.clone(), users, Arc::clone(registry));
+        #[cfg(feature = "resp")]
+        let shared = Arc::new(shared);
         #[cfg(feature = "resp")]
         for bound in for_resp {
             listeners.spawn(clients.of(Resp(Arc::clone(&shared))).accept_all(bound));
         }
-        tasks.spawn(rls.follow());
+        tasks.spawn(Arc::clone(&rls).follow());
         let grpc = if for_grpc.is_empty() {
             None
         } else {
             let (max_age, budget) = (options.envoy.max_age, registry.budget());
-            Some(Grpc::new(Arc::clone(&api), budget, options.bounds, max_age, options.grace).await?)
+            let front = Front::new(Arc::clone(&service), rls, api.metrics.clone());
+            Some(Grpc::new(front, budget, options.bounds, max_age, options.grace).await?)
         };
         let grpc_runtimes = match options.grpc_runtimes.is_empty() {
             true => clients.runtimes.clone(),
@@ -254,7 +260,13 @@ impl Server {
         if let Some(bound) = admin {
             tasks.spawn(api.metrics.clone().follow_top());
             let (api, reader, recorder) = (Arc::clone(&api), reader.clone(), recorder.clone());
-            let overview = Overview::new(history);
+            let overview = Overview::new(Sources {
+                service,
+                metrics: api.metrics.clone(),
+                queues: options.queues,
+                recorder: recorder.clone(),
+                history,
+            });
             let admin = Http(Arc::new(Admin { api, guard, reader, recorder, overview }));
             let listener = Listener {
                 registry: Arc::clone(admin_registry),
@@ -409,8 +421,8 @@ async fn give_back_leases(store: AnyStore) {
 }
 
 /// Follows the rulings in the store, and the key that signs receipts beside them.
-async fn follow_notices(gate: Gate<AnyStore>, api: Arc<Api>) {
-    let service = &api.service;
+async fn follow_notices(gate: Gate<AnyStore>, service: Arc<Service>) {
+    let service = &*service;
     // Before that the start was logged, and rulings are unknown.
     gate.store().connected().await;
     let wait = move |pause| async move {

@@ -14,8 +14,6 @@ use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tr
 use opentelemetry::{Context, KeyValue};
 use tollgate_policy::Event;
 
-use crate::metrics::Endpoint;
-
 /// The tracer and the propagator of a service's spans. Cheap to clone.
 #[derive(Clone)]
 pub struct Traces(Arc<Inner>);
@@ -41,16 +39,12 @@ impl Traces {
         Self(Arc::new(Inner { tracer, propagator: Box::new(propagator) }))
     }
 
-    /// Begins the span of a request; `None` for requests that only monitor the service.
-    pub(crate) fn begin<B>(&self, endpoint: Endpoint, request: &Request<B>) -> Option<Context> {
-        if matches!(endpoint, Endpoint::Healthz | Endpoint::Readyz | Endpoint::Metrics) {
-            return None;
-        }
-        let (method, route) = (method(request.method()), endpoint.path());
-        // The route, not the path: a path may contain personal data.
+    /// Begins the span of a request. Its route is not the path, which may contain personal data.
+    pub(crate) fn begin<B>(&self, route: &'static str, request: &Request<B>) -> Context {
+        let method = method(request.method());
         let attributes =
             [KeyValue::new("http.request.method", method), KeyValue::new("http.route", route)];
-        Some(self.start(request.headers(), format!("{method} {route}"), attributes))
+        self.start(request.headers(), format!("{method} {route}"), attributes)
     }
 
     /// Begins a span of this name, as a child of the one in the request's headers.

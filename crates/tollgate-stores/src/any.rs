@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate::operation::Operation;
-use tollgate::{Facts, MemoryStore, Receipt, Store, StoreError};
+use tollgate::{Facts, LimitSet, MemoryStore, Receipt, Store, StoreError};
 use tollgate_lease::{Leased, LeasedCounters};
 
 use crate::kind::Kind;
@@ -120,6 +120,19 @@ impl AnyStore {
             Self::Sqlite(_) => "",
             #[cfg(feature = "redis")]
             Self::Redis(store) => store.store().environment(),
+        }
+    }
+
+    /// The form of the script that the store makes for a question under these limits, one set for
+    /// each subject. Limits that differ only in numbers share it, and its server keeps each script
+    /// until it stops. `None` for a store without scripts.
+    #[must_use]
+    #[cfg_attr(not(feature = "redis"), expect(unused_variables, reason = "only Redis has scripts"))]
+    pub fn script_shape(&self, limits: &[&LimitSet]) -> Option<String> {
+        match self {
+            #[cfg(feature = "redis")]
+            Self::Redis(_) => Some(tollgate_redis::compose::shape(limits)),
+            _ => None,
         }
     }
 

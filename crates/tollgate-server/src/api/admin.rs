@@ -5,26 +5,26 @@ use core::pin::Pin;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::header::{CACHE_CONTROL, HeaderValue};
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate::{Inspection, LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
+use super::answer::{json, no_store, text, told};
 use super::bearer::Guard;
-use super::check::json;
+use super::endpoint::Endpoint;
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{LimitsJson, no_subject, not_null, parts, read_one};
+use super::request::{body_of, is_read, strict};
 use super::subject::{SubjectJson, subject_of};
 use super::text::Text;
-use super::{Api, Reply, body_of, is_read, not_found, policies, rulings, strict, text};
+use super::{Api, policies, rulings};
 use crate::clock::since_epoch;
 use crate::console::{self, Overview};
-use crate::http::{Answering, Caller, Explain, Whole};
+use crate::http::{Answering, Caller, Explain, Reply, Whole};
 use crate::json::{AnswerJson, OpenHoldJson, ReleasedJson};
-use crate::metrics::Endpoint;
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 use crate::service::{Refusal, ask, no_policy};
@@ -134,7 +134,7 @@ impl Answering for Admin {
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let endpoint = Endpoint::from_path(request.uri().path());
         let response = self.answered(request, caller).await;
-        self.api.metrics.requests().add(endpoint, response.status());
+        self.api.count(endpoint, response.status());
         response
     }
 }
@@ -163,7 +163,7 @@ impl Admin {
             return Problem::method("GET");
         }
         let page = console::page(path, self.guard.has_token());
-        page.unwrap_or_else(|| not_found(path).response())
+        page.unwrap_or_else(|| Problem::not_found(path).response())
     }
 
     async fn route(&self, request: Request<Whole>, caller: Caller<'_>) -> Result<Reply, Problem> {
@@ -191,8 +191,8 @@ impl Admin {
                 }
                 "/v1/admin/overview" if request.method() == Method::GET => {
                     Query::new(request.uri()).only(&[])?;
-                    let answer = self.overview.answer(&self.api, &self.recorder).await;
-                    Ok(no_store(super::json((StatusCode::OK, answer))))
+                    let answer = self.overview.answer().await;
+                    Ok(no_store(told((StatusCode::OK, answer))))
                 }
                 "/v1/admin/policies" if request.method() == Method::GET => {
                     policies::list(&self.api.service, Query::new(request.uri()))
@@ -204,7 +204,7 @@ impl Admin {
                 | "/v1/admin/overview" | "/v1/admin/policies" | "/v1/admin/explain" => {
                     Ok(Problem::method("GET"))
                 }
-                _ => Err(not_found(&path)),
+                _ => Err(Problem::not_found(&path)),
             };
         };
         if request.method() != Method::POST {
@@ -265,7 +265,7 @@ impl Admin {
         if policy.is_some()
             && let Some(named) = &mut subject
         {
-            *named = self.api.service.key_hashed(named).map_err(|why| why.at("subject"))?;
+            *named = self.api.service.reading.key_hashed(named).map_err(|why| why.at("subject"))?;
         }
         let of_policy = policy.is_some() && limit.is_none() && on.is_none();
         let mut shard = shard.map(|Text(shard)| shard.into_owned());
@@ -412,14 +412,14 @@ impl Admin {
         };
         let most = query.number("n", TOP_USUAL, TOP_MOST)?;
         // It is counted wherever this listener is.
-        let top = self.api.metrics.top().ok_or_else(|| not_found("/v1/admin/top"))?;
+        let top = self.api.metrics.top().ok_or_else(|| Problem::not_found("/v1/admin/top"))?;
         Ok(json(&top.busiest(by, most, Instant::now())))
     }
 
     /// Who is behind a hash, among those that are counted in the last one to two minutes.
     fn look_up(&self, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
         let LookUp { subject: Text(written) } = read_one(body)?;
-        let top = self.api.metrics.top().ok_or_else(|| not_found("/v1/admin/lookup"))?;
+        let top = self.api.metrics.top().ok_or_else(|| Problem::not_found("/v1/admin/lookup"))?;
         let found = top.find(&written);
         // What was sent may be anything; what is found is written so.
         if !found.is_empty() {
@@ -441,12 +441,6 @@ impl Admin {
             Err(broken) => Err(Problem::new(StatusCode::UNPROCESSABLE_ENTITY, broken.to_string())),
         }
     }
-}
-
-/// A reply that no cache keeps.
-fn no_store(mut reply: Reply) -> Reply {
-    reply.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    reply
 }
 
 /// Parses a duration into whole seconds: `90s`, `10m`, `24h`, `30d`.

@@ -3,88 +3,24 @@
 use core::convert::Infallible;
 use core::future::{Ready, ready};
 use core::task::{Context, Poll};
-use core::time::Duration;
 use std::net::SocketAddr;
 
-use bytes::Bytes;
 use http::header::{HOST, HeaderName, HeaderValue};
 use http::{HeaderMap, Method, Request, Response, Uri};
 use http_body_util::Full;
 use tollgate::ParseError;
 use tollgate_policy::{Field, Gate};
 use tollgate_stores::AnyStore;
-use tollgate_tower::identity::{
-    AddressHeader, ApiKey, ClientAddress, Hashing, Identity, Networks, PathReading,
-};
+use tollgate_tower::identity::{ApiKey, ClientAddress, Hashing, Identity, PathReading};
 use tollgate_tower::{Misconfiguration, Tollgate, TollgateLayer, UnixPeer};
 use tower_layer::Layer as _;
 use tower_service::Service;
 
 use super::problem::Problem;
 use super::query::Query;
-use crate::http::Whole;
+use crate::auth_options::{AuthOptions, Forwarded};
+use crate::http::{Reply, Whole};
 use crate::listen::Peer;
-
-/// Which headers of a proxy describe the original request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Forwarded {
-    /// Either of the two families. A request with both is refused, since the client may have sent
-    /// the one that its proxy does not overwrite.
-    #[default]
-    Either,
-    /// `X-Original-URI` and `X-Original-Method`, the convention of nginx.
-    Original,
-    /// `X-Forwarded-Uri`, `X-Forwarded-Method` and `X-Forwarded-Host`, as sent by Traefik and
-    /// Caddy.
-    Forwarded,
-    /// None: the request to `/v1/auth` itself is judged.
-    Nothing,
-}
-
-/// How `/v1/auth` reads the requests of proxies.
-#[derive(Clone, Debug)]
-#[non_exhaustive]
-pub struct AuthOptions {
-    /// The networks of trusted proxies.
-    pub trust: Networks,
-    /// The header in which proxies send the client's address.
-    pub client_header: AddressHeader,
-    /// Which headers describe the original request.
-    pub forwarded: Forwarded,
-    /// The header that contains the user, if any.
-    pub user_header: Option<String>,
-    /// The header that contains an API key, if any.
-    pub api_key_header: Option<String>,
-    /// The header in which trusted proxies send the id of a request, if any.
-    pub request_id_header: Option<String>,
-    /// How long such an id is remembered.
-    pub request_id_for: Duration,
-}
-
-/// How long the id of a request is remembered by default.
-const REQUEST_ID_FOR: Duration = Duration::from_secs(30);
-
-impl Default for AuthOptions {
-    /// Trusts loopback proxies and reads `X-Forwarded-For`; reads no users and no API keys.
-    fn default() -> Self {
-        Self {
-            trust: loopback(),
-            client_header: AddressHeader::XForwardedFor,
-            forwarded: Forwarded::default(),
-            user_header: None,
-            api_key_header: None,
-            request_id_header: None,
-            request_id_for: REQUEST_ID_FOR,
-        }
-    }
-}
-
-/// The loopback networks.
-fn loopback() -> Networks {
-    // Both constants are valid networks, so the fallback is unreachable.
-    "127.0.0.0/8, ::1/128".parse().unwrap_or_else(|_| Networks::private())
-}
 
 /// Accepts every request that reaches it, with an empty body. Proxies do not read a body, and an
 /// unread body makes them close the connection instead of reusing it.
@@ -92,7 +28,7 @@ fn loopback() -> Networks {
 struct AcceptAll;
 
 impl Service<Request<()>> for AcceptAll {
-    type Response = Response<Full<Bytes>>;
+    type Response = Reply;
     type Error = Infallible;
     type Future = Ready<Result<Self::Response, Infallible>>;
 
@@ -166,7 +102,7 @@ impl Auth {
         &self,
         request: Request<Whole>,
         peer: Peer,
-    ) -> Result<Response<Full<Bytes>>, Problem> {
+    ) -> Result<Reply, Problem> {
         let deny_status = match request.uri().query() {
             None => None,
             Some(_) => Query::new(request.uri()).only(&["deny_status"])?.deny_status()?,

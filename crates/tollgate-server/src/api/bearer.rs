@@ -7,9 +7,9 @@ use http::{HeaderMap, StatusCode};
 use tollgate::{Limiter, MemoryStore, ParseError};
 use tollgate_tower::identity::host_name;
 
-use super::Reply;
 use super::problem::Problem;
 use crate::guesses::Guesses;
+use crate::http::Reply;
 use crate::secret::is_same;
 
 const SEC_FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");

@@ -2,22 +2,19 @@
 
 use std::collections::HashMap;
 
-use bytes::Bytes;
-use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode, Uri};
-use http_body_util::Full;
+use http::header::{HeaderValue, RETRY_AFTER};
+use http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate_policy::Answer;
 
+use super::answer::json;
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{Body, QuestionJson, read, read_one};
+use crate::http::Reply;
 use crate::json::{AnswerJson, ChargeJson};
 use crate::service::{Act, Charge, Service};
-
-/// More bytes than an answer with one limit needs, so that it is written without reallocation.
-const USUAL_BYTES: usize = 768;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +56,7 @@ impl Denial {
     /// Gives the response to a denial its status and `Retry-After`. A wait that ends earlier when
     /// somebody settles a hold is no time to come back at, so it is left out unless it was asked
     /// for.
-    pub(super) fn apply(self, answer: &Answer<'_>, response: &mut Response<Full<Bytes>>) {
+    pub(super) fn apply(self, answer: &Answer<'_>, response: &mut Reply) {
         let Some(status) = self.status.filter(|_| !answer.is_allowed()) else { return };
         *response.status_mut() = status;
         let is_told = self.any_wait || !answer.is_until_hold();
@@ -76,7 +73,7 @@ pub(super) async fn respond(
     body: &[u8],
     act: Act,
     denial: Denial,
-) -> Result<Response<Full<Bytes>>, Problem> {
+) -> Result<Reply, Problem> {
     match read(body)? {
         Body::One(question) => {
             let question = question.into_question(service)?;
@@ -94,7 +91,7 @@ pub(super) async fn respond(
     }
 }
 
-async fn respond_to_all(service: &Service, items: &[&RawValue], act: Act) -> Response<Full<Bytes>> {
+async fn respond_to_all(service: &Service, items: &[&RawValue], act: Act) -> Reply {
     #[derive(Serialize)]
     #[serde(untagged)]
     enum Item<'a> {
@@ -122,34 +119,16 @@ fn answer_json<'a>(service: &Service, answer: &'a Answer<'_>, receipt: bool) -> 
 }
 
 /// Charges a question without a check.
-pub(super) async fn charge(
-    service: &Service,
-    body: &[u8],
-) -> Result<Response<Full<Bytes>>, Problem> {
+pub(super) async fn charge(service: &Service, body: &[u8]) -> Result<Reply, Problem> {
     let question: QuestionJson<'_> = read_one(body)?;
     let Charge { cost, counts, charged } = service.charge(question.into_charge(service)?).await?;
     Ok(json(&ChargeJson::new(cost, &counts, &charged)))
 }
 
 /// Refunds the charge of a receipt, or a part of it.
-pub(super) async fn refund(
-    service: &Service,
-    body: &[u8],
-) -> Result<Response<Full<Bytes>>, Problem> {
+pub(super) async fn refund(service: &Service, body: &[u8]) -> Result<Reply, Problem> {
     let RefundJson { receipt, units } = read_one(body)?;
     let refund = service.refund(&receipt, units).await?;
     let (already, given, left) = (refund.already, refund.given, refund.left);
     Ok(json(&RefundedJson { already, given, left }))
-}
-
-/// A 200 response with this value as JSON.
-pub(crate) fn json(value: &impl Serialize) -> Response<Full<Bytes>> {
-    // Serialization cannot fail: all keys are strings, and no number is outside of JSON.
-    let mut body = Vec::with_capacity(USUAL_BYTES);
-    let _ = serde_json::to_writer(&mut body, value);
-    let mut response = Response::new(Full::new(Bytes::from(body)));
-    let headers = response.headers_mut();
-    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

@@ -2,17 +2,17 @@
 
 use core::time::Duration;
 
-use bytes::Bytes;
-use http::{HeaderName, HeaderValue, Response};
-use http_body_util::Full;
+use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
 use tollgate::{Hold, HoldName};
 
-use super::check::{Denial, json};
+use super::answer::json;
+use super::check::Denial;
 use super::problem::Problem;
 use super::question::{QuestionJson, not_null, read_one};
 use super::text::Text;
+use crate::http::Reply;
 use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
 use crate::service::{Answered, HoldTerms, Service, hold_name};
 
@@ -88,7 +88,7 @@ pub(super) async fn respond(
     body: &[u8],
     act: Act,
     denial: Denial,
-) -> Result<Response<Full<Bytes>>, Problem> {
+) -> Result<Reply, Problem> {
     match act {
         Act::Reserve | Act::Acquire => place(service, body, act, denial).await,
         _ if denial.is_given() => {
@@ -98,11 +98,7 @@ pub(super) async fn respond(
     }
 }
 
-async fn settle(
-    service: &Service,
-    body: &[u8],
-    act: Act,
-) -> Result<Response<Full<Bytes>>, Problem> {
+async fn settle(service: &Service, body: &[u8], act: Act) -> Result<Reply, Problem> {
     let (mut hold, actual, ttl) = match settled_by_id(service, body)? {
         Some(named) => named,
         None => {
@@ -135,12 +131,7 @@ async fn settle(
     })
 }
 
-async fn place(
-    service: &Service,
-    body: &[u8],
-    act: Act,
-    denial: Denial,
-) -> Result<Response<Full<Bytes>>, Problem> {
+async fn place(service: &Service, body: &[u8], act: Act, denial: Denial) -> Result<Reply, Problem> {
     let mut question: QuestionJson<'_> = read_one(body)?;
     let terms = match act {
         Act::Reserve => {

@@ -1,9 +1,11 @@
 //! The HTTP API: it routes requests to their handlers.
 
 mod admin;
+mod answer;
 mod auth;
 mod bearer;
 mod check;
+mod endpoint;
 mod holds;
 mod on_failure;
 mod policies;
@@ -11,6 +13,7 @@ mod problem;
 mod query;
 mod question;
 mod queues;
+mod request;
 mod rulings;
 mod subject;
 mod text;
@@ -21,32 +24,27 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use std::sync::Arc;
 
-use bytes::Bytes;
-use http::header::{CONTENT_ENCODING, CONTENT_TYPE, HOST, HeaderValue, TRANSFER_ENCODING};
-use http::uri::Authority;
-use http::{Method, Request, Response, StatusCode, Version};
-use http_body_util::Full;
+use http::{Method, Request, StatusCode};
 use opentelemetry::context::FutureExt as _;
 
 use crate::grpc::Rls;
-use crate::http::{Answering, BodyError, Caller, Explain, MAX_BODY_BYTES, Whole};
-use crate::metrics::{Endpoint, Metrics, Page};
+use crate::http::{Answering, Caller, Explain, Reply, Whole};
+use crate::metrics::{FrontCounts, Metrics, OTHER, Page};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
 use crate::traces::Traces;
+use answer::{text, told};
 use check::Denial;
+use endpoint::{Endpoint, class_of};
 use problem::Problem;
 use query::Query;
+use request::{body_of, is_read, strict};
 
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
-pub use auth::{AuthOptions, Forwarded};
 pub(crate) use bearer::{Guard, Origins};
-pub(crate) use queues::parts as queue_parts;
+pub(crate) use endpoint::requests;
 pub(crate) use workers::Workers;
-
-/// A response of the service.
-pub(crate) type Reply = Response<Full<Bytes>>;
 
 /// A short description of the service, as plain text.
 const INDEX: &str = include_str!("index.txt");
@@ -61,9 +59,10 @@ const AWAITS_STORE: &str =
 /// The API for clients and proxies.
 #[derive(Debug)]
 pub(crate) struct Api {
-    pub(crate) service: Service,
+    pub(crate) service: Arc<Service>,
     pub(crate) auth: Auth,
     pub(crate) metrics: Metrics,
+    pub(crate) requests: Arc<FrontCounts>,
     pub(crate) page: Page,
     pub(crate) queues: Queues,
     pub(crate) workers: Workers,
@@ -77,7 +76,7 @@ impl Answering for Api {
     const EXPLAIN: Explain = problem::explain;
 
     fn no_room() -> Reply {
-        no_room().response()
+        Problem::no_room().response()
     }
 
     /// The body of a request to `/v1/auth` belongs to the original request, and is not read.
@@ -91,7 +90,11 @@ impl Answering for Api {
 
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let endpoint = Endpoint::from_path(request.uri().path());
-        let span = self.metrics.traces().and_then(|traces| traces.begin(endpoint, &request));
+        // What only monitors the service is not traced.
+        let is_traced = endpoint.is_none_or(|endpoint| !endpoint.monitors());
+        let traces = self.metrics.traces().filter(|_| is_traced);
+        let route = endpoint.map_or(OTHER, Endpoint::path);
+        let span = traces.map(|traces| traces.begin(route, &request));
         let route = self.route(request, caller);
         let answered = match &span {
             None => route.await,
@@ -101,12 +104,17 @@ impl Answering for Api {
         if let Some(span) = span {
             Traces::end(&span, response.status());
         }
-        self.metrics.requests().add(endpoint, response.status());
+        self.count(endpoint, response.status());
         response
     }
 }
 
 impl Api {
+    /// Counts an answered request.
+    fn count(&self, endpoint: Option<Endpoint>, status: StatusCode) {
+        self.requests.add(endpoint.map(|endpoint| endpoint as usize), class_of(status), 1);
+    }
+
     async fn route(&self, request: Request<Whole>, caller: Caller<'_>) -> Result<Reply, Problem> {
         strict(&request)?;
         let peer = caller.peer.address();
@@ -139,7 +147,7 @@ impl Api {
             // Boxed, since the compiler computes no size of futures that are nested so deeply.
             let body = body_of(request)?;
             let answer = Box::pin(self.rls.json(&self.service, &body, peer)).await;
-            return answer.map(json).ok_or_else(|| not_found("/json"));
+            return answer.map(told).ok_or_else(|| Problem::not_found("/json"));
         }
         if path == "/v1/refund" {
             if request.method() != Method::POST {
@@ -181,7 +189,7 @@ impl Api {
             "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
             "/readyz" => self.ready(Query::new(request.uri())).await,
             "/metrics" => Ok(self.page.respond(request.headers())),
-            _ => Err(not_found(path)),
+            _ => Err(Problem::not_found(path)),
         }
     }
 
@@ -202,111 +210,6 @@ impl Api {
         };
         Ok(text("text/plain; charset=utf-8", ready))
     }
-}
-
-/// Whether a request only reads.
-fn is_read<B>(request: &Request<B>) -> bool {
-    matches!(*request.method(), Method::GET | Method::HEAD)
-}
-
-/// Refuses requests that a proxy in front may interpret differently.
-fn strict(request: &Request<Whole>) -> Result<(), Problem> {
-    one_host(request)?;
-    match request.headers().get(TRANSFER_ENCODING) {
-        Some(coding) if !coding.as_bytes().eq_ignore_ascii_case(b"chunked") => Err(Problem::new(
-            StatusCode::NOT_IMPLEMENTED,
-            "`Transfer-Encoding` is `chunked` here, or not there: no other coding is read",
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses a request with no `Host`, with two, or with an invalid one: a proxy in front may have
-/// used another (RFC 9112, section 3.2).
-fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
-    let mut hosts = request.headers().get_all(HOST).iter();
-    match (hosts.next(), hosts.count()) {
-        (Some(host), 0) if is_host(host) => Ok(()),
-        (Some(_), 0) => {
-            Err(Problem::bad("the `Host` is none: it is a name or an address, and a port"))
-        }
-        (None, _) if request.version() < Version::HTTP_11 => Ok(()),
-        (None, _) => Err(Problem::bad("a request of HTTP/1.1 has a `Host`, and this has none")),
-        (Some(_), more) => {
-            Err(Problem::bad(format!("a request has one `Host`, and this has {}", more + 1)))
-        }
-    }
-}
-
-/// Whether the value is `uri-host [":" port]`, or empty, which means that there is no host.
-fn is_host(value: &HeaderValue) -> bool {
-    let bytes = value.as_bytes();
-    // The fast path for nearly all hosts: parsing an authority allocates.
-    let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-');
-    let name = bytes.iter().take_while(|byte| is_plain(byte)).count();
-    match bytes.split_at(name) {
-        (_, []) => return true,
-        ([_, ..], [b':', port @ ..]) if port.iter().all(u8::is_ascii_digit) => return true,
-        _ => {}
-    }
-    let Ok(authority) = Authority::try_from(value.as_bytes()) else { return false };
-    let (text, host) = (authority.as_str(), authority.host());
-    let port = text.strip_prefix(host).map(|port| port.strip_prefix(':').unwrap_or(port));
-    !host.is_empty() && port.is_some_and(|port| port.bytes().all(|byte| byte.is_ascii_digit()))
-}
-
-/// The body of a question.
-fn body_of(request: Request<Whole>) -> Result<Bytes, Problem> {
-    let mut encodings = request.headers().get_all(CONTENT_ENCODING).iter();
-    if let Some(other) = encodings.find(|value| !value.as_bytes().eq_ignore_ascii_case(b"identity"))
-    {
-        let shown = String::from_utf8_lossy(other.as_bytes());
-        return Err(Problem::new(
-            StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            format!("the body is encoded ({shown}), and is read as it is: send plain JSON"),
-        ));
-    }
-    request.into_body().map_err(|error| match error {
-        BodyError::TooLarge => Problem::new(
-            StatusCode::PAYLOAD_TOO_LARGE,
-            format!("a body has at most {MAX_BODY_BYTES} bytes: ask in several requests"),
-        ),
-        BodyError::Broken => Problem::bad("the body ended before its end"),
-        BodyError::NoRoom => no_room(),
-    })
-}
-
-/// 503: there is no buffer space for the request or its answer.
-fn no_room() -> Problem {
-    Problem::new(
-        StatusCode::SERVICE_UNAVAILABLE,
-        "too much is on its way from and to other connections: ask again, or for less at once",
-    )
-}
-
-fn not_found(path: &str) -> Problem {
-    let shown: String = path.chars().take(100).collect();
-    Problem::new(
-        StatusCode::NOT_FOUND,
-        format!("there is nothing at {shown}: GET / lists what there is"),
-    )
-}
-
-/// An answer in JSON, or what is wrong in words.
-fn json((status, body): (StatusCode, Bytes)) -> Reply {
-    let is_answer = matches!(status, StatusCode::OK | StatusCode::TOO_MANY_REQUESTS);
-    let kind = if is_answer { "application/json" } else { "text/plain; charset=utf-8" };
-    let mut response = Response::new(Full::new(body));
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
-}
-
-/// A 200 response with this text.
-fn text(kind: &'static str, text: &'static str) -> Reply {
-    let mut response = Response::new(Full::new(Bytes::from_static(text.as_bytes())));
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response
 }
 
 #[cfg(test)]

@@ -3,16 +3,13 @@
 use core::time::Duration;
 use std::collections::BTreeMap;
 
-use bytes::Bytes;
-use http::Response;
-use http_body_util::Full;
 use serde::Serialize;
 use tollgate_policy::{Dimension, Policy, Standing};
 
-use super::Reply;
-use super::check::json;
+use super::answer::json;
 use super::problem::Problem;
 use super::query::Query;
+use crate::http::Reply;
 use crate::json::{AnswerJson, Wait};
 use crate::service::{DescribedFields, Description, Service, no_policy};
 
@@ -166,15 +163,12 @@ pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem
 }
 
 /// Which policies match a request, and how they would decide it.
-pub(super) async fn explain(
-    service: &Service,
-    query: Query<'_>,
-) -> Result<Response<Full<Bytes>>, Problem> {
+pub(super) async fn explain(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
     let mut fields = Description::default();
     for (name, value) in query.pairs() {
         fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
     }
-    let fields = fields.read(service).map_err(Problem::bad)?;
+    let fields = fields.read(&service.reading).map_err(Problem::bad)?;
     let policies = service.gate.policies();
     let answer = service.gate.ask(service.gate.prepare(&fields).peek()).await;
     let standings = policies.standings(&fields);

@@ -6,7 +6,7 @@ use http::{Response, StatusCode};
 use http_body_util::Full;
 use serde::Serialize;
 
-use crate::http::{MAX_HEAD_BYTES, Misframed};
+use crate::http::{MAX_HEAD_BYTES, Misframed, Reply};
 use crate::service::{Kind, Refusal};
 
 /// What is wrong with a request, in which field, and what would be valid.
@@ -36,6 +36,23 @@ impl Problem {
         Self::new(StatusCode::BAD_REQUEST, detail)
     }
 
+    /// 503: there is no buffer space for the request or its answer.
+    pub(super) fn no_room() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "too much is on its way from and to other connections: ask again, or for less at once",
+        )
+    }
+
+    /// 404: there is nothing at this path.
+    pub(super) fn not_found(path: &str) -> Self {
+        let shown: String = path.chars().take(100).collect();
+        Self::new(
+            StatusCode::NOT_FOUND,
+            format!("there is nothing at {shown}: GET / lists what there is"),
+        )
+    }
+
     /// The same, for this field.
     pub(crate) fn at(self, field: impl Into<String>) -> Self {
         Self { field: Some(field.into()), ..self }
@@ -54,7 +71,7 @@ impl Problem {
         self.status
     }
 
-    pub(crate) fn response(&self) -> Response<Full<Bytes>> {
+    pub(crate) fn response(&self) -> Reply {
         // Serialization of strings and numbers cannot fail.
         let body = serde_json::to_vec(self).unwrap_or_default();
         let mut response = Response::new(Full::new(Bytes::from(body)));
@@ -66,7 +83,7 @@ impl Problem {
     }
 
     /// 405, with the allowed methods.
-    pub(crate) fn method(allowed: &'static str) -> Response<Full<Bytes>> {
+    pub(crate) fn method(allowed: &'static str) -> Reply {
         let detail = format!("this is asked by {allowed}");
         let mut response = Self::new(StatusCode::METHOD_NOT_ALLOWED, detail).response();
         response.headers_mut().insert(ALLOW, HeaderValue::from_static(allowed));

@@ -137,7 +137,7 @@ impl<'a> QuestionJson<'a> {
                     let detail = format!("policies say their own `{field}`: leave it out");
                     return Err(Problem::bad(detail).at(field));
                 }
-                let fields = fields.unwrap_or_default().read(service);
+                let fields = fields.unwrap_or_default().read(&service.reading);
                 let fields = fields.map_err(|why| Problem::bad(why).at("fields"))?;
                 By::Policies { policy: policy.map(|Text(name)| name), fields }
             }

@@ -9,12 +9,12 @@ use http::{Method, Request, StatusCode};
 use tollgate::Period;
 use tollgate_queue::{Error, Job, OfferOutcome};
 
-use super::check::json;
+use super::answer::json;
 use super::problem::Problem;
 use super::query::Query;
+use super::request::body_of;
 use super::workers::{Act, Workers};
-use super::{Reply, body_of, not_found};
-use crate::http::{Caller, Whole};
+use crate::http::{Caller, Reply, Whole};
 use crate::queues::{Queues, ServedQueue};
 
 /// The prefix of every path of a queue.
@@ -52,7 +52,9 @@ pub(super) async fn respond(
     let name = name.replace("%3A", ":").replace("%3a", ":");
     let act = match act {
         None => None,
-        Some(act) => Some(Act::from_word(act).ok_or_else(|| not_found(request.uri().path()))?),
+        Some(act) => {
+            Some(Act::from_word(act).ok_or_else(|| Problem::not_found(request.uri().path()))?)
+        }
     };
     if act.is_some()
         && let Some(refused) = workers.refuse(request.headers(), caller.peer.address()).await

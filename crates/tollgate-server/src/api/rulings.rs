@@ -8,12 +8,13 @@ use serde::{Deserialize as Read, Serialize};
 use tollgate_policy::{Condition, Effect, Field, Gate, Pattern, Ruling};
 use tollgate_stores::AnyStore;
 
-use super::check::json;
+use super::Api;
+use super::answer::json;
 use super::problem::Problem;
 use super::question::not_null;
 use super::queues::duration;
 use super::text::Text;
-use super::{Api, Reply};
+use crate::http::Reply;
 use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy};
 
 /// The requests that a ruling matches, and its duration.

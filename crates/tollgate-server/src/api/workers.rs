@@ -9,15 +9,15 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 use tollgate_queue::{Delivery, DeliveryTag, Error, NackOutcome};
 
+use super::answer::json;
 use super::bearer::Guard;
-use super::check::json;
 use super::problem::Problem;
 use super::question::{not_null, read_one};
 use super::queues::{duration, failed};
+use super::request::body_of;
 use super::text::Text;
 use super::waiters::{MAX_WAITING, Waiters};
-use super::{Reply, body_of};
-use crate::http::{Caller, Whole};
+use crate::http::{Caller, Reply, Whole};
 use crate::queues::ServedQueue;
 
 /// The most jobs that one request takes or settles.

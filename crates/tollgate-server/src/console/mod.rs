@@ -5,5 +5,5 @@ mod overview;
 mod page;
 
 pub(crate) use history::History;
-pub(crate) use overview::Overview;
+pub(crate) use overview::{Overview, Sources};
 pub(crate) use page::{is_page, page};

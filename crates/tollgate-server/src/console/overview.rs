@@ -13,11 +13,11 @@ use tollgate_redis::BreakerState;
 use tollgate_stores::AnyStore;
 
 use super::History;
-use crate::api::Api;
 use crate::clock::since_epoch;
-use crate::metrics::{DurationCounts, Reloaded};
-use crate::queues;
+use crate::metrics::{DurationCounts, Metrics, Reloaded};
+use crate::queues::{self, Queues};
 use crate::recorder::{DURATION_SECONDS, Recent, Recorder};
+use crate::service::Service;
 use crate::top::By;
 
 /// How long an answer is given again, in milliseconds.
@@ -35,9 +35,19 @@ const SUBJECTS: usize = 10;
 /// The figures, and the last answer.
 #[derive(Debug)]
 pub(crate) struct Overview {
-    history: Arc<History>,
+    sources: Sources,
     /// Held while an answer is made, so that ten browsers at once cost as much as one.
     last: Mutex<Option<(Instant, Bytes)>>,
+}
+
+/// Where the figures come from.
+#[derive(Debug)]
+pub(crate) struct Sources {
+    pub(crate) service: Arc<Service>,
+    pub(crate) metrics: Metrics,
+    pub(crate) queues: Queues,
+    pub(crate) recorder: Recorder,
+    pub(crate) history: Arc<History>,
 }
 
 /// The counts of one limit.
@@ -56,28 +66,31 @@ struct OneLimit {
 }
 
 impl Overview {
-    pub(crate) fn new(history: Arc<History>) -> Self {
-        Self { history, last: Mutex::default() }
+    pub(crate) fn new(sources: Sources) -> Self {
+        Self { sources, last: Mutex::default() }
     }
 
     /// The answer: JSON.
-    pub(crate) async fn answer(&self, api: &Api, recorder: &Recorder) -> Bytes {
+    pub(crate) async fn answer(&self) -> Bytes {
         let mut last = self.last.lock().await;
         if let Some((at, bytes)) = &*last
             && at.elapsed().as_millis() < FRESH_MS
         {
             return bytes.clone();
         }
-        let figures = self.figures(api, recorder).await;
+        let figures = self.sources.figures().await;
         let bytes = Bytes::from(figures.to_string());
         *last = Some((Instant::now(), bytes.clone()));
         bytes
     }
+}
 
-    async fn figures(&self, api: &Api, recorder: &Recorder) -> Value {
-        let store = store(api).await;
+impl Sources {
+    async fn figures(&self) -> Value {
+        let store = store(&self.service).await;
         let now = since_epoch();
-        let (gate, metrics) = (&api.service.gate, &api.metrics);
+        let Self { service, metrics, recorder, .. } = self;
+        let gate = &service.gate;
         let (minutes_from_s, recent) = recorder.recent(MINUTES, NOW_SECONDS, now.as_secs());
         let busiest = |by| metrics.top().map(|top| top.busiest(by, SUBJECTS, Instant::now()));
         let started = metrics.started().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -95,13 +108,13 @@ impl Overview {
             "store": store,
             "asked": busiest(By::Asked),
             "denied": busiest(By::Denied),
-            "queues": queues(&api.queues),
-            "reloads": self.reloads(api),
+            "queues": queues(&self.queues),
+            "reloads": self.reloads(),
         })
     }
 
-    fn reloads(&self, api: &Api) -> Value {
-        let reloads = api.metrics.reloads();
+    fn reloads(&self) -> Value {
+        let reloads = self.metrics.reloads();
         let counts = Reloaded::ALL.map(|result| (result.name(), reloads.get(result)));
         let counts: BTreeMap<_, _> = counts.into_iter().collect();
         json!({ "counts": counts, "last": self.history.list() })
@@ -159,10 +172,10 @@ fn durations(counts: &DurationCounts) -> Value {
 }
 
 /// Whether the store counts, asked now, and its own figures.
-async fn store(api: &Api) -> Value {
-    let store = api.service.gate.store();
+async fn store(service: &Service) -> Value {
+    let store = service.gate.store();
     let began = Instant::now();
-    let error = api.service.probe_store().await.err().map(|refusal| refusal.detail);
+    let error = service.probe_store().await.err().map(|refusal| refusal.detail);
     let took_us = u64::try_from(began.elapsed().as_micros()).unwrap_or(u64::MAX);
     let mut told = json!({
         "kind": store.kind(), "counts": error.is_none(), "error": error, "took_us": took_us
@@ -187,7 +200,7 @@ async fn store(api: &Api) -> Value {
 }
 
 /// The queues, with their jobs where the store could be read.
-fn queues(queues: &queues::Queues) -> Vec<Value> {
+fn queues(queues: &Queues) -> Vec<Value> {
     let each = queues.iter().map(|(name, queue)| {
         let seen = queue.seen();
         let offers = queues::Outcome::ALL.map(|outcome| (outcome.name(), queue.count(outcome)));

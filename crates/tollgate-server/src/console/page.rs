@@ -11,7 +11,7 @@ use http::header::{
 };
 use http_body_util::Full;
 
-use crate::api::Reply;
+use crate::http::Reply;
 
 /// The address of the page, below which its other files are.
 const PAGE: &str = "/console";

@@ -7,46 +7,39 @@ use core::task::Poll;
 use core::time::Duration;
 use std::sync::Arc;
 
-use futures_util::FutureExt as _;
-use http::{HeaderMap, Request, Response};
+use http::{Request, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http2;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use opentelemetry::KeyValue;
-use opentelemetry::context::FutureExt as _;
-use opentelemetry::trace::TraceContextExt as _;
 use tokio::time::sleep;
-use tollgate::Store as _;
 use tollgate_envoy::proto::kuadrant::rate_limit_service_server as kuadrant_server;
-use tollgate_envoy::proto::service::rate_limit_service_server::{
-    RateLimitService, RateLimitServiceServer,
-};
-use tollgate_envoy::proto::service::{RateLimitRequest, RateLimitResponse, rate_limit_response};
+use tollgate_envoy::proto::service::rate_limit_service_server::RateLimitServiceServer;
 use tollgate_envoy::proto::{DESCRIPTOR_SET, KUADRANT_SERVICE, SERVICE};
 use tollgate_tower::ToItsEnd;
+use tonic::Status;
 use tonic::body::Body;
 use tonic::codegen::Service as _;
-use tonic::{Code, Status};
 use tonic_health::ServingStatus;
 use tonic_health::server::{HealthReporter, health_reporter};
 use tonic_reflection::server::Builder;
 
 use super::calls::{Calls, Room};
-use super::counts::{Ended, Method};
+use super::counts::{self, Ended, Method};
 use super::delivery::followed;
+use super::envoy::{Envoy, GivesIds};
 use super::frames::Framed;
+use super::front::{Front, OverLimit};
 use super::inbound::{Inbound, Outbound};
 use super::kuadrant::Kuadrant;
-use super::question;
-use crate::api::Api;
+use super::rls::Rls;
 use crate::listen::{
     Bounds, Budget, Connection, MAX_WAITING_BYTES, MAX_WAITING_BYTES_OF_ONE, Protocol, Transport,
     something_comes,
 };
+use crate::metrics::FrontCounts;
 use crate::start_error::StartError;
 use crate::tls::HTTP2;
-use crate::traces::Traces;
 
 /// The most bytes of a message: 1 MiB. A hundred descriptors take some kilobytes.
 const MAX_MESSAGE_BYTES: usize = 1_024 * 1_024;
@@ -95,8 +88,9 @@ type BoxFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 pub(crate) struct Grpc(Arc<Shared>);
 
 struct Shared {
-    api: Arc<Api>,
-    rate_limit: RateLimitServiceServer<Front>,
+    rls: Arc<Rls>,
+    counts: Arc<FrontCounts>,
+    rate_limit: RateLimitServiceServer<Envoy>,
     kuadrant: kuadrant_server::RateLimitServiceServer<Kuadrant>,
     health: Boxed,
     reflection: Boxed,
@@ -117,7 +111,7 @@ impl Grpc {
     /// # Errors
     /// Never for the services that are built in.
     pub(crate) async fn new(
-        api: Arc<Api>,
+        front: Front,
         budget: &Arc<Budget>,
         bounds: Bounds,
         max_age: Duration,
@@ -139,12 +133,13 @@ impl Grpc {
         let reflection = reflection.max_decoding_message_size(MAX_SHORT_BYTES);
         let v1alpha = described().build_v1alpha().map_err(fault)?;
         let v1alpha = v1alpha.max_decoding_message_size(MAX_SHORT_BYTES);
-        let rate_limit = RateLimitServiceServer::new(Front(Arc::clone(&api)))
+        let rate_limit = RateLimitServiceServer::new(Envoy(front.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
-        let kuadrant = kuadrant_server::RateLimitServiceServer::new(Kuadrant(Arc::clone(&api)))
+        let kuadrant = kuadrant_server::RateLimitServiceServer::new(Kuadrant(front.clone()))
             .max_decoding_message_size(MAX_MESSAGE_BYTES);
         let this = Self(Arc::new(Shared {
-            api,
+            counts: front.metrics.front(counts::calls()),
+            rls: front.rls,
             rate_limit,
             kuadrant,
             health: Arc::new(move |request| health.clone().call(request)),
@@ -184,9 +179,13 @@ impl Shared {
     fn admit(&self, request: &Request<Incoming>, calls: &Arc<Calls>) -> Result<Room, h2::Error> {
         calls.room(&self.budget, head_bytes(request)).ok_or_else(|| {
             let method = Method::from_path(request.uri().path());
-            self.api.metrics.calls().add(method, Ended::Refused);
+            self.count(method, Ended::Refused);
             h2::Reason::REFUSED_STREAM.into()
         })
+    }
+
+    fn count(&self, method: Option<Method>, ended: Ended) {
+        self.counts.add(method.map(|method| method as usize), ended as usize, 1);
     }
 
     async fn call(
@@ -197,37 +196,37 @@ impl Shared {
         let method = Method::from_path(request.uri().path());
         let _call = calls.begin();
         let Bounds { body: most, idle, .. } = self.bounds;
-        let request = request.map(|body| match method.has_more() {
+        let request = request.map(|body| match method.is_some_and(Method::has_more) {
             true => Inbound::in_pieces(body, Arc::clone(&self.budget), idle),
             false => Inbound::new(body, Arc::clone(&self.budget), most),
         });
         let response = match method {
-            Method::ShouldRateLimit => {
+            Some(Method::ShouldRateLimit) => {
                 let Ok(response) = self.rate_limit.clone().call(request).await;
                 response
             }
-            Method::CheckRateLimit | Method::Report | Method::Reserve | Method::Commit => {
+            Some(Method::CheckRateLimit | Method::Report | Method::Reserve | Method::Commit) => {
                 let Ok(response) = self.kuadrant.clone().call(request).await;
                 response
             }
-            Method::Health => {
+            Some(Method::Health) => {
                 let Ok(response) = (self.health)(request).await;
                 response
             }
-            Method::Reflection => {
+            Some(Method::Reflection) => {
                 let Ok(response) = (self.reflection)(request).await;
                 response
             }
-            Method::ReflectionV1Alpha => {
+            Some(Method::ReflectionV1Alpha) => {
                 let Ok(response) = (self.reflection_v1alpha)(request).await;
                 response
             }
-            Method::Other => {
+            None => {
                 let why = format!("there is no such method: ask {SERVICE} or {KUADRANT_SERVICE}");
                 Status::unimplemented(why).into_http()
             }
         };
-        self.api.metrics.calls().add(method, ended(&response));
+        self.count(method, ended(&response));
         Ok(response)
     }
 }
@@ -237,10 +236,6 @@ fn head_bytes<B>(request: &Request<B>) -> usize {
     let headers = request.headers().iter();
     headers.map(|(name, value)| name.as_str().len() + value.len()).sum()
 }
-
-/// Marks the answer to a request that is over its limits.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct OverLimit;
 
 /// How a call ended. An error is in the head of its answer.
 fn ended<B>(response: &Response<B>) -> Ended {
@@ -278,7 +273,7 @@ impl Protocol for Grpc {
         let service = {
             let (shared, calls, pace) =
                 (Arc::clone(&shared), Arc::clone(&calls), Arc::clone(&pace));
-            let gives_ids = shared.api.rls.reads_ids_of(peer.address());
+            let gives_ids = shared.rls.reads_ids_of(peer.address());
             let unread = shared.unread.part(MAX_WAITING_BYTES_OF_ONE);
             service_fn(move |mut request: Request<Incoming>| {
                 if gives_ids {
@@ -345,81 +340,4 @@ fn settings(calls: usize) -> http2::Builder<TokioExecutor> {
         .keep_alive_interval(PING)
         .keep_alive_timeout(PONG);
     settings
-}
-
-/// Marks a request of a peer whose ids of requests are read.
-#[derive(Clone, Copy)]
-struct GivesIds;
-
-/// The generated service asks this.
-struct Front(Arc<Api>);
-
-#[tonic::async_trait]
-impl RateLimitService for Front {
-    async fn should_rate_limit(
-        &self,
-        request: tonic::Request<RateLimitRequest>,
-    ) -> Result<tonic::Response<RateLimitResponse>, Status> {
-        let Self(api) = self;
-        let headers = request.metadata();
-        let timeout = timeout_of(&request);
-        let answer = async {
-            let gives_ids = request.extensions().get::<GivesIds>().is_some();
-            let answer = api.rls.answer(&api.service, request.get_ref(), timeout, gives_ids);
-            match api.metrics.traces() {
-                None => answer.await,
-                Some(traces) => {
-                    let method = (SERVICE, "ShouldRateLimit");
-                    traced(traces, headers.as_ref(), method, answer).await
-                }
-            }
-        };
-        // The future of an answer is large. Memory answers at once: the future lies on the stack
-        // then, and nothing is allocated for it.
-        let answer = match api.service.gate.store().facts().answers_at_once {
-            true => answer.now_or_never().unwrap_or_else(|| {
-                Err(Status::internal("the store did not answer at once, though it says it does"))
-            }),
-            false => Box::pin(answer).await,
-        }?;
-        let is_over = answer.overall_code() == rate_limit_response::Code::OverLimit;
-        let mut response = tonic::Response::new(answer);
-        if is_over {
-            response.extensions_mut().insert(OverLimit);
-        }
-        Ok(response)
-    }
-}
-
-/// The time that the caller of a request waits, if it says so.
-pub(super) fn timeout_of<T>(request: &tonic::Request<T>) -> Option<Duration> {
-    let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
-    question::timeout(text)
-}
-
-/// Answers within a span, with the attributes that OpenTelemetry has for calls.
-pub(super) async fn traced<T>(
-    traces: &Traces,
-    headers: &HeaderMap,
-    (service, method): (&'static str, &'static str),
-    answer: impl Future<Output = Result<T, Status>>,
-) -> Result<T, Status> {
-    let span = traces.start(
-        headers,
-        format!("{service}/{method}"),
-        [
-            KeyValue::new("rpc.system", "grpc"),
-            KeyValue::new("rpc.service", service),
-            KeyValue::new("rpc.method", method),
-        ],
-    );
-    let answer = answer.with_context(span.clone()).await;
-    let code = answer.as_ref().err().map_or(Code::Ok, Status::code);
-    let span = span.span();
-    span.set_attribute(KeyValue::new("rpc.grpc.status_code", i64::from(i32::from(code))));
-    if matches!(code, Code::Internal | Code::Unavailable) {
-        span.set_status(opentelemetry::trace::Status::error(""));
-    }
-    span.end();
-    answer
 }

@@ -1,10 +1,10 @@
 //! Calls, by method and result.
 
-use core::sync::atomic::{AtomicU64, Ordering};
-
 use tollgate_envoy::proto::{KUADRANT_SERVICE, SERVICE};
 
-/// The methods. A label with names chosen by clients would be unbounded.
+use crate::metrics::{FrontFamily, GRPC_CALLS};
+
+/// The methods.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Method {
     ShouldRateLimit,
@@ -16,11 +16,10 @@ pub(super) enum Method {
     Reflection,
     /// The same under its former name, which many tools still ask for.
     ReflectionV1Alpha,
-    Other,
 }
 
 impl Method {
-    const NAMES: [&str; 9] = [
+    const NAMES: [&str; 8] = [
         "ShouldRateLimit",
         "CheckRateLimit",
         "Report",
@@ -29,23 +28,22 @@ impl Method {
         "Health",
         "ServerReflection",
         "ServerReflectionV1Alpha",
-        "other",
     ];
 
     /// The method of a path, `/SERVICE/METHOD`.
-    pub(super) fn from_path(path: &str) -> Self {
+    pub(super) fn from_path(path: &str) -> Option<Self> {
         let service = path.strip_prefix('/').and_then(|path| path.split_once('/'));
-        match service {
-            Some((SERVICE, "ShouldRateLimit")) => Self::ShouldRateLimit,
-            Some((KUADRANT_SERVICE, "CheckRateLimit")) => Self::CheckRateLimit,
-            Some((KUADRANT_SERVICE, "Report")) => Self::Report,
-            Some((KUADRANT_SERVICE, "Reserve")) => Self::Reserve,
-            Some((KUADRANT_SERVICE, "Commit")) => Self::Commit,
-            Some(("grpc.health.v1.Health", _)) => Self::Health,
-            Some(("grpc.reflection.v1.ServerReflection", _)) => Self::Reflection,
-            Some(("grpc.reflection.v1alpha.ServerReflection", _)) => Self::ReflectionV1Alpha,
-            _ => Self::Other,
-        }
+        Some(match service? {
+            (SERVICE, "ShouldRateLimit") => Self::ShouldRateLimit,
+            (KUADRANT_SERVICE, "CheckRateLimit") => Self::CheckRateLimit,
+            (KUADRANT_SERVICE, "Report") => Self::Report,
+            (KUADRANT_SERVICE, "Reserve") => Self::Reserve,
+            (KUADRANT_SERVICE, "Commit") => Self::Commit,
+            ("grpc.health.v1.Health", _) => Self::Health,
+            ("grpc.reflection.v1.ServerReflection", _) => Self::Reflection,
+            ("grpc.reflection.v1alpha.ServerReflection", _) => Self::ReflectionV1Alpha,
+            _ => return None,
+        })
     }
 
     /// Whether messages may follow the first one.
@@ -65,28 +63,18 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    const NAMES: [&str; 4] = ["ok", "over_limit", "error", "refused"];
+    const NAMES: &[&str] = &["ok", "over_limit", "error", "refused"];
 }
 
-/// The counters of calls.
-#[derive(Debug, Default)]
-pub(crate) struct CallCounts([[AtomicU64; Ended::NAMES.len()]; Method::NAMES.len()]);
-
-impl CallCounts {
-    pub(super) fn add(&self, method: Method, ended: Ended) {
-        let counts = self.0.get(method as usize);
-        if let Some(count) = counts.and_then(|counts| counts.get(ended as usize)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// All nonzero counters: the method, the result and the count.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        Method::NAMES.into_iter().zip(&self.0).flat_map(|(method, counts)| {
-            let counts = counts.iter().map(|count| count.load(Ordering::Relaxed));
-            let named = Ended::NAMES.into_iter().zip(counts).filter(|(_, count)| *count > 0);
-            named.map(move |(ended, count)| (method, ended, count))
-        })
+/// Calls, by method and result.
+pub(super) fn calls() -> FrontFamily {
+    FrontFamily {
+        name: GRPC_CALLS,
+        help: "Answered calls over gRPC, by method and result.",
+        labels: ["method", "result"],
+        asked: Method::NAMES.into(),
+        ended: Ended::NAMES,
+        is_always_there: false,
     }
 }
 
@@ -95,32 +83,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_method_has_its_counters_and_the_rest_is_other() {
-        let counts = CallCounts::default();
-        for (path, ended) in [
-            ("/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit", Ended::OverLimit),
-            ("/envoy.service.ratelimit.v3.RateLimitService/Other", Ended::Error),
-            ("/kuadrant.service.ratelimit.v1.RateLimitService/Reserve", Ended::OverLimit),
-            ("/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", Ended::Error),
-            ("/grpc.health.v1.Health/Check", Ended::Ok),
-            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Ended::Ok),
-            ("/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Ended::Refused),
-            ("/", Ended::Error),
-            ("", Ended::Error),
+    fn each_method_has_its_name_and_the_rest_has_none() {
+        for (path, method) in [
+            (
+                "/envoy.service.ratelimit.v3.RateLimitService/ShouldRateLimit",
+                Some("ShouldRateLimit"),
+            ),
+            ("/envoy.service.ratelimit.v3.RateLimitService/Other", None),
+            ("/kuadrant.service.ratelimit.v1.RateLimitService/Reserve", Some("Reserve")),
+            ("/kuadrant.service.ratelimit.v1.RateLimitService/ShouldRateLimit", None),
+            ("/grpc.health.v1.Health/Check", Some("Health")),
+            ("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", Some("ServerReflection")),
+            (
+                "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+                Some("ServerReflectionV1Alpha"),
+            ),
+            ("/", None),
+            ("", None),
         ] {
-            counts.add(Method::from_path(path), ended);
+            let place = Method::from_path(path).map(|method| method as usize);
+            assert_eq!(place.map(|place| calls().asked[place]), method, "{path}");
         }
-        let all: Vec<_> = counts.iter().collect();
-        assert_eq!(
-            all,
-            [
-                ("ShouldRateLimit", "over_limit", 1),
-                ("Reserve", "over_limit", 1),
-                ("Health", "ok", 1),
-                ("ServerReflection", "ok", 1),
-                ("ServerReflectionV1Alpha", "refused", 1),
-                ("other", "error", 4),
-            ]
-        );
+        assert_eq!(Ended::NAMES[Ended::Refused as usize], "refused");
     }
 }

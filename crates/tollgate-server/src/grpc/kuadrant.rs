@@ -2,7 +2,6 @@
 //! and policies.
 
 use core::time::Duration;
-use std::sync::Arc;
 
 use http::HeaderMap;
 use tollgate::{HoldName, MAX_COST};
@@ -15,35 +14,17 @@ use tollgate_envoy::proto::service::rate_limit_response::Code;
 use tollgate_envoy::proto::service::{RateLimitRequest, RateLimitResponse};
 use tonic::{Request, Response, Status};
 
-use super::connection::{OverLimit, timeout_of, traced};
+use super::front::{Front, marked, timeout_of};
 use super::plan::plan;
 use super::question::{self, Hits};
 use super::reservation::{Counting, Reserved};
 use super::rls::{Rls, deadline};
 use super::settle;
-use crate::api::Api;
 use crate::listen::Undelivered;
 use crate::service::{Service, hold_name};
 
 /// The generated service asks this.
-pub(super) struct Kuadrant(pub(super) Arc<Api>);
-
-impl Kuadrant {
-    /// Answers within a span, where calls are traced.
-    async fn traced<T>(
-        &self,
-        headers: &HeaderMap,
-        method: &'static str,
-        answer: impl Future<Output = Result<T, Status>> + Send,
-    ) -> Result<T, Status> {
-        // The future of an answer is large.
-        let answer = Box::pin(answer);
-        match self.0.metrics.traces() {
-            None => answer.await,
-            Some(traces) => traced(traces, headers, (KUADRANT_SERVICE, method), answer).await,
-        }
-    }
-}
+pub(super) struct Kuadrant(pub(super) Front);
 
 #[tonic::async_trait]
 impl RateLimitService for Kuadrant {
@@ -51,10 +32,10 @@ impl RateLimitService for Kuadrant {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (Self(front), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
-        let answer = api.rls.look(&api.service, message, timeout);
-        let answer = self.traced(metadata.as_ref(), "CheckRateLimit", answer).await?;
+        let answer = front.rls.look(&front.service, message, timeout);
+        let answer = traced(front, metadata.as_ref(), "CheckRateLimit", answer).await?;
         Ok(marked(answer, RateLimitResponse::overall_code))
     }
 
@@ -62,10 +43,10 @@ impl RateLimitService for Kuadrant {
         &self,
         request: Request<RateLimitRequest>,
     ) -> Result<Response<RateLimitResponse>, Status> {
-        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (Self(front), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
-        let answer = api.rls.report(&api.service, &message, timeout);
-        let answer = self.traced(metadata.as_ref(), "Report", answer).await?;
+        let answer = front.rls.report(&front.service, &message, timeout);
+        let answer = traced(front, metadata.as_ref(), "Report", answer).await?;
         Ok(Response::new(answer))
     }
 
@@ -73,11 +54,11 @@ impl RateLimitService for Kuadrant {
         &self,
         request: Request<ReserveRequest>,
     ) -> Result<Response<ReserveResponse>, Status> {
-        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (Self(front), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
         let name = name_of(metadata.as_ref())?;
-        let answer = api.rls.reserve(&api.service, message, (timeout, name));
-        let (answer, undelivered) = self.traced(metadata.as_ref(), "Reserve", answer).await?;
+        let answer = front.rls.reserve(&front.service, message, (timeout, name));
+        let (answer, undelivered) = traced(front, metadata.as_ref(), "Reserve", answer).await?;
         let mut response = marked(answer, ReserveResponse::code);
         if let Some(undelivered) = undelivered {
             undelivered.attach(response.extensions_mut());
@@ -89,13 +70,24 @@ impl RateLimitService for Kuadrant {
         &self,
         request: Request<CommitRequest>,
     ) -> Result<Response<CommitResponse>, Status> {
-        let (Self(api), timeout) = (self, timeout_of(&request));
+        let (Self(front), timeout) = (self, timeout_of(&request));
         let (metadata, _, message) = request.into_parts();
         let name = name_of(metadata.as_ref())?;
-        let answer = api.rls.commit(&api.service, message, (timeout, name));
-        let answer = self.traced(metadata.as_ref(), "Commit", answer).await?;
+        let answer = front.rls.commit(&front.service, message, (timeout, name));
+        let answer = traced(front, metadata.as_ref(), "Commit", answer).await?;
         Ok(Response::new(answer))
     }
+}
+
+/// Answers within a span, where calls are traced.
+async fn traced<T>(
+    front: &Front,
+    headers: &HeaderMap,
+    method: &'static str,
+    answer: impl Future<Output = Result<T, Status>> + Send,
+) -> Result<T, Status> {
+    // The future of an answer is large.
+    front.traced(headers, (KUADRANT_SERVICE, method), Box::pin(answer)).await
 }
 
 /// The caller's id for a hold, which the messages have no field for.
@@ -107,16 +99,6 @@ fn name_of(metadata: &HeaderMap) -> Result<Option<HoldName>, Status> {
     let bad = |why: &str| Status::invalid_argument(format!("{}: {why}", settle::ID));
     let id = id.to_str().map_err(|_| bad("its bytes are not all printable ASCII"))?;
     hold_name(id).map(Some).map_err(|refusal| bad(&refusal.detail))
-}
-
-/// A response, with a mark where it denies.
-fn marked<T>(answer: T, code: impl Fn(&T) -> Code) -> Response<T> {
-    let is_over = code(&answer) == Code::OverLimit;
-    let mut response = Response::new(answer);
-    if is_over {
-        response.extensions_mut().insert(OverLimit);
-    }
-    response
 }
 
 impl Rls {

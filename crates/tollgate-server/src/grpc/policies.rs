@@ -95,7 +95,7 @@ fn fields<'d>(
         let value = if name == "path" { value.split('?').next().unwrap_or(value) } else { value };
         described.add(&name, Cow::Borrowed(value))?;
     }
-    described.read(service)
+    described.read(&service.reading)
 }
 
 /// The limit that binds, as Envoy has limits.

@@ -5,6 +5,8 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use bytes::Bytes;
+use http::StatusCode;
 use tollgate::{Decision, RequestId, Store as _};
 use tollgate_envoy::OnFailure;
 use tollgate_envoy::proto::service::RateLimitRequest;
@@ -22,7 +24,7 @@ use super::plan::{How, Planned, plan};
 use super::question::Hits;
 use super::rules::{Live, Rules};
 use super::{metadata, policies, question, settle};
-use crate::api::AuthOptions;
+use crate::auth_options::AuthOptions;
 use crate::envoy::EnvoyOptions;
 use crate::metrics::Metrics;
 use crate::service::Service;
@@ -70,11 +72,6 @@ impl Rls {
                 .is_some()
                 .then(|| RequestIds { trust: auth.trust.clone(), remembered: auth.request_id_for }),
         })
-    }
-
-    /// The descriptions of the messages, for JSON.
-    pub(super) fn messages(&self) -> Option<&Messages> {
-        self.messages.as_ref()
     }
 
     /// The rules in force.
@@ -127,6 +124,37 @@ impl Rls {
             return Box::pin(settled).await;
         }
         self.decide(service, request, hits, deadline, None).await
+    }
+
+    /// Answers a request of this peer in JSON, over HTTP: the status, and the answer or what is
+    /// wrong. `None` where nothing is answered so.
+    pub(crate) async fn json(
+        &self,
+        service: &Service,
+        body: &[u8],
+        peer: IpAddr,
+    ) -> Option<(StatusCode, Bytes)> {
+        let bad = |why: &str| Some((StatusCode::BAD_REQUEST, Bytes::from(format!("{why}\n"))));
+        let messages = self.messages.as_ref()?;
+        let request = match messages.read(body) {
+            Ok(request) => request,
+            Err(why) => return bad(&why),
+        };
+        let answer = self.answer(service, &request, None, self.reads_ids_of(peer));
+        let response = match Box::pin(answer).await {
+            Ok(response) => response,
+            Err(status) if status.code() == tonic::Code::Unavailable => {
+                let why = Bytes::from(format!("{}\n", status.message()));
+                return Some((StatusCode::INTERNAL_SERVER_ERROR, why));
+            }
+            Err(status) => return bad(status.message()),
+        };
+        let status = match response.overall_code() {
+            Code::OverLimit => StatusCode::TOO_MANY_REQUESTS,
+            Code::Ok => StatusCode::OK,
+            Code::Unknown => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        Some((status, Bytes::from(messages.write(&response))))
     }
 
     async fn settle(

@@ -158,7 +158,7 @@ fn named(service: &Service, id: &str, entries: &[(&str, &str)]) -> Result<Hold, 
             described.add(field, Cow::Borrowed(*value)).map_err(Refusal::invalid)?;
         }
         let policy = (policy != "*").then_some(Cow::Borrowed(policy));
-        By::Policies { policy, fields: described.read(service).map_err(Refusal::invalid)? }
+        By::Policies { policy, fields: described.read(&service.reading).map_err(Refusal::invalid)? }
     } else {
         let limits = of("limit").collect::<Vec<_>>().join(", ");
         let (Some(subject), false) = (of("subject").next(), limits.is_empty()) else {

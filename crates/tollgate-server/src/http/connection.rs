@@ -29,13 +29,16 @@ pub(crate) const MAX_HEAD_BYTES: usize = 16 * 1_024;
 /// connections together need little memory.
 const MAX_BUFFER_BYTES: usize = MAX_HEAD_BYTES + 4 * 1_024;
 
+/// A response of the service.
+pub(crate) type Reply = Response<Full<Bytes>>;
+
 /// Answers HTTP requests.
 pub(crate) trait Answering: Send + Sync + 'static {
     /// The full response in place of a refusal by the HTTP library itself.
     const EXPLAIN: Explain;
 
     /// The answer when the budget has no room for the request or its response.
-    fn no_room() -> Response<Full<Bytes>>;
+    fn no_room() -> Reply;
 
     /// Whether the body of a request on this path matters.
     fn reads_body(&self, path: &str) -> bool {
@@ -51,7 +54,7 @@ pub(crate) trait Answering: Send + Sync + 'static {
         &self,
         request: Request<Whole>,
         caller: Caller<'_>,
-    ) -> impl Future<Output = Response<Full<Bytes>>> + Send;
+    ) -> impl Future<Output = Reply> + Send;
 }
 
 /// The client of a request, and its connection.

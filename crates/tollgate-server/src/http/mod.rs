@@ -7,7 +7,7 @@ mod paced;
 mod pieces;
 
 pub(crate) use body::{BodyError, MAX_BODY_BYTES, Whole};
-pub(crate) use connection::{Answering, Caller, Http, MAX_HEAD_BYTES};
+pub(crate) use connection::{Answering, Caller, Http, MAX_HEAD_BYTES, Reply};
 pub(crate) use framing::Misframed;
 pub(crate) use paced::Explain;
 #[cfg(feature = "resp")]

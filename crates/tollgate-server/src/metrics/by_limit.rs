@@ -7,7 +7,10 @@ use arc_swap::ArcSwap;
 use parking_lot::Mutex;
 use tollgate_policy::{Authority, Counters, Outcome};
 
-use super::{INLINE, OTHER};
+use super::front::OTHER;
+
+/// The label for all inline limits.
+const INLINE: &str = "inline";
 
 /// The most pairs of a policy and a limit with separate counters. A file has up to 20,000 policies,
 /// each with overrides; pairs beyond this maximum share one counter.

@@ -7,9 +7,7 @@
 mod by_limit;
 #[cfg(feature = "grpc")]
 mod by_rule;
-#[cfg(feature = "resp")]
-mod commands;
-mod endpoint;
+mod front;
 mod latency;
 mod page;
 #[cfg(feature = "grpc")]
@@ -20,13 +18,13 @@ use core::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Instant, SystemTime};
 
+use parking_lot::Mutex;
 use tollgate::{ParseError, Subject};
 use tollgate_policy::{Authority, Counters, Event, Gate, Observer, Outcome, Policies};
 use tollgate_stores::AnyStore;
 
 use crate::check_log::{CheckLog, CheckQueue};
 use crate::denials::{Denials, SubjectForm, Subjects};
-use crate::grpc::CallCounts;
 use crate::service::Deliveries;
 use crate::top::{self, Top};
 use crate::topology::Servers;
@@ -34,14 +32,14 @@ use crate::traces::Traces;
 use by_limit::ByLimit;
 #[cfg(feature = "grpc")]
 use by_rule::ByRule;
-#[cfg(feature = "resp")]
-use commands::Commands;
 use latency::{Counts, Latency};
 
 #[cfg(feature = "grpc")]
 pub(crate) use by_rule::{Reached, RuleCounts};
-pub(crate) use endpoint::{Endpoint, Requests};
+pub(crate) use front::{FrontCounts, FrontFamily, OTHER};
 pub(crate) use page::Page;
+#[cfg(feature = "grpc")]
+pub(crate) use reference::GRPC_CALLS;
 
 /// The durations of answers: by the store, by the failure rule, by the share of this process.
 #[derive(Clone, Debug, Default)]
@@ -58,13 +56,6 @@ impl DurationCounts {
         Self([store.since(old_store), rule.since(old_rule), share.since(old_share)])
     }
 }
-
-/// The label for everything without a separate series. A policy with this name has no separate
-/// series either.
-pub(crate) const OTHER: &str = "other";
-
-/// The label for all inline limits.
-const INLINE: &str = "inline";
 
 /// The counters of a service. Cheap to clone: clones share the counters.
 #[derive(Clone, Debug, Default)]
@@ -83,10 +74,8 @@ struct Inner {
     /// The durations of answers by the share of this process.
     local_share: Latency,
     reloads: Reloads,
-    requests: Requests,
-    #[cfg(feature = "resp")]
-    commands: Commands,
-    calls: CallCounts,
+    /// What the fronts count, in the order in which they came.
+    fronts: Mutex<Vec<Arc<FrontCounts>>>,
     deliveries: Arc<Deliveries>,
     servers: Arc<Servers>,
     envoy_reloads: Reloads,
@@ -111,10 +100,7 @@ impl Default for Inner {
             failure_rule: Latency::default(),
             local_share: Latency::default(),
             reloads: Reloads::default(),
-            requests: Requests::default(),
-            #[cfg(feature = "resp")]
-            commands: Commands::default(),
-            calls: CallCounts::default(),
+            fronts: Mutex::default(),
             deliveries: Arc::default(),
             servers: Arc::default(),
             envoy_reloads: Reloads::default(),
@@ -192,20 +178,29 @@ impl Metrics {
         self.0.traces.as_ref()
     }
 
-    pub(crate) fn requests(&self) -> &Requests {
-        &self.0.requests
+    /// The counters of a front. Services that share these metrics share them, too.
+    pub(crate) fn front(&self, family: FrontFamily) -> Arc<FrontCounts> {
+        let mut fronts = self.0.fronts.lock();
+        let known = fronts.iter().find(|known| known.family().name == family.name);
+        if let Some(known) = known {
+            return Arc::clone(known);
+        }
+        let new = Arc::new(FrontCounts::new(family));
+        fronts.push(Arc::clone(&new));
+        new
     }
 
-    /// The calls over gRPC.
-    pub(crate) fn calls(&self) -> &CallCounts {
-        &self.0.calls
+    /// The counters of all fronts.
+    fn fronts(&self) -> Vec<Arc<FrontCounts>> {
+        self.0.fronts.lock().clone()
     }
 
-    /// The holds whose answers were not delivered.
+    /// What is known of several Redis servers.
     pub(crate) fn servers(&self) -> Arc<Servers> {
         Arc::clone(&self.0.servers)
     }
 
+    /// The holds whose answers were not delivered.
     pub(crate) fn deliveries(&self) -> Arc<Deliveries> {
         Arc::clone(&self.0.deliveries)
     }
@@ -254,12 +249,6 @@ impl Metrics {
                 top.rotate(Instant::now());
             }
         }
-    }
-
-    /// The commands of the Redis protocol.
-    #[cfg(feature = "resp")]
-    pub(crate) fn commands(&self) -> &Commands {
-        &self.0.commands
     }
 }
 

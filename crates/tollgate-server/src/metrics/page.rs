@@ -22,7 +22,7 @@ use tollgate_redis::BreakerState;
 use tollgate_stores::AnyStore;
 
 use super::latency::Latency;
-use super::{Metrics, OTHER, Reloaded, text};
+use super::{FrontFamily, Metrics, OTHER, Reloaded, text};
 use crate::listen::{Closed, Registry as Connections};
 use crate::queues::{self, Queues};
 use crate::service::{Fate, InlineLimits};
@@ -460,37 +460,14 @@ impl Numbers {
         for why in Closed::ALL {
             closed.count([("reason", why.name())], sum(&|all| all.closed(why)))?;
         }
-        let help = "Answered requests, by endpoint and status class.";
-        let mut requests = counter(encoder, "tollgate_http_requests", help)?;
-        for (endpoint, status, count) in self.metrics.requests().iter() {
-            requests.count([("endpoint", endpoint), ("status", status)], count)?;
-        }
-        #[cfg(feature = "resp")]
-        self.commands(encoder)?;
-        self.calls(encoder)
-    }
-
-    #[cfg(feature = "resp")]
-    fn commands(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut counted = self.metrics.commands().iter().peekable();
-        if counted.peek().is_some() {
-            let help = "Answered commands of the Redis protocol, by command and result.";
-            let mut commands = counter(encoder, "tollgate_resp_commands", help)?;
-            for (command, result, count) in counted {
-                commands.count([("command", command), ("result", result)], count)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// The calls over gRPC, and the reloads of Envoy's rules.
-    fn calls(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        let mut counted = self.metrics.calls().iter().peekable();
-        if counted.peek().is_some() {
-            let help = "Answered calls over gRPC, by method and result.";
-            let mut calls = counter(encoder, "tollgate_grpc_calls", help)?;
-            for (method, result, count) in counted {
-                calls.count([("method", method), ("result", result)], count)?;
+        for counts in self.metrics.fronts() {
+            let FrontFamily { name, help, labels: [asked, ended], is_always_there, .. } =
+                counts.family();
+            if *is_always_there || counts.iter().next().is_some() {
+                let mut answers = counter(encoder, name, help)?;
+                for (name, end, count) in counts.iter() {
+                    answers.count([(*asked, name), (*ended, end)], count)?;
+                }
             }
         }
         let reloads = self.metrics.envoy_reloads();

@@ -9,6 +9,9 @@ use prometheus_client::metrics::MetricType;
 use super::by_rule::Stat;
 use super::{Metrics, Reloaded};
 
+/// The family of the calls over gRPC.
+pub(crate) const GRPC_CALLS: &str = "tollgate_grpc_calls";
+
 /// Writes the hits by rule, the loads of rules and the calls.
 pub(super) fn rules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> fmt::Result {
     let Some(rules) = metrics.rules() else { return Ok(()) };
@@ -34,7 +37,10 @@ pub(super) fn rules(encoder: &mut DescriptorEncoder<'_>, metrics: &Metrics) -> f
         let name = format!("ratelimit_service_config_load_{what}");
         unknown(encoder, (&name, help))?.encode_gauge(&count)?;
     }
-    let asked = metrics.calls().iter().filter(|(method, ..)| *method == "ShouldRateLimit");
+    let fronts = metrics.fronts();
+    let calls = fronts.iter().filter(|counts| counts.family().name == GRPC_CALLS);
+    let calls = calls.flat_map(|counts| counts.iter());
+    let asked = calls.filter(|(method, ..)| *method == "ShouldRateLimit");
     let asked: u64 = asked.map(|(.., count)| count).sum();
     let name = ("ratelimit_service_total_requests", "Answered calls, by method.");
     let mut family = unknown(encoder, name)?;

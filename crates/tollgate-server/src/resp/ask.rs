@@ -208,7 +208,7 @@ pub(super) fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result
         };
         described.add(name, Cow::Borrowed(value))?;
     }
-    let fields = described.read(service)?;
+    let fields = described.read(&service.reading)?;
     let policy = (*policy != ALL_POLICIES).then_some(Cow::Borrowed(*policy));
     Ok(By::Policies { policy, fields })
 }

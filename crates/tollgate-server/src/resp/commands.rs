@@ -12,6 +12,7 @@ use super::auth::Role;
 use super::codec::Words;
 use super::settle::Settle;
 use super::throttle::{CELL_ERROR, Dialect};
+use crate::metrics::FrontFamily;
 
 /// The version of this program in which all commands of the table appeared.
 pub(super) const SINCE: &str = "0.1.0";
@@ -202,12 +203,16 @@ pub(super) const ALL: &[Command] = table! {
         "Lists these subcommands.";
 };
 
-/// The number of commands in the table.
-pub(crate) const COUNT: usize = ALL.len();
-
-/// The names of all commands in the order of the table.
-pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    ALL.iter().map(|command| command.name)
+/// Commands, by name and by result.
+pub(super) fn counted() -> FrontFamily {
+    FrontFamily {
+        name: "tollgate_resp_commands",
+        help: "Answered commands of the Redis protocol, by command and result.",
+        labels: ["command", "result"],
+        asked: ALL.iter().map(|command| command.name).collect(),
+        ended: &["answer", "error"],
+        is_always_there: false,
+    }
 }
 
 impl Command {

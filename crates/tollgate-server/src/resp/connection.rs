@@ -5,25 +5,20 @@
 
 use core::future::poll_fn;
 use core::pin::Pin;
-use core::sync::atomic::{AtomicI64, Ordering};
 use core::task::Poll;
 use std::io;
 use std::sync::Arc;
-use std::time::Instant;
 
 use tokio::io::ReadBuf;
 use tokio::sync::watch;
 
-use super::auth::Users;
 use super::codec::{Bounds, Broken, Found, Words, read};
 use super::fast_path::Batch;
 use super::reply::{Replies, Version};
-use super::session::{Next, Session, Step};
-use crate::api::Api;
+use super::session::{Next, Session, Shared, Step};
 use crate::http::{MAX_DRAINED_BYTES, MIN_TAKEN_BYTES};
 use crate::listen::{
-    Budget, Connection, Farewell, Pace, Phase, Protocol, Registry, Share, Transport,
-    something_comes,
+    Budget, Connection, Farewell, Pace, Phase, Protocol, Share, Transport, something_comes,
 };
 
 /// The most commands of one turn: other connections are served before the next.
@@ -37,28 +32,6 @@ const TURN_BYTES: usize = 16 * 1_024;
 const USUAL_BYTES: usize = 16 * 1_024;
 
 const NO_ROOM: &str = "ERR too much is on its way from and to other connections: ask again";
-
-/// What all connections share.
-#[derive(Debug)]
-pub(crate) struct Shared {
-    pub(crate) api: Arc<Api>,
-    pub(crate) users: Users,
-    pub(crate) started: Instant,
-    /// The connections of clients, of every protocol.
-    pub(super) connections: Arc<Registry>,
-    last_id: AtomicI64,
-}
-
-impl Shared {
-    pub(crate) fn new(api: Arc<Api>, users: Users, connections: Arc<Registry>) -> Self {
-        let (started, last_id) = (Instant::now(), AtomicI64::new(0));
-        Self { api, users, started, connections, last_id }
-    }
-
-    pub(super) fn next_id(&self) -> i64 {
-        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
-    }
-}
 
 /// Speaks the Redis protocol over connections.
 #[derive(Clone)]
@@ -222,7 +195,7 @@ async fn turn(
         }
         if !words.is_empty() && !batch.answer(session, &words, replies) {
             // Before anything waits: a connection that ends then loses no count.
-            batch.end(&session.shared.api);
+            batch.end(&session.shared);
             // Boxed, since most turns do without, and would have to make room for it.
             match session.step(&words, replies) {
                 Step::Answered => {}
@@ -243,7 +216,7 @@ async fn turn(
             break Turn::More;
         }
     };
-    batch.end(&session.shared.api);
+    batch.end(&session.shared);
     turn
 }
 

@@ -8,7 +8,7 @@ use super::commands::Command;
 use super::options::{Options, number};
 use super::reply::Replies;
 use super::why::{Why, refused};
-use crate::api::Api;
+use crate::metrics::Metrics;
 use crate::service::{Refusal, Service, ask};
 
 /// Gives back the charge of a receipt, or some units of it.
@@ -39,18 +39,18 @@ pub(super) async fn refund(
 pub(super) async fn reset(
     (command, user, peer): (&Command, &str, IpAddr),
     words: &Words<'_>,
-    api: &Api,
+    (service, metrics): (&Service, &Metrics),
     replies: &mut Replies,
 ) -> Result<(), Why> {
     let words = texts(words.get(1..).unwrap_or_default())?;
     let (what, options) = words.split_at(begin_of_options(command, &words, false));
     let options = Options::read(command, options)?;
-    let parts = parts(what, &api.service)?;
+    let parts = parts(what, service)?;
     let subjects: Vec<_> =
-        parts.iter().filter_map(|(subject, _)| api.metrics.written(subject)).collect();
+        parts.iter().filter_map(|(subject, _)| metrics.written(subject)).collect();
     let subjects = (!subjects.is_empty()).then(|| subjects.join(" "));
     let question = ask(&parts, options.get("SHARD")).map_err(refused)?;
-    match api.service.gate.admin().reset(question).await {
+    match service.gate.admin().reset(question).await {
         Ok(was_there) => {
             tracing::info!(
                 target: "tollgate", act = "reset", user, %peer, subjects,

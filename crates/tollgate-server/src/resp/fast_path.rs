@@ -7,9 +7,8 @@ use tollgate_policy::Together;
 use super::codec::Words;
 use super::commands::{self, What};
 use super::reply::Replies;
-use super::session::Session;
+use super::session::{Session, Shared};
 use super::throttle;
-use crate::api::Api;
 
 /// The calls that were answered and are not in the counters.
 #[derive(Debug, Default)]
@@ -36,24 +35,23 @@ impl Batch {
             return false;
         }
         let Session { shared, last, .. } = session;
-        let api = &shared.api;
+        let Shared { service, metrics, .. } = &**shared;
         if self.together.is_none() {
             // Each call has a span of its own in a trace.
-            self.together = api.service.gate.together().filter(|_| api.metrics.traces().is_none());
+            self.together = service.gate.together().filter(|_| metrics.traces().is_none());
         }
         let Some(together) = &mut self.together else { return false };
-        let answered =
-            throttle::answer_at_once(dialect, words, (&api.service, together), last, replies);
+        let answered = throttle::answer_at_once(dialect, words, (service, together), last, replies);
         self.answers += u64::from(answered);
         self.place = place;
         answered
     }
 
     /// Enters the answers into the counters.
-    pub(super) fn end(&mut self, api: &Api) {
+    pub(super) fn end(&mut self, shared: &Shared) {
         if let Some(together) = self.together.take() {
-            api.service.gate.report(together);
-            api.metrics.commands().add(Some(self.place), false, self.answers);
+            shared.service.gate.report(together);
+            shared.count(Some(self.place), false, self.answers);
             self.answers = 0;
         }
     }

@@ -8,9 +8,8 @@ use super::arguments::Argument;
 use super::auth::DEFAULT_USER;
 use super::codec::{Words, whole_number};
 use super::commands::{self, Command, SINCE, shown};
-use super::connection::Shared;
 use super::reply::{Replies, Version};
-use super::session::Session;
+use super::session::{Session, Shared};
 
 /// The version of Redis whose commands for clients these are.
 const REDIS_VERSION: &str = "7.2.0";
@@ -138,10 +137,10 @@ impl Session {
     }
 
     pub(super) fn info(&self, words: &Words<'_>, replies: &mut Replies) {
-        let Shared { api, connections, started, .. } = &*self.shared;
+        let Shared { service, counts, connections, started, .. } = &*self.shared;
         let uptime = started.elapsed().as_secs();
         // What another store holds is not asked for: this answers at once.
-        let (memory, subjects) = match api.service.gate.store() {
+        let (memory, subjects) = match service.gate.store() {
             AnyStore::Memory(store) => (store.bytes(), store.subjects()),
             _ => (0, 0),
         };
@@ -169,7 +168,7 @@ impl Session {
                 format!(
                     "total_connections_received:{}\r\ntotal_commands_processed:{}\r\n",
                     connections.accepted(),
-                    api.metrics.commands().total()
+                    counts.total()
                 ),
             ),
             ("Replication", "role:master\r\nconnected_slaves:0\r\n".to_owned()),

@@ -24,5 +24,5 @@ mod why;
 
 pub(crate) use auth::Users;
 pub use auth::{RespUser, Role};
-pub(crate) use commands::{COUNT, names};
-pub(crate) use connection::{Resp, Shared};
+pub(crate) use connection::Resp;
+pub(crate) use session::Shared;

@@ -1,23 +1,63 @@
 //! One client's state, and the answers to its commands.
 
+use core::sync::atomic::{AtomicI64, Ordering};
 use std::borrow::Cow;
 use std::net::IpAddr;
 use std::sync::Arc;
+use std::time::Instant;
 
 use opentelemetry::context::FutureExt as _;
 
-use super::auth::Known;
+use super::auth::{Known, Users};
 use super::codec::{Bounds, Words};
 use super::commands::{self, Command, What};
-use super::connection::Shared;
 use super::reply::{Replies, Version};
 use super::throttle::{self, LastLimit};
 use super::transaction::Transaction;
 use super::{ask, correct, settle};
+use crate::listen::Registry;
+use crate::metrics::{FrontCounts, Metrics};
+use crate::service::Service;
 use crate::traces::Traces;
 
 /// The answer to whoever must say the password first.
 const NO_AUTH: &str = "NOAUTH Authentication required.";
+
+/// What all connections share.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    pub(super) service: Arc<Service>,
+    pub(super) metrics: Metrics,
+    pub(super) counts: Arc<FrontCounts>,
+    pub(super) users: Users,
+    pub(super) started: Instant,
+    /// The connections of clients, of every protocol.
+    pub(super) connections: Arc<Registry>,
+    last_id: AtomicI64,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        service: Arc<Service>,
+        metrics: Metrics,
+        users: Users,
+        connections: Arc<Registry>,
+    ) -> Self {
+        let counts = metrics.front(commands::counted());
+        let (started, last_id) = (Instant::now(), AtomicI64::new(0));
+        Self { service, metrics, counts, users, started, connections, last_id }
+    }
+
+    /// Counts as many answered commands at this place of the table; `None` for one that is not in
+    /// it.
+    pub(super) fn count(&self, place: Option<usize>, is_error: bool, commands: u64) {
+        self.counts.add(place, usize::from(is_error), commands);
+    }
+
+    fn next_id(&self) -> i64 {
+        self.last_id.fetch_add(1, Ordering::Relaxed) + 1
+    }
+}
 
 /// The state of a client.
 #[derive(Debug)]
@@ -95,7 +135,7 @@ impl Session {
         let commands = self.transaction.take().map(|all| all.into_commands());
         let commands = commands.unwrap_or_else(|| Ok(Vec::new()));
         let place = commands::place_of(What::Exec);
-        self.shared.api.metrics.commands().add(place, commands.is_err(), 1);
+        self.shared.count(place, commands.is_err(), 1);
         match commands {
             Err(why) => {
                 replies.error(why);
@@ -123,7 +163,7 @@ impl Session {
                     (Some(place), Next::More)
                 }
                 None => {
-                    let traces = self.shared.api.metrics.traces();
+                    let traces = self.shared.metrics.traces();
                     let traces = traces.filter(|_| command.counts());
                     span = traces.map(|traces| traces.begin_command(command.name));
                     let run = self.run(command, words, replies);
@@ -136,7 +176,7 @@ impl Session {
             },
         };
         let is_error = replies.bytes.get(begin) == Some(&b'-');
-        self.shared.api.metrics.commands().add(place, is_error, 1);
+        self.shared.count(place, is_error, 1);
         if let Some(span) = span {
             Traces::end_command(&span, is_error);
         }
@@ -158,24 +198,24 @@ impl Session {
 
     async fn run(&mut self, command: &Command, words: &Words<'_>, replies: &mut Replies) -> Next {
         let word = |place: usize| words.get(place).copied().unwrap_or_default();
-        let api = &self.shared.api;
+        let Shared { service, metrics, .. } = &*self.shared;
         let user = self.user.as_ref().map_or("", |user| &user.name);
         let mut answered = Ok(());
         match command.what {
             What::Throttle(dialect) => {
-                throttle::answer(dialect, words, &api.service, &mut self.last, replies).await;
+                throttle::answer(dialect, words, service, &mut self.last, replies).await;
             }
             What::Ask(asked) => {
-                answered = ask::answer((asked, command), words, &api.service, replies).await;
+                answered = ask::answer((asked, command), words, service, replies).await;
             }
             What::Settle(settle) => {
                 let by = (settle, command);
-                answered = settle::answer(by, words, &api.service, replies).await;
+                answered = settle::answer(by, words, service, replies).await;
             }
-            What::Refund => answered = correct::refund(words, &api.service, replies).await,
+            What::Refund => answered = correct::refund(words, service, replies).await,
             What::ResetCount => {
                 let by = (command, user, self.peer);
-                answered = correct::reset(by, words, api, replies).await;
+                answered = correct::reset(by, words, (service, metrics), replies).await;
             }
             What::AclWhoAmI => replies.text(user),
             What::Ping if words.len() == 1 => replies.status("PONG"),

@@ -5,9 +5,10 @@ use std::hash::{BuildHasher as _, RandomState};
 
 use parking_lot::RwLock;
 use tollgate::LimitSet;
-use tollgate_redis::compose::shape;
+use tollgate_stores::AnyStore;
 
-use super::{Kind, Parts, Refusal};
+use super::question::Parts;
+use super::refusal::{Kind, Refusal};
 
 /// Which inline limits callers may send with a question, to be decided by those instead of the
 /// policies.
@@ -43,17 +44,14 @@ impl Default for CallerLimits {
 #[derive(Debug)]
 pub(super) struct Gatekeeper {
     allowed: CallerLimits,
-    /// Whether each new shape uses memory of the store.
-    counts_shapes: bool,
     hasher: RandomState,
     /// The hashes of the admitted shapes.
     seen: RwLock<HashSet<u64>>,
 }
 
 impl Gatekeeper {
-    pub(super) fn new(allowed: CallerLimits, counts_shapes: bool) -> Self {
-        let hasher = RandomState::new();
-        Self { allowed, counts_shapes, hasher, seen: RwLock::default() }
+    pub(super) fn new(allowed: CallerLimits) -> Self {
+        Self { allowed, hasher: RandomState::new(), seen: RwLock::default() }
     }
 
     /// Whether callers may send one limit for one subject.
@@ -64,8 +62,8 @@ impl Gatekeeper {
     }
 
     /// # Errors
-    /// Inline limits that callers may not send to this service.
-    pub(super) fn admit(&self, parts: &Parts) -> Result<(), Refusal> {
+    /// Inline limits that callers may not send to a service with this store.
+    pub(super) fn admit(&self, parts: &Parts, store: &AnyStore) -> Result<(), Refusal> {
         let is_single = matches!(&parts[..], [(_, limits)] if limits.limits().len() == 1);
         match self.allowed {
             CallerLimits::Off => Err(refused(
@@ -77,14 +75,15 @@ impl Gatekeeper {
                 "this service takes one limit for one subject from a caller (--caller-limits \
                  single): ask in several questions, or by its policies",
             )),
-            CallerLimits::Several { shapes } if self.counts_shapes => self.count(parts, shapes),
-            CallerLimits::Several { .. } => Ok(()),
+            CallerLimits::Several { shapes } => {
+                let limits: Vec<&LimitSet> = parts.iter().map(|(_, limits)| limits).collect();
+                store.script_shape(&limits).map_or(Ok(()), |shape| self.count(&shape, shapes))
+            }
         }
     }
 
-    fn count(&self, parts: &Parts, most: usize) -> Result<(), Refusal> {
-        let sets: Vec<&LimitSet> = parts.iter().map(|(_, limits)| limits).collect();
-        let shape = self.hasher.hash_one(shape(&sets));
+    fn count(&self, shape: &str, most: usize) -> Result<(), Refusal> {
+        let shape = self.hasher.hash_one(shape);
         if self.seen.read().contains(&shape) {
             return Ok(());
         }

@@ -6,9 +6,9 @@ use std::net::IpAddr;
 use http::HeaderMap;
 use tollgate::Subject;
 use tollgate_policy::{Field, Fields, read_hash};
-use tollgate_tower::identity::{ClientAddress, Hashing, Missing, host_name};
+use tollgate_tower::identity::{ClientAddress, Hashing, Missing, PathReading, host_name};
 
-use super::{Refusal, Service};
+use super::refusal::Refusal;
 
 /// The most fields of a described request.
 const MAX_FIELDS: usize = 64;
@@ -37,20 +37,6 @@ impl Fields for DescribedFields<'_> {
     }
 }
 
-/// The hash of an API key, as every front provides it; `hash:` stands before one that is hashed. An
-/// empty key is none.
-///
-/// # Errors
-/// No hash behind `hash:`.
-pub(crate) fn hashed(keys: &Hashing, key: &str) -> Result<String, String> {
-    match read_hash(key) {
-        Ok(Some(hash)) => Ok(hash.into()),
-        Ok(None) if key.is_empty() => Ok(String::new()),
-        Ok(None) => Ok(keys.hash(key.as_bytes()).into()),
-        Err(error) => Err(format!("`api_key`: {}: {}", error.what(), error.remedy())),
-    }
-}
-
 /// Why an administrator has to say what 32 hexadecimal digits are.
 pub(crate) const HASH_OR_KEY: &str = "32 hexadecimal digits may be a key, or the hash of one as logs and `admin top` show it: write \
      `hash:DIGITS` for the hash; `tollgate hash-key` makes the hash of a key";
@@ -60,7 +46,30 @@ pub(crate) fn looks_hashed(key: &str) -> bool {
     key.len() == 32 && key.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
-impl Service {
+/// How described requests are read.
+#[derive(Debug)]
+pub(crate) struct Reading {
+    /// How paths are normalized.
+    pub(crate) paths: PathReading,
+    /// How API keys are hashed.
+    pub(crate) keys: Hashing,
+}
+
+impl Reading {
+    /// The hash of an API key, as every front provides it; `hash:` stands before one that is
+    /// hashed. An empty key is none.
+    ///
+    /// # Errors
+    /// No hash behind `hash:`.
+    fn hashed(&self, key: &str) -> Result<String, String> {
+        match read_hash(key) {
+            Ok(Some(hash)) => Ok(hash.into()),
+            Ok(None) if key.is_empty() => Ok(String::new()),
+            Ok(None) => Ok(self.keys.hash(key.as_bytes()).into()),
+            Err(error) => Err(format!("`api_key`: {}: {}", error.what(), error.remedy())),
+        }
+    }
+
     /// The subject under which a policy counts what an administrator names: with the hash of an API
     /// key in place of the key.
     ///
@@ -76,7 +85,7 @@ impl Service {
         if looks_hashed(&key) {
             return Err(Refusal::invalid(HASH_OR_KEY.to_owned()));
         }
-        let hash = hashed(&self.keys, &key).map_err(Refusal::invalid)?;
+        let hash = self.hashed(&key).map_err(Refusal::invalid)?;
         *value = Cow::Owned(hash.into_bytes());
         let named = all.iter().map(|(dimension, value)| (*dimension, value.as_ref()));
         Subject::from_dimensions(named).map_err(|error| Refusal::invalid(error.to_string()))
@@ -118,13 +127,12 @@ impl<'a> Description<'a> {
     }
 
     /// The request with its path normalized and its API key hashed, or why one is rejected.
-    pub(crate) fn read(mut self, service: &Service) -> Result<DescribedFields<'a>, String> {
-        let Service { paths, keys, .. } = service;
+    pub(crate) fn read(mut self, reading: &Reading) -> Result<DescribedFields<'a>, String> {
         if let Some((_, key)) = self.fields.iter_mut().find(|(field, _)| *field == Field::ApiKey) {
-            *key = Cow::Owned(hashed(keys, key)?);
+            *key = Cow::Owned(reading.hashed(key)?);
         }
         if let Some((_, path)) = self.fields.iter_mut().find(|(field, _)| *field == Field::Path) {
-            let form = paths.read(path).map_err(|why| Missing::path(why).to_string())?;
+            let form = reading.paths.read(path).map_err(|why| Missing::path(why).to_string())?;
             if let Cow::Owned(form) = form {
                 *path = Cow::Owned(form);
             }

@@ -8,26 +8,26 @@ mod delivery;
 mod description;
 mod holding;
 mod inline_limits;
+mod question;
 mod receipts;
 mod refusal;
 mod signing_keys;
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use tollgate::{
-    Ask, Decision, HoldKind, Limit, LimitSet, MAX_COST, Patience, Refund, RequestId, Share, Subject,
+    Ask, Decision, Limit, LimitSet, MAX_COST, Patience, Refund, RequestId, Share, Subject,
 };
-use tollgate_policy::{Answer, Gate, OnFailure, Prepared, Terms};
+use tollgate_policy::{Answer, Gate, OnFailure, Prepared};
 use tollgate_stores::AnyStore;
-use tollgate_tower::identity::{Hashing, PathReading};
 
 pub use caller_limits::CallerLimits;
 pub(crate) use charging::Charge;
 pub(crate) use delivery::{Deliveries, Fate};
-pub(crate) use description::{DescribedFields, Description, HASH_OR_KEY, looks_hashed};
+pub(crate) use description::{DescribedFields, Description, HASH_OR_KEY, Reading, looks_hashed};
 pub(crate) use holding::{Answered, Holding, Terms as HoldTerms, hold_name, kind_of_peek};
 pub(crate) use inline_limits::InlineLimits;
+pub(crate) use question::{Act, By, Parts, Question};
 pub(crate) use receipts::{MIN_KEY_BYTES, Receipts};
 pub(crate) use refusal::{Kind, Refusal};
 
@@ -49,89 +49,22 @@ pub(crate) struct Service {
     caller_waiting: bool,
     inline_limits: Arc<InlineLimits>,
     deliveries: Arc<Deliveries>,
-    /// How the paths of described requests are normalized.
-    paths: PathReading,
-    /// How API keys are hashed.
-    keys: Hashing,
-}
-
-/// What to do with a question: charge it, or only look.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Act {
-    Check,
-    Peek,
-}
-
-/// One or more subjects with their limits.
-pub(crate) type Parts = Vec<(Subject, LimitSet)>;
-
-/// A question to the service.
-#[derive(Debug)]
-pub(crate) struct Question<'a> {
-    pub(crate) by: By<'a>,
-    /// The cost in units. `None` takes the cost of the policies, or 1.
-    pub(crate) cost: Option<u64>,
-    /// A retry with the same key is not charged again.
-    pub(crate) idempotency_key: Option<Cow<'a, str>>,
-    /// Whether the answer includes a receipt.
-    pub(crate) receipt: bool,
-    /// What a peek judges the cost as; `None` for a check.
-    pub(crate) kind: Option<HoldKind>,
-    /// Whether the caller waits where it is denied.
-    pub(crate) patience: Patience,
-}
-
-impl<'a> Question<'a> {
-    /// A question of the usual cost, without more.
-    pub(crate) fn new(by: By<'a>) -> Self {
-        let (receipt, patience) = (false, Patience::None);
-        Self { by, cost: None, idempotency_key: None, receipt, kind: None, patience }
-    }
-}
-
-impl Question<'_> {
-    /// Rejects a wait, for all that is not denied and asked again.
-    fn without_waiting(&self) -> Result<(), Refusal> {
-        if self.patience == Patience::None {
-            return Ok(());
-        }
-        let detail = "this is not waited for: leave it out";
-        Err(Refusal::invalid(detail).at("waiting"))
-    }
-
-    /// Rejects a kind, for all that is no peek.
-    fn without_kind(&self) -> Result<(), Refusal> {
-        if self.kind.is_none() {
-            return Ok(());
-        }
-        let detail = "only a peek has a `kind`: leave it out, since this says what it is";
-        Err(Refusal::invalid(detail).at("kind"))
-    }
-}
-
-/// What decides a question.
-#[derive(Debug)]
-pub(crate) enum By<'a> {
-    /// All policies that match, or the one with this name.
-    Policies { policy: Option<Cow<'a, str>>, fields: DescribedFields<'a> },
-    /// Inline limits, which the caller sends.
-    Limits { parts: Parts, shard: Option<Cow<'a, str>>, terms: Terms },
+    /// How described requests are read.
+    pub(crate) reading: Reading,
 }
 
 impl Service {
     pub(crate) fn new(
         gate: Gate<AnyStore>,
         receipts: Receipts,
-        paths: PathReading,
-        keys: Hashing,
+        reading: Reading,
         allowed: CallerLimits,
         inline_limits: Arc<InlineLimits>,
         deliveries: Arc<Deliveries>,
     ) -> Self {
-        let on_redis = matches!(gate.store(), AnyStore::Redis(_));
-        let gatekeeper = Gatekeeper::new(allowed, on_redis);
+        let gatekeeper = Gatekeeper::new(allowed);
         let caller_waiting = false;
-        Self { gate, receipts, gatekeeper, caller_waiting, inline_limits, deliveries, paths, keys }
+        Self { gate, receipts, gatekeeper, caller_waiting, inline_limits, deliveries, reading }
     }
 
     /// Whether callers may say that they wait.
@@ -168,7 +101,7 @@ impl Service {
     /// # Errors
     /// They may not.
     pub(crate) fn takes(&self, parts: &Parts) -> Result<(), Refusal> {
-        self.gatekeeper.admit(parts)
+        self.gatekeeper.admit(parts, self.gate.store())
     }
 
     /// Answers a question.

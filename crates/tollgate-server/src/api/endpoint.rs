@@ -1,13 +1,11 @@
-//! Requests by endpoint and by class of the response status.
-
-use core::sync::atomic::{AtomicU64, Ordering};
+//! The endpoints, by which requests are counted and traced.
 
 use http::StatusCode;
 
-use crate::api::queue_parts;
+use super::queues::parts;
+use crate::metrics::FrontFamily;
 
-/// The endpoints; the files of the console are one. Any other path counts as `other`: a label with
-/// paths chosen by clients would be unbounded.
+/// The endpoints; the files of the console are one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Endpoint {
     Check,
@@ -50,11 +48,10 @@ pub(crate) enum Endpoint {
     Lookup,
     AdminRelease,
     Console,
-    Other,
 }
 
 impl Endpoint {
-    const ALL: [Self; 41] = [
+    const ALL: [Self; 40] = [
         Self::Check,
         Self::Peek,
         Self::Charge,
@@ -95,7 +92,6 @@ impl Endpoint {
         Self::Lookup,
         Self::AdminRelease,
         Self::Console,
-        Self::Other,
     ];
 
     /// The endpoint's path, which is also its label.
@@ -141,62 +137,49 @@ impl Endpoint {
             Self::Lookup => "/v1/admin/lookup",
             Self::AdminRelease => "/v1/admin/release",
             Self::Console => "/console",
-            Self::Other => super::OTHER,
         }
     }
 
     /// The endpoint of a path.
-    pub(crate) fn from_path(path: &str) -> Self {
+    pub(crate) fn from_path(path: &str) -> Option<Self> {
         if path.starts_with("/console/") {
-            return Self::Console;
+            return Some(Self::Console);
         }
         // A queue's name is not a label, since clients may request queues that do not exist.
-        match queue_parts(path) {
-            None => {}
-            Some((_, None)) => return Self::Queue,
-            Some((_, Some("take"))) => return Self::Take,
-            Some((_, Some("done"))) => return Self::Done,
-            Some((_, Some("extend"))) => return Self::Extend,
-            Some((_, Some("nack"))) => return Self::Nack,
-            Some((_, Some(_))) => return Self::Other,
+        match parts(path) {
+            None => Self::ALL.into_iter().find(|endpoint| endpoint.path() == path),
+            Some((_, None)) => Some(Self::Queue),
+            Some((_, Some("take"))) => Some(Self::Take),
+            Some((_, Some("done"))) => Some(Self::Done),
+            Some((_, Some("extend"))) => Some(Self::Extend),
+            Some((_, Some("nack"))) => Some(Self::Nack),
+            Some((_, Some(_))) => None,
         }
-        Self::ALL.into_iter().find(|endpoint| endpoint.path() == path).unwrap_or(Self::Other)
+    }
+
+    /// Whether a request only monitors the service.
+    pub(crate) fn monitors(self) -> bool {
+        matches!(self, Self::Healthz | Self::Readyz | Self::Metrics)
     }
 }
 
 /// The classes of statuses; the service never answers with 1xx.
-const CLASSES: [&str; 5] = ["1xx", "2xx", "3xx", "4xx", "5xx"];
+const CLASSES: &[&str] = &["1xx", "2xx", "3xx", "4xx", "5xx"];
 
-/// The counters of requests.
-#[derive(Debug)]
-pub(crate) struct Requests([[AtomicU64; CLASSES.len()]; Endpoint::ALL.len()]);
-
-impl Default for Requests {
-    fn default() -> Self {
-        Self([const { [const { AtomicU64::new(0) }; CLASSES.len()] }; Endpoint::ALL.len()])
-    }
+/// The place of the class of a status.
+pub(crate) fn class_of(status: StatusCode) -> usize {
+    usize::from(status.as_u16() / 100).wrapping_sub(1)
 }
 
-impl Requests {
-    /// Counts an answered request.
-    #[inline]
-    pub(crate) fn add(&self, endpoint: Endpoint, status: StatusCode) {
-        let class = usize::from(status.as_u16() / 100).wrapping_sub(1);
-        if let Some(count) = self.0.get(endpoint as usize).and_then(|classes| classes.get(class)) {
-            count.fetch_add(1, Ordering::Relaxed);
-        }
-    }
-
-    /// All nonzero counters: the path, the class and the count.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
-        Endpoint::ALL.into_iter().zip(&self.0).flat_map(|(endpoint, classes)| {
-            let counts = classes.iter().map(|count| count.load(Ordering::Relaxed));
-            CLASSES
-                .into_iter()
-                .zip(counts)
-                .filter(|(_, count)| *count > 0)
-                .map(move |(class, count)| (endpoint.path(), class, count))
-        })
+/// Requests by endpoint and by class of the response status.
+pub(crate) fn requests() -> FrontFamily {
+    FrontFamily {
+        name: "tollgate_http_requests",
+        help: "Answered requests, by endpoint and status class.",
+        labels: ["endpoint", "status"],
+        asked: Endpoint::ALL.map(Endpoint::path).into(),
+        ended: CLASSES,
+        is_always_there: true,
     }
 }
 
@@ -206,11 +189,9 @@ mod tests {
 
     #[test]
     fn every_endpoint_has_its_place_and_the_rest_is_other() {
-        let requests = Requests::default();
         for (place, endpoint) in Endpoint::ALL.into_iter().enumerate() {
             assert_eq!(endpoint as usize, place);
-            assert_eq!(Endpoint::from_path(endpoint.path()), endpoint);
-            requests.add(endpoint, StatusCode::OK);
+            assert_eq!(Endpoint::from_path(endpoint.path()), Some(endpoint));
         }
         for path in [
             "",
@@ -221,12 +202,16 @@ mod tests {
             "/v1/admin/user:42",
             "/v1/queues/a/b",
         ] {
-            assert_eq!(Endpoint::from_path(path), Endpoint::Other, "{path}");
+            assert_eq!(Endpoint::from_path(path), None, "{path}");
         }
-        assert_eq!(requests.iter().count(), Endpoint::ALL.len());
-        requests.add(Endpoint::Check, StatusCode::from_u16(599).unwrap());
-        requests.add(Endpoint::Check, StatusCode::from_u16(999).unwrap());
-        assert_eq!(requests.iter().nth(1), Some(("/v1/check", "5xx", 1)));
-        assert_eq!(requests.iter().map(|(.., count)| count).sum::<u64>(), 42);
+    }
+
+    #[test]
+    fn a_class_has_its_place() {
+        for (status, class) in [(200, "2xx"), (404, "4xx"), (599, "5xx")] {
+            let status = StatusCode::from_u16(status).unwrap();
+            assert_eq!(CLASSES.get(class_of(status)), Some(&class));
+        }
+        assert_eq!(CLASSES.get(class_of(StatusCode::from_u16(999).unwrap())), None);
     }
 }

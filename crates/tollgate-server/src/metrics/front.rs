@@ -1,0 +1,95 @@
+//! What a front answered, by what was asked and by how that ended.
+
+use core::sync::atomic::{AtomicU64, Ordering};
+
+/// The label for everything without a separate series. A policy with this name has no separate
+/// series either.
+pub(crate) const OTHER: &str = "other";
+
+/// What a front counts.
+#[derive(Clone, Debug)]
+pub(crate) struct FrontFamily {
+    pub(crate) name: &'static str,
+    pub(crate) help: &'static str,
+    /// The names of the labels: of what is asked, and of how it ends.
+    pub(crate) labels: [&'static str; 2],
+    /// What can be asked. All else counts as [`OTHER`]: a label with names chosen by clients would
+    /// be unbounded.
+    pub(crate) asked: Vec<&'static str>,
+    pub(crate) ended: &'static [&'static str],
+    /// Whether the family is on the page before anything was answered.
+    pub(crate) is_always_there: bool,
+}
+
+/// The counters of a front.
+#[derive(Debug)]
+pub(crate) struct FrontCounts {
+    family: FrontFamily,
+    /// For each that can be asked, and then for all others, a counter for each end.
+    counts: Box<[AtomicU64]>,
+}
+
+impl FrontCounts {
+    pub(super) fn new(family: FrontFamily) -> Self {
+        let size = (family.asked.len() + 1) * family.ended.len();
+        Self { family, counts: (0..size).map(|_| AtomicU64::new(0)).collect() }
+    }
+
+    pub(super) fn family(&self) -> &FrontFamily {
+        &self.family
+    }
+
+    /// Counts as many answers, by the place of what was asked, and by the place of how it ended.
+    #[inline]
+    pub(crate) fn add(&self, asked: Option<usize>, ended: usize, answers: u64) {
+        let FrontFamily { asked: names, ended: ends, .. } = &self.family;
+        let place = asked.unwrap_or(names.len()) * ends.len() + ended;
+        if let Some(count) = self.counts.get(place).filter(|_| ended < ends.len()) {
+            count.fetch_add(answers, Ordering::Relaxed);
+        }
+    }
+
+    /// All nonzero counters: what was asked, how it ended, and the count.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        let FrontFamily { asked, ended, .. } = &self.family;
+        let names = asked.iter().copied().chain([OTHER]);
+        let places = names.flat_map(|name| ended.iter().map(move |end| (name, *end)));
+        let counts = self.counts.iter().map(|count| count.load(Ordering::Relaxed));
+        let all = places.zip(counts).map(|((name, end), count)| (name, end, count));
+        all.filter(|(.., count)| *count > 0)
+    }
+
+    /// All that was answered.
+    #[cfg(feature = "resp")]
+    pub(crate) fn total(&self) -> u64 {
+        self.iter().map(|(.., count)| count).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_has_its_counters_and_the_rest_is_other() {
+        let counts = FrontCounts::new(FrontFamily {
+            name: "tollgate_calls",
+            help: "Calls.",
+            labels: ["call", "result"],
+            asked: vec!["look", "take"],
+            ended: &["ok", "error"],
+            is_always_there: false,
+        });
+        assert_eq!(counts.iter().count(), 0);
+        for (asked, ended, answers) in
+            [(Some(1), 0, 3), (Some(0), 1, 1), (None, 1, 2), (None, 1, 2), (None, 2, 9)]
+        {
+            counts.add(asked, ended, answers);
+        }
+        counts.add(Some(0), 2, 9);
+        counts.add(Some(3), 0, 9);
+        counts.add(Some(0), usize::MAX - 9, 9);
+        let all: Vec<_> = counts.iter().collect();
+        assert_eq!(all, [("look", "error", 1), ("take", "ok", 3), (OTHER, "error", 4)]);
+    }
+}
