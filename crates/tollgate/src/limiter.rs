@@ -126,7 +126,7 @@ impl Limiter<MemoryStore> {
             let question = ask.question(&self.limits, &mut parts)?;
             match question.parts[0].subject.as_str() == text {
                 true => self.store.answer_general(&question)?,
-                false => self.store.answer(&question)?,
+                false => self.store.answer_now(&question)?,
             }
         };
         self.decision(ask, &outcome)
@@ -134,7 +134,7 @@ impl Limiter<MemoryStore> {
 
     #[inline(never)]
     fn answer_many<'l>(&'l self, mut ask: Ask<'l>) -> Result<Decision<'l>, Error> {
-        let outcome = self.store.answer(&ask.question(&self.limits, &mut Parts::new())?)?;
+        let outcome = self.store.answer_now(&ask.question(&self.limits, &mut Parts::new())?)?;
         self.decision(ask, &outcome)
     }
 }

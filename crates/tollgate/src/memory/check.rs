@@ -15,6 +15,10 @@ use crate::limit::LimitSet;
 use crate::store::{Counted, Question};
 use crate::time::Time;
 
+/// What [`OperationsNow::check`](crate::operation::OperationsNow::check) answers: it is written
+/// where the caller wants it, since a move of what was written just now stalls the processor.
+type Answer = Option<Result<Outcome, StoreError>>;
+
 /// The shards of a check, by their indices.
 pub(super) type LockedShards<'s> = SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>;
 
@@ -24,37 +28,45 @@ impl MemoryStore {
     /// # Errors
     /// No room for a hold that the question asks for.
     #[inline]
-    pub(crate) fn answer(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
-        if let Some(request) = question.request {
-            return self.answer_once(question, request);
-        }
-        let known = match (question.parts, question.hold) {
-            ([part], None) if question.receipts == 1 => {
-                self.answer_in_place(*part, question.cost, question.mode)
+    pub(crate) fn answer(&self, question: &Question<'_>) -> Answer {
+        match (question.parts, question.hold, question.request) {
+            (_, _, Some(request)) => Some(self.answer_once(question, request)),
+            ([part], None, None) if question.receipts == 1 => self.answer_in_place(part, question),
+            ([part], Some(terms), None) if question.mode == Mode::Whole => {
+                let known = self.hold_in_place(*part, question.cost, terms, question.receipts);
+                Some(known.map_or_else(|| self.answer_general(question), Ok))
             }
-            ([part], Some(terms)) if question.mode == Mode::Whole => {
-                self.hold_in_place(*part, question.cost, terms, question.receipts)
-            }
-            _ => None,
-        };
-        match known {
-            Some(outcome) => Ok(outcome),
-            None => self.answer_general(question),
+            _ => Some(self.answer_general(question)),
         }
     }
 
-    /// Answers for a subject that has an entry under exactly these limits; `None` for any other.
+    /// [`MemoryStore::answer`], which never has to wait.
+    ///
+    /// # Errors
+    /// As there.
+    pub(crate) fn answer_now(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        self.answer(question).unwrap_or_else(|| unreachable!("memory never waits"))
+    }
+
+    /// Answers for one subject, without its own way when it has an entry under exactly these
+    /// limits. The part is lent: the processor stalls on a copy of what was written just now.
     #[inline(never)]
-    pub(super) fn answer_in_place(
-        &self,
-        part: Counted<'_>,
-        cost: u64,
-        mode: Mode,
-    ) -> Option<Outcome> {
-        let (subject, ask) = (part.subject.as_str(), (cost, mode));
-        self.answer_known::<false, _>(subject, part.limits, ask, Outcome::from, |outcome| {
-            core::mem::replace(outcome, Outcome::new(0, SmallVec::new(), 0, outcome.now))
-        })
+    fn answer_in_place(&self, part: &Counted<'_>, question: &Question<'_>) -> Answer {
+        let ask = (question.cost, question.mode);
+        let known = self.answer_known::<false, Answer>(
+            part.subject.as_str(),
+            part.limits,
+            ask,
+            |single| Some(Ok(Outcome::from(single))),
+            |outcome| {
+                let none = Outcome::new(0, SmallVec::new(), 0, outcome.now);
+                Some(Ok(core::mem::replace(outcome, none)))
+            },
+        );
+        match known {
+            Some(answer) => answer,
+            None => Some(self.answer_general(question)),
+        }
     }
 
     /// Removes expired entries in a part of the next few shards, skipping shards that are locked.

@@ -368,7 +368,7 @@ impl Store for MemoryStore {
 impl OperationsNow for MemoryStore {
     #[inline]
     fn check(&self, question: &Question<'_>) -> Option<Result<Outcome, StoreError>> {
-        Some(self.answer(question))
+        self.answer(question)
     }
 
     fn refund(&self, receipt: &Receipt, units: u64) -> Option<Result<Refund, StoreError>> {
