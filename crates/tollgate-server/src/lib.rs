@@ -37,6 +37,7 @@
 struct Readme;
 
 mod api;
+mod assembly;
 mod auth_options;
 mod check_log;
 mod clock;

@@ -12,6 +12,7 @@ mod policies;
 mod problem;
 mod query;
 mod question;
+mod queue_errors;
 mod queues;
 mod request;
 mod rulings;

@@ -1,18 +1,17 @@
 //! `/v1/queues/NAME`: clients offer jobs to a queue, whose workers set the pace, and take jobs from
 //! it.
 
-use core::time::Duration;
-
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderMap, HeaderValue, RETRY_AFTER};
 use http::{Method, Request, StatusCode};
-use tollgate::Period;
-use tollgate_queue::{Error, Job, OfferOutcome};
+use tollgate_queue::{Job, OfferOutcome};
 
 use super::answer::json;
 use super::problem::Problem;
 use super::query::Query;
+use super::queue_errors::{NO_DOUBT, failed, of_queue};
 use super::request::body_of;
+use super::text::duration;
 use super::workers::{Act, Workers};
 use crate::http::{Caller, Reply, Whole};
 use crate::queues::{Queues, ServedQueue};
@@ -24,13 +23,8 @@ pub(super) const PREFIX: &str = "/v1/queues/";
 /// last seconds, or the client has reached its own maximum of jobs.
 const UNKNOWN_SECONDS: u64 = 10;
 
-/// `Retry-After`, in seconds, while the store is unavailable.
-const AWAY_SECONDS: u64 = 1;
-
-/// What to add to an error whose outcome is unknown: for offers, and for requests that change
-/// nothing.
+/// What to add to an error of an offer whose outcome is unknown.
 const IN_DOUBT: &str = "; the job may be in: offer it again with the same `once`";
-const NO_DOUBT: &str = "";
 
 /// The media type of a job that consists of bytes.
 const BYTES: &str = "application/octet-stream";
@@ -120,13 +114,6 @@ async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Pro
     Ok(response)
 }
 
-/// Parses a duration with the parser of the notation of limits.
-pub(super) fn duration(text: &str) -> Result<Duration, Problem> {
-    let period = text.parse::<Period>();
-    let period = period.map_err(|_| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
-    Ok(period.as_duration())
-}
-
 fn has_type(headers: &HeaderMap, kind: &str) -> bool {
     let said = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let said = said.and_then(|text| text.split(';').next());
@@ -147,32 +134,5 @@ fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
              without fields",
         )),
         (false, false) => Job::from_json(body).map_err(|error| of_queue(&error, NO_DOUBT)),
-    }
-}
-
-/// The error response of a queue that could not serve a request, with `Retry-After`.
-pub(super) fn failed(error: &Error, in_doubt: &str) -> Reply {
-    let problem = of_queue(error, in_doubt);
-    let is_away = problem.status() == StatusCode::SERVICE_UNAVAILABLE;
-    let mut response = problem.response();
-    if is_away {
-        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from(AWAY_SECONDS));
-    }
-    response
-}
-
-/// Maps a queue's error to a response. `in_doubt` is the note for an unknown outcome.
-fn of_queue(error: &Error, in_doubt: &str) -> Problem {
-    match error {
-        Error::Invalid(what) => Problem::bad(what.clone()),
-        // A permanent error: an operator has to set equal settings in both places.
-        Error::Settings { .. } => {
-            tracing::error!(target: "tollgate", "{error}");
-            Problem::new(StatusCode::INTERNAL_SERVER_ERROR, error.to_string())
-        }
-        Error::Store(error) if error.is_ambiguous() => {
-            Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the queue: {error}{in_doubt}"))
-        }
-        error => Problem::new(StatusCode::SERVICE_UNAVAILABLE, format!("the queue: {error}")),
     }
 }

@@ -12,8 +12,7 @@ use super::Api;
 use super::answer::json;
 use super::problem::Problem;
 use super::question::not_null;
-use super::queues::duration;
-use super::text::Text;
+use super::text::{Text, duration};
 use crate::http::Reply;
 use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy};
 

@@ -1,10 +1,13 @@
 //! The texts of a question, of bounded length.
 
+use core::time::Duration;
 use std::borrow::Cow;
 use std::fmt;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
+use tollgate::Period;
 
+use super::problem::Problem;
 use crate::service::MAX_TEXT_BYTES;
 
 /// A text of bounded length.
@@ -51,6 +54,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Value<'a> {
         }
         deserializer.deserialize_any(One)
     }
+}
+
+/// Parses a duration with the parser of the notation of limits.
+pub(super) fn duration(text: &str) -> Result<Duration, Problem> {
+    let period = text.parse::<Period>();
+    let period = period.map_err(|_| Problem::bad("write a duration as in `90s`, `1h30m`"))?;
+    Ok(period.as_duration())
 }
 
 /// Rejects a text that is too long.

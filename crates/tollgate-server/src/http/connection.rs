@@ -136,46 +136,9 @@ async fn answer_all<A: Answering, T>(client: &Client<'_, A>, stream: Paced<T>) -
 where
     T: Transport,
 {
-    let Client { answering, pace, budget, .. } = client;
-    let caller = Caller { peer: client.peer, pace };
-    let answer = service_fn(|request: Request<Incoming>| async {
-        pace.set_phase(Phase::Body);
-        let (head, body) = request.into_parts();
-        let is_read = answering.reads_body(head.uri.path())
-            || body.size_hint().upper().is_some_and(|most| most <= UNWANTED_BYTES);
-        let (body, unread) = match is_read {
-            true => {
-                let body = read(body, budget).await;
-                let unread = body.is_err();
-                (body, unread)
-            }
-            false => (Ok(Bytes::new()), true),
-        };
-        // The request is complete: from here on the service, not the client, uses the time.
-        pace.set_phase(Phase::Work);
-        let mut response = answering.answer(Request::from_parts(head, body), caller).await;
-        if unread {
-            // The rest of the body is read and discarded after the response.
-            pace.leave_unread();
-        }
-        if unread || !answering.is_open() {
-            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
-        }
-        let long = response.body().size_hint().lower();
-        let mut share = None;
-        if long > LONG_BYTES {
-            share = budget.take(usize::try_from(long).unwrap_or(usize::MAX));
-            if share.is_none() {
-                response = A::no_room();
-            }
-        }
-        // What was replaced above is undone here.
-        if let Some(undelivered) = Undelivered::of(response.extensions_mut()) {
-            pace.on_the_way.add(undelivered);
-        }
-        pace.set_phase(Phase::Write);
-        let response = response.map(|body| Pieces::new(body, share, pace));
-        Ok::<_, core::convert::Infallible>(response)
+    let pace = &client.pace;
+    let answer = service_fn(|request| async {
+        Ok::<_, core::convert::Infallible>(answer_one(client, request).await)
     });
     let mut http = http1::Builder::new();
     http.max_header_size(MAX_HEAD_BYTES).max_buf_size(MAX_BUFFER_BYTES);
@@ -215,6 +178,51 @@ where
             None
         }
     }
+}
+
+/// Answers a request.
+async fn answer_one<A: Answering>(
+    client: &Client<'_, A>,
+    request: Request<Incoming>,
+) -> Response<Pieces> {
+    let Client { answering, peer, pace, budget, .. } = client;
+    pace.set_phase(Phase::Body);
+    let (head, body) = request.into_parts();
+    let is_read = answering.reads_body(head.uri.path())
+        || body.size_hint().upper().is_some_and(|most| most <= UNWANTED_BYTES);
+    let (body, unread) = match is_read {
+        true => {
+            let body = read(body, budget).await;
+            let unread = body.is_err();
+            (body, unread)
+        }
+        false => (Ok(Bytes::new()), true),
+    };
+    // The request is complete: from here on the service, not the client, uses the time.
+    pace.set_phase(Phase::Work);
+    let caller = Caller { peer: *peer, pace };
+    let mut response = answering.answer(Request::from_parts(head, body), caller).await;
+    if unread {
+        // The rest of the body is read and discarded after the response.
+        pace.leave_unread();
+    }
+    if unread || !answering.is_open() {
+        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+    }
+    let long = response.body().size_hint().lower();
+    let mut share = None;
+    if long > LONG_BYTES {
+        share = budget.take(usize::try_from(long).unwrap_or(usize::MAX));
+        if share.is_none() {
+            response = A::no_room();
+        }
+    }
+    // What was replaced above is undone here.
+    if let Some(undelivered) = Undelivered::of(response.extensions_mut()) {
+        pace.on_the_way.add(undelivered);
+    }
+    pace.set_phase(Phase::Write);
+    response.map(|body| Pieces::new(body, share, pace))
 }
 
 /// Why `answer_all` stops to answer requests.

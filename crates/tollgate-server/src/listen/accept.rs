@@ -12,12 +12,12 @@ use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::watch;
 
-use super::address::{BACKLOG, Bound};
+use super::bound::{BACKLOG, Bound};
 use super::budget::Budget;
 use super::pace::{Pace, Phase};
 use super::registry::Registry;
 use super::runtimes::Runtimes;
-use super::undelivered::Transport;
+use super::transport::Transport;
 use crate::tls::{Certificate, HTTP1};
 
 /// The pause after the process ran out of file descriptors for connections.
@@ -93,10 +93,18 @@ impl Listener<()> {
     }
 }
 
+/// Accepts the connections of a socket, whatever their protocol.
+pub(crate) type Accept = Box<dyn Fn(Bound) -> Pin<Box<dyn Future<Output = ()> + Send>> + Send>;
+
 impl<P: Protocol> Listener<P> {
+    /// The same for a list of listeners of several protocols.
+    pub(crate) fn accepting(self) -> Accept {
+        Box::new(move |bound| Box::pin(self.clone().accept_all(bound)))
+    }
+
     /// Accepts connections until the service stops, and then those that wait to be accepted: the
     /// system has told their clients that they are connected, and would reset them.
-    pub(crate) async fn accept_all(mut self, bound: Bound) {
+    async fn accept_all(mut self, bound: Bound) {
         let mut ending = self.ending.clone();
         loop {
             let accepted = tokio::select! {

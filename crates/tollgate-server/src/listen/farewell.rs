@@ -8,8 +8,9 @@ use core::time::Duration;
 use tokio::io::ReadBuf;
 use tokio::time::{Instant, Sleep, sleep};
 
+use super::on_the_way::OnTheWay;
 use super::pace::{Pace, Phase};
-use super::undelivered::{OnTheWay, Transport};
+use super::transport::Transport;
 
 /// The first pause between two looks at a connection that is closed. Each further one is twice as
 /// long.

@@ -6,7 +6,7 @@ use core::task::{Poll, Waker};
 use core::time::Duration;
 use std::sync::{Arc, OnceLock};
 
-use super::undelivered::OnTheWay;
+use super::on_the_way::OnTheWay;
 
 /// The phase of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -11,7 +11,8 @@ use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 use listenfd::ListenFd;
 use tokio::net::{TcpListener, UnixListener};
 
-use super::address::{Access, Address, Bound, take_little_unsent};
+use super::address::Address;
+use super::bound::{Access, Bound, take_little_unsent};
 
 /// The name of a socket whose unit has no `FileDescriptorName=`, where systemd says none.
 const UNNAMED: &str = "unknown";

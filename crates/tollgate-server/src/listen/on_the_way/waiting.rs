@@ -12,10 +12,12 @@ use bytes::Bytes;
 use tokio::time::Instant;
 
 #[cfg(feature = "grpc")]
-use super::MAX_COMPARED_BYTES;
-use super::Undelivered;
+use crate::listen::budget::{Budget, Share};
+use crate::listen::undelivered::Undelivered;
+
+/// The longest frame that is compared with an answer, in bytes: a hold of a few counts fits.
 #[cfg(feature = "grpc")]
-use crate::listen::{Budget, Share};
+pub(crate) const MAX_COMPARED_BYTES: usize = 16 * 1_024;
 
 /// The most answers of one connection that are waited for. Of more, the oldest count as read.
 pub(super) const MAX_WAITING: usize = 1_024;
