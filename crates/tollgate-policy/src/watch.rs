@@ -305,7 +305,7 @@ impl<S: Store, F: FnMut(&Reload)> Followed<S, F> {
             is_stale = text_of(path) != content.text;
             let policies = policies?;
             taken = Some(policies.clone());
-            Ok(if is_stale { self.gate.policies().clone() } else { policies })
+            Ok(if is_stale { self.gate.current().policies().clone() } else { policies })
         });
         if is_stale {
             return;

@@ -101,8 +101,8 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
     let terms = Terms::new(OnFailure::Deny);
     let ask = || Ask::new("user:1").under(&limits);
     for outcome in [Outcome::Allowed, Outcome::Allowed, Outcome::Denied] {
-        assert_eq!(block_on(gate.check_limits(ask().peek(), terms)).unwrap().outcome(), outcome);
-        let answer = block_on(gate.check_limits(ask(), terms)).unwrap();
+        assert_eq!(block_on(gate.inline().check(ask().peek(), terms)).unwrap().outcome(), outcome);
+        let answer = block_on(gate.inline().check(ask(), terms)).unwrap();
         assert_eq!((answer.outcome(), answer.authority()), (outcome, Authority::Store));
         assert!(answer.policy().is_none());
     }
@@ -116,14 +116,14 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
     assert!(!limiter.check("user:1").now().unwrap().is_allowed());
     // Corrections go through the same door.
     assert_eq!(block_on(gate.admin().adjust(ask(), 1)).unwrap(), [1]);
-    let receipt = block_on(gate.check_limits(ask(), terms)).unwrap();
+    let receipt = block_on(gate.inline().check(ask(), terms)).unwrap();
     let receipt = receipt.decision().unwrap().receipt().unwrap();
-    assert_eq!(block_on(gate.refund_receipt(&receipt)).unwrap().given, [1]);
+    assert_eq!(block_on(gate.inline().refund(&receipt)).unwrap().given, [1]);
     assert!(block_on(gate.admin().inspect(ask())).unwrap().is_some());
     assert!(block_on(gate.admin().reset(ask())).unwrap());
     assert!(block_on(gate.admin().inspect(ask())).unwrap().is_none());
     // What makes no sense is the caller's, and counted nowhere.
-    let error = block_on(gate.check_limits(ask().cost(0), terms)).unwrap_err();
+    let error = block_on(gate.inline().check(ask().cost(0), terms)).unwrap_err();
     assert!(matches!(error, Error::Ask(_)), "{error}");
     assert_eq!(counters.iter().map(|(.., number)| number).sum::<u64>(), 4);
 }
@@ -131,8 +131,9 @@ fn limits_that_a_caller_brings_count_as_everywhere() {
 #[test]
 fn every_policy_says_why_it_does_not_apply() {
     let gate = gate();
-    let policies = gate.policies();
-    let found: Vec<(String, bool, Option<String>)> = policies
+    let current = gate.current();
+    let found: Vec<(String, bool, Option<String>)> = current
+        .policies()
         .standings(&request("/x"))
         .into_iter()
         .map(|standing| {
@@ -143,7 +144,7 @@ fn every_policy_says_why_it_does_not_apply() {
     let path = Some("path".to_owned());
     let expected = [("login", false, path), ("trial", true, None), ("dear", true, None)];
     assert_eq!(found, expected.map(|(name, applies, fails)| (name.to_owned(), applies, fails)));
-    let standings = policies.standings(&request("/login"));
+    let standings = current.policies().standings(&request("/login"));
     let applies: Vec<bool> = standings.iter().map(|standing| standing.applies).collect();
     // The first that counts is the only one that does.
     assert_eq!(applies, [true, false, false]);

@@ -49,7 +49,7 @@ impl Watched {
     }
 
     fn units(&self) -> u64 {
-        self.gate.policies().policies()[0].entries[0].limits.limits()[0].quota().units
+        self.gate.current().policies().policies()[0].entries[0].limits.limits()[0].quota().units
     }
 
     fn until(&self, units: u64) {
@@ -97,7 +97,7 @@ fn writes_and_renames_are_followed() {
         watched.until(3);
         renamed(folder, path, &hourly(1));
         watched.until(1);
-        assert_eq!(watched.gate.revision().hash, Policies::load(path).unwrap().hash());
+        assert_eq!(watched.gate.current().revision().hash, Policies::load(path).unwrap().hash());
     });
 }
 
@@ -118,12 +118,12 @@ fn a_list_of_networks_is_followed_as_the_file_that_names_it() {
         renamed(folder, path, &listed(1_000));
         until("the list is read", || is_banned("203.0.113.9"));
         assert!(!is_banned("192.0.2.7"));
-        let first = watched.gate.revision();
+        let first = watched.gate.current().revision().clone();
         // One more line, and the policies are others.
         renamed(folder, &list, "203.0.113.0/24\n192.0.2.7 # caught\n");
         until("the list is read again", || is_banned("192.0.2.7"));
-        assert_ne!(watched.gate.revision(), first);
-        assert_eq!(watched.gate.revision().hash, Policies::load(path).unwrap().hash());
+        assert_ne!(*watched.gate.current().revision(), first);
+        assert_eq!(watched.gate.current().revision().hash, Policies::load(path).unwrap().hash());
         // A bad line, or no list at all, changes nothing and is told with its place.
         renamed(folder, &list, "203.0.113.0/24\nnobody\n");
         watched.until_told("list.txt, line 2: `nobody` is no address and no network");
@@ -163,12 +163,12 @@ fn a_broken_file_in_between_changes_nothing() {
         ] {
             renamed(folder, path, broken);
             watched.until_told(says);
-            assert_eq!((watched.units(), watched.gate.revision().number), (1, 1));
+            assert_eq!((watched.units(), watched.gate.current().revision().number), (1, 1));
         }
         // What was there before is told of: whoever saw the fault wants to know that it is gone.
         renamed(folder, path, &hourly(1));
         watched.until_told("Unchanged");
-        assert_eq!((watched.units(), watched.gate.revision().number), (1, 1));
+        assert_eq!((watched.units(), watched.gate.current().revision().number), (1, 1));
         let told = watched.told.lock().unwrap();
         let broken = told.iter().filter(|told| told.starts_with("broken")).count();
         assert!(told.len() == 4 && broken == 3, "each is told once: {told:#?}");
@@ -183,7 +183,7 @@ fn of_many_quick_changes_the_last_is_taken() {
         }
         watched.until(299);
         // Revisions count what was taken, which is at most each of them.
-        assert!((2..=299).contains(&watched.gate.revision().number));
+        assert!((2..=299).contains(&watched.gate.current().revision().number));
     });
 }
 
@@ -195,7 +195,7 @@ fn a_busy_folder_is_not_in_the_way() {
         }
         renamed(folder, path, &hourly(2));
         watched.until(2);
-        assert_eq!(watched.gate.revision().number, 2);
+        assert_eq!(watched.gate.current().revision().number, 2);
     });
 }
 
@@ -260,8 +260,10 @@ fn what_the_file_holds_at_the_beginning_is_taken_when_it_is_something_else() {
     std::fs::write(&path, hourly(2)).unwrap();
     let watch = Watch::new(&path).polling_only().poll(Duration::from_millis(1));
     let _watcher = watch.debounce(Duration::ZERO).start(&old, |_| {}).unwrap();
-    until("2", || old.policies().policies()[0].entries[0].limits.to_string().starts_with("2/h"));
-    assert_eq!(old.revision().number, 2);
+    until("2", || {
+        old.current().policies().policies()[0].entries[0].limits.to_string().starts_with("2/h")
+    });
+    assert_eq!(old.current().revision().number, 2);
 }
 
 #[test]
@@ -298,7 +300,7 @@ fn a_watcher_ends_when_it_is_dropped_at_any_moment() {
         // The thread has ended, and with it what it held.
         assert_eq!(Arc::strong_count(&told), 1);
         renamed(folder, path, &hourly(9));
-        assert_eq!(gate.revision().number, 1);
+        assert_eq!(gate.current().revision().number, 1);
     });
     // Within its own call, and while it waits for a file to rest.
     let folder = tempfile::tempdir().unwrap();
@@ -317,5 +319,5 @@ fn a_watcher_ends_when_it_is_dropped_at_any_moment() {
     let watcher = endless.start(&gate, |_| {}).unwrap();
     renamed(folder.path(), &path, &hourly(3));
     drop(watcher);
-    assert_eq!(gate.revision().number, 2);
+    assert_eq!(gate.current().revision().number, 2);
 }

@@ -1,4 +1,4 @@
-//! How many jobs a second go through a queue in memory: `cargo run --release -p tollgate-queue
+//! How many jobs a second go through a queue in memory: `cargo run --profile dist -p tollgate-queue
 //! --example memory_speed`. The bar is 1,000,000 offers and takes, each, in one thread.
 
 use std::time::{Duration, Instant};

@@ -1,5 +1,6 @@
-//! How many jobs a second go through a queue on Redis, beside the bare commands of a stream: `cargo
-//! run --release -p tollgate-queue --example redis_speed`. It starts a redis-server of its own.
+//! How many jobs a second go through a queue on Redis, beside the bare commands of a stream. It
+//! starts a redis-server of its own: `cargo run --profile dist -p tollgate-queue --example
+//! redis_speed`.
 //!
 //! The bars: offer + take + done through a stream at least 0.7 of XADD + XREADGROUP + XACK + XDEL,
 //! and a worker that takes 64 at once at least 5 times one that takes 1.

@@ -1,7 +1,7 @@
 //! What it costs a decision that the service records over time. All sides take turns in one
 //! process; each figure is the median of the rounds.
 //!
-//! `cargo run --release -p tollgate-server --example recorder_cost`
+//! `cargo run --profile dist -p tollgate-server --example recorder_cost`
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

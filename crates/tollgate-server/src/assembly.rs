@@ -126,7 +126,7 @@ impl Assembly {
             requests: metrics.front(requests()),
             open: AtomicBool::new(true),
         });
-        let history = Arc::new(History::new(gate.policies()));
+        let history = Arc::new(History::new(gate.current().policies().clone()));
         let (path, metrics) = (options.config.clone(), metrics.clone());
         let recorder = Recorder::new(metrics.clone(), outbox);
         let reader = Reader { gate, path, metrics, history };

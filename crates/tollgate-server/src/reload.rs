@@ -54,7 +54,7 @@ impl Reader {
             Ok(Reread::Unchanged(_)) => Reloaded::Unchanged,
             Ok(reread) => {
                 // Policies that came at the same time are those of the next entry.
-                self.taken(reread.revision(), self.gate.policies());
+                self.taken(reread.revision(), self.gate.current().policies().clone());
                 Reloaded::Taken
             }
             Err(problems) => {
@@ -70,7 +70,7 @@ impl Reader {
     }
 
     fn broken(&self, problems: &Problems) {
-        let revision = self.gate.revision().to_string();
+        let revision = self.gate.current().revision().to_string();
         self.history.broken(since_epoch().as_secs(), revision, &problems.to_string());
     }
 

@@ -1,5 +1,5 @@
 //! What a reading of the memory store's clock costs, beside the system's own, and how far apart
-//! the two are: `cargo run --release -p tollgate --example clock [SECONDS]`.
+//! the two are: `cargo run --profile dist -p tollgate --example clock [SECONDS]`.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};

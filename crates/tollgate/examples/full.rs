@@ -1,6 +1,6 @@
 //! Measures decisions a second of a flood of new subjects before a memory store is full and when
-//! it is, and of a subject that is known: `cargo run --release -p tollgate --example full [MIB]`.
-//! Figures are in `docs/memory.md`.
+//! it is, and of a subject that is known: `cargo run --profile dist -p tollgate --example full
+//! [MIB]`. Figures are in `docs/memory.md`.
 
 use std::error::Error;
 use std::time::Instant;

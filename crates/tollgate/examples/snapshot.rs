@@ -1,5 +1,5 @@
 //! Measures how long it takes to save and restore a memory store, and how large a snapshot is:
-//! `cargo run --release -p tollgate --example snapshot [SUBJECTS]`. Figures are in
+//! `cargo run --profile dist -p tollgate --example snapshot [SUBJECTS]`. Figures are in
 //! `docs/memory.md`.
 
 use std::error::Error;

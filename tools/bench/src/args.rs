@@ -6,11 +6,13 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 
 /// Measure Tollgate beside other programs
 ///
-/// Figures need an optimised build: `cargo run --release -p tollgate-bench`.
+/// Figures need an optimised build: `cargo run --profile dist -p tollgate-bench`.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate-bench", max_term_width = 100)]
 #[command(arg_required_else_help = true, disable_help_subcommand = true)]
-#[command(after_help = "Example: cargo run --release -p tollgate-bench -- memory --keys 1,10000")]
+#[command(
+    after_help = "Example: cargo run --profile dist -p tollgate-bench -- memory --keys 1,10000"
+)]
 pub(crate) struct Cli {
     #[command(subcommand)]
     pub(crate) bench: Bench,
@@ -23,7 +25,7 @@ pub(crate) enum Bench {
     /// Both run GCRA with 16-byte string keys, admit 90 % of the calls, read the clock, and return
     /// what remains. Runs are interleaved in one process; each figure is the median.
     #[command(
-        after_help = "Example: cargo run --release -p tollgate-bench -- memory --keys 10000 --threads 1"
+        after_help = "Example: cargo run --profile dist -p tollgate-bench -- memory --keys 10000 --threads 1"
     )]
     Memory(BenchMemory),
     /// Compare the SQLite store with the least that SQLite can do for a decision
@@ -31,7 +33,7 @@ pub(crate) enum Bench {
     /// Checks of `gcra` in a new file alternate with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT` under
     /// the same pragmas. Each figure is the median of five.
     #[command(
-        after_help = "Example: cargo run --release -p tollgate-bench -- sqlite --checks 5000"
+        after_help = "Example: cargo run --profile dist -p tollgate-bench -- sqlite --checks 5000"
     )]
     Sqlite(BenchSqlite),
     /// Compare the scripts with others on one Redis, and the client with a bare one
@@ -43,7 +45,7 @@ pub(crate) enum Bench {
     ///
     /// Exits with 0 even if a figure misses its target: a busy machine is no error.
     #[command(
-        after_help = "Example: cargo run --release -p tollgate-bench -- redis --store redis://127.0.0.1:6379"
+        after_help = "Example: cargo run --profile dist -p tollgate-bench -- redis --store redis://127.0.0.1:6379"
     )]
     Redis(BenchRedis),
     /// Measure the service beside a peer, beside bare scripts on Redis, and behind nginx
@@ -54,7 +56,9 @@ pub(crate) enum Bench {
     /// runs; each ratio is the median of the ratios within a turn. It repeats a run in which a
     /// hypervisor gave more than 1 % of the processors to others, at most as many times for each
     /// side as runs count.
-    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- server --runs 31")]
+    #[command(
+        after_help = "Example: cargo run --profile dist -p tollgate-bench -- server --runs 31"
+    )]
     Server(BenchService),
     /// Measure the Redis protocol of the service beside Redis, redis-cell and throttlecrab
     ///
@@ -64,7 +68,7 @@ pub(crate) enum Bench {
     /// module), and throttlecrab-server (TOLLGATE_PEER_THROTTLECRAB). It reports peers that are not
     /// there, and leaves them out. Figures and ratios are as for `server`; each ratio is the
     /// service's over that row. The time of the processors is from /proc.
-    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- resp --runs 9")]
+    #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- resp --runs 9")]
     Resp(BenchServer),
     /// Measure Envoy's rate limit service beside limitador, beside a bare one, and behind Envoy
     ///
@@ -74,7 +78,7 @@ pub(crate) enum Bench {
     /// tonic's, which reads each call and says OK. With TOLLGATE_PEER_ENVOY, wrk asks Envoy for a
     /// page over one connection: Envoy alone, with its local rate limit, and with the service. It
     /// reports peers that are not there, and leaves them out. Figures and ratios are as for `resp`.
-    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- grpc --runs 9")]
+    #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- grpc --runs 9")]
     Grpc(BenchTurns),
     /// Measure leases and the deny cache on one Redis
     ///
@@ -82,12 +86,12 @@ pub(crate) enum Bench {
     /// and about 100,000 keys that are equally busy. At a given pace, they ask about 1,000 subjects
     /// that are denied 19 times out of 20. Sides alternate, and each figure is the median. It
     /// starts its own redis-server and stops it again.
-    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- lease --runs 9")]
+    #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- lease --runs 9")]
     Lease(BenchLease),
     /// Reserve and commit beside a check, and slots beside many holders, in memory and on a Redis
     ///
     /// It starts its own redis-server and stops it again.
-    #[command(after_help = "Example: cargo run --release -p tollgate-bench -- holds --runs 9")]
+    #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- holds --runs 9")]
     Holds(BenchHolds),
     /// Ask as one process of `lease`
     #[command(hide = true)]

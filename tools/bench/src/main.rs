@@ -1,4 +1,4 @@
-//! How fast Tollgate is, beside its peers: `cargo run --release -p tollgate-bench -- --help`.
+//! How fast Tollgate is, beside its peers: `cargo run --profile dist -p tollgate-bench -- --help`.
 //!
 //! It is no part of the program that users get: peers are built here and nowhere else.
 

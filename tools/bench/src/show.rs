@@ -60,7 +60,7 @@ pub(crate) fn note(text: &str) {
 /// Says so when this build measures nothing.
 pub(crate) fn warn_of_debug() {
     if cfg!(debug_assertions) {
-        note("this build is not optimised: figures need `cargo run --release`");
+        note("this build is not optimised: figures need `cargo run --profile dist`");
     }
 }
 

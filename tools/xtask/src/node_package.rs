@@ -63,13 +63,21 @@ fn tools(may_install: bool) -> core::result::Result<(), String> {
 /// Builds the native module and packs it with the rest.
 fn build(tree: &Tree) -> Result<PathBuf> {
     let mut command = cargo(tree);
-    command.args(["build", "--quiet", "--release", "--locked", "--package", "tollgate-node"]);
+    command.args([
+        "build",
+        "--quiet",
+        "--profile",
+        "dist",
+        "--locked",
+        "--package",
+        "tollgate-node",
+    ]);
     if !process::show(&mut command)? {
         bail!("tollgate-node cannot be built");
     }
     let stage = tree.root.join(STAGE);
     fresh(&stage)?;
-    let module = target(tree).join(format!("release/{DLL_PREFIX}tollgate_node{DLL_SUFFIX}"));
+    let module = target(tree).join(format!("dist/{DLL_PREFIX}tollgate_node{DLL_SUFFIX}"));
     copy(&module, &stage.join("tollgate.node"))?;
     let sources = tree.root.join(CRATE);
     for name in ["package.json", "README.md", "lib"] {

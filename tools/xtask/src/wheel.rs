@@ -107,7 +107,7 @@ fn build(tree: &Tree, python: &Path) -> Result<PathBuf> {
     let _ = std::fs::remove_dir_all(&folder);
     let mut maturin = Command::new(python);
     maturin.current_dir(tree.root.join(CRATE));
-    maturin.args(["-m", "maturin", "build", "--quiet", "--release", "--locked", "--out"]);
+    maturin.args(["-m", "maturin", "build", "--quiet", "--profile", "dist", "--locked", "--out"]);
     maturin.arg(&folder).arg("--interpreter").arg(python);
     if !process::show(&mut maturin)? {
         bail!("maturin cannot build the wheel");

@@ -28,7 +28,7 @@ pub struct HoldCounters {
 
 impl HoldCounters {
     /// Holds that [`Gate::hold`](super::Gate::hold) and
-    /// [`Gate::hold_limits`](super::Gate::hold_limits) placed, of this kind: slots with
+    /// [`Inline::hold`](super::Inline::hold) placed, of this kind: slots with
     /// [`HoldKind::Acquire`], else units.
     #[must_use]
     pub fn placed(&self, kind: HoldKind) -> u64 {

@@ -7,9 +7,9 @@ use std::time::Instant;
 
 use arc_swap::Guard;
 use parking_lot::Mutex;
-use tollgate::{Ask, Error, Hold, HoldKind, Holding, LimitSet, Period, Store};
+use tollgate::{Error, Hold, HoldKind, Holding, LimitSet, Period, Store};
 
-use super::{Answer, Gate, Inner, Live, Prepared, Terms};
+use super::{Answer, Gate, Inner, Live, Prepared};
 use crate::cost::{Commit, Cost, Estimate, Reserve};
 use crate::outcome::Outcome;
 use crate::quantile::Quantile;
@@ -110,41 +110,24 @@ impl<S: Store> Gate<S> {
         let commit = hold.as_ref().and_then(|_| plan.reserve(&live)?.commit.clone());
         Ok(Held { answer: answer.into_owned(), hold, commit, in_doubt, ahead })
     }
-
-    /// [`Gate::hold`] under inline limits.
-    ///
-    /// # Errors
-    /// As [`Gate::hold`].
-    pub async fn hold_limits(
-        &self,
-        ask: Ask<'_>,
-        terms: Terms,
-        kind: HoldKind,
-        ttl: Option<Duration>,
-    ) -> Result<Held, Error> {
-        let started = self.started();
-        let mut placing = self.0.limiter.hold(ask.holding(kind, ttl).within(terms.deadline));
-        let placed = (&mut placing).await;
-        let in_doubt = unnamed(placing.in_doubt());
-        let (result, hold, ahead) = self.0.placed(placed)?;
-        let answer = self.charged_limits(result, None, terms, started)?;
-        Ok(Held { answer, hold, commit: None, in_doubt, ahead })
-    }
 }
 
 /// The decision, the hold, and how many are ahead in line.
-type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>, usize);
+pub(super) type Placed<'l> = (Result<tollgate::Decision<'l>, Error>, Option<Hold>, usize);
 
 /// A hold in doubt that is given back here. One with a name is its caller's to release, who may
 /// have asked for it before.
-fn unnamed(in_doubt: Option<&Hold>) -> Option<Hold> {
+pub(super) fn unnamed(in_doubt: Option<&Hold>) -> Option<Hold> {
     in_doubt.filter(|hold| hold.id.name().is_none()).cloned()
 }
 
 impl<S: Store> Inner<S> {
     /// Splits a placed hold from its decision, and counts it. The failures of the store are left
     /// to the failure rule.
-    fn placed<'l>(&self, placed: Result<Holding<'l>, Error>) -> Result<Placed<'l>, Error> {
+    pub(super) fn placed<'l>(
+        &self,
+        placed: Result<Holding<'l>, Error>,
+    ) -> Result<Placed<'l>, Error> {
         match placed {
             Ok(Holding { decision, hold, ahead, .. }) => {
                 if let Some(hold) = &hold {

@@ -16,16 +16,17 @@ use tollgate::{
     Patience, Period, Quota, Receipt, Refund, Store, Strategy,
 };
 
-mod ad_hoc;
 mod admin;
 mod answer;
 mod ask;
 mod counts;
+mod current;
 mod decision_mark;
 mod extensions;
 mod fast_path;
 mod hold_counters;
 mod holding;
+mod inline;
 mod known;
 mod local;
 mod loss;
@@ -38,12 +39,13 @@ mod snapshot_cache;
 mod standing;
 mod together;
 
-pub use ad_hoc::Terms;
 pub use admin::Admin;
 pub use answer::{Answer, Shadow};
+pub use current::Current;
 pub use decision_mark::DecisionMark;
 pub use hold_counters::HoldCounters;
 pub use holding::Held;
+pub use inline::{Inline, Terms};
 pub use loss::Loss;
 pub use observe::{Counters, Event, GateCounters, Observer};
 pub use replace::{Reread, Revision};
@@ -240,41 +242,17 @@ impl<S: Store> Gate<S> {
         self.0.limiter.store()
     }
 
-    /// The deadline if neither a policy nor a call sets one: that of the store's URL, or else
-    /// [`DEFAULT_DEADLINE`](crate::DEFAULT_DEADLINE).
-    #[must_use]
-    pub fn usual_deadline(&self) -> Duration {
-        self.0.live.load().usual
-    }
-
     /// True when both are clones of one gate.
     #[must_use]
     pub fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
-    /// The current policies.
+    /// The policies in force, with what was derived from them.
     #[must_use]
-    pub fn policies(&self) -> Policies {
-        self.0.live.load().policies.clone()
-    }
-
-    /// The current revision.
-    #[must_use]
-    pub fn revision(&self) -> Revision {
-        self.0.live.load().revision.clone()
-    }
-
-    /// Creates a value derived from the current policies, before an answer needs it
-    /// ([`Answer::extension`]).
-    pub fn make_extension<T: Any + Send + Sync>(&self, make: impl Fn(&Policies) -> T) {
-        self.0.live.load().extension(make);
-    }
-
-    /// The mark for requests that this gate decides with the current policies.
-    #[must_use]
-    pub fn mark(&self) -> DecisionMark {
-        self.0.live.load().mark
+    #[inline]
+    pub fn current(&self) -> Current {
+        Current(self.0.live.load())
     }
 
     /// What this gate has counted.
@@ -311,6 +289,19 @@ impl<S: Store> Gate<S> {
         prepared.live.policies.find(fields, &mut prepared.matched);
         prepared.fill(fields);
         prepared
+    }
+
+    /// As [`Gate::prepare`], for one policy by its name. Its conditions are ignored; everything
+    /// else of it applies. `None` if there is no policy of this name.
+    ///
+    /// A shadow policy stays in shadow: it is checked, and never denies.
+    #[must_use]
+    pub fn prepare_named(&self, policy: &str, fields: &dyn Fields) -> Option<Prepared> {
+        let mut prepared = self.begin();
+        let place = prepared.live.policies.place_of(policy)?;
+        prepared.matched = prepared.live.policies.matched_alone(place);
+        prepared.fill(fields);
+        Some(prepared)
     }
 
     /// A request without policies yet.
@@ -352,6 +343,25 @@ impl<S: Store> Gate<S> {
         answer.into_owned()
     }
 
+    /// The answer to a request that is a peek.
+    async fn peek(&self, prepared: Prepared) -> Answer<'static> {
+        let Prepared { live, plan, kind, .. } = prepared;
+        let live = Guard::into_inner(live);
+        let kind = kind.or_else(|| plan.holds(&live).map(|(kind, _)| kind));
+        let answer = match plan.question(&live) {
+            Some(ask) => {
+                let ask = match kind {
+                    Some(kind) => ask.holding(kind, None),
+                    None => ask,
+                };
+                let result = self.0.limiter.check(ask.peek().within(plan.deadline)).await;
+                self.0.conclude(&live, &plan, result, true)
+            }
+            None => plan.answered_early(&live),
+        };
+        answer.into_owned()
+    }
+
     /// [`Gate::ask`] without async, if the store answers at once, as memory does. Otherwise `None`,
     /// and the store was not called. The answer borrows: an owned answer takes as long as
     /// everything else.
@@ -389,11 +399,11 @@ impl<S: Store> Gate<S> {
     /// A store failure. Failures of shadow refunds are ignored: shadow charges have no effect.
     pub async fn refund(&self, answer: &Answer<'_>) -> Result<Option<Refund>, Error> {
         let refund = match answer.decision().and_then(Decision::receipt) {
-            Some(receipt) => Some(self.refund_receipt(&receipt).await?),
+            Some(receipt) => Some(self.inline().refund(&receipt).await?),
             None => None,
         };
         for receipt in answer.shadow_receipts() {
-            let _ = self.refund_receipt(&receipt).await;
+            let _ = self.inline().refund(&receipt).await;
         }
         Ok(refund)
     }
@@ -438,7 +448,7 @@ impl<S: Store> Gate<S> {
             return Ok(local.check(ask).now()?.into_owned());
         }
         let own = answer.policy().and_then(|policy| policy.deadline);
-        let deadline = own.unwrap_or_else(|| self.usual_deadline());
+        let deadline = own.unwrap_or_else(|| self.current().deadline());
         Ok(self.0.limiter.check(ask.within(deadline)).await?.into_owned())
     }
 }

@@ -38,9 +38,9 @@ pub struct Event<'e> {
     /// of one. Never true for a shadow policy.
     pub decides: bool,
     /// The number of answers: more than one where a front decided several together
-    /// ([`Gate::together`](super::Gate::together)) and these had the same outcome. The limit and
-    /// the subject are those of the first one; [`Observer::observe_further`] receives the subjects
-    /// of the others.
+    /// ([`Inline::together`](super::Inline::together)) and these had the same outcome. The limit
+    /// and the subject are those of the first one; [`Observer::observe_further`] receives the
+    /// subjects of the others.
     pub answers: u64,
 }
 

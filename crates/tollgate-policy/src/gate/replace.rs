@@ -87,7 +87,7 @@ impl<S: Store> Gate<S> {
     fn take(&self, policies: Policies, newest: &mut u64) -> Revision {
         let policies = self.hashed(policies);
         *newest += 1;
-        let mark = self.mark().with(&policies);
+        let mark = self.current().mark().with(&policies);
         let usual = tell_deadlines(self.store(), &policies);
         let rulings = self.0.live.load().rulings.clone();
         let live = Live::new(policies, *newest, mark, usual, &self.0.registry);
@@ -108,8 +108,8 @@ impl<S: Store> Gate<S> {
     pub fn reread<E>(&self, read: impl FnOnce() -> Result<Policies, E>) -> Result<Reread, E> {
         let mut newest = self.0.newest.lock();
         let policies = read()?;
-        if policies.hash() == self.policies().hash() {
-            return Ok(Reread::Unchanged(self.revision()));
+        if policies.hash() == self.current().policies().hash() {
+            return Ok(Reread::Unchanged(self.current().revision().clone()));
         }
         Ok(Reread::Taken(self.take(policies, &mut newest)))
     }

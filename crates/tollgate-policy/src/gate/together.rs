@@ -8,10 +8,10 @@ use smallvec::SmallVec;
 use tollgate::{Ask, Counted, Decision, Error, Limit, Store};
 
 use super::ask::{at_once, no_answer};
-use super::{Event, Gate};
+use super::{Event, Inline};
 use crate::outcome::{Authority, Outcome};
 
-/// Answers that were given and not yet reported. [`Gate::report`] must receive them: what is
+/// Answers that were given and not yet reported. [`Inline::report`] must receive them: what is
 /// dropped is in no counter.
 #[derive(Debug)]
 #[must_use = "answers that are not reported are in no counter"]
@@ -32,34 +32,34 @@ struct Alike {
     subject: Box<str>,
 }
 
-impl<S: Store> Gate<S> {
+impl<S: Store> Inline<'_, S> {
     /// Begins checks that are decided together; `None` unless the store answers at once, as memory
     /// does.
     #[inline]
-    pub fn together(&self) -> Option<Together> {
+    pub fn together(self) -> Option<Together> {
         let together = || Together {
-            started: self.started(),
+            started: self.gate.started(),
             alike: SmallVec::new(),
-            wants_further: self.0.observer.as_ref().is_some_and(|it| it.wants_further()),
+            wants_further: self.gate.0.observer.as_ref().is_some_and(|it| it.wants_further()),
         };
-        self.store().facts().answers_at_once.then(together)
+        self.gate.store().facts().answers_at_once.then(together)
     }
 
     /// Checks one count under inline limits, and charges when all of them admit, as
-    /// [`Gate::check_limits`] does, without async. `view` reads the decision. The answer enters the
-    /// counters with [`Gate::report`].
+    /// [`Inline::check`] does, without async. `view` reads the decision. The answer enters the
+    /// counters with [`Inline::report`].
     ///
     /// # Errors
     /// An invalid ask, such as a cost of 0, or a store failure. Neither is part of the report.
     #[inline]
-    pub fn check_limits_at_once<T>(
-        &self,
+    pub fn check_together<T>(
+        self,
         together: &mut Together,
         counted: Counted<'_>,
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
     ) -> Result<T, Error> {
-        let check = || self.0.limiter.check(Ask::from(counted).cost(cost));
+        let check = || self.gate.0.limiter.check(Ask::from(counted).cost(cost));
         // Read in place: the processor stalls on a move of what was written just now.
         let checked = check().at_once();
         if let Some(Ok(decision)) = &checked {
@@ -75,11 +75,11 @@ impl<S: Store> Gate<S> {
     }
 
     #[inline]
-    fn add(&self, together: &mut Together, decision: &Decision<'_>) {
+    fn add(self, together: &mut Together, decision: &Decision<'_>) {
         let outcome = Outcome::from(decision.verdict());
         if together.add(outcome, decision)
             && together.wants_further
-            && let Some(observer) = &self.0.observer
+            && let Some(observer) = &self.gate.0.observer
         {
             observer.observe_further(decision.binding().subject(), outcome);
         }
@@ -87,21 +87,21 @@ impl<S: Store> Gate<S> {
 
     /// Counts these answers, and reports them to the observer: one event for each outcome, with the
     /// mean duration of all answers, and the subject and the limit of the first one.
-    pub fn report(&self, together: Together) {
+    pub fn report(self, together: Together) {
         let Together { started, alike, .. } = together;
         let answers: u64 = alike.iter().map(|alike| alike.answers).sum();
         if answers == 0 {
             return;
         }
-        self.0.loss.answered();
+        self.gate.0.loss.answered();
         let mean = |whole: Duration| {
             let nanos = u64::try_from(whole.as_nanos()).unwrap_or(u64::MAX);
             Duration::from_nanos(nanos / answers)
         };
         let duration = started.map(|started| mean(started.elapsed()));
         for Alike { outcome, answers, limit, subject } in &alike {
-            self.0.inline.add_many(*outcome, Authority::Store, *answers);
-            let Some((observer, duration)) = self.0.observer.as_ref().zip(duration) else {
+            self.gate.0.inline.add_many(*outcome, Authority::Store, *answers);
+            let Some((observer, duration)) = self.gate.0.observer.as_ref().zip(duration) else {
                 continue;
             };
             observer.observe(&Event {

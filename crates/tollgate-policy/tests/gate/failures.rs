@@ -97,11 +97,11 @@ fn what_is_no_loss_of_the_store_is_told_as_none() {
         let limits: LimitSet = "9/h".parse().unwrap();
         let question = || Ask::new("a").under(&limits);
         let hasty = Terms::new(OnFailure::Allow).deadline(Duration::from_millis(1));
-        let answer = block_on(gate.check_limits(question(), hasty)).unwrap();
+        let answer = block_on(gate.inline().check(question(), hasty)).unwrap();
         assert_eq!(answer.outcome(), Outcome::FailedOpen);
         assert_eq!(log.0.lock().unwrap().as_slice(), [""; 0]);
         let patient = Terms::new(OnFailure::Allow);
-        let _ = block_on(gate.check_limits(question(), patient)).unwrap();
+        let _ = block_on(gate.inline().check(question(), patient)).unwrap();
         assert_eq!(log.0.lock().unwrap().len(), 1);
     });
 }
@@ -121,7 +121,7 @@ fn the_deadline_of_the_store_holds_for_policies_without_one() {
     assert_eq!(asked(&[("ip", "1.1.1.1"), ("path", "/api/x")]), Some(Duration::from_millis(20)));
     gate.replace(parse(&SEVERAL.replace("MATCH", "all")));
     assert_eq!(asked(&wide), Some(said));
-    assert_eq!(gate.usual_deadline(), said);
+    assert_eq!(gate.current().deadline(), said);
 }
 
 #[test]

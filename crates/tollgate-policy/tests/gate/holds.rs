@@ -41,15 +41,14 @@ fn a_front_that_only_checks_denies_slots_on_every_path() {
     let (gate, _) = gate(&one(SLOTS));
     let slots: LimitSet = "2 at once".parse().unwrap();
     let terms = tollgate_policy::Terms::new(tollgate_policy::OnFailure::Allow);
-    assert!(block_on(gate.check_limits(Ask::new("a").under(&slots), terms)).is_err());
+    assert!(block_on(gate.inline().check(Ask::new("a").under(&slots), terms)).is_err());
     let subject = tollgate::Subject::literal("a").unwrap();
     let counted = tollgate::Counted::new(&subject, &slots);
-    let held =
-        block_on(gate.hold_limits(Ask::new("a").under(&slots), terms, HoldKind::Acquire, None));
+    let held = block_on(gate.inline().hold(Ask::new("a").under(&slots).acquire(), terms));
     assert!(held.unwrap().hold.is_some(), "the subject has a state now");
-    let mut together = gate.together().unwrap();
-    assert!(gate.check_limits_at_once(&mut together, counted, 1, |_| ()).is_err());
-    gate.report(together);
+    let mut together = gate.inline().together().unwrap();
+    assert!(gate.inline().check_together(&mut together, counted, 1, |_| ()).is_err());
+    gate.inline().report(together);
 }
 
 #[test]

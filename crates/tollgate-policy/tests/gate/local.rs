@@ -237,20 +237,20 @@ fn what_a_share_charged_is_given_back_there() {
     assert_eq!(admitted(&asked(&gate, 9, &IP)), 1);
     assert_eq!(block_on(gate.refund(&answer)).unwrap().unwrap().given, [1]);
     assert_eq!(admitted(&asked(&gate, 9, &IP)), 1);
-    assert!(block_on(gate.refund_receipt(&receipt)).unwrap().already);
+    assert!(block_on(gate.inline().refund(&receipt)).unwrap().already);
     // More for an admitted request, as much as remains of the share.
     let other = ask(&gate, &[("ip", "2.2.2.2")]);
     let more = block_on(gate.charge_extra(&other, 5)).unwrap().unwrap();
     assert_eq!((more.granted(), more.remaining()), (1, 0));
     // Also when the store is back, and without it.
     fails(&store, false);
-    assert_eq!(block_on(gate.refund_receipt(receipt.part(1))).unwrap().given, [0]);
+    assert_eq!(block_on(gate.inline().refund(receipt.part(1))).unwrap().given, [0]);
     let back = ask(&gate, &IP);
     assert_eq!(back.decision().unwrap().remaining(), 7);
     assert_eq!(block_on(gate.refund(&back)).unwrap().unwrap().given, [1]);
     // The receipt of another process's share is none of this one.
     let (stranger, _) = local("25 %", "8/h via gcra");
-    let error = block_on(stranger.refund_receipt(&receipt)).unwrap_err().to_string();
+    let error = block_on(stranger.inline().refund(&receipt)).unwrap_err().to_string();
     assert!(error.contains("another store"), "{error}");
 }
 
@@ -276,12 +276,12 @@ fn inline_limits_have_shares_too() {
     let (limits, wide): (LimitSet, LimitSet) =
         ("8/h via gcra".parse().unwrap(), "90/h via gcra".parse().unwrap());
     let question = || Ask::from([("a", &limits), ("pool", &wide)]);
-    let check = || block_on(gate.check_limits(question(), terms)).unwrap();
+    let check = || block_on(gate.inline().check(question(), terms)).unwrap();
     for _ in 0..4 {
         assert_eq!(check().authority(), Authority::Store);
     }
     fails(&store, true);
-    let peeked = block_on(gate.check_limits(question().peek(), terms)).unwrap();
+    let peeked = block_on(gate.inline().check(question().peek(), terms)).unwrap();
     assert_eq!(peeked.decision().unwrap().remaining(), 2);
     let answer = check();
     assert_eq!((answer.outcome(), answer.authority()), (Outcome::Allowed, Authority::LocalShare));
@@ -290,18 +290,21 @@ fn inline_limits_have_shares_too() {
     assert_eq!(left, [1, 42]);
     assert_eq!((check().outcome(), check().outcome()), (Outcome::Allowed, Outcome::Denied));
     let receipt = answer.decision().unwrap().receipt().unwrap();
-    assert_eq!(block_on(gate.refund_receipt(&receipt)).unwrap().given, [1, 1]);
+    assert_eq!(block_on(gate.inline().refund(&receipt)).unwrap().given, [1, 1]);
     let counters = gate.counters().inline_limits;
     assert_eq!(counters.get(Outcome::Denied, Authority::LocalShare), 1);
 
     // It is told at once, and not in an outage, that there is no such share.
     fails(&store, false);
     let rare: LimitSet = "1/366d via gcra".parse().unwrap();
-    let refused = block_on(gate.check_limits(Ask::new("a").under(&rare), terms)).unwrap_err();
+    let refused = block_on(gate.inline().check(Ask::new("a").under(&rare), terms)).unwrap_err();
     assert!(refused.to_string().contains("more than 366 days"), "{refused}");
     let above = Ask::new("b").under(&limits).cost(5);
     fails(&store, true);
-    assert_eq!(block_on(gate.check_limits(above, terms)).unwrap().outcome(), Outcome::FailedClosed);
+    assert_eq!(
+        block_on(gate.inline().check(above, terms)).unwrap().outcome(),
+        Outcome::FailedClosed
+    );
 }
 
 /// The share remembers ids as a store does, but does not know those that the store answered.
@@ -337,7 +340,7 @@ fn a_request_id_is_charged_to_a_share_once() {
     let terms = Terms::new("local 50 %".parse().unwrap());
     let check = || {
         let ask = Ask::new("team").under(&limits).request("an id");
-        block_on(gate.check_limits(ask, terms)).unwrap()
+        block_on(gate.inline().check(ask, terms)).unwrap()
     };
     for repeated in [false, true, true] {
         assert_eq!(of(&check()), (Authority::LocalShare, repeated, 3));
@@ -418,7 +421,7 @@ fn a_reload_keeps_what_a_share_has_counted() {
     let (gate, store) = local("25 %", "a: 8/h via gcra");
     fails(&store, true);
     assert_eq!(admitted(&asked(&gate, 9, &IP)), 2);
-    let policies = gate.policies().policies().to_vec();
+    let policies = gate.current().policies().policies().to_vec();
     let mut policy = policies[0].clone();
     policy.on_failure = OnFailure::Local("1/2".parse().unwrap());
     gate.replace(Policies::new(tollgate_policy::Combine::First, vec![policy]).unwrap());
@@ -440,7 +443,7 @@ fn who_waits_is_not_banned_by_a_share() {
         };
         let by_limits = || {
             let ask = Ask::new("team").under(&inline).with_patience(patience);
-            block_on(gate.check_limits(ask, terms)).unwrap()
+            block_on(gate.inline().check(ask, terms)).unwrap()
         };
         for ask in [&by_policy as &dyn Fn() -> Answer<'static>, &by_limits] {
             let answers: Vec<_> = (0..6).map(|_| ask()).collect();

@@ -61,12 +61,12 @@ fn policies_are_replaced_under_load_without_a_wrong_answer() {
         }
         for round in 1..=20 {
             gate.replace(of(1_000 + round % 2));
-            let wanted = gate.revision().number;
+            let wanted = gate.current().revision().number;
             until(|| ask(&gate, &[("ip", "2.2.2.2")]).revision().number >= wanted);
         }
         stop.store(true, Ordering::Relaxed);
     });
-    assert_eq!(gate.revision().number, 21);
+    assert_eq!(gate.current().revision().number, 21);
     // No count was lost: what was admitted is at most what the limit has, and what came back.
     let more = u64::try_from(admitted(&asked(&gate, 2_000, &[("ip", "1.1.1.1")]))).unwrap();
     let all = allowed.load(Ordering::Relaxed) + more;
@@ -107,7 +107,7 @@ fn watched(path: &Path, watch: Watch) -> Watched {
 
 /// The units of the limit that counts now.
 fn units(gate: &Gate<MemoryStore>) -> u64 {
-    gate.policies().policies()[0].entries[0].limits.limits()[0].quota().units
+    gate.current().policies().policies()[0].entries[0].limits.limits()[0].quota().units
 }
 
 #[test]
@@ -179,5 +179,5 @@ fn what_did_not_change_is_not_replaced() {
     let replaced: Vec<String> =
         told.lock().unwrap().iter().filter(|told| told.starts_with("replaced")).cloned().collect();
     assert!(replaced.len() <= 2, "{replaced:?}");
-    assert_eq!(gate.revision().hash, Policies::load(&path).unwrap().hash());
+    assert_eq!(gate.current().revision().hash, Policies::load(&path).unwrap().hash());
 }

@@ -303,9 +303,12 @@ impl Admin {
                 Ok(json(&Held { held: held.zip(count).map(|it| self.held_json(it)) }))
             }
             "peek" => {
-                let terms = Terms::new(OnFailure::Deny).deadline(gate.usual_deadline());
-                let answer =
-                    gate.check_limits(ask(&parts, shard)?.peek(), terms).await.map_err(refused)?;
+                let terms = Terms::new(OnFailure::Deny).deadline(gate.current().deadline());
+                let answer = gate
+                    .inline()
+                    .check(ask(&parts, shard)?.peek(), terms)
+                    .await
+                    .map_err(refused)?;
                 let text = answer.decision().map(ToString::to_string);
                 Ok(json(&Peeked { text, answer: AnswerJson::new(&answer) }))
             }
@@ -365,8 +368,7 @@ impl Admin {
         subject: &Subject,
         act: &str,
     ) -> Result<SubjectCounts, Problem> {
-        let policies = self.api.service.gate.policies();
-        let counts = policies.counts_of(policy, subject);
+        let counts = self.api.service.gate.current().policies().counts_of(policy, subject);
         let counts = counts.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
         let counts = counts.ok_or_else(|| no_policy(policy))?;
         match &counts.limits[..] {

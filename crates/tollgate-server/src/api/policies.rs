@@ -140,9 +140,8 @@ impl<'a> StandingJson<'a> {
 pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
     let query = query.only(&["after", "count"])?;
     let count = query.number("count", PAGE, MAX_PAGE)?;
-    // Read the revision first: policies newer than the reported revision do no harm.
-    let (revision, usual) = (service.gate.revision().to_string(), service.gate.usual_deadline());
-    let policies = service.gate.policies();
+    let current = service.gate.current();
+    let policies = current.policies();
     let all = policies.policies();
     let begin = match query.get("after") {
         None => 0,
@@ -155,9 +154,9 @@ pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem
     let (page, more) = rest.split_at_checked(count).unwrap_or((rest, &[]));
     let next = page.last().filter(|_| !more.is_empty());
     Ok(json(&PoliciesJson {
-        revision,
+        revision: current.revision().to_string(),
         combine: policies.combine().name(),
-        policies: page.iter().map(|policy| policy_json(policy, usual)).collect(),
+        policies: page.iter().map(|policy| policy_json(policy, current.deadline())).collect(),
         next: next.map(|policy| policy.name.as_str()),
     }))
 }
@@ -169,7 +168,7 @@ pub(super) async fn explain(service: &Service, query: Query<'_>) -> Result<Reply
         fields.add(&name, value).map_err(|why| Problem::bad(why).at(name.into_owned()))?;
     }
     let fields = fields.read(&service.reading).map_err(Problem::bad)?;
-    let policies = service.gate.policies();
+    let policies = service.gate.current().policies().clone();
     let answer = service.gate.ask(service.gate.prepare(&fields).peek()).await;
     let standings = policies.standings(&fields);
     Ok(json(&ExplainJson {

@@ -144,7 +144,7 @@ impl<'a> QuestionJson<'a> {
             (true, false) => {
                 let deadline = match deadline {
                     Some(Text(text)) => deadline_of(&text)?,
-                    None => service.gate.usual_deadline(),
+                    None => service.gate.current().deadline(),
                 };
                 let rule = on_failure.map_or(Ok(OnFailure::Deny), |rule| rule.read(service))?;
                 let terms = Terms::new(rule).deadline(deadline);

@@ -93,7 +93,7 @@ pub(super) async fn rule(
         Problem::bad(detail).at("for")
     })?;
     if let Some(Text(policy)) = &about.policy
-        && gate.policies().policies().iter().all(|known| known.name != **policy)
+        && gate.current().policies().policies().iter().all(|known| known.name != **policy)
     {
         return Err(no_policy(policy).into());
     }

@@ -99,7 +99,7 @@ impl Decider<'_> {
     /// has an id.
     async fn charge(&self, place: usize, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
         match self.id {
-            None => self.gate.check_limits(ask, self.terms()).await.map_err(unasked),
+            None => self.gate.inline().check(ask, self.terms()).await.map_err(unasked),
             Some(id) => Box::pin(self.charge_once(id, place, ask)).await,
         }
     }
@@ -112,7 +112,7 @@ impl Decider<'_> {
     ) -> Result<Answer<'static>, Status> {
         let text = id_at(id.text(), place);
         let ask = ask.request(id.with_text(&text));
-        self.gate.check_limits(ask, self.terms()).await.map_err(unasked)
+        self.gate.inline().check(ask, self.terms()).await.map_err(unasked)
     }
 
     /// Charges what was denied, also beyond the limit: in Envoy's meaning denied requests count
@@ -138,7 +138,7 @@ impl Decider<'_> {
     }
 
     async fn look(&self, ask: Ask<'_>) -> Result<Answer<'static>, Status> {
-        self.gate.check_limits(ask.peek(), self.terms()).await.map_err(unasked)
+        self.gate.inline().check(ask.peek(), self.terms()).await.map_err(unasked)
     }
 
     /// Gives hits back, at most those that count. It does not wait for a late store.
@@ -196,7 +196,7 @@ impl Decider<'_> {
         for ((hits, places), answer) in groups.iter().zip(answers) {
             if let Some(receipt) = answer.decision().and_then(Decision::receipt) {
                 // What a store cannot take back stays charged: never too much is admitted.
-                let _ = self.gate.refund_receipt(&receipt).await;
+                let _ = self.gate.inline().refund(&receipt).await;
                 *answer = self.group(places, *hits, false).await?;
             }
         }

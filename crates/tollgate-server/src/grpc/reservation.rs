@@ -92,14 +92,14 @@ impl Counting<'_> {
         let (ask, terms) = (Ask::from(parts), Terms::new(rule).deadline(self.deadline));
         let gate = &self.service.gate;
         let (answer, hold) = if amount == 0 {
-            (gate.check_limits(ask.peek(), terms).await.map_err(status)?, None)
+            (gate.inline().check(ask.peek(), terms).await.map_err(status)?, None)
         } else {
             let ask = ask.cost(amount);
             let ask = match self.name {
                 Some(name) => ask.named(name),
                 None => ask,
             };
-            let held = gate.hold_limits(ask, terms, HoldKind::Reserve, Some(ttl));
+            let held = gate.inline().hold(ask.reserve(ttl), terms);
             let held = self.service.heard(held.await).map_err(status)?;
             self.service.give_back(held.in_doubt);
             (held.answer, held.hold)

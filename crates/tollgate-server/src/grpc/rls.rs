@@ -326,7 +326,7 @@ const LEAST: Duration = Duration::from_micros(100);
 /// # Errors
 /// The caller waits too short for the store: to ask it would only count what nobody hears of.
 pub(super) fn deadline(service: &Service, timeout: Option<Duration>) -> Result<Duration, Status> {
-    let usual = service.gate.usual_deadline();
+    let usual = service.gate.current().deadline();
     let Some(timeout) = timeout else { return Ok(usual) };
     let left = timeout * 9 / 10;
     if left < LEAST && !service.gate.store().facts().answers_at_once {

@@ -291,9 +291,9 @@ impl Numbers {
 
     fn policies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let help = "The current policies: the number of their replacements, and their hash.";
-        let revision = self.gate.revision().to_string();
+        let revision = self.gate.current().revision().to_string();
         info(encoder, ("tollgate_revision", help), ("revision", &revision))?;
-        let number = self.gate.policies().policies().len();
+        let number = self.gate.current().policies().policies().len();
         let help = "The number of current policies.";
         gauge(encoder, ("tollgate_policies", help), None, number as u64)?;
 

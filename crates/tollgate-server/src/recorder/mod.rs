@@ -294,7 +294,7 @@ mod tests {
         for units in 1..=500 {
             let limits: LimitSet = format!("{units}/h via gcra").parse().unwrap();
             let ask = tollgate::Ask::new("user:1").under(&limits);
-            let answer = gate.check_limits(ask, Terms::new(OnFailure::Deny)).await;
+            let answer = gate.inline().check(ask, Terms::new(OnFailure::Deny)).await;
             assert!(answer.unwrap().is_allowed());
         }
         recorder.read(1_700_006_400);

@@ -185,7 +185,7 @@ fn terms(options: &Options<'_>, service: &Service) -> Result<Terms, Why> {
         Some(rule) => service.failure_rule(&rule.to_ascii_lowercase())?,
     };
     let deadline = match options.number("DEADLINE")? {
-        None => service.gate.usual_deadline(),
+        None => service.gate.current().deadline(),
         Some(millis) => {
             let deadline = Duration::from_millis(millis);
             if !(MIN_DEADLINE..=MAX_DEADLINE).contains(&deadline) {

@@ -38,7 +38,7 @@ impl Batch {
         let Shared { service, metrics, .. } = &**shared;
         if self.together.is_none() {
             // Each call has a span of its own in a trace.
-            self.together = service.gate.together().filter(|_| metrics.traces().is_none());
+            self.together = service.gate.inline().together().filter(|_| metrics.traces().is_none());
         }
         let Some(together) = &mut self.together else { return false };
         let answered = throttle::answer_at_once(dialect, words, (service, together), last, replies);
@@ -50,7 +50,7 @@ impl Batch {
     /// Enters the answers into the counters.
     pub(super) fn end(&mut self, shared: &Shared) {
         if let Some(together) = self.together.take() {
-            shared.service.gate.report(together);
+            shared.service.gate.inline().report(together);
             shared.count(Some(self.place), false, self.answers);
             self.answers = 0;
         }

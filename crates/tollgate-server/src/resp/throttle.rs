@@ -106,7 +106,7 @@ async fn try_answer(
     let limits = last.find(service, numbers)?.clone();
     // A look has the cost 1 for the library, and charges nothing.
     let act = if quantity == 0 { Act::Peek } else { Act::Check };
-    let terms = Terms::new(OnFailure::Deny).deadline(service.gate.usual_deadline());
+    let terms = Terms::new(OnFailure::Deny).deadline(service.gate.current().deadline());
     let by = By::Limits { parts: vec![(subject, limits)], shard: None, terms };
     let question = Question { cost: Some(quantity.max(1)), ..Question::new(by) };
     let answer = service.answer(question, act).await.map_err(refused)?;

@@ -181,7 +181,7 @@ impl Service {
                     ask = ask.named(name);
                 }
                 let (kind, ttl) = asked.or(None)?;
-                let held = self.gate.hold_limits(ask, terms, kind, ttl).await;
+                let held = self.gate.inline().hold(ask.holding(kind, ttl), terms).await;
                 self.heard(held)?
             }
         };
@@ -296,7 +296,7 @@ impl Service {
         }
         let ask = ask(&hold.counts, hold.shard.as_deref())?;
         let terms = tollgate_policy::Terms::new(OnFailure::Deny);
-        let looked = self.gate.check_limits(ask.peek(), terms).await?;
+        let looked = self.gate.inline().check(ask.peek(), terms).await?;
         Ok(looked.decision().is_some_and(|decision| decision.at() < hold.end))
     }
 

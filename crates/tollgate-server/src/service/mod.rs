@@ -88,7 +88,7 @@ impl Service {
     /// Why it is none.
     pub(crate) fn failure_rule(&self, text: &str) -> Result<OnFailure, String> {
         if text == "local" {
-            let share = self.gate.policies().nodes().and_then(Share::of_nodes);
+            let share = self.gate.current().policies().nodes().and_then(Share::of_nodes);
             let why = "`local` needs a share, as 25 %: the policies say no number of `nodes`";
             return share.map(OnFailure::Local).ok_or_else(|| why.to_owned());
         }
@@ -153,8 +153,8 @@ impl Service {
                     ask = ask.request(RequestId::new(key));
                 }
                 let answer = match act {
-                    Act::Check => self.gate.check_limits(ask, terms).await,
-                    Act::Peek => self.gate.check_limits(ask.peek(), terms).await,
+                    Act::Check => self.gate.inline().check(ask, terms).await,
+                    Act::Peek => self.gate.inline().check(ask.peek(), terms).await,
                 };
                 let answer = answer?;
                 if answer.decision().is_some_and(Decision::is_id_overused) {
@@ -179,7 +179,7 @@ impl Service {
         if !self.gatekeeper.admits_single() {
             return None;
         }
-        self.gate.check_limits_at_once(together, counted, cost, view).ok()
+        self.gate.inline().check_together(together, counted, cost, view).ok()
     }
 
     /// Rejects an idempotency key where the service would store nothing under it.
@@ -254,7 +254,7 @@ impl Service {
             let why = format!("give 1 to {}, of what was charged: {units} is not", receipt.cost);
             return Err(Refusal::invalid(why).at("units"));
         }
-        Ok(self.gate.refund_receipt(receipt.part(units)).await?)
+        Ok(self.gate.inline().refund(receipt.part(units)).await?)
     }
 
     /// Whether there has been a connection to the store since the start.
@@ -267,7 +267,7 @@ impl Service {
     /// # Errors
     /// Why it cannot.
     pub(crate) async fn probe_store(&self) -> Result<(), Refusal> {
-        self.gate.admin().probe(self.gate.usual_deadline()).await?;
+        self.gate.admin().probe(self.gate.current().deadline()).await?;
         all_is_served(self.gate.store()).await
     }
 }

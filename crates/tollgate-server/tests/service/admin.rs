@@ -163,7 +163,7 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
     .await;
     let mut admin = service.admin().await;
     let same = admin.post("/v1/admin/reload", "").await.json();
-    assert_eq!(same["revision"], service.gate.revision().to_string());
+    assert_eq!(same["revision"], service.gate.current().revision().to_string());
     assert!(same["revision"].as_str().unwrap().starts_with("1-"));
     std::fs::write(&path, FILE.replace("2/h", "4/h")).unwrap();
     let newer = admin.post("/v1/admin/reload", "").await.json();
@@ -172,7 +172,7 @@ async fn the_file_is_read_again_and_a_broken_one_changes_nothing() {
     let reply = admin.post("/v1/admin/reload", "").await;
     assert_eq!(reply.status, StatusCode::UNPROCESSABLE_ENTITY);
     assert!(reply.text.contains("parsec"), "{}", reply.text);
-    assert!(service.gate.revision().to_string().starts_with("2-"));
+    assert!(service.gate.current().revision().to_string().starts_with("2-"));
     // Policies of a program have no file.
     let service = Service::with(|options| options.admin = Some(here())).await;
     let mut admin = service.admin().await;

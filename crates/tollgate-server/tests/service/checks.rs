@@ -461,7 +461,7 @@ async fn a_request_is_explained() {
     assert_eq!(said["match"], "first");
     assert_eq!(said["policies"][0]["name"], "login");
     assert_eq!(said["policies"][0]["limits"][0]["limit"], "2/h via sliding_log");
-    assert_eq!(said["revision"], service.gate.revision().to_string());
+    assert_eq!(said["revision"], service.gate.current().revision().to_string());
 }
 
 /// Whoever asks for one list of many policies gets no answer of megabytes.
@@ -483,7 +483,7 @@ async fn policies_are_listed_page_by_page() {
     let (mut names, mut pages, mut asked) = (Vec::new(), Vec::new(), "/v1/policies".to_owned());
     loop {
         let page = client.get(&asked).await.json();
-        assert_eq!(page["revision"], service.gate.revision().to_string());
+        assert_eq!(page["revision"], service.gate.current().revision().to_string());
         let policies = page["policies"].as_array().unwrap();
         pages.push(policies.len());
         names.extend(policies.iter().map(|it| it["name"].as_str().unwrap().to_owned()));

@@ -435,9 +435,8 @@ impl<S: Store + 'static> Builder<S> {
         if let Some(hashing) = self.front.api_key.as_ref().and_then(Identity::hashing).cloned() {
             self.gate.hash_api_keys(move |key| hashing.hash(key.as_bytes()).into());
         }
-        // In this order, so that policies replaced meanwhile count as new ones.
-        let revision = self.gate.revision();
-        let policies = self.gate.policies();
+        // Policies that replace these meanwhile count as new ones.
+        let current = self.gate.current();
         let shared = Shared {
             answers: Answers::new(self.profile).expose(self.expose).retry_after_any(self.any_wait),
             gate: self.gate,
@@ -449,10 +448,10 @@ impl<S: Store + 'static> Builder<S> {
             on_refused: self.on_refused,
             misconfigurations: Misconfigurations::new(self.told),
             times: Times::default(),
-            newest: AtomicU64::new(revision.number),
+            newest: AtomicU64::new(current.revision().number),
         };
-        shared.gate.make_extension(Templates::new);
-        let not_supplied = shared.not_supplied(&policies);
+        current.extension(Templates::new);
+        let not_supplied = shared.not_supplied(current.policies());
         if shared.for_proxies && !not_supplied.is_empty() {
             shared.misconfigurations.report_anew(&Misconfiguration::FieldNotSupplied(not_supplied));
         } else if let Some(field) = not_supplied.first() {

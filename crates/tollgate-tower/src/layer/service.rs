@@ -250,7 +250,7 @@ impl<S: Store + 'static> Shared<S> {
     /// True when the same policies over the same store have decided this request, by its marks.
     #[cold]
     pub(super) fn has_decided(&self, extensions: &Extensions) -> bool {
-        let decided = mark::is_alike(extensions, self.gate.mark());
+        let decided = mark::is_alike(extensions, self.gate.current().mark());
         if decided {
             self.misconfigurations.report(Misconfiguration::LayeredTwice);
         }

@@ -41,8 +41,8 @@ impl Tollgate {
         let program = this.with_file_name(format!("tollgate{EXE_SUFFIX}"));
         if !program.is_file() {
             bail!(
-                "the program to measure is missing ({}): build it with `cargo build --release -p \
-                 tollgate-cli`, or name another with `--program PATH`",
+                "the program to measure is missing ({}): build it with `cargo build --profile dist \
+                 -p tollgate-cli`, or name another with `--program PATH`",
                 program.display()
             );
         }
@@ -193,7 +193,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let this = dir.path().join("tollgate-bench");
         let error = Tollgate::beside(&this).err().unwrap().to_string();
-        assert!(error.contains("`cargo build --release -p tollgate-cli`"), "{error}");
+        assert!(error.contains("`cargo build --profile dist -p tollgate-cli`"), "{error}");
         let program = dir.path().join(format!("tollgate{EXE_SUFFIX}"));
         std::fs::write(&program, "").unwrap();
         assert_eq!(Tollgate::beside(&this).unwrap().0, program);

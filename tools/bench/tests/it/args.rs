@@ -8,7 +8,7 @@ fn every_command_has_help_with_an_example() {
         for flag in ["-h", "--help"] {
             let (code, out, err) = run(&[command, flag]);
             assert_eq!((code, err.as_str()), (0, ""), "{command}");
-            let example = format!("cargo run --release -p tollgate-bench -- {command}");
+            let example = format!("cargo run --profile dist -p tollgate-bench -- {command}");
             assert!(out.contains("Example") && out.contains(&example), "{command} {flag}: {out}");
             assert!(out.contains(&format!("tollgate-bench {command}")), "{out}");
             assert!(!out.contains('\x1b'), "colours without a terminal");

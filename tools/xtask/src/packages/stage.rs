@@ -135,13 +135,13 @@ pub(crate) fn build(tree: &Tree, target: &Path) -> Result<PathBuf> {
         maps.iter().rev().map(|map| format!("--remap-path-prefix={map}")).collect();
     let c: Vec<String> = maps.iter().rev().map(|map| format!("-ffile-prefix-map={map}")).collect();
     let mut command = cargo(tree);
-    command.args(["build", "--release", "--locked", "--quiet", "--package", CRATE]);
+    command.args(["build", "--profile", "dist", "--locked", "--quiet", "--package", CRATE]);
     command.arg("--target-dir").arg(target).env("CFLAGS", c.join(" "));
     command.env("CARGO_ENCODED_RUSTFLAGS", rust.join("\u{1f}")).env_remove("RUSTFLAGS");
     if !process::show(&mut command)? {
         bail!("{CRATE} cannot be built");
     }
-    Ok(target.join("release/tollgate"))
+    Ok(target.join("dist/tollgate"))
 }
 
 /// An entry for this version, as Debian's tools want one.

@@ -77,7 +77,7 @@ impl<S: Store> Node<S> {
         let client = digits.format(client);
         let counts = parts.iter().map(|part| (part.per.subject(client), &part.limits));
         let ask = Ask::from(counts.collect::<Vec<_>>());
-        let answer = self.gate.check_limits(ask, self.terms).await?;
+        let answer = self.gate.inline().check(ask, self.terms).await?;
         let (decision, is_admitted) = (answer.decision(), answer.is_allowed());
         let wait = decision.filter(|_| !is_admitted).and_then(tollgate::Decision::retry_after);
         let retry_after_us = wait.and_then(|wait| u64::try_from(wait.as_micros()).ok());

@@ -1,16 +1,14 @@
-//! Operations of a gate besides checking a request by its policies. These are peeks, checks of one
-//! policy by name, inline limits (the caller passes them with the check), and refunds.
+//! Inline limits, which the caller passes with the check, and settings of a prepared request.
 
 use core::time::Duration;
 use std::time::Instant;
 
-use arc_swap::Guard;
 use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, RequestId, Store};
 
+use super::holding::unnamed;
 use super::local::InlineShares;
-use super::{Answer, Gate, Prepared};
+use super::{Answer, Gate, Held, Prepared};
 use crate::cost::Cost;
-use crate::field::Fields;
 use crate::model::{DEFAULT_DEADLINE, Policy};
 use crate::on_failure::OnFailure;
 use crate::resolve::Refused;
@@ -39,58 +37,22 @@ impl Terms {
     }
 }
 
+/// Checks and holds under inline limits, without a policy: [`Gate::inline`]. The counts are those
+/// of the same limits on the command line and in programs.
+#[derive(Debug)]
+pub struct Inline<'g, S> {
+    pub(super) gate: &'g Gate<S>,
+}
+
 impl<S: Store> Gate<S> {
-    /// As [`Gate::prepare`], for one policy by its name. Its conditions are ignored; everything
-    /// else of it applies. `None` if there is no policy of this name.
-    ///
-    /// A shadow policy stays in shadow: it is checked, and never denies.
+    /// The checks and holds under inline limits, which the caller passes.
     #[must_use]
-    pub fn prepare_named(&self, policy: &str, fields: &dyn Fields) -> Option<Prepared> {
-        let mut prepared = self.begin();
-        let place = prepared.live.policies.place_of(policy)?;
-        prepared.matched = prepared.live.policies.matched_alone(place);
-        prepared.fill(fields);
-        Some(prepared)
+    #[inline]
+    pub const fn inline(&self) -> Inline<'_, S> {
+        Inline { gate: self }
     }
 
-    /// The answer to a request that is a peek.
-    pub(super) async fn peek(&self, prepared: Prepared) -> Answer<'static> {
-        let Prepared { live, plan, kind, .. } = prepared;
-        let live = Guard::into_inner(live);
-        let kind = kind.or_else(|| plan.holds(&live).map(|(kind, _)| kind));
-        let answer = match plan.question(&live) {
-            Some(ask) => {
-                let ask = match kind {
-                    Some(kind) => ask.holding(kind, None),
-                    None => ask,
-                };
-                let result = self.0.limiter.check(ask.peek().within(plan.deadline)).await;
-                self.0.conclude(&live, &plan, result, true)
-            }
-            None => plan.answered_early(&live),
-        };
-        answer.into_owned()
-    }
-
-    /// Checks inline limits, and charges when all of them admit. No policy is involved. The counts
-    /// are the same as those of the same limits on the command line and in programs. A
-    /// [peek](Ask::peek) changes no count and no counter.
-    ///
-    /// # Errors
-    /// An invalid ask, such as a cost of 0; a limit of which the share of a local rule cannot be
-    /// counted. A store failure is not an error: the failure rule of `terms` decides.
-    pub async fn check_limits(&self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
-        let started = self.started();
-        let is_peek = ask.is_peek();
-        let shares = InlineShares::new(&ask, terms.on_failure, is_peek)?;
-        let result = self.0.limiter.check(ask.within(terms.deadline)).await;
-        if is_peek {
-            return self.conclude_limits(result, shares.as_deref(), terms);
-        }
-        self.charged_limits(result, shares, terms, started)
-    }
-
-    pub(super) fn charged_limits(
+    fn charged_limits(
         &self,
         result: Result<Decision<'_>, Error>,
         shares: Option<Box<InlineShares>>,
@@ -126,6 +88,25 @@ impl<S: Store> Gate<S> {
         }
         Ok(self.0.conclude_inline(&self.0.live.load(), terms.on_failure, shares, result))
     }
+}
+
+impl<S: Store> Inline<'_, S> {
+    /// Checks the limits, and charges when all of them admit. A [peek](Ask::peek) changes no count
+    /// and no counter.
+    ///
+    /// # Errors
+    /// An invalid ask, such as a cost of 0; a limit of which the share of a local rule cannot be
+    /// counted. A store failure is not an error: the failure rule of `terms` decides.
+    pub async fn check(self, ask: Ask<'_>, terms: Terms) -> Result<Answer<'static>, Error> {
+        let started = self.gate.started();
+        let is_peek = ask.is_peek();
+        let shares = InlineShares::new(&ask, terms.on_failure, is_peek)?;
+        let result = self.gate.0.limiter.check(ask.within(terms.deadline)).await;
+        if is_peek {
+            return self.gate.conclude_limits(result, shares.as_deref(), terms);
+        }
+        self.gate.charged_limits(result, shares, terms, started)
+    }
 
     /// Refunds the charge of a receipt, once, or a [part](tollgate::Receipt::part) of it. What this
     /// process admitted by its share is given back there, if it still counts.
@@ -133,15 +114,27 @@ impl<S: Store> Gate<S> {
     /// # Errors
     /// Zero units, or more than were charged; a receipt of another store, or of the share of
     /// another process; or a store failure.
-    pub async fn refund_receipt(
-        &self,
-        receipt: impl Into<ReceiptPart<'_>>,
-    ) -> Result<Refund, Error> {
+    pub async fn refund(self, receipt: impl Into<ReceiptPart<'_>>) -> Result<Refund, Error> {
         let part = receipt.into();
-        match self.0.local_limiter(part.receipt) {
+        match self.gate.0.local_limiter(part.receipt) {
             Some(local) => local.refund(part).await,
-            None => self.0.limiter.refund(part).await,
+            None => self.gate.0.limiter.refund(part).await,
         }
+    }
+
+    /// [`Gate::hold`] under inline limits. The ask says what holds the units, and for how long
+    /// ([`Ask::holding`]).
+    ///
+    /// # Errors
+    /// As [`Gate::hold`].
+    pub async fn hold(self, ask: Ask<'_>, terms: Terms) -> Result<Held, Error> {
+        let started = self.gate.started();
+        let mut placing = self.gate.0.limiter.hold(ask.within(terms.deadline));
+        let placed = (&mut placing).await;
+        let in_doubt = unnamed(placing.in_doubt());
+        let (result, hold, ahead) = self.gate.0.placed(placed)?;
+        let answer = self.gate.charged_limits(result, None, terms, started)?;
+        Ok(Held { answer, hold, commit: None, in_doubt, ahead })
     }
 }
 
