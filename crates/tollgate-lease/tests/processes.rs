@@ -14,8 +14,8 @@ use tollgate_lease::{BootClock, Leased};
 use tollgate_proof::history::{
     Bounds, Call, Fault, FaultKind, History, Outcome, Part, Promise, Verdict, check,
 };
-use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::{cluster_or_skip, redis_or_skip};
 
 const URL: &str = "TOLLGATE_TEST_NODE_URL";
 const LIMITS: &str = "20000/s burst 4000 via gcra lease 200 for 300ms";

@@ -13,10 +13,10 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::redis::resp::{Reply, request};
 use tollgate_queue::{ConsumerSettings, Job, Layout, ProducerSettings, Queue, RedisQueues, Worker};
 use tollgate_redis::Options;
+use tollgate_testbed::resp::{Reply, request};
+use tollgate_testbed::{RedisServer, redis_program};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
@@ -36,7 +36,7 @@ const WORKED: usize = 4_096;
 const FIELDS: [(&str, &str); 2] = [("to", "ann@example.com"), ("template", "welcome")];
 
 fn main() -> Outcome<()> {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("redis-server is not installed: apt-get install redis-server");
         return Ok(());
     }

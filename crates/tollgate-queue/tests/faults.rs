@@ -7,15 +7,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     ConsumerSettings, Error, Job, JobId, Layout, OfferOutcome, Producer, ProducerSettings, Queue,
     RedisQueues, Worker, WorkerEvent,
 };
 use tollgate_redis::Options;
+use tollgate_testbed::{RedisServer, redis_program};
 
 fn server(arguments: &[&str]) -> Option<RedisServer> {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
         return None;
     }

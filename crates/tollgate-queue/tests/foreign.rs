@@ -6,15 +6,15 @@
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     ConsumerSettings, Job, Layout, MAX_FIELDS, MemoryQueues, OfferOutcome, ProducerSettings, Queue,
     RedisQueues, Worker, WorkerEvent,
 };
 use tollgate_redis::Options;
+use tollgate_testbed::{RedisServer, redis_program};
 
 fn server() -> Option<RedisServer> {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
         return None;
     }

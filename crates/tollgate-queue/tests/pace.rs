@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tollgate::{ManualClock, Time};
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     AnyQueues, ConsumerSettings, Counts, Job, JobId, Layout, MemoryQueues, OfferOutcome,
     ProducerSettings, Queue, RedisQueues, Settings, SqliteQueues, Stats,
 };
+use tollgate_testbed::{RedisServer, redis_program};
 
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;
@@ -34,7 +34,7 @@ fn everywhere<F: Future<Output = ()>>(
         let file = AnyQueues::Sqlite(SqliteQueues::open_with(options).unwrap());
         run("sqlite", Queue::new(file, "q").unwrap(), clock).await;
 
-        if RedisServer::find().is_none() {
+        if redis_program().is_none() {
             println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
             return;
         }
@@ -198,7 +198,7 @@ fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
 /// In real time, by the server's own clock: a delivery's time lies between question and answer.
 #[test]
 fn four_workers_of_a_redis_never_exceed_their_rate() {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
         return;
     }

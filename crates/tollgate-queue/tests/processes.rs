@@ -17,11 +17,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     AnyQueues, ConsumerSettings, Counts, Delivery, Job, Layout, OfferOutcome, ProducerSettings,
     Queue, RedisQueues, SqliteQueues, Stats, Worker,
 };
+use tollgate_testbed::{RedisServer, redis_program};
 
 const ROLE: &str = "TOLLGATE_TEST_ROLE";
 const PLACE: &str = "TOLLGATE_TEST_PLACE";
@@ -250,7 +250,7 @@ fn workers_that_are_killed_lose_nothing_of_a_file() {
 
 /// A Redis of a test's own; none where none is installed.
 fn redis() -> Option<RedisServer> {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
         return None;
     }

@@ -14,8 +14,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use tollgate::{Ask, Limiter};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::redis_or_skip;
 
 const URL: &str = "TOLLGATE_TEST_HOLDER_URL";
 

@@ -9,8 +9,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tollgate::{Ask, HoldName, Limiter, Waiting};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::redis_or_skip;
 
 const URL: &str = "TOLLGATE_TEST_WAITER_URL";
 

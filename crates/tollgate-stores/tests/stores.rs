@@ -66,7 +66,7 @@ async fn a_file_counts() {
 #[cfg(feature = "redis")]
 #[tokio::test]
 async fn redis_counts() {
-    let server = tollgate_proof::redis_or_skip!();
+    let server = tollgate_testbed::redis_or_skip!();
     counts(&format!("{}?deadline=10s", server.url()), "redis").await;
 }
 

@@ -17,7 +17,7 @@ use redis::cluster_async::ClusterConnection;
 use serde::Serialize;
 use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
-use tollgate_proof::redis::{RedisCluster, RedisServer};
+use tollgate_testbed::{RedisCluster, RedisServer};
 
 use crate::load::{CALLERS, DEADLINE, LEDGERS, PAUSE_US, ledger, micros};
 use crate::world::FOR_CLIENTS;

@@ -7,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 use tempfile::TempDir;
-use tollgate_proof::redis::RedisServer;
+use tollgate_testbed::RedisServer;
 
 use crate::world::{Ground, World};
 

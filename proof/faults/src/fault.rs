@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate_proof::history::FaultKind;
-use tollgate_proof::redis::{Client, RedisServer, Reply, Trick};
+use tollgate_testbed::{Client, RedisServer, Reply, Trick};
 
 use crate::clock::Clocks;
 use crate::cut::{Cut, Side};
@@ -290,11 +290,11 @@ impl Fault {
                     proxy.sometimes(20, &tricks);
                 }
                 pause(WHILE * 2);
-                world.proxies().iter().for_each(tollgate_proof::redis::Proxy::heal);
+                world.proxies().iter().for_each(tollgate_testbed::Proxy::heal);
             }
             Self::Stall => {
                 let proxy = world.proxies().get(victim).context("there are no proxies")?;
-                proxy.set(tollgate_proof::redis::Mode::Stall);
+                proxy.set(tollgate_testbed::Mode::Stall);
                 pause(WHILE);
                 proxy.heal();
             }

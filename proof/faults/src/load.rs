@@ -13,8 +13,8 @@ use tokio::task::JoinHandle;
 use tollgate::{Ask, Authority, Decision, Error, LimitSet, Limiter, Subject};
 use tollgate_lease::Leased;
 use tollgate_proof::history::{Call, Outcome, Part};
-use tollgate_proof::redis::key_slot;
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::key_slot;
 
 use crate::wait::{so, until};
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
-use tollgate_proof::redis::Client;
+use tollgate_testbed::Client;
 
 use crate::wait::pause;
 use crate::world::{FOR_CLIENTS, World};

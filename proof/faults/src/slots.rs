@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result};
 use rand::RngExt as _;
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
-use tollgate_proof::redis::{RedisCluster, SlotMove, key_slot};
+use tollgate_testbed::{RedisCluster, SlotMove, key_slot};
 
 use crate::fault::{Fault, Impossible, STEP, ok};
 use crate::load::Load;

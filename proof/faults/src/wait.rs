@@ -1,15 +1,13 @@
 //! Waiting for what comes by itself, and letting time go by.
 
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{Result, bail};
+use anyhow::{Result, anyhow};
+use tollgate_testbed::try_until;
 
 /// How long what servers do by themselves may take.
 pub(crate) const SERVERS: Duration = Duration::from_secs(40);
-
-/// How often one looks again.
-const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Lets time go by: as long as a fault lasts, or before it comes.
 pub(crate) fn pause(time: Duration) {
@@ -17,15 +15,8 @@ pub(crate) fn pause(time: Duration) {
 }
 
 /// Looks until it is so. `look` says why it is not yet.
-pub(crate) fn until(within: Duration, mut look: impl FnMut() -> Result<(), String>) -> Result<()> {
-    let deadline = Instant::now() + within;
-    while let Err(why) = look() {
-        if Instant::now() > deadline {
-            bail!("not within {within:?}: {why}");
-        }
-        pause(LOOK_AGAIN);
-    }
-    Ok(())
+pub(crate) fn until(within: Duration, look: impl FnMut() -> Result<(), String>) -> Result<()> {
+    try_until(within, look).map_err(|why| anyhow!(why))
 }
 
 /// `Ok` when it is so, else why not.

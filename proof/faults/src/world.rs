@@ -5,11 +5,11 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use tollgate_proof::redis::{
+use tollgate_redis::Options;
+use tollgate_testbed::{
     ClusterOptions, Launch, Proxy, RedisCluster, RedisSentinels, RedisServer, Reply,
     SentinelOptions,
 };
-use tollgate_redis::Options;
 
 /// Where clients reach servers. Servers reach one another at 127.0.0.1, so that either way can be
 /// cut without the other.
@@ -64,7 +64,7 @@ pub struct Ground {
 }
 
 impl Ground {
-    /// Servers of this program; of what [`RedisServer::find`] names when there is none.
+    /// Servers of this program; of [`tollgate_testbed::redis_program`] when there is none.
     #[must_use]
     pub fn new(program: Option<PathBuf>) -> Self {
         Self { program, ..Self::default() }

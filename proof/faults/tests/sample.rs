@@ -6,11 +6,11 @@ use tollgate_faults::fault::Fault;
 use tollgate_faults::run::{Found, Ran, Run};
 use tollgate_faults::show;
 use tollgate_faults::world::Topology;
-use tollgate_proof::redis::{RedisServer, SKIPPED};
+use tollgate_testbed::{SKIPPED, redis_program};
 
 /// What a run found; nothing where it cannot be made.
 fn ran(fault: Fault, topology: Topology) -> Option<Found> {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("{SKIPPED}");
         return None;
     }

@@ -1,7 +1,7 @@
 //! What a check on a Redis Cluster costs beside one on a single server: time of this process and of
 //! the servers, and how the load is spread.
 //!
-//! `cargo run --release -p tollgate-proof --features redis --example cluster_speed`
+//! `cargo run --release -p tollgate-proof --example cluster_speed`
 //!
 //! All servers are started here. The sides take turns; the figures are medians of the rounds.
 
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use futures_util::stream::{StreamExt as _, iter};
 use tollgate::{LimitSet, Limiter, Subject};
-use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer};
 use tollgate_redis::usage::Usage;
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::{ClusterOptions, RedisCluster, RedisServer};
 
 /// Counts that last, and counts that are gone before the subject comes again: its key is made anew
 /// then, and on a cluster Redis keeps a list of the keys of each slot.

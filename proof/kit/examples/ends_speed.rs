@@ -2,7 +2,7 @@
 //! longest script, and the checks of another subject beside it. And what a commit and a renewal
 //! cost on SQLite beside the most holds that a count can have.
 //!
-//! `cargo run --release -p tollgate-proof --features redis --example ends_speed`
+//! `cargo run --release -p tollgate-proof --example ends_speed`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "without a server it has no figures")]
 
@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use tollgate::engine::{MAX_CHARGING_HOLDS, MAX_HOLDS};
 use tollgate::{Ask, LimitSet, Limiter, MemoryStore, Reserve, Store};
-use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_redis::{Options, RedisStore};
 use tollgate_sqlite::SqliteStore;
+use tollgate_testbed::{RedisServer, Reply};
 
 const LIMITS: [&str; 4] = [
     "1000000/h via gcra",

@@ -19,9 +19,6 @@
 //!   `docs/definitions.md` alone, with exact fractions.
 //! - [`vectors`] has time lines as data: what is asked when, and what the answer must be. Those
 //!   with holds are in [`vectors::holds`].
-//!
-//! With the feature `redis`, the module `redis` starts Redis servers for tests, and has a proxy
-//! that makes their connections fail.
 
 /// The example of the README compiles.
 #[cfg(doctest)]
@@ -32,8 +29,6 @@ pub mod conformance;
 pub mod history;
 pub mod oracle;
 mod random;
-#[cfg(feature = "redis")]
-pub mod redis;
 pub mod vectors;
 
 pub use random::Random;

@@ -244,7 +244,7 @@ fn a_hold_that_names_a_count_twice_is_refused() {
 
 #[test]
 fn a_set_of_holds_that_was_evicted_is_not_kept_for_ever() {
-    let server = tollgate_proof::redis_or_skip!();
+    let server = tollgate_testbed::redis_or_skip!();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     runtime.block_on(async {
         let options = tollgate_redis::Options::from_url(&server.url()).unwrap();

@@ -9,10 +9,9 @@ use tollgate::{Clock as _, ManualClock, MemoryStore};
 use tollgate_proof::conformance::{
     FAMILIES, StoreMaker, least_difference, mixed_history, sweeping,
 };
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
 use tollgate_sqlite::SqliteStore;
+use tollgate_testbed::{RedisServer, Reply, redis_or_skip};
 
 /// Histories, by family and seed, in which a store once differed from the oracle.
 const ONCE_DIFFERENT: [(usize, u64); 3] = [

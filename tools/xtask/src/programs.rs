@@ -129,7 +129,7 @@ fn plan(found: bool, may_install: bool, apt: bool, root: bool) -> Plan {
     }
 }
 
-/// Whether the tests will find one: they look for the same, in `tollgate-proof`.
+/// Whether the tests will find one: they look for the same, in `tollgate-testbed`.
 fn is_found() -> bool {
     std::env::var_os("TOLLGATE_REDIS_SERVER").is_some()
         || is_there("redis-server")

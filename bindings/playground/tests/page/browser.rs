@@ -3,13 +3,14 @@
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::thread;
 use std::time::Duration;
 
 use serde_json::Value;
+use tollgate_testbed::Program;
 
 /// As long as a browser may take for all of a test, on a machine that does more than this.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -56,17 +57,6 @@ pub(crate) fn built() -> Option<&'static str> {
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Ends the browser with the test.
-struct Browser(Child);
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        // It may have ended by itself, which the test has noticed then.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Opens the page on such a screen, and runs the body of an async function in it, of which `input`
 /// is the argument. What it returns; none where there is no page or no browser.
 pub(crate) fn run(screen: Screen, script: &str, input: &Value) -> Option<Value> {
@@ -96,7 +86,8 @@ pub(crate) fn run_with(
     let (address, found) = serve(framed(&page, screen.width));
     let profile = tempfile::tempdir().unwrap();
     let start = |program: &&str| {
-        Command::new(program)
+        let mut command = Command::new(program);
+        command
             .args(["--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--hide-scrollbars", "--no-first-run", "--window-size=1400,2000"])
             .arg(format!("--blink-settings=preferredColorScheme={}", u8::from(!screen.is_dark)))
@@ -104,16 +95,14 @@ pub(crate) fn run_with(
             .arg(&address)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .ok()
+            .stderr(Stdio::null());
+        Program::start(&mut command).ok()
     };
     let programs = ["chromium", "chromium-browser", "google-chrome"];
-    let Some(browser) = programs.iter().find_map(start) else {
+    let Some(_browser) = programs.iter().find_map(start) else {
         println!("SKIPPED: no browser is installed: apt-get install chromium");
         return None;
     };
-    let _browser = Browser(browser);
     let found = found.recv_timeout(PATIENCE).expect("the browser reports in time");
     assert!(found["failed"].is_null(), "{found}");
     Some(found)

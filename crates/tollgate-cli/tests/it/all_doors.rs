@@ -19,12 +19,12 @@ use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::Code;
 use tollgate_envoy::proto::service::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_policy::OnFailure;
-use tollgate_proof::redis::Client as RedisClient;
 use tollgate_redis::RedisStore;
+use tollgate_testbed::{Client as RedisClient, RedisServer};
 use tollgate_tower::{RequestLimits, RequestLimitsLayer};
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{Client, Serving};
 
 const PAGE: &str = include_str!("../../../../docs/envoy.md");
@@ -50,14 +50,14 @@ struct Doors {
     layer: SocketAddr,
     place: Place,
     runtime: Runtime,
-    _redis: Redis,
+    _redis: RedisServer,
 }
 
 impl Doors {
     /// None when no Redis is installed; that has been said then.
     fn open() -> Option<Self> {
         let place = Place::new();
-        let (redis, url) = Redis::start(place.path(), &[])?;
+        let (redis, url) = redis::start(place.path(), &[])?;
         // However busy the machine is: who waits too long gets the answer of a failure rule.
         let store = format!("{url}?deadline=30s");
         let rules = place.path().join("limits.yaml");

@@ -4,7 +4,7 @@
 use std::fs::File;
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::Instant;
@@ -12,6 +12,7 @@ use std::time::Instant;
 use base64::Engine as _;
 use serde_json::{Value, json};
 use tempfile::TempDir;
+use tollgate_testbed::Program;
 
 use crate::serving::LONG;
 
@@ -27,7 +28,7 @@ pub(crate) const DESK: Screen = Screen { width: 1_280, is_dark: false };
 
 /// A browser with one page; ended with the test.
 pub(crate) struct Browser {
-    child: Child,
+    _program: Program,
     requests: File,
     messages: Receiver<Value>,
     session: String,
@@ -35,13 +36,6 @@ pub(crate) struct Browser {
     /// What the page's console said of mistakes, and scripts that failed.
     faults: Vec<String>,
     _folder: TempDir,
-}
-
-impl Drop for Browser {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Browser {
@@ -61,20 +55,20 @@ impl Browser {
         let shell = "exec \"$0\" --headless --no-sandbox --disable-gpu --disable-dev-shm-usage \
                      --no-first-run --hide-scrollbars --remote-debugging-pipe \
                      --user-data-dir=\"$3\" about:blank 3<\"$1\" 4>\"$2\"";
-        let child = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", shell, program])
             .args([to.as_os_str(), from.as_os_str()])
             .arg(folder.path().join("profile"))
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
+            .stderr(Stdio::null());
+        let program = Program::start(&mut command).unwrap();
         // In the order in which the shell opens them: each waits for the other end.
         let requests = File::options().write(true).open(to).unwrap();
         let messages = messages(&from);
         let mut browser = Self {
-            child,
+            _program: program,
             requests,
             messages,
             session: String::new(),

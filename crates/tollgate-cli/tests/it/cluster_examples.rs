@@ -4,7 +4,7 @@
 use std::process::{Command, Output};
 use std::time::Duration;
 
-use tollgate_proof::redis::{Proxy, RedisCluster, SlotMove, Trick, key_slot};
+use tollgate_testbed::{Proxy, RedisCluster, SlotMove, Trick, key_slot};
 
 use crate::Place;
 use crate::clients::{self, example, make, told};

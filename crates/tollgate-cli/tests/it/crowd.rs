@@ -136,7 +136,8 @@ fn goes_back_from(threads: &str) {
 fn several_threads_have_one_count() {
     let place = Place::new();
     let serving = Serving::start(&place, &["--threads", "3"]);
-    let threads = std::fs::read_dir(format!("/proc/{}/task", serving.child.id())).unwrap().count();
+    let threads =
+        std::fs::read_dir(format!("/proc/{}/task", serving.program.child.id())).unwrap().count();
     assert!(threads >= 3, "{threads}");
     let question = r#"{"subject": "user:1", "limit": "30/d via fixed_window"}"#;
     let asks = || {

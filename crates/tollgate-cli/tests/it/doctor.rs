@@ -6,13 +6,13 @@ use std::net::TcpListener;
 use std::thread;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 
 #[test]
 fn a_fit_server_is_0() {
     let place = Place::new();
     let arguments = ["--maxmemory", "100mb", "--appendonly", "yes"];
-    let Some((_server, url)) = Redis::start(place.path(), &arguments) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &arguments) else { return };
     let (code, out, err) = place.run(&["doctor", "--store", &url]);
     assert_eq!((code, err.as_str()), (0, ""), "{out}");
     assert!(out.contains(" is fit: 0 failures, 0 warnings\n"), "{out}");
@@ -32,7 +32,7 @@ fn a_fit_server_is_0() {
 fn an_unfit_server_is_1_and_says_what_to_do() {
     let place = Place::new();
     let arguments = ["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"];
-    let Some((_server, url)) = Redis::start(place.path(), &arguments) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &arguments) else { return };
     let (code, out, err) = place.run(&["doctor", "--store", &url]);
     assert_eq!((code, err.as_str()), (1, ""), "{out}");
     assert!(out.contains(" is unfit: 1 failure, 1 warning\n"), "{out}");
@@ -48,7 +48,7 @@ fn an_unfit_server_is_1_and_says_what_to_do() {
 #[test]
 fn a_wrong_password_is_1_and_is_not_shown() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &["--requirepass", "right"]) else {
+    let Some((_server, url)) = redis::start(place.path(), &["--requirepass", "right"]) else {
         return;
     };
     let with = |password: &str| url.replace("://", &format!("://:{password}@"));

@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::process::Output;
 
-use tollgate_proof::redis_or_skip;
+use tollgate_testbed::redis_or_skip;
 
 use crate::Place;
 use crate::clients::{self, example, make, told};
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 use crate::scripts::sh;
 
 /// A server that was started, and a subject as the command line writes it.
@@ -34,7 +34,7 @@ fn admits_twice_then_denies(place: &Place, asked: &Asked<'_>, mut ask: impl FnMu
 #[test]
 fn a_shell_asks() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     make(&place);
     let line = format!("sh '{}' user:42", example("limit.sh").display());
     let socket = place.path().join("redis.sock");

@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 use crate::Place;
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 use crate::serving::LONG;
 use crate::timeseries::{Being, TimeSeriesServer};
 
@@ -212,7 +212,7 @@ fn nodes_are_simulated_in_memory_and_real_on_redis() {
 #[test]
 fn the_race_on_a_real_server_leaves_nothing_behind() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let json =
         place.json(&["lab", "race", "--clients", "200", "--limit", "3", "--store", &url, "--json"]);
     assert_eq!((&json["atomic"], &json["on"]), (&3.into(), &"redis".into()));
@@ -234,7 +234,7 @@ fn the_same_seed_gives_the_same_bytes_in_memory_and_on_redis() {
     assert_eq!(first, run(&["--seed", "1"]));
     assert_ne!(first, run(&["--seed", "2"]));
     let zoo = |more: &[&str]| place.run(&[&["lab", "zoo", "40", "30", "--json"], more].concat()).1;
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     assert_eq!(first, run(&["--store", &url]));
     assert_eq!(zoo(&[]), zoo(&["--store", &url]), "with counts that are kept");
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");

@@ -2,10 +2,11 @@
 //!
 //! TOLLGATE_PEER_JEDIS is a class path with Jedis, which nothing here can install.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
+
+use tollgate_testbed::Program;
 
 use crate::Place;
 use crate::clients::folder;
@@ -153,15 +154,8 @@ fn java_asks_over_resp() {
 
 /// A web server of the examples; ended with the test.
 struct Web {
-    child: Child,
+    _program: Program,
     address: SocketAddr,
-}
-
-impl Drop for Web {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Web {
@@ -171,11 +165,10 @@ impl Web {
         command.env("TOLLGATE_URL", format!("http://{service}")).envs(envs.iter().copied());
         command.envs([("LISTEN", "127.0.0.1:0"), ("PORT", "0")]);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
-        let mut child = command.spawn().unwrap();
-        let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let address = line.trim_end().strip_prefix("listening on ").unwrap();
-        Self { child, address: address.parse().unwrap() }
+        let mut program = Program::start(&mut command).unwrap();
+        let lines = program.lines(|_| true).unwrap();
+        let address = lines[0].strip_prefix("listening on ").unwrap();
+        Self { _program: program, address: address.parse().unwrap() }
     }
 
     /// The status, and the seconds of `Retry-After`, on a connection of its own.

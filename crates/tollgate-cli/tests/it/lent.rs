@@ -4,7 +4,7 @@
 use std::ops::Deref;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisSentinels};
+use tollgate_testbed::{ClusterOptions, RedisCluster, RedisSentinels, SentinelOptions};
 
 static CLUSTER: Mutex<Option<RedisCluster>> = Mutex::new(None);
 static SENTINELS: Mutex<Option<RedisSentinels>> = Mutex::new(None);
@@ -30,7 +30,7 @@ impl Lent<RedisSentinels> {
     /// A primary with two replicas under three sentinels. To lock a cluster too, take that first.
     pub(crate) fn sentinels() -> Self {
         let mut sentinels = SENTINELS.lock().unwrap_or_else(PoisonError::into_inner);
-        let server = sentinels.get_or_insert_with(RedisSentinels::start).server(0);
+        let server = sentinels.get_or_insert_with(|| SentinelOptions::new().start()).server(0);
         assert_eq!(server.command(&[b"FLUSHALL"]).text().as_deref(), Some("OK"));
         Self(sentinels)
     }
@@ -47,14 +47,14 @@ impl<T> Deref for Lent<T> {
 /// The shared cluster, or the end of the test when no server is installed.
 macro_rules! lent_cluster_or_skip {
     () => {
-        tollgate_proof::start_or_skip!($crate::lent::Lent::cluster())
+        tollgate_testbed::start_or_skip!($crate::lent::Lent::cluster())
     };
 }
 
 /// The shared servers under sentinels, or the end of the test when no server is installed.
 macro_rules! lent_sentinels_or_skip {
     () => {
-        tollgate_proof::start_or_skip!($crate::lent::Lent::sentinels())
+        tollgate_testbed::start_or_skip!($crate::lent::Lent::sentinels())
     };
 }
 

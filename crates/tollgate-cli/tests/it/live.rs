@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::Place;
 use crate::lab::write;
 use crate::lent::{lent_cluster_or_skip, lent_sentinels_or_skip};
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 use crate::serving::LONG;
 
 /// Half a second under two strategies, with clients that ask again.
@@ -123,7 +123,7 @@ fn tells_the_work(json: &Value) {
 #[test]
 fn on_redis_the_servers_work_is_told_and_nothing_is_left_behind() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let file = write(&place, "short.toml", EXPERIMENT);
     let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
     check(&json);
@@ -159,7 +159,7 @@ away = [{ number = 2, from = "400ms", until = "700ms" }]
 #[test]
 fn nodes_in_real_time_hold_leases_and_go_on_by_their_shares() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let file = write(&place, "nodes.toml", NODES);
     let json = place.json(&["lab", "run", &file, "--live", "--json", "--store", &url]);
     let case = &json["cases"][0];
@@ -231,12 +231,12 @@ fn ended(mut child: std::process::Child) -> (Option<i32>, Value, String) {
 #[test]
 fn what_a_server_does_not_answer_failed_and_the_run_goes_on() {
     let place = Place::new();
-    let Some((server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((server, url)) = redis::start(place.path(), &[]) else { return };
     let child = running(&place, &format!("{url}?deadline=200ms"), 5);
-    kill_process(server.process(), Signal::STOP).unwrap();
+    server.freeze();
     // Several times as long as an answer may take.
     std::thread::sleep(Duration::from_millis(1_000)); // tidy: sleep-ok it stands still
-    kill_process(server.process(), Signal::CONT).unwrap();
+    server.thaw();
     let (code, json, error) = ended(child);
     assert_eq!(code, Some(0), "{error}");
     let case = &json["cases"][0];
@@ -252,15 +252,15 @@ fn what_a_server_does_not_answer_failed_and_the_run_goes_on() {
 #[test]
 fn who_queues_behind_a_server_that_stands_still_is_measured() {
     let place = Place::new();
-    let Some((server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((server, url)) = redis::start(place.path(), &[]) else { return };
     // More at once than a connection takes by itself.
     let burst = "version = 1\nduration = \"2s\"\n\
                  workload = [{ arrivals = \"bursts\", size = 6000, every = \"1s\" }]\n\
                  case = [{ limits = [{ per = \"client\", limit = \"50/5m via gcra\" }] }]\n";
     let child = start(&place, burst, &url);
-    kill_process(server.process(), Signal::STOP).unwrap();
+    server.freeze();
     std::thread::sleep(Duration::from_millis(1_500)); // tidy: sleep-ok it stands still
-    kill_process(server.process(), Signal::CONT).unwrap();
+    server.thaw();
     let (code, json, error) = ended(child);
     assert_eq!(code, Some(0), "{error}");
     let live = &json["cases"][0]["live"];
@@ -272,7 +272,7 @@ fn who_queues_behind_a_server_that_stands_still_is_measured() {
 #[test]
 fn a_server_that_is_gone_does_not_take_what_was_measured_with_it() {
     let place = Place::new();
-    let Some((server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((server, url)) = redis::start(place.path(), &[]) else { return };
     let two = "version = 1\nduration = \"1s\"\n\
                workload = [{ arrivals = \"steady\", rate = \"200/s\" }]\n\
                [[case]]\nlimits = [{ per = \"client\", limit = \"50/5m\" }]\n\
@@ -292,7 +292,7 @@ fn a_server_that_is_gone_does_not_take_what_was_measured_with_it() {
 #[test]
 fn ctrl_c_ends_real_time_with_what_was_measured() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let child = running(&place, &url, 600);
     kill_process(Pid::from_child(&child), Signal::INT).unwrap();
     let (code, json, error) = ended(child);

@@ -4,8 +4,7 @@ use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::sentinels_or_skip;
+use tollgate_testbed::{RedisServer, sentinels_or_skip};
 
 use crate::Place;
 use crate::lent::{lent_cluster_or_skip, lent_sentinels_or_skip};

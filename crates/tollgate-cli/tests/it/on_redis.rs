@@ -6,13 +6,13 @@ use std::process::{Child, Stdio};
 use std::time::Instant;
 
 use rustix::process::{Pid, Signal, kill_process};
-use tollgate_proof::redis::{Proxy, RedisServer, Trick};
+use tollgate_testbed::{Proxy, RedisServer, Trick};
 
 use crate::Place;
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 
-fn started(place: &Place, arguments: &[&str]) -> Option<(Redis, String)> {
-    Redis::start(place.path(), arguments)
+fn started(place: &Place, arguments: &[&str]) -> Option<(RedisServer, String)> {
+    redis::start(place.path(), arguments)
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn the_user_that_the_doctor_makes_can_do_all_of_it() {
 /// A lost answer costs no slot: `run` asks again under the name that it gave its hold.
 #[test]
 fn a_slot_is_one_where_the_answer_was_lost() {
-    let server = tollgate_proof::start_or_skip!(RedisServer::start());
+    let server = tollgate_testbed::start_or_skip!(RedisServer::start());
     let proxy = Proxy::start(server.address());
     let place = Place::new();
     let (direct, url) = (server.url(), format!("{}?deadline=2s", proxy.url()));

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{LONG, Serving};
 
 /// The limit of each policy, and its share of a quarter.
@@ -107,7 +107,7 @@ fn wait(time: Duration) {
 #[test]
 fn a_share_is_all_that_is_admitted_while_redis_is_away() {
     let place = Place::new();
-    let Some((redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((redis, url)) = redis::start(place.path(), &[]) else { return };
     let rules = [
         ("allow", "\"allow\"", "failure_rule"),
         ("deny", "\"deny\"", "failure_rule"),
@@ -119,7 +119,7 @@ fn a_share_is_all_that_is_admitted_while_redis_is_away() {
         let killed = Instant::now();
         drop(redis);
         wait(Duration::from_secs(10));
-        let (redis, _) = Redis::start(place.path(), &[]).unwrap();
+        let (redis, _) = redis::start(place.path(), &[]).unwrap();
         let back = Instant::now();
         // It is back when it has answered for a second without a failure.
         wait(Duration::from_secs(5));
@@ -186,7 +186,7 @@ fn a_share_is_all_that_is_admitted_while_redis_is_away() {
 #[test]
 fn an_outage_that_comes_and_goes_admits_one_burst() {
     let place = Place::new();
-    let Some((redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((redis, url)) = redis::start(place.path(), &[]) else { return };
     let services = [serve(&place, "local", "{ local = \"25 %\" }", &url)];
     let began = Instant::now();
     while services[0].client().check(r#"{"fields": {"ip": "::1"}}"#).unwrap()["authority"]
@@ -199,7 +199,7 @@ fn an_outage_that_comes_and_goes_admits_one_burst() {
         for _ in 0..5 {
             drop(redis.take());
             wait(Duration::from_secs(1));
-            redis = Some(Redis::start(place.path(), &[]).unwrap().0);
+            redis = Some(redis::start(place.path(), &[]).unwrap().0);
             wait(Duration::from_millis(1_500));
         }
         redis

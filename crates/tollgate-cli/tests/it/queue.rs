@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::Serving;
 
 pub(crate) fn push(place: &Place, args: &[&str]) -> i32 {
@@ -86,7 +86,7 @@ fn without_ids(text: &str) -> Vec<String> {
 #[test]
 fn a_dead_job_that_is_none_holds_up_no_other() {
     let place = Place::new();
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     let run = |args: &[&str]| place.run(&[&["queue"], args, &["--store", &store]].concat());
     assert_eq!(run(&["push", "mail", "n=1", "--bound", "9"]).0, 0);
     let fields: String = (0..65).map(|n| format!(" f{n} v")).collect();
@@ -218,7 +218,7 @@ fn a_job_is_accepted_once_and_too_old_is_dropped() {
 fn what_is_forgotten_is_not_known_any_more() {
     let place = Place::new();
     forgotten(&place, &[]);
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     forgotten(&place, &["--store", &store]);
 }
 
@@ -275,7 +275,7 @@ fn all_queues_are_listed_with_what_is_in_them() {
 #[test]
 fn queues_on_a_redis_are_listed_in_whatever_they_lie() {
     let place = Place::new();
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     listed(&place, &["--store", &store]);
     let more = ["queue", "push", "scans", "a=b", "--bound", "3", "--form", "list"];
     assert_eq!(place.run(&[&more[..], &["--store", &store]].concat()).0, 0);
@@ -289,7 +289,7 @@ fn queues_on_a_redis_are_listed_in_whatever_they_lie() {
 fn a_paused_queue_accepts_and_gives_nothing_until_it_goes_on() {
     let place = Place::new();
     paused(&place, &[]);
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     paused(&place, &["--store", &store]);
     paused(&place, &["--store", &store, "--form", "list"]);
 }
@@ -333,7 +333,7 @@ fn a_server_that_may_lose_jobs_is_told_when_they_are_pushed_and_worked_on_and_se
     ] {
         let place = Place::new();
         let full = ["--maxmemory", "64mb", "--maxmemory-policy", policy];
-        let Some((_redis, store)) = Redis::start(place.path(), &full) else { return };
+        let Some((_redis, store)) = redis::start(place.path(), &full) else { return };
         let says = format!(
             "this Redis evicts keys when it is full (maxmemory-policy {policy}), and {loses}: set"
         );

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{LONG, Serving};
 
 fn serve(place: &Place, store: &str) -> Serving {
@@ -19,7 +19,7 @@ fn jobs_come_by_http_and_go_by_queue_work() {
 #[test]
 fn the_same_on_a_redis() {
     let place = Place::new();
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     come_and_go(&place, &store);
 }
 
@@ -82,7 +82,7 @@ fn come_and_go(place: &Place, store: &str) {
 #[test]
 fn a_list_is_a_queue_as_well() {
     let place = Place::new();
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     let args = ["--store", &store, "--queue", "mail=2", "--queue-form", "list"];
     let serving = Serving::start(&place, &args);
     let (status, _, body) = serving.client().whole("POST", "/v1/queues/mail", "{}").unwrap();

@@ -3,14 +3,14 @@
 use serde_json::json;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 
 /// The same on every kind of store.
 fn everywhere(check: impl Fn(&Place, &str)) {
     let place = Place::new();
     check(&place, &place.store());
     let place = Place::new();
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     check(&place, &store);
 }
 

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 
 use crate::Place;
 use crate::queue::{push, signal, stats};
-use crate::redis::Redis;
+use crate::redis;
 
 /// Starts a worker that says, by a file, that it is in the middle of a job.
 fn in_the_middle(place: &Place, command: &str, more: &[&str]) -> Child {
@@ -101,7 +101,7 @@ fn a_worker_that_is_killed_loses_nothing() {
 #[test]
 fn a_worker_says_what_has_become_of_its_queue_and_of_its_store() {
     let place = Place::new();
-    let Some((redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((redis, store)) = redis::start(place.path(), &[]) else { return };
     let run = |args: &[&str]| place.run(&[&["queue"], args, &["--store", &store]].concat()).0;
     let push = ["push", "mail", "to=ann", "--bound", "9"];
     assert_eq!(run(&push), 0);
@@ -119,7 +119,7 @@ fn a_worker_says_what_has_become_of_its_queue_and_of_its_store() {
     drop(redis);
     let said = lines.next().unwrap();
     assert!(said.starts_with("waiting: "), "{said}");
-    let again = Redis::start(place.path(), &[]);
+    let again = redis::start(place.path(), &[]);
     assert!(again.is_some(), "it was there before");
     let said = lines.next().unwrap();
     assert!(said.starts_with("the store is back after "), "{said}");

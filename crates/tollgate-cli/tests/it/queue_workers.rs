@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{LONG, Serving};
 
 /// The same on every kind of store.
@@ -13,7 +13,7 @@ fn everywhere(check: impl Fn(&Place, &str)) {
     let place = Place::new();
     check(&place, &place.store());
     let place = Place::new();
-    let Some((_redis, store)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, store)) = redis::start(place.path(), &[]) else { return };
     check(&place, &store);
 }
 

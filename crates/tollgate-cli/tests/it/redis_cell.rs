@@ -8,9 +8,10 @@ use std::os::unix::net::UnixStream;
 use std::time::Instant;
 
 use tollgate_proof::Random;
+use tollgate_testbed::RedisServer;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{LONG, Serving};
 
 const PAGE: &str = include_str!("../../docs/coming-from-redis-cell.md");
@@ -51,12 +52,12 @@ impl<T: Read + Write> Asker<T> {
 }
 
 /// redis-cell in a Redis; none where it is not named.
-fn peer(place: &Place) -> Option<(Redis, Asker<UnixStream>)> {
+fn peer(place: &Place) -> Option<(RedisServer, Asker<UnixStream>)> {
     let Ok(module) = std::env::var(PEER) else {
         println!("WANTED: {PEER} names no module of redis-cell, so only one side is asked");
         return None;
     };
-    let (redis, url) = Redis::start(place.path(), &["--loadmodule", &module])?;
+    let (redis, url) = redis::start(place.path(), &["--loadmodule", &module])?;
     let stream = UnixStream::connect(url.strip_prefix("unix://").unwrap()).unwrap();
     stream.set_read_timeout(Some(LONG)).unwrap();
     Some((redis, Asker(BufReader::new(stream))))

@@ -6,7 +6,7 @@ use std::process::Stdio;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::Place;
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 
 /// Two clients: one asks six times within three seconds, one once; a line that is none; one line
 /// out of order.
@@ -240,7 +240,7 @@ fn calls(socket: &std::path::Path, command: &str) -> u64 {
 #[test]
 fn redis_decides_as_memory_does_with_many_events_in_a_call() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let socket = place.path().join("redis.sock");
     for limits in [&["5/10s"][..], &["100/1h"], &["5/10s", "100/1h", "20/1m"]] {
         redis_cli(&socket, &["CONFIG", "RESETSTAT"]);
@@ -262,7 +262,7 @@ fn redis_decides_as_memory_does_with_many_events_in_a_call() {
 #[test]
 fn a_replay_that_is_interrupted_or_fails_leaves_nothing() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let socket = place.path().join("redis.sock");
     redis_cli(&socket, &["SET", "tg1:{mine}:gcra/1s", "stays"]);
     // Long enough that it is still at work when the first of its keys is seen.

@@ -4,11 +4,10 @@ use std::thread;
 use std::time::Instant;
 
 use serde_json::{Value, json};
-use tollgate_proof::redis::SentinelOptions;
-use tollgate_proof::sentinels_or_skip;
+use tollgate_testbed::{SentinelOptions, sentinels_or_skip};
 
 use crate::Place;
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 use crate::serving::{LONG, Serving};
 
 /// Replicas that start at the same moment.
@@ -60,7 +59,7 @@ fn what_one_signed_the_other_takes() {
     let file = format!("sqlite://{}", place.path().join("counts.db").display());
     let [one, other] = start(&place, &file);
     rounds(&one, &other);
-    let Some((_redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
     let [one, other] = start(&place, &url);
     rounds(&one, &other);
     let (before, slot) = (receipt(&one), hold(&one).unwrap());
@@ -106,7 +105,7 @@ fn what_one_signed_the_other_takes() {
 #[test]
 fn an_environment_takes_nothing_of_another() {
     let place = Place::new();
-    let Some((_redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
     let with_key = |query: &str| {
         let store = format!("{url}{query}");
         let mut command = Serving::command(&place, &["--store", &store]);

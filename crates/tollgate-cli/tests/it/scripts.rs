@@ -4,7 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::process::{Command, Output};
 
 use crate::Place;
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 
 /// A shell in which `redis-cli` reaches the test's server.
 pub(crate) fn sh(place: &Place, text: &str) -> Output {
@@ -48,7 +48,7 @@ pub(crate) fn printed(place: &Place, args: &[&str]) -> String {
 #[test]
 fn pasted_lines_admit_and_then_deny() {
     let place = Place::new();
-    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    let Some(_server) = redis::start(place.path(), &[]) else { return };
     for strategy in tollgate::Strategy::RATES {
         let limit = format!("1/h via {}", strategy.name());
         let json = place.json(&["scripts", &limit, "--answer", "boolean", "--format", "json"]);
@@ -63,7 +63,7 @@ fn pasted_lines_admit_and_then_deny() {
 #[test]
 fn the_verbose_answer_says_how_long_to_wait() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let limits = ["10/s via gcra", "3/h via sliding_window"];
     let text = printed(&place, &[&limits[..], &["--cost", "2"]].concat());
     let answer = pasted(&place, &text);
@@ -90,7 +90,7 @@ fn the_verbose_answer_says_how_long_to_wait() {
 #[test]
 fn the_script_alone_is_a_file_for_eval() {
     let place = Place::new();
-    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    let Some(_server) = redis::start(place.path(), &[]) else { return };
     let args = ["1/h via gcra", "--subject", "user:7", "--answer", "boolean"];
     let text = printed(&place, &args);
     let line = text.lines().last().unwrap().strip_prefix("# ").unwrap();
@@ -104,7 +104,7 @@ fn the_script_alone_is_a_file_for_eval() {
 #[test]
 fn the_keys_are_those_of_the_stores_environment() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let staging = format!("{url}?prefix=staging");
     let store = ["--store", &staging];
     let args = [&["1/h via gcra", "--answer", "boolean"][..], &store].concat();
@@ -127,7 +127,7 @@ fn the_keys_are_those_of_the_stores_environment() {
 #[test]
 fn two_subjects_are_one_call() {
     let place = Place::new();
-    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    let Some(_server) = redis::start(place.path(), &[]) else { return };
     let pair = ["--on", "resource:12=5/10s via sliding_log", "--on"];
     let of = |consumer: &str, more: &[&str]| {
         let on = format!("{consumer}=3/10s via sliding_log");
@@ -162,7 +162,7 @@ fn json_has_all_of_it() {
 #[test]
 fn nothing_breaks_out_of_the_shell_or_the_script() {
     let place = Place::new();
-    let Some(_server) = Redis::start(place.path(), &[]) else { return };
+    let Some(_server) = redis::start(place.path(), &[]) else { return };
     for subject in
         ["user:';touch broken;'", "a:$(touch broken)`touch broken`", "a:x\nTOLLGATE\n", "ü:{}"]
     {
@@ -208,7 +208,7 @@ fn bad_input_says_what_would_be_right() {
 #[test]
 fn a_pasted_offer_is_accepted_until_the_queue_is_full_and_worked_on() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let text = printed(&place, &["--queue", "mail", "--bound", "2"]);
     for (depth, is_full) in [("0", false), ("1", false), ("2", true)] {
         let answer = pasted(&place, &text);
@@ -231,7 +231,7 @@ fn a_pasted_offer_is_accepted_until_the_queue_is_full_and_worked_on() {
 #[test]
 fn a_pasted_offer_of_a_client_is_under_its_bound() {
     let place = Place::new();
-    let Some((_server, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_server, url)) = redis::start(place.path(), &[]) else { return };
     let text = printed(&place, &["--queue", "mail", "--bound", "9", "--per-client", "2"]);
     for is_refused in [false, false, true] {
         let answer = pasted(&place, &text);

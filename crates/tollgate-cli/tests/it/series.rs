@@ -7,7 +7,7 @@ use std::time::Instant;
 use serde_json::Value;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{Client, LONG, Serving};
 use crate::timeseries::{Being, TimeSeriesServer};
 
@@ -167,7 +167,7 @@ fn recorded(admin: &mut Client) -> u64 {
 fn a_redis_without_time_series_is_told_and_the_service_serves() {
     let place = Place::new();
     let plain = TimeSeriesServer::start(Being::Plain);
-    let redis = Redis::start(place.path(), &[]);
+    let redis = redis::start(place.path(), &[]);
     let urls = [Some(&plain.url), redis.as_ref().map(|(_, url)| url)];
     for url in urls.into_iter().flatten() {
         let serving = serve(&place, url, &[]);

@@ -2,32 +2,26 @@
 
 use std::io::{self, BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
+use tollgate_testbed::Program;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 
 /// What is a hang, whatever the machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running service; killed with the test.
 pub(crate) struct Serving {
-    pub(crate) child: Child,
+    pub(crate) program: Program,
     /// What it printed before it served.
     said: Vec<String>,
     pub(crate) address: SocketAddr,
-}
-
-impl Drop for Serving {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Serving {
@@ -53,24 +47,18 @@ impl Serving {
 
     pub(crate) fn start_command(mut command: Command) -> Self {
         command.stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        let mut said = Vec::new();
-        // The last line that it prints.
-        while !said.last().is_some_and(|line: &String| line.ends_with("/")) {
-            match lines.next() {
-                Some(line) => said.push(line.unwrap()),
-                None => {
-                    let mut error = String::new();
-                    child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
-                    panic!("it ended: {said:?} {error}");
-                }
-            }
+        let mut program = Program::start(&mut command).unwrap();
+        let is_last = |line: &str| line.ends_with('/');
+        let said = program.lines(is_last).unwrap();
+        if !said.last().is_some_and(|line| is_last(line)) {
+            let mut error = String::new();
+            program.child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
+            panic!("it ended: {said:?} {error}");
         }
         let (scheme, first) = said[0].split_once("://").unwrap();
         assert!(["listening  http", "listening  https"].contains(&scheme), "{said:?}");
         let address = first.split(',').next().unwrap().parse().unwrap();
-        Self { child, said, address }
+        Self { program, said, address }
     }
 
     /// The rest of the line that it printed and that begins so.
@@ -84,7 +72,7 @@ impl Serving {
     }
 
     pub(crate) fn signal(&self, signal: Signal) {
-        kill_process(Pid::from_child(&self.child), signal).unwrap();
+        self.program.signal(signal).unwrap();
     }
 
     /// Asks it to end.
@@ -104,14 +92,14 @@ impl Serving {
     pub(crate) fn ended(mut self) -> (i32, String) {
         let start = Instant::now();
         let status = loop {
-            if let Some(status) = self.child.try_wait().unwrap() {
+            if let Some(status) = self.program.child.try_wait().unwrap() {
                 break status;
             }
             assert!(start.elapsed() < LONG, "it does not end");
             thread::yield_now();
         };
         let mut log = String::new();
-        self.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+        self.program.child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
         (status.code().unwrap_or(-1), log)
     }
 
@@ -130,7 +118,7 @@ impl Serving {
     }
 
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let path = format!("/proc/{}/status", self.child.id());
+        let path = format!("/proc/{}/status", self.program.child.id());
         let status = std::fs::read_to_string(path).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmRSS:")).unwrap();
         line.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 1_024
@@ -446,7 +434,7 @@ fn denials_are_logged_with_hashed_subjects_and_a_flood_is_not() {
 #[test]
 fn the_loss_of_the_store_and_its_return_are_told_once() {
     let place = Place::new();
-    let Some((redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((redis, url)) = redis::start(place.path(), &[]) else { return };
     let path = place.path().join("policies.toml");
     let policy = |name: &str, rule: &str| {
         format!(
@@ -464,7 +452,7 @@ fn the_loss_of_the_store_and_its_return_are_told_once() {
     while auth().0 != 200 {
         assert!(start.elapsed() < LONG, "{:?}", auth());
     }
-    kill_process(redis.process(), Signal::STOP).unwrap();
+    redis.freeze();
     // The log has a sample of what is answered: this one is within it.
     let question = r#"{"subject": "a", "limit": "9/h", "on_failure": "allow"}"#;
     assert_eq!(serving.client().check(question).unwrap()["outcome"], "failed_open");
@@ -475,7 +463,7 @@ fn the_loss_of_the_store_and_its_return_are_told_once() {
         assert!(body.contains(r#""violated-policies":["login"]"#), "{body}");
         denied += 1;
     }
-    kill_process(redis.process(), Signal::CONT).unwrap();
+    redis.thaw();
     // It is back when it has answered for a second without a failure.
     let mut back = None::<Instant>;
     while back.is_none_or(|back| back.elapsed() < Duration::from_millis(1_500)) {

@@ -10,7 +10,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 
 use crate::Place;
-use crate::redis::Redis;
+use crate::redis;
 use crate::serving::{Client, LONG, Serving};
 
 /// Clients that ask until they are told to stop or the service is gone; how many charges were
@@ -82,7 +82,7 @@ fn no_charge_is_lost(place: &Place, store: &str) {
         let mut serving = Serving::start(place, &["--store", store]);
         let load = Load::on(serving.address, &question);
         load.until(LIMIT / (ROUNDS + 2));
-        serving.child.kill().unwrap();
+        serving.program.kill();
         let (more, denied) = load.ended();
         acknowledged += more;
         assert_eq!(denied, 0, "round {round}: the limit is not reached yet");
@@ -112,7 +112,7 @@ fn no_acknowledged_charge_is_lost_on_sqlite_when_it_is_killed() {
 #[test]
 fn no_acknowledged_charge_is_lost_on_redis_when_it_is_killed() {
     let place = Place::new();
-    let Some((_redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
     // Under load a busy machine is no fault of the store.
     no_charge_is_lost(&place, &format!("{url}?deadline=5s"));
 }
@@ -162,7 +162,7 @@ fn a_snapshot_keeps_the_counts_of_memory_over_a_restart() {
     // After kill -9 it is that of the last clean end.
     let mut serving = Serving::start(&place, &args);
     assert_eq!(serving.client().check(question).unwrap()["remaining"], 1);
-    serving.child.kill().unwrap();
+    serving.program.kill();
     drop(serving);
     let serving = Serving::start(&place, &args);
     assert_eq!(serving.client().check(question).unwrap()["remaining"], 1);

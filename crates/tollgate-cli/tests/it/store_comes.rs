@@ -16,13 +16,13 @@ use tollgate_envoy::proto::descriptor::rate_limit_descriptor::Entry;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::Code;
 use tollgate_envoy::proto::service::rate_limit_service_client::RateLimitServiceClient;
-use tollgate_proof::redis::{
-    Client as RedisClient, ClusterOptions, RedisServer, Reply, SentinelOptions,
+use tollgate_testbed::{
+    Client as RedisClient, ClusterOptions, RedisServer, Reply, SentinelOptions, cluster_or_skip,
+    redis_or_skip, sentinels_or_skip,
 };
-use tollgate_proof::{cluster_or_skip, redis_or_skip, sentinels_or_skip};
 
 use crate::Place;
-use crate::redis::{Redis, redis_cli};
+use crate::redis::{self, redis_cli};
 use crate::serving::{LONG, Serving};
 
 const POLICIES: &str = r#"version = 1
@@ -176,7 +176,7 @@ fn every_front_answers_without_the_store_and_counts_once_it_comes() {
         post(&serving, "/v1/acquire", &json!({ "subject": "user:1", "limit": "3 at once" }));
     assert!(said["hold"].is_null(), "{status} {said}");
 
-    let Some((_redis, _)) = Redis::start(place.path(), &[]) else { return };
+    let Some((_redis, _)) = redis::start(place.path(), &[]) else { return };
     has_come(&serving);
     until("the queue is there", || post(&serving, "/v1/queues/mail", &json!({})).0 == 202);
     let (status, said) = post(&serving, "/v1/queues/letters", &json!({}));
@@ -226,14 +226,14 @@ fn a_server_that_loads_its_data_is_waited_for() {
     let place = Place::new();
     let policies = file(&place, "p.toml", POLICIES);
     let socket = place.path().join("redis.sock");
-    let Some((redis, url)) = Redis::start(place.path(), &[]) else { return };
+    let Some((redis, url)) = redis::start(place.path(), &[]) else { return };
     for key in 0..100 {
         redis_cli(&socket, &["SETRANGE", &format!("k{key}"), "4000", "x"]);
     }
     redis_cli(&socket, &["SAVE"]);
     drop(redis);
     let slow = ["--key-load-delay", "30000", "--loading-process-events-interval-bytes", "1024"];
-    let Some((_redis, _)) = Redis::start(place.path(), &slow) else { return };
+    let Some((_redis, _)) = redis::start(place.path(), &slow) else { return };
     let serving = Serving::start(&place, &["--store", &url, "--config", &policies]);
     let (_, why) = probe(&serving, "/readyz?store=1");
     assert!(why.contains("LOADING"), "{why}");
@@ -373,7 +373,7 @@ fn a_store_that_comes_and_refuses_ends_it() {
     let args = ["--store", &socket, "--config", &policies, "--store-wait", "100ms"];
     let serving = Serving::start(&place, &args);
     is_without(&serving);
-    let Some((_redis, _)) = Redis::start(place.path(), &["--requirepass", "right"]) else { return };
+    let Some((_redis, _)) = redis::start(place.path(), &["--requirepass", "right"]) else { return };
     let (code, log) = serving.ended();
     assert_eq!(code, 2, "{log}");
     assert!(log.contains("knows no such user with this password"), "{log}");

@@ -3,8 +3,7 @@
 use std::thread;
 use std::time::Instant;
 
-use tollgate_proof::redis::{ClusterOptions, SentinelOptions};
-use tollgate_proof::{cluster_or_skip, sentinels_or_skip};
+use tollgate_testbed::{ClusterOptions, SentinelOptions, cluster_or_skip, sentinels_or_skip};
 
 use crate::Place;
 use crate::serving::{LONG, Serving};

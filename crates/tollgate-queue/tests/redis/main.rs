@@ -16,12 +16,12 @@ use std::time::Duration;
 
 use histories::formats;
 use server_state::keys_of;
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     ConsumerSettings, Delivery, DeliveryTag, Error, Job, Layout, MemoryQueues, OfferOutcome,
     ProducerSettings, Queue, RedisQueues, Worker,
 };
 use tollgate_redis::Options;
+use tollgate_testbed::{RedisServer, redis_program};
 
 /// One server for all tests; none where none is installed.
 fn server() -> Option<&'static RedisServer> {
@@ -31,7 +31,7 @@ fn server() -> Option<&'static RedisServer> {
 
 /// A server of a test's own.
 fn own() -> Option<RedisServer> {
-    if RedisServer::find().is_none() {
+    if redis_program().is_none() {
         println!("SKIPPED: redis-server is not installed: apt-get install redis-server");
         return None;
     }

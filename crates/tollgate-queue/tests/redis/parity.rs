@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use tollgate::ManualClock;
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     Backend as _, ConsumerSettings, DeadLetter, Job, Layout, MAX_FIELDS, MAX_JOB_BYTES,
     MemoryQueues, ProducerSettings, Queue, RedisQueues,
 };
+use tollgate_testbed::RedisServer;
 
 use super::*;
 use crate::histories;

@@ -4,12 +4,12 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_queue::{
     Consumer, ConsumerSettings, Delivery, DeliveryTag, Error, Job, ProducerSettings, Queue,
     RedisQueues,
 };
 use tollgate_redis::Options;
+use tollgate_testbed::{RedisServer, Reply};
 
 use crate::{FORMS, own, queues};
 

@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use tollgate::{ManualClock, Time};
-use tollgate_proof::redis::RedisServer;
 use tollgate_queue::{
     ConsumerSettings, Job, Layout, OfferOutcome, ProducerSettings, Queue, RedisQueues,
 };
 use tollgate_redis::Options;
+use tollgate_testbed::RedisServer;
 
 use super::*;
 

@@ -11,9 +11,11 @@ use tollgate::{
     Ask, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Reserve, Store, Subject,
     Verdict,
 };
-use tollgate_proof::redis::{ClusterOptions, Mode, Proxy, RedisCluster, RedisServer, SKIPPED};
-use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::{
+    ClusterOptions, Mode, Proxy, RedisCluster, RedisServer, SKIPPED, cluster_or_skip,
+    redis_or_skip, redis_program,
+};
 
 use crate::common::{pause, runtime};
 
@@ -33,7 +35,7 @@ pub(crate) fn options(cluster: &RedisCluster) -> Options {
 /// One cluster for all tests of this binary that leave it whole; none where no server is installed.
 pub(crate) fn cluster() -> Option<&'static RedisCluster> {
     static CLUSTER: OnceLock<Option<RedisCluster>> = OnceLock::new();
-    let start = || RedisServer::find().map(|_| ClusterOptions::new().replicas(0).start());
+    let start = || redis_program().map(|_| ClusterOptions::new().replicas(0).start());
     let cluster = CLUSTER.get_or_init(start).as_ref();
     if cluster.is_none() {
         println!("{SKIPPED}");

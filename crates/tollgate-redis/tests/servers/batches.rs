@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 use tollgate::{Ask, Decision, Error, LimitSet, Limiter, Subject};
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Fault, Keys, Options, RedisStore};
+use tollgate_testbed::{RedisServer, redis_or_skip};
 
 use crate::common::cluster;
 

@@ -8,9 +8,10 @@ use std::time::{Duration, Instant};
 
 use futures_util::future::join_all;
 use tollgate::{Ask, Error, LimitSet, Limiter, ManualClock, StoreError, Subject};
-use tollgate_proof::cluster_or_skip;
-use tollgate_proof::redis::{ClusterOptions, RedisCluster, RedisServer, SlotMove, key_slot};
 use tollgate_redis::{Fault, Keys, Options, RedisStore};
+use tollgate_testbed::{
+    ClusterOptions, RedisCluster, RedisServer, SlotMove, cluster_or_skip, key_slot,
+};
 
 use crate::common::{Blocking, opens_and_answers_at_once, pause, runtime};
 

@@ -9,9 +9,9 @@ use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
 use tollgate::operation::Operation;
 use tollgate::{Ask, Error, Facts, Limiter, Receipt, Store, StoreError};
-use tollgate_proof::redis::{RedisServer, Reply};
 use tollgate_redis::doctor::examine;
 use tollgate_redis::{BreakerState, Builder, Fault, Options, RedisStore};
+use tollgate_testbed::{RedisServer, Reply};
 
 /// The runtime that drives all connections.
 pub(crate) fn runtime() -> &'static Runtime {

@@ -1,11 +1,10 @@
 //! The doctor before real servers: what is wrong with each is what it says.
 
 use futures_executor::block_on;
-use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
-use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::doctor::{
     ConnectError, Connection, Facts, Finding, Level, acl_line, diagnose, gather,
 };
+use tollgate_testbed::{ClusterOptions, RedisServer, Reply, cluster_or_skip, redis_or_skip};
 
 fn facts(url: &str) -> Facts {
     block_on(gather(&mut Connection::open(url).unwrap())).unwrap()

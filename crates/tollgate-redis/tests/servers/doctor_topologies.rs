@@ -3,12 +3,12 @@
 use std::time::{Duration, Instant};
 
 use tollgate::Limiter;
-use tollgate_proof::redis::{
-    ClusterOptions, RedisCluster, RedisSentinels, RedisServer, Reply, SentinelOptions,
-};
-use tollgate_proof::{cluster_or_skip, redis_or_skip, sentinels_or_skip};
 use tollgate_redis::RedisStore;
 use tollgate_redis::doctor::{ConnectError, Finding, Level, Report, examine};
+use tollgate_testbed::{
+    ClusterOptions, RedisCluster, RedisSentinels, RedisServer, Reply, SentinelOptions,
+    cluster_or_skip, redis_or_skip, sentinels_or_skip,
+};
 
 /// What a server is given to be fit where it has replicas.
 const FIT: [&str; 8] = [

@@ -8,9 +8,8 @@ use futures_util::future::join_all;
 use proptest::prelude::{any, prop_assert, prop_assert_eq};
 use proptest::test_runner::{Config, TestRunner};
 use tollgate::{Ask, Error, LimitSet, Limiter, Store as _};
-use tollgate_proof::redis::{Mode, Proxy, RedisServer, Trick};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{BreakerState, Fault, Options, RedisStore};
+use tollgate_testbed::{Mode, Proxy, RedisServer, Trick, redis_or_skip};
 
 use crate::common::{pause, runtime};
 

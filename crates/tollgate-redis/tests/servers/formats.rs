@@ -6,9 +6,8 @@ use std::time::Duration;
 
 use tollgate::engine::ShownHold;
 use tollgate::{Ask, Hold, LimitSet, Limiter, ManualClock, Subject, Time};
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::{RedisServer, Reply, redis_or_skip};
 
 use crate::common::runtime;
 

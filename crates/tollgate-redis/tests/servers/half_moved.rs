@@ -4,9 +4,8 @@
 use std::time::Duration;
 
 use tollgate::{Ask, Error, HoldName, LimitSet, Limiter, Subject};
-use tollgate_proof::cluster_or_skip;
-use tollgate_proof::redis::{ClusterOptions, RedisCluster, SlotMove, key_slot};
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::{ClusterOptions, RedisCluster, SlotMove, cluster_or_skip, key_slot};
 
 use crate::common::runtime;
 

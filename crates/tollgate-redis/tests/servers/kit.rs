@@ -7,9 +7,9 @@ use std::sync::{Mutex, OnceLock};
 
 use tollgate::{Clock as _, ManualClock, Store as _};
 use tollgate_proof::conformance::{fewer, sweeping};
-use tollgate_proof::redis::Reply;
 use tollgate_redis::compose::encoded_expiry_ms;
 use tollgate_redis::{Builder, Keys, Options, RedisStore};
+use tollgate_testbed::Reply;
 
 use crate::common::{Blocking, one_of, server, with_least_rights};
 

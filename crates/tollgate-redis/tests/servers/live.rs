@@ -12,10 +12,11 @@ use tollgate::engine::Mode;
 use tollgate::{
     Ask, Clock as _, LimitSet, Limiter, ManualClock, Question, Store as _, Subject, Time, operation,
 };
-use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
-use tollgate_proof::{cluster_or_skip, redis_or_skip, sentinels_or_skip};
 use tollgate_redis::compose::{Check, Parts};
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::{
+    ClusterOptions, RedisServer, Reply, cluster_or_skip, redis_or_skip, sentinels_or_skip,
+};
 
 use crate::common::{pause, runtime};
 use crate::model::Model;

@@ -9,8 +9,8 @@ use tollgate::{
     Ask, Error, Hold, HoldName, Holding, LimitSet, Limiter, ManualClock, MemoryStore, Reserve,
     Store, Subject,
 };
-use tollgate_proof::redis::{Mode, Proxy, RedisCluster, Trick};
 use tollgate_redis::{Keys, RedisStore};
+use tollgate_testbed::{Mode, Proxy, RedisCluster, Trick};
 
 use crate::across::{LONG, NOON, apart, cluster, limits, options, seen};
 use crate::common::{pause, runtime};

@@ -4,10 +4,9 @@ use std::time::Duration;
 
 use tollgate::operation::{Post, ReadNotices, Withdraw};
 use tollgate::{Ask, LimitSet, Limiter, Notice, Store as _};
-use tollgate_proof::redis::{ClusterOptions, RedisServer, Reply};
-use tollgate_proof::{cluster_or_skip, redis_or_skip};
 use tollgate_redis::doctor::{Finding, Level, Report, examine};
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::{ClusterOptions, RedisServer, Reply, cluster_or_skip, redis_or_skip};
 
 use crate::common::runtime;
 

@@ -5,9 +5,8 @@ use std::time::Duration;
 use futures_util::future::join_all;
 use tollgate::engine::MAX_REQUESTS;
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, RequestId};
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::{RedisServer, Reply, redis_or_skip};
 
 use crate::common::runtime;
 

@@ -6,10 +6,9 @@ use std::time::Duration;
 use futures_executor::block_on;
 use tollgate::operation::{Post, Withdraw};
 use tollgate::{Ask, LimitSet, Limiter, Notice, Store as _, Subject};
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::doctor::{Connection, acl_line, gather};
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::{RedisServer, Reply, redis_or_skip};
 
 use crate::common::runtime;
 

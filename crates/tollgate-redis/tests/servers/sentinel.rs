@@ -6,9 +6,8 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, StoreError};
-use tollgate_proof::redis::{Proxy, RedisSentinels, RedisServer, SentinelOptions};
-use tollgate_proof::sentinels_or_skip;
 use tollgate_redis::{Fault, Options, RedisStore};
+use tollgate_testbed::{Proxy, RedisSentinels, RedisServer, SentinelOptions, sentinels_or_skip};
 
 use crate::common::{Blocking, opens_and_answers_at_once, pause, runtime};
 

@@ -5,9 +5,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use tollgate::{Ask, Decision, LimitSet, Limiter, ManualClock, MemoryStore, Store, Subject};
-use tollgate_proof::redis::{RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::{RedisServer, Reply, redis_or_skip};
 
 use crate::common::{cluster, runtime};
 

@@ -3,9 +3,11 @@
 use std::time::{Duration, Instant};
 
 use tollgate::{LimitSet, Limiter, StoreError, Subject};
-use tollgate_proof::redis::{AUTHORITY, ClusterOptions, SentinelOptions, SlotMove, key_slot};
-use tollgate_proof::{cluster_or_skip, sentinels_or_skip, skip_without_tls};
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::{
+    AUTHORITY, ClusterOptions, STRANGER, SentinelOptions, SlotMove, cluster_or_skip, key_slot,
+    sentinels_or_skip, skip_without_tls,
+};
 
 use crate::common::{pause, runtime};
 
@@ -32,8 +34,7 @@ async fn refusal(options: Options) -> String {
 
 /// Somebody else's authority, and what is said of it at the start.
 async fn strangers_are_refused(url: &str) {
-    let stranger = include_str!("../../../../proof/kit/src/redis/tls/stranger.pem");
-    let said = refusal(options(url).authorities(stranger)).await;
+    let said = refusal(options(url).authorities(STRANGER)).await;
     assert!(said.contains("no TLS connection to Redis at 127.0.0.1:"), "{said}");
     assert!(said.contains("SSL_CERT_FILE can name another"), "{said}");
 }

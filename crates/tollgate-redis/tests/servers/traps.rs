@@ -3,9 +3,8 @@
 use std::time::Duration;
 
 use tollgate::{Ask, LimitSet, Limiter, Subject};
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Keys, Options, RedisStore};
+use tollgate_testbed::{RedisServer, redis_or_skip};
 
 use crate::common::runtime;
 

@@ -7,9 +7,9 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tollgate::MemoryStore;
 use tollgate_policy::{Policies, Reload, Reread};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Options};
+use tollgate_testbed::redis_or_skip;
 
 use crate::common::{Page, Service, policies, promtool};
 

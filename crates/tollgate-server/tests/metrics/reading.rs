@@ -10,10 +10,10 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tollgate::MemoryStore;
-use tollgate_proof::redis::{RedisServer, SKIPPED};
 use tollgate_queue::{AnyQueues, MemoryQueues, ProducerSettings, Queue};
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Options, Queues, TimeSeriesOptions};
+use tollgate_testbed::{RedisServer, SKIPPED, redis_program};
 use tonic::body::Body;
 
 use crate::common::{Page, Service, policies, promtool};
@@ -70,7 +70,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let memory = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     ask_everything(&memory).await;
     let mut pages = vec![memory.page().await];
-    let Some(_) = RedisServer::find() else {
+    let Some(_) = redis_program() else {
         println!("{SKIPPED}");
         return None;
     };

@@ -3,10 +3,9 @@
 
 use http::StatusCode;
 use serde_json::{Value, json};
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, CallerLimits};
+use tollgate_testbed::{RedisServer, redis_or_skip};
 
 use crate::redis_client::command;
 use crate::{FILE, Service, gate_of, here};

@@ -6,11 +6,10 @@ use std::time::{Duration, Instant};
 use serde_json::Value;
 use tollgate::StoreError;
 use tollgate_policy::{Authority, Outcome};
-use tollgate_proof::redis::{Mode, Proxy, RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
 use tollgate_sqlite::{Access, SqliteStore};
+use tollgate_testbed::{Mode, Proxy, RedisServer, Reply, redis_or_skip};
 
 use crate::client::Client;
 use crate::{Service, gate_of};

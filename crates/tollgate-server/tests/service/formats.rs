@@ -7,11 +7,10 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate::{ManualClock, MemoryStore};
-use tollgate_proof::redis::{RedisServer, Reply as Answer};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Keys, Options as RedisOptions, RedisStore};
 use tollgate_server::AnyStore;
 use tollgate_sqlite::{Options as SqliteOptions, SqliteStore};
+use tollgate_testbed::{RedisServer, Reply as Answer, redis_or_skip};
 
 use super::client::Client;
 use super::{FILE, Service, gate_of, here};

@@ -18,9 +18,9 @@ use tokio::net::TcpStream;
 use tollgate::MemoryStore;
 use tollgate_envoy::proto::kuadrant::ReserveRequest;
 use tollgate_envoy::proto::kuadrant::rate_limit_service_client::RateLimitServiceClient;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Bounds};
+use tollgate_testbed::redis_or_skip;
 
 use crate::client::Client;
 use crate::grpc_client::{Wire, descriptor, origin};

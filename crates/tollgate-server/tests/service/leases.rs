@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, Options};
+use tollgate_testbed::redis_or_skip;
 
 use crate::{Service, gate_of};
 

@@ -8,10 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use tokio::task::JoinSet;
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{BreakerState, RedisStore};
 use tollgate_server::AnyStore;
+use tollgate_testbed::{RedisServer, redis_or_skip};
 use tonic::Code;
 
 use crate::grpc_client::{Wire, request, summary};

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 use http::StatusCode;
 use serde_json::{Value, json};
 use tollgate::MemoryStore;
-use tollgate_proof::redis::RedisServer;
 use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
 use tollgate_sqlite::SqliteStore;
+use tollgate_testbed::RedisServer;
 
 use crate::client::Client;
 use crate::{FILE, Service, gate_of, here};

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
-use tollgate_proof::redis_or_skip;
 use tollgate_queue::{
     AnyQueues, Job, MemoryQueues, ProducerSettings, Queue, RedisQueues, SqliteQueues,
 };
 use tollgate_redis::Options;
 use tollgate_server::Queues;
+use tollgate_testbed::redis_or_skip;
 
 use crate::Service;
 use crate::client::Client;

@@ -5,8 +5,8 @@ use axum::routing::get;
 use http::{Response, StatusCode};
 use tollgate::Store;
 use tollgate_policy::Gate;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
+use tollgate_testbed::redis_or_skip;
 use tollgate_tower::{Charges, ResponseHead, TollgateLayer};
 use tower::{Layer as _, ServiceExt as _};
 

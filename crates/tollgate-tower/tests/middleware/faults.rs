@@ -5,9 +5,8 @@ use std::time::{Duration, Instant};
 use axum::Router;
 use axum::routing::get;
 use tollgate_policy::{Authority, Gate, Outcome};
-use tollgate_proof::redis::RedisServer;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
+use tollgate_testbed::{RedisServer, redis_or_skip};
 use tollgate_tower::TollgateLayer;
 
 use crate::common::{from, policies, send};

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpSocket};
 use tokio::process::Command;
-use tollgate_proof::redis_or_skip;
+use tollgate_testbed::redis_or_skip;
 
 use crate::common::example;
 use crate::server;

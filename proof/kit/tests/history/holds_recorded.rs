@@ -16,8 +16,8 @@ use tollgate_proof::history::{
     Verdict, check,
 };
 use tollgate_proof::oracle::Kind;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::{Options, RedisStore};
+use tollgate_testbed::redis_or_skip;
 
 /// Rates come back in an hour: at which microsecond of a call a commit charged then shows nowhere.
 const LIMITS: [&str; 7] = [

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use anyhow::Result;
+use tollgate_testbed::free_port;
 
-use crate::service::{Door, Program, RowJson, Tollgate, Turns, Wrk, free_port};
+use crate::service::{Door, Program, RowJson, Tollgate, Turns, Wrk};
 use crate::show::note;
 
 const PEER: &str = "TOLLGATE_PEER_ENVOY";
@@ -64,11 +65,11 @@ pub(super) fn before_a_page(
     let mut ports = Vec::new();
     let mut listeners = String::new();
     for (_, filter) in filters {
-        let port = free_port()?;
+        let port = free_port().port();
         listeners.push_str(&listener(port, filter, TO_PAGE));
         ports.push(port);
     }
-    let page = free_port()?;
+    let page = free_port().port();
     listeners.push_str(&listener(page, ALONE, PAGE));
     let config = dir.join("envoy.yaml");
     let clusters = [("page", format!("127.0.0.1:{page}"), ""), ("tollgate", address, HTTP2)];

@@ -9,11 +9,12 @@ use tollgate_envoy::proto::descriptor::rate_limit_descriptor::Entry;
 use tollgate_envoy::proto::service::RateLimitRequest;
 use tollgate_envoy::proto::service::rate_limit_response::Code;
 use tollgate_envoy::proto::service::rate_limit_service_client::RateLimitServiceClient;
+use tollgate_testbed::free_port;
 use tonic::transport::Channel;
 
 use crate::args::BenchTurns;
 use crate::processor::with_cpu;
-use crate::service::{Bar, Door, Program, RowJson, Side, Tollgate, Turns, free_port};
+use crate::service::{Bar, Door, Program, RowJson, Side, Tollgate, Turns};
 use crate::show::{self, note};
 
 mod bare;
@@ -142,7 +143,7 @@ fn limitador(dir: &Path, threads: &str) -> Result<Option<Program>> {
     let rules = dir.join("limits.yaml");
     std::fs::write(&rules, PEER_RULES)?;
     let rules = rules.display().to_string();
-    let (port, http) = (free_port()?, free_port()?.to_string());
+    let (port, http) = (free_port().port(), free_port().port().to_string());
     let grpc = port.to_string();
     let listen = ["--rls-ip", "127.0.0.1", "--rls-port", &grpc];
     let listen = [&listen[..], &["--http-ip", "127.0.0.1", "--http-port", &http]].concat();
@@ -154,7 +155,7 @@ fn limitador(dir: &Path, threads: &str) -> Result<Option<Program>> {
 
 /// A bare service, in a process of its own.
 fn bare(threads: &str) -> Result<Program> {
-    let port = free_port()?;
+    let port = free_port().port();
     let args = ["bare-grpc", &port.to_string(), threads];
     Program::start(std::env::current_exe()?.into(), &args, port)
 }

@@ -8,9 +8,10 @@ use futures_util::future::join_all;
 use serde::Serialize;
 use tollgate::{Ask, Hold, Limiter, MemoryStore, Store};
 use tollgate_redis::RedisStore;
+use tollgate_testbed::RedisServer;
 
 use crate::args::BenchHolds;
-use crate::redis_server::Server;
+use crate::redis_server;
 use crate::show;
 use crate::sqlite::median;
 
@@ -49,13 +50,13 @@ struct RowJson {
 
 pub(crate) fn holds(args: &BenchHolds) -> Result<u8> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let server = Server::start()?;
+    let server = redis_server::start(&[])?;
     let figures = runtime.block_on(measure(args, &server))?;
     show::figures(args.json, &figures, in_words)?;
     Ok(0)
 }
 
-async fn measure(args: &BenchHolds, server: &Server) -> Result<HoldsJson> {
+async fn measure(args: &BenchHolds, server: &RedisServer) -> Result<HoldsJson> {
     let mut rows = Vec::new();
     let memory = || MemoryStore::builder().max_bytes(1 << 30).build();
     rows.extend(reserves("memory", &memory(), args.runs, (IN_MEMORY, 1)).await?);
@@ -172,7 +173,7 @@ fn each_us(started: Instant, count: u32) -> f64 {
 }
 
 /// The bytes of a key, all of its elements counted.
-fn bytes_of(server: &Server, key: &str) -> Result<u64> {
+fn bytes_of(server: &RedisServer, key: &str) -> Result<u64> {
     let client = redis::Client::open(server.url())?;
     let mut connection = client.get_connection()?;
     let mut command = redis::cmd("MEMORY");

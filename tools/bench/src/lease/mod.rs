@@ -5,10 +5,11 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use serde::Serialize;
+use tollgate_testbed::RedisServer;
 
 use crate::args::{BenchLease, LeaseNode};
 use crate::processor::processor_us;
-use crate::redis_server::Server;
+use crate::redis_server;
 use crate::show;
 use crate::sqlite::median;
 
@@ -144,7 +145,7 @@ pub(crate) fn lease(args: &BenchLease) -> Result<u8> {
     if sides.is_empty() {
         bail!("no row has `{only}` in its name: `keys`, `hot`, `flood` and `task` are in some");
     }
-    let server = Server::start()?;
+    let server = redis_server::start(&[])?;
     let progress = ProgressBar::new(u64::from(args.runs) * sides.len() as u64)
         .with_style(show::bar("{bar} {pos}/{len} {elapsed} {msg}"));
     let mut runs: Vec<Vec<Run>> = sides.iter().map(|_| Vec::new()).collect();
@@ -195,9 +196,9 @@ pub(crate) fn lease(args: &BenchLease) -> Result<u8> {
 }
 
 /// One run: all processes at the same time.
-fn run(server: &Server, side: &Side, seconds: u32) -> Result<Run> {
-    server.empty()?;
-    let before_us = processor_us(server.id())?;
+fn run(server: &RedisServer, side: &Side, seconds: u32) -> Result<Run> {
+    redis_server::empty(server)?;
+    let before_us = processor_us(server.pid())?;
     let program = std::env::current_exe().context("this program cannot be found")?;
     let start = || {
         let mut command = Command::new(&program);
@@ -224,7 +225,7 @@ fn run(server: &Server, side: &Side, seconds: u32) -> Result<Run> {
         }
         all = all.and(serde_json::from_slice(&output.stdout)?);
     }
-    Ok(Run { done: all, redis_us: processor_us(server.id())? - before_us })
+    Ok(Run { done: all, redis_us: processor_us(server.pid())? - before_us })
 }
 
 fn median_of(values: impl Iterator<Item = f64>) -> f64 {

@@ -14,9 +14,10 @@ use tollgate::{StoreError, Strategy};
 use tollgate_queue::{Job, Layout, MAX_BOUND, ProducerSettings, RedisQueues};
 use tollgate_redis::Options;
 use tollgate_stores::{Kind, scheme};
+use tollgate_testbed::RedisServer;
 
 use crate::args::BenchRedis;
-use crate::redis_server::Server;
+use crate::redis_server;
 use crate::show;
 
 mod bench;
@@ -104,8 +105,8 @@ pub(crate) fn redis(args: &BenchRedis) -> Result<u8> {
         }
         Some((_, None)) => bail!("the store has no scheme: {STORES}"),
     }
-    let started = if args.store.is_none() { Some(Server::start()?) } else { None };
-    let own = started.as_ref().map(Server::url);
+    let started = if args.store.is_none() { Some(redis_server::start(&[])?) } else { None };
+    let own = started.as_ref().map(RedisServer::url);
     let url = args.store.clone().or(own).unwrap_or_default();
     match measure(args, &url, &stop) {
         Ok(json) if args.json => show::json(&json)?,

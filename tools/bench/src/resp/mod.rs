@@ -2,11 +2,12 @@
 
 use anyhow::{Context as _, Result, bail};
 use serde::Serialize;
+use tollgate_testbed::RedisServer;
 
 use crate::args::{BenchServer, BenchTurns};
 use crate::processor::with_cpu;
 use crate::redis_benchmark::{self, Commands};
-use crate::redis_server::Server;
+use crate::redis_server;
 use crate::service::{
     Bar, CONNECTIONS, Door, PEER as CRAB, Program, RowJson, Run, Side, Tollgate, Turns,
 };
@@ -68,9 +69,8 @@ struct Measured {
 }
 
 impl Measured {
-    fn redis(what: &'static str, server: &Server, words: &'static [&'static str]) -> Self {
-        let (host, port) = server.host_and_port();
-        Self { what, address: format!("{host}:{port}"), process: server.id(), words }
+    fn redis(what: &'static str, server: &RedisServer, words: &'static [&'static str]) -> Self {
+        Self { what, address: server.address().to_string(), process: server.pid(), words }
     }
 
     /// As many commands as take the time of a run.
@@ -94,10 +94,10 @@ impl Measured {
 fn measure(args: &BenchServer) -> Result<RespJson> {
     let tollgate = Tollgate::find(args.turns.program.as_deref())?;
     let turns = Turns::new(args.turns.runs);
-    let plain = Server::start()?;
+    let plain = redis_server::start(&[])?;
     let cell = match std::env::var(CELL) {
         Ok(module) => {
-            let server = Server::start_with(&["--loadmodule", &module]);
+            let server = redis_server::start(&["--loadmodule", &module]);
             Some(server.with_context(|| format!("redis-cell ({CELL}={module})"))?)
         }
         Err(_) => {

@@ -8,12 +8,12 @@ use tollgate::engine::Mode;
 use tollgate::{LimitSet, Subject};
 use tollgate_redis::Keys;
 use tollgate_redis::compose::{Check, Parts, ReplyFormat};
+use tollgate_testbed::RedisServer;
 
 use super::turns::{Run, Side};
 use super::{CONNECTIONS, LIMIT};
 use crate::args::BenchServer;
 use crate::redis_benchmark::{self, Commands};
-use crate::redis_server::Server;
 
 /// The loader of HTTP.
 pub(crate) struct Wrk {
@@ -109,7 +109,7 @@ pub(super) fn throttle_script(subjects: u32) -> String {
 /// What redis-benchmark reaches with the script that the service sends. It is told how many calls
 /// to make: as many as take the time of a run at this rate, so that as many keys expire meanwhile
 /// as in the others.
-pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Result<Run> {
+pub(super) fn bare_script(redis: &RedisServer, args: &BenchServer, rate: f64) -> Result<Run> {
     let limits: LimitSet = LIMIT.parse()?;
     let mut check = Check::new(Mode::Whole);
     check.reply = ReplyFormat::Verbose;
@@ -120,7 +120,7 @@ pub(super) fn bare_script(redis: &Server, args: &BenchServer, rate: f64) -> Resu
     let subject = Subject::new("user", "__rand_int__")?;
     let names = Keys::new();
     let keys = Keys::for_check(&names.state(&subject, &limits), &limits);
-    let (host, port) = redis.host_and_port();
+    let (host, port) = (redis.address().ip().to_string(), redis.port());
     let loaded = Command::new("redis-cli")
         .args(["-h", &host, "-p", &port.to_string()])
         .args(["script", "load", script.text()])

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use serde::Serialize;
+use tollgate_testbed::RedisServer;
 
 use crate::args::{BenchServer, BenchService, Comparison};
-use crate::redis_server::Server;
+use crate::redis_server;
 use crate::show::{self, note};
 
 mod consoles;
@@ -19,7 +20,7 @@ mod turns;
 pub(crate) use loaders::Wrk;
 use loaders::{bare_script, check_script, throttle_script};
 use nginx::behind_nginx;
-pub(crate) use program::{Door, PEER, Program, Tollgate, free_port};
+pub(crate) use program::{Door, PEER, Program, Tollgate};
 pub(crate) use turns::{Bar, RowJson, Run, Side, Turns};
 
 /// The service over the peer, at least.
@@ -71,7 +72,7 @@ fn measure(BenchService { only, server: args }: &BenchService) -> Result<ServerJ
         rows.extend(consoles::with_consoles(&bench)?);
     }
     if is_wanted(Comparison::Redis) {
-        match Server::start() {
+        match redis_server::start(&[]) {
             Ok(redis) => rows.extend(bench.on_redis(&redis)?),
             Err(error) => note(&format!("SKIPPED: Redis: {error:#}")),
         }
@@ -125,7 +126,7 @@ impl Bench<'_> {
     }
 
     /// The service and a bare script, both on one Redis.
-    fn on_redis(&self, redis: &Server) -> Result<Vec<RowJson>> {
+    fn on_redis(&self, redis: &RedisServer) -> Result<Vec<RowJson>> {
         let ours = self.tollgate.serve(&["--store", &redis.url()])?;
         let url = ours.url("/v1/check");
         // Each run has the keys that expire to itself: removing those of another takes 4 to 19 ms
@@ -134,7 +135,7 @@ impl Bench<'_> {
             Side {
                 what: "tollgate, Redis".to_owned(),
                 load: Box::new(|_: Option<&Run>| {
-                    redis.empty()?;
+                    redis_server::empty(redis)?;
                     self.wrk.load(&url, Some(self.script))
                 }),
                 runs: Vec::new(),
@@ -142,7 +143,7 @@ impl Bench<'_> {
             Side {
                 what: "redis-benchmark, the bare script".to_owned(),
                 load: Box::new(|before: Option<&Run>| {
-                    redis.empty()?;
+                    redis_server::empty(redis)?;
                     let rate = before.map_or(FIRST_RATE, |run| run.per_second);
                     bare_script(redis, self.args, rate)
                 }),

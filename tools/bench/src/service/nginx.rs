@@ -3,9 +3,10 @@
 use std::path::Path;
 
 use anyhow::Result;
+use tollgate_testbed::free_port;
 
 use super::loaders::Wrk;
-use super::program::{Program, Tollgate, free_port};
+use super::program::{Program, Tollgate};
 use super::turns::{RowJson, Turns};
 
 /// nginx with a page: alone, with its own limits, and with the service's.
@@ -16,7 +17,7 @@ pub(super) fn behind_nginx(
     dir: &Path,
 ) -> Result<Vec<RowJson>> {
     let ours = tollgate.serve(&["--config", &policies(dir)?])?;
-    let port = free_port()?;
+    let port = free_port().port();
     std::fs::write(dir.join("page"), "ok\n")?;
     let conf = dir.join("nginx.conf");
     std::fs::write(&conf, nginx_conf(dir, port, &ours.address))?;

@@ -2,14 +2,14 @@
 
 use std::env::consts::EXE_SUFFIX;
 use std::ffi::OsString;
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
+use tollgate_testbed::{self as testbed, free_port};
 
 /// The peer: throttlecrab-server, a GCRA over HTTP.
 pub(crate) const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
@@ -80,7 +80,8 @@ impl Tollgate {
     }
 
     fn start_with_admin(&self, admin: &str, args: &[&str]) -> Result<(Program, Vec<String>)> {
-        let mut child = Command::new(&self.0)
+        let mut command = Command::new(&self.0);
+        command
             .args(["serve", "--listen", "127.0.0.1:0", "--admin", admin])
             .args(args)
             .env_remove("TOLLGATE_STORE")
@@ -88,46 +89,32 @@ impl Tollgate {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        let mut program = testbed::Program::start(&mut command)
             .with_context(|| format!("{} cannot be started", self.0.display()))?;
-        let mut lines = Vec::new();
-        if let Some(out) = child.stdout.take() {
-            let mut out = BufReader::new(out);
-            for _ in 0..2 {
-                let mut line = String::new();
-                out.read_line(&mut line)?;
-                lines.push(line.trim_end().to_owned());
-            }
-            // What it prints later is read, so that it is never held up.
-            std::thread::spawn(move || out.read_to_string(&mut String::new()));
-        }
+        let mut left = 2;
+        let lines = program.lines(|_| {
+            left -= 1;
+            left == 0
+        })?;
         let address = lines.iter().find_map(|line| line.strip_prefix("listening  http://"));
         let Some(address) = address.map(str::to_owned) else {
-            let _ = child.kill();
             bail!("the service did not start: {}", lines.concat());
         };
-        Ok((Program { child, address }, lines))
+        Ok((Program { program, address }, lines))
     }
 }
 
 /// A program that serves, ended with this.
 pub(crate) struct Program {
-    child: Child,
+    program: testbed::Program,
     pub(crate) address: String,
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
 }
 
 impl Program {
     /// The number of its process.
     pub(crate) fn id(&self) -> u32 {
-        self.child.id()
+        self.program.child.id()
     }
 
     pub(crate) fn url(&self, path: &str) -> String {
@@ -137,7 +124,7 @@ impl Program {
     /// The peer, when it is named, with one of its protocols: `http` or `redis`.
     pub(crate) fn peer(protocol: &str) -> Result<Option<Self>> {
         let Some(path) = std::env::var_os(PEER) else { return Ok(None) };
-        let port = free_port()?;
+        let port = free_port().port();
         let [protocol, at, on] = ["", "-host", "-port"].map(|of| format!("--{protocol}{of}"));
         let (text, host) = (port.to_string(), Ipv4Addr::LOCALHOST.to_string());
         let args = [&*protocol, &at, &host, &on, &text, "--log-level", "error"];
@@ -155,33 +142,21 @@ impl Program {
         environment: &[(&str, &str)],
         port: u16,
     ) -> Result<Self> {
-        let child = Command::new(&program)
+        let mut command = Command::new(&program);
+        command
             .args(args)
             .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            .process_group(0)
-            .spawn()
+            .process_group(0);
+        let mut started = testbed::Program::start(&mut command)
             .with_context(|| format!("{} cannot be started", program.display()))?;
-        let mut started = Self { child, address: format!("127.0.0.1:{port}") };
-        let deadline = Instant::now() + PATIENCE;
-        while TcpStream::connect(&started.address).is_err() {
-            if let Some(status) = started.child.try_wait()? {
-                bail!("{} ended at once: {status}", program.display());
-            }
-            if Instant::now() > deadline {
-                bail!("{} does not answer", program.display());
-            }
-            std::thread::sleep(Duration::from_millis(5));
-        }
-        Ok(started)
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let listens = started.listens(address, PATIENCE);
+        listens.map_err(|why| anyhow!("{} {why}", program.display()))?;
+        Ok(Self { program: started, address: address.to_string() })
     }
-}
-
-/// A port that is free now.
-pub(crate) fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! `redis`: what it prints, and what it leaves on a server.
 
-use tollgate_proof::redis_or_skip;
+use tollgate_testbed::redis_or_skip;
 
 use crate::{bench, json, run, said_by};
 

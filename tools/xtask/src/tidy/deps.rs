@@ -8,7 +8,7 @@ use crate::tools::cargo;
 use crate::tree::{File, Tree};
 
 /// Which crates of ours a crate of ours may build on. A new crate gets a line here.
-const MAY_USE: [(&str, &[&str]); 22] = [
+const MAY_USE: [(&str, &[&str]); 23] = [
     ("tollgate", &[]),
     ("tollgate-sqlite", &["tollgate"]),
     ("tollgate-redis", &["tollgate"]),
@@ -65,6 +65,7 @@ const MAY_USE: [(&str, &[&str]); 22] = [
             "tollgate-redis",
             "tollgate-sqlite",
             "tollgate-stores",
+            TESTBED,
         ],
     ),
     // It looks at whatever reads what others wrote; nobody builds on it.
@@ -81,9 +82,11 @@ const MAY_USE: [(&str, &[&str]); 22] = [
         ],
     ),
     // The conformance kit is a library on top of the traits; the rest are dev-dependencies.
-    ("tollgate-proof", &["tollgate"]),
-    // Faults on real servers, which the fixtures start; nobody builds on it.
-    (FAULTS, &["tollgate", "tollgate-lease", "tollgate-proof", "tollgate-redis"]),
+    (KIT, &["tollgate"]),
+    // Real servers know nothing of what is tested on them; the kit's numbers make them fail.
+    (TESTBED, &[KIT]),
+    // Faults on real servers, which the testbed starts; nobody builds on it.
+    ("tollgate-faults", &["tollgate", "tollgate-lease", KIT, "tollgate-redis", TESTBED]),
     // The engine alone: what is not in it would not be small enough for a page.
     ("tollgate-playground", &["tollgate"]),
     // What both bindings are made of.
@@ -97,11 +100,14 @@ const MAY_USE: [(&str, &[&str]); 22] = [
     ("xtask", &[]),
 ];
 
-/// Only tests may use it: for the kit, and for real servers and clusters.
-const PROOF: &str = "tollgate-proof";
+/// The conformance kit, which tests use.
+const KIT: &str = "tollgate-proof";
 
-/// A test that is a program.
-const FAULTS: &str = "tollgate-faults";
+/// Real servers for tests and tools.
+const TESTBED: &str = "tollgate-testbed";
+
+/// What is not shipped, and may use both outside of its tests.
+const TOOLS: [&str; 3] = ["tollgate-bench", "tollgate-faults", TESTBED];
 
 /// Nobody uses it: it is a program.
 const CLI: &str = "tollgate-cli";
@@ -190,8 +196,8 @@ fn find_direction(package: &Package, name: &str, dev: bool, allowed: bool) -> Op
     let user = &package.name;
     if name == CLI {
         Some(format!("`{user}` uses `{CLI}`, a program; nobody depends on it"))
-    } else if name == PROOF && !dev && user != FAULTS {
-        Some(format!("`{user}` uses `{PROOF}` outside of dev-dependencies"))
+    } else if [KIT, TESTBED].contains(&name) && !dev && !TOOLS.contains(&user.as_str()) {
+        Some(format!("`{user}` uses `{name}` outside of dev-dependencies"))
     } else if !dev && !allowed {
         Some(format!("`{user}` may not depend on `{name}` (tools/xtask/src/tidy/deps.rs, MAY_USE)"))
     } else {
@@ -242,6 +248,8 @@ mod tests {
             ("tollgate-logs", "tollgate-experiments", false),
             ("tollgate-logs", "tollgate-proof", false),
             ("tollgate-cli", "tollgate-proof", false),
+            ("tollgate-cli", TESTBED, false),
+            (KIT, TESTBED, false),
             ("tollgate-proof", "tollgate-cli", true),
             ("xtask", "tollgate-policy", false),
         ] {
@@ -258,7 +266,8 @@ mod tests {
             ("tollgate-cli", "tollgate-logs", false),
             ("tollgate-sqlite", "tollgate", false),
             ("tollgate", "tollgate-proof", true),
-            ("tollgate-cli", "tollgate-proof", true),
+            ("tollgate-cli", TESTBED, true),
+            ("tollgate-bench", TESTBED, false),
             ("tollgate-proof", "tollgate-sqlite", true),
         ] {
             assert_eq!(check(&workspace(user, name, dev), &[]), [], "{user} -> {name}");

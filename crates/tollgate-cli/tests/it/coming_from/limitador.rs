@@ -7,11 +7,12 @@ use std::process::{Command, Stdio};
 use std::time::Instant;
 
 use serde_json::{Value, json};
+use tollgate_testbed::{Program, free_port};
 
 use super::{JSON, asked_as_envoy, file, serve};
 use crate::Place;
 use crate::page::{block, rows};
-use crate::proxies::{Running, STARTS_WITHIN, free_port, listens};
+use crate::proxies::STARTS_WITHIN;
 use crate::serving::{Client, Serving};
 
 pub(super) const PAGE: &str = include_str!("../../../../../docs/coming-from-limitador.md");
@@ -19,7 +20,7 @@ pub(super) const PAGE: &str = include_str!("../../../../../docs/coming-from-limi
 const PEER: &str = "TOLLGATE_PEER_LIMITADOR";
 
 /// limitador under the page's limits, and its address; none where it is not named.
-fn peer(place: &Place) -> Option<(Running, SocketAddr)> {
+fn peer(place: &Place) -> Option<(Program, SocketAddr)> {
     let Ok(program) = std::env::var(PEER) else {
         println!("WANTED: {PEER} names no limitador-server, so only one side is asked");
         return None;
@@ -32,8 +33,8 @@ fn peer(place: &Place) -> Option<(Running, SocketAddr)> {
         command.args([format!("--{name}-port"), address.port().to_string()]);
     }
     command.arg(limits).arg("memory").stdout(Stdio::null()).stderr(Stdio::null());
-    let mut running = Running(command.spawn().unwrap());
-    assert!(listens(&mut running, http, Instant::now() + STARTS_WITHIN), "{PEER} has ended");
+    let mut running = Program::start(&mut command).unwrap();
+    running.listens(http, STARTS_WITHIN).unwrap_or_else(|why| panic!("{PEER} {why}"));
     Some((running, http))
 }
 

@@ -1,7 +1,6 @@
 //! Real backends behind a proxy, of both kinds: one that decodes an escaped slash before it routes,
 //! and one that keeps it.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -12,13 +11,12 @@ use axum::Router;
 use axum::extract::Path as Rest;
 use axum::routing::any;
 use tokio::net::TcpListener;
-
-use super::{Running, find};
+use tollgate_testbed::Program;
 
 /// Its pages say `the login` at /login, and `other: PATH` at others.
 pub(super) struct Backend {
     pub(super) address: SocketAddr,
-    _running: Option<Running>,
+    _running: Option<Program>,
 }
 
 impl Backend {
@@ -44,10 +42,9 @@ impl Backend {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null());
-        let mut running = Running(command.spawn().unwrap());
-        let mut line = String::new();
-        BufReader::new(running.0.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let port = line.trim().parse().unwrap_or_else(|_| panic!("no port: {line}"));
+        let mut running = Program::start(&mut command).unwrap();
+        let line = running.lines(|_| true).unwrap().concat();
+        let port = line.parse().unwrap_or_else(|_| panic!("no port: {line}"));
         let address = (Ipv4Addr::LOCALHOST, port).into();
         Some(Self { address, _running: Some(running) })
     }
@@ -73,7 +70,7 @@ impl Backend {
 
 /// A Python that has this module: the one of the path, else the system's, for which packages are.
 fn python_with(module: &str) -> Option<PathBuf> {
-    let candidates = [find("python3"), Some(PathBuf::from("/usr/bin/python3"))];
+    let candidates = [Program::find("python3"), Some(PathBuf::from("/usr/bin/python3"))];
     candidates.into_iter().flatten().find(|python| {
         let mut command = Command::new(python);
         command.args(["-c", &format!("import {module}")]).stdin(Stdio::null());

@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tollgate_testbed::Program;
+
 use super::paths::{PATHLESS, resolved_spellings_are_the_login, spent_for_each_spelling};
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Plan, Proxy, Setup, find, replaced};
+use super::{Places, Plan, Proxy, Setup, replaced};
 
 promises!(Caddy);
 
@@ -16,7 +18,7 @@ impl Proxy for Caddy {
     const EXAMPLE: &'static str = "caddy/Caddyfile";
 
     fn find() -> Option<PathBuf> {
-        let program = find("caddy");
+        let program = Program::find("caddy");
         if program.is_none() {
             println!("SKIPPED: caddy is not installed: apt-get install caddy");
         }

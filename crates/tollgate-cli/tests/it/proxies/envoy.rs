@@ -3,14 +3,15 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
+use tollgate_testbed::Program;
 
 use super::wire::{Answer, Client, Pages};
-use super::{Running, STARTS_WITHIN, example, free_port, listens, replaced};
+use super::{STARTS_WITHIN, example, replaced, started};
 use crate::Place;
 use crate::serving::Serving;
 
@@ -40,7 +41,7 @@ pub(super) struct Setup {
     pages: Pages,
     pub(super) service: Serving,
     rules: PathBuf,
-    _envoy: Running,
+    _envoy: Program,
     _place: Place,
 }
 
@@ -67,10 +68,7 @@ impl Setup {
         let grpc: SocketAddr = service.said("grpc       ").parse().unwrap();
         let pages = Pages::open();
         let backend = backend.unwrap_or(pages.address);
-        let log = place.path().join("envoy.log");
-        let deadline = Instant::now() + STARTS_WITHIN;
-        let (envoy, running) = loop {
-            let listen = free_port();
+        let (envoy, running) = started(&place.path().join("envoy.log"), |listen| {
             let text = replaced(example(file), switches);
             let port = |port: u16| format!("port_value: {port} ");
             let text = replaced(
@@ -86,18 +84,11 @@ impl Setup {
             let text = text.replace("port_value: 8700 ", &http);
             let config = place.path().join("envoy.yaml");
             std::fs::write(&config, text).unwrap();
-            let output = std::fs::File::create(&log).unwrap();
             let mut command = Command::new(&program);
             command.arg("-c").arg(&config);
             command.args(["--concurrency", "1", "--disable-hot-restart", "-l", "warn"]);
-            command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
-            let mut running = Running(command.spawn().unwrap());
-            if listens(&mut running, listen, deadline) {
-                break (listen, running);
-            }
-            let said = std::fs::read_to_string(&log).unwrap();
-            assert!(said.to_lowercase().contains("address already in use"), "{said}");
-        };
+            command
+        });
         Some(Self { envoy, pages, service, rules, _envoy: running, _place: place })
     }
 

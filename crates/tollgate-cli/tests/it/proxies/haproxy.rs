@@ -3,9 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tollgate_testbed::Program;
+
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Proxy, Setup, example, find, replaced};
+use super::{Places, Proxy, Setup, example, replaced};
 
 promises!(HaProxy);
 
@@ -15,7 +17,7 @@ impl Proxy for HaProxy {
     const EXAMPLE: &'static str = "haproxy/haproxy.cfg";
 
     fn find() -> Option<PathBuf> {
-        let Some(program) = find("haproxy") else {
+        let Some(program) = Program::find("haproxy") else {
             println!("SKIPPED: haproxy is not installed: apt-get install haproxy");
             return None;
         };

@@ -14,16 +14,12 @@ mod promises;
 mod slots;
 mod wire;
 
-use std::io::{BufRead as _, BufReader, Read as _};
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
-use std::ops::Range;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
+use tollgate_testbed::{Program, free_port};
 
 use crate::Place;
 use wire::{Answer, Client, Pages, Tap};
@@ -76,16 +72,6 @@ impl Default for Plan<'_> {
     }
 }
 
-/// A program that is killed with the test.
-pub(crate) struct Running(pub(crate) Child);
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
 /// Pages behind a proxy that asks the service.
 struct Setup {
     proxy: SocketAddr,
@@ -93,8 +79,8 @@ struct Setup {
     tap: Tap,
     /// What the proxy asks.
     asked: SocketAddr,
-    service: Running,
-    _running: Running,
+    service: Program,
+    _running: Program,
     _place: Place,
 }
 
@@ -118,26 +104,16 @@ impl Setup {
         let asked = if plan.is_direct { address } else { tap.address };
         let example = replaced(example(P::EXAMPLE), plan.switches);
         let log = place.path().join("proxy.log");
-        let deadline = Instant::now() + STARTS_WITHIN;
-        let (proxy, running) = loop {
+        let (proxy, running) = started(&log, |listen| {
             let places = Places {
                 folder: place.path(),
-                listen: free_port(),
+                listen,
                 more: free_port(),
                 pages: plan.backend.unwrap_or(pages.address),
                 service: asked,
             };
-            let mut command = P::command(&program, &example, &places);
-            let output = std::fs::File::create(&log).unwrap();
-            command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
-            let mut running = Running(command.spawn().unwrap());
-            if listens(&mut running, places.listen, deadline) {
-                break (places.listen, running);
-            }
-            // Somebody else may have taken a port between our look and the proxy's.
-            let said = std::fs::read_to_string(&log).unwrap();
-            assert!(said.to_lowercase().contains("address already in use"), "{said}");
-        };
+            P::command(&program, &example, &places)
+        });
         Some(Self { proxy, pages, tap, asked, service, _running: running, _place: place })
     }
 
@@ -152,20 +128,33 @@ impl Setup {
     }
 
     fn kill_service(&mut self) {
-        self.service.0.kill().unwrap();
-        self.service.0.wait().unwrap();
+        self.service.kill();
     }
 
     /// Stops the service where it is: connections are still taken, by the system.
     fn freeze_service(&self) {
-        let pid = Pid::from_child(&self.service.0);
-        kill_process(pid, Signal::STOP).unwrap();
-        waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).unwrap();
+        self.service.freeze().unwrap();
+    }
+}
+
+/// Starts a proxy by the command for an address, and returns that when it listens there. What it
+/// says goes to a log.
+fn started(log: &Path, command: impl Fn(SocketAddr) -> Command) -> (SocketAddr, Program) {
+    loop {
+        let listen = free_port();
+        let output = std::fs::File::create(log).unwrap();
+        let mut command = command(listen);
+        command.stdin(Stdio::null()).stdout(output.try_clone().unwrap()).stderr(output);
+        let mut running = Program::start(&mut command).unwrap();
+        let Err(why) = running.listens(listen, STARTS_WITHIN) else { return (listen, running) };
+        // Somebody else may have taken a port between our look and the proxy's.
+        let said = std::fs::read_to_string(log).unwrap();
+        assert!(said.to_lowercase().contains("address already in use"), "{why}: {said}");
     }
 }
 
 /// Starts `tollgate serve` as planned.
-fn serve(place: &Place, plan: &Plan<'_>) -> (Running, SocketAddr) {
+fn serve(place: &Place, plan: &Plan<'_>) -> (Program, SocketAddr) {
     let (config, log) = (place.path().join("policies.toml"), place.path().join("service.log"));
     std::fs::write(&config, plan.policies).unwrap();
     let listen = ["serve", "--listen", "127.0.0.1:0", "--admin", "off", "--store", "memory://"];
@@ -177,13 +166,9 @@ fn serve(place: &Place, plan: &Plan<'_>) -> (Running, SocketAddr) {
         .stdin(Stdio::null())
         .stdout(Stdio::piped());
     command.stderr(std::fs::File::create(&log).unwrap());
-    let mut service = Running(command.spawn().unwrap());
-    let mut lines = BufReader::new(service.0.stdout.take().unwrap());
-    let mut line = String::new();
-    lines.read_line(&mut line).unwrap();
-    let address = line.trim_end().strip_prefix("listening  http://").map(str::parse);
-    // The rest of what it says, so that it is never kept waiting.
-    thread::spawn(move || lines.read_to_end(&mut Vec::new()));
+    let mut service = Program::start(&mut command).unwrap();
+    let line = service.lines(|_| true).unwrap().concat();
+    let address = line.strip_prefix("listening  http://").map(str::parse);
     let said = || panic!("{line}{}", std::fs::read_to_string(&log).unwrap());
     (service, address.unwrap_or_else(said).unwrap())
 }
@@ -201,45 +186,4 @@ fn replaced(mut text: String, pairs: &[(&str, &str)]) -> String {
         text = text.replace(old, new);
     }
     text
-}
-
-/// Where proxies listen: below the ports that systems give to whoever asks for any, as pages and
-/// services do here, and below those that the servers of other tests take.
-const PORTS: Range<u16> = 10_000..20_000;
-
-/// A port on which nobody listens right now, and which no other test of this program was given: a
-/// test must not take what listens for another for its own proxy.
-pub(crate) fn free_port() -> SocketAddr {
-    static GIVEN: AtomicU32 = AtomicU32::new(0);
-    loop {
-        // Each process begins somewhere else.
-        let turn = std::process::id() % 100_000 * 97 + GIVEN.fetch_add(1, Ordering::Relaxed);
-        let offset = u16::try_from(turn % u32::from(PORTS.end - PORTS.start)).unwrap();
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, PORTS.start + offset));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
-}
-
-/// True when it listens, false when it has ended.
-pub(crate) fn listens(running: &mut Running, at: SocketAddr, deadline: Instant) -> bool {
-    loop {
-        if running.0.try_wait().unwrap().is_some() {
-            return false;
-        }
-        if TcpStream::connect(at).is_ok() {
-            return true;
-        }
-        assert!(Instant::now() < deadline, "nothing listens at {at}");
-        thread::yield_now();
-    }
-}
-
-/// The program on the path, or where systems keep those of administrators.
-fn find(program: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders =
-        std::env::split_paths(&path).chain(["/usr/sbin".into(), "/usr/local/sbin".into()]);
-    folders.map(|folder| folder.join(program)).find(|file| file.is_file())
 }

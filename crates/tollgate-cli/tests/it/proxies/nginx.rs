@@ -3,10 +3,12 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use tollgate_testbed::Program;
+
 use super::paths::{PATHLESS, resolved_spellings_are_the_login, spent_for_each_spelling};
 use super::promises::promises;
 use super::wire::Client;
-use super::{Places, Plan, Proxy, Setup, example, find, replaced};
+use super::{Places, Plan, Proxy, Setup, example, replaced};
 
 promises!(Nginx);
 
@@ -16,7 +18,7 @@ impl Proxy for Nginx {
     const EXAMPLE: &'static str = "nginx/nginx.conf";
 
     fn find() -> Option<PathBuf> {
-        let Some(program) = find("nginx") else {
+        let Some(program) = Program::find("nginx") else {
             println!("SKIPPED: nginx is not installed: apt-get install nginx");
             return None;
         };

@@ -53,8 +53,6 @@ async fn a_client_has_the_certificate_that_the_server_asks_for() {
     std::fs::write(&clients, pem).unwrap();
     for version in ["TLSv1.3", "TLSv1.2"] {
         let server = Server::start(&[
-            "--port",
-            "0",
             "--tls-cert-file",
             &server_chain,
             "--tls-key-file",

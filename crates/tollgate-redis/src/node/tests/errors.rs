@@ -144,7 +144,7 @@ async fn tls_is_checked_and_the_wrong_port_is_named() {
     let named = Fault::TlsToPlainPort { address: address(plain.port) };
     assert_eq!(refusal(to_plain.connect_timeout(Duration::from_millis(300))).await, named);
 
-    let arguments = ["--port", "0", "--tls-cert-file", &certificate, "--tls-key-file", &key];
+    let arguments = ["--tls-cert-file", &certificate, "--tls-key-file", &key];
     let secure = Server::start(
         &[&arguments[..], &["--tls-auth-clients", "no", "--tls-ca-cert-file", &certificate]]
             .concat(),

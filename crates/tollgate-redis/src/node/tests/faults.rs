@@ -67,14 +67,14 @@ async fn frozen_and_back(breaker_timeout: Duration) {
     let client = connect(server.options().breaker_timeout(breaker_timeout)).await;
     count(&client).await;
     let mut tally = Tally { answered: 1, ..Tally::default() };
-    server.signal("-STOP");
+    server.freeze();
     until("the breaker is open", async || {
         tally.add(&client).await;
         tally.breaker > 10
     })
     .await;
     assert!(tally.ambiguous >= 1, "{tally:?}");
-    server.signal("-CONT");
+    server.thaw();
     recover(&client, &mut tally).await;
     // What was answered ran once; what was not ran once or never.
     let ran = server.count("k:1").await;
@@ -115,7 +115,7 @@ async fn a_stall_is_no_outage() {
     let server = Server::start(&[]);
     let client = connect(server.options().breaker_timeout(Duration::from_secs(60))).await;
     count(&client).await;
-    server.signal("-STOP");
+    server.freeze();
     let script = counting();
     let late = (0..50).map(|_| call(&client, &script, SHORT));
     for answer in futures_util::future::join_all(late).await {
@@ -125,7 +125,7 @@ async fn a_stall_is_no_outage() {
         assert_eq!(*fault(&error), late, "{error}");
     }
     assert_eq!(client.breaker(), BreakerState::Closed);
-    server.signal("-CONT");
+    server.thaw();
     count(&client).await;
     assert_eq!(client.connects(), 1, "the connection goes on");
 }
@@ -136,13 +136,13 @@ async fn a_late_answer_closes_the_breaker() {
     // Only the calls tell of the server: none is sent while the breaker is open.
     let client = connect(server.options().breaker_timeout(SHORT)).await;
     count(&client).await;
-    server.signal("-STOP");
+    server.freeze();
     let waiting = tokio::spawn({
         let client = client.clone();
         async move { count(&client).await }
     });
     until("the breaker is open", async || client.breaker() == BreakerState::Open).await;
-    server.signal("-CONT");
+    server.thaw();
     assert_eq!(waiting.await.unwrap(), 2);
     assert_eq!(client.breaker(), BreakerState::Closed);
 }

@@ -1,17 +1,14 @@
 //! A redis-server of a test's own, and a server that answers what the test says.
 
-use std::io::{Read as _, Write as _};
-use std::net::TcpStream as BlockingStream;
-use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use redis::Value;
-use tempfile::TempDir;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
+use tollgate_testbed::RedisServer;
 
 use crate::node::Connector;
 use crate::node::deadline::Deadline;
@@ -29,38 +26,21 @@ pub(super) async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
     }
 }
 
-/// A port that was free a moment ago.
-fn free_port() -> u16 {
-    let socket = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
-    socket.local_addr().unwrap().port()
-}
-
-/// A redis-server, killed when dropped.
+/// A redis-server of a test's own, asked by connections that are tested.
 pub(super) struct Server {
     pub(super) port: u16,
-    arguments: Vec<String>,
-    dir: TempDir,
-    child: Child,
+    redis: RedisServer,
 }
 
 impl Server {
     pub(super) fn start(arguments: &[&str]) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let port = free_port();
-        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
-        let child = spawn(port, &dir, &arguments);
-        let server = Self { port, arguments, dir, child };
-        server.wait();
-        server
+        let redis = RedisServer::with(arguments);
+        Self { port: redis.port(), redis }
     }
 
     pub(super) fn options(&self) -> Options {
         // A test's machine is busy; what is about deadlines sets its own.
         Options::tcp("127.0.0.1", self.port).deadline(Duration::from_secs(5))
-    }
-
-    pub(super) fn socket(&self) -> PathBuf {
-        self.dir.path().join("r.sock")
     }
 
     /// Sends a command as the user `default`, on a connection of its own.
@@ -75,71 +55,20 @@ impl Server {
             _ => 0,
         }
     }
+}
 
-    pub(super) fn signal(&self, name: &str) {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args([name, &pid]).status().unwrap().success());
-    }
+impl Deref for Server {
+    type Target = RedisServer;
 
-    pub(super) fn kill(&mut self) {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-    }
-
-    /// Starts it again, empty, on the same port.
-    pub(super) fn restart(&mut self) {
-        self.child = spawn(self.port, &self.dir, &self.arguments);
-        self.wait();
-    }
-
-    fn is_secure(&self) -> bool {
-        is_secure(&self.arguments)
-    }
-
-    fn wait(&self) {
-        let start = Instant::now();
-        while !self.answers() {
-            assert!(start.elapsed() < PATIENCE, "redis-server does not answer");
-            std::thread::sleep(Duration::from_millis(2)); // tidy: sleep-ok polls a condition
-        }
-    }
-
-    /// True when it answers, be it that it wants a password, or that this is not TLS.
-    fn answers(&self) -> bool {
-        let Ok(mut stream) = BlockingStream::connect(("127.0.0.1", self.port)) else {
-            return false;
-        };
-        stream.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
-        let mut first = [0];
-        // Each of them is half of nothing to the other.
-        let word: &[u8] = if self.is_secure() { b"\x16\x03\x01\x00\x05hello" } else { b"PING\r\n" };
-        stream.write_all(word).is_ok() && stream.read_exact(&mut first).is_ok()
+    fn deref(&self) -> &RedisServer {
+        &self.redis
     }
 }
 
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+impl DerefMut for Server {
+    fn deref_mut(&mut self) -> &mut RedisServer {
+        &mut self.redis
     }
-}
-
-/// With a port of 0 the test wants the other one.
-fn is_secure(arguments: &[String]) -> bool {
-    arguments.iter().any(|word| word == "--port")
-}
-
-fn spawn(port: u16, dir: &TempDir, arguments: &[String]) -> Child {
-    let port = port.to_string();
-    let way = if is_secure(arguments) { "--tls-port" } else { "--port" };
-    Command::new("redis-server")
-        .args([way, &port, "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
-        .args(["--unixsocket", "r.sock", "--daemonize", "no"])
-        .args(arguments)
-        .current_dir(dir.path())
-        .stdout(Stdio::null())
-        .spawn()
-        .expect("redis-server must be installed")
 }
 
 /// Sends a command on a connection of its own.

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, SystemTime};
 
-use tollgate_proof::redis_or_skip;
+use tollgate_testbed::redis_or_skip;
 
 use super::*;
 use crate::fault::Fault;

@@ -5,9 +5,9 @@ use std::time::Duration;
 use tollgate::{ManualClock, MemoryStore};
 use tollgate_envoy::proto::kuadrant::rate_limit_service_client::RateLimitServiceClient;
 use tollgate_envoy::proto::kuadrant::{CommitRequest, ReserveRequest};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::AnyStore;
+use tollgate_testbed::redis_or_skip;
 use tonic::{Code, Status};
 
 use super::rules;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tokio::net::UnixStream;
 use tokio_rustls::TlsConnector;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{Address, AnyStore};
+use tollgate_testbed::redis_or_skip;
 use tonic::Code;
 use tonic_health::pb::HealthCheckRequest;
 use tonic_health::pb::health_client::HealthClient;

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use tollgate::{ManualClock, MemoryStore};
 use tollgate_policy::{Authority, Outcome};
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
 use tollgate_server::{AnyStore, CallerLimits};
+use tollgate_testbed::redis_or_skip;
 
 use super::{service, talk};
 use crate::redis_client::command;

@@ -15,8 +15,8 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tollgate::{Ask, HoldKind, MemoryStore, Store};
 use tollgate_policy::Gate;
-use tollgate_proof::redis_or_skip;
 use tollgate_redis::RedisStore;
+use tollgate_testbed::redis_or_skip;
 
 use super::{layer, settled};
 use crate::common::policies;

@@ -2,31 +2,25 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::hash::{BuildHasher, RandomState};
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use tempfile::TempDir;
 
-use super::launch::{Launch, Setup};
-use super::{Client, Reply};
+use crate::launch::{Launch, Setup};
+use crate::{Client, Program, Reply, free_port};
 
 /// How long a server may take until it answers, on a machine that is busy with other tests.
 const STARTS_WITHIN: Duration = Duration::from_secs(10);
 
 /// How often a new server is looked at.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);
-
-/// Ports are taken from below those that systems give to outgoing connections, or one of these
-/// could sit on the port of a server that is about to be restarted.
-const PORTS: std::ops::Range<u16> = 20_000..32_000;
 
 /// A running `redis-server` with nothing in it, which is killed when this is dropped.
 ///
@@ -35,19 +29,21 @@ const PORTS: std::ops::Range<u16> = 20_000..32_000;
 #[derive(Debug)]
 pub struct RedisServer {
     setup: Setup,
-    port: u16,
+    address: SocketAddr,
     running: Option<Running>,
-    dir: TempDir,
+    dir: PathBuf,
+    /// The directory, unless it is somebody else's.
+    own: Option<TempDir>,
 }
 
 /// A server's process, and the one that ends it if we are killed.
 #[derive(Debug)]
 struct Running {
-    server: Child,
     /// A shell that waits for the end of its input, which comes when we drop it or die. Linux has
     /// a signal for the death of a parent, but it comes with the end of the *thread* that started
     /// the child, and a test's thread ends before the statics that it filled.
-    guard: Child,
+    _guard: Program,
+    server: Program,
     frozen: AtomicBool,
 }
 
@@ -66,27 +62,6 @@ pub struct CommandStat {
 }
 
 impl RedisServer {
-    /// The program: what `TOLLGATE_REDIS_SERVER` names, else `redis-server` or `valkey-server`
-    /// from the path.
-    ///
-    /// # Panics
-    ///
-    /// `TOLLGATE_REDIS_SERVER` names something that is not there: a test that were skipped for
-    /// that would be missed by whoever set it.
-    #[must_use]
-    pub fn find() -> Option<PathBuf> {
-        if let Some(path) = std::env::var_os("TOLLGATE_REDIS_SERVER").map(PathBuf::from) {
-            assert!(path.is_file(), "TOLLGATE_REDIS_SERVER is not a file: {}", path.display());
-            return Some(path);
-        }
-        let path = std::env::var_os("PATH")?;
-        let folders: Vec<PathBuf> = std::env::split_paths(&path).collect();
-        let names = ["redis-server", "valkey-server"].into_iter();
-        names
-            .flat_map(|name| folders.iter().map(move |folder| folder.join(name)))
-            .find(|program| program.is_file())
-    }
-
     /// A server as it is by default.
     ///
     /// # Panics
@@ -115,31 +90,46 @@ impl RedisServer {
     /// None is installed, or it does not start.
     #[must_use]
     pub fn launched(launch: &Launch, arguments: &[&str]) -> Self {
+        Self::try_launched(launch, arguments).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    /// The same for a tool, which says why there is no server.
+    ///
+    /// # Errors
+    ///
+    /// None is installed, or it does not start.
+    pub fn try_launched(launch: &Launch, arguments: &[&str]) -> Result<Self, String> {
         let words = || arguments.iter().map(|&word| word.to_owned()).collect();
-        Self::set_up(|| Setup { launch: launch.clone(), arguments: words(), config: None })
+        Self::try_set_up(|| Setup { launch: launch.clone(), arguments: words(), config: None })
     }
 
     /// A server with a setup that is made again for each port that is tried, so that the setup can
     /// name another port too.
-    pub(super) fn set_up(mut setup: impl FnMut() -> Setup) -> Self {
-        let mut server = Self {
-            setup: Setup::default(),
-            port: 0,
-            running: None,
-            dir: tempfile::Builder::new().prefix("tg-redis-").tempdir().unwrap(),
-        };
+    pub(super) fn set_up(setup: impl FnMut() -> Setup) -> Self {
+        Self::try_set_up(setup).unwrap_or_else(|why| panic!("{why}"))
+    }
+
+    fn try_set_up(mut setup: impl FnMut() -> Setup) -> Result<Self, String> {
         let deadline = Instant::now() + STARTS_WITHIN;
+        let (address, made) = (free_port(), setup());
+        let own = match made.launch.dir {
+            Some(_) => None,
+            None => Some(tempfile::Builder::new().prefix("tg-redis-").tempdir().unwrap()),
+        };
+        let dir = own.as_ref().map(|own| own.path().to_owned()).or(made.launch.dir.clone());
+        let mut server =
+            Self { setup: made, address, running: None, dir: dir.unwrap_or_default(), own };
         loop {
-            server.port = free_port();
-            server.setup = setup();
             if let Some(text) = &server.setup.config {
                 fs::write(server.config_path(), text).unwrap();
             }
             match server.launch(deadline) {
-                Ok(()) => return server,
+                Ok(()) => return Ok(server),
                 // Somebody else took the port between our look and the server's.
-                Err(why) if why.contains("Address already in use") => {}
-                Err(why) => panic!("{why}"),
+                Err(why) if why.contains("Address already in use") => {
+                    (server.address, server.setup) = (free_port(), setup());
+                }
+                Err(why) => return Err(why),
             }
         }
     }
@@ -153,25 +143,25 @@ impl RedisServer {
     /// Where it listens.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
-        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+        self.address
     }
 
     /// The port of 127.0.0.1 on which it listens. A restart keeps it.
     #[must_use]
     pub fn port(&self) -> u16 {
-        self.port
+        self.address.port()
     }
 
     /// Its unix socket.
     #[must_use]
     pub fn socket(&self) -> PathBuf {
-        self.dir.path().join("redis.sock")
+        self.dir.join("redis.sock")
     }
 
-    /// Its directory, which is removed with it.
+    /// Its directory, which is removed with it unless it is somebody else's.
     #[must_use]
     pub fn dir(&self) -> &Path {
-        self.dir.path()
+        &self.dir
     }
 
     /// What it has logged since it was last started.
@@ -187,7 +177,7 @@ impl RedisServer {
     /// It was killed.
     #[must_use]
     pub fn pid(&self) -> u32 {
-        self.child().id()
+        self.running().server.child.id()
     }
 
     /// Whether it can answer: it was neither killed nor frozen.
@@ -203,11 +193,7 @@ impl RedisServer {
     ///
     /// It was killed.
     pub fn freeze(&self) {
-        let pid = Pid::from_child(self.child());
-        kill_process(pid, Signal::STOP).unwrap();
-        // Without NOWAIT the stop would be taken from whoever waits for the child next.
-        let stopped = WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT;
-        waitid(WaitId::Pid(pid), stopped).unwrap();
+        self.running().server.freeze().unwrap();
         self.running().frozen.store(true, Ordering::SeqCst);
     }
 
@@ -217,7 +203,7 @@ impl RedisServer {
     ///
     /// It was killed.
     pub fn thaw(&self) {
-        kill_process(Pid::from_child(self.child()), Signal::CONT).unwrap();
+        self.running().server.thaw().unwrap();
         self.running().frozen.store(false, Ordering::SeqCst);
     }
 
@@ -371,55 +357,51 @@ impl RedisServer {
     /// The port on which it speaks TLS.
     #[must_use]
     pub fn tls_port(&self) -> Option<u16> {
-        self.setup.tls_port(self.port)
+        self.setup.tls_port(self.port())
     }
 
     fn running(&self) -> &Running {
         self.running.as_ref().expect("the server was killed")
     }
 
-    fn child(&self) -> &Child {
-        &self.running().server
-    }
-
     fn config_path(&self) -> PathBuf {
-        self.dir.path().join("redis.conf")
+        self.dir.join("redis.conf")
     }
 
     fn log_path(&self) -> PathBuf {
-        self.dir.path().join("redis.log")
+        self.dir.join("redis.log")
     }
 
     /// Starts the process and waits until it answers. When it does not, its log is the reason.
     fn launch(&mut self, deadline: Instant) -> Result<(), String> {
         let log = File::create(self.log_path()).unwrap();
-        let mut command = self.setup.launch.command(self.port, self.dir.path());
+        let mut command = self.setup.launch.command(self.port(), &self.dir)?;
         command
             // Only the first argument can be the configuration file.
             .args(self.setup.config.is_some().then(|| self.config_path()))
-            .args(self.setup.port_arguments(self.port))
+            .args(self.setup.port_arguments(self.port()))
             .args(["--bind", "127.0.0.1"])
             .args(["--save", "", "--appendonly", "no", "--enable-debug-command", "local"])
             .arg("--unixsocket")
             .arg(self.socket())
             .arg("--dir")
-            .arg(self.dir.path())
+            .arg(&self.dir)
             .args(&self.setup.arguments)
             // A Ctrl-C is for the tests; the guard ends the server after them.
             .process_group(0)
             .stdin(Stdio::null())
             .stdout(log.try_clone().unwrap())
             .stderr(log);
-        let server = command
-            .spawn()
+        let server = Program::start(&mut command)
             .map_err(|error| format!("cannot start {:?}: {error}", command.get_program()))?;
-        let running = self.running.insert(Running::guarded(server, self.dir.path()));
+        let running =
+            self.running.insert(Running::guarded(server, self.own.as_ref().map(TempDir::path)));
         loop {
-            if let Some(status) = running.server.try_wait().unwrap() {
+            if let Some(status) = running.server.child.try_wait().unwrap() {
                 self.running = None;
                 return Err(format!("redis-server ended at once, {status}:\n{}", self.log()));
             }
-            if is_up(&self.dir.path().join("redis.sock")) {
+            if is_up(&self.dir.join("redis.sock"), self.setup.launch.is_loading) {
                 return Ok(());
             }
             if Instant::now() > deadline {
@@ -433,29 +415,20 @@ impl RedisServer {
 }
 
 impl Running {
-    fn guarded(server: Child, dir: &Path) -> Self {
-        let guard = Command::new("sh")
+    /// With the directory that is removed with it.
+    fn guarded(server: Program, own: Option<&Path>) -> Self {
+        let mut guard = Command::new("sh");
+        guard
             .args(["-c", "read -r _; kill -9 \"$1\"; rm -rf -- \"$2\"", "guard"])
-            .arg(server.id().to_string())
-            .arg(dir)
+            .arg(server.child.id().to_string())
+            .arg(own.unwrap_or(Path::new("")))
             .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("`sh` can be started");
-        Self { server, guard, frozen: AtomicBool::new(false) }
-    }
-}
-
-impl Drop for Running {
-    fn drop(&mut self) {
-        // The guard first: the number of a process that is gone may be another's soon. Neither
-        // can fail in a way that matters here: what has ended has ended.
-        let _ = self.guard.kill();
-        let _ = self.guard.wait();
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+            .stderr(Stdio::null());
+        // It is dropped first: the number of a process that is gone may be another's soon.
+        let guard = Program::start(&mut guard).expect("`sh` can be started");
+        Self { _guard: guard, server, frozen: AtomicBool::new(false) }
     }
 }
 
@@ -477,18 +450,8 @@ impl CommandStat {
 }
 
 /// Whether somebody answers there. A server that wants a password says so, and that is an answer;
-/// one that is still loading does not count.
-fn is_up(socket: &Path) -> bool {
+/// one that is still loading counts where it `may_load`.
+fn is_up(socket: &Path, may_load: bool) -> bool {
     let reply = Client::unix(socket).and_then(|mut client| client.command(&[b"PING"]));
-    reply.is_ok_and(|reply| reply.error_code() != Some("LOADING"))
-}
-
-/// A port on which nobody listens right now.
-pub(super) fn free_port() -> u16 {
-    // Each process begins somewhere else, and so does each call.
-    let start = RandomState::new().hash_one(std::process::id()) % u64::from(u16::MAX);
-    let start = u16::try_from(start).unwrap_or_default() % (PORTS.end - PORTS.start);
-    let mut ports = (PORTS.start + start..PORTS.end).chain(PORTS);
-    let is_free = |port: &u16| TcpListener::bind((Ipv4Addr::LOCALHOST, *port)).is_ok();
-    ports.find(is_free).expect("some port is free")
+    reply.is_ok_and(|reply| may_load || reply.error_code() != Some("LOADING"))
 }

@@ -9,7 +9,7 @@ pub const SLOTS: u16 = 16_384;
 /// It is written bit by bit and shares no table with the code under test.
 ///
 /// ```
-/// use tollgate_proof::redis::key_slot;
+/// use tollgate_testbed::key_slot;
 ///
 /// assert_eq!(key_slot(b"foo"), 12182);
 /// assert_eq!(key_slot(b"a{foo}b"), key_slot(b"foo"));

@@ -1,40 +1,44 @@
-//! Real Redis servers for tests, started and ended by them, and what is said over the wire.
+//! Real servers for tests and tools, ended with them: Redis, clusters, sentinels, other programs,
+//! and a proxy that makes connections fail.
 //!
-//! Behind the feature `redis`, so that who uses the conformance kit alone does not pay for it. A
-//! test begins with [`redis_or_skip!`](crate::redis_or_skip): without a `redis-server` it says so
-//! and passes, which `cargo xtask test` counts as skipped.
+//! A test begins with [`redis_or_skip!`]: without a `redis-server` it says so and passes, which
+//! `cargo xtask test` counts as skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fixture fails by panicking")]
 
 mod client;
 mod cluster;
+mod installed;
 mod launch;
-mod poll;
+mod port;
+mod program;
 mod proxy;
 pub mod resp;
 mod sentinel;
 mod server;
 mod tls;
+mod wait;
 
 pub use client::Client;
 pub use cluster::{
     ClusterOptions, Node, RangeOfSlots, RedisCluster, Role, SLOTS, SlotMove, key_slot,
 };
+pub use installed::{NO_TLS, SKIPPED, has_tls, redis_program};
 pub use launch::Launch;
+pub use port::free_port;
+pub use program::Program;
 pub use proxy::{Mode, Proxy, Seen, Trick};
 pub use resp::Reply;
 pub use sentinel::{RedisSentinels, SentinelOptions};
 pub use server::{CommandStat, RedisServer};
-pub use tls::{AUTHORITY, NO_TLS, has_tls};
-
-/// What a test prints when there is no `redis-server`: the reason, then the one line to run.
-pub const SKIPPED: &str = "SKIPPED: redis-server is not installed: apt-get install redis-server";
+pub use tls::{AUTHORITY, STRANGER};
+pub use wait::{try_until, until};
 
 /// A server for this test, or the end of the test when none is installed.
 ///
 /// ```
 /// fn a_test() {
-///     let server = tollgate_proof::redis_or_skip!("--maxmemory", "100mb");
+///     let server = tollgate_testbed::redis_or_skip!("--maxmemory", "100mb");
 ///     assert_eq!(server.command(&[b"DBSIZE"]).int(), Some(0));
 /// }
 /// # a_test();
@@ -42,16 +46,16 @@ pub const SKIPPED: &str = "SKIPPED: redis-server is not installed: apt-get insta
 #[macro_export]
 macro_rules! redis_or_skip {
     ($($argument:expr),* $(,)?) => {
-        $crate::start_or_skip!($crate::redis::RedisServer::with(&[$($argument),*]))
+        $crate::start_or_skip!($crate::RedisServer::with(&[$($argument),*]))
     };
 }
 
 /// A Redis Cluster for this test, or the end of the test when no server is installed. It takes
-/// [`ClusterOptions`](crate::redis::ClusterOptions), or nothing.
+/// [`ClusterOptions`], or nothing.
 #[macro_export]
 macro_rules! cluster_or_skip {
     () => {
-        $crate::cluster_or_skip!($crate::redis::ClusterOptions::new())
+        $crate::cluster_or_skip!($crate::ClusterOptions::new())
     };
     ($options:expr $(,)?) => {
         $crate::start_or_skip!($options.start())
@@ -59,11 +63,11 @@ macro_rules! cluster_or_skip {
 }
 
 /// Servers under sentinels for this test, or the end of the test when no server is installed. It
-/// takes [`SentinelOptions`](crate::redis::SentinelOptions), or nothing.
+/// takes [`SentinelOptions`], or nothing.
 #[macro_export]
 macro_rules! sentinels_or_skip {
     () => {
-        $crate::sentinels_or_skip!($crate::redis::SentinelOptions::new())
+        $crate::sentinels_or_skip!($crate::SentinelOptions::new())
     };
     ($options:expr $(,)?) => {
         $crate::start_or_skip!($options.start())
@@ -74,22 +78,21 @@ macro_rules! sentinels_or_skip {
 #[macro_export]
 macro_rules! skip_without_tls {
     () => {
-        if !$crate::redis::has_tls() {
-            println!("{}", $crate::redis::NO_TLS);
+        if !$crate::has_tls() {
+            println!("{}", $crate::NO_TLS);
             return;
         }
     };
 }
 
 /// What is started, or the end of the test when no server is installed.
-#[doc(hidden)]
 #[macro_export]
 macro_rules! start_or_skip {
     ($start:expr) => {
-        match $crate::redis::RedisServer::find() {
+        match $crate::redis_program() {
             Some(_) => $start,
             None => {
-                println!("{}", $crate::redis::SKIPPED);
+                println!("{}", $crate::SKIPPED);
                 return;
             }
         }

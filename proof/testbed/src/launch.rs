@@ -6,15 +6,15 @@ use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{RedisServer, tls};
+use crate::{installed, tls};
 
 /// How servers are launched, for one at a time or all of a cluster.
 ///
 /// ```
-/// use tollgate_proof::redis::{Launch, RedisServer};
+/// use tollgate_testbed::{Launch, RedisServer, redis_program};
 ///
 /// fn a_test() {
-///     let Some(program) = RedisServer::find() else { return };
+///     let Some(program) = redis_program() else { return };
 ///     let server = RedisServer::launched(&Launch::new().program(program), &["--hz", "50"]);
 ///     assert_eq!(server.command(&[b"DBSIZE"]).int(), Some(0));
 /// }
@@ -23,12 +23,14 @@ use super::{RedisServer, tls};
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
     program: Option<PathBuf>,
+    pub(super) dir: Option<PathBuf>,
     is_own_user: bool,
+    pub(super) is_loading: bool,
     environment: Vec<(String, String)>,
 }
 
 impl Launch {
-    /// The program that [`RedisServer::find`] names, as the user who runs the test.
+    /// The program of [`redis_program`](crate::redis_program), as the user who runs the test.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
@@ -38,6 +40,18 @@ impl Launch {
     #[must_use]
     pub fn program(self, program: impl Into<PathBuf>) -> Self {
         Self { program: Some(program.into()), ..self }
+    }
+
+    /// Its files and its socket, `redis.sock`, lie in this folder of somebody else, and stay there.
+    #[must_use]
+    pub fn dir(self, dir: &Path) -> Self {
+        Self { dir: Some(dir.to_owned()), ..self }
+    }
+
+    /// It counts as started while it still loads its data.
+    #[must_use]
+    pub fn loading(self) -> Self {
+        Self { is_loading: true, ..self }
     }
 
     /// Each server runs as a user of its own, whose number is its port: a firewall can then tell
@@ -56,13 +70,16 @@ impl Launch {
 
     /// The start of a command for a server on this port, whose files are in this directory.
     ///
+    /// # Errors
+    ///
+    /// No server is installed.
+    ///
     /// # Panics
     ///
-    /// No server is installed, or the directory cannot be given to another user.
-    pub(super) fn command(&self, port: u16, dir: &Path) -> Command {
-        let program = self.program.clone().or_else(RedisServer::find);
-        let program = program.expect("no redis-server: start tests with redis_or_skip!");
-        let mut command = Command::new(program);
+    /// The directory cannot be given to another user.
+    pub(super) fn command(&self, port: u16, dir: &Path) -> Result<Command, String> {
+        let found = || installed::find()?.ok_or_else(|| installed::SKIPPED.to_owned());
+        let mut command = Command::new(self.program.clone().map_or_else(found, Ok)?);
         command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         if self.is_own_user {
             let user = u32::from(port);
@@ -72,7 +89,7 @@ impl Launch {
                 chown(entry.unwrap().path(), Some(user), None).unwrap();
             }
         }
-        command
+        Ok(command)
     }
 }
 

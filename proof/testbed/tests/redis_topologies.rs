@@ -5,10 +5,10 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::{
-    ClusterOptions, RedisServer, Reply, Role, SLOTS, SentinelOptions, SlotMove, key_slot,
+use tollgate_testbed::{
+    ClusterOptions, RedisServer, Reply, Role, SLOTS, SentinelOptions, SlotMove, cluster_or_skip,
+    key_slot, sentinels_or_skip,
 };
-use tollgate_proof::{cluster_or_skip, sentinels_or_skip};
 
 /// How long what comes by itself may take here.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -188,7 +188,7 @@ fn a_frozen_primary_is_replaced_under_passwords_too() {
     let options = SentinelOptions::new().name("other").password("one").sentinel_password("two");
     let mut all = sentinels_or_skip!(options);
     let refused = |server: &RedisServer| {
-        let mut client = tollgate_proof::redis::Client::tcp(server.address()).unwrap();
+        let mut client = tollgate_testbed::Client::tcp(server.address()).unwrap();
         client.command(&[b"PING"]).unwrap().error_code() == Some("NOAUTH")
     };
     assert!(refused(all.server(0)) && refused(all.server(1)) && refused(all.sentinel(0)));

@@ -1,8 +1,8 @@
 //! Slots that move from one primary to another, key by key.
 
-use super::super::poll::{done, until};
 use super::{PATIENCE, RedisCluster};
-use crate::redis::{Client, Reply};
+use crate::wait::until;
+use crate::{Client, Reply};
 
 /// How many keys one `GETKEYSINSLOT` names.
 const KEYS: &str = "100";
@@ -105,7 +105,8 @@ impl RedisCluster {
         let slot = movement.slot.to_string();
         let mut command: Vec<&[u8]> = vec![b"CLUSTER", b"SETSLOT", slot.as_bytes()];
         command.extend(words.iter().map(|word| word.as_bytes()));
-        done(&self.command(index, &command))
+        self.command(index, &command)
+            .done()
             .unwrap_or_else(|why| panic!("{movement:?}: {index} answers {words:?} with {why}"));
     }
 

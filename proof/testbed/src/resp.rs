@@ -22,6 +22,14 @@ pub enum Reply {
 }
 
 impl Reply {
+    /// `Ok` for `OK`, else the reply as words.
+    pub(crate) fn done(&self) -> Result<(), String> {
+        match self {
+            Self::Status(text) if text == "OK" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    }
+
     /// The number, also one that was sent as text.
     #[must_use]
     pub fn int(&self) -> Option<i64> {

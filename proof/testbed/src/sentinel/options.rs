@@ -3,21 +3,19 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::super::launch::Setup;
-use super::super::poll::until;
-use super::super::server::free_port;
-use super::super::tls;
 use super::{PATIENCE, PING_MS, RedisSentinels, is_replica_of};
-use crate::redis::{Launch, RedisServer};
+use crate::launch::Setup;
+use crate::wait::until;
+use crate::{Launch, RedisServer, free_port, tls};
 
 /// How servers under sentinels are made: a primary, 2 replicas and 3 sentinels at first.
 ///
 /// ```
-/// use tollgate_proof::redis::SentinelOptions;
+/// use tollgate_testbed::SentinelOptions;
 ///
 /// fn a_test() {
 ///     let options = SentinelOptions::new().replicas(1).password("secret");
-///     let sentinels = tollgate_proof::sentinels_or_skip!(options);
+///     let sentinels = tollgate_testbed::sentinels_or_skip!(options);
 ///     assert_eq!(sentinels.primary(), sentinels.server(0).address());
 /// }
 /// # a_test();
@@ -106,7 +104,7 @@ impl SentinelOptions {
 
     /// TLS and nothing else for the servers that hold data. Sentinels take it beside plain text, on
     /// another port, and speak it to servers and to one another. The certificate is for 127.0.0.1,
-    /// signed by [`AUTHORITY`](super::super::AUTHORITY). A test that asks for it begins with
+    /// signed by [`AUTHORITY`](crate::AUTHORITY). A test that asks for it begins with
     /// [`skip_without_tls!`](crate::skip_without_tls).
     #[must_use]
     pub fn tls(self) -> Self {
@@ -200,7 +198,7 @@ impl SentinelOptions {
             let mut arguments = arguments.clone();
             if self.is_tls {
                 arguments.extend(tls::arguments());
-                arguments.extend([tls::PORT.to_owned(), free_port().to_string()]);
+                arguments.extend([tls::PORT.to_owned(), free_port().port().to_string()]);
             }
             Setup { launch: self.launch.clone(), arguments, config: Some(config.clone()) }
         })

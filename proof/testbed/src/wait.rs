@@ -3,37 +3,39 @@
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::Reply;
-
 /// How often one asks again.
-const ASK_AGAIN: Duration = Duration::from_millis(10);
+const ASK_AGAIN: Duration = Duration::from_millis(5);
 
 /// Asks until the answer is `Ok`, and returns what it holds.
 ///
-/// # Panics
+/// # Errors
 ///
-/// It is not so within the time. The message has the last reason why.
-pub(super) fn until<Found>(
+/// It is not so within the time: the last reason why.
+pub fn try_until<Found>(
     within: Duration,
-    what: &str,
     mut ask: impl FnMut() -> Result<Found, String>,
-) -> Found {
+) -> Result<Found, String> {
     let deadline = Instant::now() + within;
     loop {
         // The time is looked at before the answer is: who waits long for one answer gets it.
         let is_over = Instant::now() >= deadline;
         match ask() {
-            Ok(found) => return found,
-            Err(why) if is_over => panic!("{what}: not within {within:?}: {why}"),
+            Err(why) if is_over => return Err(format!("not within {within:?}: {why}")),
             Err(_) => thread::sleep(ASK_AGAIN),
+            found => return found,
         }
     }
 }
 
-/// `OK`, or the reply as words.
-pub(super) fn done(reply: &Reply) -> Result<(), String> {
-    match reply {
-        Reply::Status(text) if text == "OK" => Ok(()),
-        other => Err(format!("{other:?}")),
-    }
+/// The same for a test.
+///
+/// # Panics
+///
+/// It is not so within the time. The message has the last reason why.
+pub fn until<Found>(
+    within: Duration,
+    what: &str,
+    ask: impl FnMut() -> Result<Found, String>,
+) -> Found {
+    try_until(within, ask).unwrap_or_else(|why| panic!("{what}: {why}"))
 }

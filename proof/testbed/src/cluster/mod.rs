@@ -1,18 +1,19 @@
 //! A Redis Cluster of a test's own: real servers that know one another, gone with the test.
 
-mod form;
 mod migration;
 mod nodes;
+mod options;
 mod slots;
 
 use std::io;
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use super::poll::{done, until};
-use super::{Client, Launch, RedisServer, Reply, tls};
+use crate::wait::until;
+use crate::{Client, RedisServer, Reply};
 pub use migration::SlotMove;
 pub use nodes::{Node, RangeOfSlots, Role};
+pub use options::ClusterOptions;
 pub use slots::{SLOTS, key_slot};
 
 /// How long what a cluster does by itself may take, on a machine that is busy with other tests.
@@ -20,28 +21,6 @@ const PATIENCE: Duration = Duration::from_secs(20);
 
 /// How long a planned failover may take. Redis gives up on one after 5 s.
 const FAILOVER: Duration = Duration::from_secs(6);
-
-/// How a cluster of tests is made. It has 3 primaries with a replica each at first.
-///
-/// ```
-/// use tollgate_proof::redis::ClusterOptions;
-///
-/// fn a_test() {
-///     let options = ClusterOptions::new().primaries(1).replicas(0);
-///     let cluster = tollgate_proof::cluster_or_skip!(options);
-///     assert_eq!(cluster.owner_of_slot(0), Some(0));
-/// }
-/// # a_test();
-/// ```
-#[derive(Clone, Debug)]
-pub struct ClusterOptions {
-    primaries: usize,
-    replicas: usize,
-    node_timeout: Duration,
-    full_coverage: bool,
-    arguments: Vec<String>,
-    launch: Launch,
-}
 
 /// A Redis Cluster on free ports of 127.0.0.1, all of whose processes are killed when this is
 /// dropped.
@@ -58,99 +37,7 @@ pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
-impl Default for ClusterOptions {
-    fn default() -> Self {
-        Self {
-            primaries: 3,
-            replicas: 1,
-            node_timeout: Duration::from_secs(1),
-            full_coverage: true,
-            arguments: Vec::new(),
-            launch: Launch::default(),
-        }
-    }
-}
-
-impl ClusterOptions {
-    /// 3 primaries with a replica each, and a node timeout of 1 s.
-    #[must_use]
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// How many primaries, which share the slots evenly. Fewer than three cannot elect a replica
-    /// when one of them dies.
-    #[must_use]
-    pub fn primaries(self, primaries: usize) -> Self {
-        Self { primaries, ..self }
-    }
-
-    /// How many replicas each primary has.
-    #[must_use]
-    pub fn replicas(self, replicas: usize) -> Self {
-        Self { replicas, ..self }
-    }
-
-    /// How long a node may be silent until it counts as failed, in whole milliseconds
-    /// (`cluster-node-timeout`).
-    #[must_use]
-    pub fn node_timeout(self, node_timeout: Duration) -> Self {
-        Self { node_timeout, ..self }
-    }
-
-    /// Whether all slots are refused while one has no owner that works
-    /// (`cluster-require-full-coverage`, which Redis has on).
-    #[must_use]
-    pub fn full_coverage(self, full_coverage: bool) -> Self {
-        Self { full_coverage, ..self }
-    }
-
-    /// More arguments for all servers. A password needs two: `--requirepass` and `--masterauth`.
-    #[must_use]
-    pub fn arguments(mut self, arguments: &[&str]) -> Self {
-        self.arguments.extend(arguments.iter().map(|&word| word.to_owned()));
-        self
-    }
-
-    /// How its servers are launched.
-    #[must_use]
-    pub fn launch(self, launch: Launch) -> Self {
-        Self { launch, ..self }
-    }
-
-    /// TLS and nothing else, to clients and between the nodes. The certificate is for 127.0.0.1,
-    /// signed by [`AUTHORITY`](super::AUTHORITY). A test that asks for it begins with
-    /// [`skip_without_tls!`](crate::skip_without_tls).
-    #[must_use]
-    pub fn tls(mut self) -> Self {
-        self.arguments.extend(tls::arguments());
-        self.arguments.extend(["--tls-cluster".to_owned(), "yes".to_owned()]);
-        self
-    }
-
-    /// Starts the cluster and waits until it is healthy.
-    ///
-    /// # Panics
-    ///
-    /// No server is installed, there is no primary, or the cluster does not come up.
-    #[must_use]
-    pub fn start(&self) -> RedisCluster {
-        form::form(self)
-    }
-}
-
 impl RedisCluster {
-    /// A cluster with 3 primaries and a replica of each.
-    ///
-    /// # Panics
-    ///
-    /// None is installed, or it does not come up; see
-    /// [`cluster_or_skip!`](crate::cluster_or_skip).
-    #[must_use]
-    pub fn start() -> Self {
-        ClusterOptions::new().start()
-    }
-
     /// The address for clients, which names all servers:
     /// `redis+cluster://127.0.0.1:P1,127.0.0.1:P2,...`; with TLS `rediss+cluster://...`.
     #[must_use]
@@ -336,7 +223,7 @@ impl RedisCluster {
             let seen = self.all_see(|nodes| nodes[replica].slots == *slots);
             if seen.is_err() && asked.is_none_or(|at| at.elapsed() > FAILOVER) {
                 asked = Some(Instant::now());
-                done(&self.command(replica, &[b"CLUSTER", b"FAILOVER"]))?;
+                self.command(replica, &[b"CLUSTER", b"FAILOVER"]).done()?;
             }
             seen
         });

@@ -6,8 +6,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::{Client, RedisServer, Reply};
-use tollgate_proof::redis_or_skip;
+use tollgate_testbed::{Client, RedisServer, Reply, redis_or_skip, redis_program};
 
 /// Polls until it holds.
 fn eventually(what: &str, holds: impl Fn() -> bool) {
@@ -129,8 +128,8 @@ fn keys_and_counters_are_read() {
 
 #[test]
 fn the_server_ends_with_a_process_that_is_killed() {
-    if RedisServer::find().is_none() {
-        println!("{}", tollgate_proof::redis::SKIPPED);
+    if redis_program().is_none() {
+        println!("{}", tollgate_testbed::SKIPPED);
         return;
     }
     // This program, started again with only the test below, which tells us its server and stays.

@@ -4,9 +4,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Sender;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use super::forward::Link;
-use super::{Mode, Seen, Trick};
-use crate::Random;
+use tollgate_proof::Random;
+
+use super::link::Link;
+use super::mode::{Mode, Seen, Trick};
 
 #[derive(Debug)]
 pub(super) struct State {

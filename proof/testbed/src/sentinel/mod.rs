@@ -6,8 +6,8 @@ use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-use super::poll::{done, until};
-use super::{Client, RedisServer, Reply};
+use crate::wait::until;
+use crate::{Client, RedisServer, Reply};
 pub use options::SentinelOptions;
 
 /// How long what sentinels do by themselves may take, on a machine that is busy with other tests.
@@ -43,17 +43,6 @@ pub struct RedisSentinels {
 }
 
 impl RedisSentinels {
-    /// A primary, 2 replicas and 3 sentinels.
-    ///
-    /// # Panics
-    ///
-    /// None is installed, or they do not come up; see
-    /// [`sentinels_or_skip!`](crate::sentinels_or_skip).
-    #[must_use]
-    pub fn start() -> Self {
-        SentinelOptions::new().start()
-    }
-
     /// The address for clients, which names all sentinels:
     /// `redis+sentinel://127.0.0.1:S1,127.0.0.1:S2,127.0.0.1:S3/NAME`, without a password. With
     /// TLS it is `rediss+sentinel://...`, and the sentinels are asked in plain text.
@@ -217,7 +206,7 @@ impl RedisSentinels {
         until(PATIENCE, "a failover began", || {
             // It refuses while one is under way, and while it knows of no good replica.
             let name = self.name.as_bytes();
-            done(&sentinel.command(&[b"SENTINEL", b"FAILOVER", name]))
+            sentinel.command(&[b"SENTINEL", b"FAILOVER", name]).done()
         });
         self.wait_for_new_primary(old, PATIENCE)
     }

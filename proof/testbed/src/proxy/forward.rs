@@ -1,17 +1,17 @@
 //! The threads that carry requests and replies, and do to them what the mode and the tricks say.
 
-use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use super::link::Link;
+use super::mode::{Mode, Trick};
 use super::state::{Held, State, lock, unpoisoned};
-use super::{Mode, Trick};
-use crate::redis::resp::{Reply, frame};
+use crate::resp::{Reply, frame};
 
 /// How many replies of one connection may wait in the proxy; then it reads no more from the
 /// server.
@@ -29,19 +29,6 @@ pub(super) struct Shared {
     changed: Condvar,
 }
 
-/// A connection of a client, and ours to the server for it.
-#[derive(Debug)]
-pub(super) struct Link {
-    id: u64,
-    client: TcpStream,
-    server: TcpStream,
-    /// What is to happen to the replies that the server owes, in their order.
-    owed: Mutex<VecDeque<Option<Trick>>>,
-    /// Something of it was lost in a black hole: nothing may pass any more.
-    silent: AtomicBool,
-    gone: AtomicBool,
-}
-
 /// A reply on its way to the client.
 struct Parcel {
     arrived: Instant,
@@ -55,19 +42,6 @@ struct Over;
 impl From<io::Error> for Over {
     fn from(_: io::Error) -> Self {
         Self
-    }
-}
-
-impl Link {
-    pub(super) fn cut(&self) {
-        self.gone.store(true, Ordering::SeqCst);
-        // It may have ended from the other side already.
-        let _ = self.client.shutdown(Shutdown::Both);
-        let _ = self.server.shutdown(Shutdown::Both);
-    }
-
-    fn is_gone(&self) -> bool {
-        self.gone.load(Ordering::SeqCst)
     }
 }
 

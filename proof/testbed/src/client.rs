@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-use super::resp::{Reply, request};
+use crate::resp::{Reply, request};
 
 /// How long a read or a write may take: far longer than any answer of a server that is well.
 const PATIENCE: Duration = Duration::from_secs(10);

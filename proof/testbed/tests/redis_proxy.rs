@@ -8,8 +8,7 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate_proof::redis::{Client, Mode, Proxy, RedisServer, Reply, Trick};
-use tollgate_proof::redis_or_skip;
+use tollgate_testbed::{Client, Mode, Proxy, RedisServer, Reply, Trick, redis_or_skip};
 
 /// Longer than anything takes here that is not made to take longer.
 const SHORT: Duration = Duration::from_millis(100);

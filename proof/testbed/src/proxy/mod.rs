@@ -8,6 +8,8 @@
 //! for it), and send a reset of its own choosing (a cut is an orderly end).
 
 mod forward;
+mod link;
+mod mode;
 mod port;
 mod state;
 
@@ -15,73 +17,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
 
 use forward::Shared;
+pub use mode::{Mode, Seen, Trick};
 use port::Port;
 use state::{State, lock};
-
-/// How the connection is, until told otherwise.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Mode {
-    /// Everything passes as it is.
-    Pass,
-    /// Each reply arrives later by a time between these two, in its order. Replies that are under
-    /// way together are late together: it is a latency, not a throughput.
-    Delay {
-        /// The shortest delay.
-        least: Duration,
-        /// The longest.
-        most: Duration,
-    },
-    /// Nothing moves either way. With the next mode everything arrives, late: a partition that
-    /// heals, after which the server does what its clients have long given up.
-    Stall,
-    /// What is sent either way is lost, and nobody is told. A connection that lost something, or
-    /// was made meanwhile, stays silent for good; others survive.
-    BlackHole,
-    /// Replies arrive byte by byte, with this pause after each.
-    Dribble {
-        /// The pause.
-        pause: Duration,
-    },
-}
-
-/// What happens to one request or its reply.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub enum Trick {
-    /// The connection is cut and the request never reaches the server.
-    LoseRequest,
-    /// The server does the request and answers; then the connection is cut before the reply.
-    LoseReply,
-    /// The first half of the reply arrives; then the connection is cut.
-    HalfReply,
-    /// The reply arrives twice.
-    Duplicate,
-    /// Before the reply come bytes that are no RESP.
-    Garbage,
-    /// The reply goes to another connection, whose reply comes here: of two requests with this
-    /// trick, on two connections, each gets the other's reply. The first waits for the second.
-    Swap,
-}
-
-/// What went through so far.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub struct Seen {
-    /// Connections that were accepted.
-    pub accepted: u64,
-    /// Those that are open.
-    pub open: usize,
-    /// Requests that were forwarded.
-    pub requests: u64,
-    /// Replies that were delivered, whole.
-    pub replies: u64,
-    /// Requests that met a [`Trick`].
-    pub tricks: u64,
-}
 
 /// A proxy before one server. Dropped, it cuts every connection.
 #[derive(Debug)]

@@ -1,14 +1,14 @@
 //! A port that stays a proxy's own while nobody listens on it.
 
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 
 use rustix::net::{
     AddressFamily, Shutdown, SocketFlags, SocketType, bind, listen, shutdown, socket_with, sockopt,
 };
 
-use super::super::server::free_port;
+use crate::free_port;
 
 /// How many connections may wait for [`accept`](TcpListener::accept).
 const BACKLOG: i32 = 128;
@@ -31,7 +31,7 @@ impl Port {
     ///
     /// Somebody took it meanwhile.
     pub(super) fn free() -> io::Result<Self> {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, free_port()));
+        let address = free_port();
         let socket =
             socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None)?;
         sockopt::set_socket_reuseaddr(&socket, true)?;
