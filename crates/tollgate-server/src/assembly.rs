@@ -22,7 +22,7 @@ use crate::options::Options;
 use crate::recorder::Recorder;
 use crate::reload::Reader;
 #[cfg(feature = "resp")]
-use crate::resp::{Resp, Shared, Users};
+use crate::resp::{Resp, Users};
 use crate::service::{InlineLimits, Reading, Receipts, Service};
 use crate::start_error::StartError;
 use crate::timeseries::{TimeSeriesOptions, Writing};
@@ -189,8 +189,7 @@ impl Assembly {
         let users = Users::new(options.resp_users.clone())?;
         let [registry, _] = &self.registries;
         let service = Arc::clone(&self.api.service);
-        let shared = Shared::new(service, options.metrics.clone(), users, Arc::clone(registry));
-        Ok(Resp(Arc::new(shared)))
+        Ok(Resp::new(service, options.metrics.clone(), users, Arc::clone(registry)))
     }
 
     async fn grpc(&self, options: &Options) -> Result<Grpc, StartError> {

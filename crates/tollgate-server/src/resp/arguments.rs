@@ -1,4 +1,4 @@
-//! The arguments of the commands, as `COMMAND DOCS` tells them. Options are read by them, too.
+//! The arguments that commands have, as `COMMAND DOCS` tells them. Options are read by them, too.
 
 /// An argument, as `COMMAND DOCS` tells it.
 #[derive(Debug)]
@@ -45,22 +45,6 @@ pub(super) const fn word(token: &'static str, name: &'static str) -> Argument {
     Argument { name, kind: PURE_TOKEN, token: Some(token), flags: &[], arguments: &[] }
 }
 
-pub(super) const CELL: &[Argument] = &[
-    argument("key", "key"),
-    argument("max_burst", "integer"),
-    argument("count_per_period", "integer"),
-    argument("period", "integer"),
-    optional("quantity", "integer"),
-];
-
-pub(super) const GCRA: &[Argument] = &[
-    argument("key", "key"),
-    argument("max_burst", "integer"),
-    argument("tokens_per_period", "integer"),
-    argument("period", "double"),
-    after("TOKENS", "count", "integer"),
-];
-
 pub(super) const SUBJECT: Argument = argument("subject", "string");
 pub(super) const LIMITS: Argument =
     Argument { flags: &["multiple"], ..argument("limit", "string") };
@@ -87,7 +71,7 @@ pub(super) const ON_FAILURE: Argument = Argument {
 pub(super) const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
 
 /// What a peek judges its cost as.
-const KIND: Argument = Argument {
+pub(super) const KIND: Argument = Argument {
     name: "kind",
     kind: "oneof",
     token: Some("KIND"),
@@ -95,26 +79,8 @@ const KIND: Argument = Argument {
     arguments: &[word("CHECK", "check"), word("RESERVE", "reserve"), word("ACQUIRE", "acquire")],
 };
 
-pub(super) const PEEK: &[Argument] =
-    &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, KIND];
-
-pub(super) const CHARGE: &[Argument] = &[SUBJECT, LIMITS, MORE, COST, SHARD];
-
-pub(super) const CHECK: &[Argument] = &[
-    SUBJECT,
-    LIMITS,
-    MORE,
-    COST,
-    after(ID, "request", "string"),
-    SHARD,
-    DEADLINE,
-    ON_FAILURE,
-    RECEIPT,
-    Argument { arguments: &[AGAIN], ..WAITING },
-];
-
-const TTL: Argument = after("TTL", "milliseconds", "integer");
-const AT_END: Argument = Argument {
+pub(super) const TTL: Argument = after("TTL", "milliseconds", "integer");
+pub(super) const AT_END: Argument = Argument {
     name: "at_end",
     kind: "oneof",
     token: Some("ATEND"),
@@ -122,25 +88,8 @@ const AT_END: Argument = Argument {
     arguments: &[word("CHARGE", "charge"), word("NOTHING", "nothing")],
 };
 
-pub(super) const RESERVE: &[Argument] = &[
-    SUBJECT,
-    LIMITS,
-    MORE,
-    Argument { flags: &[], ..TTL },
-    COST,
-    SHARD,
-    DEADLINE,
-    ON_FAILURE,
-    AT_END,
-    NAME,
-    WAITING,
-];
-
-pub(super) const ACQUIRE: &[Argument] =
-    &[SUBJECT, LIMITS, MORE, COST, SHARD, DEADLINE, ON_FAILURE, NAME, WAITING];
-
 /// How the caller waits where it is denied.
-const WAITING: Argument = Argument {
+pub(super) const WAITING: Argument = Argument {
     name: "waiting",
     kind: "oneof",
     token: Some("WAITING"),
@@ -148,37 +97,30 @@ const WAITING: Argument = Argument {
     arguments: &[AGAIN, word("IN_LINE", "in_line")],
 };
 
-const AGAIN: Argument = word("AGAIN", "again");
+pub(super) const AGAIN: Argument = word("AGAIN", "again");
 
 /// The id that a caller gives to its hold.
-const NAME: Argument = after(ID, "id", "string");
+pub(super) const NAME: Argument = after(ID, "id", "string");
 
 /// The hold as it was answered, or the id that its caller gave it.
-const HOLD: Argument = Argument {
+pub(super) const HOLD: Argument = Argument {
     arguments: &[argument("hold", "string"), Argument { flags: &[], ..NAME }],
     ..argument("which", "oneof")
 };
 
 /// The question of the id: its limits, or its policy.
-const ASKED_ON: Argument = Argument {
+pub(super) const ASKED_ON: Argument = Argument {
     name: "asked",
     kind: "block",
     token: Some(ON),
     flags: &["optional"],
     arguments: &[SUBJECT, LIMITS],
 };
-const ASKED_POLICY: Argument =
+pub(super) const ASKED_POLICY: Argument =
     Argument { token: Some(POLICY), arguments: &[POLICY_NAME, FIELDS], ..ASKED_ON };
 
-pub(super) const COMMIT: &[Argument] =
-    &[HOLD, argument("units", "integer"), ASKED_ON, ASKED_POLICY, MORE, SHARD];
-pub(super) const RENEW: &[Argument] = &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD, TTL];
-pub(super) const SETTLE: &[Argument] = &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD];
-
-pub(super) const RESET_COUNT: &[Argument] = &[SUBJECT, LIMITS, SHARD];
-
-const POLICY_NAME: Argument = argument("policy", "string");
-const FIELDS: Argument = Argument {
+pub(super) const POLICY_NAME: Argument = argument("policy", "string");
+pub(super) const FIELDS: Argument = Argument {
     name: "field",
     kind: "block",
     token: None,
@@ -186,43 +128,5 @@ const FIELDS: Argument = Argument {
     arguments: &[argument("name", "string"), argument("value", "string")],
 };
 
-pub(super) const REQUEST: &[Argument] = &[
-    POLICY_NAME,
-    FIELDS,
-    COST,
-    RECEIPT,
-    after("PEEK", "peek", PURE_TOKEN),
-    KIND,
-    after("CHARGE", "charge", PURE_TOKEN),
-    after("RESERVE", "milliseconds", "integer"),
-    AT_END,
-    after("ACQUIRE", "acquire", PURE_TOKEN),
-    NAME,
-    WAITING,
-];
-
 pub(super) const LOGIN: &[Argument] =
     &[argument("username", "string"), argument("password", "string")];
-
-pub(super) const PROTOCOL: &[Argument] = &[
-    argument("protover", "integer"),
-    Argument {
-        name: "auth",
-        kind: "block",
-        token: Some("AUTH"),
-        flags: &["optional"],
-        arguments: LOGIN,
-    },
-    after("SETNAME", "clientname", "string"),
-];
-
-pub(super) const HELLO: &[Argument] = &[Argument {
-    name: "arguments",
-    kind: "block",
-    token: None,
-    flags: &["optional"],
-    arguments: PROTOCOL,
-}];
-
-pub(super) const INFO_OF_A_CLIENT: &[Argument] =
-    &[argument("attr", "string"), argument("value", "string")];

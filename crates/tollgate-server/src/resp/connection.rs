@@ -5,21 +5,29 @@
 
 use core::future::poll_fn;
 use core::pin::Pin;
+use core::sync::atomic::AtomicI64;
 use core::task::Poll;
 use std::io;
 use std::sync::Arc;
+use std::time::Instant;
 
 use tokio::io::ReadBuf;
 use tokio::sync::watch;
 
+use super::auth::Users;
 use super::codec::{Bounds, Broken, Found, Words, read};
+use super::commands::TABLE;
+use super::dispatch::Step;
 use super::fast_path::Batch;
 use super::reply::{Replies, Version};
-use super::session::{Next, Session, Shared, Step};
+use super::session::{Next, Session, Shared};
 use crate::http::{MAX_DRAINED_BYTES, MIN_TAKEN_BYTES};
 use crate::listen::{
-    Budget, Connection, Farewell, Pace, Phase, Protocol, Share, Transport, something_comes,
+    Budget, Connection, Farewell, Pace, Phase, Protocol, Registry, Share, Transport,
+    something_comes,
 };
+use crate::metrics::Metrics;
+use crate::service::Service;
 
 /// The most commands of one turn: other connections are served before the next.
 const TURN_COMMANDS: usize = 64;
@@ -35,7 +43,20 @@ const NO_ROOM: &str = "ERR too much is on its way from and to other connections:
 
 /// Speaks the Redis protocol over connections.
 #[derive(Clone)]
-pub(crate) struct Resp(pub(crate) Arc<Shared>);
+pub(crate) struct Resp(Arc<Shared>);
+
+impl Resp {
+    pub(crate) fn new(
+        service: Arc<Service>,
+        metrics: Metrics,
+        users: Users,
+        connections: Arc<Registry>,
+    ) -> Self {
+        let counts = metrics.front(TABLE.counted());
+        let (started, last_id) = (Instant::now(), AtomicI64::new(0));
+        Self(Arc::new(Shared { service, metrics, counts, users, started, connections, last_id }))
+    }
+}
 
 impl Protocol for Resp {
     async fn serve<T>(self, connection: Connection<T>)

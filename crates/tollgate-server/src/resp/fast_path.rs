@@ -5,7 +5,8 @@
 use tollgate_policy::Together;
 
 use super::codec::Words;
-use super::commands::{self, What};
+use super::command::Run;
+use super::commands::TABLE;
 use super::reply::Replies;
 use super::session::{Session, Shared};
 use super::throttle;
@@ -28,8 +29,8 @@ impl Batch {
         words: &Words<'_>,
         replies: &mut Replies,
     ) -> bool {
-        let Ok((place, command)) = commands::find(words) else { return false };
-        let What::Throttle(dialect) = command.what else { return false };
+        let Ok((place, command)) = TABLE.find(words) else { return false };
+        let Run::Throttle(dialect) = command.run else { return false };
         let queues = session.transaction.is_some();
         if queues || session.user.is_none() || self.answers > 0 && self.place != place {
             return false;

@@ -1,23 +1,25 @@
 //! The Redis protocol, RESP2 and RESP3, over accepted connections.
 //!
 //! `codec` reads requests as borrowed slices, `reply` writes answers, and `commands` is the one
-//! table of commands. `session` is one client's state and answers its commands. `fast_path` answers
-//! most of them, and `connection` reads and writes.
+//! table of commands, each in a file. `session` is one client's state; `dispatch` has its commands
+//! answered. `fast_path` answers most of them, and `connection` reads and writes.
 
+mod answers;
 mod arguments;
-mod ask;
 mod auth;
 mod codec;
+mod command;
 mod commands;
 mod connection;
-mod correct;
+mod dispatch;
 mod fast_path;
-mod greeting;
+mod held;
 mod key;
 mod options;
+mod question;
 mod reply;
 mod session;
-mod settle;
+mod table;
 mod throttle;
 mod transaction;
 mod why;
@@ -25,4 +27,3 @@ mod why;
 pub(crate) use auth::Users;
 pub use auth::{RespUser, Role};
 pub(crate) use connection::Resp;
-pub(crate) use session::Shared;

@@ -1,4 +1,4 @@
-//! The options of a command, as the table of commands lists them: a word, alone or before a value.
+//! The options of a command, as its arguments list them: a word, alone or before a value.
 
 use core::time::Duration;
 
@@ -6,7 +6,6 @@ use arrayvec::ArrayVec;
 
 use super::arguments::{Argument, PURE_TOKEN};
 use super::codec::whole_number;
-use super::commands::Command;
 use super::why::Why;
 
 /// The most options of a command.
@@ -17,23 +16,23 @@ const MAX_OPTIONS: usize = 12;
 pub(super) struct Options<'w>(ArrayVec<(&'static str, &'w str), MAX_OPTIONS>);
 
 impl<'w> Options<'w> {
-    /// The argument of a command that begins with this word.
-    pub(super) fn find(command: &Command, word: &str) -> Option<&'static Argument> {
+    /// The argument that begins with this word.
+    pub(super) fn find(arguments: &'static [Argument], word: &str) -> Option<&'static Argument> {
         let is_it = |argument: &&Argument| {
             argument.token.is_some_and(|token| token.eq_ignore_ascii_case(word))
         };
-        command.arguments.iter().find(is_it)
+        arguments.iter().find(is_it)
     }
 
     /// Reads words that are options and nothing else.
     ///
     /// # Errors
     /// A word that is no option of the command, an option twice, or one without its value.
-    pub(super) fn read(command: &Command, words: &[&'w str]) -> Result<Self, Why> {
+    pub(super) fn read(arguments: &'static [Argument], words: &[&'w str]) -> Result<Self, Why> {
         let (mut options, mut rest) = (Self(ArrayVec::new()), words);
         let syntax = || Why::from("syntax error");
         while let [word, after @ ..] = rest {
-            let argument = Self::find(command, word).ok_or_else(syntax)?;
+            let argument = Self::find(arguments, word).ok_or_else(syntax)?;
             let token = argument.token.filter(|token| !options.has(token)).ok_or_else(syntax)?;
             let value;
             (value, rest) = match after {
@@ -53,6 +52,11 @@ impl<'w> Options<'w> {
     /// The value of an option.
     pub(super) fn get(&self, token: &str) -> Option<&'w str> {
         self.0.iter().find(|(given, _)| *given == token).map(|(_, value)| *value)
+    }
+
+    /// The value of an option that is a word, in lower case.
+    pub(super) fn lower(&self, token: &str) -> Option<String> {
+        self.get(token).map(str::to_ascii_lowercase)
     }
 
     /// The value of an option that is a whole number, and not negative.
@@ -88,12 +92,12 @@ pub(super) fn number(word: &str) -> Result<u64, Why> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::commands::ALL;
     use super::*;
+    use crate::resp::commands::TABLE;
 
     #[test]
     fn no_command_has_more_options_than_there_is_room_for() {
-        for command in ALL {
+        for command in TABLE.0 {
             let options = command.arguments.iter().filter(|argument| argument.token.is_some());
             assert!(options.count() <= MAX_OPTIONS, "{}", command.name);
         }

@@ -14,6 +14,12 @@ pub(super) struct Why {
     pub(super) text: Cow<'static, str>,
 }
 
+impl Why {
+    pub(super) fn new(kind: &'static str, text: &'static str) -> Self {
+        Self { kind, text: text.into() }
+    }
+}
+
 impl fmt::Display for Why {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} {}", self.kind, self.text)
@@ -36,6 +42,11 @@ pub(super) fn refused(refusal: Refusal) -> Why {
         Kind::Invalid | Kind::NotFound => "ERR",
     };
     Why { kind, text: refusal.detail.into() }
+}
+
+/// A command has another number of words.
+pub(super) fn number_of_words(name: &str) -> Why {
+    Why::from(format!("wrong number of arguments for '{name}' command"))
 }
 
 /// The limits of a text.

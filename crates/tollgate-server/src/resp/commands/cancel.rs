@@ -1,0 +1,25 @@
+//! `TOLLGATE.CANCEL`: ends a hold, of which nothing was used.
+
+use crate::json::CommittedJson;
+use crate::resp::answers::write_json;
+use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD};
+use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
+use crate::resp::held::Which;
+use crate::resp::why::{Why, refused};
+
+pub(super) const COMMAND: Command = Command {
+    name: "tollgate.cancel",
+    words: (2, MANY),
+    summary: "Ends a hold, of which nothing was used, as TOLLGATE.COMMIT with 0.",
+    arguments: &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD],
+    run: Run::Later(|call| Box::pin(answer(call))),
+    ..COUNTING
+};
+
+async fn answer(call: Call<'_>) -> Result<(), Why> {
+    let service = &call.session.shared.service;
+    let which = Which::read(&call, (0, 0), service)?;
+    let settled = service.commit(&which.hold, 0).await.map_err(refused)?;
+    write_json(&CommittedJson::new(&which.hold, &settled), call.replies);
+    Ok(())
+}

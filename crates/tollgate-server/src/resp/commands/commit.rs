@@ -1,0 +1,27 @@
+//! `TOLLGATE.COMMIT`: ends a hold, and charges what was used.
+
+use crate::json::CommittedJson;
+use crate::resp::answers::write_json;
+use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD, argument};
+use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
+use crate::resp::held::Which;
+use crate::resp::options::number;
+use crate::resp::why::{Why, refused};
+
+pub(super) const COMMAND: Command = Command {
+    name: "tollgate.commit",
+    words: (3, MANY),
+    summary: "Ends a hold, and charges what was used.",
+    arguments: &[HOLD, argument("units", "integer"), ASKED_ON, ASKED_POLICY, MORE, SHARD],
+    run: Run::Later(|call| Box::pin(answer(call))),
+    ..COUNTING
+};
+
+async fn answer(call: Call<'_>) -> Result<(), Why> {
+    let service = &call.session.shared.service;
+    let which = Which::read(&call, (1, 0), service)?;
+    let units = number(which.word())?;
+    let settled = service.commit(&which.hold, units).await.map_err(refused)?;
+    write_json(&CommittedJson::new(&which.hold, &settled), call.replies);
+    Ok(())
+}

@@ -1,0 +1,36 @@
+//! `TOLLGATE.REFUND`: gives back the charge of a receipt.
+
+use crate::resp::arguments::{argument, optional};
+use crate::resp::command::{COUNTING, Call, Command, Run};
+use crate::resp::options::number;
+use crate::resp::question::texts;
+use crate::resp::why::{Why, refused};
+
+pub(super) const COMMAND: Command = Command {
+    name: "tollgate.refund",
+    words: (2, 3),
+    summary: "Gives back the charge of a receipt, or some units of it.",
+    arguments: &[argument("receipt", "string"), optional("units", "integer")],
+    run: Run::Later(|call| Box::pin(answer(call))),
+    ..COUNTING
+};
+
+async fn answer(call: Call<'_>) -> Result<(), Why> {
+    let service = &call.session.shared.service;
+    let units = texts(call.words_from(2))?.first().map(|word| number(word));
+    // Bytes that are no text are no receipt either, which the service says.
+    let receipt = core::str::from_utf8(call.word(1)).unwrap_or_default();
+    let refund = service.refund(receipt, units.transpose()?).await.map_err(refused)?;
+    let replies = call.replies;
+    replies.map(3);
+    replies.text("already");
+    replies.boolean(refund.already);
+    replies.text("given");
+    replies.array(refund.given.len());
+    for units in refund.given {
+        replies.integer(i64::try_from(units).unwrap_or(i64::MAX));
+    }
+    replies.text("left");
+    replies.integer(i64::try_from(refund.left).unwrap_or(i64::MAX));
+    Ok(())
+}

@@ -1,0 +1,25 @@
+//! `TOLLGATE.RELEASE`: gives back what a hold keeps.
+
+use crate::json::ReleasedJson;
+use crate::resp::answers::write_json;
+use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD};
+use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
+use crate::resp::held::Which;
+use crate::resp::why::{Why, refused};
+
+pub(super) const COMMAND: Command = Command {
+    name: "tollgate.release",
+    words: (2, MANY),
+    summary: "Gives back what a hold keeps.",
+    arguments: &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD],
+    run: Run::Later(|call| Box::pin(answer(call))),
+    ..COUNTING
+};
+
+async fn answer(call: Call<'_>) -> Result<(), Why> {
+    let service = &call.session.shared.service;
+    let which = Which::read(&call, (0, 0), service)?;
+    service.release(&which.hold).await.map_err(refused)?;
+    write_json(&ReleasedJson { released: true }, call.replies);
+    Ok(())
+}

@@ -1,0 +1,27 @@
+//! `TOLLGATE.RENEW`: makes a hold end later.
+
+use crate::json::RenewedJson;
+use crate::resp::answers::write_json;
+use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD, TTL};
+use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
+use crate::resp::held::Which;
+use crate::resp::why::{Why, refused};
+
+pub(super) const COMMAND: Command = Command {
+    name: "tollgate.renew",
+    words: (2, MANY),
+    summary: "Renews a hold, which then ends later.",
+    arguments: &[HOLD, ASKED_ON, ASKED_POLICY, MORE, SHARD, TTL],
+    run: Run::Later(|call| Box::pin(answer(call))),
+    ..COUNTING
+};
+
+async fn answer(call: Call<'_>) -> Result<(), Why> {
+    let service = &call.session.shared.service;
+    let mut which = Which::read(&call, (0, 2), service)?;
+    let ttl = which.options.ttl("TTL")?;
+    let is_named = which.hold.id.is_of_any_kind();
+    let holding = service.renew(&mut which.hold, ttl).await.map_err(refused)?;
+    write_json(&RenewedJson::new(holding, is_named), call.replies);
+    Ok(())
+}
