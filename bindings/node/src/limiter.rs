@@ -58,10 +58,8 @@ pub(crate) fn check_written() -> Result<bool> {
             return Ok(None);
         }
         let counted = Counted::new(&subject, &limiter.limits);
-        if limiter.limits.counts_slots() {
-            return Ok(None);
-        }
-        let question = Question::new(core::slice::from_ref(&counted), cost, Mode::Whole);
+        let parts = core::slice::from_ref(&counted);
+        let Ok(question) = Question::of_check(parts, cost, Mode::Whole) else { return Ok(None) };
         Ok(memory.store().perform_now(&Check::new(&question)).transpose().ok().flatten())
     })
 }

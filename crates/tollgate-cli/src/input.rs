@@ -169,6 +169,17 @@ pub(crate) fn on(
     Ok((self::subject(subject, literal)?, limits(&[limit.to_owned()], strategy)?))
 }
 
+/// Refuses limits from which only holds take, for what places none.
+pub(crate) fn refuse_slots(parts: &[(Subject, LimitSet)], asks: &str) -> Result<()> {
+    let mut limits = parts.iter().flat_map(|(_, limits)| limits.limits());
+    let Some(limit) = limits.find(|limit| limit.needs_hold()) else { return Ok(()) };
+    bail!(
+        "`{limit}` counts what is at work, and {asks} would never give a slot back: use \
+         `tollgate run SUBJECT --at-once {} -- COMMAND`",
+        limit.capacity()
+    )
+}
+
 /// Checks the shard value, which all subjects of one check share on a cluster.
 pub(crate) fn shard(value: &str) -> Result<()> {
     if value.is_empty() {

@@ -3,7 +3,7 @@
 use core::sync::atomic::{AtomicU32, Ordering};
 
 use smallvec::SmallVec;
-use tollgate::engine::{Mode, Outcome};
+use tollgate::engine::{Mode, Outcome, counts_denial};
 use tollgate::{Counted, LimitSet, Subject};
 
 use crate::denial::{Asked, Denial};
@@ -56,16 +56,11 @@ pub(crate) fn denied_cost(cost: u64, mode: Mode) -> u64 {
 
 /// Whether the store has to see the denial again, since a ban that does not run counts it.
 fn has_to_count(parts: &[Counted<'_>], outcome: &Outcome) -> bool {
-    let mut fields = outcome.fields.iter();
+    let mut fields = &outcome.fields[..];
     parts.iter().any(|part| {
-        let limits = part.limits.limits();
-        let own = limits.iter().zip(fields.by_ref().take(limits.len()));
-        let (mut is_denied, mut is_banned) = (false, false);
-        for (limit, _) in own.filter(|(_, field)| field.retry_after_us != Some(0)) {
-            is_denied = true;
-            is_banned |= limit.counts_denials();
-        }
-        part.limits.counts_denials() && is_denied && !is_banned
+        let (own, others) = fields.split_at(part.limits.limits().len());
+        fields = others;
+        counts_denial(part.limits, own)
     })
 }
 

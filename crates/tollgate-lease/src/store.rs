@@ -58,11 +58,6 @@ impl<S: Store> Leased<S> {
     }
 }
 
-/// Whether a question places a hold, or is about slots.
-fn is_held(question: &Question<'_>) -> bool {
-    question.hold.is_some() || question.parts.iter().any(|part| part.limits.counts_slots())
-}
-
 impl<S: Store> Store for Leased<S> {
     #[inline]
     fn identity(&self) -> u64 {
@@ -103,7 +98,7 @@ impl<S: Store> Operations for Leased<S> {
         let Question { parts, cost, mode, request, .. } = *question;
         // A retry under a request id has to meet the store's memory of it, and holds are the
         // store's to keep.
-        if request.is_some() || is_held(question) {
+        if request.is_some() || question.is_about_holds() {
             add(&self.0.counts.asked, 1);
             return self.0.store.perform(&Check::new(question)).await;
         }

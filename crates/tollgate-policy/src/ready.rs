@@ -34,7 +34,7 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
     let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
     let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
     // A check of slots is refused with a reason, on the general path.
-    if limits.whole.counts_slots() {
+    if limits.whole.needs_hold() {
         return None;
     }
     Some(SingleCheck {

@@ -59,7 +59,7 @@ impl<'c> SqlHolds<'c> {
         let last_us = self.last().map_or(0, |hold| hold.end_us);
         let fenced_us = if fence > 0 { fence + SKEW_US } else { 0 };
         let charged_us = engine::ends_count_until_us(limits, &self);
-        let tickets = if limits.counts_slots() { self.line() } else { Vec::new() };
+        let tickets = if limits.needs_hold() { self.line() } else { Vec::new() };
         let waited_us = tickets.iter().map(|ticket| ticket.end_us + SKEW_US).max().unwrap_or(0);
         let until_us = last_us.max(settled_us).max(fenced_us).max(charged_us).max(waited_us);
         if count == 0 && until_us <= now_us {

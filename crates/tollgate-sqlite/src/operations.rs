@@ -18,9 +18,7 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     for part in question.parts {
         found.push(LoadedState::load(cx, *part)?);
     }
-    let concerns_holds = question.hold.is_some()
-        || found.iter().any(LoadedState::has_open_holds)
-        || question.parts.iter().any(|part| part.limits.counts_slots());
+    let concerns_holds = question.is_about_holds() || found.iter().any(LoadedState::has_open_holds);
     let mut outcome = if concerns_holds {
         decide_among_holds(cx, question, &mut found)?
     } else {

@@ -405,13 +405,10 @@ impl<'a> Ask<'a> {
         if !self.more.is_empty() || parts.is_empty() {
             count_more(parts, &mut self.more, usual, shard)?;
         }
-        if !peek && let Some(part) = parts.iter().find(|part| part.limits.counts_slots()) {
-            return Err(takes_slots(part.limits));
-        }
-        let mut question = Question::new(parts, self.cost, mode);
+        let mut question = Question::of_check(parts, self.cost, mode).map_err(takes_slots)?;
         // Elsewhere it makes no difference, and the store has one way less to answer.
         if self.patience != Patience::None
-            && question.parts.iter().any(|part| part.limits.counts_denials())
+            && question.parts.iter().any(|part| part.limits.hears_denials())
         {
             question.mode = mode.waiting();
         }
@@ -607,7 +604,7 @@ fn names_a_check() -> Error {
 
 #[cold]
 fn takes_slots(limits: &LimitSet) -> Error {
-    let slots = limits.limits().iter().find(|limit| limit.counts_slots());
+    let slots = limits.limits().iter().find(|limit| limit.needs_hold());
     let text = slots.map_or("", Limit::full_text);
     Error::Ask(format!(
         "`{text}` counts what is at work: acquire a slot and release it (`Limiter::hold`), since \

@@ -282,7 +282,7 @@ impl<'l> Decision<'l> {
     fn remaining_of_unit(&self) -> u64 {
         let unit = self.unit();
         let is_one =
-            |report: &Report<'_>| report.limit().counts_denials() || report.limit().unit() == unit;
+            |report: &Report<'_>| !report.limit().has_capacity() || report.limit().unit() == unit;
         self.reports().filter(is_one).map(|report| report.remaining()).min().unwrap_or(0)
     }
 
@@ -302,13 +302,11 @@ impl<'l> Decision<'l> {
     /// The binding limit, or beside a ban that binds, the one with the least capacity.
     fn measure(&self) -> &Limit {
         let binding = self.binding().limit();
-        if !binding.counts_denials() {
+        if binding.has_capacity() {
             return binding;
         }
         let each = self.reports().map(|report| report.limit());
-        each.filter(|limit| !limit.counts_denials())
-            .min_by_key(|it| it.capacity())
-            .unwrap_or(binding)
+        each.filter(|limit| limit.has_capacity()).min_by_key(|it| it.capacity()).unwrap_or(binding)
     }
 
     /// The shortest wait until the binding limit is fresh.

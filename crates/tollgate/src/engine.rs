@@ -10,6 +10,7 @@ use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Judgement, NEVER_US, Step};
 use crate::time::Time;
 
+mod amount;
 mod charge;
 mod correct;
 mod decide;
@@ -27,8 +28,8 @@ pub use charge::{Charged, charge};
 pub use correct::{
     Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
 };
-pub use decide::decide;
 pub(crate) use decide::{DecideOne, decide_set};
+pub use decide::{counts_denial, decide};
 pub use held::{Held, VecLog};
 pub(crate) use hold_one::hold_one;
 pub use hold_table::HoldTable;

@@ -8,11 +8,13 @@ use crate::notation;
 use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy, most_used};
 use crate::time::Period;
 
+mod kind;
 mod lease;
 mod meaning;
 mod set;
 mod share;
 
+pub use kind::LimitKind;
 pub(crate) use lease::LeasePart;
 pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
 pub use meaning::Meaning;
@@ -244,10 +246,10 @@ impl Limit {
         if usual.is_ok_and(|(_, usual)| usual == most) {
             quota.debt = None;
         }
-        let own = || match strategy {
+        let own = || match strategy.kind() {
+            LimitKind::Rate => format!("{strategy}/{}", quota.period),
             // Other numbers keep the count.
-            Strategy::Concurrency | Strategy::Ban => strategy.name().to_owned(),
-            _ => format!("{strategy}/{}", quota.period),
+            LimitKind::Slots | LimitKind::Ban => strategy.name().to_owned(),
         };
         let mut identity = name.clone().unwrap_or_else(own);
         identity.shrink_to_fit();
@@ -303,31 +305,60 @@ impl Limit {
         self.step.capacity()
     }
 
-    /// True for `concurrency`: it counts the slots that holds take, and has no rate.
+    /// What it bounds.
     #[must_use]
     #[inline]
-    pub fn counts_slots(&self) -> bool {
-        self.strategy == Strategy::Concurrency
-    }
-
-    /// True for `ban`: it counts the denials of the limits beside it, and has no rate.
-    #[must_use]
-    #[inline]
-    pub fn counts_denials(&self) -> bool {
-        self.strategy == Strategy::Ban
-    }
-
-    /// True when it counts the units of checks, as all strategies do but `concurrency` and `ban`.
-    #[must_use]
-    #[inline]
-    pub fn counts_units(&self) -> bool {
-        !self.counts_slots() && !self.counts_denials()
+    pub fn kind(&self) -> LimitKind {
+        self.strategy.kind()
     }
 
     /// What its capacity counts.
     #[must_use]
     pub fn unit(&self) -> Unit {
-        if self.counts_slots() { Unit::Slots } else { Unit::Requests }
+        match self.kind() {
+            LimitKind::Rate | LimitKind::Ban => Unit::Requests,
+            LimitKind::Slots => Unit::Slots,
+        }
+    }
+
+    /// True when only holds take from it: a check, which never gives back, is refused.
+    #[must_use]
+    #[inline]
+    pub fn needs_hold(&self) -> bool {
+        match self.kind() {
+            LimitKind::Slots => true,
+            LimitKind::Rate | LimitKind::Ban => false,
+        }
+    }
+
+    /// True when it refuses costs above its capacity, and an admitted cost is taken from that. A
+    /// ban refuses any cost or none.
+    #[must_use]
+    pub fn has_capacity(&self) -> bool {
+        match self.kind() {
+            LimitKind::Rate | LimitKind::Slots => true,
+            LimitKind::Ban => false,
+        }
+    }
+
+    /// The largest cost that a reservation can have, in units. `None` where it can have any: it
+    /// takes one slot, and nothing of a ban.
+    #[must_use]
+    pub fn largest_reservation(&self) -> Option<u64> {
+        match self.kind() {
+            LimitKind::Rate => Some(self.capacity()),
+            LimitKind::Slots | LimitKind::Ban => None,
+        }
+    }
+
+    /// True when it counts what the limits beside it deny: then a denial may change the state.
+    #[must_use]
+    #[inline]
+    pub fn hears_denials(&self) -> bool {
+        match self.kind() {
+            LimitKind::Ban => true,
+            LimitKind::Rate | LimitKind::Slots => false,
+        }
     }
 
     /// The most units beyond the capacity that charges without a check may owe.
@@ -477,21 +508,22 @@ impl fmt::Display for Limit {
 
 fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
     let name = name.map(|name| format!("{name}: ")).unwrap_or_default();
-    if strategy == Strategy::Concurrency {
-        let mut text = format!("{name}{} at once hold {}", quota.units, quota.period);
-        text.shrink_to_fit();
-        return text;
-    }
-    if let (Strategy::Ban, Some(BanLength { first, longest })) = (strategy, quota.ban) {
-        let (denials, within) = (quota.units, quota.period);
-        let mut text = format!("{name}ban {first} after {denials} denials in {within}");
-        if longest != first {
-            text += &format!(" up to {longest}");
+    let (units, period) = (quota.units, quota.period);
+    let mut text = match (strategy.kind(), quota.ban) {
+        (LimitKind::Slots, _) => format!("{name}{units} at once hold {period}"),
+        (LimitKind::Ban, Some(BanLength { first, longest })) => {
+            let most = if longest == first { String::new() } else { format!(" up to {longest}") };
+            format!("{name}ban {first} after {units} denials in {period}{most}")
         }
-        text.shrink_to_fit();
-        return text;
-    }
-    let mut text = format!("{name}{}/{:#}", quota.units, quota.period);
+        (LimitKind::Rate | LimitKind::Ban, _) => format!("{name}{}", rate_text(quota, strategy)),
+    };
+    // Shrunk because it is kept for long, and its capacity counts towards the memory bound.
+    text.shrink_to_fit();
+    text
+}
+
+fn rate_text(quota: &Quota, strategy: Strategy) -> String {
+    let mut text = format!("{}/{:#}", quota.units, quota.period);
     if let Some(burst) = quota.burst {
         text += &format!(" burst {burst}");
     }
@@ -517,8 +549,5 @@ fn full_text(name: Option<&str>, quota: &Quota, strategy: Strategy) -> String {
     if let Some(debt) = quota.debt {
         text += &format!(" debt {debt}");
     }
-    text += &format!(" via {strategy}");
-    // Shrunk because it is kept for long, and its capacity counts towards the memory bound.
-    text.shrink_to_fit();
-    text
+    text + &format!(" via {strategy}")
 }

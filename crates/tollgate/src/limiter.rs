@@ -279,11 +279,8 @@ impl<S: Store> Limiter<S> {
         if let Err(error) = check_cost(cost) {
             return Some(Err(error));
         }
-        if !peek && counted.limits.counts_slots() {
-            return None;
-        }
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let question = Question::new(slice::from_ref(&counted), cost, mode);
+        let question = Question::of_check(slice::from_ref(&counted), cost, mode).ok()?;
         // Read in place: the processor stalls on a move of what was written just now.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };
@@ -320,11 +317,8 @@ impl<S: Store> Limiter<S> {
             Ok(counted) => counted,
             Err(error) => return Some(Err(error)),
         };
-        if !peek && counted.limits.counts_slots() {
-            return None;
-        }
         let mode = if peek { Mode::Peek } else { Mode::Whole };
-        let question = Question::new(slice::from_ref(&counted), *cost, mode);
+        let question = Question::of_check(slice::from_ref(&counted), *cost, mode).ok()?;
         // Read in place, as above.
         let answer = self.store.perform_now(&Check::new(&question));
         let Some(Ok(outcome)) = &answer else { return refused(answer) };

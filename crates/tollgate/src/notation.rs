@@ -84,7 +84,7 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
         limits.push(limit);
         start += part.len() + 1;
     }
-    if limits.iter().all(Limit::counts_denials) {
+    if limits.iter().all(Limit::hears_denials) {
         return Err(ParseError::whole(
             text,
             "a ban counts the denials of the limits beside it, and there are none",

@@ -80,6 +80,18 @@ impl<'a> Question<'a> {
         Self { parts, cost, mode, request: None, deadline: None, receipts: 1, hold: None }
     }
 
+    /// A check or a peek of these counts.
+    ///
+    /// # Errors
+    /// A check of limits from which only holds take: the first such set.
+    #[inline]
+    pub fn of_check(parts: &'a [Counted<'a>], cost: u64, mode: Mode) -> Result<Self, &'a LimitSet> {
+        match parts.iter().find(|part| part.limits.needs_hold()) {
+            Some(part) if !mode.is_peek() => Err(part.limits),
+            _ => Ok(Self::new(parts, cost, mode)),
+        }
+    }
+
     /// The same question with a request id.
     #[must_use]
     pub fn once(self, request: RequestId<'a>) -> Self {
@@ -144,6 +156,14 @@ impl<'a> Question<'a> {
     #[must_use]
     pub fn holding(self, terms: &'a HoldTerms) -> Self {
         Self { hold: Some(terms), ..self }
+    }
+
+    /// True when it is decided beside the open holds of its counts, even where none is open: it
+    /// places one, or only holds take from one of the limits.
+    #[must_use]
+    #[inline]
+    pub fn is_about_holds(&self) -> bool {
+        self.hold.is_some() || self.parts.iter().any(|part| part.limits.needs_hold())
     }
 
     /// True when an answer that admits charges, and has a receipt. A peek charges nothing, and

@@ -1,6 +1,6 @@
 //! `check` and `peek`: one decision.
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use tollgate::HoldKind;
 
 use crate::args::{Check, Peek};
@@ -24,13 +24,8 @@ fn decide(args: &Check, out: &mut Output, peek: Option<Option<HoldKind>>) -> Res
     let (kind, peek) = (peek.flatten(), peek.is_some());
     let counts = SubjectLimits::read(&args.which)?;
     let cost = input::cost(&args.cost, peek)?;
-    let slots = counts.parts().iter().flat_map(|(_, limits)| limits.limits());
-    if let (false, Some(limit)) = (peek, slots.into_iter().find(|limit| limit.counts_slots())) {
-        bail!(
-            "`{limit}` counts what is at work, and a check would never give a slot back: use \
-             `tollgate run SUBJECT --at-once {} -- COMMAND`",
-            limit.capacity()
-        );
+    if !peek {
+        input::refuse_slots(counts.parts(), "a check")?;
     }
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let (limiter, mut ask) = (&counter.limiter, counts.ask().cost(cost));

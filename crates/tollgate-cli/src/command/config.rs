@@ -176,9 +176,7 @@ fn text(
 /// What this process admits of a limit while the store is away, where the policy says a share.
 fn local_share(policy: &Policy, limit: &Limit, nodes: Option<u32>) -> Option<LocalShare> {
     // Slots and bans have no share that is a bound.
-    if !limit.counts_units() {
-        return None;
-    }
+    limit.meaning().worst_window?;
     // Limits without such a share are errors of the file.
     LocalShare::new(limit, policy.on_failure.share()?, nodes).ok()
 }
@@ -195,15 +193,7 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
     for entry in &policy.entries {
         row("counts", &subject(entry));
         for limit in entry.limits.limits() {
-            let (meaning, burst) = (limit.meaning(), limit.capacity());
-            match meaning.worst_window {
-                Some(worst) => {
-                    let window = meaning.window;
-                    row("", &format!("{limit}: {burst} at once, at most {worst} in any {window}"));
-                }
-                None if limit.counts_denials() => row("", &format!("{limit}: {}", meaning.burst)),
-                None => row("", &format!("{limit}: {burst} open at a time")),
-            }
+            row("", &format!("{limit}: {}", limit.meaning().bound()));
             if let Some(local) = local_share(policy, limit, nodes) {
                 row("", &format!("  store away: {}", local.text()));
             }

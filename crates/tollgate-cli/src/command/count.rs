@@ -9,7 +9,7 @@ use tollgate_server::json::{OpenHoldJson, duration};
 use super::hold::word_of;
 use crate::args::{Adjust, CountArgs};
 use crate::input;
-use crate::show::decision::DecisionJson;
+use crate::show::decision::{DecisionJson, used};
 use crate::show::{self, Output, Wait};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
@@ -209,16 +209,7 @@ fn held_text(limits: &LimitSet, held: Option<&Inspection>, peek: &Decision<'_>) 
     let subject = peek.binding().subject();
     let mut text = format!("{subject}\n");
     for (report, place) in peek.reports().zip(limits.places()) {
-        let (left, capacity) = (report.remaining(), report.limit().capacity());
-        text.push_str(&match report.limit() {
-            ban if ban.counts_denials() => {
-                format!("  {ban}\n    {}\n", if left > 0 { "no ban" } else { "banned" })
-            }
-            limit => {
-                let used = capacity - left.min(capacity);
-                format!("  {limit}\n    {left} of {capacity} left, {used} used\n")
-            }
-        });
+        text.push_str(&format!("  {}\n    {}\n", report.limit(), used(&report)));
         let Some(held) = held else { continue };
         match place {
             Place::Log(log) => text.push_str(&events_text(held.logs.get(*log), peek)),

@@ -225,11 +225,9 @@ fn binding(set: &LimitSet) -> Binding {
     let least = |order: &dyn Fn(&Limit, &Limit) -> std::cmp::Ordering| {
         // Slots bind what is at work, and no demand. If there is nothing else, they stand for it.
         // A ban binds only whom others denied.
-        let no_rate = !set.limits().iter().any(Limit::counts_units);
-        let stands = |limit: &&Limit| limit.counts_units() || no_rate && limit.counts_slots();
-        let rates = set.limits().iter().filter(stands);
+        let first = |a: &&Limit, b: &&Limit| a.kind().cmp(&b.kind()).then_with(|| order(a, b));
         // Ties go to the first declared limit, as in a decision; a set is never empty.
-        rates.min_by(|a, b| order(a, b)).map_or_else(String::new, ToString::to_string)
+        set.limits().iter().min_by(first).map_or_else(String::new, ToString::to_string)
     };
     Binding {
         burst: least(&|a, b| a.capacity().cmp(&b.capacity())),

@@ -96,14 +96,7 @@ fn subjects(args: &Scripts) -> Result<Vec<(Subject, LimitSet)>> {
     if parts.is_empty() {
         bail!("no limit is given: write one, as in `tollgate scripts \"10/s via gcra\"`");
     }
-    let mut limits = parts.iter().flat_map(|(_, limits)| limits.limits());
-    if let Some(limit) = limits.find(|limit| limit.counts_slots()) {
-        bail!(
-            "`{limit}` counts what is at work, and this script would never give a slot back: use \
-             `tollgate run SUBJECT --at-once {} -- COMMAND`",
-            limit.capacity()
-        );
-    }
+    input::refuse_slots(&parts, "this script")?;
     if parts.len() > MAX_PARTS {
         bail!("{} subjects are more than one check takes: at most {MAX_PARTS}", parts.len());
     }

@@ -117,10 +117,20 @@ fn headline(decision: &Decision<'_>, peek: bool) -> String {
     }
 }
 
+/// What is left and used of one limit.
+pub(crate) fn used(report: &Report<'_>) -> String {
+    let (left, capacity) = (report.remaining(), report.limit().capacity());
+    match report.limit().has_capacity() {
+        true => format!("{left} of {capacity} left, {} used", capacity - left.min(capacity)),
+        false if left > 0 => "no ban".to_owned(),
+        false => "banned".to_owned(),
+    }
+}
+
 /// The values of one limit, without its name.
 fn fields(report: &Report<'_>) -> String {
     let (remaining, limit) = (report.remaining(), report.limit().capacity());
-    if report.limit().counts_denials() {
+    if !report.limit().has_capacity() {
         return match report.retry_after() {
             Some(wait) if !report.admits() => format!("banned, for {}", duration(wait)),
             _ if report.reset_after().is_zero() => "no ban".to_owned(),

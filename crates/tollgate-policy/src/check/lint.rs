@@ -83,8 +83,8 @@ fn set(cost: &Cost, set: &LimitSet, places: &[Option<Span>], problems: &mut Vec<
             }
         };
         // A reservation takes one slot, whatever its cost.
-        if least > limit.capacity() && !limit.counts_slots() {
-            let remedy = format!("`{limit}` has room for {}: lower the cost", limit.capacity());
+        if let Some(most) = limit.largest_reservation().filter(|most| least > *most) {
+            let remedy = format!("`{limit}` has room for {most}: lower the cost");
             problems.push(Problem::warning(at, what, remedy));
         }
     }
@@ -106,7 +106,7 @@ fn implies(other: &Limit, limit: &Limit) -> bool {
 /// Warns of slots that nothing can take.
 pub(super) fn slots(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
     let all = policy.entries.iter().flat_map(super::sets).flat_map(LimitSet::limits);
-    let Some(limit) = all.into_iter().find(|limit| limit.counts_slots()) else { return };
+    let Some(limit) = all.into_iter().find(|limit| limit.needs_hold()) else { return };
     let name = &policy.name;
     if policy.shadow {
         problems.push(Problem::warning(

@@ -42,7 +42,7 @@ impl<S: Store> Inner<S> {
         if answer.outcome.admits() && !answer.authority.is_in_place_of_store() {
             let whole = if deadline == Duration::MAX { live.usual } else { deadline };
             let began = Instant::now();
-            for (policy, plan) in shadows.iter().filter(|(_, plan)| !plan.counts_slots(live)) {
+            for (policy, plan) in shadows.iter().filter(|(_, plan)| !plan.needs_hold(live)) {
                 let left = whole.saturating_sub(began.elapsed());
                 if left.is_zero() {
                     break;

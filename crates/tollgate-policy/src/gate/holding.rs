@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use arc_swap::Guard;
 use parking_lot::Mutex;
-use tollgate::{Error, Hold, HoldKind, Holding, LimitSet, Period, Store};
+use tollgate::{Error, Hold, HoldKind, Holding, Limit, LimitSet, Period, Store};
 
 use super::{Answer, Gate, Inner, Live, Prepared};
 use crate::cost::{Commit, Cost, Estimate, Reserve};
@@ -197,8 +197,8 @@ impl Plan {
         };
         let known = live.quantile(place).and_then(|quantile| quantile.lock().estimate());
         let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
-        let rates = limits.flat_map(LimitSet::limits).filter(|limit| limit.counts_units());
-        let part = rates.map(|limit| at_most.of(limit.capacity())).min().unwrap_or(u64::MAX);
+        let bounds = limits.flat_map(LimitSet::limits).filter_map(Limit::largest_reservation);
+        let part = bounds.map(|most| at_most.of(most)).min().unwrap_or(u64::MAX);
         self.cost = known.unwrap_or(self.cost).min(*max).min(part).max(1);
     }
 
@@ -210,7 +210,7 @@ impl Plan {
     /// The hold that the policies want, and how long it lasts; `None` for a check.
     pub(super) fn holds(&self, live: &Live) -> Option<(HoldKind, Option<Duration>)> {
         let Some(Reserve { hold, charge_at_end, .. }) = self.reserve(live) else {
-            return self.counts_slots(live).then_some((HoldKind::Acquire, None));
+            return self.needs_hold(live).then_some((HoldKind::Acquire, None));
         };
         let kind = if *charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
         let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
@@ -219,12 +219,12 @@ impl Plan {
         Some((kind, Some(slots.fold(*hold, Duration::min))))
     }
 
-    /// Whether a limit of this plan counts slots: a check, which could never release one, is
-    /// refused then.
+    /// Whether only a hold takes from a limit of this plan: a check, which could never release a
+    /// slot, is refused then.
     #[cold]
-    pub(super) fn counts_slots(&self, live: &Live) -> bool {
+    pub(super) fn needs_hold(&self, live: &Live) -> bool {
         let mut limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
-        limits.any(tollgate::LimitSet::counts_slots)
+        limits.any(LimitSet::needs_hold)
     }
 }
 

@@ -237,7 +237,7 @@ impl<S: Store> Inner<S> {
         result: Result<Decision<'l>, Error>,
         is_peek: bool,
     ) -> Answer<'l> {
-        if matches!(result, Err(Error::Ask(_))) && plan.counts_slots(live) {
+        if matches!(result, Err(Error::Ask(_))) && plan.needs_hold(live) {
             let mut answer = Answer::new(live, plan, result);
             answer.refuse_slots();
             return answer;

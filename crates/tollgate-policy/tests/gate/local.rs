@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tollgate::{Ask, LimitSet, Patience, RequestId};
+use tollgate::{Ask, LimitKind, LimitSet, Patience, RequestId};
 use tollgate_policy::{Authority, OnFailure, Terms};
 
 use super::failures::Log;
@@ -450,7 +450,7 @@ fn who_waits_is_not_banned_by_a_share() {
             let last = answers.last().unwrap();
             assert_eq!(last.authority(), Authority::LocalShare);
             let mut reports = last.decision().unwrap().reports();
-            let banned = reports.any(|it| it.limit().counts_denials() && !it.admits());
+            let banned = reports.any(|it| it.limit().kind() == LimitKind::Ban && !it.admits());
             assert_eq!(banned, !waits);
         }
     }

@@ -69,7 +69,7 @@ end
 -- Where slots are counted, those who wait in line come first.
 for _, count in ipairs(counts) do
   for _, limit in ipairs(count.limits) do
-    if limit.code == 'c' and not count.ahead then
+    if limit.step.counts == 'slots' and not count.ahead then
       count.ahead = line.ahead_of(count.holds.key, own)
     end
   end
@@ -140,9 +140,10 @@ for _, count in ipairs(counts) do
   fence = math.max(fence, count.holds.fence)
   for _, limit in ipairs(count.limits) do
     changed = repair(limit) or changed
-    concerns_holds = concerns_holds or limit.code == 'c'
+    local is_slots = limit.step.counts == 'slots'
+    concerns_holds = concerns_holds or is_slots
     -- Slots are taken by holds alone: a check that places none would never give them back.
-    stray = stray or limit.code == 'c' and not kind and not peek
+    stray = stray or is_slots and not kind and not peek
   end
 end
 -- What every limit says of a cost.
@@ -151,7 +152,7 @@ local function judge_all(cost)
   for _, count in ipairs(counts) do
     for i, limit in ipairs(count.limits) do
       local wanted = cost
-      if limit.code == 'c' and kind and kind ~= 'a' then
+      if limit.step.counts == 'slots' and kind and kind ~= 'a' then
         wanted = 1
       end
       local left, wait, _, held, recorded = judge_beside(count, i, wanted)
@@ -195,7 +196,7 @@ elseif admitted and not peek then
   for _, count in ipairs(counts) do
     for _, limit in ipairs(count.limits) do
       f = f + 1
-      if limit.code ~= 'b' then
+      if limit.step.counts then
         fields[f].left = math.max(0, fields[f].left - fields[f].wanted)
       end
       if counts_units(limit) and (not kind or kind == 'a') then
@@ -224,7 +225,7 @@ if not admitted and not peek then
     if string.sub(mode, 1, 7) ~= 'waiting' and not own and deny(count.limits, waits) then
       changed = true
       for i, limit in ipairs(count.limits) do
-        if limit.code == 'b' then
+        if limit.step.deny then
           fields[f + i].left, fields[f + i].wait = judge_beside(count, i, 1)
         end
       end

@@ -6,7 +6,7 @@ return change(3, reply, function(limit, i, count)
   local fits = cost <= before
   local cut = counts_units(limit) and charge_some(limit, cost, count.most[i], fits) or 0
   local left, wait, reset = judge_beside(count, i, cost)
-  fits = (limit.code == 'c' or fits) and 1 or 0
+  fits = (limit.step.counts == 'slots' or fits) and 1 or 0
   for _, number in ipairs({fits, cut, left, wait, reset_of(count, i, reset)}) do
     reply[#reply + 1] = number
   end

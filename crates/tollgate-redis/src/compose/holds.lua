@@ -213,16 +213,13 @@ local function end_due(count, peek)
 end
 
 local function kept_of(count, limit)
-  if limit.code == 'b' then
-    return 0
-  end
-  return limit.code == 'c' and count.holds.slots or count.holds.units
+  return count.holds[limit.step.counts] or 0
 end
 
 -- The wait until a limit admits, while holds end one after the other.
 local function wait_for(count, i, wanted, kept)
   local limit, holds, real = count.limits[i], count.holds, now
-  local slots, copy, seen = limit.code == 'c', limit, 0
+  local counts, copy, seen = limit.step.counts, limit, 0
   local capacity = limit.numbers[limit.step.capacity]
   local function wait_now()
     if wanted + kept > capacity then
@@ -231,7 +228,7 @@ local function wait_for(count, i, wanted, kept)
     return (select(8, judge(copy, wanted + kept)))
   end
   local function charge_apart(units)
-    if units > 0 and not slots then
+    if units > 0 and counts == 'units' then
       if copy == limit then
         copy = copy_of(limit)
       end
@@ -246,7 +243,7 @@ local function wait_for(count, i, wanted, kept)
       return wait
     end
     now = math.max(now, hold.stop)
-    kept = math.max(0, kept - (slots and hold.slots or hold.units))
+    kept = math.max(0, kept - hold[counts])
     seen = seen + hold.charging
     charge_apart(hold.charging)
   end
@@ -273,7 +270,7 @@ local function reset_of(count, i, by_itself)
   end
   local until_last = math.max(0, last_end(holds) - now)
   local all = math.max(by_itself, until_last)
-  if holds.charging > 0 and limit.code ~= 'c' then
+  if holds.charging > 0 and counts_units(limit) then
     local copy = copy_of(limit)
     now = now + until_last
     charge_some(copy, holds.charging, count.most[i])
@@ -298,7 +295,7 @@ local function judge_beside(count, i, wanted)
   local alone = wait
   if wanted <= left then
     wait = 0
-  elseif limit.code ~= 'b' and wanted > limit.numbers[limit.step.capacity] then
+  elseif limit.step.counts and wanted > limit.numbers[limit.step.capacity] then
     wait = -1
   elseif kept > 0 then
     wait = wait_for(count, i, wanted, kept)
@@ -308,11 +305,9 @@ local function judge_beside(count, i, wanted)
     wait = math.max(wait, count.ahead.last - now)
   end
   local held = wait > alone and 1 or 0
-  local at = now
+  local at = row_at or z or now
   if limit.log then
     at = math.max(now, limit.log.times[#limit.log.times] or now)
-  elseif limit.code ~= 'c' then
-    at = row_at or z or now
   end
   return left, wait, reset, held, at
 end

@@ -56,10 +56,7 @@ end
 
 -- What those ahead want of a limit.
 function line.wanted(count, limit)
-  if not count.ahead or limit.code == 'b' then
-    return 0
-  end
-  return limit.code == 'c' and count.ahead.slots or count.ahead.units
+  return count.ahead and count.ahead[limit.step.counts] or 0
 end
 
 function line.leave(key, member)

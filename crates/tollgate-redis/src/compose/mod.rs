@@ -5,6 +5,7 @@
 //! refunds, adjustments) interpret the state's own description of its limits.
 
 mod check;
+mod kind;
 mod rare;
 
 use std::fmt::Write as _;
@@ -277,7 +278,7 @@ pub fn set_tag(limits: &LimitSet) -> String {
 #[must_use]
 pub fn has_state(limits: &LimitSet) -> bool {
     let named = limits.limits().iter().any(|limit| limit.name().is_some());
-    limits.words() > 0 || limits.counts_slots() || (limits.limits().len() > 1 && named)
+    limits.words() > 0 || limits.needs_hold() || (limits.limits().len() > 1 && named)
 }
 
 /// The distinct steps of a list.

@@ -14,7 +14,7 @@ end
 
 -- Whether a limit counts the units of checks: it counts neither slots nor denials.
 local function counts_units(limit)
-  return limit.code ~= 'c' and limit.code ~= 'b'
+  return steps[limit.code].counts == 'units'
 end
 
 -- A limit as it counts now: what remains, how long until all is free, its view; and last how long
@@ -22,7 +22,7 @@ end
 local function judge(limit, cost)
   local step, n = limit.step, limit.args
   cost = cost or any
-  if limit.code == 'c' then
+  if step.counts == 'slots' then
     -- All its slots: what holds take of them is counted beside.
     return limit.numbers[1], 0, false, nil, nil, nil, nil, cost > limit.numbers[1] and -1 or 0
   end
@@ -135,7 +135,7 @@ end
 local function deny(limits, waits)
   local bans, denied = {}, false
   for i, limit in ipairs(limits) do
-    if limit.code ~= 'b' then
+    if not limit.step.deny then
       denied = denied or waits[i] ~= 0
     elseif waits[i] ~= 0 then
       return false

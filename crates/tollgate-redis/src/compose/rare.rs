@@ -4,6 +4,7 @@
 use std::fmt::Write as _;
 use std::sync::LazyLock;
 
+use super::kind::Kind;
 use super::{
     Clock, GIVEN_LIFETIME_MS, Parts, distinct, encoded_expiry, has_state, in_state_order, set_tag,
 };
@@ -205,6 +206,11 @@ fn script_of(
         "repair",
     ];
     text.push_str(&parts.step_table("steps", steps, &functions));
+    for step in steps {
+        if let Some(counts) = Kind::of(step).counts {
+            let _ = writeln!(text, "steps.{}.counts = '{counts}'", step.code);
+        }
+    }
     text.push_str(&parts.state_of(steps));
     text.push_str(parts.driver("rare.lua"));
     text.push_str(parts.driver("line.lua"));
@@ -258,9 +264,8 @@ end
     Some(Script::with_rights(&text))
 }
 
-/// Whether the fast path knows a step: one of slots or of a pair of words that counts units.
 fn is_simple(step: &&LuaStep) -> bool {
-    step.code == 'c' || step.words == Some(2) && step.code != 'b'
+    Kind::of(step).is_simple
 }
 
 /// The fast path of one script: its steps and its functions.

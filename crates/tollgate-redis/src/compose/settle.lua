@@ -87,7 +87,7 @@ for _, count in ipairs(counts) do
       end
       limit.changed = true
       local left, wait, reset = judge_beside(count, i, wanted)
-      rows[i] = {(limit.code == 'c' or fits) and 1 or 0, cut, left, wait,
+      rows[i] = {(limit.step.counts == 'slots' or fits) and 1 or 0, cut, left, wait,
         reset_of(count, i, reset)}
     end
   end

@@ -89,7 +89,7 @@ local function read_state(v, limits, from)
   end
   for pass = 1, 2 do
     for _, limit in ipairs(limits) do
-      if limit.code == 'c' then
+      if limit.count == 0 and limit.strategy ~= 'l' then
         limit.words = {}
       elseif limit.count ~= 0 and (limit.count == 2) == (pass == 1) then
         limit.words = {}

@@ -188,7 +188,7 @@ impl RedisStore {
             let is_denied = answer.as_ref().is_ok_and(|outcome| outcome.granted == 0);
             is_denied
                 && !group.mode.waits()
-                && group.parts.iter().any(|part| part.limits.counts_denials())
+                && group.parts.iter().any(|part| part.limits.hears_denials())
         };
         let each = groups.iter().zip(answers).zip(&mut asked).map(|((group, answer), asked)| {
             let is_again = !*asked && counts(group, &answer);

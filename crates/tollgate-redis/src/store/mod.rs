@@ -278,7 +278,7 @@ impl RedisStore {
         nonce: u64,
         by: Deadline,
     ) -> Result<Outcome, StoreError> {
-        if question.hold.is_some() || question.parts.iter().any(|part| part.limits.counts_slots()) {
+        if question.is_about_holds() {
             return Box::pin(self.check_among_holds(question, nonce, by)).await;
         }
         let logs = |limit: &Limit| limit.shape() == Shape::Log;

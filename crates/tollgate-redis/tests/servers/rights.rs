@@ -87,7 +87,7 @@ async fn operate(
     made: &Made,
 ) -> Result<(), Box<dyn std::error::Error>> {
     let (bob, eve) = (Subject::literal("bob")?, Subject::literal("eve")?);
-    let is_slots = limiter.limits().counts_slots();
+    let is_slots = limiter.limits().needs_hold();
     match what {
         "check both" if !is_slots => {
             drop(limiter.check(Ask::new(&bob).and(&eve).cost(7)).await?);

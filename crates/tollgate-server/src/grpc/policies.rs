@@ -103,7 +103,7 @@ pub(super) fn reported(answer: &Answer<'_>) -> Option<RateLimit> {
     let decision = answer.decision()?;
     let limit = decision.binding().limit();
     // A ban has no units for each unit of time.
-    let quota = if limit.counts_denials() { return None } else { limit.quota().clone() };
+    let quota = if limit.has_capacity() { limit.quota().clone() } else { return None };
     Some(RateLimit {
         requests_per_unit: u32::try_from(quota.units).unwrap_or(u32::MAX),
         unit: Unit::from_length(quota.period.as_duration()).map_or(0, Unit::number),

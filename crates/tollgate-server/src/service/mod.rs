@@ -272,10 +272,10 @@ impl Service {
     }
 }
 
-/// The first limit of these parts that counts slots.
+/// The first limit of these parts from which only holds take.
 fn slots_of(parts: &Parts) -> Option<&Limit> {
     let mut limits = parts.iter().flat_map(|(_, limits)| limits.limits());
-    limits.find(|limit| limit.counts_slots())
+    limits.find(|limit| limit.needs_hold())
 }
 
 #[cold]

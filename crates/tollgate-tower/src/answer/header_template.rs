@@ -138,7 +138,7 @@ impl HeaderTemplate {
             }
             let (quota, window) = quota_and_window(limit);
             let policy = value(format!("{name};q={quota};w={window}"))?;
-            let is_listed = !limit.counts_denials();
+            let is_listed = limit.has_capacity();
             items.push(Item { policy, rate: rate(limit), name, is_listed });
         }
         let whole = join(items.iter().filter(|item| item.is_listed).take(MAX_LISTED));

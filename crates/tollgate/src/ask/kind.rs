@@ -13,7 +13,7 @@ pub(super) fn terms_of_peek(
 ) -> Result<&'static HoldTerms, Error> {
     let what = match question.mode {
         Mode::Peek => {
-            let has_slots = question.parts.iter().any(|part| part.limits.counts_slots());
+            let has_slots = question.parts.iter().any(|part| part.limits.needs_hold());
             let is_idle = kind == HoldKind::Acquire && !has_slots;
             return if is_idle { Err(no_slots()) } else { Ok(HoldTerms::of_peek(kind)) };
         }

@@ -41,13 +41,13 @@ impl Ask<'_> {
 }
 
 /// Rejects a place in a line that nothing could keep.
-pub(super) fn check_line(name: Option<HoldName>, counts_slots: bool) -> Result<(), Error> {
+pub(super) fn check_line(name: Option<HoldName>, has_slots: bool) -> Result<(), Error> {
     if name.is_none() {
         let what = "who stands in line keeps its place by an id: give the hold one, and ask again \
                     under the same";
         return Err(Error::Ask(what.to_owned()));
     }
-    if !counts_slots {
+    if !has_slots {
         let what = "these limits have no slots to stand in line for: write one as `20 at once`, or \
                     wait without a line";
         return Err(Error::Ask(what.to_owned()));

@@ -12,7 +12,7 @@ use crate::time::Period;
 
 /// The set with the slots that last the shortest time; `None` where none has slots.
 pub(crate) fn shortest_slots<'s>(sets: impl Iterator<Item = &'s LimitSet>) -> Option<&'s LimitSet> {
-    sets.filter(|limits| limits.counts_slots()).min_by_key(|limits| limits.hold())
+    sets.filter(|limits| limits.needs_hold()).min_by_key(|limits| limits.hold())
 }
 
 /// How long a hold lasts: as asked, or as long as the slots of this set.
@@ -40,8 +40,7 @@ pub(crate) fn check_ttl(slots: Option<&LimitSet>, ttl: Duration) -> Result<u64, 
         None => format!("{ttl:?}"),
     };
     let mut limits = slots.iter().flat_map(|set| set.limits());
-    let shortest =
-        limits.find(|limit| limit.counts_slots() && Some(limit.quota().period) == longest);
+    let shortest = limits.find(|limit| limit.needs_hold() && Some(limit.quota().period) == longest);
     let why = match shortest.filter(|_| us > longest_us) {
         Some(limit) => format!("longer than a slot of `{limit}` lasts"),
         None => "out of range".to_owned(),

@@ -5,6 +5,7 @@ use core::time::Duration;
 use smallvec::SmallVec;
 
 use super::States;
+use super::amount::{Amount, Claim};
 use crate::limit::{Limit, LimitSet};
 use crate::strategy::{Cell, Judgement, NEVER_US, Step};
 use crate::time::Time;
@@ -76,18 +77,12 @@ pub(super) fn charge_one(
     owes: bool,
     now: Time,
 ) -> Charged {
-    let Taken { remaining, cut } = take(limit, cell, cost, owes, now);
+    let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
+    let Taken { remaining, cut } = take(limit, cell, taken, owes, now);
     let Judgement { remaining: left, retry_after_us, reset_after_us, .. } =
         limit.step().judge(cell, now, cost);
     let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
-    Charged {
-        fits: limit.counts_slots() || cost <= remaining,
-        // A charge takes no slot, and nothing of a ban.
-        cut: if limit.counts_units() { cut } else { 0 },
-        remaining: left,
-        retry_after_us,
-        reset_after_us,
-    }
+    Charged { fits: wanted <= remaining, cut, remaining: left, retry_after_us, reset_after_us }
 }
 
 /// What [`take`] found and did.

@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::holding::kept_of;
+use super::amount::kept_of;
 use super::{Carried, Carries, HoldSums, States};
 use crate::decision::{Charges, Receipt};
 use crate::limit::{Limit, LimitSet};

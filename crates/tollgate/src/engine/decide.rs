@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::amount::Amount;
 use super::{Carried, Fields, Mode, Outcome, Part, Single, States};
 use crate::limit::LimitSet;
 use crate::strategy::{Cell, Compiled, Step, WithStep};
@@ -214,8 +215,7 @@ fn charge<S: States + ?Sized>(
 ) {
     for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
         let charged = limit.step().charge(&mut states.cell(*place), now, cost);
-        // A ban takes nothing from a cost.
-        field.remaining -= if limit.counts_denials() { 0 } else { cost };
+        field.remaining -= Amount::of_cost(cost, None).on(limit).taken;
         field.reset_after_us = charged.reset_after_us;
         field.charged_at_us = charged.at_us;
     }
@@ -230,7 +230,7 @@ pub(super) fn deny<S: States + ?Sized>(
     now: Time,
     fields: &mut [Fields],
 ) -> bool {
-    limits.counts_denials() && note_denial(limits, states, now, fields)
+    limits.hears_denials() && note_denial(limits, states, now, fields)
 }
 
 #[cold]
@@ -240,16 +240,11 @@ fn note_denial<S: States + ?Sized>(
     now: Time,
     fields: &mut [Fields],
 ) -> bool {
-    let each = || limits.limits().iter().zip(limits.places());
-    let denied = |bans: bool| {
-        let mut denials = each().zip(&*fields).filter(|(_, field)| field.retry_after_us != Some(0));
-        denials.any(|((limit, _), _)| limit.counts_denials() == bans)
-    };
-    if denied(true) || !denied(false) {
+    if !counts_denial(limits, fields) {
         return false;
     }
-    for ((limit, place), field) in each().zip(fields) {
-        if limit.counts_denials() {
+    for ((limit, place), field) in limits.limits().iter().zip(limits.places()).zip(fields) {
+        if limit.hears_denials() {
             let mut cell = states.cell(*place);
             limit.step().deny(&mut cell, now);
             let judgement = limit.step().judge(&mut cell, now, 1);
@@ -257,6 +252,16 @@ fn note_denial<S: States + ?Sized>(
         }
     }
     true
+}
+
+/// Whether a ban of a set counts what these fields say: another limit denies, and no ban runs.
+#[must_use]
+pub fn counts_denial(limits: &LimitSet, fields: &[Fields]) -> bool {
+    let denied = |bans: bool| {
+        let mut each = limits.limits().iter().zip(fields);
+        each.any(|(limit, field)| limit.hears_denials() == bans && field.retry_after_us != Some(0))
+    };
+    limits.hears_denials() && denied(false) && !denied(true)
 }
 
 /// Repairs the states of a set that are in the future.

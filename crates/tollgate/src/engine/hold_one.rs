@@ -2,7 +2,7 @@
 
 use smallvec::SmallVec;
 
-use super::holding::kept_of;
+use super::amount::{Amount, kept_of};
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
 use super::{Carried, Fields, HoldTable, Outcome, Placed, States};
 use crate::hold::{HoldKind, HoldTerms};
@@ -28,12 +28,14 @@ pub(crate) fn hold_one(
     let ([limit], [place], None) = (limits.limits(), limits.places(), terms.id.name()) else {
         return None;
     };
-    let wanted = match terms.id.kind() {
-        HoldKind::Reserve if limit.counts_units() => cost,
-        kind @ (HoldKind::Reserve | HoldKind::Acquire) if limit.counts_slots() => kind.slots(cost),
-        _ => return None,
+    let kind = terms.id.kind();
+    let wanted = Amount::of_cost(cost, Some(kind)).on(limit).taken;
+    let charges = match kind {
+        HoldKind::Reserve => false,
+        HoldKind::Acquire => Amount::of_charge(cost).on(limit).taken > 0,
+        HoldKind::Charging => true,
     };
-    if table.has_line() {
+    if wanted == 0 || charges || table.has_line() {
         return None;
     }
     let (at_us, back_us) = holds::clock(table, now);

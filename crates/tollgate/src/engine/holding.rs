@@ -2,6 +2,7 @@
 
 use smallvec::SmallVec;
 
+use super::amount::{Amount, Claim, kept_of};
 use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, ShownHold};
@@ -249,8 +250,8 @@ fn judge(
         }
     }
     // Slots are taken by holds alone: a check that places none would never give them back.
-    let takes_slots = |part: &Looked<'_>| part.limits.counts_slots();
-    let is_stray = terms.is_none() && !mode.is_peek() && parts.iter().any(takes_slots);
+    let needs_hold = parts.iter().any(|part| part.limits.needs_hold());
+    let is_stray = needs_hold && terms.is_none() && !mode.is_peek();
     let admitted = !is_stray && fields.iter().all(|field| field.retry_after_us == Some(0));
     Outcome::new(if admitted { cost } else { 0 }, fields, 0, now)
 }
@@ -264,12 +265,10 @@ impl Looked<'_> {
         fields: &mut SmallVec<[Fields; 2]>,
     ) {
         let mut soonest = None;
+        let amount = Amount::of_cost(cost, terms.map(|terms| terms.id.kind()));
         let each = self.limits.limits().iter().zip(self.limits.places());
         for (i, (limit, place)) in each.enumerate() {
-            let wanted = match terms {
-                Some(terms) if limit.counts_slots() => terms.id.kind().slots(cost),
-                _ => cost,
-            };
+            let wanted = amount.on(limit).wanted;
             let judged = self.judge_limit(limit, *place, now, wanted, &mut soonest);
             let mut field = Fields::new(
                 judged.remaining,
@@ -295,11 +294,7 @@ impl Looked<'_> {
         let kept = kept_of(limit, &self.held.sums);
         let judgement = limit.step().judge(&mut self.states.cell(place), now, wanted);
         let remaining = judgement.remaining.saturating_sub(kept);
-        let ahead = match limit.counts_slots() {
-            true => self.ahead.slots,
-            false if limit.counts_units() => self.ahead.units,
-            false => 0,
-        };
+        let ahead = self.ahead.amount.on(limit).taken;
         let is_behind = ahead > 0 && wanted + ahead > remaining;
         let mut retry_after_us = if wanted <= remaining {
             0
@@ -330,10 +325,10 @@ impl Looked<'_> {
         if kept_of(limit, &self.held.sums) == 0 {
             return by_itself;
         }
-        let charging = self.held.sums.charging;
+        let charging = Amount::of_charge(self.held.sums.charging).on(limit).taken;
         let until_last = self.held.last_us.saturating_sub(now.as_micros());
         let mut all = by_itself.max(until_last);
-        if charging > 0 && !limit.counts_slots() {
+        if charging > 0 {
             let mut copy = Held::copy_of_cell(&mut self.states.cell(place));
             let at = Time::from_micros(now.as_micros() + until_last);
             charge_one(limit, &mut copy.only_cell(), charging, true, at);
@@ -353,17 +348,6 @@ struct Judged {
     until_hold: bool,
 }
 
-/// What open holds keep from a limit: slots, units, or nothing from a ban.
-pub(super) fn kept_of(limit: &Limit, sums: &HoldSums) -> u64 {
-    if limit.counts_slots() {
-        sums.slots
-    } else if limit.counts_denials() {
-        0
-    } else {
-        sums.units
-    }
-}
-
 /// The search for the first time at which a limit admits, while holds end one after the other.
 struct Walk<'w> {
     limit: &'w Limit,
@@ -377,7 +361,6 @@ struct Walk<'w> {
 impl Walk<'_> {
     fn wait_us(&self, states: &mut dyn States, place: Place) -> u64 {
         let Self { limit, wanted, now, ends, held, .. } = self;
-        let slots = limit.counts_slots();
         let mut kept = self.kept;
         let mut copy: Option<Held> = None;
         let mut at = *now;
@@ -390,10 +373,11 @@ impl Walk<'_> {
                 return after(at) + wait;
             }
             at = at.max(Time::from_micros(hold.end_us));
-            kept = kept.saturating_sub(if slots { hold.slots() } else { hold.units() });
-            if hold.charging() > 0 && !slots {
+            kept = kept.saturating_sub(Amount::from(hold).on(limit).taken);
+            let charging = Amount::of_charge(hold.charging()).on(limit).taken;
+            if charging > 0 {
                 let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
-                charge_one(limit, &mut copy.only_cell(), hold.charging(), true, at);
+                charge_one(limit, &mut copy.only_cell(), charging, true, at);
             }
         }
         // More holds may be open than are looked at, and may end with those: all of them have ended
@@ -402,8 +386,8 @@ impl Walk<'_> {
         if held.last_us >= at.as_micros() {
             at = Time::from_micros(held.last_us);
             kept = 0;
-            let rest = held.sums.charging.saturating_sub(seen);
-            if rest > 0 && !slots {
+            let rest = Amount::of_charge(held.sums.charging.saturating_sub(seen)).on(limit).taken;
+            if rest > 0 {
                 let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
                 charge_one(limit, &mut copy.only_cell(), rest, true, at);
             }
@@ -494,8 +478,11 @@ pub fn migrate_holding(
 /// Charges every rate limit as far as it may owe, if it may.
 fn charge_rates(limits: &LimitSet, states: &mut dyn States, units: u64, owes: bool, at: Time) {
     let each = limits.limits().iter().zip(limits.places());
-    for (limit, place) in each.filter(|(limit, _)| limit.counts_units()) {
-        take(limit, &mut states.cell(*place), units, owes, at);
+    for (limit, place) in each {
+        let taken = Amount::of_charge(units).on(limit).taken;
+        if taken > 0 {
+            take(limit, &mut states.cell(*place), taken, owes, at);
+        }
     }
 }
 
@@ -516,20 +503,17 @@ fn charge(
     charges: bool,
     fields: &mut [Fields],
 ) {
-    let kind = terms.map(|terms| terms.id.kind());
+    let amount = Amount::of_cost(cost, terms.map(|terms| terms.id.kind()));
+    let charged = Amount::of_charge(if charges { cost } else { 0 });
     let mut fields = fields.iter_mut();
     for part in parts {
         let each = part.limits.limits().iter().zip(part.limits.places());
         for ((limit, place), field) in each.zip(fields.by_ref()) {
-            let taken = match kind {
-                Some(kind) if limit.counts_slots() => kind.slots(cost),
-                _ if limit.counts_denials() => 0,
-                _ => cost,
-            };
-            field.remaining = field.remaining.saturating_sub(taken);
-            if charges && limit.counts_units() {
-                let charged = limit.step().charge(&mut part.states.cell(*place), now, cost);
-                field.charged_at_us = charged.at_us;
+            field.remaining = field.remaining.saturating_sub(amount.on(limit).taken);
+            let units = charged.on(limit).taken;
+            if units > 0 {
+                let recorded = limit.step().charge(&mut part.states.cell(*place), now, units);
+                field.charged_at_us = recorded.at_us;
             }
         }
     }
@@ -596,11 +580,11 @@ pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallV
     let mut soonest = None;
     let each = limits.limits().iter().zip(limits.places());
     each.map(|(limit, place)| {
-        let units = if limit.counts_units() { cost } else { 0 };
+        let Claim { wanted, taken } = Amount::of_charge(cost).on(limit);
         let Taken { remaining, cut } =
-            take(limit, &mut looked.states.cell(*place), units, owes, now);
+            take(limit, &mut looked.states.cell(*place), taken, owes, now);
         let kept = kept_of(limit, &looked.held.sums);
-        let fits = limit.counts_slots() || cost <= remaining.saturating_sub(kept);
+        let fits = wanted <= remaining.saturating_sub(kept);
         let left = looked.judge_limit(limit, *place, now, cost.max(1), &mut soonest);
         Charged::new(fits, cut, left.remaining, left.retry_after_us, left.reset_after_us)
     })

@@ -3,6 +3,7 @@
 use smallvec::SmallVec;
 
 use super::Part;
+use super::amount::Amount;
 use super::holds::Holds;
 use crate::hold::{HoldId, HoldName, HoldTerms, Patience};
 use crate::time::Time;
@@ -41,8 +42,7 @@ impl Ticket {
 /// What those who wait ahead of a question want of a count.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) struct Ahead {
-    pub(super) units: u64,
-    pub(super) slots: u64,
+    pub(super) amount: Amount,
     pub(super) count: u16,
     /// When the last ticket of the count ends.
     pub(super) until_us: u64,
@@ -65,7 +65,7 @@ fn live(holds: &dyn Holds, now: Time) -> impl Iterator<Item = Ticket> {
 /// Who is ahead of a question, which has the ticket `own` or none.
 pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> Ahead {
     let mut ahead = Ahead::default();
-    let Some(holds) = part.holds.as_deref().filter(|_| part.limits.counts_slots()) else {
+    let Some(holds) = part.holds.as_deref().filter(|_| part.limits.needs_hold()) else {
         return ahead;
     };
     let mut is_before = true;
@@ -73,8 +73,8 @@ pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> A
         ahead.until_us = ahead.until_us.max(ticket.end_us);
         is_before &= !own.is_some_and(|own| ticket.is_of(own));
         if is_before {
-            ahead.units += ticket.cost;
-            ahead.slots += ticket.id.kind().slots(ticket.cost);
+            ahead.amount.units += ticket.cost;
+            ahead.amount.slots += ticket.id.kind().slots(ticket.cost);
             ahead.count = ahead.count.saturating_add(1);
         }
     }
@@ -84,7 +84,7 @@ pub(super) fn ahead(part: &Part<'_>, now: Time, own: Option<(HoldId, u64)>) -> A
 /// Whether the line of a count has no place for a newcomer.
 pub(super) fn is_full(parts: &[Part<'_>], now: Time, own: Option<(HoldId, u64)>) -> bool {
     let Some(own) = own else { return false };
-    parts.iter().filter(|part| part.limits.counts_slots()).any(|part| {
+    parts.iter().filter(|part| part.limits.needs_hold()).any(|part| {
         let Some(holds) = part.holds.as_deref() else { return false };
         let (mut count, mut is_known) = (0, false);
         for ticket in live(holds, now) {
@@ -108,7 +108,7 @@ pub(super) fn renew(
     let (mut known_us, mut next_us) = (None, now.as_micros());
     let mut lines: SmallVec<[&mut dyn Holds; 2]> = SmallVec::new();
     for part in parts {
-        if let (true, Some(holds)) = (part.limits.counts_slots(), part.holds.as_deref_mut()) {
+        if let (true, Some(holds)) = (part.limits.needs_hold(), part.holds.as_deref_mut()) {
             mend(holds, now);
             for ticket in holds.line() {
                 next_us = next_us.max(ticket.since_us + 1);

@@ -150,7 +150,7 @@ impl Lease {
         ttl: Option<Period>,
     ) -> Result<Self, LeaseRefusal> {
         let refuse = |part, what: String, remedy: String| Err(LeaseRefusal { part, what, remedy });
-        if limits.iter().any(Limit::counts_denials) {
+        if limits.iter().any(Limit::hears_denials) {
             return refuse(
                 LeasePart::Size,
                 "a set with a ban cannot be leased: a node would count only its own denials"

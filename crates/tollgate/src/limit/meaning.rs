@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use crate::ask::Ask;
 use crate::clock::ManualClock;
-use crate::limit::Limit;
+use crate::limit::{Limit, LimitKind};
 use crate::limiter::Limiter;
 use crate::memory::MemoryStore;
 use crate::strategy::Traits;
@@ -56,22 +56,23 @@ impl Limit {
     pub fn meaning(&self) -> Meaning {
         let (quota, strategy) = (self.quota(), self.strategy());
         let Traits { worst_window, sustained, bytes, burst, retry } = strategy.traits(quota);
+        let (worst_window, longest_wait) = match self.kind() {
+            LimitKind::Rate => (Some(worst_window), longest_wait(self)),
+            LimitKind::Slots => (None, None),
+            LimitKind::Ban => (None, quota.ban.map(|ban| ban.longest.as_duration())),
+        };
         Meaning {
             summary: strategy.summary(),
             identity: self.identity().to_owned(),
             capacity: self.capacity(),
             debt: self.debt(),
-            worst_window: Some(worst_window).filter(|_| self.counts_units()),
+            worst_window,
             window: quota.period,
             sustained,
             burst,
             bytes,
             retry,
-            longest_wait: match quota.ban {
-                Some(ban) => Some(Duration::from_micros(ban.longest.as_micros())),
-                None if self.counts_slots() => None,
-                None => longest_wait(self),
-            },
+            longest_wait,
         }
     }
 }
@@ -99,6 +100,17 @@ impl Meaning {
             ("bytes, memory", format!("{} per subject, without its key", self.bytes)),
             ("clock step", self.clock_step(duration)),
         ]
+    }
+
+    /// The most that is admitted, in one line.
+    #[must_use]
+    pub fn bound(&self) -> String {
+        let Self { capacity, window, .. } = self;
+        match (self.worst_window, self.longest_wait) {
+            (Some(worst), _) => format!("{capacity} at once, at most {worst} in any {window}"),
+            (None, Some(_)) => self.burst.clone(),
+            (None, None) => format!("{capacity} open at a time"),
+        }
     }
 
     /// The rows of a limit of slots.

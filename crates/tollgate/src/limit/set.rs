@@ -48,7 +48,7 @@ struct Inner {
     /// The shortest hold of its concurrency limits.
     hold: Option<Period>,
     /// Whether one of the limits counts denials.
-    bans: bool,
+    hears_denials: bool,
     /// The compiled step of a set of one limit, so that a check need not look it up.
     only: Option<Compiled>,
 }
@@ -129,11 +129,11 @@ impl LimitSet {
             [limit] => Some(limit.step().clone()),
             _ => None,
         };
-        let slots = limits.iter().filter(|limit| limit.counts_slots());
+        let slots = limits.iter().filter(|limit| limit.needs_hold());
         let hold = slots.map(|limit| limit.quota().period).min();
         Ok(Self(Arc::new(Inner {
             hold,
-            bans: limits.iter().any(Limit::counts_denials),
+            hears_denials: limits.iter().any(Limit::hears_denials),
             limits,
             lease: None,
             only,
@@ -233,20 +233,20 @@ impl LimitSet {
         self.0.lease.as_ref()
     }
 
-    /// True when one of the limits counts slots ([`Limit::counts_slots`]). A check that places no
-    /// hold is then an error.
+    /// True when only holds take from one of the limits ([`Limit::needs_hold`]): a check is
+    /// refused.
     #[must_use]
     #[inline]
-    pub fn counts_slots(&self) -> bool {
+    pub fn needs_hold(&self) -> bool {
         self.0.hold.is_some()
     }
 
-    /// True when one of the limits counts denials ([`Limit::counts_denials`]): then a denial may
+    /// True when one of the limits counts denials ([`Limit::hears_denials`]): then a denial may
     /// change the state.
     #[must_use]
     #[inline]
-    pub fn counts_denials(&self) -> bool {
-        self.0.bans
+    pub fn hears_denials(&self) -> bool {
+        self.0.hears_denials
     }
 
     /// How long a hold on a slot lasts at most: the shortest hold of the concurrency limits. `None`

@@ -153,7 +153,7 @@ impl Limit {
             ParseError::whole(&self.full_text, what, remedy)
         };
         // A node counts the denials of its own share.
-        if self.counts_denials() {
+        if self.hears_denials() {
             return Ok(self.clone());
         }
         let mut quota = self.quota.clone();

@@ -12,7 +12,7 @@ use crate::engine::{
 };
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Settled};
-use crate::limit::{Limit, LimitSet};
+use crate::limit::{LimitSet, MAX_UNITS};
 use crate::store::Question;
 use crate::time::Time;
 
@@ -22,8 +22,7 @@ pub(super) const ROOM_FOR_HOLD: usize = 1 << 10;
 impl MemoryStore {
     /// Whether a question has to be decided here rather than by [`engine::decide`].
     pub(super) fn concerns_holds(question: &Question<'_>, taken: &[Taken]) -> bool {
-        question.hold.is_some()
-            || question.parts.iter().any(|part| part.limits.counts_slots())
+        question.is_about_holds()
             || taken.iter().any(|taken| taken.state.holds().is_some_and(HoldTable::has_open))
     }
 
@@ -82,12 +81,10 @@ impl MemoryStore {
         let mut spent: Vec<(State, HoldTable)> = Vec::new();
         for part in question.parts {
             let mut table = HoldTable::default();
-            let slots = part.limits.limits().iter().filter(|limit| limit.counts_slots());
-            if let (Some(cost), Some(hold)) = (slots.map(Limit::capacity).max(), part.limits.hold())
-            {
+            if let Some(hold) = part.limits.hold() {
                 let ttl_us = hold.as_micros();
                 let id = HoldId::random(HoldKind::Acquire, ttl_us);
-                table.place(OpenHold { end_us: now.as_micros() + ttl_us, id, cost });
+                table.place(OpenHold { end_us: now.as_micros() + ttl_us, id, cost: MAX_UNITS });
             }
             spent.push((State::spent(part.limits, now, &self.0.budget), table));
         }

@@ -300,12 +300,9 @@ impl Shard {
                 None => self.lay(bucket, state, None),
             },
             Home::New if charged => self.insert(key, limits, state, rehash),
-            // A ban counts denials, also the first thing that is known of a subject.
-            Home::New if keep && limits.counts_denials() && !state.is_fresh() => {
-                self.insert(key, limits, state, rehash);
-            }
-            // Whoever waits in line keeps the place also where another count denied.
-            Home::New if keep && state.is_waited_for() => {
+            // The first thing that is known of a subject may be a denial that a ban counts, or a
+            // place in line.
+            Home::New if keep && (!state.is_fresh() || state.is_waited_for()) => {
                 self.insert(key, limits, state, rehash);
             }
             Home::New => {}

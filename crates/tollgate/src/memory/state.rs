@@ -367,7 +367,7 @@ impl State {
     /// The bytes that a state allocates at least: one event in each log.
     pub(super) fn least_bytes(limits: &LimitSet) -> usize {
         // Slots are held, also those that new subjects share.
-        let holds = if limits.counts_slots() { FIRST_HOLDS } else { 0 };
+        let holds = if limits.needs_hold() { FIRST_HOLDS } else { 0 };
         holds + if limits.single_pair().is_some() { 0 } else { Large::least_bytes(limits) }
     }
 
@@ -395,7 +395,7 @@ impl State {
     pub(super) fn into_least(self, limits: &LimitSet) -> Self {
         let Self::Large(mut large) = self else { return self };
         match &mut large.holds {
-            None if limits.counts_slots() => {
+            None if limits.needs_hold() => {
                 // The fast path, which knows no holds, must not find it.
                 let budget = Arc::clone(&large.budget);
                 return Self::Large(large).into_held(&budget);
@@ -404,7 +404,7 @@ impl State {
             Some(holds) => holds.settle(),
         }
         let is_open = large.holds.as_ref().is_some_and(|holds| !holds.table.is_empty());
-        if is_open || limits.counts_slots() {
+        if is_open || limits.needs_hold() {
             return Self::Large(large);
         }
         large.holds = None;

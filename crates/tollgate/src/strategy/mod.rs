@@ -6,7 +6,7 @@
 
 use smallvec::SmallVec;
 
-use crate::limit::{Element, MAX_UNITS, Quota, Refusal};
+use crate::limit::{Element, LimitKind, MAX_UNITS, Quota, Refusal};
 use crate::time::Time;
 
 /// The state of one limit while a step works on it. All zeros, or an empty log, is fresh.
@@ -285,6 +285,7 @@ pub const LUA_MUL_DIV: &str = include_str!("period.lua");
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Descriptor {
     pub(crate) name: &'static str,
+    pub(crate) kind: LimitKind,
     /// The letter for it where every byte counts.
     pub(crate) code: char,
     pub(crate) summary: &'static str,
@@ -446,16 +447,26 @@ pub(crate) use registry::Compiled;
 pub use registry::Strategy;
 
 impl Strategy {
-    /// The strategies of a rate, N per D: all but `concurrency` and `ban`.
-    pub const RATES: &'static [Self] = match Self::ALL {
-        [rates @ .., Self::Concurrency, Self::Ban] => rates,
-        all => all,
+    /// The strategies of a rate, N per D, which the registry has first.
+    pub const RATES: &'static [Self] = {
+        let mut rates = 0;
+        while matches!(Self::ALL[rates].kind(), LimitKind::Rate) {
+            rates += 1;
+        }
+        Self::ALL.split_at(rates).0
     };
 
     /// The name, as written after `via`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         self.descriptor().name
+    }
+
+    /// What its limits bound.
+    #[must_use]
+    #[inline]
+    pub const fn kind(self) -> LimitKind {
+        self.descriptor().kind
     }
 
     /// The strategy of that name.

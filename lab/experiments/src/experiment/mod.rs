@@ -187,7 +187,7 @@ impl Case {
                 nodes.promise(limit, part.limits.lease(), known)
             }
             // Slots are counted at a time, and not in a window.
-            None if limit.counts_slots() => limit.quota().units,
+            None if limit.needs_hold() => limit.quota().units,
             None => limit.strategy().traits(limit.quota()).worst_window,
         }
     }

@@ -3,7 +3,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Ask, Carried, LimitSet, Store};
+use tollgate::{Ask, Carried, LimitKind, LimitSet, Store};
 
 use super::StoreMaker;
 use super::world::{World, block_on, fields, oracle_of, rule_of, set, stepped_back};
@@ -51,7 +51,7 @@ const LIMITS: [(&str, &str); 9] = [
 ];
 
 fn rates(limits: &LimitSet) -> impl Iterator<Item = &tollgate::Limit> {
-    limits.limits().iter().filter(|limit| limit.counts_units())
+    limits.limits().iter().filter(|limit| limit.kind() == LimitKind::Rate)
 }
 
 fn rules(limits: &LimitSet) -> Vec<BanRule> {
@@ -283,7 +283,7 @@ pub(super) fn a_check_that_waits_counts_for_no_ban<M: StoreMaker>(maker: &M) {
                 let is_banned = |ask: Ask<'static>| {
                     let decision = world.peek(ask);
                     let mut reports = decision.reports();
-                    reports.any(|it| it.limit().counts_denials() && !it.admits())
+                    reports.any(|it| it.limit().kind() == LimitKind::Ban && !it.admits())
                 };
                 for _ in 0..5 {
                     assert!(!world.check(ask().waiting()).is_allowed(), "{what}");
@@ -294,7 +294,8 @@ pub(super) fn a_check_that_waits_counts_for_no_ban<M: StoreMaker>(maker: &M) {
                 assert!(is_banned(Ask::new("ann")) || several, "{what}");
                 if several {
                     let decision = world.check(ask());
-                    let mut bans = decision.reports().filter(|it| it.limit().counts_denials());
+                    let mut bans =
+                        decision.reports().filter(|it| it.limit().kind() == LimitKind::Ban);
                     assert!(bans.any(|it| !it.admits()), "{what}");
                 }
                 drop(held);

@@ -124,7 +124,7 @@ pub fn hold_history<M: StoreMaker>(maker: &M, limits: [&str; 2], seed: u64, back
 
 /// The limits of a set for the oracle.
 fn held_limits(limits: &LimitSet) -> Vec<HeldLimit> {
-    let each = limits.limits().iter().map(|limit| match limit.counts_slots() {
+    let each = limits.limits().iter().map(|limit| match limit.needs_hold() {
         true => HeldLimit::Slots(limit.capacity()),
         false => HeldLimit::Rate(Box::new(oracle_of(limit))),
     });
@@ -147,7 +147,7 @@ impl<'w, S: Store> History<'w, S> {
             (limits, held)
         });
         let limits = &sets[0].0;
-        let has_slots = limits.counts_slots();
+        let has_slots = limits.needs_hold();
         let capacity = limits.limits().iter().map(tollgate::Limit::capacity).min().unwrap();
         Self {
             world,

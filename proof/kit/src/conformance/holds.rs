@@ -154,7 +154,7 @@ pub(super) fn holds_outlive_a_change_of_numbers_and_end_with_a_reset<M: StoreMak
         let new = set(new);
         let look = || world.peek(Ask::new("ann").under(&new)).remaining();
         assert_eq!((look(), look()), (left, left), "{new}");
-        let charges = u64::from(!new.counts_slots()) * 5;
+        let charges = u64::from(!new.needs_hold()) * 5;
         let settled = block_on(world.limiter.commit(&hold, charges)).unwrap();
         assert!(!settled.already);
         let all = new.limits()[0].capacity();
@@ -183,7 +183,7 @@ pub(super) fn fencing_numbers_rise<M: StoreMaker>(maker: &M) {
                 _ => now_us,
             });
             // A reserve that ends by itself is not remembered, unlike one that is settled.
-            let acquired = match world.limiter.limits().counts_slots() {
+            let acquired = match world.limiter.limits().needs_hold() {
                 true => block_on(world.limiter.hold(Ask::new("job").acquire())).unwrap().hold,
                 false => {
                     let ttl = Duration::from_micros(1_000);
@@ -196,7 +196,7 @@ pub(super) fn fencing_numbers_rise<M: StoreMaker>(maker: &M) {
                 open.push(hold);
             }
             // Now and then none is open, and the count has nothing else to remember.
-            if turn % 3 == 0 && world.limiter.limits().counts_slots() {
+            if turn % 3 == 0 && world.limiter.limits().needs_hold() {
                 for hold in open.drain(..) {
                     assert!(block_on(world.limiter.release(&hold)).is_ok());
                 }
@@ -339,13 +339,13 @@ pub(super) fn nothing_but_another_strategy_starts_fresh<M: StoreMaker>(maker: &M
                 };
                 said(&world.peek(ask()), "peek");
                 match random.below(4) {
-                    0 if !limits.counts_slots() => said(&world.check(ask()), "check"),
+                    0 if !limits.needs_hold() => said(&world.check(ask()), "check"),
                     1 => {
                         if let Some(hold) = open.pop() {
                             let _ = block_on(world.limiter.commit(&hold, 0));
                         }
                     }
-                    2 if limits.counts_slots() => {
+                    2 if limits.needs_hold() => {
                         let held = block_on(world.limiter.hold(ask().acquire())).unwrap();
                         said(&held.decision, "acquire");
                         open.extend(held.hold);

@@ -87,7 +87,7 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
         let mut invoked_us = now_us();
         let cost = rng.random_range(1..4);
         match rng.random_range(0..10) {
-            0 if !limits.counts_slots() => {
+            0 if !limits.needs_hold() => {
                 let decision = limiter.check(Ask::new("bob").cost(cost)).await.unwrap();
                 let call = Call {
                     id: recorder.id(),
@@ -104,13 +104,13 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
             }
             0..5 => {
                 let (kind, of_history) = match rng.random_range(0..3) {
-                    0 if limits.counts_slots() => (HoldKind::Acquire, Kind::Acquire),
+                    0 if limits.needs_hold() => (HoldKind::Acquire, Kind::Acquire),
                     1 => (HoldKind::Charging, Kind::Charging),
                     _ => (HoldKind::Reserve, Kind::Reserve),
                 };
                 // Some stay open however slow the machine is, so that there is one to settle.
                 let ttl_us = match rng.random_range(0..3) {
-                    0 if !limits.counts_slots() => 20_000_000,
+                    0 if !limits.needs_hold() => 20_000_000,
                     _ => rng.random_range(1_000..=longest_us),
                 };
                 let ttl = Some(Duration::from_micros(ttl_us));

@@ -280,7 +280,7 @@ impl<'f> Pair<'f> {
             4 => self.ask(rng, &set, cost, Mode::PeekPartial, None, &what),
             5..12 => {
                 let kind = match rng.random_range(0..3) {
-                    0 if set.counts_slots() => HoldKind::Acquire,
+                    0 if set.needs_hold() => HoldKind::Acquire,
                     1 => HoldKind::Charging,
                     _ => HoldKind::Reserve,
                 };

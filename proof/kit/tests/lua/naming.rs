@@ -129,7 +129,7 @@ impl Pair<'_> {
     fn new_name(&self, names: &mut Names, rng: &mut ChaCha8Rng) -> Asked {
         let set = &self.some_set(rng);
         let kind = match rng.random_range(0..3) {
-            0 if set.counts_slots() => HoldKind::Acquire,
+            0 if set.needs_hold() => HoldKind::Acquire,
             1 => HoldKind::Charging,
             _ => HoldKind::Reserve,
         };
@@ -137,7 +137,7 @@ impl Pair<'_> {
         names.next += rng.random_range(0..8).min(2);
         let mut terms = HoldTerms::new(kind, rng.random_range(1_000..4_000_000));
         terms.id = HoldId::named(kind, name(names.next));
-        if set.counts_slots() && rng.random_range(0..2) == 0 {
+        if set.needs_hold() && rng.random_range(0..2) == 0 {
             terms = terms.with_patience(Patience::InLine);
         }
         Asked { terms, cost: rng.random_range(1..3), counts: self.some_counts(rng, set) }

@@ -439,7 +439,7 @@ end
     /// Charges one limit; `keep` writes the result.
     pub(super) fn charge(&self, slot: &LimitSlot<'_>, out: &mut String) {
         let n = |what| self.name(what, slot);
-        if slot.limit.counts_denials() {
+        if !slot.limit.has_capacity() {
             // A ban takes nothing from a cost, and forgets nothing before it counts again.
             let _ = writeln!(
                 out,

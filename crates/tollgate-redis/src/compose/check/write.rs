@@ -178,21 +178,21 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
     }
 
     /// Whether a denial counts for bans.
-    fn counts_denials(&self) -> bool {
-        !self.check.mode.waits() && self.slots().any(|slot| slot.limit.counts_denials())
+    fn hears_denials(&self) -> bool {
+        !self.check.mode.waits() && self.slots().any(|slot| slot.limit.hears_denials())
     }
 
     /// Tells the bans of each subject that other limits of it have denied. While a ban runs,
     /// nothing is counted.
     pub(super) fn note_denial(&self, out: &mut String) {
-        if !self.counts_denials() {
+        if !self.hears_denials() {
             return;
         }
         out.push_str("local denied = false\n");
         for part in &self.parts {
             let all = || part.slots.iter();
             let waits = |bans: bool, how: &str| -> Vec<String> {
-                let some = all().filter(|slot| slot.limit.counts_denials() == bans);
+                let some = all().filter(|slot| slot.limit.hears_denials() == bans);
                 some.map(|slot| format!("{} {how} 0", self.name("wait", slot))).collect()
             };
             let (idle, denied) = (waits(true, "=="), waits(false, "~="));
@@ -201,7 +201,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
             }
             let _ = writeln!(out, "if {} and ({}) then", idle.join(" and "), denied.join(" or "));
             out.push_str("  denied = true\n");
-            for slot in all().filter(|slot| slot.limit.counts_denials()) {
+            for slot in all().filter(|slot| slot.limit.hears_denials()) {
                 let n = |what| self.name(what, slot);
                 let _ = writeln!(
                     out,
@@ -228,7 +228,7 @@ outlived[KEYS[{key}]] = {{redis.call('PTTL', KEYS[{key}]),
             any.push(self.name("back", slot));
             any.push(format!("{} == 1", self.name("carried", slot)));
         }
-        if self.counts_denials() {
+        if self.hears_denials() {
             any.push("denied".to_owned());
         }
         let _ = writeln!(out, "if {} then", any.join(" or "));

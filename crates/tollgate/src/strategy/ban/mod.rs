@@ -3,7 +3,7 @@
 //! The state is two words. The first is a time: the end of the last ban, or the first denial that
 //! is counted since. The second is how many denials are counted, and how many bans are remembered.
 
-use crate::limit::{Element, MAX_COST, Quota, Refusal};
+use crate::limit::{Element, LimitKind, Quota, Refusal, MAX_COST};
 use crate::strategy::{
     Cell, Charge, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Recorded, Shape,
     Traits,
@@ -12,6 +12,7 @@ use crate::time::{SKEW_US, Time};
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "ban",
+    kind: LimitKind::Ban,
     code: 'b',
     summary: "nothing at all for a time, after so many denials by the limits beside it",
     page: include_str!("ban.md"),

@@ -3,7 +3,7 @@
 //! The step has no state of its own: the engine takes the slots of the open holds from what remains
 //! (`engine/holding.rs`).
 
-use crate::limit::{Element, Quota, Refusal};
+use crate::limit::{Element, LimitKind, Quota, Refusal};
 use crate::strategy::{
     Cell, Charge, Descriptor, Judgement, LuaSpec, LuaStep, NEVER_US, Recorded, Shape, Traits,
 };
@@ -11,6 +11,7 @@ use crate::time::Time;
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "concurrency",
+    kind: LimitKind::Slots,
     code: 'c',
     summary: "at most N at once: a slot is taken and given back, or comes back when its hold ends",
     page: include_str!("concurrency.md"),

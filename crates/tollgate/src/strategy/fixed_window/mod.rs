@@ -3,7 +3,7 @@
 //! The state has two words: the start of the window, and the units admitted in it. Windows start at
 //! multiples of `D` since the Unix epoch, or at the first admitted check.
 
-use crate::limit::{Anchor, MAX_UNITS, Quota, Refusal};
+use crate::limit::{Anchor, LimitKind, Quota, Refusal, MAX_UNITS};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
     Traits, worst_window,
@@ -12,6 +12,7 @@ use crate::time::{SKEW_US, Time};
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "fixed_window",
+    kind: LimitKind::Rate,
     code: 'f',
     summary: "N in each window, counted from the epoch or from the first hit",
     page: include_str!("fixed_window.md"),

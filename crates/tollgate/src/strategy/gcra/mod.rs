@@ -3,7 +3,7 @@
 //! The state is the theoretical arrival time (TAT): the time at which everything charged has been
 //! replenished. It has two words: whole microseconds, and the numerator of the fraction.
 
-use crate::limit::{Quota, Refusal, Element};
+use crate::limit::{Element, LimitKind, Quota, Refusal};
 use crate::strategy::period::{Emission, Exact, mul_div};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LONGEST_WAIT_US, LuaSpec, LuaStep, MAX_EXACT,
@@ -13,6 +13,7 @@ use crate::time::{SKEW_US, Time};
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "gcra",
+    kind: LimitKind::Rate,
     code: 'g',
     summary: "units come back one by one, a burst is free when it was not used (GCRA)",
     page: include_str!("gcra.md"),

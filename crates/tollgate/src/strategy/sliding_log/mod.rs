@@ -5,7 +5,7 @@
 //! entry, since they expire together. A denial drops no entries. The total wraps around; only
 //! differences are used, and they are far smaller.
 
-use crate::limit::{Quota, Refusal};
+use crate::limit::{LimitKind, Quota, Refusal};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Entry, Judgement, Log, LuaSpec, LuaStep, NEVER_US, Shape,
     Traits, copy_log, worst_window,
@@ -14,6 +14,7 @@ use crate::time::{SKEW_US, Time};
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "sliding_log",
+    kind: LimitKind::Rate,
     code: 'l',
     summary: "never more than N in any D, exactly: every event is remembered",
     page: include_str!("sliding_log.md"),

@@ -4,7 +4,7 @@
 //! The words are the index of the newest bucket with a cost, then `b + 1` counts. Bucket `i` is at
 //! `i mod (b + 1)`. All zeros is fresh.
 
-use crate::limit::{MAX_UNITS, Quota, Refusal, Rounding, Element};
+use crate::limit::{Element, LimitKind, Quota, Refusal, Rounding, MAX_UNITS};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
@@ -17,6 +17,7 @@ pub(crate) const MAX_BUCKETS: u64 = 1_000;
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "sliding_window",
+    kind: LimitKind::Rate,
     code: 's',
     summary: "a window of sub-buckets that moves: small state, with a stated rounding",
     page: include_str!("sliding_window.md"),

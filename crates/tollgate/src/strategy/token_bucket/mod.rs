@@ -1,6 +1,6 @@
 //! The token bucket: a burst that refills continuously (the step of `gcra`) or at intervals.
 
-use crate::limit::{Quota, Refill, Refusal};
+use crate::limit::{LimitKind, Quota, Refill, Refusal};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, Shape, Traits, most_of_rate,
     worst_window,
@@ -14,6 +14,7 @@ mod interval;
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "token_bucket",
+    kind: LimitKind::Rate,
     code: 't',
     summary: "a bucket of tokens that refills steadily, or whole at intervals",
     page: include_str!("token_bucket.md"),

@@ -1,7 +1,7 @@
 //! The uniform strategy: one unit per interval, without a burst. The step of `gcra` with a burst of
 //! 1.
 
-use crate::limit::{Quota, Refusal};
+use crate::limit::{LimitKind, Quota, Refusal};
 use crate::strategy::{Descriptor, Traits, most_of_rate, worst_window};
 
 use super::gcra;
@@ -9,6 +9,7 @@ pub(crate) use super::gcra::Step;
 
 pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     name: "uniform",
+    kind: LimitKind::Rate,
     code: 'u',
     summary: "one unit each D/N, no bursts: a steady gate",
     page: include_str!("uniform.md"),

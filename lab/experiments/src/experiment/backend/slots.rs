@@ -34,9 +34,9 @@ impl SlotLimit {
 impl Slots {
     pub(super) fn new(parts: &[Part]) -> Self {
         let limits = parts.iter().flat_map(|part| {
-            part.limits.limits().iter().map(|limit| (part.per, limit.counts_slots()))
+            part.limits.limits().iter().map(|limit| (part.per, limit.needs_hold()))
         });
-        let slots = limits.enumerate().filter(|(_, (_, counts_slots))| *counts_slots);
+        let slots = limits.enumerate().filter(|(_, (_, needs_hold))| *needs_hold);
         let limits =
             slots.map(|(place, (per, _))| SlotLimit { place, per, open: HashMap::new(), most: 0 });
         Self { limits: limits.collect(), open: BTreeMap::new() }

@@ -139,7 +139,7 @@ pub(super) fn cases_of(
     let Some(strategies) = &raw.strategies else {
         let parts = parts(None)?;
         let slots = parts.iter().flat_map(|part| part.limits.limits());
-        if let Some(slots) = slots.filter(|_| !has_backend).find(|limit| limit.counts_slots()) {
+        if let Some(slots) = slots.filter(|_| !has_backend).find(|limit| limit.needs_hold()) {
             return Err(format!(
                 "`{slots}` counts what is at work at a time, and nothing says how long work takes: \
                  add a backend, as [backend], servers = 16, work = \"40ms\""

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 
-use tollgate::{Authority, Carried, Decision, Limit};
+use tollgate::{Authority, Carried, Decision, Limit, LimitKind};
 
 use super::super::StoreMaker;
 use super::super::world::{charged, fields};
@@ -73,16 +73,18 @@ impl<M: StoreMaker> Run<'_, M> {
         same("binding limit", binding.limit().identity(), report.limit().identity())?;
         let capacity = report.limit().capacity();
         let others = reports.iter().map(|report| report.limit().capacity());
-        let is_ban = report.limit().counts_denials();
+        let is_ban = report.limit().kind() == LimitKind::Ban;
         let limit = if is_ban { others.min().unwrap_or(capacity) } else { capacity };
         same("limit", decision.limit(), limit)?;
-        let unit = reports.iter().map(tollgate::Report::limit).filter(|it| !it.counts_denials());
+        let unit =
+            reports.iter().map(tollgate::Report::limit).filter(|it| it.kind() != LimitKind::Ban);
         let unit = match is_ban {
             true => unit.min_by_key(|it| it.capacity()).map(Limit::unit),
             false => Some(report.limit().unit()),
         };
         same("unit", Some(decision.unit()), unit)?;
-        let is_of_unit = |limit: &Limit| limit.counts_denials() || Some(limit.unit()) == unit;
+        let is_of_unit =
+            |limit: &Limit| limit.kind() == LimitKind::Ban || Some(limit.unit()) == unit;
         let each = fields.iter().zip(&reports).filter(|(_, it)| is_of_unit(it.limit()));
         let least = each.map(|(fields, _)| fields.remaining).min().unwrap_or(0);
         same("least remaining", decision.remaining(), least)?;

@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::Random;
-use tollgate::{HoldKind, LimitSet};
+use tollgate::{HoldKind, LimitKind, LimitSet};
 
 /// When a step happens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -76,13 +76,13 @@ pub(super) struct Scale {
 impl Scale {
     pub(super) fn of(sets: &[LimitSet]) -> Self {
         let limits = || sets.iter().flat_map(LimitSet::limits);
-        let units = limits().filter(|limit| !limit.counts_denials());
-        let rates = limits().filter(|limit| limit.counts_units());
+        let units = limits().filter(|limit| limit.kind() != LimitKind::Ban);
+        let rates = limits().filter(|limit| limit.kind() == LimitKind::Rate);
         Self {
             sets: sets.len(),
             most: units.map(tollgate::Limit::capacity).max().unwrap_or(1),
             period_us: rates.map(|it| it.quota().period.as_micros()).max().unwrap_or(4_000_000),
-            has_slots: sets.iter().any(LimitSet::counts_slots),
+            has_slots: sets.iter().any(LimitSet::needs_hold),
         }
     }
 }

@@ -3,7 +3,7 @@
 use core::time::Duration;
 use std::collections::BTreeSet;
 
-use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitSet, Receipt};
+use tollgate::{Ask, Carried, Error, Hold, HoldKind, Holding, LimitKind, LimitSet, Receipt};
 
 use super::super::StoreMaker;
 use super::super::bans::rule_of_ban;
@@ -96,7 +96,7 @@ pub(super) fn run<M: StoreMaker>(
 
 fn held(set: &LimitSet) -> Vec<HeldLimit> {
     let each = set.limits().iter().map(|limit| {
-        if limit.counts_slots() {
+        if limit.needs_hold() {
             HeldLimit::Slots(limit.capacity())
         } else if let Some(rule) = rule_of_ban(limit.quota()) {
             HeldLimit::Ban(Box::new(Ban::new(rule)))
@@ -131,7 +131,7 @@ impl<M: StoreMaker> Run<'_, M> {
         }
         let set = self.sets[step.numbers].clone();
         match step.act {
-            Act::Check(cost) if !set.counts_slots() => {
+            Act::Check(cost) if !set.needs_hold() => {
                 self.renumber(now_us, step.numbers)?;
                 self.tell(now_us, &format!("[{set}] check {cost}"));
                 let strategies = self.changes_strategy(&set);
@@ -145,7 +145,7 @@ impl<M: StoreMaker> Run<'_, M> {
                 self.receipt(&decision, granted)?;
                 self.forget_strategy(now_us, granted, strategies)
             }
-            Act::Partial(cost) if !set.counts_slots() => {
+            Act::Partial(cost) if !set.needs_hold() => {
                 self.renumber(now_us, step.numbers)?;
                 self.tell(now_us, &format!("[{set}] partial check {cost}"));
                 let strategies = self.changes_strategy(&set);
@@ -279,7 +279,7 @@ impl<M: StoreMaker> Run<'_, M> {
         for kind in [None, Some(Kind::Reserve), Some(Kind::Acquire)] {
             let asked = match kind {
                 None => ask(&set, cost),
-                Some(Kind::Acquire) if !set.counts_slots() => continue,
+                Some(Kind::Acquire) if !set.needs_hold() => continue,
                 Some(Kind::Acquire) => ask(&set, cost).acquire(),
                 Some(_) => ask(&set, cost).holding(HoldKind::Reserve, None),
             };
@@ -303,7 +303,7 @@ impl<M: StoreMaker> Run<'_, M> {
         waits: bool,
     ) -> Result<(), Differs> {
         let kind =
-            if set.counts_slots() || kind != HoldKind::Acquire { kind } else { HoldKind::Reserve };
+            if set.needs_hold() || kind != HoldKind::Acquire { kind } else { HoldKind::Reserve };
         let longest_us = set.hold().map_or(LONGEST_US, tollgate::Period::as_micros);
         let ttl_us = 1_000 + ttl_us % (longest_us - 1_000);
         let number = self.placed.len();
@@ -337,7 +337,7 @@ impl<M: StoreMaker> Run<'_, M> {
         self.decided(&decision, &oracle, (cost, Some(twin)), granted, &fields, known)?;
         same("whether it is held", hold.is_some(), admitted)?;
         let charges =
-            kind == HoldKind::Acquire && set.limits().iter().any(tollgate::Limit::counts_units);
+            kind == HoldKind::Acquire && set.limits().iter().any(|it| it.kind() == LimitKind::Rate);
         self.receipt(&decision, if charges { granted } else { 0 })?;
         if let Some(hold) = hold {
             let end_us = self.oracle.seen_us() + ttl_us;

@@ -161,7 +161,7 @@ fn certain(history: &History) -> Option<Found> {
             continue;
         }
         for part in &place.parts {
-            for limit in part.limits.limits().iter().filter(|limit| limit.counts_slots()) {
+            for limit in part.limits.limits().iter().filter(|limit| limit.needs_hold()) {
                 let slots = if place.kind == Kind::Acquire { place.cost } else { 1 };
                 let (subject, set) = (part.subject.as_str(), part.limits.identity());
                 let key = (subject, set, limit.identity(), limit.capacity());
@@ -192,7 +192,7 @@ fn certain(history: &History) -> Option<Found> {
 }
 
 fn held_limit(limit: &Limit) -> Option<HeldLimit> {
-    if limit.counts_slots() {
+    if limit.needs_hold() {
         return Some(HeldLimit::Slots(limit.capacity()));
     }
     let oracle = Oracle::grouped(rule_of(limit)?).ok()?.owing(limit.debt()).ok()?;
