@@ -7,31 +7,25 @@ use crate::decision::Named;
 use crate::engine::Mode;
 use crate::error::{Error, ParseError};
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Patience, Reserve};
-use crate::limit::{Limit, LimitSet, MAX_COST};
+use crate::limit::LimitSet;
 use crate::store::{Counted, Parts, Question};
-use crate::subject::{MAX_SUBJECT_BYTES, Subject};
+use crate::subject::Subject;
 use crate::time::Time;
 
 mod kind;
 mod patience;
+mod refused;
 mod request;
 mod subject_text;
 mod terms;
 
 use kind::{hold_of_a_check, no_terms, terms_of_peek};
-use patience::{check_line, lines_up_for_a_check, waits_for_a_charge};
-pub use request::RequestId;
+pub use refused::MAX_PARTS;
+pub(crate) use refused::{check_cost, check_parts, check_shard};
+use refused::{check_line, lines_up_for_a_check, names_a_check, takes_slots, waits_for_a_charge};
+pub use request::{MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId};
 pub use subject_text::SubjectText;
 pub(crate) use terms::{check_ttl, counts_of, shortest_slots, ttl_us};
-
-/// The most subjects in one check.
-pub const MAX_PARTS: usize = 16;
-
-/// The longest request id, in bytes.
-pub const MAX_REQUEST_BYTES: usize = 256;
-
-/// The longest time that a request id is remembered: a day.
-pub const MAX_REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The input of one check: one or several subjects, a cost, and optionally other limits than the
 /// limiter's own.
@@ -156,7 +150,7 @@ impl<'a> Ask<'a> {
         }
     }
 
-    /// Sets the cost in units, from 1 to [`MAX_COST`]. The default is 1.
+    /// Sets the cost in units, from 1 to [`MAX_COST`](crate::MAX_COST). The default is 1.
     #[must_use]
     pub fn cost(self, cost: u64) -> Self {
         Self { cost, ..self }
@@ -568,62 +562,6 @@ fn count_more<'q>(
 #[inline]
 pub(crate) fn text_of<'q>(shard: Option<&'q Cow<'_, str>>) -> Option<&'q str> {
     shard.map(|shard| &**shard)
-}
-
-/// Rejects an invalid shard. A cluster hashes what is in the braces of a key, so an empty shard
-/// would not group the keys.
-#[inline]
-pub(crate) fn check_shard(shard: Option<&str>) -> Result<(), Error> {
-    match shard {
-        None => Ok(()),
-        Some(shard) if !shard.is_empty() && shard.len() <= MAX_SUBJECT_BYTES => Ok(()),
-        Some(shard) => Err(not_a_shard(shard)),
-    }
-}
-
-#[cold]
-fn not_a_shard(shard: &str) -> Error {
-    Error::Ask(format!(
-        "a shard has 1 to {MAX_SUBJECT_BYTES} bytes, not {}: give the value that the subjects share",
-        shard.len()
-    ))
-}
-
-/// Rejects a number of subjects out of range.
-pub(crate) fn check_parts(parts: usize) -> Result<(), Error> {
-    if parts == 0 || parts > MAX_PARTS {
-        return Err(Error::Ask(format!("a check is over 1 to {MAX_PARTS} subjects, not {parts}")));
-    }
-    Ok(())
-}
-
-#[cold]
-fn names_a_check() -> Error {
-    Error::Ask("a check places no hold that could have a name: acquire or reserve".to_owned())
-}
-
-#[cold]
-fn takes_slots(limits: &LimitSet) -> Error {
-    let slots = limits.limits().iter().find(|limit| limit.needs_hold());
-    let text = slots.map_or("", Limit::full_text);
-    Error::Ask(format!(
-        "`{text}` counts what is at work: acquire a slot and release it (`Limiter::hold`), since \
-         a check would never give it back"
-    ))
-}
-
-/// Rejects a cost out of range.
-#[inline]
-pub(crate) fn check_cost(cost: u64) -> Result<(), Error> {
-    if (1..=MAX_COST).contains(&cost) { Ok(()) } else { Err(not_a_cost(cost)) }
-}
-
-#[cold]
-fn not_a_cost(cost: u64) -> Error {
-    Error::Ask(match cost {
-        0 => "a check costs at least 1: to look without charging, use `peek`".to_owned(),
-        _ => format!("a cost of {cost} is too large: the largest is 2^40 = {MAX_COST}"),
-    })
 }
 
 impl<'a, S: Into<SubjectText<'a>>> From<S> for Ask<'a> {

@@ -10,22 +10,11 @@ use crate::strategy::NEVER_US;
 use crate::subject::Subject;
 use crate::time::Time;
 
+mod authority;
 mod receipt;
 
+pub use authority::Authority;
 pub use receipt::{Charges, Receipt, ReceiptPart, Refund};
-
-/// What made the decision.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-#[non_exhaustive]
-pub enum Authority {
-    /// The store that keeps the counts.
-    #[default]
-    Store,
-    /// Units that this process had charged at the store before, under a [lease](crate::Lease).
-    Lease,
-    /// A denial of the store, which holds until its `retry_after`.
-    DenyCache,
-}
 
 /// The outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

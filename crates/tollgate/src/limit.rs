@@ -1,166 +1,34 @@
 //! Limits: a quota under a strategy, with an identity; and sets of them that are checked together.
 
 use core::fmt;
-use core::str::FromStr;
 
 use crate::error::ParseError;
-use crate::notation;
 use crate::strategy::{Compiled, LuaSpec, Shape, Step, Strategy, most_used};
 use crate::time::Period;
 
 mod kind;
 mod lease;
 mod meaning;
+mod name;
+mod quota;
 mod set;
 mod share;
 
-pub use kind::LimitKind;
+pub use kind::{LimitKind, Unit};
 pub(crate) use lease::LeasePart;
 pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
 pub use meaning::Meaning;
+pub(crate) use name::check_name;
+pub use quota::{Anchor, BanLength, MAX_COST, MAX_UNITS, Quota, Refill, Rounding};
+pub(crate) use quota::{Element, Refusal};
 pub use set::{LimitSet, Place};
 pub use share::Share;
-
-/// The largest `N` and the largest burst: 2^40 units.
-pub const MAX_UNITS: u64 = 1 << 40;
-
-/// The largest cost of one check: 2^40 units.
-pub const MAX_COST: u64 = 1 << 40;
 
 /// The most limits in one set.
 pub const MAX_LIMITS: usize = 32;
 
 /// The largest bare quota (without `via`) that defaults to `sliding_log`, in units.
 pub const MAX_BARE_UNITS: u64 = 1_000;
-
-/// How a `sliding_window` counts the sub-bucket that is partly inside the window.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Rounding {
-    /// In full: never more than N in any D.
-    #[default]
-    Conservative,
-    /// In proportion to the part of it that is still inside the window.
-    Interpolate,
-    /// Not at all.
-    Truncate,
-}
-
-/// How a `token_bucket` refills.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Refill {
-    /// Continuously: one token each D/N.
-    #[default]
-    Greedy,
-    /// N at once, at every multiple of D since the epoch.
-    Interval,
-}
-
-/// Where the windows of a `fixed_window` start.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-#[non_exhaustive]
-pub enum Anchor {
-    /// At multiples of D since the epoch.
-    #[default]
-    Epoch,
-    /// At the first admitted check after the last window ended.
-    FirstHit,
-}
-
-/// The quota: `units` per `period`, and the options of the strategy.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub struct Quota {
-    /// N, from 1 to [`MAX_UNITS`].
-    pub units: u64,
-    /// D, the period.
-    pub period: Period,
-    /// The total capacity of a bucket, in units.
-    pub burst: Option<u64>,
-    /// The length of a sub-bucket.
-    pub precision: Option<Period>,
-    /// How the sub-bucket that is partly inside the window counts.
-    pub rounding: Option<Rounding>,
-    /// How a bucket refills.
-    pub refill: Option<Refill>,
-    /// Where windows start.
-    pub anchor: Option<Anchor>,
-    /// The most units that charges without a check may owe beyond the capacity. `None` is as much
-    /// as the capacity, where so much can be counted exactly.
-    pub debt: Option<u64>,
-    /// How long bans last. The units are then denials, and the period is the time in which they are
-    /// counted.
-    pub ban: Option<BanLength>,
-}
-
-/// How long the bans of a subject last, one after the other.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[allow(clippy::exhaustive_structs)] // its numbers are all of it
-pub struct BanLength {
-    /// The length of the first. Each of the next is twice as long.
-    pub first: Period,
-    /// The length of the longest, at least that of the first.
-    pub longest: Period,
-}
-
-impl Quota {
-    /// `units` per `period`; all options are the strategy's defaults.
-    #[must_use]
-    pub const fn new(units: u64, period: Period) -> Self {
-        Self {
-            units,
-            period,
-            burst: None,
-            precision: None,
-            rounding: None,
-            refill: None,
-            anchor: None,
-            debt: None,
-            ban: None,
-        }
-    }
-
-    /// `10 per 1s`.
-    pub(crate) fn rate(&self) -> String {
-        format!("{} per {}", self.units, self.period)
-    }
-
-    /// The time between two units, as text for humans.
-    pub(crate) fn gap(&self) -> String {
-        let us = self.period.as_micros();
-        if us.is_multiple_of(self.units) {
-            Period::from_micros(us / self.units).map_or_else(String::new, |gap| gap.to_string())
-        } else {
-            format!("{}/{}", self.period, self.units)
-        }
-    }
-}
-
-/// The part of a limit's text that an error is about.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Element {
-    Units,
-    Period,
-    Burst,
-    Precision,
-    Debt,
-    Ban,
-}
-
-/// Why a quota is invalid: which number, what is wrong, what would be right.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
-    pub(crate) element: Element,
-    pub(crate) what: String,
-    pub(crate) remedy: String,
-}
-
-impl Refusal {
-    pub(crate) fn new(element: Element, what: String, remedy: String) -> Self {
-        Self { element, what, remedy }
-    }
-}
 
 /// A quota under a strategy. Its identity is its name, or else its strategy and window.
 ///
@@ -183,36 +51,6 @@ pub struct Limit {
     full_text: String,
     step: Compiled,
     most: u64,
-}
-
-/// What a limit counts.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-#[non_exhaustive]
-pub enum Unit {
-    /// Requests, or what their cost says.
-    Requests,
-    /// Holds at a time, of a concurrency limit.
-    Slots,
-}
-
-impl Unit {
-    /// Its name in answers: `requests`, `slots`.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Requests => "requests",
-            Self::Slots => "slots",
-        }
-    }
-
-    /// Why a cost beyond a limit of so many is never admitted, for people.
-    #[must_use]
-    pub fn beyond(self, limit: u64) -> String {
-        match self {
-            Self::Requests => format!("the cost is above {limit}"),
-            Self::Slots => format!("more slots are asked for than there are, {limit}"),
-        }
-    }
 }
 
 impl Limit {
@@ -263,7 +101,7 @@ impl Limit {
     /// An invalid name. A name is a letter followed by letters, digits, `_`, `-` or `.`, at most 64
     /// characters.
     pub fn named(self, name: &str) -> Result<Self, ParseError> {
-        notation::check_name(name, name, 0..name.len())?;
+        check_name(name, name, 0..name.len())?;
         let full_text = full_text(Some(name), &self.quota, self.strategy);
         Ok(Self { identity: name.to_owned(), name: Some(name.to_owned()), full_text, ..self })
     }
@@ -469,33 +307,6 @@ fn fill_defaults(quota: &mut Quota, strategy: Strategy) {
             }
             _ => {}
         }
-    }
-}
-
-impl FromStr for Quota {
-    type Err = ParseError;
-
-    /// Parses units per period, without options.
-    ///
-    /// ```
-    /// use tollgate::Quota;
-    /// let quota: Quota = "10/1m".parse()?;
-    /// assert_eq!((quota.units, quota.period), (10, "60s".parse()?));
-    /// # Ok::<(), tollgate::ParseError>(())
-    /// ```
-    ///
-    /// # Errors
-    /// An invalid quota, a number or a duration out of range, or text after the quota.
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        notation::parse_quota(text)
-    }
-}
-
-impl FromStr for Limit {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        notation::parse_limit(text, 0..text.len(), None)
     }
 }
 

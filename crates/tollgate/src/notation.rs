@@ -4,31 +4,30 @@
 
 use core::iter::Peekable;
 use core::ops::Range;
+use core::str::FromStr;
 
 use crate::error::ParseError;
 use crate::limit::{
-    Anchor, Element, LeasePart, LeaseShare, LeaseSize, Limit, LimitSet, MAX_BARE_UNITS, MAX_UNITS,
-    Quota, Refill, Rounding,
+    Anchor, Element, LeasePart, Limit, LimitSet, MAX_BARE_UNITS, Quota, Refill, Rounding,
+    check_name,
 };
 use crate::strategy::Strategy;
-use crate::time::{Period, parse_duration_us};
+use crate::time::Period;
 
 mod at_once;
 mod ban;
 mod foreign;
 mod hints;
+mod lease;
+mod reader;
 
 use ban::BAN;
-use hints::{choices, did_you_mean, list, similar_names};
-
-/// The longest name of a limit, in characters.
-const MAX_NAME_CHARS: usize = 64;
+use hints::{choices, did_you_mean, list};
+use lease::WrittenLease;
+use reader::{LEASE, Reader, SHAPE, Token};
 
 /// The longest text of limits that is parsed, in bytes.
 const MAX_TEXT_BYTES: usize = 8_192;
-
-const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via STRATEGY]`, as in `10/s` or \
-                     `100/s burst 200 via token_bucket`";
 
 /// The options of the notation, and the values that they take.
 const OPTIONS: [(&str, &str); 8] = [
@@ -42,10 +41,7 @@ const OPTIONS: [(&str, &str); 8] = [
     (LEASE, "a size and a time, as in `lease 50 for 200ms`, or `lease auto`"),
 ];
 
-/// The option of a whole set.
-const LEASE: &str = "lease";
-
-pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseError> {
+fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitSet, ParseError> {
     if text.len() > MAX_TEXT_BYTES {
         return Err(ParseError::whole(
             "",
@@ -103,41 +99,8 @@ pub(crate) fn parse_set(text: &str, strategy: Option<Strategy>) -> Result<LimitS
     })
 }
 
-/// A lease as it is written, with the places of its parts.
-struct WrittenLease {
-    word: Range<usize>,
-    size: (LeaseSize, Range<usize>),
-    ttl: Option<(Period, Range<usize>)>,
-}
-
-impl WrittenLease {
-    fn end(&self) -> usize {
-        self.ttl.as_ref().map_or(self.size.1.end, |ttl| ttl.1.end)
-    }
-}
-
-/// A word of the text and its position.
-#[derive(Clone, Copy)]
-struct Token<'a> {
-    text: &'a str,
-    start: usize,
-}
-
-impl Token<'_> {
-    fn span(self) -> Range<usize> {
-        self.start..self.start + self.text.len()
-    }
-
-    /// The words before and after the first `at`.
-    fn cut(self, at: char) -> Option<(Self, Self)> {
-        let (before, after) = self.text.split_once(at)?;
-        let start = self.start + before.len() + at.len_utf8();
-        Some((Self { text: before, ..self }, Self { text: after, start }))
-    }
-}
-
 /// Parses the limit at `range` of `text`; `strategy` is the one given outside of the text.
-pub(crate) fn parse_limit(
+fn parse_limit(
     text: &str,
     range: Range<usize>,
     strategy: Option<Strategy>,
@@ -154,7 +117,7 @@ pub(crate) fn parse_limit(
 }
 
 /// Parses a quota alone: `10/s`, `10 per 15 minutes`.
-pub(crate) fn parse_quota(text: &str) -> Result<Quota, ParseError> {
+fn parse_quota(text: &str) -> Result<Quota, ParseError> {
     let reader = Reader { text, range: 0..text.len() };
     let mut tokens = reader.tokens().into_iter().peekable();
     let Some(first) = tokens.next() else {
@@ -171,11 +134,6 @@ pub(crate) fn parse_quota(text: &str) -> Result<Quota, ParseError> {
     }
 }
 
-struct Reader<'a> {
-    text: &'a str,
-    range: Range<usize>,
-}
-
 /// The positions of a limit's numbers, for errors found later.
 struct Spans {
     units: Range<usize>,
@@ -186,26 +144,6 @@ struct Spans {
 }
 
 impl<'a> Reader<'a> {
-    fn fail<T>(
-        &self,
-        at: Range<usize>,
-        what: impl Into<String>,
-        remedy: impl Into<String>,
-    ) -> Result<T, ParseError> {
-        Err(ParseError::at(self.text, at, what, remedy))
-    }
-
-    fn tokens(&self) -> Vec<Token<'a>> {
-        let part = &self.text[self.range.clone()];
-        let base = part.as_ptr() as usize - self.text.as_ptr() as usize;
-        part.split_whitespace()
-            .map(|word| Token {
-                text: word,
-                start: base + (word.as_ptr() as usize - part.as_ptr() as usize),
-            })
-            .collect()
-    }
-
     fn limit(
         &self,
         strategy: Option<Strategy>,
@@ -278,58 +216,6 @@ impl<'a> Reader<'a> {
             self.option(word.text, takes, value, &mut quota, &mut spans, &mut via)?;
         }
         Ok((self.build(name, quota, via, strategy, &given, &spans)?, lease))
-    }
-
-    /// Parses a lease from its size on: `50 for 200ms`, `auto`, `auto 0.25% for 100ms`.
-    fn lease(
-        &self,
-        word: Token<'a>,
-        takes: &str,
-        size: Token<'a>,
-        tokens: &mut Peekable<impl Iterator<Item = Token<'a>>>,
-    ) -> Result<WrittenLease, ParseError> {
-        let mut span = size.span();
-        let starts_with_digit =
-            |token: &Token<'_>| token.text.starts_with(|c: char| c.is_ascii_digit());
-        let size = if size.text == "auto" {
-            match tokens.next_if(starts_with_digit) {
-                None => LeaseSize::AUTO,
-                Some(share) => {
-                    span.end = share.span().end;
-                    let Some(share) = LeaseShare::parse(share.text) else {
-                        return self.fail(
-                            share.span(),
-                            format!("`{}` is no share", share.text.escape_default()),
-                            "a share is 0.01% to 50%, as in `lease auto 0.25%`",
-                        );
-                    };
-                    LeaseSize::Share(share)
-                }
-            }
-        } else if starts_with_digit(&size) || size.text.starts_with('-') {
-            match size.text {
-                "0" => LeaseSize::Units(0),
-                units => LeaseSize::Units(self.number(units, span.clone(), "a lease")?),
-            }
-        } else {
-            return self.fail(
-                span,
-                format!("`{}` is nothing that `{LEASE}` takes", size.text.escape_default()),
-                format!("it takes {takes}"),
-            );
-        };
-        let mut ttl = None;
-        if let Some(before) = tokens.next_if(|token| token.text == "for") {
-            let Some(time) = tokens.next() else {
-                return self.fail(before.span(), "`for` needs a time", "as in `for 200ms`");
-            };
-            let us = self.duration(time.text, time.span(), false)?;
-            let Some(period) = Period::from_micros(us) else {
-                return self.fail(time.span(), "this is no time", "a lease lasts 1ms or longer");
-            };
-            ttl = Some((period, time.span()));
-        }
-        Ok(WrittenLease { word: word.span(), size: (size, span), ttl })
     }
 
     fn unknown_word<T>(&self, word: Token<'_>) -> Result<T, ParseError> {
@@ -407,61 +293,6 @@ impl<'a> Reader<'a> {
         Ok((Quota::new(number, period), spans))
     }
 
-    /// Parses a whole number of units, at least 1.
-    fn number(&self, text: &str, at: Range<usize>, what: &str) -> Result<u64, ParseError> {
-        let at = at.start..at.end.max(at.start + 1);
-        if text.is_empty() {
-            return self.fail(at, "the number is missing", SHAPE);
-        }
-        if text.starts_with('-') {
-            return self.fail(
-                at,
-                format!("{what} cannot be negative"),
-                "give a whole number from 1 up",
-            );
-        }
-        let digits = foreign::digits(text);
-        let text = digits.as_deref().unwrap_or(text);
-        if text.contains(['e', 'E']) && text.parse::<f64>().is_ok() {
-            return self.fail(
-                at,
-                "this is no whole number",
-                "write all its digits, as in `1000/h`",
-            );
-        }
-        if text.contains('.') && text.parse::<f64>().is_ok() {
-            return self.fail(
-                at,
-                format!("{what} is a whole number"),
-                "use a longer duration: `3/10s` instead of `0.3/s`",
-            );
-        }
-        if !text.bytes().all(|b| b.is_ascii_digit()) {
-            return self.fail(at, "this is no whole number", "write digits only, as in `1000/h`");
-        }
-        match text.parse::<u64>() {
-            Ok(0) => {
-                self.fail(at, format!("{what} of 0 would never admit anything"), "give at least 1")
-            }
-            Ok(number) if number <= MAX_UNITS => Ok(number),
-            _ => self.fail(
-                at,
-                format!("{what} of this size is too large"),
-                format!("the largest is 2^40 = {MAX_UNITS}"),
-            ),
-        }
-    }
-
-    fn duration(&self, text: &str, at: Range<usize>, bare: bool) -> Result<u64, ParseError> {
-        if text.starts_with('-') {
-            return self.fail(at, "a duration cannot be negative", "durations go from 1us to 366d");
-        }
-        parse_duration_us(text, bare).or_else(|fault| {
-            let (what, remedy) = fault.explain();
-            self.fail(at.start..at.end.max(at.start + 1), what, remedy)
-        })
-    }
-
     fn option(
         &self,
         option: &str,
@@ -524,18 +355,6 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
-    }
-
-    fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {
-        Strategy::named(value.text).map_or_else(
-            || {
-                let remedy = foreign::strategy(value.text)
-                    .map_or_else(|| similar_names(value.text), str::to_owned);
-                let what = format!("unknown strategy `{}`", value.text.escape_default());
-                self.fail(value.span(), what, remedy)
-            },
-            Ok,
-        )
     }
 
     fn build(
@@ -625,34 +444,47 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// A name is a letter followed by letters, digits, `_`, `-` or `.`.
-pub(crate) fn check_name(text: &str, name: &str, at: Range<usize>) -> Result<(), ParseError> {
-    let mut bytes = name.bytes();
-    let sound = bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
-        && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.'))
-        && name.len() <= MAX_NAME_CHARS;
-    if sound {
-        return Ok(());
+impl FromStr for Quota {
+    type Err = ParseError;
+
+    /// Parses units per period, without options.
+    ///
+    /// ```
+    /// use tollgate::Quota;
+    /// let quota: Quota = "10/1m".parse()?;
+    /// assert_eq!((quota.units, quota.period), (10, "60s".parse()?));
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// An invalid quota, a number or a duration out of range, or text after the quota.
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse_quota(text)
     }
-    Err(ParseError::at(
-        text,
-        at,
-        "this is no name of a limit",
-        format!(
-            "a name is a letter, then letters, digits, `_`, `-` or `.`, at most {MAX_NAME_CHARS}"
-        ),
-    ))
 }
 
-/// Rejects an invalid name of a policy: the name becomes a part of keys.
-pub(crate) fn check_policy(name: &str) -> Result<(), ParseError> {
-    let sound = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'_' | b'-' | b'.');
-    if !name.is_empty() && name.len() <= MAX_NAME_CHARS && name.bytes().all(sound) {
-        return Ok(());
+impl FromStr for Limit {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse_limit(text, 0..text.len(), None)
     }
-    Err(ParseError::whole(
-        name,
-        "this is no name of a policy",
-        format!("a name is 1 to {MAX_NAME_CHARS} letters, digits, `_`, `-` or `.`"),
-    ))
+}
+
+impl FromStr for LimitSet {
+    type Err = ParseError;
+
+    fn from_str(text: &str) -> Result<Self, ParseError> {
+        parse_set(text, None)
+    }
+}
+
+impl LimitSet {
+    /// Parses a set, with `strategy` for every limit without a `via`.
+    ///
+    /// # Errors
+    /// As parsing; also a limit that already has a `via`.
+    pub fn parse_with(text: &str, strategy: Strategy) -> Result<Self, ParseError> {
+        parse_set(text, Some(strategy))
+    }
 }

@@ -1,8 +1,7 @@
 //! Whether the caller waits where it is denied.
 
 use super::Ask;
-use crate::error::Error;
-use crate::hold::{HoldName, Patience};
+use crate::hold::Patience;
 
 impl Ask<'_> {
     /// Says that the caller waits, and asks again where it is denied. A denial then counts for no
@@ -38,33 +37,4 @@ impl Ask<'_> {
     pub fn with_patience(self, patience: Patience) -> Self {
         Self { patience, ..self }
     }
-}
-
-/// Rejects a place in a line that nothing could keep.
-pub(super) fn check_line(name: Option<HoldName>, has_slots: bool) -> Result<(), Error> {
-    if name.is_none() {
-        let what = "who stands in line keeps its place by an id: give the hold one, and ask again \
-                    under the same";
-        return Err(Error::Ask(what.to_owned()));
-    }
-    if !has_slots {
-        let what = "these limits have no slots to stand in line for: write one as `20 at once`, or \
-                    wait without a line";
-        return Err(Error::Ask(what.to_owned()));
-    }
-    Ok(())
-}
-
-/// The refusal of a place in line for what takes no slot.
-#[cold]
-pub(super) fn lines_up_for_a_check() -> Error {
-    let what =
-        "a check takes no slot to stand in line for: acquire or reserve, or wait without a line";
-    Error::Ask(what.to_owned())
-}
-
-/// The refusal of a wait for what is never denied.
-#[cold]
-pub(super) fn waits_for_a_charge() -> Error {
-    Error::Ask("a charge is never denied: there is nothing to wait for".to_owned())
 }

@@ -2,8 +2,13 @@
 
 use core::time::Duration;
 
-use super::{MAX_REMEMBERED, MAX_REQUEST_BYTES};
 use crate::error::Error;
+
+/// The longest request id, in bytes.
+pub const MAX_REQUEST_BYTES: usize = 256;
+
+/// The longest time that a request id is remembered: a day.
+pub const MAX_REMEMBERED: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The id of a request, and how long the store remembers it.
 ///

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use foldhash::fast::RandomState;
 
-use super::holds::{self, HoldSums, Holds, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
-use super::line::Ticket;
-use super::named::{Mark, NamedHold, Names};
+use super::holds::{self, HoldSums, Holds, MAX_HOLDS, Mark, NamedHold, OpenHold, SETTLED_FOR_US};
+use super::named::Names;
+use super::ticket::Ticket;
 use crate::hold::{HoldId, HoldName};
 use crate::time::SKEW_US;
 

@@ -5,9 +5,11 @@ use smallvec::SmallVec;
 use super::amount::{Amount, Claim, kept_of};
 use super::charge::{Taken, charge_one, take};
 use super::decide::deny;
-use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, OpenHold, ShownHold};
+use super::holds::{
+    self, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold,
+};
 use super::line::{self, Ahead};
-use super::named::{self, HoldRefusal, NamedHold};
+use super::named::{self, HoldRefusal};
 use super::{
     Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
 };

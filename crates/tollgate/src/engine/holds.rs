@@ -1,8 +1,7 @@
 //! The open holds of a count: units that are set aside until somebody settles them, or until their
 //! time ends (`docs/definitions.md`, section 11).
 
-use super::line::Ticket;
-use super::named::{Mark, NamedHold};
+use super::ticket::Ticket;
 use crate::hold::{HoldId, HoldKind, HoldName};
 use crate::time::{SKEW_US, Time};
 
@@ -112,6 +111,40 @@ impl HoldSums {
         self.charging = self.charging.saturating_sub(hold.charging());
         self.slots = self.slots.saturating_sub(hold.slots());
     }
+}
+
+/// What is kept beside the open hold of a name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct NamedHold {
+    /// Its kind.
+    pub kind: HoldKind,
+    /// How long it was asked for, in microseconds.
+    pub ttl_us: u64,
+    /// Its fencing number.
+    pub fence: u64,
+    /// How often it was answered, at least 1.
+    pub answers: u64,
+}
+
+impl NamedHold {
+    /// The id of its hold.
+    #[must_use]
+    pub const fn id(&self, name: HoldName) -> HoldId {
+        HoldId::named(self.kind, name)
+    }
+}
+
+/// That a name is over.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
+pub struct Mark {
+    /// Until when that is remembered, in microseconds since the Unix epoch.
+    pub until_us: u64,
+    /// What was charged when it was settled.
+    pub actual: u64,
+    /// True when there was no hold.
+    pub is_early: bool,
 }
 
 /// The open holds of one count, wherever the store keeps them. A store whose reads can fail may

@@ -6,11 +6,13 @@ use std::collections::VecDeque;
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
 
-use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, OpenHold, SETTLED_FOR_US};
-use super::line::MAX_TICKETS;
+use super::holds::{
+    self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, Mark, NamedHold, OpenHold, SETTLED_FOR_US,
+};
+use super::ticket::MAX_TICKETS;
 use super::{Part, Placed};
 use crate::error::StoreError;
-use crate::hold::{HoldId, HoldKind, HoldName, HoldTerms};
+use crate::hold::{HoldId, HoldName, HoldTerms};
 use crate::limit::LimitSet;
 use crate::time::{Period, SKEW_US, Time};
 
@@ -22,28 +24,6 @@ pub const MAX_REPEATS: u64 = 16;
 /// The most marks of one count that were left by releases without a hold. The one that ends first
 /// goes for one more.
 pub const MAX_MARKS: u64 = 1_000;
-
-/// What is kept beside the open hold of a name.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
-pub struct NamedHold {
-    /// Its kind.
-    pub kind: HoldKind,
-    /// How long it was asked for, in microseconds.
-    pub ttl_us: u64,
-    /// Its fencing number.
-    pub fence: u64,
-    /// How often it was answered, at least 1.
-    pub answers: u64,
-}
-
-impl NamedHold {
-    /// The id of its hold.
-    #[must_use]
-    pub const fn id(&self, name: HoldName) -> HoldId {
-        HoldId::named(self.kind, name)
-    }
-}
 
 /// Why a hold cannot be placed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -194,18 +174,6 @@ pub(super) fn mark_early(
 /// and at most a minute.
 fn mark_us(limits: &LimitSet) -> u64 {
     limits.hold().map_or(SETTLED_FOR_US, Period::as_micros).min(SETTLED_FOR_US)
-}
-
-/// That a name is over.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
-pub struct Mark {
-    /// Until when that is remembered, in microseconds since the Unix epoch.
-    pub until_us: u64,
-    /// What was charged when it was settled.
-    pub actual: u64,
-    /// True when there was no hold.
-    pub is_early: bool,
 }
 
 /// The names of a count in memory, and what is kept of renewed holds: few counts have either.

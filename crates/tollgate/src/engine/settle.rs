@@ -4,9 +4,9 @@ use smallvec::SmallVec;
 
 use super::Part;
 use super::holding::{charge_beside, end_due};
-use super::holds::{self, OpenHold, SETTLED_FOR_US};
+use super::holds::{self, Mark, OpenHold, SETTLED_FOR_US};
 use super::line;
-use super::named::{self, Mark};
+use super::named;
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, Settled};
 use crate::limit::{Limit, LimitSet};

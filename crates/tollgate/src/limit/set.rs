@@ -2,16 +2,15 @@
 
 use core::fmt;
 use core::ops::Range;
-use core::str::FromStr;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::hash::{BuildHasher, BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use super::lease::{Lease, LeaseRefusal, LeaseSize};
+use super::name::check_policy;
 use super::{Limit, MAX_LIMITS};
 use crate::error::ParseError;
-use crate::notation;
-use crate::strategy::{Compiled, Shape, Strategy};
+use crate::strategy::{Compiled, Shape};
 use crate::time::Period;
 
 mod weight;
@@ -190,7 +189,7 @@ impl LimitSet {
     /// # Errors
     /// A name other than 1 to 64 letters, digits, `_`, `-` or `.`.
     pub fn in_policy(self, name: &str) -> Result<Self, ParseError> {
-        notation::check_policy(name)?;
+        check_policy(name)?;
         let identity = &self.0.identity;
         // No identity of a limit contains `>`, so the policy ends at the first one.
         let bare = identity.split_once('>').map_or(identity.as_str(), |(_, bare)| bare);
@@ -337,27 +336,11 @@ impl LimitSet {
             _ => None,
         }
     }
-
-    /// Parses a set, with `strategy` for every limit without a `via`.
-    ///
-    /// # Errors
-    /// As parsing; also a limit that already has a `via`.
-    pub fn parse_with(text: &str, strategy: Strategy) -> Result<Self, ParseError> {
-        notation::parse_set(text, Some(strategy))
-    }
 }
 
 /// A hash of the identity, the same in every process.
 fn hash_of(identity: &str) -> u64 {
     BuildHasherDefault::<DefaultHasher>::default().hash_one(identity)
-}
-
-impl FromStr for LimitSet {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        notation::parse_set(text, None)
-    }
 }
 
 impl From<Limit> for LimitSet {

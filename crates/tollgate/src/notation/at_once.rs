@@ -2,7 +2,7 @@
 
 use core::iter::Peekable;
 
-use super::{LEASE, Reader, Token};
+use super::reader::{LEASE, Reader, Token};
 use crate::error::ParseError;
 use crate::limit::{Element, Limit, Quota};
 use crate::strategy::Strategy;

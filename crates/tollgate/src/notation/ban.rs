@@ -3,7 +3,7 @@
 use core::iter::Peekable;
 use core::ops::Range;
 
-use super::{LEASE, Reader, Token};
+use super::reader::{LEASE, Reader, Token};
 use crate::error::ParseError;
 use crate::limit::{BanLength, Element, Limit, Quota};
 use crate::strategy::Strategy;

@@ -1,0 +1,14 @@
+//! What made a decision.
+
+/// What made the decision.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+#[non_exhaustive]
+pub enum Authority {
+    /// The store that keeps the counts.
+    #[default]
+    Store,
+    /// Units that this process had charged at the store before, under a [lease](crate::Lease).
+    Lease,
+    /// A denial of the store, which holds until its `retry_after`.
+    DenyCache,
+}

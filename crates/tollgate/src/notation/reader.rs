@@ -1,0 +1,141 @@
+//! The words of a text, and what is read of one: numbers, durations, strategies.
+
+use core::ops::Range;
+
+use super::foreign;
+use super::hints::similar_names;
+use crate::error::ParseError;
+use crate::limit::MAX_UNITS;
+use crate::strategy::Strategy;
+use crate::time::parse_duration_us;
+
+pub(super) const SHAPE: &str = "a limit is written `[NAME:] N/D [options] [via STRATEGY]`, as in `10/s` or \
+                     `100/s burst 200 via token_bucket`";
+
+/// The option of a whole set.
+pub(super) const LEASE: &str = "lease";
+
+/// A word of the text and its position.
+#[derive(Clone, Copy)]
+pub(super) struct Token<'a> {
+    pub(super) text: &'a str,
+    pub(super) start: usize,
+}
+
+impl Token<'_> {
+    pub(super) fn span(self) -> Range<usize> {
+        self.start..self.start + self.text.len()
+    }
+
+    /// The words before and after the first `at`.
+    pub(super) fn cut(self, at: char) -> Option<(Self, Self)> {
+        let (before, after) = self.text.split_once(at)?;
+        let start = self.start + before.len() + at.len_utf8();
+        Some((Self { text: before, ..self }, Self { text: after, start }))
+    }
+}
+
+/// A limit at a place of a text.
+pub(super) struct Reader<'a> {
+    pub(super) text: &'a str,
+    pub(super) range: Range<usize>,
+}
+
+impl<'a> Reader<'a> {
+    pub(super) fn fail<T>(
+        &self,
+        at: Range<usize>,
+        what: impl Into<String>,
+        remedy: impl Into<String>,
+    ) -> Result<T, ParseError> {
+        Err(ParseError::at(self.text, at, what, remedy))
+    }
+
+    pub(super) fn tokens(&self) -> Vec<Token<'a>> {
+        let part = &self.text[self.range.clone()];
+        let base = part.as_ptr() as usize - self.text.as_ptr() as usize;
+        part.split_whitespace()
+            .map(|word| Token {
+                text: word,
+                start: base + (word.as_ptr() as usize - part.as_ptr() as usize),
+            })
+            .collect()
+    }
+
+    /// Parses a whole number of units, at least 1.
+    pub(super) fn number(
+        &self,
+        text: &str,
+        at: Range<usize>,
+        what: &str,
+    ) -> Result<u64, ParseError> {
+        let at = at.start..at.end.max(at.start + 1);
+        if text.is_empty() {
+            return self.fail(at, "the number is missing", SHAPE);
+        }
+        if text.starts_with('-') {
+            return self.fail(
+                at,
+                format!("{what} cannot be negative"),
+                "give a whole number from 1 up",
+            );
+        }
+        let digits = foreign::digits(text);
+        let text = digits.as_deref().unwrap_or(text);
+        if text.contains(['e', 'E']) && text.parse::<f64>().is_ok() {
+            return self.fail(
+                at,
+                "this is no whole number",
+                "write all its digits, as in `1000/h`",
+            );
+        }
+        if text.contains('.') && text.parse::<f64>().is_ok() {
+            return self.fail(
+                at,
+                format!("{what} is a whole number"),
+                "use a longer duration: `3/10s` instead of `0.3/s`",
+            );
+        }
+        if !text.bytes().all(|b| b.is_ascii_digit()) {
+            return self.fail(at, "this is no whole number", "write digits only, as in `1000/h`");
+        }
+        match text.parse::<u64>() {
+            Ok(0) => {
+                self.fail(at, format!("{what} of 0 would never admit anything"), "give at least 1")
+            }
+            Ok(number) if number <= MAX_UNITS => Ok(number),
+            _ => self.fail(
+                at,
+                format!("{what} of this size is too large"),
+                format!("the largest is 2^40 = {MAX_UNITS}"),
+            ),
+        }
+    }
+
+    pub(super) fn duration(
+        &self,
+        text: &str,
+        at: Range<usize>,
+        bare: bool,
+    ) -> Result<u64, ParseError> {
+        if text.starts_with('-') {
+            return self.fail(at, "a duration cannot be negative", "durations go from 1us to 366d");
+        }
+        parse_duration_us(text, bare).or_else(|fault| {
+            let (what, remedy) = fault.explain();
+            self.fail(at.start..at.end.max(at.start + 1), what, remedy)
+        })
+    }
+
+    pub(super) fn strategy(&self, value: Token<'_>) -> Result<Strategy, ParseError> {
+        Strategy::named(value.text).map_or_else(
+            || {
+                let remedy = foreign::strategy(value.text)
+                    .map_or_else(|| similar_names(value.text), str::to_owned);
+                let what = format!("unknown strategy `{}`", value.text.escape_default());
+                self.fail(value.span(), what, remedy)
+            },
+            Ok,
+        )
+    }
+}
