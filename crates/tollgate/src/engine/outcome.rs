@@ -161,7 +161,8 @@ pub struct Outcome {
     /// now. The store sets it.
     pub repeated: bool,
     /// True for a question under a request id whose first answer was repeated
-    /// [`super::MAX_REPEATS`] times before: it was judged, and charged, as one without an id. The store sets it.
+    /// [`super::MAX_REPEATS`] times before: it was judged, and charged, as one without an id. The
+    /// store sets it.
     pub overused: bool,
     /// How many wait in line ahead of this question, where it stands in line.
     pub ahead: u16,
