@@ -1,9 +1,6 @@
 //! The limiter of a language: limits and where they are counted.
 
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
-
-use tollgate::{LimitSet, ManualClock, MemoryStore, Store as _};
+use tollgate::{LimitSet, ManualClock, MemoryStore, Store as _, at_once};
 use tollgate_stores::StoreUrl;
 use tollgate_tower::answer::HeaderTemplate;
 
@@ -101,10 +98,7 @@ pub fn answer<D: Keep>(
 /// # Errors
 /// It waits.
 pub fn ready<T>(future: impl Future<Output = T>) -> Result<T> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Ok(value),
-        Poll::Pending => Err(Failure::other("memory answers at once")),
-    }
+    at_once(future).ok_or_else(|| Failure::other("memory answers at once"))
 }
 
 #[cfg(test)]

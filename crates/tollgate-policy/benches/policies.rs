@@ -8,12 +8,10 @@
 use std::borrow::Cow;
 use std::future::Future;
 use std::hint::black_box;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use tollgate::operation::Post;
-use tollgate::{Ask, Limiter, MemoryStore, Notice, Store as _};
+use tollgate::{Ask, Limiter, MemoryStore, Notice, Store as _, at_once};
 use tollgate_policy::{Condition, Effect, Field, Fields, Format, Gate, Policies, Ruling};
 
 const ROUNDS: usize = 31;
@@ -81,10 +79,7 @@ fn requests(count: usize) -> Vec<Request> {
 
 /// The memory store answers at once: no runtime is measured.
 fn now<T>(future: impl Future<Output = T>) -> T {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("the memory store waited"),
-    }
+    at_once(future).unwrap()
 }
 
 /// One policy for who is in a list of so many networks, in a file.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use futures_executor::block_on;
 use tollgate::operation::{Operation, Post};
-use tollgate::{Facts, MemoryStore, Notice, Receipt, Store, StoreError};
+use tollgate::{Around, MemoryStore, Notice, Store, StoreError};
 use tollgate_policy::{
     Answer, Authority, Condition, Effect, Format, Gate, Outcome, Policies, Ruling, subject_of,
 };
@@ -208,27 +208,15 @@ impl Away {
     }
 }
 
-impl Store for Away {
-    fn identity(&self) -> u64 {
-        self.0.identity()
+impl Around for Away {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.0.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.0.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, _: Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         self.there()?.perform(operation).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 

@@ -10,8 +10,8 @@ use proptest::prelude::*;
 use tollgate::engine::{self, Outcome};
 use tollgate::operation::{self, Adjust, Inspect, Operation, Reset};
 use tollgate::{
-    Ask, Carried, Counted, Facts, Inspection, LimitSet, Limiter, ManualClock, MemoryStore, Receipt,
-    SKEW_US, Store, StoreError, Subject, Time,
+    Around, Ask, Carried, Counted, Inspection, LimitSet, Limiter, ManualClock, MemoryStore,
+    Receipt, SKEW_US, Store, StoreError, Subject, Time,
 };
 use tollgate_sqlite::{Options, SqliteStore};
 
@@ -72,31 +72,19 @@ impl<S> Tap<S> {
     }
 }
 
-impl<S: Store> Store for Tap<S> {
-    fn identity(&self) -> u64 {
-        self.0.identity()
+impl<S: Store> Around for Tap<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.0
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.0.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.0.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, _: Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         let answer = self.0.perform(operation).await?;
         if let Some(outcome) = O::outcome(&answer) {
             *self.1.lock().expect("unpoisoned") = Some(outcome.clone());
         }
         Ok(answer)
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 

@@ -40,7 +40,9 @@
 #[doc = include_str!("../README.md")]
 struct Readme;
 
+mod around;
 mod ask;
+mod at_once;
 mod clock;
 mod decision;
 pub mod engine;
@@ -61,7 +63,9 @@ pub mod strategy;
 mod subject;
 mod time;
 
+pub use around::Around;
 pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};
+pub use at_once::at_once;
 pub use clock::{Clock, ManualClock, MonotonicClock, WallClock};
 pub use decision::{Authority, Charges, Decision, Receipt, ReceiptPart, Refund, Report, Verdict};
 pub use engine::{Carried, Charged};

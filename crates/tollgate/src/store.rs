@@ -283,44 +283,7 @@ impl Facts {
 ///
 /// A store implements [`Operations`](operation::Operations) or
 /// [`OperationsNow`](operation::OperationsNow), and visits the operation that it is given. One that
-/// wraps another forwards it:
-///
-/// ```
-/// use std::sync::atomic::{AtomicU64, Ordering};
-/// use std::time::Duration;
-/// use tollgate::operation::Operation;
-/// use tollgate::{Facts, Receipt, Store, StoreError};
-///
-/// /// A store that counts what it is asked.
-/// struct Counting<S>(S, AtomicU64);
-///
-/// impl<S: Store> Store for Counting<S> {
-///     fn identity(&self) -> u64 {
-///         self.0.identity()
-///     }
-///     fn issued(&self, receipt: &Receipt) -> bool {
-///         self.0.issued(receipt)
-///     }
-///     fn facts(&self) -> Facts {
-///         self.0.facts()
-///     }
-///     fn will_wait(&self, longest: Duration) {
-///         self.0.will_wait(longest);
-///     }
-///     async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
-///         self.1.fetch_add(1, Ordering::Relaxed);
-///         self.0.perform(operation).await
-///     }
-///     fn perform_now<O: Operation>(
-///         &self,
-///         operation: &O,
-///     ) -> Option<Result<O::Answer, StoreError>> {
-///         let answer = self.0.perform_now(operation)?;
-///         self.1.fetch_add(1, Ordering::Relaxed);
-///         Some(answer)
-///     }
-/// }
-/// ```
+/// wraps another is [`Around`](crate::Around) it.
 pub trait Store: Send + Sync {
     /// A number that distinguishes this store's receipts from those of other stores.
     fn identity(&self) -> u64;

@@ -2,20 +2,14 @@
 //! whole text of each. Bad limits are data, in `data/bad_limits.txt`.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
-
 use tollgate::{
     Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Period, Quota, Strategy, Subject,
+    at_once,
 };
 
 /// The memory store answers at once.
-fn now<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("a memory store never waits"),
-    }
+fn now<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).unwrap()
 }
 
 fn limit_error(text: &str) -> String {

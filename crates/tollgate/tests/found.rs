@@ -1,22 +1,16 @@
 //! Bugs that a hostile reading of the library found; each test says what must hold.
 #![allow(clippy::unwrap_used)]
 
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate::{
     Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Period, Quota, Strategy, Subject,
-    Time, Verdict,
+    Time, Verdict, at_once,
 };
 
 /// The memory store answers at once.
-fn now<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("a memory store never waits"),
-    }
+fn now<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).unwrap()
 }
 
 fn set(text: &str) -> LimitSet {

@@ -3,23 +3,17 @@
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use std::collections::HashMap;
-use std::future::Future;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use proptest::prelude::*;
-use tollgate::{Ask, Hold, LimitSet, Limiter, ManualClock, MemoryStore};
+use tollgate::{Ask, Hold, LimitSet, Limiter, ManualClock, MemoryStore, at_once};
 
 /// As many as the store has.
 const SHARDS: u64 = 256;
 
 /// The memory store answers at once.
-fn now<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("a memory store never waits"),
-    }
+fn now<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).unwrap()
 }
 
 fn limiter(limits: &str, bytes: usize) -> (ManualClock, Limiter<MemoryStore>) {

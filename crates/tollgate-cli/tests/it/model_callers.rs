@@ -10,6 +10,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
+use tollgate_proof::Random;
 
 use serde_json::{Value, json};
 
@@ -36,18 +37,6 @@ const TTL_MS: u64 = 700;
 
 /// A limit that nobody reaches: what is left of it says what was used, debt and all.
 const AUDIT: u64 = 1_000_000;
-
-/// A number below another, in no order that anybody relies on.
-struct Dice(u64);
-
-impl Dice {
-    fn below(&mut self, end: u64) -> u64 {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        self.0 % end
-    }
-}
 
 fn pause(ms: u64) {
     thread::sleep(Duration::from_millis(ms)); // tidy: sleep-ok the length of a load
@@ -81,7 +70,7 @@ fn model() -> SocketAddr {
         for (number, stream) in (1_u64..).zip(listener.incoming()) {
             let Ok(stream) = stream else { continue };
             thread::spawn(move || {
-                let mut dice = Dice(number.wrapping_mul(0x9E37_79B9_7F4A_7C15));
+                let mut dice = Random::new(number);
                 let mut out = stream.try_clone().unwrap();
                 for _ in BufReader::new(stream).lines().map_while(Result::ok) {
                     pause(1 + dice.below(60));
@@ -117,7 +106,7 @@ fn ask_model(model: SocketAddr, hangs_up: bool) -> Option<u64> {
     line.trim().parse().ok()
 }
 
-fn call_for_ever(service: SocketAddr, model: SocketAddr, mut dice: Dice) {
+fn call_for_ever(service: SocketAddr, model: SocketAddr, mut dice: Random) {
     let (reserve, mut number) = (reserve(BUDGET), 0_u64);
     let caller = format!("{}-{}", std::process::id(), dice.below(u64::MAX));
     let mut client = Client::connect(service).unwrap();
@@ -174,7 +163,7 @@ fn when_started_as_a_caller_it_calls() {
     thread::scope(|scope| {
         for place in 0..CALLERS_EACH as u64 {
             let seed = u64::from(std::process::id()) << 8 | (place + 1);
-            scope.spawn(move || call_for_ever(service, model, Dice(seed)));
+            scope.spawn(move || call_for_ever(service, model, Random::new(seed)));
         }
     });
 }
@@ -225,7 +214,7 @@ fn fifty_callers_spend_at_most_the_budget_and_the_debt_of_what_is_open() {
     let (service, model) = (serving.address(), model());
     let start = || Process::start(service, model);
     let mut running: Vec<Process> = (0..PROCESSES).map(|_| start()).collect();
-    let (mut lines, mut dice, begun) = (Vec::new(), Dice(7), Instant::now());
+    let (mut lines, mut dice, begun) = (Vec::new(), Random::new(7), Instant::now());
     while begun.elapsed() < LOAD {
         pause(50 + dice.below(350));
         lines.extend(running.remove(0).kill());

@@ -3,15 +3,14 @@
 use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll, Waker};
-use core::time::Duration;
 use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use tollgate::operation::Operation;
 use tollgate::{
-    Ask, Clock, Decision, Error, Facts, LimitSet, Limiter, ManualClock, MemoryStore, Receipt,
-    Store, StoreError, Time,
+    Around, Ask, Clock, Decision, Error, LimitSet, Limiter, ManualClock, MemoryStore, Store as _,
+    StoreError, Time, at_once,
 };
 use tollgate_lease::{Leased, LeasedBuilder};
 
@@ -125,37 +124,21 @@ impl Remote {
     }
 }
 
-impl Store for Remote {
-    fn identity(&self) -> u64 {
-        self.world.store.identity()
+impl Around for Remote {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.world.store
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.world.store.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.world.store.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, _: Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         self.ask(self.world.store.perform(operation)).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 
 /// The result of a future that has no need to wait.
 pub(crate) fn now<T>(future: impl Future<Output = T>) -> T {
-    let mut future = core::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => value,
-        Poll::Pending => panic!("it waits"),
-    }
+    at_once(future).unwrap()
 }
 
 /// A check of cost 1 that has no need to wait.

@@ -1,13 +1,11 @@
 //! Calls the store, and reports the answer to the counters, the observer and the log.
 
-use core::future::Future;
-use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Instant;
 
-use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError};
+use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError, at_once};
 
 use super::answer::{Shadowed, reports};
 use super::{Answer, Event, Inner, Live};
@@ -243,16 +241,6 @@ impl Plan {
         let limits = live.policies.limits_of(*part)?;
         let counted = Counted::new(subject, limits).in_shard(self.shard.as_deref());
         Some(Ask::from(counted).cost(self.cost))
-    }
-}
-
-/// The output of a future that is ready at the first poll.
-#[inline]
-pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = core::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
     }
 }
 

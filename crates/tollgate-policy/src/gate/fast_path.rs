@@ -5,10 +5,10 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Instant;
 
-use tollgate::{Ask, Counted, Decision, Error, Store, Subject, SubjectPrefix};
+use tollgate::{Ask, Counted, Decision, Error, Store, Subject, SubjectPrefix, at_once};
 
 use super::answer::Kept;
-use super::ask::{at_once, no_answer};
+use super::ask::no_answer;
 use super::{Answer, DecisionMark, Gate, Inner, Live};
 use crate::field::{Field, Fields};
 use crate::outcome::Outcome;

@@ -8,12 +8,11 @@ use std::sync::Arc;
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tollgate::{
-    Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId,
+    Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId, at_once,
 };
 use tollgate::{Store, Subject};
 
 use super::answer::Kept;
-use super::ask::at_once;
 use super::known::{Known, Note, Notes};
 use super::{Answer, Inner, Live};
 use crate::on_failure::OnFailure;

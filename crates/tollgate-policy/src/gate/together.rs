@@ -5,9 +5,9 @@ use core::time::Duration;
 use std::time::Instant;
 
 use smallvec::SmallVec;
-use tollgate::{Ask, Counted, Decision, Error, Limit, Store};
+use tollgate::{Ask, Counted, Decision, Error, Limit, Store, at_once};
 
-use super::ask::{at_once, no_answer};
+use super::ask::no_answer;
 use super::{Event, Inline};
 use crate::outcome::{Authority, Outcome};
 

@@ -1,10 +1,9 @@
 //! How much a request may take, and where its counts are kept.
 
 use std::sync::Mutex;
-use std::time::Duration;
 
 use tollgate::operation::Operation;
-use tollgate::{Facts, Receipt, StoreError};
+use tollgate::{Around, StoreError};
 use tollgate_policy::{Field, Fields};
 
 use super::*;
@@ -78,29 +77,18 @@ fn policies_in_shadow_are_few_where_all_are_asked() {
 #[test]
 fn the_shard_reaches_the_store() {
     struct Sharded(MemoryStore, Mutex<Vec<Option<String>>>);
-    impl Store for Sharded {
-        fn identity(&self) -> u64 {
-            self.0.identity()
-        }
-        fn issued(&self, receipt: &Receipt) -> bool {
-            self.0.issued(receipt)
-        }
+    impl Around for Sharded {
+        type Inner = MemoryStore;
 
-        fn facts(&self) -> Facts {
-            self.0.facts().answering_at_once(false)
+        fn inner(&self) -> &MemoryStore {
+            &self.0
         }
 
-        fn will_wait(&self, _: Duration) {}
-
-        async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
             if let Some(question) = operation.question() {
                 self.1.lock().unwrap().push(question.shard().map(str::to_owned));
             }
             self.0.perform(operation).await
-        }
-
-        fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-            None
         }
     }
     let policy = |name: &str, shard: &str| {

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use futures_util::FutureExt as _;
 use tokio::runtime::Runtime;
 use tollgate::operation::Operation;
-use tollgate::{Ask, Error, Facts, Limiter, Receipt, Store, StoreError};
+use tollgate::{Around, Ask, Error, Limiter, Store, StoreError};
 use tollgate_redis::doctor::examine;
 use tollgate_redis::{BreakerState, Builder, Fault, Options, RedisStore};
 use tollgate_testbed::{RedisServer, Reply};
@@ -101,29 +101,15 @@ impl Drop for Blocking {
     }
 }
 
-impl Store for Blocking {
-    fn identity(&self) -> u64 {
-        self.store.identity()
+impl Around for Blocking {
+    type Inner = RedisStore;
+
+    fn inner(&self) -> &RedisStore {
+        &self.store
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.store.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.store.facts()
-    }
-
-    fn will_wait(&self, longest: Duration) {
-        self.store.will_wait(longest);
-    }
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         self.wait(self.store.perform(operation))
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 

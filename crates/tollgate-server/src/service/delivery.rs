@@ -1,9 +1,7 @@
 //! Holds and jobs that nobody heard of: given back where the answer that has them is not delivered.
 
 use core::future::Future;
-use core::pin::pin;
 use core::sync::atomic::{AtomicU64, Ordering};
-use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::sync::Arc;
 use std::time::Instant;
@@ -12,7 +10,7 @@ use parking_lot::Mutex;
 use tokio::runtime::Handle;
 use tokio::sync::Semaphore;
 use tollgate::engine::{HoldRefusal, MAX_REPEATS};
-use tollgate::{Error, Hold, Store as _};
+use tollgate::{Error, Hold, Store as _, at_once};
 use tollgate_policy::Gate;
 use tollgate_stores::AnyStore;
 
@@ -160,12 +158,7 @@ pub(super) fn undelivered(
         (gate.clone(), Arc::clone(deliveries), Handle::try_current().ok());
     Undelivered::new(move || {
         if gate.store().facts().answers_at_once {
-            // It is ready at the first poll.
-            let mut context = Context::from_waker(Waker::noop());
-            let released = match pin!(gate.holds().release(&hold)).poll(&mut context) {
-                Poll::Ready(Ok(was_open)) => Some(was_open),
-                _ => None,
-            };
+            let released = at_once(gate.holds().release(&hold)).and_then(Result::ok);
             return deliveries.count(Fate::of(released));
         }
         deliveries.later(runtime, {

@@ -3,13 +3,13 @@
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 use std::sync::Arc;
 use std::time::Instant;
 
 use bytes::Bytes;
 use http::Response;
-use tollgate::Store;
+use tollgate::{Store, at_once};
 use tollgate_policy::Answer;
 
 use super::Shared;
@@ -213,15 +213,5 @@ impl<S: Store + 'static> More<S> {
         let mut marks = Marks::default();
         self.shared.mark(&mut marks, answer, Some(&decision));
         Some(marks)
-    }
-}
-
-/// The output of a future that is ready at the first poll.
-#[inline]
-pub(super) fn at_once<T>(future: impl Future<Output = T>) -> Option<T> {
-    let mut future = core::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(value) => Some(value),
-        Poll::Pending => None,
     }
 }

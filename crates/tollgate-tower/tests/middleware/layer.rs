@@ -4,14 +4,13 @@ use std::future::Future as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
-use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::routing::get;
 use http::{HeaderValue, Request, Response, StatusCode};
 use tollgate::operation::Operation;
-use tollgate::{Facts, Limiter, MemoryStore, Receipt, Store, StoreError};
+use tollgate::{Around, Limiter, MemoryStore, Store, StoreError};
 use tollgate_policy::{Authority, Combine, Entry, Gate, OnFailure, Outcome, Policies, Policy};
 use tollgate_tower::answer::{Profile, Reset};
 use tollgate_tower::identity::{ApiKey, Hashing, Identity};
@@ -149,31 +148,19 @@ async fn a_handler_that_asks_again_can_be_counted_again() {
 #[derive(Clone)]
 struct Waits(MemoryStore, Arc<AtomicU64>);
 
-impl Store for Waits {
-    fn identity(&self) -> u64 {
-        self.0.identity()
+impl Around for Waits {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.0
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.0.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.0.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, _: Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         if operation.question().is_some() {
             tokio::task::yield_now().await;
             self.1.fetch_add(1, Ordering::Relaxed);
         }
         self.0.perform(operation).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 

@@ -296,7 +296,7 @@ mod tests {
 
     use super::*;
     use crate::operation::Operation;
-    use crate::{Facts, MemoryStore, Receipt, StoreError};
+    use crate::{Around, MemoryStore, StoreError};
 
     type Waiting = tokio::task::JoinHandle<Turn>;
 
@@ -350,22 +350,14 @@ mod tests {
         fails: bool,
     }
 
-    impl Store for Far {
-        fn identity(&self) -> u64 {
-            self.near.identity()
+    impl Around for Far {
+        type Inner = MemoryStore;
+
+        fn inner(&self) -> &MemoryStore {
+            &self.near
         }
 
-        fn issued(&self, receipt: &Receipt) -> bool {
-            self.near.issued(receipt)
-        }
-
-        fn facts(&self) -> Facts {
-            self.near.facts().answering_at_once(false)
-        }
-
-        fn will_wait(&self, _: Duration) {}
-
-        async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+        async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
             let answer = self.near.perform(operation).await;
             if operation.question().is_some() {
                 if self.fails {
@@ -374,10 +366,6 @@ mod tests {
                 let _answer = self.answers.acquire().await;
             }
             answer
-        }
-
-        fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-            None
         }
     }
 

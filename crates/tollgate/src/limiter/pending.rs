@@ -3,9 +3,10 @@
 use core::fmt;
 use core::future::Future;
 use core::pin::Pin;
-use core::task::{Context, Poll, Waker};
+use core::task::{Context, Poll};
 
 use super::call::{Call, InMemory};
+use crate::at_once::at_once;
 use crate::error::{Error, StoreError};
 use crate::hold::Hold;
 
@@ -141,11 +142,7 @@ pub(super) fn is_in_doubt(error: &Error) -> bool {
 
 /// The output of a future that is ready at the first poll.
 pub(super) fn poll_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
-    let mut future = core::pin::pin!(future);
-    match future.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => Err(not_now()),
-    }
+    at_once(future).unwrap_or_else(|| Err(not_now()))
 }
 
 #[cold]
@@ -155,6 +152,7 @@ fn not_now() -> Error {
 
 #[cfg(test)]
 mod tests {
+    use core::task::Waker;
     use core::time::Duration;
 
     use super::*;

@@ -2,27 +2,21 @@
 //! they were written.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
-use std::future::Future;
 use std::io::{self, Read, Write};
-use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use tollgate::{
     Ask, Carried, LimitSet, Limiter, ManualClock, MemoryStore, MemoryStoreBuilder, Restored,
-    SnapshotError, SnapshotFault, Subject, Time,
+    SnapshotError, SnapshotFault, Subject, Time, at_once,
 };
 
 mod bounds;
 mod restarts;
 
 /// The memory store answers at once.
-fn now<F: Future>(future: F) -> F::Output {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => panic!("a memory store never waits"),
-    }
+fn now<T>(future: impl Future<Output = T>) -> T {
+    at_once(future).unwrap()
 }
 
 const START_US: u64 = 1_000_000_000;

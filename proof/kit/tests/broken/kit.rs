@@ -4,7 +4,6 @@
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Mutex;
-use std::time::Duration;
 
 use tollgate::engine::{Mode, Outcome};
 use tollgate::operation::{
@@ -12,8 +11,8 @@ use tollgate::operation::{
     Settle, Withdraw,
 };
 use tollgate::{
-    Charged, Counted, Facts, Hold, Inspection, LimitSet, ManualClock, MemoryStore, Notice, Notices,
-    Question, Receipt, Refund, Settled, Store, StoreError, Subject, Time,
+    Around, Charged, Counted, Hold, Inspection, LimitSet, ManualClock, MemoryStore, Notice,
+    Notices, Question, Receipt, Refund, Settled, Store, StoreError, Subject, Time,
 };
 use tollgate_proof::conformance;
 
@@ -98,27 +97,15 @@ impl Wrapped {
     }
 }
 
-impl Store for Wrapped {
-    fn identity(&self) -> u64 {
-        self.inner.identity()
+impl Around for Wrapped {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.inner
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.inner.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.inner.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, _: Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         operation.visit(self).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }
 

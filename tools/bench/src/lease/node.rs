@@ -3,6 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
+use tollgate_proof::Random;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -70,19 +71,14 @@ async fn ask_all<S: Store + 'static>(
         .map(|task| {
             let (limiter, subjects) = (Rc::clone(&limiter), Rc::clone(&subjects));
             let counted = Rc::clone(&counted);
-            let mut next = u64::from(task + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-                ^ u64::from(std::process::id());
+            let mut random = Random::new(u64::from(task) << 32 | u64::from(std::process::id()));
             tokio::task::spawn_local(async move {
                 let mut ticks = pause.map(tokio::time::interval);
                 while Instant::now() < until {
                     if let Some(ticks) = &mut ticks {
                         ticks.tick().await;
                     }
-                    // Xorshift: any subject is as likely.
-                    next ^= next << 13;
-                    next ^= next >> 7;
-                    next ^= next << 17;
-                    let place = usize::try_from(next % subjects.len() as u64).unwrap_or(0);
+                    let place = random.place(subjects.len());
                     let Ok(decision) = limiter.check(&subjects[place]).await else { continue };
                     let (decisions, allowed) = counted.get();
                     let more = u64::from(decision.is_allowed());

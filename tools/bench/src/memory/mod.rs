@@ -3,6 +3,7 @@
 use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
+use tollgate_proof::Random;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
@@ -100,12 +101,14 @@ impl Calls {
     /// calls finds them empty; of many keys, asked at random, each tenth is empty from the start.
     fn new(keys: u32, threads: u32, calls: u32) -> Self {
         let each = (calls / threads).max(1);
-        let mut random = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut random = Random::new(0);
         let mut order = |_| -> Vec<String> {
             if keys <= FEW_KEYS {
                 return (0..each).map(|i| sides::key(i % keys)).collect();
             }
-            (0..each).map(|_| sides::key(below(&mut random, keys))).collect()
+            (0..each)
+                .map(|_| sides::key(u32::try_from(random.below(keys.into())).unwrap_or(0)))
+                .collect()
         };
         let orders: Vec<_> = (0..threads).map(&mut order).collect();
         let burst = if keys <= FEW_KEYS {
@@ -154,14 +157,6 @@ impl Calls {
     fn total(&self) -> f64 {
         self.orders.iter().map(|order| order.len() as f64).sum()
     }
-}
-
-/// A number below `end`, by xorshift.
-fn below(random: &mut u64, end: u32) -> u32 {
-    *random ^= *random << 13;
-    *random ^= *random >> 7;
-    *random ^= *random << 17;
-    u32::try_from(*random % u64::from(end)).unwrap_or(0)
 }
 
 /// One row: runs interleaved, and which side goes first changes each time.

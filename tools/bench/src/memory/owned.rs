@@ -2,13 +2,11 @@
 //! limits that were made ready before.
 
 use std::hint::black_box;
-use std::pin::pin;
-use std::task::{Context, Poll, Waker};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use serde::Serialize;
-use tollgate::{Ask, LimitSet, Limiter, Subject};
+use tollgate::{Ask, LimitSet, Limiter, Subject, at_once};
 
 use super::{median, sides};
 
@@ -91,7 +89,7 @@ impl Case {
     fn within(&self) -> bool {
         let ask = Ask::new(black_box(&self.subject).clone()).under(black_box(&self.limits));
         let decision = self.limiter.check(ask.within(Duration::from_millis(50)));
-        ready(decision).is_some_and(|decision| {
+        at_once(decision).is_some_and(|decision| {
             decision.is_ok_and(|decision| black_box(decision.into_owned()).is_allowed())
         })
     }
@@ -105,14 +103,6 @@ fn timed(calls: u32, call: impl Fn() -> bool) -> Duration {
     from.elapsed()
 }
 
-/// What a future answers that need not wait. Not an executor: its own work would be measured.
-fn ready<F: Future>(future: F) -> Option<F::Output> {
-    match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => Some(answer),
-        Poll::Pending => None,
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -122,7 +112,7 @@ mod tests {
         assert_eq!(measure(100, 1).unwrap().len(), SETS.len());
         for limits in SETS {
             let limiter = Limiter::memory(limits.parse().unwrap());
-            let decision = ready(limiter.check("bob")).unwrap().unwrap();
+            let decision = at_once(limiter.check("bob")).unwrap().unwrap();
             assert!(decision.is_allowed(), "{limits}");
         }
     }

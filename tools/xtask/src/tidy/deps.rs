@@ -61,6 +61,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
             "tollgate",
             "tollgate-envoy",
             "tollgate-lease",
+            KIT,
             "tollgate-queue",
             "tollgate-redis",
             "tollgate-sqlite",

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use tollgate::operation::Operation;
-use tollgate::{Facts, Receipt, Store, StoreError};
+use tollgate::{Around, Store, StoreError};
 use tollgate_experiments::experiment::NodesCase;
 
 /// The store as one node sees it.
@@ -60,29 +60,15 @@ impl<S: Store> CutOff<S> {
     }
 }
 
-impl<S: Store> Store for CutOff<S> {
-    fn identity(&self) -> u64 {
-        self.store.identity()
+impl<S: Store> Around for CutOff<S> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.store
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.store.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.store.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, longest: Duration) {
-        self.store.will_wait(longest);
-    }
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         let deadline = operation.question().and_then(|question| question.deadline);
         self.ask(deadline, self.store.perform(operation)).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }

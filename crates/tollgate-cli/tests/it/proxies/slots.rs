@@ -3,6 +3,7 @@
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::time::{Duration, Instant};
+use tollgate_proof::Random;
 
 use super::wire::{Client, read_some};
 use crate::serving::LONG;
@@ -97,18 +98,12 @@ fn answers(backend: &TcpListener) {
     });
 }
 
-/// A number that looks random, of the number of a client.
-fn random(number: u64) -> u64 {
-    let mixed = (number + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-    (mixed ^ mixed >> 32).wrapping_mul(0xD6E8_FEB8_6659_FD93) >> 32
-}
-
 /// Clients that close at any time after they have asked for one of these paths leave every slot
 /// free, and every slot that was taken is given back once.
 pub(super) fn hung_up(at: &At, backend: &TcpListener, paths: &[&str]) {
     answers(backend);
     let client = |number: u64| {
-        let path = paths[usize::try_from(random(number)).unwrap() % paths.len()];
+        let path = Random::new(number).pick(paths);
         let client = send_for(at.proxy, path);
         if number.is_multiple_of(10) {
             answered(client);

@@ -6,10 +6,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
-use tollgate::{Decision, Error, Hold, HoldKind, Store};
+use tollgate::{Decision, Error, Hold, HoldKind, Store, at_once};
 use tollgate_policy::{Answer, Gate, Held, Prepared};
 
-use super::super::future::at_once;
 use super::guard::{Guard, Used};
 
 /// How often a settlement is tried, and the pause after the first attempt. Each further pause is

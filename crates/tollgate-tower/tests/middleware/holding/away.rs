@@ -2,11 +2,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Duration;
 
 use tokio::sync::{Notify, Semaphore};
 use tollgate::operation::{Check, Operation, Refund, Renew, Settle};
-use tollgate::{Facts, ManualClock, MemoryStore, Receipt, Store, StoreError};
+use tollgate::{Around, ManualClock, MemoryStore, Store as _, StoreError};
 
 /// The counts of a memory store, behind a wait.
 #[derive(Clone)]
@@ -67,21 +66,14 @@ impl Away {
     }
 }
 
-impl Store for Away {
-    fn identity(&self) -> u64 {
-        self.0.store.identity()
-    }
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.0.store.issued(receipt)
-    }
+impl Around for Away {
+    type Inner = MemoryStore;
 
-    fn facts(&self) -> Facts {
-        self.0.store.facts().answering_at_once(false)
+    fn inner(&self) -> &MemoryStore {
+        &self.0.store
     }
 
-    fn will_wait(&self, _: Duration) {}
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         let less = |left: u64| left.checked_sub(1);
         let fails = |left: &AtomicU64| {
             left.fetch_update(Ordering::Relaxed, Ordering::Relaxed, less).is_ok()
@@ -103,9 +95,5 @@ impl Store for Away {
             }
         }
         answer
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }

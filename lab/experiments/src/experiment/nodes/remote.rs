@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tollgate::operation::Operation;
-use tollgate::{Clock, Facts, MemoryStore, Receipt, Store, StoreError, Time};
+use tollgate::{Around, Clock, MemoryStore, Store as _, StoreError, Time};
 
 use super::simulated_time::SimulatedTime;
 use tollgate_logs::split_mix::SplitMix64;
@@ -82,24 +82,14 @@ impl Remote {
     }
 }
 
-impl Store for Remote {
-    fn identity(&self) -> u64 {
-        self.store.identity()
+impl Around for Remote {
+    type Inner = MemoryStore;
+
+    fn inner(&self) -> &MemoryStore {
+        &self.store
     }
 
-    fn issued(&self, receipt: &Receipt) -> bool {
-        self.store.issued(receipt)
-    }
-
-    fn facts(&self) -> Facts {
-        self.store.facts().answering_at_once(false)
-    }
-
-    fn will_wait(&self, longest: Duration) {
-        self.store.will_wait(longest);
-    }
-
-    async fn perform<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
+    async fn answer<O: Operation>(&self, operation: &O) -> Result<O::Answer, StoreError> {
         let deadline = operation.question().and_then(|question| question.deadline);
         let perform = async {
             if operation.question().is_some() {
@@ -108,9 +98,5 @@ impl Store for Remote {
             self.store.perform(operation).await
         };
         self.ask(deadline, perform).await
-    }
-
-    fn perform_now<O: Operation>(&self, _: &O) -> Option<Result<O::Answer, StoreError>> {
-        None
     }
 }

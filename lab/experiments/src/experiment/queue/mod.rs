@@ -11,14 +11,12 @@ mod measure;
 
 use core::cmp::Reverse;
 use core::future::Future;
-use core::pin::pin;
-use core::task::{Context, Poll, Waker};
 use core::time::Duration;
 use std::collections::{BTreeSet, BinaryHeap, HashMap};
 use std::time::Instant;
 
 use measure::QueueMeasures;
-use tollgate::{ManualClock, Time};
+use tollgate::{ManualClock, Time, at_once};
 use tollgate_queue::{
     Consumer, ConsumerSettings, Counts, Job, JobId, MemoryQueues, OfferOutcome, Producer,
     ProducerSettings, Queue,
@@ -163,7 +161,7 @@ impl<'e> QueueRun<'e> {
             }
             self.busy.pop();
             self.idle.insert(worker);
-            let done = at_once(self.consumer.ack(&[id]))?;
+            let done = now(self.consumer.ack(&[id]))?;
             self.measures.done(now_us, done);
         }
         self.take()?;
@@ -179,7 +177,7 @@ impl<'e> QueueRun<'e> {
             && !self.accepted.is_empty()
         {
             let Some(name) = self.names.get(worker) else { break };
-            let mut taken = at_once(self.consumer.take(name, 1))?;
+            let mut taken = now(self.consumer.take(name, 1))?;
             let Some(job) = taken.jobs.pop() else {
                 // Rounded up, and never the same moment again, which would cause an endless loop.
                 let after = taken.next.map(|next| next.as_nanos().div_ceil(1_000).max(1));
@@ -199,7 +197,7 @@ impl<'e> QueueRun<'e> {
 
     /// Reads the current depth from the queue.
     fn depth(&mut self) -> Result<(), Error> {
-        let stats = at_once(self.queue.stats())?;
+        let stats = now(self.queue.stats())?;
         let out = if self.setting.counts == Counts::All { stats.in_flight } else { 0 };
         self.measures.depth(stats.waiting + out);
         Ok(())
@@ -209,7 +207,7 @@ impl<'e> QueueRun<'e> {
     fn offer(&mut self, attempt: &Attempt) -> Result<(), Error> {
         let now_us = self.now_us;
         let start = Instant::now();
-        let offered = at_once(self.producer.offer(&self.job))?;
+        let offered = now(self.producer.offer(&self.job))?;
         let verdict = match offered {
             OfferOutcome::Accepted { id, .. } => {
                 self.accepted.insert(id, now_us);
@@ -234,20 +232,15 @@ impl<'e> QueueRun<'e> {
 
     fn finish(mut self, case: &Case) -> Result<CaseResult, Error> {
         self.measures.pass(self.now_us);
-        let stats = at_once(self.queue.stats())?;
+        let stats = now(self.queue.stats())?;
         let queue = self.measures.finish(self.now_us, self.setting, &stats);
         Ok(CaseResult { queue: Some(queue), ..self.run.finish(case) })
     }
 }
 
 /// The result of a future of a queue in memory, which is always ready.
-fn at_once<T>(
-    answer: impl Future<Output = Result<T, tollgate_queue::Error>>,
-) -> Result<T, tollgate_queue::Error> {
-    match pin!(answer).poll(&mut Context::from_waker(Waker::noop())) {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => unreachable!("queues in memory answer at once"),
-    }
+fn now<T>(answer: impl Future<Output = T>) -> T {
+    at_once(answer).unwrap_or_else(|| unreachable!("queues in memory answer at once"))
 }
 
 #[cfg(test)]
