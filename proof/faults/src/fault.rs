@@ -3,24 +3,22 @@
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Error, Result};
 use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate_proof::history::FaultKind;
-use tollgate_testbed::{Client, RedisServer, Reply, Trick};
+use tollgate_testbed::{RedisServer, Trick};
 
 use crate::clock::Clocks;
+use crate::command::ok;
 use crate::cut::{Cut, Side};
 use crate::load::Load;
-use crate::slots;
-use crate::wait::{SERVERS, pause, so, until};
+use crate::slots::{self, Lacking};
+use crate::wait::{SERVERS, STEP, pause, so, until};
 use crate::world::{Ground, Topology, World};
 
 /// How long a fault lasts that does not wait for anybody.
 const WHILE: Duration = Duration::from_millis(700);
-
-/// How long a step of a fault that comes again and again waits for the next.
-pub(crate) const STEP: Duration = Duration::from_millis(50);
 
 const HOUR_US: i64 = 3_600_000_000;
 
@@ -276,7 +274,8 @@ impl Fault {
             }
             Self::MoveSlot => slots::move_one(world, load, rng)?,
             Self::MoveSlots => slots::move_all(world, load, victim, rng)?,
-            Self::MoveAtomically => slots::move_atomically(world, load, victim, rng)?,
+            Self::MoveAtomically => slots::move_atomically(world, load, victim, rng)
+                .map_err(|error| self.or_impossible(error))?,
             Self::LoseAnswers => {
                 let tricks = [
                     Trick::LoseRequest,
@@ -326,6 +325,14 @@ impl Fault {
         }
         Ok(())
     }
+
+    /// The error of a server that lacks what this fault needs, by the name of the fault.
+    fn or_impossible(self, error: Error) -> Error {
+        match error.downcast::<Lacking>() {
+            Ok(lacking) => Impossible { fault: self, why: lacking.to_string() }.into(),
+            Err(error) => error,
+        }
+    }
 }
 
 /// Why a fault cannot be made on a server that has no such thing.
@@ -350,18 +357,6 @@ impl std::error::Error for Impossible {}
 fn until_replaced(world: &World, victim: usize) -> Result<()> {
     let port = world.server(victim).port();
     until(SERVERS, || so(world.is_replaced(victim), || format!("nobody took the place of {port}")))
-}
-
-fn command(client: &mut Client, words: &[&str]) -> Result<Reply> {
-    let bytes: Vec<&[u8]> = words.iter().map(|word| word.as_bytes()).collect();
-    client.command(&bytes).with_context(|| words.join(" "))
-}
-
-pub(crate) fn ok(server: &RedisServer, words: &[&str]) -> Result<()> {
-    match command(&mut server.client()?, words)? {
-        Reply::Error(why) => bail!("{}: {why}", words.join(" ")),
-        _ => Ok(()),
-    }
 }
 
 /// A command again and again.

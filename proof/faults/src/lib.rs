@@ -7,6 +7,7 @@
 
 pub mod bare;
 pub mod clock;
+mod command;
 pub mod cut;
 pub mod fault;
 pub mod load;

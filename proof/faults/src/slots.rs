@@ -1,5 +1,6 @@
 //! Slots of a cluster that move while they are used.
 
+use std::fmt;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -8,10 +9,22 @@ use rand::seq::IndexedRandom as _;
 use rand_chacha::ChaCha8Rng;
 use tollgate_testbed::{RedisCluster, SlotMove, key_slot};
 
-use crate::fault::{Fault, Impossible, STEP, ok};
+use crate::command::ok;
 use crate::load::Load;
-use crate::wait::{SERVERS, pause, so, until};
+use crate::wait::{SERVERS, STEP, pause, so, until};
 use crate::world::World;
+
+/// A server lacks what moving slots needs.
+#[derive(Debug)]
+pub(crate) struct Lacking(&'static str);
+
+impl fmt::Display for Lacking {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl std::error::Error for Lacking {}
 
 /// Another primary than this one.
 fn other(world: &World, primary: usize, rng: &mut ChaCha8Rng) -> Result<usize> {
@@ -90,8 +103,7 @@ pub(crate) fn move_atomically(
         let words = ["CLUSTER", "MIGRATESLOTS", "SLOTSRANGE", &number, &number, "NODE", &id];
         if let Err(error) = ok(world.server(from), &words) {
             if error.to_string().contains("nknown subcommand") {
-                let why = "it has no CLUSTER MIGRATESLOTS".to_owned();
-                return Err(Impossible { fault: Fault::MoveAtomically, why }.into());
+                return Err(Lacking("it has no CLUSTER MIGRATESLOTS").into());
             }
             return Err(error);
         }

@@ -9,6 +9,9 @@ use tollgate_testbed::try_until;
 /// How long what servers do by themselves may take.
 pub(crate) const SERVERS: Duration = Duration::from_secs(40);
 
+/// How long a step of a fault that comes again and again waits for the next.
+pub(crate) const STEP: Duration = Duration::from_millis(50);
+
 /// Lets time go by: as long as a fault lasts, or before it comes.
 pub(crate) fn pause(time: Duration) {
     thread::sleep(time); // tidy: sleep-ok it is how long the fault lasts

@@ -10,9 +10,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Barrier;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use tollgate_proof::Random;
 
 use serde_json::{Value, json};
+use tollgate_proof::Random;
 
 use crate::Place;
 use crate::serving::{Client, LONG, Serving};

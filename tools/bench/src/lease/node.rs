@@ -3,13 +3,13 @@
 use std::cell::Cell;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tollgate_proof::Random;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 use tokio::task::LocalSet;
 use tollgate::{LimitSet, Limiter, MemoryStore, Store, Subject};
 use tollgate_lease::Leased;
+use tollgate_proof::Random;
 use tollgate_redis::{Options, RedisStore};
 
 use crate::args::LeaseNode;

@@ -3,11 +3,11 @@
 use std::process::Command;
 use std::sync::Barrier;
 use std::time::{Duration, Instant};
-use tollgate_proof::Random;
 
 use anyhow::{Context as _, Result, bail};
 use indicatif::ProgressBar;
 use serde::{Deserialize, Serialize};
+use tollgate_proof::Random;
 
 use crate::args::BenchMemory;
 use crate::show;
@@ -16,7 +16,7 @@ mod allocated;
 mod owned;
 mod sides;
 
-use owned::Owned;
+use owned::{Owned, median};
 use sides::{Governor, Side, Tollgate};
 
 /// Up to so many keys each run starts with fresh counts; above, the counts are built once.
@@ -217,11 +217,6 @@ impl<T: Side> Measured<T> {
         self.times.push(time);
         self.admitted += admitted;
     }
-}
-
-fn median(times: &mut [Duration]) -> Duration {
-    times.sort_unstable();
-    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 /// Measures the bytes of a side in a fresh process, where nothing else was allocated before.

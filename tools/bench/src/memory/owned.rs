@@ -8,7 +8,7 @@ use anyhow::Result;
 use serde::Serialize;
 use tollgate::{Ask, LimitSet, Limiter, Subject, at_once};
 
-use super::{median, sides};
+use super::sides;
 
 /// The sets that are measured, beside the first. Their rates are such that nothing is denied while
 /// a run lasts; `sliding_log` remembers each event of a microsecond.
@@ -101,6 +101,11 @@ fn timed(calls: u32, call: impl Fn() -> bool) -> Duration {
         black_box(call());
     }
     from.elapsed()
+}
+
+pub(super) fn median(times: &mut [Duration]) -> Duration {
+    times.sort_unstable();
+    times.get(times.len() / 2).copied().unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 
-use super::Bench;
+use super::bench::Bench;
 use super::turns::{Bar, Load, RowJson, Run, Side};
 use crate::processor::with_cpu;
 

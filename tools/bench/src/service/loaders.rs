@@ -11,9 +11,15 @@ use tollgate_redis::compose::{Check, Parts, ReplyFormat};
 use tollgate_testbed::RedisServer;
 
 use super::turns::{Run, Side};
-use super::{CONNECTIONS, LIMIT};
 use crate::args::BenchServer;
 use crate::redis_benchmark::{self, Commands};
+
+/// A limit under which nearly all is admitted, for every side the same: 1,000 units at once for
+/// each subject, and 1,000 a second.
+pub(super) const LIMIT: &str = "1000/s via gcra";
+
+/// How many connections ask at once.
+pub(crate) const CONNECTIONS: u32 = 50;
 
 /// The loader of HTTP.
 pub(crate) struct Wrk {

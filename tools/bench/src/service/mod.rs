@@ -7,18 +7,20 @@ use anyhow::{Context as _, Result};
 use serde::Serialize;
 use tollgate_testbed::RedisServer;
 
-use crate::args::{BenchServer, BenchService, Comparison};
+use crate::args::{BenchService, Comparison};
 use crate::redis_server;
 use crate::show::{self, note};
 
+mod bench;
 mod consoles;
 mod loaders;
 mod nginx;
 mod program;
 mod turns;
 
-pub(crate) use loaders::Wrk;
-use loaders::{bare_script, check_script, throttle_script};
+use bench::Bench;
+pub(crate) use loaders::{CONNECTIONS, Wrk};
+use loaders::{LIMIT, bare_script, check_script, throttle_script};
 use nginx::behind_nginx;
 pub(crate) use program::{Door, PEER, Program, Tollgate};
 pub(crate) use turns::{Bar, RowJson, Run, Side, Turns};
@@ -29,15 +31,8 @@ const OVER_PEER: Bar = Bar::AtLeast(1.0);
 /// The service over a loader of bare scripts, at least.
 const OVER_SCRIPT: Bar = Bar::AtLeast(0.8);
 
-/// A limit under which nearly all is admitted, for every side the same: 1,000 units at once for
-/// each subject, and 1,000 a second.
-const LIMIT: &str = "1000/s via gcra";
-
 /// Calls a second that redis-benchmark is thought to make, until it has made some.
 const FIRST_RATE: f64 = 40_000.0;
-
-/// How many connections ask at once.
-pub(crate) const CONNECTIONS: u32 = 50;
 
 #[derive(Debug, Serialize)]
 struct ServerJson {
@@ -92,16 +87,6 @@ fn measure(BenchService { only, server: args }: &BenchService) -> Result<ServerJ
         peer: std::env::var(PEER).ok(),
         rows,
     })
-}
-
-/// What every comparison uses.
-struct Bench<'b> {
-    tollgate: &'b Tollgate,
-    turns: &'b Turns,
-    wrk: &'b Wrk,
-    /// What wrk sends to the service.
-    script: &'b Path,
-    args: &'b BenchServer,
 }
 
 impl Bench<'_> {
