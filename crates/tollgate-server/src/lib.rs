@@ -52,7 +52,6 @@ mod grpc;
 mod grpc;
 mod guesses;
 mod http;
-pub mod json;
 mod listen;
 mod metrics;
 mod options;
@@ -72,6 +71,7 @@ mod tls;
 mod top;
 mod topology;
 mod traces;
+mod wire;
 
 pub use auth_options::{AuthOptions, Forwarded};
 pub use check_log::CheckLog;

@@ -28,6 +28,18 @@ pub enum Verdict {
     Never,
 }
 
+impl Verdict {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Allow => "allowed",
+            Self::NotYet(_) => "denied",
+            Self::Never => "never",
+        }
+    }
+}
+
 /// The result of a check: allowed, with a [`Receipt`], or denied, for now or for good.
 ///
 /// The fields are exact, as `docs/definitions.md` defines them. A decision borrows the limits;
@@ -309,14 +321,27 @@ impl<'l> Decision<'l> {
     #[must_use]
     #[inline]
     pub fn binding(&self) -> Report<'_> {
+        self.binding_at().1
+    }
+
+    /// The place of the binding limit among the [reports](Decision::reports), from 0.
+    #[must_use]
+    pub fn binding_place(&self) -> usize {
+        self.binding_at().0
+    }
+
+    /// The binding limit, and its place among the reports.
+    #[inline]
+    pub(crate) fn binding_at(&self) -> (usize, Report<'_>) {
         if self.limits == 1 {
-            return self.report(0);
+            return (0, self.report(0));
         }
-        self.binding_of_all()
+        let place = self.binding_of_all();
+        (place, self.report(place))
     }
 
     #[inline(never)]
-    fn binding_of_all(&self) -> Report<'_> {
+    fn binding_of_all(&self) -> usize {
         let mut best = (0, self.field(0));
         for (index, field) in self.fields().enumerate().skip(1) {
             let better = if self.is_allowed() {
@@ -329,7 +354,7 @@ impl<'l> Decision<'l> {
                 best = (index, field);
             }
         }
-        self.report(best.0)
+        best.0
     }
 
     /// The report of every limit, in the order of the subjects and of their limits.
@@ -343,15 +368,14 @@ impl<'l> Decision<'l> {
         if let Some((subject, limits)) = self.first
             && let Some(limit) = limits.limits().get(index)
         {
-            return Report { subject, limit, part: 0, fields };
+            return Report { subject, limits, limit, part: 0, fields };
         }
         let mut first = 0;
         for (part, (subject, limits)) in self.parts().enumerate() {
-            let limits = limits.limits();
-            if let Some(limit) = limits.get(index - first) {
-                return Report { subject, limit, part, fields };
+            if let Some(limit) = limits.limits().get(index - first) {
+                return Report { subject, limits, limit, part, fields };
             }
-            first += limits.len();
+            first += limits.limits().len();
         }
         unreachable!("a decision has one report per limit")
     }
@@ -468,6 +492,7 @@ fn keep(fields: Fields) -> Box<More> {
 #[derive(Clone, Copy, Debug)]
 pub struct Report<'d> {
     subject: &'d str,
+    limits: &'d LimitSet,
     limit: &'d Limit,
     part: usize,
     fields: Fields,
@@ -478,6 +503,12 @@ impl<'d> Report<'d> {
     #[must_use]
     pub fn subject(&self) -> &'d str {
         self.subject
+    }
+
+    /// The policy of the limit; `None` for limits without one.
+    #[must_use]
+    pub fn policy(&self) -> Option<&'d str> {
+        self.limits.policy()
     }
 
     /// The limit.

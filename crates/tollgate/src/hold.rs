@@ -45,6 +45,16 @@ impl HoldKind {
         }
     }
 
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Reserve => "reserve",
+            Self::Charging => "charging",
+        }
+    }
+
     /// The units of a hold of this cost that rate limits keep.
     #[must_use]
     pub const fn units(self, cost: u64) -> u64 {

@@ -62,6 +62,8 @@ mod store;
 pub mod strategy;
 mod subject;
 mod time;
+#[cfg(feature = "serde")]
+pub mod wire;
 
 pub use around::Around;
 pub use ask::{Ask, MAX_PARTS, MAX_REMEMBERED, MAX_REQUEST_BYTES, RequestId, SubjectText};

@@ -1,18 +1,14 @@
-//! Serialization of limits and decisions with serde: the feature `serde`.
+//! Serialization of limits with serde: the feature `serde`.
 //!
 //! A [`Limit`] and a [`LimitSet`] are strings in the notation (`docs/notation.md`), with their
-//! names. The string does not contain a set's policy. A [`Decision`] and a [`Report`] can be
-//! serialized but not deserialized: a deserialized decision would have no store behind it.
+//! names. The string does not contain a set's policy. A [`Decision`](crate::Decision) is serialized
+//! by [`crate::wire`], and not deserialized: there would be no store behind it.
 //!
 //! ```
-//! use tollgate::{Limit, Limiter};
+//! use tollgate::Limit;
 //! let limit: Limit = serde_json::from_str("\"login: 1/h via fixed_window\"")?;
 //! // In full, so that nothing depends on a default.
 //! assert_eq!(serde_json::to_string(&limit)?, "\"login: 1/h anchor epoch via fixed_window\"");
-//! let limiter = Limiter::memory("1/h via gcra".parse()?);
-//! let decision = serde_json::to_value(limiter.check("ann").now()?)?;
-//! assert_eq!((&decision["allowed"], &decision["remaining"]), (&true.into(), &0.into()));
-//! assert_eq!(decision["reset_after_us"], 3_600_000_000_u64);
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
@@ -21,9 +17,8 @@ use core::marker::PhantomData;
 use core::str::FromStr;
 
 use serde::de::{self, Deserialize, Deserializer, Visitor};
-use serde::ser::{Serialize, SerializeStruct as _, Serializer};
+use serde::ser::{Serialize, Serializer};
 
-use crate::decision::{Decision, Report};
 use crate::error::ParseError;
 use crate::limit::{Limit, LimitSet};
 
@@ -63,44 +58,5 @@ impl<T: FromStr<Err = ParseError>> Visitor<'_> for Notation<T> {
 
     fn visit_str<E: de::Error>(self, text: &str) -> Result<T, E> {
         text.parse().map_err(E::custom)
-    }
-}
-
-/// Microseconds, or `null` for never.
-fn us(wait: Option<core::time::Duration>) -> Option<u64> {
-    wait.map(|wait| u64::try_from(wait.as_micros()).unwrap_or(u64::MAX))
-}
-
-impl Serialize for Decision<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let limits: Vec<Report<'_>> = self.reports().collect();
-        let retry = if self.is_allowed() { Some(0) } else { us(self.retry_after()) };
-        let mut decision = to.serialize_struct("Decision", 9)?;
-        decision.serialize_field("allowed", &self.is_allowed())?;
-        decision.serialize_field("granted", &self.granted())?;
-        decision.serialize_field("remaining", &self.remaining())?;
-        decision.serialize_field("retry_after_us", &retry)?;
-        decision.serialize_field("reset_after_us", &us(Some(self.reset_after())))?;
-        decision.serialize_field("at_us", &self.at().as_micros())?;
-        decision.serialize_field("shared", &self.is_shared())?;
-        match self.is_isolated() {
-            true => decision.skip_field("isolated")?,
-            false => decision.serialize_field("isolated", &false)?,
-        }
-        decision.serialize_field("limits", &limits)?;
-        decision.end()
-    }
-}
-
-impl Serialize for Report<'_> {
-    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
-        let mut report = to.serialize_struct("Report", 6)?;
-        report.serialize_field("subject", self.subject())?;
-        report.serialize_field("limit", self.limit())?;
-        report.serialize_field("admits", &self.admits())?;
-        report.serialize_field("remaining", &self.remaining())?;
-        report.serialize_field("retry_after_us", &us(self.retry_after()))?;
-        report.serialize_field("reset_after_us", &us(Some(self.reset_after())))?;
-        report.end()
     }
 }

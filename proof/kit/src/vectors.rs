@@ -24,6 +24,7 @@ macro_rules! embed {
 }
 
 pub mod holds;
+pub mod wire;
 
 /// Every file of `vectors/` without holds: its path there, and its text.
 pub const VECTORS: &[(&str, &str)] = &[

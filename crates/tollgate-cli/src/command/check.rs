@@ -6,7 +6,7 @@ use tollgate::HoldKind;
 use crate::args::{Check, Peek};
 use crate::input;
 use crate::show::Output;
-use crate::show::decision::{DecisionJson, exit_code, lines};
+use crate::show::decision::{exit_code, lines};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
@@ -36,7 +36,7 @@ fn decide(args: &Check, out: &mut Output, peek: Option<Option<HoldKind>>) -> Res
         if peek { limiter.check(ask.peek()).await } else { limiter.check(ask).await }
     })?;
     if args.json {
-        out.json(&DecisionJson::from_decision(&decision))?;
+        out.json(&decision)?;
     } else {
         out.text(&lines(&decision, peek))?;
     }

@@ -2,14 +2,13 @@
 
 use anyhow::Result;
 use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use tollgate::wire::{OpenHold, duration};
 use tollgate::{Ask, Decision, Inspection, LimitSet, Place};
-use tollgate_server::json::{OpenHoldJson, duration};
 
 use super::hold::word_of;
 use crate::args::{Adjust, CountArgs};
 use crate::input;
-use crate::show::decision::{DecisionJson, used};
+use crate::show::decision::used;
 use crate::show::{self, Output, Wait};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
@@ -21,7 +20,7 @@ const SHOWN_EVENTS: usize = 20;
 struct ResetJson {
     subject: String,
     limits: String,
-    was_held: bool,
+    was_there: bool,
 }
 
 pub(crate) fn reset(args: &CountArgs, out: &mut Output) -> Result<u8> {
@@ -30,13 +29,13 @@ pub(crate) fn reset(args: &CountArgs, out: &mut Output) -> Result<u8> {
     let limiter = &counter.limiter;
     let mut done = Vec::new();
     for (subject, limits) in counts.parts() {
-        let was_held = counter.wait(limiter.admin().reset(Ask::new(subject).under(limits)))?;
+        let was_there = counter.wait(limiter.admin().reset(Ask::new(subject).under(limits)))?;
         let (subject, limits) = (subject.to_string(), limits.to_string());
         if !args.json {
-            let what = if was_held { "reset" } else { "nothing was held for" };
+            let what = if was_there { "reset" } else { "nothing was held for" };
             out.line(format!("{what} {subject} ({limits})"))?;
         }
-        done.push(ResetJson { subject, limits, was_held });
+        done.push(ResetJson { subject, limits, was_there });
     }
     if args.json {
         #[derive(Serialize)]
@@ -115,7 +114,7 @@ struct InspectJson {
     limits: String,
     identity: String,
     held: Option<HeldJson>,
-    peek: Box<RawValue>,
+    peek: Decision<'static>,
 }
 
 #[derive(Debug, Serialize)]
@@ -128,7 +127,7 @@ struct HeldJson {
     shared: bool,
     /// How many holds are open, and the first 100 of them to end.
     open: u64,
-    holds: Vec<OpenHoldJson>,
+    holds: Vec<OpenHold>,
 }
 
 pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
@@ -146,16 +145,16 @@ pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
                 identity: limits.identity().to_owned(),
                 held: held.map(|held| {
                     let count = (subject, limits, args.which.shard.as_deref());
-                    let holds = OpenHoldJson::each(count, &held, word_of);
+                    let holds = OpenHold::each(count, &held, word_of);
                     held_json(held, holds, &peek)
                 }),
-                peek: to_raw_value(&DecisionJson::from_decision(&peek))?,
+                peek: peek.into_owned(),
             });
         } else {
             out.text(&held_text(limits, held.as_ref(), &peek))?;
             if let Some(held) = &held {
                 let count = (subject, limits, args.which.shard.as_deref());
-                let holds = OpenHoldJson::each(count, held, word_of);
+                let holds = OpenHold::each(count, held, word_of);
                 out.text(&holds_text(held.open, &holds, &peek))?;
             }
         }
@@ -170,7 +169,7 @@ pub(crate) fn inspect(args: &CountArgs, out: &mut Output) -> Result<u8> {
     Ok(0)
 }
 
-fn held_json(held: Inspection, holds: Vec<OpenHoldJson>, peek: &Decision<'_>) -> HeldJson {
+fn held_json(held: Inspection, holds: Vec<OpenHold>, peek: &Decision<'_>) -> HeldJson {
     let left_us = held.fresh_at.as_micros().saturating_sub(peek.at().as_micros());
     HeldJson {
         written_under: held.written_under,
@@ -185,12 +184,12 @@ fn held_json(held: Inspection, holds: Vec<OpenHoldJson>, peek: &Decision<'_>) ->
 }
 
 /// The first open holds of a count to end, each with the word that settles it.
-fn holds_text(open: u64, holds: &[OpenHoldJson], peek: &Decision<'_>) -> String {
+fn holds_text(open: u64, holds: &[OpenHold], peek: &Decision<'_>) -> String {
     if open == 0 {
         return String::new();
     }
     let mut text = format!("  {} open\n", show::count(open, "hold"));
-    for OpenHoldJson { hold, kind, cost, end_us, age, .. } in holds {
+    for OpenHold { hold, kind, cost, end_us, age, .. } in holds {
         let ends = show::distance(tollgate::Time::from_micros(*end_us), peek.at());
         let age = age.map_or_else(|| "-".to_owned(), |Wait(age)| duration(age));
         let end = show::time(*end_us);
@@ -305,7 +304,7 @@ mod tests {
         (held.open, held.holds) = (2, vec![held.holds[0], earlier]);
         let peek = limiter.check(Ask::new("zoo").peek()).now().unwrap();
         let subject = "zoo".parse().unwrap();
-        let holds = OpenHoldJson::each((&subject, limiter.limits(), None), &held, |_| "H".into());
+        let holds = OpenHold::each((&subject, limiter.limits(), None), &held, |_| "H".into());
         let one = "    acquire 1 until 2001-09-09T01:47:40Z (in 57.5s), age";
         let back = "      give it back: tollgate commit H 0\n";
         let text = format!("  2 holds open\n{one} 2.5s\n{back}{one} -\n{back}");

@@ -2,35 +2,24 @@
 //! units that nobody has set aside.
 
 use std::io::Write as _;
-use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use serde::Serialize;
-use serde_json::value::{RawValue, to_raw_value};
+use tollgate::wire::{Answer, Charge, Committed, Held};
 use tollgate::{
     ChargedLimit, Error, Hold, HoldName, HoldTerms, Holding, LimitSet, ParseError, Subject,
 };
-use tollgate_server::json::{ChargeJson, CommittedJson};
 
 use crate::args::{Check, Commit, Reserve, SubjectArgs};
 use crate::input;
-use crate::show::decision::{DecisionJson, exit_code, lines};
-use crate::show::{self, Output, Wait};
+use crate::show::decision::{exit_code, lines};
+use crate::show::{self, Output};
 use crate::store::BlockingLimiter;
 use crate::subject_limits::SubjectLimits;
 
 /// The exit code of a commit of a hold that is not open.
 const NOT_OPEN: u8 = 1;
-
-#[derive(Debug, Serialize)]
-struct ReserveJson {
-    hold: Option<String>,
-    fence: Option<u64>,
-    ends_after: Option<Wait>,
-    decision: Box<RawValue>,
-}
 
 pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     let counts = SubjectLimits::read(&args.which)?;
@@ -46,21 +35,12 @@ pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     }
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let held = counter.wait(counter.limiter.hold(ask.reserve(terms)))?;
-    let Holding { decision, hold, .. } = held;
-    let word = hold.as_ref().map(word_of);
+    let Holding { decision, hold, ahead, .. } = held;
     if args.json {
-        let ends_after = hold.as_ref().map(|hold| {
-            let us = hold.end.as_micros().saturating_sub(decision.at().as_micros());
-            Wait(Duration::from_micros(us))
-        });
-        out.json(&ReserveJson {
-            hold: word,
-            fence: hold.map(|hold| hold.fence),
-            ends_after,
-            decision: to_raw_value(&DecisionJson::from_decision(&decision))?,
-        })?;
-    } else if let Some(word) = word {
-        out.line(word)?;
+        let hold = hold.map(|hold| (word_of(&hold), hold.fence, hold.end));
+        out.json(&Held::new(Answer::from(&decision), hold, ahead))?;
+    } else if let Some(hold) = &hold {
+        out.line(word_of(hold))?;
     } else {
         // Standard output is for the hold.
         let _ = anstream::stderr().lock().write_all(lines(&decision, false).as_bytes());
@@ -86,7 +66,7 @@ pub(crate) fn commit(args: &Commit, out: &mut Output) -> Result<u8> {
         Err(error) => return Err(error.into()),
     };
     if args.json {
-        out.json(&CommittedJson::new(&hold, &settled))?;
+        out.json(&Committed::new(&hold, &settled))?;
         return Ok(0);
     }
     let tollgate::Settled { already, is_early, actual, .. } = settled;
@@ -107,11 +87,11 @@ pub(crate) fn charge(args: &Check, out: &mut Output) -> Result<u8> {
     let counter = BlockingLimiter::open(&args.place, &args.which, &counts)?;
     let charged = counter.wait(counter.limiter.charge(counts.ask().cost(cost)))?;
     let counts: Vec<(Subject, LimitSet)> = counts.parts().to_vec();
+    let counts = counts.iter().map(|(subject, limits)| (subject, limits));
     if args.json {
-        out.json(&ChargeJson::new(cost, &counts, &charged))?;
+        out.json(&Charge::new(cost, counts, &charged))?;
         return Ok(0);
     }
-    let counts = counts.iter().map(|(subject, limits)| (subject, limits));
     say_charged(cost, ChargedLimit::each(counts, &charged), out)?;
     Ok(0)
 }

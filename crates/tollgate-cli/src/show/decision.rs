@@ -1,11 +1,9 @@
-//! Decisions as lines for people and as JSON for machines.
+//! Decisions as lines for people.
 
 use anstyle::{AnsiColor, Style};
-use serde::Serialize;
-use tollgate::{Authority, Carried, Decision, Report, Verdict};
-use tollgate_server::json::ReportJson;
+use tollgate::{Carried, Decision, Report, Verdict};
 
-use super::{Wait, duration};
+use super::duration;
 
 /// The exit code of a decision: 0 allow, 1 not yet, 3 never.
 pub(crate) fn exit_code(decision: &Decision<'_>) -> u8 {
@@ -13,51 +11,6 @@ pub(crate) fn exit_code(decision: &Decision<'_>) -> u8 {
         Verdict::Allow => 0,
         Verdict::NotYet(_) => 1,
         Verdict::Never => 3,
-    }
-}
-
-/// A decision as JSON.
-#[derive(Debug, Serialize)]
-pub(crate) struct DecisionJson<'a> {
-    allowed: bool,
-    verdict: &'static str,
-    granted: u64,
-    limit: u64,
-    remaining: u64,
-    unit: &'static str,
-    retry_after: Option<Wait>,
-    until_hold: bool,
-    reset_after: Wait,
-    binding: String,
-    limits: Vec<ReportJson<'a>>,
-    authority: &'static str,
-    at_us: u64,
-}
-
-impl<'a> DecisionJson<'a> {
-    pub(crate) fn from_decision(decision: &'a Decision<'_>) -> Self {
-        Self {
-            allowed: decision.is_allowed(),
-            verdict: match decision.verdict() {
-                Verdict::Allow => "allow",
-                Verdict::NotYet(_) => "not_yet",
-                Verdict::Never => "never",
-            },
-            granted: decision.granted(),
-            limit: decision.limit(),
-            remaining: decision.remaining(),
-            unit: decision.unit().name(),
-            retry_after: decision.retry_after().map(Wait),
-            until_hold: decision.is_until_hold(),
-            reset_after: Wait(decision.reset_after()),
-            binding: decision.binding().limit().to_string(),
-            limits: decision.reports().map(|report| ReportJson::new(&report, None)).collect(),
-            authority: match decision.authority() {
-                Authority::Store => "store",
-                _ => "other",
-            },
-            at_us: decision.at().as_micros(),
-        }
     }
 }
 
@@ -179,7 +132,7 @@ mod tests {
     /// The lines without colours, and the JSON.
     fn shown(decision: &Decision<'_>, peek: bool) -> (String, serde_json::Value) {
         let plain = anstream::adapter::strip_str(&lines(decision, peek)).to_string();
-        let json = serde_json::to_value(DecisionJson::from_decision(decision)).unwrap();
+        let json = serde_json::to_value(decision).unwrap();
         (plain, json)
     }
 
@@ -194,18 +147,18 @@ mod tests {
         let limiter = limiter("3/60s via sliding_log");
         let (text, json) = shown(&limiter.check("zoo").now().unwrap(), false);
         assert_eq!(text, "allow zoo: 2 of 3 left, full again in 1m (3/m via sliding_log)\n");
-        assert_eq!(json["verdict"], "allow");
+        assert_eq!(json["outcome"], "allowed");
         assert_eq!(json["retry_after"], serde_json::Value::Null);
         assert_eq!(json["reset_after"]["seconds"], 60);
         assert_eq!(json["at_us"], 1_000_000_000_000_000_u64);
         let decision = limiter.check(Ask::new("zoo").cost(3).peek()).now().unwrap();
         let (text, json) = shown(&decision, true);
         assert_eq!(text, "would deny zoo: 2 of 3 left, retry in 1m (3/m via sliding_log)\n");
-        assert_eq!((exit_code(&decision), &json["verdict"]), (1, &"not_yet".into()));
+        assert_eq!((exit_code(&decision), &json["outcome"]), (1, &"denied".into()));
         let decision = limiter.check(Ask::new("zoo").cost(4)).now().unwrap();
         let (text, json) = shown(&decision, false);
         assert_eq!(text, "deny zoo: never, the cost is above 3 (3/m via sliding_log)\n");
-        assert_eq!((exit_code(&decision), &json["verdict"]), (3, &"never".into()));
+        assert_eq!((exit_code(&decision), &json["outcome"]), (3, &"never".into()));
         assert_eq!(json["retry_after"], serde_json::Value::Null);
     }
 
@@ -226,7 +179,8 @@ deny consumer:1: 0 of 1 left, retry in 10s (1/10s via sliding_log)
         assert_eq!(json["limits"][0]["admits"], true);
         assert_eq!(json["limits"][1]["admits"], false);
         assert_eq!(json["limits"][1]["subject"], "consumer:1");
-        assert_eq!(json["binding"], "1/10s via sliding_log");
+        assert_eq!(json["limits"][1]["limit"], "1/10s via sliding_log");
+        assert_eq!(json["binding"], 1);
     }
 
     #[test]

@@ -9,7 +9,7 @@ use indicatif::ProgressStyle;
 use jiff::Timestamp;
 use serde::Serialize;
 use tollgate::Time;
-pub(crate) use tollgate_server::json::{Wait, duration};
+pub(crate) use tollgate::wire::{Wait, duration};
 
 pub(crate) mod decision;
 

@@ -104,7 +104,9 @@ impl Doors {
         Box::new(move || {
             let words = [&b"TOLLGATE.CHECK"[..], subject.as_bytes(), LIMITS.as_bytes()];
             let reply = client.command(&words).unwrap();
-            let [name, allowed, authority, by, ..] = reply.items() else { panic!("{reply:?}") };
+            let [name, allowed, _, _, authority, by, ..] = reply.items() else {
+                panic!("{reply:?}")
+            };
             assert_eq!(name.text().as_deref(), Some("allowed"), "{reply:?}");
             assert_eq!(authority.text().as_deref(), Some("authority"), "{reply:?}");
             assert_eq!(by.text().as_deref(), Some("store"), "{reply:?}");

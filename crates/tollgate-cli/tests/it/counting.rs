@@ -62,23 +62,24 @@ fn json_is_one_object() {
     let place = Place::new();
     let json = place.json(&[&ZOO[..], &["--json"]].concat());
     assert_eq!(json["allowed"], true);
-    assert_eq!(json["verdict"], "allow");
+    assert_eq!(json["outcome"], "allowed");
     assert_eq!((json["granted"].as_u64(), json["limit"].as_u64()), (Some(1), Some(3)));
     assert_eq!(json["remaining"], 2);
     assert!(json["retry_after"].is_null());
     assert_eq!(json["reset_after"]["seconds"], 60);
     assert_eq!(json["reset_after"]["text"], "1m");
-    assert_eq!(json["binding"], "3/m via sliding_log");
+    assert_eq!(json["binding"], 0);
+    assert_eq!(json["limits"][0]["limit"], "3/m via sliding_log");
     assert_eq!(json["limits"][0]["identity"], "sliding_log/1m");
     assert_eq!(json["authority"], "store");
     assert!(json["at_us"].as_u64().unwrap() > 1_700_000_000_000_000);
     let json = place.json(&["peek", "zoo", "--limit", "3/60s", "--cost", "3", "--json"]);
-    assert_eq!(json["verdict"], "not_yet");
+    assert_eq!(json["outcome"], "denied");
     // Exact: the text and the number say the same.
     let seconds = json["retry_after"]["seconds"].as_f64().unwrap();
     assert!(seconds > 0.0 && seconds <= 60.0, "{json}");
     let json = place.json(&["peek", "zoo", "--limit", "3/60s", "--cost", "4", "--json"]);
-    assert_eq!((&json["verdict"], &json["retry_after"]), (&"never".into(), &().into()));
+    assert_eq!((&json["outcome"], &json["retry_after"]), (&"never".into(), &().into()));
 }
 
 #[test]

@@ -15,6 +15,7 @@ mod config;
 mod console;
 mod counting;
 mod crowd;
+mod decisions;
 mod diffing;
 mod doctor;
 mod envoy;

@@ -79,17 +79,20 @@ fn the_line_that_is_printed_and_those_of_the_page_answer() {
         let line = line.replace("6380", &port.to_string());
         let output = Command::new("sh").args(["-c", &line]).output().unwrap();
         let out = String::from_utf8_lossy(&output.stdout);
-        assert!(out.starts_with("allowed\n1\nauthority\nstore\n"), "{line}: {out}");
+        assert!(
+            out.starts_with("allowed\n1\noutcome\nallowed\nauthority\nstore\n"),
+            "{line}: {out}"
+        );
         let hold = out.split_once("\nhold\n").and_then(|(_, rest)| rest.lines().next());
         holds.extend(hold.map(str::to_owned));
     }
     assert_eq!(holds.len(), 4, "{holds:?}");
-    for (line, expected) in by_id.iter().zip(["released\n1\n", "actual\n60\nalready\n0\n"]) {
+    for (line, expected) in by_id.iter().zip(["released\n1\n", "already\n0\nactual\n60\n"]) {
         let line = line.replace("6380", &port.to_string());
         let out = Command::new("sh").args(["-c", &line]).output().unwrap().stdout;
         assert!(out.starts_with(expected.as_bytes()), "{line}: {out:?}");
     }
-    let said = [("$hold", "actual\n300\nalready\n0\nlimits\n"), ("$slot", "released\n1\n")];
+    let said = [("$hold", "already\n0\nactual\n300\nlimits\n"), ("$slot", "released\n1\n")];
     for ((line, hold), (variable, expected)) in settle.iter().zip(&holds).zip(said) {
         assert!(line.contains(variable), "{line}");
         let text = line.replace("6380", &port.to_string());

@@ -8,6 +8,7 @@ use std::time::Instant;
 use http::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tollgate::wire::{Answer, OpenHold, Released};
 use tollgate::{Inspection, LimitSet, ParseError, Period, Subject};
 use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
@@ -24,11 +25,11 @@ use super::{Api, policies, rulings};
 use crate::clock::since_epoch;
 use crate::console::{self, Overview};
 use crate::http::{Answering, Caller, Explain, Reply, Whole};
-use crate::json::{AnswerJson, OpenHoldJson, ReleasedJson};
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
 use crate::service::{Refusal, ask, no_policy};
 use crate::top::By;
+use crate::wire;
 
 /// The list of endpoints, as plain text.
 const ADMIN_INDEX: &str = include_str!("admin_index.txt");
@@ -82,7 +83,7 @@ struct HeldJson {
     shared: bool,
     /// How many holds are open, and the first 100 of them to end.
     open: u64,
-    holds: Vec<OpenHoldJson>,
+    holds: Vec<OpenHold>,
 }
 
 /// What a check of one unit would be answered now.
@@ -90,7 +91,7 @@ struct HeldJson {
 struct Peeked<'a> {
     /// The decision in words.
     text: Option<String>,
-    answer: AnswerJson<'a>,
+    answer: Answer<'a>,
 }
 
 /// The hold that is given back.
@@ -310,7 +311,7 @@ impl Admin {
                     .await
                     .map_err(refused)?;
                 let text = answer.decision().map(ToString::to_string);
-                Ok(json(&Peeked { text, answer: AnswerJson::new(&answer) }))
+                Ok(json(&Peeked { text, answer: wire::answer(&answer) }))
             }
             "reset" => {
                 // The counts of a policy are independent, so each is reset alone. Those of `on`
@@ -337,7 +338,7 @@ impl Admin {
         &self,
         (held, count): (Inspection, (&Subject, &LimitSet, Option<&str>)),
     ) -> HeldJson {
-        let holds = OpenHoldJson::each(count, &held, |hold| self.api.service.sign(hold));
+        let holds = OpenHold::each(count, &held, |hold| self.api.service.sign(hold));
         HeldJson {
             written_under: held.written_under,
             words: held.words,
@@ -357,7 +358,7 @@ impl Admin {
         let written = hold.counts.iter().filter_map(|(it, _)| self.api.metrics.written(it));
         of.subjects = written.collect::<Vec<_>>().join(" ");
         service.release(&hold).await?;
-        Ok(json(&ReleasedJson { released: true }))
+        Ok(json(&Released::new()))
     }
 
     /// The counts that a policy keeps for a subject: all of them for a reset, otherwise exactly

@@ -6,6 +6,7 @@ use http::header::{HeaderValue, RETRY_AFTER};
 use http::{StatusCode, Uri};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use tollgate::wire::{self, Refunded};
 use tollgate_policy::Answer;
 
 use super::answer::json;
@@ -13,21 +14,14 @@ use super::problem::Problem;
 use super::query::Query;
 use super::question::{Body, QuestionJson, read, read_one};
 use crate::http::Reply;
-use crate::json::{AnswerJson, ChargeJson};
 use crate::service::{Act, Charge, Service};
+use crate::wire::answer;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct RefundJson {
     receipt: String,
     units: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct RefundedJson {
-    already: bool,
-    given: Vec<u64>,
-    left: u64,
 }
 
 /// The form of a single denial.
@@ -95,7 +89,7 @@ async fn respond_to_all(service: &Service, items: &[&RawValue], act: Act) -> Rep
     #[derive(Serialize)]
     #[serde(untagged)]
     enum Item<'a> {
-        Answer(Box<AnswerJson<'a>>),
+        Answer(Box<wire::Answer<'a>>),
         Problem { problem: Problem },
     }
     let read = |place: usize| {
@@ -112,23 +106,22 @@ async fn respond_to_all(service: &Service, items: &[&RawValue], act: Act) -> Rep
     json(&HashMap::from([("results", items.collect::<Vec<_>>())]))
 }
 
-fn answer_json<'a>(service: &Service, answer: &'a Answer<'_>, receipt: bool) -> AnswerJson<'a> {
-    let mut json = AnswerJson::new(answer);
-    json.receipt = receipt.then(|| service.receipt(answer)).flatten();
-    json
+fn answer_json<'a>(service: &Service, said: &'a Answer<'_>, receipt: bool) -> wire::Answer<'a> {
+    let mut answer = answer(said);
+    answer.receipt = receipt.then(|| service.receipt(said)).flatten();
+    answer
 }
 
 /// Charges a question without a check.
 pub(super) async fn charge(service: &Service, body: &[u8]) -> Result<Reply, Problem> {
     let question: QuestionJson<'_> = read_one(body)?;
     let Charge { cost, counts, charged } = service.charge(question.into_charge(service)?).await?;
-    Ok(json(&ChargeJson::new(cost, &counts, &charged)))
+    let counts = counts.iter().map(|(subject, limits)| (subject, limits));
+    Ok(json(&wire::Charge::new(cost, counts, &charged)))
 }
 
 /// Refunds the charge of a receipt, or a part of it.
 pub(super) async fn refund(service: &Service, body: &[u8]) -> Result<Reply, Problem> {
     let RefundJson { receipt, units } = read_one(body)?;
-    let refund = service.refund(&receipt, units).await?;
-    let (already, given, left) = (refund.already, refund.given, refund.left);
-    Ok(json(&RefundedJson { already, given, left }))
+    Ok(json(&Refunded::from(service.refund(&receipt, units).await?)))
 }

@@ -5,6 +5,7 @@ use core::time::Duration;
 use http::{HeaderName, HeaderValue};
 use serde::Deserialize;
 use serde_json::value::RawValue;
+use tollgate::wire::{Committed, Released};
 use tollgate::{Hold, HoldName};
 
 use super::answer::json;
@@ -13,8 +14,8 @@ use super::problem::Problem;
 use super::question::{QuestionJson, not_null, read_one};
 use super::text::Text;
 use crate::http::Reply;
-use crate::json::{CommittedJson, HeldJson, ReleasedJson, RenewedJson};
 use crate::service::{Answered, HoldTerms, Service, hold_name};
+use crate::wire::{held, renewed};
 
 /// The header with the hold.
 const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
@@ -117,16 +118,16 @@ async fn settle(service: &Service, body: &[u8], act: Act) -> Result<Reply, Probl
         Act::Commit => {
             let missing = || Problem::bad("missing field `actual`: the units used").at("actual");
             let settled = service.commit(&hold, actual.ok_or_else(missing)?).await?;
-            json(&CommittedJson::new(&hold, &settled))
+            json(&Committed::new(&hold, &settled))
         }
         Act::Renew => {
             let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;
-            let renewed = service.renew(&mut hold, ttl).await?;
-            json(&RenewedJson::new(renewed, hold.id.is_of_any_kind()))
+            let holding = service.renew(&mut hold, ttl).await?;
+            json(&renewed(holding, hold.id.is_of_any_kind()))
         }
         _ => {
             service.release(&hold).await?;
-            json(&ReleasedJson { released: true })
+            json(&Released::new())
         }
     })
 }
@@ -144,14 +145,14 @@ async fn place(service: &Service, body: &[u8], act: Act, denial: Denial) -> Resu
     };
     let terms = terms.named(name_of(question.id.take())?);
     let question = question.into_question(service)?;
-    let Answered { held, holding, undelivered } = service.hold(question, terms).await?;
+    let Answered { held: answered, holding, undelivered } = service.hold(question, terms).await?;
     let text = holding.as_ref().and_then(|holding| header_of(&holding.hold));
-    let mut response = json(&HeldJson::new(&held, holding));
+    let mut response = json(&held(&answered, holding));
     response.headers_mut().extend(text.map(|text| (HOLD, text)));
     if let Some(undelivered) = undelivered {
         undelivered.attach(response.extensions_mut());
     }
-    denial.apply(&held.answer, &mut response);
+    denial.apply(&answered.answer, &mut response);
     Ok(response)
 }
 

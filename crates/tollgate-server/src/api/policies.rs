@@ -4,14 +4,15 @@ use core::time::Duration;
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use tollgate::wire::{Answer, Wait};
 use tollgate_policy::{Dimension, Policy, Standing};
 
 use super::answer::json;
 use super::problem::Problem;
 use super::query::Query;
 use crate::http::Reply;
-use crate::json::{AnswerJson, Wait};
 use crate::service::{DescribedFields, Description, Service, no_policy};
+use crate::wire;
 
 /// The default number of policies on a page.
 const PAGE: usize = 100;
@@ -101,7 +102,7 @@ fn condition_json(condition: &tollgate_policy::Condition) -> ConditionJson {
 
 #[derive(Serialize)]
 struct ExplainJson<'a> {
-    answer: AnswerJson<'a>,
+    answer: Answer<'a>,
     policies: Vec<StandingJson<'a>>,
 }
 
@@ -172,7 +173,7 @@ pub(super) async fn explain(service: &Service, query: Query<'_>) -> Result<Reply
     let answer = service.gate.ask(service.gate.prepare(&fields).peek()).await;
     let standings = policies.standings(&fields);
     Ok(json(&ExplainJson {
-        answer: AnswerJson::new(&answer),
+        answer: wire::answer(&answer),
         policies: standings.iter().map(|one| StandingJson::new(one, &fields)).collect(),
     }))
 }

@@ -170,7 +170,7 @@ fn policy_lines(policy: &Policy) -> Vec<String> {
     }
     lines.push(format!("on failure: {on_failure}"));
     if let Some(deadline) = deadline {
-        lines.push(format!("deadline: {}", crate::json::duration(*deadline)));
+        lines.push(format!("deadline: {}", tollgate::wire::duration(*deadline)));
     }
     lines.push(format!("cost: {cost}"));
     match shard {

@@ -3,6 +3,8 @@
 use core::fmt;
 use core::fmt::Write as _;
 
+use tollgate::wire::{Fields, Value};
+
 use crate::listen::Undelivered;
 
 /// A version of the protocol.
@@ -121,6 +123,42 @@ impl Replies {
         match self.version {
             Version::Two => self.length(b'*', 2 * count),
             Version::Three => self.length(b'%', count),
+        }
+    }
+
+    /// The fields of an answer as a map, in their order.
+    pub(super) fn fields(&mut self, fields: &dyn Fields) {
+        self.map(fields.count());
+        fields.each(&mut |name, value| {
+            self.text(name);
+            self.value(value);
+        });
+    }
+
+    fn value(&mut self, value: Value<'_>) {
+        match value {
+            Value::Flag(is_so) => self.boolean(is_so),
+            Value::Number(number) => self.number(number),
+            Value::Seconds(wait) => match wait.whole() {
+                Some(whole) => self.number(whole),
+                None => self.double(&wait.digits()),
+            },
+            Value::Text(text) => self.text(text),
+            Value::Shown(shown) => self.text(shown.to_string()),
+            Value::Fields(fields) => self.fields(fields),
+            Value::List(list) => {
+                self.array(list.count());
+                (0..list.count()).for_each(|place| self.value(list.at(place)));
+            }
+            _ => self.null(),
+        }
+    }
+
+    /// A whole number; what is above the integers of the protocol is a number with a point.
+    fn number(&mut self, number: u64) {
+        match i64::try_from(number) {
+            Ok(number) => self.integer(number),
+            Err(_) => self.double(itoa::Buffer::new().format(number)),
         }
     }
 

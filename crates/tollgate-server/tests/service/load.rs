@@ -198,12 +198,12 @@ fn answered(kind: &str, said: &str) -> By {
     let (store, rule) = match kind {
         "RESP error" => ("[0, 1000000, ", "(Cell error: Store error: the store cannot answer"),
         "RESP allow" => (
-            r#"["allowed", 1, "authority", "store""#,
-            r#"["allowed", 1, "authority", "failure_rule""#,
+            r#"["allowed", 1, "outcome", "allowed", "authority", "store""#,
+            r#"["allowed", 1, "outcome", "failed_open", "authority", "failure_rule""#,
         ),
         _ => (
-            r#"["allowed", 1, "authority", "store""#,
-            r#"["allowed", 0, "authority", "failure_rule""#,
+            r#"["allowed", 1, "outcome", "allowed", "authority", "store""#,
+            r#"["allowed", 0, "outcome", "failed_closed", "authority", "failure_rule""#,
         ),
     };
     match (said.starts_with(store), said.starts_with(rule)) {

@@ -26,6 +26,7 @@ mod rulings;
 mod secured;
 mod top;
 mod waits;
+mod wire;
 mod workers;
 
 use std::net::SocketAddr;

@@ -12,3 +12,15 @@ pub enum Authority {
     /// A denial of the store, which holds until its `retry_after`.
     DenyCache,
 }
+
+impl Authority {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Store => "store",
+            Self::Lease => "lease",
+            Self::DenyCache => "deny_cache",
+        }
+    }
+}

@@ -22,6 +22,18 @@ pub enum Carried {
     Fresh,
 }
 
+impl Carried {
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Over => "over",
+            Self::Fresh => "fresh",
+        }
+    }
+}
+
 /// How a check charges.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -1,7 +1,7 @@
 //! `TOLLGATE.CANCEL`: ends a hold, of which nothing was used.
 
-use crate::json::CommittedJson;
-use crate::resp::answers::write_json;
+use tollgate::wire::Committed;
+
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
 use crate::resp::held::Which;
@@ -20,6 +20,6 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let which = Which::read(&call, (0, 0), service)?;
     let settled = service.commit(&which.hold, 0).await.map_err(refused)?;
-    write_json(&CommittedJson::new(&which.hold, &settled), call.replies);
+    call.replies.fields(&Committed::new(&which.hold, &settled));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `TOLLGATE.COMMIT`: ends a hold, and charges what was used.
 
-use crate::json::CommittedJson;
-use crate::resp::answers::write_json;
+use tollgate::wire::Committed;
+
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD, argument};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
 use crate::resp::held::Which;
@@ -22,6 +22,6 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     let which = Which::read(&call, (1, 0), service)?;
     let units = number(which.word())?;
     let settled = service.commit(&which.hold, units).await.map_err(refused)?;
-    write_json(&CommittedJson::new(&which.hold, &settled), call.replies);
+    call.replies.fields(&Committed::new(&which.hold, &settled));
     Ok(())
 }

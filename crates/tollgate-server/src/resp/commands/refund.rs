@@ -1,5 +1,7 @@
 //! `TOLLGATE.REFUND`: gives back the charge of a receipt.
 
+use tollgate::wire::Refunded;
+
 use crate::resp::arguments::{argument, optional};
 use crate::resp::command::{COUNTING, Call, Command, Run};
 use crate::resp::options::number;
@@ -21,16 +23,6 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     // Bytes that are no text are no receipt either, which the service says.
     let receipt = core::str::from_utf8(call.word(1)).unwrap_or_default();
     let refund = service.refund(receipt, units.transpose()?).await.map_err(refused)?;
-    let replies = call.replies;
-    replies.map(3);
-    replies.text("already");
-    replies.boolean(refund.already);
-    replies.text("given");
-    replies.array(refund.given.len());
-    for units in refund.given {
-        replies.integer(i64::try_from(units).unwrap_or(i64::MAX));
-    }
-    replies.text("left");
-    replies.integer(i64::try_from(refund.left).unwrap_or(i64::MAX));
+    call.replies.fields(&Refunded::from(refund));
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! `TOLLGATE.RELEASE`: gives back what a hold keeps.
 
-use crate::json::ReleasedJson;
-use crate::resp::answers::write_json;
+use tollgate::wire::Released;
+
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
 use crate::resp::held::Which;
@@ -20,6 +20,6 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let which = Which::read(&call, (0, 0), service)?;
     service.release(&which.hold).await.map_err(refused)?;
-    write_json(&ReleasedJson { released: true }, call.replies);
+    call.replies.fields(&Released::new());
     Ok(())
 }

@@ -1,11 +1,10 @@
 //! `TOLLGATE.RENEW`: makes a hold end later.
 
-use crate::json::RenewedJson;
-use crate::resp::answers::write_json;
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD, TTL};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
 use crate::resp::held::Which;
 use crate::resp::why::{Why, refused};
+use crate::wire::renewed;
 
 pub(super) const COMMAND: Command = Command {
     name: "tollgate.renew",
@@ -22,6 +21,6 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
     let ttl = which.options.ttl("TTL")?;
     let is_named = which.hold.id.is_of_any_kind();
     let holding = service.renew(&mut which.hold, ttl).await.map_err(refused)?;
-    write_json(&RenewedJson::new(holding, is_named), call.replies);
+    call.replies.fields(&renewed(holding, is_named));
     Ok(())
 }

@@ -277,15 +277,19 @@ async fn a_redis_that_freezes_is_answered_for_within_the_deadline() {
     // A deadline and a failure rule of the call.
     let start = Instant::now();
     let said = redis.ask("TOLLGATE.CHECK a 99/h DEADLINE 20 ONFAILURE allow").await;
-    assert!(said.starts_with(r#"["allowed", 1, "authority", "failure_rule""#), "{said}");
+    assert!(
+        said.starts_with(r#"["allowed", 1, "outcome", "failed_open", "authority", "failure_rule""#),
+        "{said}"
+    );
     assert!(start.elapsed() < Duration::from_secs(10), "{:?}", start.elapsed());
     for (allowed, rule) in [(1, "local 25%"), (1, "LOCAL 1/4"), (0, "local 25 %")] {
         redis
             .send(&command(&[b"TOLLGATE.CHECK", b"b", b"8/h", b"ONFAILURE", rule.as_bytes()]))
             .await;
         let said = redis.reply().await;
-        let begin = format!(r#"["allowed", {allowed}, "authority", "local_share""#);
-        assert!(said.starts_with(&begin), "{said}");
+        let begin = format!(r#"["allowed", {allowed}, "outcome", "#);
+        let by = r#""authority", "local_share", "#;
+        assert!(said.starts_with(&begin) && said.contains(by), "{said}");
     }
     let said = redis.ask("TOLLGATE.CHECK b 8/h ONFAILURE local").await;
     assert!(said.contains("no number of `nodes`"), "{said}");

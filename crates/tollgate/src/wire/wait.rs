@@ -1,17 +1,21 @@
-//! Durations as JSON numbers and as text.
+//! Durations as numbers of seconds and as text.
 
+use core::fmt;
 use core::time::Duration;
 
-use arrayvec::ArrayString;
-use serde::ser::{self, SerializeStruct as _};
-use serde::{Serialize, Serializer};
+use serde::ser::{Error as _, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// A wait as JSON: a number of seconds with at most 6 decimals, and the same as text.
+use super::{Fields, Value, written};
+
+/// A wait: a number of seconds with at most 6 decimals, and the same as text.
+///
+/// A fraction is the raw number of `serde_json`, so that no digit is lost. Other formats of serde
+/// are not for it.
 ///
 /// ```
 /// use std::time::Duration;
-/// let wait = tollgate_server::json::Wait(Duration::from_micros(1_500_000));
+/// let wait = tollgate::wire::Wait(Duration::from_micros(1_500_000));
 /// assert_eq!(serde_json::to_string(&wait)?, r#"{"seconds":1.5,"text":"1.5s"}"#);
 /// # Ok::<(), serde_json::Error>(())
 /// ```
@@ -19,25 +23,58 @@ use serde_json::value::RawValue;
 #[allow(clippy::exhaustive_structs)] // a duration, and nothing else
 pub struct Wait(pub Duration);
 
-impl Serialize for Wait {
-    /// Rounds up to a whole microsecond, and uses no floats.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+impl Wait {
+    /// The seconds as a whole number; `None` if they have a fraction.
+    #[must_use]
+    pub fn whole(self) -> Option<u64> {
         let seconds = Seconds::new(self.0);
-        let mut parts = serializer.serialize_struct("Wait", 2)?;
-        match seconds.us {
-            0 => parts.serialize_field("seconds", &seconds.whole)?,
-            _ => {
-                let mut text = Text::default();
-                seconds.push(&mut text);
-                // Digits with a point are a valid JSON number.
-                let number: &RawValue = serde_json::from_str(&text).map_err(ser::Error::custom)?;
-                parts.serialize_field("seconds", number)?;
+        (seconds.us == 0).then_some(seconds.whole)
+    }
+
+    /// The seconds in digits, with a point if they have a fraction.
+    #[must_use]
+    pub fn digits(self) -> String {
+        Seconds::new(self.0).to_string()
+    }
+
+    pub(super) fn serialize_seconds<S: Serializer>(self, to: S) -> Result<S::Ok, S::Error> {
+        match self.whole() {
+            Some(whole) => to.serialize_u64(whole),
+            // Digits with a point are a valid JSON number. A float would lose some of them.
+            None => RawValue::from_string(self.digits()).map_err(S::Error::custom)?.serialize(to),
+        }
+    }
+}
+
+impl Fields for Wait {
+    fn count(&self) -> usize {
+        2
+    }
+
+    fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, Value<'s>)) {
+        to("seconds", Value::Seconds(*self));
+        to("text", Value::Shown(self));
+    }
+}
+
+written!(Wait);
+
+impl fmt::Display for Wait {
+    /// In days, hours, minutes and seconds: `1.5s`, `2m5s`, `3d4h`. It is rounded up to a
+    /// microsecond.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Seconds { mut whole, us } = Seconds::new(self.0);
+        let mut is_written = false;
+        for (unit, length) in [('d', 86_400), ('h', 3_600), ('m', 60)] {
+            if whole >= length {
+                write!(f, "{}{unit}", whole / length)?;
+                (whole, is_written) = (whole % length, true);
             }
         }
-        let mut text = Text::default();
-        seconds.push_units(&mut text);
-        parts.serialize_field("text", text.as_str())?;
-        parts.end()
+        match (whole, us) {
+            (0, 0) if is_written => Ok(()),
+            (whole, us) => write!(f, "{}s", Seconds { whole, us }),
+        }
     }
 }
 
@@ -45,13 +82,8 @@ impl Serialize for Wait {
 /// covers up to 2^64 - 1 s.
 #[must_use]
 pub fn duration(duration: Duration) -> String {
-    let mut text = Text::default();
-    Seconds::new(duration).push_units(&mut text);
-    text.as_str().to_owned()
+    Wait(duration).to_string()
 }
-
-/// Space for the longest duration, 2^64 s, in either form.
-type Text = ArrayString<48>;
 
 /// A duration in seconds and microseconds, rounded up. Two numbers, since 128-bit division is slow
 /// and every answer formats some durations.
@@ -70,39 +102,21 @@ impl Seconds {
             us => Self { whole, us },
         }
     }
-
-    /// `whole.fraction`, without trailing zeros.
-    fn push(self, text: &mut Text) {
-        push_number(text, self.whole);
-        if self.us == 0 {
-            return;
-        }
-        text.push('.');
-        let (mut rest, mut place) = (self.us, 100_000);
-        while rest > 0 {
-            push_number(text, u64::from(rest / place));
-            (rest, place) = (rest % place, place / 10);
-        }
-    }
-
-    /// In days, hours, minutes and seconds.
-    fn push_units(mut self, text: &mut Text) {
-        for (unit, length) in [('d', 86_400), ('h', 3_600), ('m', 60)] {
-            if self.whole >= length {
-                push_number(text, self.whole / length);
-                text.push(unit);
-                self.whole %= length;
-            }
-        }
-        if self.whole > 0 || self.us > 0 || text.is_empty() {
-            self.push(text);
-            text.push('s');
-        }
-    }
 }
 
-fn push_number(text: &mut Text, number: u64) {
-    text.push_str(itoa::Buffer::new().format(number));
+impl fmt::Display for Seconds {
+    /// `whole.fraction`, without trailing zeros.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { whole, mut us } = *self;
+        if us == 0 {
+            return whole.fmt(f);
+        }
+        let mut places = 6;
+        while us.is_multiple_of(10) {
+            (us, places) = (us / 10, places - 1);
+        }
+        write!(f, "{whole}.{us:0places$}")
+    }
 }
 
 #[cfg(test)]
