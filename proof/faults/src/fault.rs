@@ -276,21 +276,7 @@ impl Fault {
             Self::MoveSlots => slots::move_all(world, load, victim, rng)?,
             Self::MoveAtomically => slots::move_atomically(world, load, victim, rng)
                 .map_err(|error| self.or_impossible(error))?,
-            Self::LoseAnswers => {
-                let tricks = [
-                    Trick::LoseRequest,
-                    Trick::LoseReply,
-                    Trick::HalfReply,
-                    Trick::Duplicate,
-                    Trick::Garbage,
-                ];
-                for proxy in world.proxies() {
-                    proxy.only(&["EVALSHA"]);
-                    proxy.sometimes(20, &tricks);
-                }
-                pause(WHILE * 2);
-                world.proxies().iter().for_each(tollgate_testbed::Proxy::heal);
-            }
+            Self::LoseAnswers => lose_answers(world),
             Self::Stall => {
                 let proxy = world.proxies().get(victim).context("there are no proxies")?;
                 proxy.set(tollgate_testbed::Mode::Stall);
@@ -314,12 +300,7 @@ impl Fault {
             Self::ClocksApart => {
                 let clocks = clocks.context("clocks cannot be set")?;
                 load.hold()?;
-                for index in (0..world.servers().len()).filter(|&index| index != victim) {
-                    if !world.primaries().contains(&index) {
-                        clocks.set(world, index, -HOUR_US)?;
-                    }
-                }
-                failover(world, victim)?;
+                fail_over_to_the_past(world, victim, clocks)?;
                 load.resume();
             }
         }
@@ -333,6 +314,28 @@ impl Fault {
             Err(error) => error,
         }
     }
+}
+
+/// Loses and garbles some requests and answers on the way.
+fn lose_answers(world: &World) {
+    let tricks =
+        [Trick::LoseRequest, Trick::LoseReply, Trick::HalfReply, Trick::Duplicate, Trick::Garbage];
+    for proxy in world.proxies() {
+        proxy.only(&["EVALSHA"]);
+        proxy.sometimes(20, &tricks);
+    }
+    pause(WHILE * 2);
+    world.proxies().iter().for_each(tollgate_testbed::Proxy::heal);
+}
+
+/// Has a replica follow whose clock is an hour behind.
+fn fail_over_to_the_past(world: &mut World, victim: usize, clocks: &Clocks) -> Result<()> {
+    for index in (0..world.servers().len()).filter(|&index| index != victim) {
+        if !world.primaries().contains(&index) {
+            clocks.set(world, index, -HOUR_US)?;
+        }
+    }
+    failover(world, victim)
 }
 
 /// Why a fault cannot be made on a server that has no such thing.

@@ -148,35 +148,8 @@ fn run() -> Result<bool> {
             words.only("features", &[])?;
             publish::features(&tree)
         }
-        ["packages"] => {
-            words.only("packages", &["no-install", "rebuild"])?;
-            packages::run(&tree, words.install, words.rebuild)
-        }
-        ["release"] => {
-            words.only("release", &["dry-run", "no-install", "rebuild"])?;
-            if !words.dry_run {
-                bail!("`release` publishes nothing: say --dry-run, which builds and checks it all");
-            }
-            release::dry_run(&tree, words.install, words.rebuild)
-        }
-        ["crates"] => {
-            words.only("crates", &["no-install"])?;
-            let holds = publish::packages(&tree)?;
-            match publish::oldest(&tree, words.install)? {
-                Oldest::Asked(builds) => Ok(holds && builds),
-                Oldest::Absent(why) => {
-                    println!("skipped: {why}");
-                    Ok(holds)
-                }
-            }
-        }
-        ["wheel"] => {
-            words.only("wheel", &["no-install"])?;
-            wheel::run(&tree, words.install)
-        }
-        ["node-package"] => {
-            words.only("node-package", &["no-install"])?;
-            node_package::run(&tree, words.install)
+        ["packages" | "release" | "crates" | "wheel" | "node-package"] => {
+            package(&tree, &words, path[0])
         }
         [task @ ("deny" | "advisories")] => {
             words.only(task, &["no-install"])?;
@@ -196,20 +169,7 @@ fn run() -> Result<bool> {
             let Words { write, seconds, seed, .. } = words;
             faults::run(&tree, &faults::Options { write, seconds, seed })
         }
-        ["mutate", "literals"] => {
-            let known = ["file", "shard", "jobs", "test-command", "timeout", "list"];
-            words.only("mutate literals", &known)?;
-            mutate::literals::run(&tree, &words.mutate)
-        }
-        ["mutate", "operators"] => {
-            words.only("mutate operators", &["file", "shard", "jobs", "list", "no-install"])?;
-            mutate::operators::run(&tree, &words.mutate, words.install)
-        }
-        ["mutate-lua"] | ["mutate", "lua"] => {
-            words.only("mutate-lua", &["file", "shard", "jobs", "list"])?;
-            mutate::lua::run(&tree, &words.mutate)
-        }
-        ["mutate", ..] => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
+        ["mutate", ..] | ["mutate-lua"] => mutate(&tree, &words, &path),
         other => bail!(
             "no task `{}`; there are: test, check, tidy, docs, playground, features, crates, \
              packages, release, wheel, deny, advisories, fuzz, faults, mutate literals, mutate operators, mutate-lua",
@@ -218,10 +178,66 @@ fn run() -> Result<bool> {
     }
 }
 
+/// What builds packages.
+fn package(tree: &Tree, words: &Words, task: &str) -> Result<bool> {
+    match task {
+        "packages" => {
+            words.only("packages", &["no-install", "rebuild"])?;
+            packages::run(tree, words.install, words.rebuild)
+        }
+        "release" => {
+            words.only("release", &["dry-run", "no-install", "rebuild"])?;
+            if !words.dry_run {
+                bail!("`release` publishes nothing: say --dry-run, which builds and checks it all");
+            }
+            release::dry_run(tree, words.install, words.rebuild)
+        }
+        "crates" => {
+            words.only("crates", &["no-install"])?;
+            let holds = publish::packages(tree)?;
+            match publish::oldest(tree, words.install)? {
+                Oldest::Asked(builds) => Ok(holds && builds),
+                Oldest::Absent(why) => {
+                    println!("skipped: {why}");
+                    Ok(holds)
+                }
+            }
+        }
+        "wheel" => {
+            words.only("wheel", &["no-install"])?;
+            wheel::run(tree, words.install)
+        }
+        _ => {
+            words.only("node-package", &["no-install"])?;
+            node_package::run(tree, words.install)
+        }
+    }
+}
+
+/// The mutation checks.
+fn mutate(tree: &Tree, words: &Words, path: &[&str]) -> Result<bool> {
+    match path {
+        ["mutate", "literals"] => {
+            let known = ["file", "shard", "jobs", "test-command", "timeout", "list"];
+            words.only("mutate literals", &known)?;
+            mutate::literals::run(tree, &words.mutate)
+        }
+        ["mutate", "operators"] => {
+            words.only("mutate operators", &["file", "shard", "jobs", "list", "no-install"])?;
+            mutate::operators::run(tree, &words.mutate, words.install)
+        }
+        ["mutate-lua"] | ["mutate", "lua"] => {
+            words.only("mutate-lua", &["file", "shard", "jobs", "list"])?;
+            mutate::lua::run(tree, &words.mutate)
+        }
+        _ => bail!("say `mutate literals`, `mutate operators` or `mutate-lua`"),
+    }
+}
+
 /// The command line, parsed but not yet judged: which options a task takes is the task's affair.
 struct Words {
     path: Vec<String>,
-    seen: Vec<&'static str>,
+    seen: Vec<String>,
     help: bool,
     quick: bool,
     since: String,
@@ -255,95 +271,71 @@ impl Words {
             mutate: Options::default(),
         };
         while let Some(argument) = parser.next()? {
-            let name = match argument {
-                Short('h') | Long("help") => {
-                    words.help = true;
-                    continue;
-                }
-                Value(word) => {
-                    words.path.push(word.string()?);
-                    continue;
-                }
-                Long("quick") => {
-                    words.quick = true;
-                    "quick"
-                }
-                Long("since") => {
-                    words.since = parser.value()?.string()?;
-                    "since"
-                }
-                Long("check") => {
-                    words.check = true;
-                    "check"
-                }
-                Long("no-install") => {
-                    words.install = false;
-                    "no-install"
-                }
-                Long("file") => {
-                    words.mutate.files.push(parser.value()?.string()?);
-                    "file"
-                }
-                Long("shard") => {
-                    words.mutate.shard = Some(Shard::parse(&parser.value()?.string()?)?);
-                    "shard"
-                }
-                Long("jobs") => {
-                    words.mutate.jobs = match parser.value()?.parse()? {
-                        0 => bail!("--jobs 0 would run nothing; 1 is the least"),
-                        jobs => jobs,
-                    };
-                    "jobs"
-                }
-                Long("test-command") => {
-                    words.mutate.test_command = parser.value()?.string()?;
-                    "test-command"
-                }
-                Long("timeout") => {
-                    words.mutate.timeout_seconds = Some(parser.value()?.parse()?);
-                    "timeout"
-                }
-                Long("seconds") => {
-                    words.seconds = match parser.value()?.parse()? {
-                        0 => bail!("--seconds 0 would never end; 1 is the least"),
-                        seconds => Some(seconds),
-                    };
-                    "seconds"
-                }
-                Long("seed") => {
-                    words.seed = parser.value()?.parse()?;
-                    "seed"
-                }
-                Long("write") => {
-                    words.write = true;
-                    "write"
-                }
-                Long("dry-run") => {
-                    words.dry_run = true;
-                    "dry-run"
-                }
-                Long("rebuild") => {
-                    words.rebuild = true;
-                    "rebuild"
-                }
-                Long("target") => {
-                    words.target = Some(parser.value()?.string()?);
-                    "target"
-                }
-                Long("list") => {
-                    words.mutate.list = true;
-                    "list"
+            match argument {
+                Short('h') | Long("help") => words.help = true,
+                Value(word) => words.path.push(word.string()?),
+                Long(name) => {
+                    let name = name.to_owned();
+                    if !words.flag(&name) && !words.value(&name, &mut parser)? {
+                        return Err(Long(&name).unexpected().into());
+                    }
+                    words.seen.push(name);
                 }
                 other => return Err(other.unexpected().into()),
-            };
-            words.seen.push(name);
+            }
         }
         Ok(words)
     }
 
+    /// Takes an option without a value; false if there is none of this name.
+    fn flag(&mut self, name: &str) -> bool {
+        let flag = match name {
+            "quick" => &mut self.quick,
+            "check" => &mut self.check,
+            "write" => &mut self.write,
+            "dry-run" => &mut self.dry_run,
+            "rebuild" => &mut self.rebuild,
+            "list" => &mut self.mutate.list,
+            "no-install" => {
+                self.install = false;
+                return true;
+            }
+            _ => return false,
+        };
+        *flag = true;
+        true
+    }
+
+    /// Takes an option with a value; false if there is none of this name.
+    fn value(&mut self, name: &str, parser: &mut lexopt::Parser) -> Result<bool> {
+        match name {
+            "since" => self.since = parser.value()?.string()?,
+            "file" => self.mutate.files.push(parser.value()?.string()?),
+            "shard" => self.mutate.shard = Some(Shard::parse(&parser.value()?.string()?)?),
+            "jobs" => {
+                self.mutate.jobs = match parser.value()?.parse()? {
+                    0 => bail!("--jobs 0 would run nothing; 1 is the least"),
+                    jobs => jobs,
+                };
+            }
+            "test-command" => self.mutate.test_command = parser.value()?.string()?,
+            "timeout" => self.mutate.timeout_seconds = Some(parser.value()?.parse()?),
+            "seconds" => {
+                self.seconds = match parser.value()?.parse()? {
+                    0 => bail!("--seconds 0 would never end; 1 is the least"),
+                    seconds => Some(seconds),
+                };
+            }
+            "seed" => self.seed = parser.value()?.parse()?,
+            "target" => self.target = Some(parser.value()?.string()?),
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+
     /// Refuses an option that the task would have to ignore.
     fn only(&self, task: &str, known: &[&str]) -> Result<()> {
-        match self.seen.iter().find(|name| !known.contains(name)) {
+        match self.seen.iter().find(|name| !known.contains(&name.as_str())) {
             None => Ok(()),
             Some(name) if known.is_empty() => bail!("`{task}` takes no options, not --{name}"),
             Some(name) => {

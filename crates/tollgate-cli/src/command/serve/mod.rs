@@ -138,17 +138,7 @@ async fn run(
         Some(longest) => cache_denials(store, longest)?,
         None => store,
     };
-    if let AnyStore::Memory(store) = &store {
-        let store = store.clone();
-        tokio::spawn(async move {
-            let (mut ticks, mut fullness) = (tokio::time::interval(SWEEP), Fullness::default());
-            loop {
-                ticks.tick().await;
-                store.sweep_some();
-                fullness.check(&store);
-            }
-        });
-    }
+    sweep(&store);
     let (served, is_there) = queues.serve(is_there).await?;
     options.queues = served;
     let gate = options.metrics.gate(policies, store)?;
@@ -156,37 +146,14 @@ async fn run(
     let _watcher = watch(&server)?;
     introduce(args, &gate, &server, out)?;
     tell_systemd(&[NotifyState::Ready]);
-    let mut store_comes = pin!(async {
+    let store_comes = async {
         match is_there {
             true => pending().await,
             false => waiting.follow(queues.store()).await,
         }
-    });
-    let mut refused = None;
-    loop {
-        let signal = tokio::select! {
-            signal = signals.next() => signal,
-            Err(error) = &mut store_comes => {
-                tracing::error!(target: "tollgate", "the store refuses: ending");
-                tell_systemd(&[NotifyState::Stopping]);
-                refused = Some(error);
-                break;
-            }
-        };
-        match signal {
-            ServiceSignal::End(name) => {
-                tracing::info!(target: "tollgate", "{name}: ending");
-                tell_systemd(&[NotifyState::Stopping]);
-                break;
-            }
-            // In a separate task, so that shutdown does not wait for a file.
-            ServiceSignal::Reload => {
-                drop(tokio::spawn(server.reread_certificate()));
-                drop(tokio::spawn(server.reread_rules()));
-                drop(tokio::spawn(tell_of(server.reload())));
-            }
-        }
-    }
+    };
+    let refused = until_end(&server, &mut signals, store_comes).await;
+    tell_systemd(&[NotifyState::Stopping]);
     // A second signal demands an immediate end.
     let stopping = tokio::select! {
         stopping = server.end() => stopping,
@@ -207,6 +174,50 @@ async fn run(
     match refused {
         Some(error) => Err(error.into()),
         None => Ok(0),
+    }
+}
+
+/// Removes expired counts of a store in memory, from time to time.
+fn sweep(store: &AnyStore) {
+    let AnyStore::Memory(store) = store else { return };
+    let store = store.clone();
+    tokio::spawn(async move {
+        let (mut ticks, mut fullness) = (tokio::time::interval(SWEEP), Fullness::default());
+        loop {
+            ticks.tick().await;
+            store.sweep_some();
+            fullness.check(&store);
+        }
+    });
+}
+
+/// Serves until a signal ends it, or until the store refuses: then its error.
+async fn until_end<E>(
+    server: &Server,
+    signals: &mut Signals,
+    store_comes: impl Future<Output = Result<(), E>>,
+) -> Option<E> {
+    let mut store_comes = pin!(store_comes);
+    loop {
+        let signal = tokio::select! {
+            signal = signals.next() => signal,
+            Err(error) = &mut store_comes => {
+                tracing::error!(target: "tollgate", "the store refuses: ending");
+                return Some(error);
+            }
+        };
+        match signal {
+            ServiceSignal::End(name) => {
+                tracing::info!(target: "tollgate", "{name}: ending");
+                return None;
+            }
+            // In a separate task, so that shutdown does not wait for a file.
+            ServiceSignal::Reload => {
+                drop(tokio::spawn(server.reread_certificate()));
+                drop(tokio::spawn(server.reread_rules()));
+                drop(tokio::spawn(tell_of(server.reload())));
+            }
+        }
     }
 }
 

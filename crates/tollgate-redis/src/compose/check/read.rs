@@ -123,51 +123,9 @@ if {v} then
         text.push_str(&self.texts.state());
         let functions = ["view", "judge", "charge", "numbers", "migrate"];
         text.push_str(&self.texts.step_table("steps", &steps, &functions));
-        let single = part.slots.len() == 1;
-        if single {
-            // A log that was counted under this name is stored at the key itself.
-            let _ = write!(
-                text,
-                "local old, wrong
-if type({v}) == 'table' then
-  local head = redis.pcall('LINDEX', KEYS[{key}], 0)
-  if type(head) ~= 'string' then
-    return {v}
-  end
-  old, wrong = read_tag(head)
-else
-  old, wrong = read_state({v})
-end
-"
-            );
-        } else {
-            let _ = write!(
-                text,
-                "if type({v}) == 'table' then
-  return {v}
-end
-local old, wrong = read_state({v})
-"
-            );
-        }
-        let _ = write!(
-            text,
-            "if not old then
-  return redis.error_reply('TOLLGATE ' .. wrong)
-end
-if old.held then
-  return {}
-end
-if #old ~= {} then
-  return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
-end
-unusual = unusual or type({v}) == 'table' or string.byte({v}) ~= 50
-local words
-",
-            self.held_reply(),
-            part.slots.len()
-        );
+        self.read_old(part, key, v, &mut text);
         self.outlive(key, &mut text);
+        let single = part.slots.len() == 1;
         for slot in &part.slots {
             let place = slot.place;
             if slot.form == Form::Log {
@@ -216,6 +174,53 @@ end
         for line in text.lines() {
             let _ = writeln!(out, "    {line}");
         }
+    }
+
+    /// Reads what was written with other numbers: `old`.
+    fn read_old(&self, part: &SubjectPart<'_>, key: usize, v: &str, text: &mut String) {
+        if part.slots.len() == 1 {
+            // A log that was counted under this name is stored at the key itself.
+            let _ = write!(
+                text,
+                "local old, wrong
+if type({v}) == 'table' then
+  local head = redis.pcall('LINDEX', KEYS[{key}], 0)
+  if type(head) ~= 'string' then
+    return {v}
+  end
+  old, wrong = read_tag(head)
+else
+  old, wrong = read_state({v})
+end
+"
+            );
+        } else {
+            let _ = write!(
+                text,
+                "if type({v}) == 'table' then
+  return {v}
+end
+local old, wrong = read_state({v})
+"
+            );
+        }
+        let _ = write!(
+            text,
+            "if not old then
+  return redis.error_reply('TOLLGATE ' .. wrong)
+end
+if old.held then
+  return {}
+end
+if #old ~= {} then
+  return redis.error_reply('TOLLGATE the state is damaged: it is of another number of limits')
+end
+unusual = unusual or type({v}) == 'table' or string.byte({v}) ~= 50
+local words
+",
+            self.held_reply(),
+            part.slots.len()
+        );
     }
 
     /// What a check of a count with open holds returns: another script decides about it.
@@ -276,6 +281,34 @@ if {ends}[1] then
   if tag ~= {head} then
 "
         );
+        for line in self.foreign_log(slot, &outlive).lines() {
+            let _ = writeln!(out, "    {line}");
+        }
+        out.push_str("  end\n");
+        let _ = writeln!(out, "elseif {ends}.err then");
+        match single {
+            true => {
+                for line in self.state_for_log(slot, &outlive).lines() {
+                    let _ = writeln!(out, "  {line}");
+                }
+            }
+            false => {
+                let _ = writeln!(out, "  return {ends}");
+            }
+        }
+        out.push_str("end\n");
+        if part.key.is_some() {
+            // The state beside the log may show that another strategy counted under this name.
+            let _ = write!(out, "if {before} then\n  {carried} = {before}\nend\n");
+        }
+    }
+
+    /// Reads a log that was written with other numbers.
+    fn foreign_log(&self, slot: &LimitSlot<'_>, outlive: &str) -> String {
+        let n = |what| self.name(what, slot);
+        let (ends, event, carried) = (n("ends"), n("event"), n("carried"));
+        let (base, oldest, newest, total) = (n("base"), n("oldest"), n("newest"), n("total"));
+        let (mended, is_held) = (n("mended"), self.held_reply());
         let mut text = self.texts.state();
         let _ = write!(
             text,
@@ -306,16 +339,17 @@ if back then
 end
 "
         );
-        for line in text.lines() {
-            let _ = writeln!(out, "    {line}");
-        }
-        out.push_str("  end\n");
-        let _ = writeln!(out, "elseif {ends}.err then");
-        if single {
-            let mut text = self.texts.state();
-            let _ = write!(
-                text,
-                "local v = redis.pcall('GET', KEYS[{key}])
+        text
+    }
+
+    /// Reads the state of another strategy where the log is stored at the key itself.
+    fn state_for_log(&self, slot: &LimitSlot<'_>, outlive: &str) -> String {
+        let (key, is_held) = (slot.key, self.held_reply());
+        let (ends, carried) = (self.name("ends", slot), self.name("carried", slot));
+        let mut text = self.texts.state();
+        let _ = write!(
+            text,
+            "local v = redis.pcall('GET', KEYS[{key}])
 if type(v) ~= 'string' then
   return {ends}
 end
@@ -329,17 +363,7 @@ end
 unusual = true
 {carried} = 2
 {outlive}"
-            );
-            for line in text.lines() {
-                let _ = writeln!(out, "  {line}");
-            }
-        } else {
-            let _ = writeln!(out, "  return {ends}");
-        }
-        out.push_str("end\n");
-        if part.key.is_some() {
-            // The state beside the log may show that another strategy counted under this name.
-            let _ = write!(out, "if {before} then\n  {carried} = {before}\nend\n");
-        }
+        );
+        text
     }
 }

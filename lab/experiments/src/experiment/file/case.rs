@@ -85,15 +85,8 @@ impl FileReader<'_> {
     }
 }
 
-/// A case's name, with its parts.
-type NamedParts = (String, Vec<Part>);
-
-/// The cases of one table, and notes on the strategies that it cannot have. In front of a backend,
-/// a case may have no limits; without one, it has no slots.
-pub(super) fn cases_of(
-    raw: &RawCase,
-    has_backend: bool,
-) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
+/// The limits of a case, as they are written, by what they count.
+fn texts_of(raw: &RawCase) -> ReadResult<Vec<(Per, Vec<&str>)>> {
     let Some(limits) = &raw.limits else {
         return Err("a case has `limits`, as [{ per = \"client\", limit = \"10/10s\" }], or a \
                     `queue`, as { bound = 10, work = \"100ms\" }"
@@ -113,6 +106,19 @@ pub(super) fn cases_of(
             None => texts.push((per, list.collect())),
         }
     }
+    Ok(texts)
+}
+
+/// A case's name, with its parts.
+type NamedParts = (String, Vec<Part>);
+
+/// The cases of one table, and notes on the strategies that it cannot have. In front of a backend,
+/// a case may have no limits; without one, it has no slots.
+pub(super) fn cases_of(
+    raw: &RawCase,
+    has_backend: bool,
+) -> ReadResult<(Vec<NamedParts>, Vec<String>)> {
+    let texts = texts_of(raw)?;
     if texts.is_empty() && has_backend && raw.strategies.is_none() {
         let name = raw.name.clone().unwrap_or_else(|| "no limit".to_owned());
         return Ok((vec![(name, Vec::new())], Vec::new()));

@@ -45,45 +45,10 @@ impl Experiment {
 
 impl FileReader<'_> {
     fn experiment(&self) -> Result<Experiment, FileError> {
-        let raw: RawExperiment = toml::from_str(self.text).map_err(|error| match error.span() {
-            Some(span) => {
-                let key = key_before(self.text.get(..span.start).unwrap_or_default());
-                self.at(span, in_words(error.message(), key))
-            }
-            None => self.whole(in_words(error.message(), None)),
-        })?;
-        if *raw.version.get_ref() != 1 {
-            return Err(self.at(raw.version.span(), "this is for version = 1"));
-        }
-        if raw.workload.is_empty() {
-            let what = "there is no [[workload]]: say when requests come, as \
-                        arrivals = \"poisson\", rate = \"10/s\"";
-            return Err(self.whole(what));
-        }
-        if raw.case.is_empty() {
-            let what = "there is no [[case]]: say what is tried, as limits = [{ per = \
-                        \"client\", limit = \"10/10s\" }], or queue = { bound = 10, work = \
-                        \"100ms\" }";
-            return Err(self.whole(what));
-        }
-        let spanned = |text: &Option<Spanned<String>>| match text {
-            None => Ok(None),
-            Some(text) => match duration(text.get_ref()) {
-                Ok(0) => Err(self.at(text.span(), "this is no time at all: 1us at least")),
-                Ok(us) => Ok(Some(us)),
-                Err(what) => Err(self.at(text.span(), what)),
-            },
-        };
-        let duration_us = spanned(&raw.duration)?;
-        let mut workloads = Vec::with_capacity(raw.workload.len());
-        for (place, table) in raw.workload.iter().enumerate() {
-            let read = self.workload(table.get_ref(), place, duration_us);
-            let workload = read.map_err(|what| {
-                let name = table.get_ref().name.as_deref().unwrap_or("workload");
-                self.at(table.span(), format!("{name}: {what}"))
-            })?;
-            workloads.push(workload);
-        }
+        let raw = self.raw()?;
+        let spanned = |text: &Option<Spanned<String>>| self.positive(text);
+        let wanted_us = spanned(&raw.duration)?;
+        let mut workloads = self.workloads(&raw, wanted_us)?;
         // A log defines its own start and duration.
         let spans = workloads.iter().filter_map(|workload| match &workload.arrivals {
             Arrivals::Log(traffic) => {
@@ -95,26 +60,12 @@ impl FileReader<'_> {
         let (start_us, last_us) = spans
             .reduce(|one, other| (one.0.min(other.0), one.1.max(other.1)))
             .unwrap_or((START_US, START_US));
-        let duration_us = match duration_us {
+        let duration_us = match wanted_us {
             Some(duration_us) => duration_us,
             None if last_us > start_us => last_us - start_us + 1,
             None => return Err(self.whole("`duration` is missing, as duration = \"60s\"")),
         };
-        for (workload, table) in workloads.iter_mut().zip(&raw.workload) {
-            workload.until_us = workload.until_us.min(duration_us);
-            if workload.from_us >= workload.until_us {
-                let what = format!("{}: `from` is not before the end", workload.name);
-                return Err(self.at(table.span(), what));
-            }
-        }
-        let clients = workloads.iter().map(Workload::all_clients).fold(0, u64::saturating_add);
-        if clients > MAX_ALL_CLIENTS {
-            let what = format!(
-                "there are {clients} different clients in all, and at most {MAX_ALL_CLIENTS}: a \
-                 gang with new = true brings others each time"
-            );
-            return Err(self.whole(what));
-        }
+        self.bound(&mut workloads, &raw, duration_us)?;
         let mut notes: Vec<String> = workloads.iter().filter_map(unread).collect();
         let bucket_us = spanned(&raw.bucket)?.unwrap_or_else(|| bucket_of(duration_us));
         if duration_us / bucket_us > MAX_BUCKETS {
@@ -137,17 +88,119 @@ impl FileReader<'_> {
                 Some(backend)
             }
         };
+        let cases = self.cases(&raw, workloads.len(), &mut notes)?;
+        Ok(Experiment {
+            operation_us: spanned(&raw.operation)?,
+            name: raw.name.unwrap_or_else(|| self.file.clone()),
+            seed: raw.seed.unwrap_or(1),
+            start_us,
+            duration_us,
+            bucket_us,
+            capacity,
+            backend,
+            workloads,
+            cases,
+            notes,
+            keeps_counts: false,
+        })
+    }
+
+    /// The file as it is written, with at least a workload and a case.
+    fn raw(&self) -> Result<RawExperiment, FileError> {
+        let raw: RawExperiment = toml::from_str(self.text).map_err(|error| match error.span() {
+            Some(span) => {
+                let key = key_before(self.text.get(..span.start).unwrap_or_default());
+                self.at(span, in_words(error.message(), key))
+            }
+            None => self.whole(in_words(error.message(), None)),
+        })?;
+        if *raw.version.get_ref() != 1 {
+            return Err(self.at(raw.version.span(), "this is for version = 1"));
+        }
+        if raw.workload.is_empty() {
+            let what = "there is no [[workload]]: say when requests come, as \
+                        arrivals = \"poisson\", rate = \"10/s\"";
+            return Err(self.whole(what));
+        }
+        if raw.case.is_empty() {
+            let what = "there is no [[case]]: say what is tried, as limits = [{ per = \
+                        \"client\", limit = \"10/10s\" }], or queue = { bound = 10, work = \
+                        \"100ms\" }";
+            return Err(self.whole(what));
+        }
+        Ok(raw)
+    }
+
+    /// A duration that is not 0.
+    fn positive(&self, text: &Option<Spanned<String>>) -> Result<Option<u64>, FileError> {
+        let Some(text) = text else { return Ok(None) };
+        match duration(text.get_ref()) {
+            Ok(0) => Err(self.at(text.span(), "this is no time at all: 1us at least")),
+            Ok(us) => Ok(Some(us)),
+            Err(what) => Err(self.at(text.span(), what)),
+        }
+    }
+
+    fn workloads(
+        &self,
+        raw: &RawExperiment,
+        duration_us: Option<u64>,
+    ) -> Result<Vec<Workload>, FileError> {
+        let mut workloads = Vec::with_capacity(raw.workload.len());
+        for (place, table) in raw.workload.iter().enumerate() {
+            let read = self.workload(table.get_ref(), place, duration_us);
+            let workload = read.map_err(|what| {
+                let name = table.get_ref().name.as_deref().unwrap_or("workload");
+                self.at(table.span(), format!("{name}: {what}"))
+            })?;
+            workloads.push(workload);
+        }
+        Ok(workloads)
+    }
+
+    /// Ends every workload with the experiment, and checks how many clients there are.
+    fn bound(
+        &self,
+        workloads: &mut [Workload],
+        raw: &RawExperiment,
+        duration_us: u64,
+    ) -> Result<(), FileError> {
+        for (workload, table) in workloads.iter_mut().zip(&raw.workload) {
+            workload.until_us = workload.until_us.min(duration_us);
+            if workload.from_us >= workload.until_us {
+                let what = format!("{}: `from` is not before the end", workload.name);
+                return Err(self.at(table.span(), what));
+            }
+        }
+        let clients = workloads.iter().map(Workload::all_clients).fold(0, u64::saturating_add);
+        if clients > MAX_ALL_CLIENTS {
+            let what = format!(
+                "there are {clients} different clients in all, and at most {MAX_ALL_CLIENTS}: a \
+                 gang with new = true brings others each time"
+            );
+            return Err(self.whole(what));
+        }
+        Ok(())
+    }
+
+    fn cases(
+        &self,
+        raw: &RawExperiment,
+        workloads: usize,
+        notes: &mut Vec<String>,
+    ) -> Result<Vec<Case>, FileError> {
+        let has_backend = raw.backend.is_some();
         let mut cases = Vec::new();
         for table in &raw.case {
-            let all: Vec<usize> = (0..workloads.len()).collect();
-            self.can_have(table, backend.is_some())?;
+            let all: Vec<usize> = (0..workloads).collect();
+            self.can_have(table, has_backend)?;
             if let Some(queue) = &table.get_ref().queue {
                 let (name, queue) = self.queue(table, queue)?;
                 let (parts, queue, workloads) = (Vec::new(), Some(queue), all);
                 cases.push(Case { name, parts, queue, nodes: None, workloads });
                 continue;
             }
-            let (of, more) = cases_of(table.get_ref(), backend.is_some())
+            let (of, more) = cases_of(table.get_ref(), has_backend)
                 .map_err(|what| self.at(table.span(), what))?;
             notes.extend(more);
             for (name, parts) in of {
@@ -157,21 +210,6 @@ impl FileReader<'_> {
                 }
             }
         }
-        let name = raw.name.unwrap_or_else(|| self.file.clone());
-        let seed = raw.seed.unwrap_or(1);
-        Ok(Experiment {
-            name,
-            seed,
-            start_us,
-            duration_us,
-            bucket_us,
-            capacity,
-            operation_us: spanned(&raw.operation)?,
-            backend,
-            workloads,
-            cases,
-            notes,
-            keeps_counts: false,
-        })
+        Ok(cases)
     }
 }

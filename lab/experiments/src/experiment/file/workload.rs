@@ -22,6 +22,27 @@ const MAX_GANG: u64 = 10_000_000;
 /// The default number of retries of a request.
 const TIMES: u32 = 10;
 
+/// The kind of the arrivals, once the keys fit it.
+fn kind_of(raw: &RawWorkload) -> ReadResult<&'static str> {
+    let kind = match (&raw.arrivals, &raw.log) {
+        (Some(kind), _) => kind.as_str(),
+        (None, Some(_)) => "log",
+        (None, None) => return Err(format!("`arrivals` is missing: {}", kinds())),
+    };
+    let Some((kind, needed, others)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
+        return Err(format!("there are no arrivals `{kind}`: {}", kinds()));
+    };
+    let present = raw.present_keys();
+    if let Some(missing) = needed.iter().find(|key| !present.contains(*key)) {
+        return Err(format!("{kind} needs `{missing}`"));
+    }
+    if let Some(odd) = present.iter().find(|key| !needed.contains(*key) && !others.contains(*key)) {
+        let known: Vec<&str> = needed.iter().chain(others.iter()).copied().collect();
+        return Err(format!("`{odd}` says nothing of {kind}, which has {}", known.join(", ")));
+    }
+    Ok(kind)
+}
+
 impl FileReader<'_> {
     pub(super) fn workload(
         &self,
@@ -29,30 +50,32 @@ impl FileReader<'_> {
         place: usize,
         duration_us: Option<u64>,
     ) -> ReadResult<Workload> {
-        let kind = match (&raw.arrivals, &raw.log) {
-            (Some(kind), _) => kind.as_str(),
-            (None, Some(_)) => "log",
-            (None, None) => return Err(format!("`arrivals` is missing: {}", kinds())),
-        };
-        let Some((kind, needed, others)) = KINDS.iter().find(|(name, ..)| *name == kind) else {
-            return Err(format!("there are no arrivals `{kind}`: {}", kinds()));
-        };
-        let present = raw.present_keys();
-        if let Some(missing) = needed.iter().find(|key| !present.contains(*key)) {
-            return Err(format!("{kind} needs `{missing}`"));
-        }
-        if let Some(odd) =
-            present.iter().find(|key| !needed.contains(*key) && !others.contains(*key))
-        {
-            let known: Vec<&str> = needed.iter().chain(others.iter()).copied().collect();
-            return Err(format!("`{odd}` says nothing of {kind}, which has {}", known.join(", ")));
-        }
+        let kind = kind_of(raw)?;
         let from_us = optional(raw.from.as_deref(), "from")?.unwrap_or(0);
         let until_us = optional(raw.until.as_deref(), "until")?.or(duration_us);
         let until_us = until_us.unwrap_or(u64::MAX);
         if until_us <= from_us {
             return Err("`until` is not after `from`".to_owned());
         }
+        let (arrivals, clients) = self.arrivals(raw, kind)?;
+        if clients == 0 || clients > MAX_CLIENTS && !matches!(arrivals, Arrivals::Log(_)) {
+            return Err(format!("`clients` is 1 to {MAX_CLIENTS}"));
+        }
+        if matches!(arrivals, Arrivals::Gang { each, .. } if u64::from(clients) * each > MAX_GANG) {
+            return Err(format!(
+                "a gang makes at most {MAX_GANG} requests: `clients` times `each`"
+            ));
+        }
+        if let Some(zipf) = raw.zipf.filter(|zipf| !(0.0..=10.0).contains(zipf)) {
+            return Err(format!("`zipf` is an exponent from 0 to 10, not {zipf}"));
+        }
+        let retry = retry(raw)?;
+        let name = raw.name.clone().unwrap_or_else(|| format!("{kind} {}", place + 1));
+        Ok(Workload { name, clients, arrivals, from_us, until_us, retry, zipf: raw.zipf })
+    }
+
+    /// When requests come, and from how many clients.
+    fn arrivals(&self, raw: &RawWorkload, kind: &str) -> ReadResult<(Arrivals, u32)> {
         let rate_of = || rate(raw.rate.as_deref().unwrap_or_default());
         let time_of = |text: &Option<String>, key| optional(text.as_deref(), key);
         let positive = |time: Option<u64>, key: &str| match time {
@@ -70,7 +93,7 @@ impl FileReader<'_> {
             return Err("`within` is longer than `every`: gangs do not overlap".to_owned());
         }
         let mut clients = raw.clients.unwrap_or(1);
-        let arrivals = match *kind {
+        let arrivals = match kind {
             "steady" => Arrivals::Steady(rate_of()?),
             "poisson" => Arrivals::Poisson(rate_of()?),
             "diurnal" => {
@@ -107,20 +130,7 @@ impl FileReader<'_> {
                 Arrivals::Log(Arc::new(traffic))
             }
         };
-        if clients == 0 || clients > MAX_CLIENTS && !matches!(arrivals, Arrivals::Log(_)) {
-            return Err(format!("`clients` is 1 to {MAX_CLIENTS}"));
-        }
-        if matches!(arrivals, Arrivals::Gang { each, .. } if u64::from(clients) * each > MAX_GANG) {
-            return Err(format!(
-                "a gang makes at most {MAX_GANG} requests: `clients` times `each`"
-            ));
-        }
-        if let Some(zipf) = raw.zipf.filter(|zipf| !(0.0..=10.0).contains(zipf)) {
-            return Err(format!("`zipf` is an exponent from 0 to 10, not {zipf}"));
-        }
-        let retry = retry(raw)?;
-        let name = raw.name.clone().unwrap_or_else(|| format!("{kind} {}", place + 1));
-        Ok(Workload { name, clients, arrivals, from_us, until_us, retry, zipf: raw.zipf })
+        Ok((arrivals, clients))
     }
 
     pub(super) fn log(&self, raw: &RawWorkload) -> ReadResult<tollgate_logs::read::Traffic> {
