@@ -97,6 +97,7 @@ fn listed(count: usize) -> Policies {
 
 type Side<'a> = (String, Box<dyn FnMut(usize) + 'a>);
 
+#[expect(clippy::too_many_lines, reason = "one benchmark for each part")]
 fn main() {
     let one = policies(1, "first");
     let limits = one.policies()[0].entries[0].limits.clone();

@@ -96,6 +96,7 @@ fn traffic() -> Vec<(u64, u32)> {
     attempts
 }
 
+#[expect(clippy::too_many_lines, reason = "one value with all its fields")]
 fn case(name: &str, mut admits: impl FnMut(u64) -> bool) -> CaseResult {
     let traffic = traffic();
     let mut buckets = vec![Bucket::default(); 60];
@@ -283,6 +284,7 @@ fn queue(case: &CaseResult, place: u64) -> QueueResult {
 }
 
 /// Results that are hard to display, with a name each.
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 pub(crate) fn edges() -> Vec<(&'static str, Results)> {
     let fixture = results();
     let mut edges = Vec::new();

@@ -157,6 +157,7 @@ fn the_console_shows_what_was_asked() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a walk through the whole page")]
 fn a_count_is_looked_up_and_reset_by_keyboard_after_a_confirmation() {
     let Some(mut browser) = Browser::start(DESK) else { return };
     let place = Place::new();

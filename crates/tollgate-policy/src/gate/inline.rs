@@ -3,15 +3,13 @@
 use core::time::Duration;
 use std::time::Instant;
 
-use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, RequestId, Store};
+use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, Store};
 
 use super::holding::unnamed;
 use super::local::InlineShares;
-use super::{Answer, Gate, Held, Prepared};
-use crate::cost::Cost;
-use crate::model::{DEFAULT_DEADLINE, Policy};
+use super::{Answer, Gate, Held};
+use crate::model::DEFAULT_DEADLINE;
 use crate::on_failure::OnFailure;
-use crate::resolve::Refused;
 
 /// The failure rule and the deadline of inline limits; a policy has its own.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -135,55 +133,5 @@ impl<S: Store> Inline<'_, S> {
         let (result, hold, ahead) = self.gate.0.placed(placed)?;
         let answer = self.gate.charged_limits(result, None, terms, started)?;
         Ok(Held { answer, hold, commit: None, in_doubt, ahead })
-    }
-}
-
-impl Prepared {
-    /// Asks what the policies would answer: to a check, or to a hold of the kind that
-    /// [`Prepared::kind`] says, or else the policies. [`Gate::ask`] then changes no count and no
-    /// counter, and does not call the observer. Shadow policies are not checked.
-    pub fn peek(self) -> Self {
-        Self { is_peek: true, ..self }
-    }
-
-    /// Waits for the store at most this long, where the policies would wait longer.
-    pub fn within(mut self, most: Duration) -> Self {
-        self.plan.deadline = self.plan.deadline.min(most);
-        self
-    }
-
-    /// Sets the id of the request ([`tollgate::Ask::request`]): asked again under it, the policies
-    /// give their first answer, and nothing more is charged.
-    pub fn request(&mut self, id: RequestId<'_>) {
-        let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
-        for plan in core::iter::once(&mut self.plan).chain(shadows) {
-            plan.request = Some(Box::new((id.text().into(), id.with_text(""))));
-        }
-    }
-
-    /// Sets the cost in units; the default is one. Of a policy that reserves it takes the place of
-    /// the estimate, and is denied above its `max`. Nothing changes if a policy that applies has
-    /// another cost of its own, since the two would conflict.
-    ///
-    /// # Errors
-    /// The policy that has a cost.
-    pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
-        let Self { live, matched, plan, shadows, .. } = self;
-        let places = matched.enforced.iter().chain(&matched.shadows).copied();
-        let own = |policy: &&Policy| !matches!(policy.cost, Cost::Fixed(1) | Cost::Reserve(_));
-        let found = places.filter_map(|place| live.policies.policy(place)).find(own);
-        if let Some(policy) = found {
-            return Err(Box::new(policy.clone()));
-        }
-        for plan in core::iter::once(plan).chain(shadows.iter_mut().map(|(_, plan)| plan)) {
-            plan.cost = units;
-            if let Some(policy) = plan.reserves
-                && let Some(max) = live.policies.policy(policy).and_then(|it| it.cost.max())
-                && units > max
-            {
-                plan.refuse(Refused::Cost { policy, max });
-            }
-        }
-        Ok(())
     }
 }

@@ -12,8 +12,8 @@ use std::time::Instant;
 use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{
-    Ask, Decision, Error, HoldKind, HoldName, Limit, LimitSet, Limiter, MemoryStore, ParseError,
-    Patience, Period, Quota, Receipt, Refund, Store, Strategy,
+    Ask, Decision, Error, Limit, LimitSet, Limiter, MemoryStore, ParseError, Patience, Period,
+    Quota, Receipt, Refund, Store, Strategy,
 };
 
 mod admin;
@@ -32,6 +32,7 @@ mod local;
 mod loss;
 mod observe;
 mod open_holds;
+mod prepared;
 mod replace;
 mod rulings;
 mod settling;
@@ -48,6 +49,7 @@ pub use holding::Held;
 pub use inline::{Inline, Terms};
 pub use loss::Loss;
 pub use observe::{Counters, Event, GateCounters, Observer};
+pub use prepared::Prepared;
 pub use replace::{Reread, Revision};
 pub use settling::Holds;
 pub use standing::{Standing, SubjectCounts};
@@ -152,28 +154,6 @@ impl<S> fmt::Debug for Gate<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Gate").field("live", &self.0.live.load()).finish_non_exhaustive()
     }
-}
-
-/// A prepared request without an answer yet. It contains the check, and nothing borrowed from the
-/// request. Every call with it charges again.
-#[derive(Debug)]
-#[must_use = "a request that is not asked for is not limited"]
-pub struct Prepared {
-    live: Guard<Arc<Live>>,
-    matched: Matched,
-    /// The check of the enforced policies.
-    plan: Plan,
-    /// The checks of the shadow policies, with their positions, for when the others admit.
-    shadows: Vec<(usize, Plan)>,
-    started: Option<Instant>,
-    /// The caller's name for a hold.
-    name: Option<HoldName>,
-    /// What a peek judges its cost as.
-    kind: Option<HoldKind>,
-    /// Whether nothing is charged.
-    is_peek: bool,
-    /// Whether the caller waits for a hold in line.
-    patience: Patience,
 }
 
 impl<S: Store> Gate<S> {
@@ -450,78 +430,6 @@ impl<S: Store> Gate<S> {
         let own = answer.policy().and_then(|policy| policy.deadline);
         let deadline = own.unwrap_or_else(|| self.current().deadline());
         Ok(self.0.limiter.check(ask.within(deadline)).await?.into_owned())
-    }
-}
-
-impl Prepared {
-    /// What holds the units of the request where a policy reserves its cost, and for how long: what
-    /// its end does is in the kind.
-    #[must_use]
-    pub fn reserves(&self) -> Option<(HoldKind, Duration)> {
-        let (kind, ttl) = self.plan.holds(&self.live)?;
-        ttl.map(|ttl| (kind, ttl))
-    }
-
-    /// Names the hold that the request places, as [`Ask::named`]. A check places none, and ignores
-    /// it.
-    pub fn named(self, name: Option<HoldName>) -> Self {
-        Self { name, ..self }
-    }
-
-    /// Lets a peek judge as a hold of this kind, as [`Ask::holding`]. Only a peek looks at it.
-    pub fn kind(self, kind: Option<HoldKind>) -> Self {
-        Self { kind, ..self }
-    }
-
-    /// Says whether the caller waits where it is denied, as [`Ask::with_patience`]. A check takes
-    /// no slot: there a place in line is no more than a wait.
-    pub fn with_patience(mut self, patience: Patience) -> Self {
-        self.patience = patience;
-        let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
-        for plan in core::iter::once(&mut self.plan).chain(shadows) {
-            plan.waits = patience != Patience::None;
-        }
-        self
-    }
-
-    /// Plans the check of the matched policies.
-    #[inline(always)]
-    fn fill(&mut self, fields: &dyn Fields) {
-        if let Some(rulings) = self.live.rulings.clone() {
-            return self.fill_ruled(&rulings, fields);
-        }
-        let Self { live, matched, plan, .. } = self;
-        plan.fill(live, &matched.enforced, fields);
-        self.fill_shadows(|_| true, fields);
-    }
-
-    /// Planned now, while the fields are available; checked after the others admit.
-    #[inline(always)]
-    fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
-        let Self { live, matched, shadows, .. } = self;
-        for &policy in matched.shadows.iter().filter(|policy| is_asked(**policy)) {
-            let mut plan = Plan::new();
-            plan.fill(live, &[policy], fields);
-            shadows.push((policy, plan));
-        }
-    }
-
-    /// The mark for the request once it is decided.
-    #[must_use]
-    #[inline]
-    pub fn mark(&self) -> DecisionMark {
-        self.live.mark
-    }
-
-    /// True when a field affects the answer to this request: an enforced policy has a condition on
-    /// it, or applies and reads it; or a ruling does. A field that only shadow policies read has no
-    /// effect.
-    #[must_use]
-    pub fn enforces(&self, field: &Field) -> bool {
-        let Live { policies, rulings, .. } = &**self.live;
-        policies.is_condition(field)
-            || rulings.as_ref().is_some_and(|rulings| rulings.reads(field))
-            || self.matched.enforced.iter().any(|place| policies.reads(*place, field))
     }
 }
 

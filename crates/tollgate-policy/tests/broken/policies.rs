@@ -101,6 +101,7 @@ fn the_first_policy_that_hides_another_is_named() {
 
 /// What a program puts together is held to what a file may say.
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn policies_of_a_program_mean_what_they_would_if_written() {
     let entry = || Entry::new(["ip"], "1/s").unwrap();
     let policy = || Policy::new("p", OnFailure::Allow).entry(entry());

@@ -3,6 +3,7 @@
 use super::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_problem_is_told_with_its_place() {
     let some: &[(&str, &[&str])] = &[
         ("", &["1:1 error the file says nothing"]),

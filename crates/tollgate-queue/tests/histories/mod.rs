@@ -139,6 +139,7 @@ pub(crate) fn settings() -> impl Strategy<Value = Made> {
 }
 
 /// Does the same on both, and says where they differ.
+#[expect(clippy::too_many_lines, reason = "an arm for each operation")]
 pub(crate) async fn both(
     other: &impl Backend,
     memory: &MemoryQueues,

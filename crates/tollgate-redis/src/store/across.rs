@@ -16,10 +16,7 @@
 //! its `retry_after` has passed; the other slots are only peeked at. One of these that denies as
 //! well is asked, too, where a ban counts denials: a peek counts none.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures_util::future::join_all;
 use smallvec::SmallVec;
@@ -34,45 +31,8 @@ use super::refund::Left;
 use crate::client::key_slot;
 use crate::node::Deadline;
 
-/// The most denials that are remembered. Of those beyond, the slots are charged all at once.
-const MAX_DENIALS: usize = 4_096;
-
 /// The parts of each slot, by their places.
 type Slots = SmallVec<[SmallVec<[usize; 2]>; 2]>;
-
-/// When subjects that were denied may be admitted again, as far as this client knows.
-#[derive(Default)]
-pub(super) struct Denials {
-    hasher: RandomState,
-    /// By the hash of a key: two keys that collide only change the order of calls.
-    until: Mutex<HashMap<u64, Instant>>,
-}
-
-impl Denials {
-    fn locked(&self) -> MutexGuard<'_, HashMap<u64, Instant>> {
-        // A panic cannot leave the map half-changed.
-        self.until.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Until when the subject with this key is denied, if it would be denied now.
-    fn until(&self, key: &str) -> Option<Instant> {
-        let until = self.locked().get(&self.hasher.hash_one(key)).copied();
-        until.filter(|until| Instant::now() < *until)
-    }
-
-    fn remember(&self, key: &str, wait: Duration) {
-        let now = Instant::now();
-        let mut until = self.locked();
-        if until.len() >= MAX_DENIALS {
-            until.retain(|_, until| *until > now);
-        }
-        if until.len() < MAX_DENIALS
-            && let Some(end) = now.checked_add(wait)
-        {
-            until.insert(self.hasher.hash_one(key), end);
-        }
-    }
-}
 
 /// What a slot answered.
 type Answer = Result<Outcome, StoreError>;

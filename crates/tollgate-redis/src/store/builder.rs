@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicU64;
 use sha1::Digest as _;
 use tollgate::{Clock as TimeSource, StoreError};
 
-use super::across::Denials;
+use super::denials::Denials;
 use super::plan::Plans;
 use super::{RareScripts, RedisStore, Shared};
 use crate::client::Client;

@@ -2,6 +2,7 @@
 
 mod across;
 mod builder;
+mod denials;
 mod holds;
 mod keyspace;
 mod operations;
@@ -20,7 +21,7 @@ use tollgate::engine::{Mode, Outcome};
 use tollgate::strategy::Shape;
 use tollgate::{Clock as TimeSource, Counted, Limit, LimitSet, Question, StoreError, Subject};
 
-use self::across::Denials;
+use self::denials::Denials;
 use self::plan::{Plans, asked};
 use self::reply::{StoredValue, read_outcome, read_request, read_states};
 use crate::client::{Client, Topology};

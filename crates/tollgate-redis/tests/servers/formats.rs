@@ -74,6 +74,7 @@ fn all(server: &RedisServer) -> BTreeMap<Vec<u8>, Reply> {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn every_form_is_read_or_refused() {
     let server = redis_or_skip!();
     runtime().block_on(async {

@@ -132,6 +132,7 @@ macro_rules! part {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn every_outcome_is_counted_as_it_was_asked_for() {
     let service = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     // Before anything was asked there is a page too, and zeros where something will be.

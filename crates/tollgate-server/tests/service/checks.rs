@@ -259,6 +259,7 @@ async fn a_denial_may_have_a_status() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn what_makes_no_sense_is_told_with_its_place() {
     let service = Service::start().await;
     let mut client = service.client().await;

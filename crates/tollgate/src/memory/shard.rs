@@ -21,6 +21,7 @@ mod in_place;
 mod room;
 mod saved;
 mod shared;
+mod taken;
 
 pub(super) use room::{Room, Wanted};
 pub(super) use saved::{Kept, Sizes};
@@ -28,50 +29,8 @@ pub(super) use shared::Lifted;
 
 use room::Fruitless;
 use shared::Shared;
-
-/// Where a state was found, and where it is written back.
-#[derive(Clone, Copy, Debug)]
-enum Home {
-    /// The subject's own entry, in this bucket.
-    Own { bucket: usize },
-    /// No entry yet; there is room for one.
-    New,
-    /// The state shared with others, in this bucket, for lack of room. It is written back under
-    /// this set, which is held for it.
-    Shared { bucket: usize, set: usize },
-    /// No entry, and no room even for a shared state.
-    Nowhere,
-}
-
-/// A state taken out of a shard while a check works on it.
-#[derive(Debug)]
-pub(super) struct Taken {
-    home: Home,
-    pub(super) state: State,
-    /// Whether it is a shared state or a copy of one.
-    shared: bool,
-    /// The state as it was found, if it was counted under other numbers.
-    before: Option<State>,
-    pub(super) carried: engine::Carries,
-}
-
-impl Taken {
-    /// True when the state is written to a new entry.
-    pub(super) fn is_new(&self) -> bool {
-        matches!(self.home, Home::New)
-    }
-
-    /// True when there was no room even for a state that it shares.
-    pub(super) fn is_nowhere(&self) -> bool {
-        matches!(self.home, Home::Nowhere)
-    }
-
-    /// True when the subject has no separate state for lack of room. A subject that was charged on
-    /// a copy of the shared state has a state of its own from now on.
-    pub(super) fn is_shared(&self, charged: bool) -> bool {
-        self.shared && !(charged && self.is_new())
-    }
-}
+use taken::Home;
+pub(super) use taken::Taken;
 
 /// The fields of the fast path come first and fit into one cache line together with the lock.
 #[derive(Debug)]

@@ -2,7 +2,7 @@
 //! 3, 4 and 6 together).
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
-use tollgate::{Ask, LimitSet, Receipt, SKEW_US, engine};
+use tollgate::{Ask, LimitSet, Receipt, SKEW_US, Store, engine};
 
 use super::StoreMaker;
 use super::world::{World, answer, rule_of, set};
@@ -94,6 +94,68 @@ struct Charged {
     left: u64,
 }
 
+impl Charged {
+    fn new(receipt: Receipt, rule: Rule) -> Self {
+        let left = receipt.cost;
+        Self { receipt, rule, left }
+    }
+
+    /// Refunds a part, on both, under the numbers that the state was written under. What is left
+    /// and may be refunded later is returned.
+    fn refund<S: Store>(
+        self,
+        world: &World<S>,
+        oracle: &mut Oracle,
+        (cost, latest_us): (u64, u64),
+        seen: &mut Seen,
+        what: &str,
+    ) -> Option<Self> {
+        let (now_us, Self { receipt, rule, left }) = (world.now_us(), self);
+        let at_us = receipt.charges[0].at_us[0];
+        let until_us = rule.counts_until(at_us, receipt.cost);
+        assert_eq!(until_us, engine::receipt_until_us(&receipt), "{what}");
+        let cost = cost.min(receipt.cost);
+        let units = cost.min(left);
+        let portion = if now_us < until_us { units } else { 0 };
+        let expected = oracle.refund_part(now_us, at_us, left, portion);
+        let refund = world.refund_part(&receipt, cost);
+        assert_eq!((refund.already, &refund.given[..]), (false, &[expected][..]), "{what}");
+        seen.given += u64::from(expected > 0);
+        let later = left > units && now_us.max(latest_us) < until_us;
+        later.then_some(Self { receipt, rule, left: left - units })
+    }
+}
+
+/// Whether something counts at a time.
+fn counts(oracle: &Oracle, us: u64) -> bool {
+    oracle.peek(us, 1).fields.reset_after_us > 0
+}
+
+/// The time of the next operation, and the latest time so far.
+fn next_us(
+    random: &mut Random,
+    (now_us, mut latest_us): (u64, u64),
+    oracle: &Oracle,
+    charged: &mut Vec<Charged>,
+) -> (u64, u64) {
+    let mut now_us = now_us
+        + [0, 0, random.below(S / 2), random.below(3 * S)]
+            [usize::try_from(random.below(4)).unwrap()];
+    match random.below(12) {
+        // A store may forget what is fresh for a second: so far back it still agrees, and at
+        // any distance from a time at which something still counted.
+        0 | 1 => now_us = latest_us.max(now_us).saturating_sub(random.below(SKEW_US + 1)),
+        2 if counts(oracle, latest_us) => {
+            now_us = latest_us.saturating_sub(SKEW_US + random.below(12 * S));
+            latest_us = now_us;
+            // Whose marks may have ended, is told by no rule: a case of its own.
+            charged.retain(|charged| charged.left == charged.receipt.cost);
+        }
+        _ => {}
+    }
+    (now_us, latest_us.max(now_us))
+}
+
 fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 4], seed: u64, seen: &mut Seen) {
     let mut random = Random::new(seed ^ 0xc4a9);
     let world = World::new(maker, numbers[0], 50 * S + random.below(9 * S));
@@ -103,23 +165,9 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 4], seed: u64, seen
     let mut charged: Vec<Charged> = Vec::new();
     let (mut under, mut latest_us) = (0, world.now_us());
     for _ in 0..OPERATIONS {
-        let counts = |oracle: &Oracle, us| oracle.peek(us, 1).fields.reset_after_us > 0;
-        let mut now_us = world.now_us()
-            + [0, 0, random.below(S / 2), random.below(3 * S)]
-                [usize::try_from(random.below(4)).unwrap()];
-        match random.below(12) {
-            // A store may forget what is fresh for a second: so far back it still agrees, and at
-            // any distance from a time at which something still counted.
-            0 | 1 => now_us = latest_us.max(now_us).saturating_sub(random.below(SKEW_US + 1)),
-            2 if counts(&oracle, latest_us) => {
-                now_us = latest_us.saturating_sub(SKEW_US + random.below(12 * S));
-                latest_us = now_us;
-                // Whose marks may have ended, is told by no rule: a case of its own.
-                charged.retain(|charged| charged.left == charged.receipt.cost);
-            }
-            _ => {}
-        }
-        latest_us = latest_us.max(now_us);
+        let (now_us, latest) =
+            next_us(&mut random, (world.now_us(), latest_us), &oracle, &mut charged);
+        latest_us = latest;
         world.at(now_us);
         if random.below(6) == 0 {
             maker.forget(world.limiter.store());
@@ -132,24 +180,11 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 4], seed: u64, seen
         let cost = 1 + random.below(4);
         let what = format!("seed {seed}: {} at {now_us}, cost {cost}, {kind}", numbers[under]);
         if let 9..12 = kind {
-            // Under the numbers that the state was written under.
-            if charged.is_empty() {
-                continue;
-            }
-            let pick = usize::try_from(random.below(charged.len() as u64)).unwrap();
-            let Charged { receipt, rule, left } = charged.swap_remove(pick);
-            let at_us = receipt.charges[0].at_us[0];
-            let until_us = rule.counts_until(at_us, receipt.cost);
-            assert_eq!(until_us, engine::receipt_until_us(&receipt), "{what}");
-            let cost = cost.min(receipt.cost);
-            let units = cost.min(left);
-            let portion = if now_us < until_us { units } else { 0 };
-            let expected = oracle.refund_part(now_us, at_us, left, portion);
-            let refund = world.refund_part(&receipt, cost);
-            assert_eq!((refund.already, &refund.given[..]), (false, &[expected][..]), "{what}");
-            seen.given += u64::from(expected > 0);
-            if left > units && now_us.max(latest_us) < until_us {
-                charged.push(Charged { receipt, rule, left: left - units });
+            if !charged.is_empty() {
+                let pick = usize::try_from(random.below(charged.len() as u64)).unwrap();
+                let one = charged.swap_remove(pick);
+                let refunded = one.refund(&world, &mut oracle, (cost, latest_us), seen, &what);
+                charged.extend(refunded);
             }
             continue;
         }
@@ -172,10 +207,7 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 4], seed: u64, seen
                 let decision = world.check(ask.cost(cost));
                 oracle = changed_oracle;
                 assert_eq!(answer(&decision, false), oracle.check(now_us, cost), "{what}");
-                charged.extend(decision.receipt().map(|receipt| {
-                    let left = receipt.cost;
-                    Charged { receipt, rule, left }
-                }));
+                charged.extend(decision.receipt().map(|receipt| Charged::new(receipt, rule)));
             }
             7 => {
                 let peeked = answer(&world.peek(ask.cost(cost)), true);
@@ -185,10 +217,7 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 4], seed: u64, seen
                 let decision = world.check(ask.cost(cost + 3).partial());
                 oracle = changed_oracle;
                 assert_eq!(answer(&decision, false), oracle.partial(now_us, cost + 3), "{what}");
-                charged.extend(decision.receipt().map(|receipt| {
-                    let left = receipt.cost;
-                    Charged { receipt, rule, left }
-                }));
+                charged.extend(decision.receipt().map(|receipt| Charged::new(receipt, rule)));
             }
             12..14 => {
                 let units = i64::try_from(cost).unwrap();

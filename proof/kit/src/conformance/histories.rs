@@ -150,44 +150,7 @@ impl<S: Store> Twins<S> {
                 assert_eq!(answer(&decision, false), expected, "{limit} partial {cost} {now_us}");
                 receipts.extend(decision.receipt().map(Charged::new));
             }
-            16..18 if !receipts.is_empty() => {
-                let pick = usize::try_from(random.below(receipts.len() as u64)).unwrap();
-                let charged = receipts.swap_remove(pick);
-                let cost = charged.receipt.cost;
-                // More than is left gives back what is left.
-                let asked = 1 + random.below(cost);
-                let refund = world.refund_part(&charged.receipt, asked);
-                let peeked = answer(&world.peek(SUBJECT), true);
-                let seen_now = (refund.already, refund.given[0], refund.left, peeked);
-                // What a store has forgotten is like what was never refunded (section 4).
-                let forgotten = charged.may_be_forgotten(*latest_us).then_some(cost);
-                let Charged { receipt, left, refunded_us } = charged;
-                let expected = [left].into_iter().chain(forgotten).map(|left| {
-                    let (mut oracle, units) = (oracle.clone(), asked.min(left));
-                    let at_us = receipt.charges[0].at_us[0];
-                    let given = match left {
-                        0 => 0,
-                        _ => oracle.refund_part(now_us, at_us, left, units),
-                    };
-                    let peeked = oracle.peek(now_us, 1);
-                    ((left == 0, given, left - units, peeked), oracle)
-                });
-                let expected: Vec<_> = expected.collect();
-                let (answers, _): (Vec<_>, Vec<_>) = expected.iter().cloned().unzip();
-                let found = expected.into_iter().find(|(answer, _)| *answer == seen_now);
-                let what = format!("{limit} refund of {asked}/{left} at {now_us}: {receipt:?}");
-                let Some((_, next)) = found else {
-                    panic!("{what}: {seen_now:?}, not {answers:?}")
-                };
-                *oracle = next;
-                let something = refund.given[0] > 0;
-                seen.count(if something { "refund: something" } else { "refund: nothing" });
-                if refund.left > 0 || random.below(3) == 0 {
-                    // Also one of which nothing is left: it must say so.
-                    let refunded_us = if refund.already { refunded_us } else { Some(now_us) };
-                    receipts.push(Charged { receipt, left: refund.left, refunded_us });
-                }
-            }
+            16..18 if !receipts.is_empty() => self.refund(random, seen),
             18 => {
                 seen.count("adjust");
                 let units = i64::try_from(1 + random.below(cost + 1)).unwrap();
@@ -217,6 +180,46 @@ impl<S: Store> Twins<S> {
                 let checked = answer(&world.check(SUBJECT), false);
                 assert_eq!(checked, oracle.check(now_us, 1), "{limit} check 1 at {now_us}");
             }
+        }
+    }
+
+    /// Refunds a part of some charge, on both.
+    fn refund(&mut self, random: &mut Random, seen: &mut Seen) {
+        let Self { world, oracle, limit, receipts, latest_us, .. } = self;
+        let now_us = world.now_us();
+        let pick = usize::try_from(random.below(receipts.len() as u64)).unwrap();
+        let charged = receipts.swap_remove(pick);
+        let cost = charged.receipt.cost;
+        // More than is left gives back what is left.
+        let asked = 1 + random.below(cost);
+        let refund = world.refund_part(&charged.receipt, asked);
+        let peeked = answer(&world.peek(SUBJECT), true);
+        let seen_now = (refund.already, refund.given[0], refund.left, peeked);
+        // What a store has forgotten is like what was never refunded (section 4).
+        let forgotten = charged.may_be_forgotten(*latest_us).then_some(cost);
+        let Charged { receipt, left, refunded_us } = charged;
+        let expected = [left].into_iter().chain(forgotten).map(|left| {
+            let (mut oracle, units) = (oracle.clone(), asked.min(left));
+            let at_us = receipt.charges[0].at_us[0];
+            let given = match left {
+                0 => 0,
+                _ => oracle.refund_part(now_us, at_us, left, units),
+            };
+            let peeked = oracle.peek(now_us, 1);
+            ((left == 0, given, left - units, peeked), oracle)
+        });
+        let expected: Vec<_> = expected.collect();
+        let (answers, _): (Vec<_>, Vec<_>) = expected.iter().cloned().unzip();
+        let found = expected.into_iter().find(|(answer, _)| *answer == seen_now);
+        let what = format!("{limit} refund of {asked}/{left} at {now_us}: {receipt:?}");
+        let Some((_, next)) = found else { panic!("{what}: {seen_now:?}, not {answers:?}") };
+        *oracle = next;
+        let something = refund.given[0] > 0;
+        seen.count(if something { "refund: something" } else { "refund: nothing" });
+        if refund.left > 0 || random.below(3) == 0 {
+            // Also one of which nothing is left: it must say so.
+            let refunded_us = if refund.already { refunded_us } else { Some(now_us) };
+            receipts.push(Charged { receipt, left: refund.left, refunded_us });
         }
     }
 }

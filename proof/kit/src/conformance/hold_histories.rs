@@ -2,15 +2,17 @@
 //! and without, under numbers that change, and under a clock that steps back.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
+mod compare;
+
 use core::time::Duration;
 
-use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Period, Settled, Store};
+use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Period, Store};
 
 use super::StoreMaker;
 use super::named_holds::name;
-use super::world::{World, block_on, charged, fields, oracle_of, set, stepped_back};
+use super::world::{World, block_on, fields, oracle_of, set, stepped_back};
 use crate::Random;
-use crate::oracle::{Charged, Ended, Fields, HeldLimit, HoldOracle, Kind, NameSays};
+use crate::oracle::{Ended, Fields, HeldLimit, HoldOracle, Kind, NameSays};
 
 /// A time far from zero, so that a clock can step back.
 const START_US: u64 = 1_763_632_000_000;
@@ -470,48 +472,5 @@ impl<'w, S: Store> History<'w, S> {
         self.bring(now_us, set);
         let expected = self.oracle.charge(now_us, cost);
         self.compare_charged(&got, &expected, &format!("charge {cost} at {now_us} under {limits}"));
-    }
-
-    fn compare_settled(&self, settled: Result<Settled, Error>, expected: Ended, what: &str) {
-        let matched = match (&settled, &expected) {
-            (Ok(settled), Ended::Charged(expected)) if !settled.already && !settled.is_early => {
-                let got: Vec<Charged> = settled.charged.iter().map(charged).collect();
-                return self.compare_charged(&got, expected, what);
-            }
-            (Ok(settled), Ended::Already(actual)) => {
-                settled.already && !settled.is_early && settled.actual == *actual
-            }
-            (Ok(settled), Ended::Early) => settled.is_early,
-            (Err(Error::NotOpen(_)), Ended::NotOpen) => true,
-            _ => false,
-        };
-        assert!(matched, "{what}: {settled:?} instead of {expected:?}: {:?}", self.oracle);
-    }
-
-    fn compare_charged(&self, got: &[Charged], expected: &[Charged], what: &str) {
-        assert_eq!(got.len(), expected.len(), "{what}");
-        for (got, expected) in got.iter().zip(expected) {
-            assert_eq!((got.fits, got.cut), (expected.fits, expected.cut), "{what}");
-        }
-        let fields_of = |each: &[Charged]| each.iter().map(|it| it.fields).collect::<Vec<_>>();
-        let (got, expected) = (fields_of(got), fields_of(expected));
-        self.compare(&got, &expected, what);
-    }
-
-    /// Every field is equal. Where ends charge, `reset_after` is an upper bound.
-    fn compare(&self, got: &[Fields], expected: &[Fields], what: &str) {
-        let same = |fields: &[Fields]| -> Vec<Fields> {
-            fields.iter().map(|fields| Fields { reset_after_us: 0, ..*fields }).collect()
-        };
-        assert_eq!(same(got), same(expected), "{what}: {:?}", self.oracle);
-        for (got, expected) in got.iter().zip(expected) {
-            let (got, expected) = (got.reset_after_us, expected.reset_after_us);
-            let exact = self.oracle.resets_exactly();
-            assert!(
-                if exact { got == expected } else { got >= expected },
-                "{what}: {got} instead of {expected}: {:?}",
-                self.oracle
-            );
-        }
     }
 }

@@ -34,6 +34,7 @@ mod notices;
 mod promises;
 mod receipts;
 mod requests;
+mod shown_holds;
 mod threads;
 mod world;
 
@@ -219,8 +220,8 @@ cases! {
     holds::nothing_but_another_strategy_starts_fresh,
     holds::a_place_in_line_is_kept_on_every_count,
     holds::a_peek_of_a_hold_foretells_it,
-    holds::an_inspection_shows_open_holds,
-    holds::an_inspection_shows_how_old_holds_are,
+    shown_holds::an_inspection_shows_open_holds,
+    shown_holds::an_inspection_shows_how_old_holds_are,
     named_holds::a_named_hold_asked_for_again_is_one_hold,
     named_holds::a_named_hold_asked_for_otherwise_is_refused,
     named_holds::a_named_hold_is_settled_by_its_name,

@@ -77,6 +77,7 @@ fn wait_for_end(hold: &Hold) {
 }
 
 /// One client: it places holds, works for a moment or not at all, and settles them, often twice.
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let limits = limiter.limits().clone();

@@ -204,6 +204,7 @@ async fn one_hold_more_than_a_count_can_have_is_a_refusal_of_its_own() {
 }
 
 #[tokio::test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 async fn what_makes_no_sense_is_refused() {
     let (service, _clock) = on_memory(FILE).await;
     let (mut redis, mut http) = (service.redis().await, service.client().await);

@@ -114,6 +114,7 @@ fn another_number_of_shards_is_another_place() {
 }
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn nothing_is_believed() {
     let pair = || vec![Long(NOW_US + 7), Long(0)];
     let one = || vec![Long(1), Long(NOW_US), Long(1)];

@@ -3,6 +3,7 @@
 use super::*;
 
 #[test]
+#[expect(clippy::too_many_lines, reason = "a table of cases")]
 fn what_is_wrong_with_a_file_is_told_with_its_line() {
     let case = "[[case]]\nlimits = [{ per = \"client\", limit = \"1/s\" }]\n";
     let head = "version = 1\nduration = \"1m\"\n";

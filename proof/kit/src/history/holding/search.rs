@@ -315,87 +315,8 @@ fn settled(state: &State, call: &Operation, now_us: u64) -> Option<u64> {
 fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, String> {
     let mut next = State { at_us: now_us, ..state.clone() };
     match call.what {
-        What::Ask { hold, cost, outcome, fence } => {
-            let kind = hold.map(|(_, kind, _)| kind);
-            let left: Vec<_> =
-                next.counts_of(&call.counts).flat_map(|count| count.look(now_us)).collect();
-            let wanted = || left.iter().map(|left| (left, left.wanted(kind, cost)));
-            let never = wanted().any(|(left, wanted)| wanted > left.limit);
-            let admitted = wanted().all(|(left, wanted)| wanted <= left.remaining);
-            let least = left.iter().map(|left| left.remaining).min().unwrap_or(0);
-            let told = |told: Option<u64>, right: u64| match told {
-                Some(told) if told != right => Err(format!("{right} remain, not {told}")),
-                _ => Ok(()),
-            };
-            match outcome {
-                Outcome::Allowed { remaining } => {
-                    if !admitted {
-                        let needed = wanted().find(|(left, wanted)| *wanted > left.remaining);
-                        let (left, wanted) = needed.map_or((0, 0), |(l, w)| (l.remaining, w));
-                        return Err(format!("{wanted} were admitted where {left} remained"));
-                    }
-                    let after = wanted().map(|(left, wanted)| left.remaining - wanted).min();
-                    told(remaining, after.unwrap_or(0))?;
-                    if let Some(fence) = fence {
-                        if fence <= next.fence {
-                            return Err(format!("the fence {fence} came after {}", next.fence));
-                        }
-                        next.fence = fence;
-                    }
-                }
-                Outcome::Denied { .. } if admitted => {
-                    return Err(format!("it was denied where {least} remained"));
-                }
-                Outcome::Denied { .. } if never => return Err("it is never admitted".to_owned()),
-                Outcome::Denied { remaining, .. } => {
-                    // Of slots or of units, whichever the binding limit counts: one that denies.
-                    let of_kind = |is_slots| {
-                        let of = || wanted().filter(move |(left, _)| left.is_slots == is_slots);
-                        let denies = of().any(|(left, wanted)| wanted > left.remaining);
-                        of().map(|(left, _)| left.remaining).min().filter(|_| denies)
-                    };
-                    let may_be = [of_kind(true), of_kind(false)];
-                    if !may_be.contains(&remaining) {
-                        told(remaining, least)?;
-                    }
-                }
-                Outcome::Never if !never => return Err("it is not above a limit".to_owned()),
-                Outcome::Never | Outcome::NotCharged | Outcome::Unknown => {}
-            }
-            if admitted && !outcome.is_denial() {
-                for count in next.counts_of(&call.counts) {
-                    count.place(now_us, cost, hold);
-                }
-            }
-        }
-        What::Settle { name, actual, answer } => {
-            let mut before = None;
-            for count in next.counts_of(&call.counts) {
-                count.end_due(now_us);
-                before = before.or(count.was_settled(name));
-            }
-            let least = settled(&next, call, now_us);
-            for count in next.counts_of(&call.counts) {
-                count.take_away(now_us, name, actual);
-            }
-            let right = match (answer, least, before) {
-                (Settling::Unknown, ..) => true,
-                (Settling::Done { remaining }, Some(left), _) => {
-                    remaining.is_none_or(|told| told == left)
-                }
-                (Settling::Already(told), None, Some(before)) => told == before,
-                (Settling::NotOpen, None, None) => true,
-                _ => false,
-            };
-            if !right {
-                let is = match (least, before) {
-                    (Some(left), _) => format!("it was open, and {left} remain"),
-                    (None, Some(before)) => format!("it was settled for {before} before"),
-                    (None, None) => "it was not open".to_owned(),
-                };
-                return Err(format!("{is}, and the answer is {answer:?}"));
-            }
-        }
+        What::Ask { .. } => ask(&mut next, call)?,
+        What::Settle { .. } => settle(&mut next, call)?,
         What::Renew { name, ttl_us, answer } => {
             let mut is_open = false;
             for count in next.counts_of(&call.counts) {
@@ -409,4 +330,92 @@ fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, St
         }
     }
     Ok(next)
+}
+
+/// A check or a hold.
+fn ask(next: &mut State, call: &Operation) -> Result<(), String> {
+    let What::Ask { hold, cost, outcome, fence } = call.what else { return Ok(()) };
+    let now_us = next.at_us;
+    let kind = hold.map(|(_, kind, _)| kind);
+    let left: Vec<_> = next.counts_of(&call.counts).flat_map(|count| count.look(now_us)).collect();
+    let wanted = || left.iter().map(|left| (left, left.wanted(kind, cost)));
+    let never = wanted().any(|(left, wanted)| wanted > left.limit);
+    let admitted = wanted().all(|(left, wanted)| wanted <= left.remaining);
+    let least = left.iter().map(|left| left.remaining).min().unwrap_or(0);
+    let told = |told: Option<u64>, right: u64| match told {
+        Some(told) if told != right => Err(format!("{right} remain, not {told}")),
+        _ => Ok(()),
+    };
+    match outcome {
+        Outcome::Allowed { remaining } => {
+            if !admitted {
+                let needed = wanted().find(|(left, wanted)| *wanted > left.remaining);
+                let (left, wanted) = needed.map_or((0, 0), |(l, w)| (l.remaining, w));
+                return Err(format!("{wanted} were admitted where {left} remained"));
+            }
+            let after = wanted().map(|(left, wanted)| left.remaining - wanted).min();
+            told(remaining, after.unwrap_or(0))?;
+            if let Some(fence) = fence {
+                if fence <= next.fence {
+                    return Err(format!("the fence {fence} came after {}", next.fence));
+                }
+                next.fence = fence;
+            }
+        }
+        Outcome::Denied { .. } if admitted => {
+            return Err(format!("it was denied where {least} remained"));
+        }
+        Outcome::Denied { .. } if never => return Err("it is never admitted".to_owned()),
+        Outcome::Denied { remaining, .. } => {
+            // Of slots or of units, whichever the binding limit counts: one that denies.
+            let of_kind = |is_slots| {
+                let of = || wanted().filter(move |(left, _)| left.is_slots == is_slots);
+                let denies = of().any(|(left, wanted)| wanted > left.remaining);
+                of().map(|(left, _)| left.remaining).min().filter(|_| denies)
+            };
+            let may_be = [of_kind(true), of_kind(false)];
+            if !may_be.contains(&remaining) {
+                told(remaining, least)?;
+            }
+        }
+        Outcome::Never if !never => return Err("it is not above a limit".to_owned()),
+        Outcome::Never | Outcome::NotCharged | Outcome::Unknown => {}
+    }
+    if admitted && !outcome.is_denial() {
+        for count in next.counts_of(&call.counts) {
+            count.place(now_us, cost, hold);
+        }
+    }
+    Ok(())
+}
+
+/// A commit, a cancel or a release.
+fn settle(next: &mut State, call: &Operation) -> Result<(), String> {
+    let What::Settle { name, actual, answer } = call.what else { return Ok(()) };
+    let now_us = next.at_us;
+    let mut before = None;
+    for count in next.counts_of(&call.counts) {
+        count.end_due(now_us);
+        before = before.or(count.was_settled(name));
+    }
+    let least = settled(next, call, now_us);
+    for count in next.counts_of(&call.counts) {
+        count.take_away(now_us, name, actual);
+    }
+    let right = match (answer, least, before) {
+        (Settling::Unknown, ..) => true,
+        (Settling::Done { remaining }, Some(left), _) => remaining.is_none_or(|told| told == left),
+        (Settling::Already(told), None, Some(before)) => told == before,
+        (Settling::NotOpen, None, None) => true,
+        _ => false,
+    };
+    if !right {
+        let is = match (least, before) {
+            (Some(left), _) => format!("it was open, and {left} remain"),
+            (None, Some(before)) => format!("it was settled for {before} before"),
+            (None, None) => "it was not open".to_owned(),
+        };
+        return Err(format!("{is}, and the answer is {answer:?}"));
+    }
+    Ok(())
 }

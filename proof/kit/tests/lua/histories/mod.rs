@@ -57,6 +57,7 @@ impl Pair {
     }
 
     /// A history of random operations over a plan.
+    #[expect(clippy::too_many_lines, reason = "an arm for each operation")]
     pub(crate) fn history(
         &mut self,
         rng: &mut ChaCha8Rng,

@@ -1,0 +1,156 @@
+//! The settings of a service, from the arguments and the environment.
+
+use anyhow::{Context as _, Result, bail};
+use tollgate_server::{
+    Address, AuthOptions, Bounds, CallerLimits, Forwarded, Options, TimeSeriesOptions, Tls,
+};
+use tollgate_tower::identity::{
+    AddressHeader, EscapedSlashes, Networks, PathParameters, PathReading,
+};
+
+#[cfg(feature = "resp")]
+use super::resp;
+use super::threads;
+use crate::args::{CallerLimitsArg, Family, OnOff, Parameters, Serve, Slashes, Unknown};
+use crate::input::{secret, wait};
+use crate::store::time_series_options;
+
+/// The files that the service needs besides those of connections, and those of a thread.
+const OWN_FILES: u64 = 64;
+const THREAD_FILES: u64 = 4;
+
+/// The settings from the arguments and the environment.
+pub(super) fn options(args: &Serve) -> Result<Options> {
+    let listen: Result<Vec<Address>, _> = args.listen.iter().map(|text| text.parse()).collect();
+    let mut options = Options::new(listen?);
+    #[cfg(feature = "resp")]
+    resp::set(args, &mut options)?;
+    let grpc: Result<Vec<Address>, _> = args.grpc.iter().map(|text| text.parse()).collect();
+    options.grpc = grpc?;
+    options.envoy.rules.clone_from(&args.envoy_config);
+    options.envoy.denies_unknown = args.envoy_unknown_domain == Unknown::Deny;
+    options.envoy.metrics = args.envoy_metrics;
+    options.envoy.headers = args.grpc_headers == OnOff::On;
+    options.envoy.max_age = wait(&args.grpc_max_age)?;
+    options.admin = match args.admin.as_str() {
+        "off" => None,
+        text => Some(text.parse()?),
+    };
+    options.admin_token = secret("TOLLGATE_ADMIN_TOKEN")?;
+    options.admin_hosts.clone_from(&args.admin_host);
+    options.origins = origins(&args.allow_origin)?;
+    options.queue_workers = args.queue_workers;
+    options.worker_token = secret("TOLLGATE_WORKER_TOKEN")?;
+    options.receipt_key = secret("TOLLGATE_RECEIPT_KEY")?.map(String::into_bytes);
+    options.key_secret = secret("TOLLGATE_KEY_SECRET")?.map(String::into_bytes);
+    options.config.clone_from(&args.config);
+    options.auth = auth(args)?;
+    options.caller_limits = match args.caller_limits {
+        CallerLimitsArg::Off => CallerLimits::Off,
+        CallerLimitsArg::Single => CallerLimits::Single,
+        CallerLimitsArg::Several => CallerLimits::Several { shapes: args.caller_shapes },
+    };
+    options.caller_waiting = args.caller_waiting == OnOff::On;
+    options.paths = paths(args);
+    options.tls = args.tls_cert.as_ref().zip(args.tls_key.as_ref()).map(|(c, k)| Tls::new(c, k));
+    if let Some(tls) = &mut options.tls {
+        tls.client_authorities.clone_from(&args.tls_client_ca);
+    }
+    let mut bounds = Bounds::default();
+    bounds.idle = wait(&args.idle_timeout)?;
+    let fronts = if args.grpc.is_empty() { 1 } else { 2 };
+    let own_files = OWN_FILES + THREAD_FILES * u64::try_from(fronts * threads(args.threads))?;
+    bounds.connections = connections(args.max_connections, own_files)?;
+    let per_address = args.max_connections_per_address.map(usize::try_from);
+    bounds.per_address = per_address.transpose()?;
+    options.bounds = bounds;
+    options.linger = wait(&args.linger)?;
+    options.grace = wait(&args.grace)?;
+    options.timeseries = timeseries(args)?;
+    Ok(options)
+}
+
+/// Origins in the form of browsers: a scheme, a host, and a port other than the default.
+fn origins(said: &[String]) -> Result<Vec<String>> {
+    for origin in said {
+        let host = ["http://", "https://"].iter().find_map(|scheme| origin.strip_prefix(scheme));
+        let is_one = |host: &str| !host.is_empty() && !host.contains(['/', '?', '#', '@', ' ']);
+        if !host.is_some_and(is_one) {
+            bail!(
+                "--allow-origin: `{origin}` is no origin: write scheme and host, as \
+                 `https://app.example`, and the port if it is not the default"
+            );
+        }
+    }
+    Ok(said.iter().map(|origin| origin.to_ascii_lowercase()).collect())
+}
+
+/// The time series that also receive the counts of each second.
+fn timeseries(args: &Serve) -> Result<Option<TimeSeriesOptions>> {
+    let retention = wait(&args.timeseries_retention)?;
+    let Some(url) = args.timeseries.as_deref().filter(|url| !url.is_empty()) else {
+        return Ok(None);
+    };
+    let server = time_series_options(url).context("--timeseries")?;
+    Ok(Some(TimeSeriesOptions::new(server, retention)?))
+}
+
+fn auth(args: &Serve) -> Result<AuthOptions> {
+    let mut auth = AuthOptions::default();
+    if !args.trust.is_empty() {
+        let all = format!("127.0.0.0/8, ::1/128, {}", args.trust.join(", "));
+        auth.trust = all.parse::<Networks>()?;
+    }
+    auth.client_header = match args.client_header.to_ascii_lowercase().as_str() {
+        "x-forwarded-for" => AddressHeader::XForwardedFor,
+        "forwarded" => AddressHeader::Forwarded,
+        other => AddressHeader::single(other)?,
+    };
+    auth.forwarded = match args.forwarded {
+        Family::Either => Forwarded::Either,
+        Family::Original => Forwarded::Original,
+        Family::Forwarded => Forwarded::Forwarded,
+        Family::Nothing => Forwarded::Nothing,
+    };
+    auth.user_header.clone_from(&args.user_header);
+    auth.api_key_header.clone_from(&args.api_key_header);
+    auth.request_id_header.clone_from(&args.request_id_header);
+    auth.request_id_for = wait(&args.request_id_for)?;
+    Ok(auth)
+}
+
+fn paths(args: &Serve) -> PathReading {
+    let slashes = match args.escaped_slashes {
+        Slashes::Reject => EscapedSlashes::Reject,
+        Slashes::Keep => EscapedSlashes::Keep,
+        Slashes::Unescape => EscapedSlashes::Unescape,
+    };
+    let parameters = match args.path_parameters {
+        Parameters::Reject => PathParameters::Reject,
+        Parameters::Keep => PathParameters::Keep,
+        Parameters::Strip => PathParameters::Strip,
+    };
+    PathReading::default().escaped_slashes(slashes).parameters(parameters)
+}
+
+/// The most connections: it raises the process's limit on open files as far as possible.
+fn connections(wanted: u32, own_files: u64) -> Result<usize> {
+    use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+    let files = getrlimit(Resource::Nofile);
+    let enough = u64::from(wanted) + own_files;
+    if files.current.is_some_and(|current| current < enough) {
+        let most = files.maximum.map_or(enough, |maximum| maximum.min(enough));
+        setrlimit(Resource::Nofile, Rlimit { current: Some(most), maximum: files.maximum })
+            .context("the number of files that this process may open cannot be raised")?;
+        let left = most.saturating_sub(own_files).clamp(1, u64::from(wanted));
+        if left < u64::from(wanted) {
+            tracing::warn!(
+                target: "tollgate",
+                "only {left} connections at once, not {wanted}: the system allows this process \
+                 {most} files (`ulimit -Hn`; LimitNOFILE= in a unit)"
+            );
+        }
+        return Ok(usize::try_from(left)?);
+    }
+    Ok(usize::try_from(wanted)?)
+}

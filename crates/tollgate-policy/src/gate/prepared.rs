@@ -1,0 +1,157 @@
+//! A prepared request: what a front may still set before the store is asked.
+
+use core::time::Duration;
+use std::sync::Arc;
+use std::time::Instant;
+
+use arc_swap::Guard;
+use tollgate::{HoldKind, HoldName, Patience, RequestId};
+
+use super::{DecisionMark, Live};
+use crate::cost::Cost;
+use crate::field::{Field, Fields};
+use crate::model::Policy;
+use crate::policies::Matched;
+use crate::resolve::{Plan, Refused};
+
+/// A prepared request without an answer yet. It contains the check, and nothing borrowed from the
+/// request. Every call with it charges again.
+#[derive(Debug)]
+#[must_use = "a request that is not asked for is not limited"]
+pub struct Prepared {
+    pub(super) live: Guard<Arc<Live>>,
+    pub(super) matched: Matched,
+    /// The check of the enforced policies.
+    pub(super) plan: Plan,
+    /// The checks of the shadow policies, with their positions, for when the others admit.
+    pub(super) shadows: Vec<(usize, Plan)>,
+    pub(super) started: Option<Instant>,
+    /// The caller's name for a hold.
+    pub(super) name: Option<HoldName>,
+    /// What a peek judges its cost as.
+    pub(super) kind: Option<HoldKind>,
+    /// Whether nothing is charged.
+    pub(super) is_peek: bool,
+    /// Whether the caller waits for a hold in line.
+    pub(super) patience: Patience,
+}
+
+impl Prepared {
+    /// What holds the units of the request where a policy reserves its cost, and for how long: what
+    /// its end does is in the kind.
+    #[must_use]
+    pub fn reserves(&self) -> Option<(HoldKind, Duration)> {
+        let (kind, ttl) = self.plan.holds(&self.live)?;
+        ttl.map(|ttl| (kind, ttl))
+    }
+
+    /// Names the hold that the request places, as [`Ask::named`]. A check places none, and ignores
+    /// it.
+    pub fn named(self, name: Option<HoldName>) -> Self {
+        Self { name, ..self }
+    }
+
+    /// Lets a peek judge as a hold of this kind, as [`Ask::holding`]. Only a peek looks at it.
+    pub fn kind(self, kind: Option<HoldKind>) -> Self {
+        Self { kind, ..self }
+    }
+
+    /// Says whether the caller waits where it is denied, as [`Ask::with_patience`]. A check takes
+    /// no slot: there a place in line is no more than a wait.
+    pub fn with_patience(mut self, patience: Patience) -> Self {
+        self.patience = patience;
+        let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
+        for plan in core::iter::once(&mut self.plan).chain(shadows) {
+            plan.waits = patience != Patience::None;
+        }
+        self
+    }
+
+    /// Plans the check of the matched policies.
+    #[inline(always)]
+    pub(super) fn fill(&mut self, fields: &dyn Fields) {
+        if let Some(rulings) = self.live.rulings.clone() {
+            return self.fill_ruled(&rulings, fields);
+        }
+        let Self { live, matched, plan, .. } = self;
+        plan.fill(live, &matched.enforced, fields);
+        self.fill_shadows(|_| true, fields);
+    }
+
+    /// Planned now, while the fields are available; checked after the others admit.
+    #[inline(always)]
+    pub(super) fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
+        let Self { live, matched, shadows, .. } = self;
+        for &policy in matched.shadows.iter().filter(|policy| is_asked(**policy)) {
+            let mut plan = Plan::new();
+            plan.fill(live, &[policy], fields);
+            shadows.push((policy, plan));
+        }
+    }
+
+    /// The mark for the request once it is decided.
+    #[must_use]
+    #[inline]
+    pub fn mark(&self) -> DecisionMark {
+        self.live.mark
+    }
+
+    /// True when a field affects the answer to this request: an enforced policy has a condition on
+    /// it, or applies and reads it; or a ruling does. A field that only shadow policies read has no
+    /// effect.
+    #[must_use]
+    pub fn enforces(&self, field: &Field) -> bool {
+        let Live { policies, rulings, .. } = &**self.live;
+        policies.is_condition(field)
+            || rulings.as_ref().is_some_and(|rulings| rulings.reads(field))
+            || self.matched.enforced.iter().any(|place| policies.reads(*place, field))
+    }
+
+    /// Asks what the policies would answer: to a check, or to a hold of the kind that
+    /// [`Prepared::kind`] says, or else the policies. [`Gate::ask`] then changes no count and no
+    /// counter, and does not call the observer. Shadow policies are not checked.
+    pub fn peek(self) -> Self {
+        Self { is_peek: true, ..self }
+    }
+
+    /// Waits for the store at most this long, where the policies would wait longer.
+    pub fn within(mut self, most: Duration) -> Self {
+        self.plan.deadline = self.plan.deadline.min(most);
+        self
+    }
+
+    /// Sets the id of the request ([`tollgate::Ask::request`]): asked again under it, the policies
+    /// give their first answer, and nothing more is charged.
+    pub fn request(&mut self, id: RequestId<'_>) {
+        let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
+        for plan in core::iter::once(&mut self.plan).chain(shadows) {
+            plan.request = Some(Box::new((id.text().into(), id.with_text(""))));
+        }
+    }
+
+    /// Sets the cost in units; the default is one. Of a policy that reserves it takes the place of
+    /// the estimate, and is denied above its `max`. Nothing changes if a policy that applies has
+    /// another cost of its own, since the two would conflict.
+    ///
+    /// # Errors
+    /// The policy that has a cost.
+    pub fn cost(&mut self, units: u64) -> Result<(), Box<Policy>> {
+        let Self { live, matched, plan, shadows, .. } = self;
+        let places = matched.enforced.iter().chain(&matched.shadows).copied();
+        let own = |policy: &&Policy| !matches!(policy.cost, Cost::Fixed(1) | Cost::Reserve(_));
+        let found = places.filter_map(|place| live.policies.policy(place)).find(own);
+        if let Some(policy) = found {
+            return Err(Box::new(policy.clone()));
+        }
+        for plan in core::iter::once(plan).chain(shadows.iter_mut().map(|(_, plan)| plan)) {
+            plan.cost = units;
+            if let Some(policy) = plan.reserves
+                && let Some(max) = live.policies.policy(policy).and_then(|it| it.cost.max())
+                && units > max
+            {
+                plan.refuse(Refused::Cost { policy, max });
+            }
+        }
+        Ok(())
+    }
+}
