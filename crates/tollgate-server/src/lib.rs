@@ -54,6 +54,7 @@ mod guesses;
 mod http;
 mod listen;
 mod metrics;
+mod operations;
 mod options;
 mod queues;
 mod recorder;

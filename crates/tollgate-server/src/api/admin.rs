@@ -2,10 +2,11 @@
 
 use core::future::Future;
 use core::pin::Pin;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use http::{Method, Request, StatusCode};
+use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate::wire::{Answer, OpenHold, Released};
@@ -14,7 +15,6 @@ use tollgate_policy::{Effect, OnFailure, SubjectCounts, Terms};
 
 use super::answer::{json, no_store, text, told};
 use super::bearer::Guard;
-use super::endpoint::Endpoint;
 use super::problem::Problem;
 use super::query::Query;
 use super::question::{LimitsJson, no_subject, not_null, parts, read_one};
@@ -25,14 +25,15 @@ use super::{Api, policies, rulings};
 use crate::clock::since_epoch;
 use crate::console::{self, Overview};
 use crate::http::{Answering, Caller, Explain, Reply, Whole};
+use crate::operations::{Callers, Operation};
 use crate::recorder::Recorder;
 use crate::reload::{Reader, ReloadError};
-use crate::service::{Refusal, ask, no_policy};
+use crate::service::{Parts, Refusal, ask, no_policy};
 use crate::top::By;
 use crate::wire;
 
 /// The list of endpoints, as plain text.
-const ADMIN_INDEX: &str = include_str!("admin_index.txt");
+pub(super) const ADMIN_INDEX: &str = include_str!("admin_index.txt");
 
 /// The subjects of `/v1/admin/top`: how many by default, and at most.
 const TOP_USUAL: usize = 10;
@@ -133,9 +134,9 @@ impl Answering for Admin {
     }
 
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
-        let endpoint = Endpoint::from_path(request.uri().path());
+        let operation = Operation::at(request.uri().path());
         let response = self.answered(request, caller).await;
-        self.api.count(endpoint, response.status());
+        self.api.count(operation, response.status());
         response
     }
 }
@@ -169,61 +170,52 @@ impl Admin {
 
     async fn route(&self, request: Request<Whole>, caller: Caller<'_>) -> Result<Reply, Problem> {
         strict(&request)?;
-        let peer = caller.peer.address();
-        let path = request.uri().path().to_owned();
-        let known = [
-            "inspect", "peek", "reset", "adjust", "release", "reload", "ban", "exempt", "lift",
-            "lookup",
-        ];
-        let act = path.strip_prefix("/v1/admin/").filter(|act| known.contains(act));
-        let Some(act) = act else {
-            return match &*path {
-                "/metrics" | "/healthz" | "/readyz" => self.api.route(request, caller).await,
-                "/" if is_read(&request) => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
-                "/" => Ok(Problem::method("GET")),
-                "/v1/admin/series" if request.method() == Method::GET => {
-                    self.series(Query::new(request.uri()))
-                }
-                "/v1/admin/rulings" if request.method() == Method::GET => {
-                    rulings::list(&self.api.service.gate).await
-                }
-                "/v1/admin/top" if request.method() == Method::GET => {
-                    self.top(Query::new(request.uri()))
-                }
-                "/v1/admin/overview" if request.method() == Method::GET => {
-                    Query::new(request.uri()).only(&[])?;
-                    let answer = self.overview.answer().await;
-                    Ok(no_store(told((StatusCode::OK, answer))))
-                }
-                "/v1/admin/policies" if request.method() == Method::GET => {
-                    policies::list(&self.api.service, Query::new(request.uri()))
-                }
-                "/v1/admin/explain" if request.method() == Method::GET => {
-                    policies::explain(&self.api.service, Query::new(request.uri())).await
-                }
-                "/v1/admin/series" | "/v1/admin/rulings" | "/v1/admin/top"
-                | "/v1/admin/overview" | "/v1/admin/policies" | "/v1/admin/explain" => {
-                    Ok(Problem::method("GET"))
-                }
-                _ => Err(Problem::not_found(&path)),
-            };
-        };
-        if request.method() != Method::POST {
-            return Ok(Problem::method("POST"));
+        let path = request.uri().path();
+        let operation = Operation::at(path).filter(|it| it.is_for(Callers::Administrators));
+        let Some(operation) = operation else { return Err(Problem::not_found(path)) };
+        if operation.monitors() {
+            return self.api.route(request, caller).await;
         }
-        let body = body_of(request)?;
+        if let Some(others) = operation.row().methods.instead_of(request.method()) {
+            return Ok(Problem::method(others));
+        }
+        let service = &self.api.service;
+        let query = Query::new(request.uri());
+        match operation {
+            Operation::Index => Ok(text("text/plain; charset=utf-8", ADMIN_INDEX)),
+            Operation::Series => self.series(query),
+            Operation::Rulings => rulings::list(&service.gate).await,
+            Operation::Top => self.top(query),
+            Operation::Overview => {
+                query.only(operation)?;
+                Ok(no_store(told((StatusCode::OK, self.overview.answer().await))))
+            }
+            Operation::AdminPolicies => policies::list(service, query),
+            Operation::AdminExplain => policies::explain(service, query).await,
+            _ => self.act(operation, request, caller.peer.address()).await,
+        }
+    }
+
+    /// Does what an administrator asks for, and logs it.
+    async fn act(
+        &self,
+        operation: Operation,
+        request: Request<Whole>,
+        peer: IpAddr,
+    ) -> Result<Reply, Problem> {
+        let (body, act) = (body_of(request)?, operation.word());
         let mut of = Of::default();
-        let answered = match act {
-            "reload" => self.reload().await,
-            "ban" => self.rule(Effect::Ban, &body, &mut of).await,
-            "exempt" => self.rule(Effect::Exempt, &body, &mut of).await,
-            "lift" => {
+        let answered = match operation {
+            Operation::Reload => self.reload().await,
+            Operation::Ban => self.rule(Effect::Ban, &body, &mut of).await,
+            Operation::Exempt => self.rule(Effect::Exempt, &body, &mut of).await,
+            Operation::Lift => {
                 let about = read_one(&body)?;
                 rulings::lift(&self.api.service.gate, about, &mut of.about).await
             }
-            "lookup" => self.look_up(&body, &mut of),
-            "release" => self.release(&body, &mut of).await,
-            _ => self.correct(act, &body, &mut of).await,
+            Operation::Lookup => self.look_up(&body, &mut of),
+            Operation::AdminRelease => self.release(&body, &mut of).await,
+            _ => self.correct(operation, &body, &mut of).await,
         };
         // Log every act with its subject, also when it fails: each corrected count must be
         // explainable.
@@ -252,28 +244,24 @@ impl Admin {
         rulings::rule(&self.api, effect, read_one(body)?, &mut of.about).await
     }
 
-    /// Inspects a count, or changes it.
-    async fn correct(&self, act: &str, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
-        let CountJson { policy, subject, written_subject, limit, on, shard, by } = read_one(body)?;
-        if by.is_some() != (act == "adjust") {
-            return Err(match by {
-                Some(_) => Problem::bad("only an adjustment has a `by`"),
-                None => Problem::bad("by how many units? `by` is missing: 5 gives, -5 takes"),
-            }
-            .at("by"));
-        }
+    /// The subjects with their limits that a request is about, and their shard.
+    fn counts(
+        &self,
+        count: CountJson<'_>,
+        operation: Operation,
+    ) -> Result<(Parts, Option<String>), Problem> {
+        let CountJson { policy, subject, written_subject, limit, on, shard, .. } = count;
         let mut subject = subject_of(subject, written_subject)?;
         if policy.is_some()
             && let Some(named) = &mut subject
         {
             *named = self.api.service.reading.key_hashed(named).map_err(|why| why.at("subject"))?;
         }
-        let of_policy = policy.is_some() && limit.is_none() && on.is_none();
         let mut shard = shard.map(|Text(shard)| shard.into_owned());
         let parts = match (&policy, limit, on) {
             (Some(Text(policy)), None, None) => {
                 let subject = subject.ok_or_else(no_subject)?;
-                let counts = self.counts_of(policy, &subject, act)?;
+                let counts = self.counts_of(policy, &subject, operation)?;
                 shard = shard.or(counts.shard);
                 counts.limits.into_iter().map(|limits| (subject.clone(), limits)).collect()
             }
@@ -289,6 +277,29 @@ impl Admin {
                 parts
             }
         };
+        Ok((parts, shard))
+    }
+
+    /// Inspects a count, or changes it.
+    async fn correct(
+        &self,
+        operation: Operation,
+        body: &[u8],
+        of: &mut Of,
+    ) -> Result<Reply, Problem> {
+        let count: CountJson<'_> = read_one(body)?;
+        let by = count.by;
+        if by.is_some() != (operation == Operation::Adjust) {
+            return Err(match by {
+                Some(_) => Problem::bad("only an adjustment has a `by`"),
+                None => Problem::bad("by how many units? `by` is missing: 5 gives, -5 takes"),
+            }
+            .at("by"));
+        }
+        // The counts of a policy are independent, so each is reset alone. Those of `on` stay
+        // together, and the gate refuses several.
+        let of_policy = count.policy.is_some() && count.limit.is_none() && count.on.is_none();
+        let (parts, shard) = self.counts(count, operation)?;
         let written = |(subject, _): &(Subject, LimitSet)| self.api.metrics.written(subject);
         let mut subjects: Vec<_> = parts.iter().filter_map(written).collect();
         subjects.dedup();
@@ -297,13 +308,13 @@ impl Admin {
         let gate = &self.api.service.gate;
         let shard = shard.as_deref();
         let refused = Refusal::from;
-        match act {
-            "inspect" => {
+        match operation {
+            Operation::Inspect => {
                 let held = gate.admin().inspect(ask(&parts, shard)?).await.map_err(refused)?;
                 let count = parts.first().map(|(subject, limits)| (subject, limits, shard));
                 Ok(json(&Held { held: held.zip(count).map(|it| self.held_json(it)) }))
             }
-            "peek" => {
+            Operation::AdminPeek => {
                 let terms = Terms::new(OnFailure::Deny).deadline(gate.current().deadline());
                 let answer = gate
                     .inline()
@@ -313,9 +324,7 @@ impl Admin {
                 let text = answer.decision().map(ToString::to_string);
                 Ok(json(&Peeked { text, answer: wire::answer(&answer) }))
             }
-            "reset" => {
-                // The counts of a policy are independent, so each is reset alone. Those of `on`
-                // stay together, and the gate refuses several.
+            Operation::Reset => {
                 let each = if of_policy { 1 } else { parts.len().max(1) };
                 let mut was_there = false;
                 for parts in parts.chunks(each) {
@@ -367,7 +376,7 @@ impl Admin {
         &self,
         policy: &str,
         subject: &Subject,
-        act: &str,
+        operation: Operation,
     ) -> Result<SubjectCounts, Problem> {
         let counts = self.api.service.gate.current().policies().counts_of(policy, subject);
         let counts = counts.map_err(|error| Problem::bad(error.to_string()).at("policy"))?;
@@ -378,7 +387,7 @@ impl Admin {
                  which it counts"
             ))
             .at("subject")),
-            [_, _, ..] if act != "reset" => {
+            [_, _, ..] if operation != Operation::Reset => {
                 let texts: Vec<_> = counts.limits.iter().map(ToString::to_string).collect();
                 let detail = format!(
                     "the policy `{policy}` has several counts for this subject, under `{}`: name \
@@ -393,7 +402,7 @@ impl Admin {
 
     /// The decisions of the last period, by limit and outcome.
     fn series(&self, query: Query<'_>) -> Result<Reply, Problem> {
-        let query = query.only(&["last"])?;
+        let query = query.only(Operation::Series)?;
         let text = query.get("last").unwrap_or("10m");
         let last_s = seconds(text).ok_or_else(|| {
             let detail = format!("`{text}` is no time to look back: as 10m, 24h or 30d");
@@ -404,7 +413,7 @@ impl Admin {
 
     /// The busiest or the most denied subjects of the last one to two minutes.
     fn top(&self, query: Query<'_>) -> Result<Reply, Problem> {
-        let query = query.only(&["by", "n"])?;
+        let query = query.only(Operation::Top)?;
         let by = match query.get("by") {
             None | Some("asked") => By::Asked,
             Some("denied") => By::Denied,

@@ -21,6 +21,7 @@ use super::query::Query;
 use crate::auth_options::{AuthOptions, Forwarded};
 use crate::http::{Reply, Whole};
 use crate::listen::Peer;
+use crate::operations::Operation;
 
 /// Accepts every request that reaches it, with an empty body. Proxies do not read a body, and an
 /// unread body makes them close the connection instead of reusing it.
@@ -105,7 +106,7 @@ impl Auth {
     ) -> Result<Reply, Problem> {
         let deny_status = match request.uri().query() {
             None => None,
-            Some(_) => Query::new(request.uri()).only(&["deny_status"])?.deny_status()?,
+            Some(_) => Query::new(request.uri()).only(Operation::Auth)?.deny_status()?,
         };
         let (head, _) = request.into_parts();
         let mut judged = Request::new(());

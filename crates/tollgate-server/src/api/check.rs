@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use http::header::{HeaderValue, RETRY_AFTER};
-use http::{StatusCode, Uri};
+use http::{Request, StatusCode};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use tollgate::wire::{self, Refunded};
@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::query::Query;
 use super::question::{Body, QuestionJson, read, read_one};
 use crate::http::Reply;
+use crate::operations::Operation;
 use crate::service::{Act, Charge, Service};
 use crate::wire::answer;
 
@@ -38,12 +39,12 @@ impl Denial {
         self.status.is_some() || self.any_wait
     }
 
-    /// Reads it from the query of a URI.
-    pub(super) fn of(uri: &Uri) -> Result<Self, Problem> {
-        if uri.query().is_none() {
+    /// Reads it from the query of a request for this operation.
+    pub(super) fn of<B>(request: &Request<B>, operation: Operation) -> Result<Self, Problem> {
+        if request.uri().query().is_none() {
             return Ok(Self::default());
         }
-        let query = Query::new(uri).only(&["deny_status", "retry_after"])?;
+        let query = Query::new(request.uri()).only(operation)?;
         Ok(Self { status: query.deny_status()?, any_wait: query.any_wait()? })
     }
 

@@ -14,6 +14,7 @@ use super::problem::Problem;
 use super::question::{QuestionJson, not_null, read_one};
 use super::text::Text;
 use crate::http::Reply;
+use crate::operations::Operation;
 use crate::service::{Answered, HoldTerms, Service, hold_name};
 use crate::wire::{held, renewed};
 
@@ -22,29 +23,6 @@ const HOLD: HeaderName = HeaderName::from_static("tollgate-hold");
 
 /// The longest hold in a header, in bytes: proxies read heads of 4 KiB.
 const MAX_HEADER_BYTES: usize = 2 * 1_024;
-
-/// What is done with a hold.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
-    Reserve,
-    Commit,
-    Acquire,
-    Renew,
-    Release,
-}
-
-impl Act {
-    pub(super) fn from_path(path: &str) -> Option<Self> {
-        Some(match path {
-            "/v1/reserve" => Self::Reserve,
-            "/v1/commit" => Self::Commit,
-            "/v1/acquire" => Self::Acquire,
-            "/v1/renew" => Self::Renew,
-            "/v1/release" => Self::Release,
-            _ => return None,
-        })
-    }
-}
 
 /// Which hold is meant, and what is done with it.
 #[derive(Deserialize)]
@@ -83,23 +61,16 @@ fn name_of(id: Option<Text<'_>>) -> Result<Option<HoldName>, Problem> {
     Ok(id.map(|Text(id)| hold_name(&id)).transpose()?)
 }
 
-/// The response to a body for one of these paths.
-pub(super) async fn respond(
+/// The response to a body for a hold that was placed.
+pub(super) async fn settle(
     service: &Service,
     body: &[u8],
-    act: Act,
+    operation: Operation,
     denial: Denial,
 ) -> Result<Reply, Problem> {
-    match act {
-        Act::Reserve | Act::Acquire => place(service, body, act, denial).await,
-        _ if denial.is_given() => {
-            Err(Problem::bad("nothing is denied here: leave the query out").at("deny_status"))
-        }
-        Act::Commit | Act::Renew | Act::Release => settle(service, body, act).await,
+    if denial.is_given() {
+        return Err(Problem::bad("nothing is denied here: leave the query out").at("deny_status"));
     }
-}
-
-async fn settle(service: &Service, body: &[u8], act: Act) -> Result<Reply, Problem> {
     let (mut hold, actual, ttl) = match settled_by_id(service, body)? {
         Some(named) => named,
         None => {
@@ -108,19 +79,19 @@ async fn settle(service: &Service, body: &[u8], act: Act) -> Result<Reply, Probl
         }
     };
     for (is_given, is_for, field) in
-        [(actual.is_some(), Act::Commit, "actual"), (ttl.is_some(), Act::Renew, "ttl")]
+        [(actual.is_some(), Operation::Commit, "actual"), (ttl.is_some(), Operation::Renew, "ttl")]
     {
-        if is_given && act != is_for {
+        if is_given && operation != is_for {
             return Err(Problem::bad(format!("`{field}` is not for this: leave it out")).at(field));
         }
     }
-    Ok(match act {
-        Act::Commit => {
+    Ok(match operation {
+        Operation::Commit => {
             let missing = || Problem::bad("missing field `actual`: the units used").at("actual");
             let settled = service.commit(&hold, actual.ok_or_else(missing)?).await?;
             json(&Committed::new(&hold, &settled))
         }
-        Act::Renew => {
+        Operation::Renew => {
             let ttl = ttl.map(|Text(text)| ttl_of(&text)).transpose()?;
             let holding = service.renew(&mut hold, ttl).await?;
             json(&renewed(holding, hold.id.is_of_any_kind()))
@@ -132,10 +103,16 @@ async fn settle(service: &Service, body: &[u8], act: Act) -> Result<Reply, Probl
     })
 }
 
-async fn place(service: &Service, body: &[u8], act: Act, denial: Denial) -> Result<Reply, Problem> {
+/// The response to a body for a new hold.
+pub(super) async fn place(
+    service: &Service,
+    body: &[u8],
+    operation: Operation,
+    denial: Denial,
+) -> Result<Reply, Problem> {
     let mut question: QuestionJson<'_> = read_one(body)?;
-    let terms = match act {
-        Act::Reserve => {
+    let terms = match operation {
+        Operation::Reserve => {
             let ttl = question.ttl.take().map(|Text(text)| ttl_of(&text)).transpose()?;
             let at_end = question.at_end.take();
             let at_end = at_end.as_ref().map(|Text(text)| text.as_ref());

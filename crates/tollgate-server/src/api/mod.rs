@@ -5,7 +5,7 @@ mod answer;
 mod auth;
 mod bearer;
 mod check;
-mod endpoint;
+mod counted;
 mod holds;
 mod on_failure;
 mod policies;
@@ -25,26 +25,27 @@ use core::sync::atomic::{AtomicBool, Ordering};
 
 use std::sync::Arc;
 
-use http::{Method, Request, StatusCode};
+use http::{Request, StatusCode};
 use opentelemetry::context::FutureExt as _;
 
 use crate::grpc::Rls;
 use crate::http::{Answering, Caller, Explain, Reply, Whole};
 use crate::metrics::{FrontCounts, Metrics, OTHER, Page};
+use crate::operations::{Callers, Operation, queue_of};
 use crate::queues::Queues;
 use crate::service::{Act, Service};
 use crate::traces::Traces;
 use answer::{text, told};
 use check::Denial;
-use endpoint::{Endpoint, class_of};
+use counted::class_of;
 use problem::Problem;
 use query::Query;
-use request::{body_of, is_read, strict};
+use request::{body_of, strict};
 
 pub(crate) use admin::Admin;
 pub(crate) use auth::Auth;
 pub(crate) use bearer::{Guard, Origins};
-pub(crate) use endpoint::requests;
+pub(crate) use counted::requests;
 pub(crate) use workers::Workers;
 
 /// A short description of the service, as plain text.
@@ -90,11 +91,11 @@ impl Answering for Api {
     }
 
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
-        let endpoint = Endpoint::from_path(request.uri().path());
+        let operation = Operation::at(request.uri().path());
         // What only monitors the service is not traced.
-        let is_traced = endpoint.is_none_or(|endpoint| !endpoint.monitors());
+        let is_traced = operation.is_none_or(|operation| !operation.monitors());
         let traces = self.metrics.traces().filter(|_| is_traced);
-        let route = endpoint.map_or(OTHER, Endpoint::path);
+        let route = operation.map_or(OTHER, |operation| operation.row().path);
         let span = traces.map(|traces| traces.begin(route, &request));
         let route = self.route(request, caller);
         let answered = match &span {
@@ -105,92 +106,72 @@ impl Answering for Api {
         if let Some(span) = span {
             Traces::end(&span, response.status());
         }
-        self.count(endpoint, response.status());
+        self.count(operation, response.status());
         response
     }
 }
 
 impl Api {
     /// Counts an answered request.
-    fn count(&self, endpoint: Option<Endpoint>, status: StatusCode) {
-        self.requests.add(endpoint.map(|endpoint| endpoint as usize), class_of(status), 1);
+    fn count(&self, operation: Option<Operation>, status: StatusCode) {
+        self.requests.add(operation.map(|it| it as usize), class_of(status), 1);
     }
 
     async fn route(&self, request: Request<Whole>, caller: Caller<'_>) -> Result<Reply, Problem> {
         strict(&request)?;
         let peer = caller.peer.address();
         let path = request.uri().path();
+        let operation = Operation::at(path).filter(|it| it.is_for(Callers::Clients));
         // A request to `/v1/auth` has the headers of the proxy's client, so its origin is not
         // checked.
-        if path != "/v1/auth" {
+        if operation != Some(Operation::Auth) {
             self.origins.check(request.headers(), peer)?;
         }
-        let question = match path {
-            "/v1/check" => Some(Act::Check),
-            "/v1/peek" => Some(Act::Peek),
-            _ => None,
-        };
-        if let Some(act) = question {
-            if request.method() != Method::POST {
-                return Ok(Problem::method("POST"));
+        let Some(operation) = operation else { return Err(Problem::not_found(path)) };
+        let service = &*self.service;
+        // A worker is refused before its method is.
+        if let Some((name, _)) = queue_of(path) {
+            let name = name.replace("%3A", ":").replace("%3a", ":");
+            let queue = (operation, &*name);
+            return queues::respond(&self.queues, queue, &self.workers, request, caller).await;
+        }
+        if let Some(others) = operation.row().methods.instead_of(request.method()) {
+            return Ok(Problem::method(others));
+        }
+        // Some are boxed, since the compiler computes no size of futures that are nested so deeply.
+        match operation {
+            Operation::Check | Operation::Peek => {
+                let act = if operation == Operation::Check { Act::Check } else { Act::Peek };
+                let denial = Denial::of(&request, operation)?;
+                check::respond(service, &body_of(request)?, act, denial).await
             }
-            let denial = Denial::of(request.uri())?;
-            let body = body_of(request)?;
-            return check::respond(&self.service, &body, act, denial).await;
-        }
-        if path == "/v1/auth" {
-            return self.auth.respond(request, caller.peer).await;
-        }
-        if path == "/json" {
-            if request.method() != Method::POST {
-                return Ok(Problem::method("POST"));
+            Operation::Charge => Box::pin(check::charge(service, &body_of(request)?)).await,
+            Operation::Refund => check::refund(service, &body_of(request)?).await,
+            Operation::Reserve | Operation::Acquire => {
+                let denial = Denial::of(&request, operation)?;
+                let body = body_of(request)?;
+                Box::pin(holds::place(service, &body, operation, denial)).await
             }
-            // Boxed, since the compiler computes no size of futures that are nested so deeply.
-            let body = body_of(request)?;
-            let answer = Box::pin(self.rls.json(&self.service, &body, peer)).await;
-            return answer.map(told).ok_or_else(|| Problem::not_found("/json"));
-        }
-        if path == "/v1/refund" {
-            if request.method() != Method::POST {
-                return Ok(Problem::method("POST"));
+            Operation::Commit | Operation::Renew | Operation::Release => {
+                let denial = Denial::of(&request, Operation::Reserve)?;
+                let body = body_of(request)?;
+                Box::pin(holds::settle(service, &body, operation, denial)).await
             }
-            let body = body_of(request)?;
-            return check::refund(&self.service, &body).await;
-        }
-        if path == "/v1/charge" {
-            if request.method() != Method::POST {
-                return Ok(Problem::method("POST"));
+            Operation::Auth => self.auth.respond(request, caller.peer).await,
+            Operation::Json => {
+                let body = body_of(request)?;
+                let answer = Box::pin(self.rls.json(service, &body, peer)).await;
+                answer.map(told).ok_or_else(|| Problem::not_found("/json"))
             }
-            let body = body_of(request)?;
-            return Box::pin(check::charge(&self.service, &body)).await;
-        }
-        if let Some(act) = holds::Act::from_path(path) {
-            if request.method() != Method::POST {
-                return Ok(Problem::method("POST"));
-            }
-            let denial = Denial::of(request.uri())?;
-            let body = body_of(request)?;
-            return Box::pin(holds::respond(&self.service, &body, act, denial)).await;
-        }
-        if path.starts_with(queues::PREFIX) {
-            return queues::respond(&self.queues, &self.workers, request, caller).await;
-        }
-        if !is_read(&request) {
-            let known = ["/", "/v1/policies", "/v1/explain", "/v1/openapi.yaml"];
-            let watched = ["/healthz", "/readyz", "/metrics"];
-            if known.contains(&path) || watched.contains(&path) {
-                return Ok(Problem::method("GET"));
-            }
-        }
-        match path {
-            "/" => Ok(text("text/plain; charset=utf-8", INDEX)),
-            "/v1/policies" => policies::list(&self.service, Query::new(request.uri())),
-            "/v1/explain" => policies::explain(&self.service, Query::new(request.uri())).await,
-            "/v1/openapi.yaml" => Ok(text("application/yaml", OPENAPI)),
-            "/healthz" => Ok(text("text/plain; charset=utf-8", "ok\n")),
-            "/readyz" => self.ready(Query::new(request.uri())).await,
-            "/metrics" => Ok(self.page.respond(request.headers())),
-            _ => Err(Problem::not_found(path)),
+            Operation::Policies => policies::list(service, Query::new(request.uri())),
+            Operation::Explain => policies::explain(service, Query::new(request.uri())).await,
+            Operation::Openapi => Ok(text("application/yaml", OPENAPI)),
+            Operation::Index => Ok(text("text/plain; charset=utf-8", INDEX)),
+            Operation::Healthz => Ok(text("text/plain; charset=utf-8", "ok\n")),
+            Operation::Readyz => self.ready(Query::new(request.uri())).await,
+            Operation::Metrics => Ok(self.page.respond(request.headers())),
+            // Those of administrators are not for clients, and those of queues were asked above.
+            _ => Err(Problem::not_found(request.uri().path())),
         }
     }
 
@@ -198,7 +179,7 @@ impl Api {
     /// answer them: with the store, or without it by the failure rules. An unavailable store
     /// affects every instance, so it counts only with `store=1`.
     async fn ready(&self, query: Query<'_>) -> Result<Reply, Problem> {
-        let with_store = query.only(&["store"])?.with_store()?;
+        let with_store = query.only(Operation::Readyz)?.with_store()?;
         if !self.open.load(Ordering::Relaxed) {
             return Err(Problem::new(StatusCode::SERVICE_UNAVAILABLE, "the service is ending"));
         }
@@ -214,41 +195,4 @@ impl Api {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::OPENAPI;
-
-    /// Many generators of clients read YAML 1.1, where a bare `on` is `true`.
-    #[test]
-    fn the_openapi_document_has_no_word_that_yaml_1_1_reads_as_a_boolean() {
-        let booleans = ["on", "off", "yes", "no", "y", "n"];
-        for (number, line) in OPENAPI.lines().enumerate() {
-            let (before, value) = line.split_once(':').unwrap_or(("", line));
-            let key = before.trim_start_matches([' ', '-']);
-            let items = value.split(['[', ']', '{', '}', ',']).map(str::trim);
-            let found = items.chain([key]).find(|word| booleans.contains(word));
-            assert_eq!(found, None, "line {}: quote it: {line}", number + 1);
-        }
-    }
-
-    /// Without a format a generated client has 32 bits for an integer.
-    #[test]
-    fn an_integer_of_the_openapi_document_is_small_or_says_that_it_is_not() {
-        let lines: Vec<&str> = OPENAPI.lines().collect();
-        let mut found = 0;
-        for (number, line) in lines.iter().enumerate() {
-            if !line.contains("type: integer") && !line.contains("type: [integer") {
-                continue;
-            }
-            found += 1;
-            let next = lines.get(number + 1).copied().unwrap_or_default();
-            let (_, most) = line.split_once("maximum: ").unwrap_or(("", "none"));
-            let most: String = most.chars().take_while(char::is_ascii_digit).collect();
-            // The value of a field may be any integer of 64 bits, with a sign or without.
-            let is_any = line.contains("minimum: -9223372036854775808");
-            let is_small = most.parse::<i32>().is_ok();
-            let is_long = line.contains("format: int64") || next.trim() == "format: int64";
-            assert!(is_small || is_long || is_any, "line {}: {line}", number + 1);
-        }
-        assert!(found > 40, "{found}");
-    }
-}
+mod tests;

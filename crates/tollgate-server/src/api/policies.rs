@@ -11,6 +11,7 @@ use super::answer::json;
 use super::problem::Problem;
 use super::query::Query;
 use crate::http::Reply;
+use crate::operations::Operation;
 use crate::service::{DescribedFields, Description, Service, no_policy};
 use crate::wire;
 
@@ -139,7 +140,7 @@ impl<'a> StandingJson<'a> {
 
 /// A page of the current policies.
 pub(super) fn list(service: &Service, query: Query<'_>) -> Result<Reply, Problem> {
-    let query = query.only(&["after", "count"])?;
+    let query = query.only(Operation::Policies)?;
     let count = query.number("count", PAGE, MAX_PAGE)?;
     let current = service.gate.current();
     let policies = current.policies();

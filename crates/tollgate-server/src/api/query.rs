@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use http::{StatusCode, Uri};
 
 use super::problem::Problem;
+use crate::operations::Operation;
 
 /// The statuses that may replace a denial's default one. None of them also means an invalid
 /// question.
@@ -20,8 +21,9 @@ impl<'q> Query<'q> {
         Self(form_urlencoded::parse(query.as_bytes()).collect())
     }
 
-    /// Refuses unknown names and repeated ones.
-    pub(crate) fn only(self, known: &[&str]) -> Result<Self, Problem> {
+    /// Refuses names that this operation does not have, and repeated ones.
+    pub(crate) fn only(self, operation: Operation) -> Result<Self, Problem> {
+        let known = operation.row().query;
         for (place, (name, _)) in self.0.iter().enumerate() {
             if !known.contains(&&**name) {
                 let detail =

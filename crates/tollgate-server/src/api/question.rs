@@ -14,10 +14,8 @@ use super::on_failure::OnFailureJson;
 use super::problem::Problem;
 use super::subject::{SubjectJson, subject_of};
 use super::text::{Text, Value, bounded};
+use crate::operations::MAX_BATCH;
 use crate::service::{By, Description, Parts, Question, Service, kind_of_peek};
-
-/// The most questions in one batch.
-pub(crate) const MAX_BATCH: usize = 256;
 
 /// One question, or a batch.
 #[derive(Debug)]

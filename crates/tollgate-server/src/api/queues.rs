@@ -12,12 +12,10 @@ use super::query::Query;
 use super::queue_errors::{NO_DOUBT, failed, of_queue};
 use super::request::body_of;
 use super::text::duration;
-use super::workers::{Act, Workers};
+use super::workers::Workers;
 use crate::http::{Caller, Reply, Whole};
+use crate::operations::Operation;
 use crate::queues::{Queues, ServedQueue};
-
-/// The prefix of every path of a queue.
-pub(super) const PREFIX: &str = "/v1/queues/";
 
 /// `Retry-After`, in seconds, where the queue cannot estimate a time. Either no job has left in the
 /// last seconds, or the client has reached its own maximum of jobs.
@@ -29,41 +27,27 @@ const IN_DOUBT: &str = "; the job may be in: offer it again with the same `once`
 /// The media type of a job that consists of bytes.
 const BYTES: &str = "application/octet-stream";
 
-/// The queue's name and the action in a path.
-pub(crate) fn parts(path: &str) -> Option<(&str, Option<&str>)> {
-    let rest = path.strip_prefix(PREFIX)?;
-    // Names contain no slash.
-    Some(rest.split_once('/').map_or((rest, None), |(name, act)| (name, Some(act))))
-}
-
 pub(super) async fn respond(
     queues: &Queues,
+    (operation, name): (Operation, &str),
     workers: &Workers,
     request: Request<Whole>,
     caller: Caller<'_>,
 ) -> Result<Reply, Problem> {
-    let (name, act) = parts(request.uri().path()).unwrap_or_default();
-    let name = name.replace("%3A", ":").replace("%3a", ":");
-    let act = match act {
-        None => None,
-        Some(act) => {
-            Some(Act::from_word(act).ok_or_else(|| Problem::not_found(request.uri().path()))?)
-        }
-    };
-    if act.is_some()
+    let is_offer = operation == Operation::Queue;
+    if !is_offer
         && let Some(refused) = workers.refuse(request.headers(), caller.peer.address()).await
     {
         return Ok(refused);
     }
-    let door = queues.get(&name).ok_or_else(|| unknown(&name, queues))?;
-    match (act, request.method()) {
-        (Some(act), &Method::POST) => workers.respond(door, act, request, caller).await,
-        (Some(_), _) => Ok(Problem::method("POST")),
-        (None, &Method::POST) => offer(door, request).await,
-        (None, &Method::GET | &Method::HEAD) => {
-            Ok(json(&door.stats().await.map_err(|error| of_queue(&error, NO_DOUBT))?))
-        }
-        (None, _) => Ok(Problem::method("GET, POST")),
+    let door = queues.get(name).ok_or_else(|| unknown(name, queues))?;
+    if let Some(others) = operation.row().methods.instead_of(request.method()) {
+        return Ok(Problem::method(others));
+    }
+    match (is_offer, request.method()) {
+        (false, _) => workers.respond(door, operation, request, caller).await,
+        (true, &Method::POST) => offer(door, request).await,
+        (true, _) => Ok(json(&door.stats().await.map_err(|error| of_queue(&error, NO_DOUBT))?)),
     }
 }
 
@@ -79,7 +63,7 @@ fn unknown(name: &str, queues: &Queues) -> Problem {
 }
 
 async fn offer(door: &ServedQueue, request: Request<Whole>) -> Result<Reply, Problem> {
-    let query = Query::new(request.uri()).only(&["once", "deadline", "client"])?;
+    let query = Query::new(request.uri()).only(Operation::Queue)?;
     let [once, client] = ["once", "client"].map(|name| query.get(name).map(str::to_owned));
     let deadline = match query.get("deadline") {
         None => None,

@@ -18,10 +18,8 @@ use super::request::body_of;
 use super::text::{Text, duration};
 use super::waiters::{MAX_WAITING, Waiters};
 use crate::http::{Caller, Reply, Whole};
+use crate::operations::{MAX_JOBS, MAX_WORKER_BYTES, Operation};
 use crate::queues::ServedQueue;
-
-/// The most jobs that one request takes or settles.
-const MAX_JOBS: usize = 100;
 
 /// The longest time that a `take` waits for a job: proxies close connections that are silent for
 /// longer.
@@ -29,9 +27,6 @@ const MAX_WAIT: Duration = Duration::from_secs(60);
 
 /// `Retry-After`, in seconds, when too many requests wait.
 const WAITING_SECONDS: u64 = 1;
-
-/// The longest name of a worker, in bytes.
-const MAX_WORKER_BYTES: usize = 128;
 
 /// The longest delay of a failed job.
 const MAX_AFTER: Duration = Duration::from_secs(366 * 86_400);
@@ -45,35 +40,6 @@ const UNCERTAIN_TAKE: &str = "; jobs may be taken that nobody has: they come bac
                               visibility timeout has passed";
 const UNCERTAIN_ANSWER: &str = "; send it again: of what was taken up already it says `lost` then, or \
                              extends it once more";
-
-/// An action of a worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Act {
-    Take,
-    Done,
-    Extend,
-    Nack,
-}
-
-impl Act {
-    pub(super) fn from_word(word: &str) -> Option<Self> {
-        match word {
-            "take" => Some(Self::Take),
-            "done" => Some(Self::Done),
-            "extend" => Some(Self::Extend),
-            "nack" => Some(Self::Nack),
-            _ => None,
-        }
-    }
-
-    /// An example of a valid body.
-    fn example(self) -> &'static str {
-        match self {
-            Self::Take => r#"{"worker": "w1", "max": 5}"#,
-            _ => r#"{"jobs": [{"id": "1700000000000-0", "delivery": 1}]}"#,
-        }
-    }
-}
 
 /// Whether clients may act as workers, and how many of them wait.
 #[derive(Debug)]
@@ -185,7 +151,7 @@ impl Workers {
     pub(super) async fn respond(
         &self,
         queue: &ServedQueue,
-        act: Act,
+        operation: Operation,
         request: Request<Whole>,
         caller: Caller<'_>,
     ) -> Result<Reply, Problem> {
@@ -193,14 +159,17 @@ impl Workers {
             return Err(Problem::bad("this has no query: what is asked is in the body"));
         }
         let body = body_of(request)?;
-        match act {
-            Act::Take => self.take(queue, read(&body, act)?, caller).await,
-            Act::Done | Act::Extend => {
-                let JobsJson { jobs } = read(&body, act)?;
-                let word = if act == Act::Done { Settlement::Done } else { Settlement::Extend };
+        match operation {
+            Operation::Take => {
+                self.take(queue, read(&body, r#"{"worker": "w1", "max": 5}"#)?, caller).await
+            }
+            Operation::Nack => nack(queue, read(&body, JOBS)?).await,
+            _ => {
+                let JobsJson { jobs } = read(&body, JOBS)?;
+                let is_done = operation == Operation::Done;
+                let word = if is_done { Settlement::Done } else { Settlement::Extend };
                 settle(queue, &held(jobs)?, &word).await
             }
-            Act::Nack => nack(queue, read(&body, act)?).await,
         }
     }
 
@@ -272,10 +241,13 @@ fn crowded() -> Reply {
     response
 }
 
-/// Parses one JSON object; errors show the example of the action.
-fn read<'a, T: Deserialize<'a>>(body: &'a [u8], act: Act) -> Result<T, Problem> {
+/// An example of a body about jobs.
+const JOBS: &str = r#"{"jobs": [{"id": "1700000000000-0", "delivery": 1}]}"#;
+
+/// Parses one JSON object; errors show the example.
+fn read<'a, T: Deserialize<'a>>(body: &'a [u8], example: &str) -> Result<T, Problem> {
     if !body.trim_ascii_start().starts_with(b"{") {
-        let detail = format!("the body is one JSON object, as {}", act.example());
+        let detail = format!("the body is one JSON object, as {example}");
         return Err(Problem::bad(detail));
     }
     read_one(body)
