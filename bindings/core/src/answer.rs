@@ -45,6 +45,13 @@ impl Keep for Decision<'static> {
     }
 }
 
+/// A decision as JSON, with the fields that every front writes.
+#[must_use]
+pub fn json(decision: &Decision<'_>) -> String {
+    // Serialization cannot fail: all keys are strings, and no number is outside of JSON.
+    serde_json::to_string(decision).unwrap_or_default()
+}
+
 /// An answer, and the number of who waits for it.
 type Arrived<D> = (u32, Result<Answer<D>, Error>);
 

@@ -25,7 +25,7 @@ mod table;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::http::{Refusal, answers, client_subject, pairs};
-pub use answer::{Answer, Answers, Keep, Sender};
+pub use answer::{Answer, Answers, Keep, Sender, json};
 pub use carrier::Carrier;
 pub use failure::{Failure, Fault, Result};
 pub use limiter::{Counts, Limiter, answer, ready};

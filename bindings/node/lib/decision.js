@@ -87,15 +87,15 @@ class Decision {
     return this.#numbers[REMAINING];
   }
 
-  /** The wait in seconds until the same check is admitted: 0 if it was, null for never. */
-  get retryAfter() {
-    const us = this.#numbers[RETRY];
-    return us < 0 ? null : us / 1e6;
+  /** What came of it: "allowed", "denied", or "never" where waiting does not help. */
+  get outcome() {
+    if (this.allowed) return "allowed";
+    return this.#numbers[RETRY] < 0 ? "never" : "denied";
   }
 
-  /** Whether the cost is above a limit's capacity, so that waiting does not help. */
-  get never() {
-    return this.#numbers[RETRY] < 0;
+  /** The wait in seconds after a denial: null where it was admitted, and where it never will be. */
+  get retryAfter() {
+    return this.outcome === "denied" ? this.#numbers[RETRY] / 1e6 : null;
   }
 
   /** Whether `retryAfter` is an upper bound: settling open holds would shorten it. */
@@ -118,24 +118,19 @@ class Decision {
     return AUTHORITIES[(this.#numbers[FLAGS] >> 1) & 3];
   }
 
-  /** The binding limit as text: on a denial, the one that denies for longest. */
+  /** The capacity of the binding limit, in units. */
   get limit() {
     return detailsOf(this).limit;
   }
 
-  /** The capacity of the binding limit, in units. */
-  get capacity() {
-    return detailsOf(this).capacity;
-  }
-
-  /** What `capacity` and `remaining` count: "requests" or "slots". */
+  /** What `limit` and `remaining` count: "requests" or "slots". */
   get unit() {
     return detailsOf(this).unit;
   }
 
-  /** The subject of the binding limit, in its written form. */
-  get subject() {
-    return detailsOf(this).subject;
+  /** The place in `limits` of the binding limit: on a denial, the one that denies for longest. */
+  get binding() {
+    return detailsOf(this).binding;
   }
 
   /** The report of each limit, in the order of the subjects and their limits. */
@@ -148,21 +143,7 @@ class Decision {
   }
 
   toJSON() {
-    const { allowed, granted, remaining, retryAfter, never, resetAfter } = this;
-    const { limit, capacity, unit, subject, atUs } = this;
-    return {
-      allowed,
-      granted,
-      remaining,
-      retryAfter,
-      never,
-      resetAfter,
-      limit,
-      capacity,
-      unit,
-      subject,
-      atUs,
-    };
+    return JSON.parse(detailsOf(this).json);
   }
 
   [inspect.custom]() {

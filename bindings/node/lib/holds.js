@@ -6,7 +6,7 @@ const { ArgumentError } = require("./errors.js");
 const { native, owned } = require("./native.js");
 
 /** What a commit did. */
-const settledOf = ({ already, actual, charged }) => ({ already, actual, charged });
+const settledOf = ({ already, actual, limits }) => ({ already, actual, limits });
 
 /** A hold, or the decision that denied it. */
 class Hold {

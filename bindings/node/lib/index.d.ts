@@ -23,18 +23,26 @@ export interface Refusal {
 export interface LimitReport {
   /** The subject, in its written form. */
   readonly subject: string;
-  /** The limit as text. */
+  /** The policy of the limit; null without one. */
+  readonly policy: string | null;
+  /** The limit's identity: what its count is known by. */
+  readonly identity: string;
+  /** The limit in its full form. */
   readonly limit: string;
-  /** Whether this limit would admit the cost. */
-  readonly admits: boolean;
+  /** The units that a fresh subject can take. */
+  readonly capacity: number;
   /** The largest cost that it would admit now. */
   readonly remaining: number;
-  /** What `remaining` counts. */
+  /** What `capacity` and `remaining` count. */
   readonly unit: "requests" | "slots";
   /** The seconds until it admits the cost: 0 for now, null for never. */
   readonly retryAfter: number | null;
   /** The seconds until it is fresh. */
   readonly resetAfter: number;
+  /** Whether this limit would admit the cost. */
+  readonly admits: boolean;
+  /** What became of its count when its numbers had changed. */
+  readonly carried: "same" | "over" | "fresh";
 }
 
 /** The result of a check. */
@@ -42,35 +50,33 @@ export class Decision {
   private constructor();
   /** Whether the cost was admitted. */
   get allowed(): boolean;
-  /** The units that were admitted; 0 on a denial. */
-  get granted(): number;
+  /** What came of it; `never` where waiting does not help. */
+  get outcome(): "allowed" | "denied" | "never";
+  /** What decided. */
+  get authority(): "store" | "lease" | "deny_cache";
+  /** The capacity of the binding limit, in units. */
+  get limit(): number;
   /** The largest cost that would be admitted now. */
   get remaining(): number;
-  /** The wait in seconds until the same check is admitted: 0 if it was, null for never. */
+  /** What `limit` and `remaining` count. */
+  get unit(): "requests" | "slots";
+  /** The units that were admitted; 0 on a denial. */
+  get granted(): number;
+  /** The wait in seconds after a denial: null where it was admitted, and where it never will be. */
   get retryAfter(): number | null;
-  /** Whether the cost is above a limit's capacity, so that waiting does not help. */
-  get never(): boolean;
   /** Whether `retryAfter` is an upper bound: settling open holds would shorten it. */
   get untilHold(): boolean;
   /** The seconds until the binding limit is fresh. */
   get resetAfter(): number;
-  /** The binding limit as text: on a denial, the one that denies for longest. */
-  get limit(): string;
-  /** The capacity of the binding limit, in units. */
-  get capacity(): number;
-  /** What `capacity` and `remaining` count. */
-  get unit(): "requests" | "slots";
-  /** The subject of the binding limit, in its written form. */
-  get subject(): string;
-  /** The store's time of the decision, in microseconds since 1970. */
-  get atUs(): number;
-  /** What decided. */
-  get authority(): "store" | "lease" | "deny_cache";
+  /** The place in `limits` of the binding limit: on a denial, the one that denies for longest. */
+  get binding(): number;
   /** The report of each limit, in the order of the subjects and their limits. */
   get limits(): readonly LimitReport[];
+  /** The store's time of the decision, in microseconds since 1970. */
+  get atUs(): number;
   /** One line for humans. */
   toString(): string;
-  /** The numbers and the binding limit. */
+  /** Every field, in the words and units of the service. */
   toJSON(): Record<string, unknown>;
 }
 
@@ -78,10 +84,12 @@ export class Decision {
 export interface Charged {
   /** The subject, in its written form. */
   readonly subject: string;
-  /** The limit as text. */
-  readonly limit: string;
+  /** The policy of the limit; null without one. */
+  readonly policy: string | null;
   /** The limit's identity: what its count is known by. */
   readonly identity: string;
+  /** The limit in its full form. */
+  readonly limit: string;
   /** Whether a check would have admitted the cost. */
   readonly fits: boolean;
   /** The units that were not charged, since the limit cannot owe them. */
@@ -111,7 +119,7 @@ export interface Settled {
   /** The units that were charged for it. */
   readonly actual: number;
   /** What was done to each limit. */
-  readonly charged: Charged[];
+  readonly limits: Charged[];
 }
 
 /** A hold, or the decision that denied it. */

@@ -157,7 +157,7 @@ class Limiter {
   async charge(subject, cost) {
     const subjects = [text(subject, "subject")];
     const question = { ask: "charge", subjects, units: units(cost, "cost") };
-    return this.#ask(question, ({ charged }) => charged);
+    return this.#ask(question, ({ limits }) => limits);
   }
 
   /** Gives back what a decision charged, once, and only what still counts of it. */

@@ -1,7 +1,9 @@
 //! Decisions that are made anew of their numbers, for what is seldom asked of them.
 
+use napi::Either;
+use napi::bindgen_prelude::Null;
 use napi_derive::napi;
-use tollgate::{Decision, Limiter as Engine};
+use tollgate::{Decision, Limiter as Engine, Report, wire};
 use tollgate_binding::{Limiter, Part, ask, ready};
 
 use crate::error::{self, Result};
@@ -57,14 +59,14 @@ pub(crate) fn with<T>(
 pub(crate) struct Details {
     /// One line for humans.
     pub text: String,
-    /// The binding limit as text.
-    pub limit: String,
-    /// Its capacity, in units.
-    pub capacity: f64,
+    /// Every field, as the service answers them.
+    pub json: String,
+    /// The capacity of the binding limit, in units.
+    pub limit: f64,
     /// What that and what remains count.
     pub unit: String,
-    /// Its subject, in its written form.
-    pub subject: String,
+    /// The place of the binding limit in `limits`.
+    pub binding: u32,
     /// The report of each limit.
     pub limits: Vec<LimitReport>,
 }
@@ -75,42 +77,56 @@ pub(crate) struct Details {
 pub(crate) struct LimitReport {
     /// The subject, in its written form.
     pub subject: String,
-    /// The limit as text.
+    /// The policy of the limit; null without one.
+    pub policy: Either<String, Null>,
+    /// The limit's identity: what its count is known by.
+    pub identity: String,
+    /// The limit in its full form.
     pub limit: String,
-    /// Whether this limit would admit the cost.
-    pub admits: bool,
+    /// The units that a fresh subject can take.
+    pub capacity: f64,
     /// The largest cost that it would admit now.
     pub remaining: f64,
-    /// What `remaining` counts.
+    /// What `capacity` and `remaining` count.
     pub unit: String,
     /// The seconds until it admits the cost: 0 for now, null for never.
-    pub retry_after: napi::Either<f64, napi::bindgen_prelude::Null>,
+    pub retry_after: Either<f64, Null>,
     /// The seconds until it is fresh.
     pub reset_after: f64,
+    /// Whether this limit would admit the cost.
+    pub admits: bool,
+    /// What became of its count when its numbers had changed.
+    pub carried: String,
+}
+
+impl From<Report<'_>> for LimitReport {
+    fn from(report: Report<'_>) -> Self {
+        let report = wire::Report::from(report);
+        Self {
+            subject: report.subject.to_owned(),
+            policy: or_null(report.policy.map(str::to_owned)),
+            identity: report.identity.to_owned(),
+            limit: report.limit.to_owned(),
+            capacity: number(report.capacity),
+            remaining: number(report.remaining),
+            unit: report.unit.to_owned(),
+            retry_after: or_null(report.retry_after.map(|wait| wait.0.as_secs_f64())),
+            reset_after: report.reset_after.0.as_secs_f64(),
+            admits: report.admits,
+            carried: report.carried.to_owned(),
+        }
+    }
 }
 
 /// The details of a decision.
 #[napi(catch_unwind)]
 pub(crate) fn details(made: Made) -> Result<Details> {
-    let micros = |wait: core::time::Duration| u64::try_from(wait.as_micros()).unwrap_or(u64::MAX);
-    made.with(|_, decision| {
-        let binding = decision.binding();
-        let limits = decision.reports().map(|report| LimitReport {
-            subject: report.subject().to_owned(),
-            limit: report.limit().to_string(),
-            admits: report.admits(),
-            remaining: number(report.remaining()),
-            unit: report.limit().unit().name().to_owned(),
-            retry_after: or_null(report.retry_after().map(micros)),
-            reset_after: report.reset_after().as_secs_f64(),
-        });
-        Details {
-            text: decision.to_string(),
-            limit: binding.limit().to_string(),
-            capacity: number(decision.limit()),
-            unit: decision.unit().name().to_owned(),
-            subject: binding.subject().to_owned(),
-            limits: limits.collect(),
-        }
+    made.with(|_, decision| Details {
+        text: decision.to_string(),
+        json: tollgate_binding::json(decision),
+        limit: number(decision.limit()),
+        unit: decision.unit().name().to_owned(),
+        binding: u32::try_from(decision.binding_place()).unwrap_or(u32::MAX),
+        limits: decision.reports().map(LimitReport::from).collect(),
     })
 }

@@ -186,11 +186,6 @@ pub(crate) fn whole(value: f64) -> u64 {
     value as u64
 }
 
-/// Seconds of a wait in microseconds.
-pub(crate) fn seconds(us: u64) -> f64 {
-    core::time::Duration::from_micros(us).as_secs_f64()
-}
-
 thread_local! {
     /// The array of a thread.
     static SHARED: RefCell<Option<Buffer>> = const { RefCell::new(None) };

@@ -1,10 +1,12 @@
 //! What a limiter answered, and its parts as JavaScript sees them.
 
+use napi::Either;
+use napi::bindgen_prelude::Null;
 use napi_derive::napi;
-use tollgate::ChargedLimit;
+use tollgate::{ChargedLimit, wire};
 
 use crate::handles::Handled as _;
-use crate::numbers::{self, Numbers, number, seconds};
+use crate::numbers::{self, Numbers, number};
 
 /// An answer, before there is an object of JavaScript for it.
 pub(crate) type Answer = tollgate_binding::Answer<Numbers>;
@@ -16,7 +18,7 @@ pub(crate) struct Reply {
     /// A yes or no.
     pub flag: Option<bool>,
     /// What was done to each limit.
-    pub charged: Option<Vec<Charged>>,
+    pub limits: Option<Vec<Charged>>,
     /// Whether it had been done before.
     pub already: Option<bool>,
     /// By how many units each limit's `remaining` rose.
@@ -43,7 +45,7 @@ pub(crate) fn reply(answer: Answer) -> Reply {
         }
         Answer::Charged(subject, limits, charged) => {
             let each = ChargedLimit::each([(&subject, &limits)], &charged);
-            Reply { charged: Some(each.map(Charged::new).collect()), ..none }
+            Reply { limits: Some(each.map(Charged::new).collect()), ..none }
         }
         Answer::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
             already: Some(already),
@@ -61,7 +63,7 @@ pub(crate) fn reply(answer: Answer) -> Reply {
         Answer::Settled(hold, settled) => Reply {
             already: Some(settled.already),
             actual: Some(number(settled.actual)),
-            charged: Some(hold.charged(&settled).map(Charged::new).collect()),
+            limits: Some(hold.charged(&settled).map(Charged::new).collect()),
             ..none
         },
         Answer::Flag(flag) => Reply { flag: Some(flag), ..none },
@@ -74,10 +76,12 @@ pub(crate) fn reply(answer: Answer) -> Reply {
 pub(crate) struct Charged {
     /// The subject, in its written form.
     pub subject: String,
-    /// The limit as text.
-    pub limit: String,
+    /// The policy of the limit; null without one.
+    pub policy: Either<String, Null>,
     /// The limit's identity: what its count is known by.
     pub identity: String,
+    /// The limit in its full form.
+    pub limit: String,
     /// Whether a check would have admitted the cost.
     pub fits: bool,
     /// The units that were not charged, since the limit cannot owe them.
@@ -85,30 +89,29 @@ pub(crate) struct Charged {
     /// The largest cost that would be admitted now.
     pub remaining: f64,
     /// The seconds until the same cost is admitted: 0 for now, null for never.
-    pub retry_after: napi::Either<f64, napi::bindgen_prelude::Null>,
+    pub retry_after: Either<f64, Null>,
     /// The seconds until the limit is fresh.
     pub reset_after: f64,
 }
 
 impl Charged {
-    fn new(ChargedLimit { subject, limit, charged, .. }: ChargedLimit<'_>) -> Self {
+    fn new(charged: ChargedLimit<'_>) -> Self {
+        let charged = wire::Charged::from(charged);
         Self {
-            subject: subject.as_str().to_owned(),
-            limit: limit.to_string(),
-            identity: limit.identity().to_owned(),
+            subject: charged.subject.to_owned(),
+            policy: or_null(charged.policy.map(str::to_owned)),
+            identity: charged.identity.to_owned(),
+            limit: charged.limit.to_owned(),
             fits: charged.fits,
             cut: number(charged.cut),
             remaining: number(charged.remaining),
-            retry_after: or_null(charged.retry_after_us),
-            reset_after: seconds(charged.reset_after_us),
+            retry_after: or_null(charged.retry_after.map(|wait| wait.0.as_secs_f64())),
+            reset_after: charged.reset_after.0.as_secs_f64(),
         }
     }
 }
 
-/// A wait in seconds; null for never.
-pub(crate) fn or_null(us: Option<u64>) -> napi::Either<f64, napi::bindgen_prelude::Null> {
-    match us {
-        Some(us) => napi::Either::A(seconds(us)),
-        None => napi::Either::B(napi::bindgen_prelude::Null),
-    }
+/// What is known; null for nothing, or never.
+pub(crate) fn or_null<T>(known: Option<T>) -> Either<T, Null> {
+    known.map_or(Either::B(Null), Either::A)
 }

@@ -108,7 +108,7 @@ test("a number out of range", async () => {
       }
     }
     const never = await limiter.check("a", 2 ** 40);
-    assert.deepEqual([never.never, (await limiter.peek("a")).remaining], [true, 5]);
+    assert.deepEqual([never.outcome, (await limiter.peek("a")).remaining], ["never", 5]);
   }
 });
 

@@ -31,13 +31,13 @@ function random(seed) {
 }
 
 function numbersOf(decision) {
-  const { allowed, granted, remaining, retryAfter, never, untilHold, resetAfter, limit } = decision;
+  const { allowed, outcome, granted, remaining, retryAfter, untilHold, resetAfter, limit } = decision;
   return {
     allowed,
+    outcome,
     granted,
     remaining,
     retryAfter,
-    never,
     untilHold,
     resetAfter,
     limit,

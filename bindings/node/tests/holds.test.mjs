@@ -18,7 +18,7 @@ const FILES = readdirSync(FOLDER)
 const column = (it) => [it.remaining, us(it.retryAfter), us(it.resetAfter)];
 
 function said(decision) {
-  let answer = decision.allowed ? "yes" : decision.never ? "never" : "no";
+  let answer = decision.allowed ? "yes" : decision.outcome === "never" ? "never" : "no";
   if (decision.untilHold && answer === "no") answer = "no, held";
   return { answer, columns: decision.limits.map(column) };
 }
@@ -80,7 +80,7 @@ class Asker {
     try {
       const settled = await ask("commit", { units }, (reply) => reply);
       if (settled.already) return { answer: `already ${settled.actual}`, columns: [] };
-      return { answer: `charged ${settled.actual}`, columns: settled.charged.map(column) };
+      return { answer: `charged ${settled.actual}`, columns: settled.limits.map(column) };
     } catch (error) {
       assert.ok(error instanceof HoldError, error);
       return { answer: "not open", columns: [] };

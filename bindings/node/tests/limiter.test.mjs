@@ -36,11 +36,13 @@ onEach("a check has its numbers", async (store, policy) => {
   const first = await limiter.check("user:42");
   assert.ok(first instanceof Decision);
   assert.deepEqual(
-    [first.allowed, first.granted, first.remaining, first.capacity],
+    [first.allowed, first.granted, first.remaining, first.limit],
     [true, 1, 2, 3],
   );
-  assert.deepEqual([first.retryAfter, first.never, first.subject], [0, false, "user:42"]);
-  assert.deepEqual([first.limit, first.authority], ["3/h via sliding_log", "store"]);
+  assert.deepEqual([first.retryAfter, first.outcome, first.binding], [null, "allowed", 0]);
+  const [report] = first.limits;
+  assert.deepEqual([report.subject, report.limit], ["user:42", "3/h via sliding_log"]);
+  assert.deepEqual([report.policy, report.capacity, first.authority], [policy, 3, "store"]);
   assert.ok(first.atUs > 1_700_000_000_000_000);
   assert.match(`${first}`, /^allow user:42: 2 of 3 left/);
   assert.equal((await limiter.check("user:42", 2)).remaining, 0);
@@ -50,9 +52,9 @@ onEach("a check has its numbers", async (store, policy) => {
   assert.ok(3500 < denied.resetAfter && denied.resetAfter <= 3600);
   assert.match(inspect(denied), /^<Decision deny user:42: retry in/);
   const never = await limiter.check("user:42", 4);
-  assert.deepEqual([never.never, never.retryAfter], [true, null]);
+  assert.deepEqual([never.outcome, never.retryAfter], ["never", null]);
   assert.equal((await limiter.check("user:43")).remaining, 2);
-  assert.equal(JSON.parse(JSON.stringify(denied)).limit, "3/h via sliding_log");
+  assert.equal(JSON.parse(JSON.stringify(denied)).limits[0].limit, "3/h via sliding_log");
 });
 
 onEach("a check that waits counts for no ban", async (store, policy) => {
@@ -85,7 +87,7 @@ onEach("several limits are all or nothing", async (store, policy) => {
   assert.ok(0 < decision.limits[0].resetAfter && decision.limits[0].resetAfter <= 1);
   assert.ok(decision.limits[1].resetAfter > 1);
   const denied = await limiter.check("a", 3);
-  assert.deepEqual([denied.allowed, denied.never], [false, true]);
+  assert.deepEqual([denied.allowed, denied.outcome], [false, "never"]);
   assert.equal((await limiter.peek("a")).limits[1].remaining, 1);
 });
 
@@ -94,7 +96,7 @@ onEach("several subjects are all or nothing", async (store, policy) => {
   const own = new Limits("1/h", policy);
   assert.ok((await limiter.checkAll(["resource:12", ["consumer:1", own]])).allowed);
   const denied = await limiter.checkAll(["resource:12", ["consumer:1", own]]);
-  assert.deepEqual([denied.allowed, denied.subject], [false, "consumer:1"]);
+  assert.deepEqual([denied.allowed, denied.limits[denied.binding].subject], [false, "consumer:1"]);
   assert.equal((await limiter.peek("resource:12")).remaining, 4);
   const partial = await limiter.checkAll(["resource:12"], 9, { partial: true });
   assert.equal(partial.granted, 4);
@@ -103,9 +105,9 @@ onEach("several subjects are all or nothing", async (store, policy) => {
 onEach("a peek looks ahead to a hold", async (store, policy) => {
   const limiter = new Limiter("20 at once, 100000/m via gcra", { store, policy });
   const ahead = await limiter.peek("a", 800, { kind: "reserve" });
-  assert.deepEqual([ahead.allowed, ahead.unit, ahead.capacity], [true, "slots", 20]);
-  assert.ok((await limiter.peek("a", 800, { kind: "acquire" })).never);
-  assert.ok((await limiter.peek("a", 800)).never);
+  assert.deepEqual([ahead.allowed, ahead.unit, ahead.limit], [true, "slots", 20]);
+  assert.equal((await limiter.peek("a", 800, { kind: "acquire" })).outcome, "never");
+  assert.equal((await limiter.peek("a", 800)).outcome, "never");
   await assert.rejects(limiter.peek("a", 1, { kind: "hold" }), /kind: /);
 });
 
@@ -207,7 +209,7 @@ onEach("a closed limiter says so", async (store, policy) => {
   await assert.rejects(limiter.refund(decision), /the limiter is closed/);
   if (limiter.inMemory) assert.throws(() => limiter.checkSync("a"), /the limiter is closed/);
   // A decision that was made can be read.
-  assert.equal(decision.limit, "10/h via sliding_log");
+  assert.equal(decision.limits[0].limit, "10/h via sliding_log");
   assert.equal(limiter.headers(decision).length, 2);
 });
 

@@ -31,7 +31,9 @@ for (const kind of ["sqlite", "redis"]) {
     assert.equal((await limiter.check(subject, 2)).remaining, 0);
     assert.equal(byProgram("check").allowed, false);
     const denied = await limiter.check(subject);
-    assert.deepEqual([denied.allowed, denied.limit], [false, "7/d burst 7 via gcra"]);
+    assert.deepEqual([denied.allowed, denied.limits[denied.binding].limit],
+      [false, "7/d burst 7 via gcra"],
+    );
     assert.ok(await limiter.reset(subject));
     assert.equal(byProgram("check").allowed, true);
     assert.equal((await limiter.peek(subject)).remaining, 6);

@@ -31,9 +31,10 @@ async function asked(limiter, subject, limits, cost) {
     // Both ways to check are asked, in turns.
     number % 2 ? limiter.check(subject, units) : limiter.checkAll([[subject, limits]], units);
   const decision = await (ask[word] ?? usual)();
-  let allow = decision.allowed ? "yes" : decision.never ? "never" : "no";
+  let allow = decision.allowed ? "yes" : decision.outcome === "never" ? "never" : "no";
   if (word === "partial") allow = `${decision.granted}`;
-  return [allow, decision.remaining, us(decision.retryAfter), us(decision.resetAfter)];
+  const wait = decision.allowed ? 0 : us(decision.retryAfter);
+  return [allow, decision.remaining, wait, us(decision.resetAfter)];
 }
 
 let url;

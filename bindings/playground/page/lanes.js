@@ -46,12 +46,34 @@ function refusedLane({ strategy, problem }) {
   return root;
 }
 
+// Microseconds of a wait, as the page counts time.
+const micros = wait => wait && Math.round(wait.seconds * 1e6);
+
+function decisionOf({ allowed, granted, remaining, retry_after, reset_after, binding }) {
+  return {
+    allowed, granted, cut: 0, remaining, retry: allowed ? 0 : micros(retry_after),
+    reset: micros(reset_after), admitted: allowed, binding,
+  };
+}
+
+// Each limit was charged by itself; the page shows the tightest numbers.
+function chargeOf({ cost, limits }) {
+  const most = waits => Math.max(...waits.map(micros));
+  const cut = Math.max(...limits.map(limit => limit.cut));
+  const remaining = Math.min(...limits.map(limit => limit.remaining));
+  const waits = limits.map(limit => limit.retry_after);
+  return {
+    allowed: limits.every(limit => limit.fits), granted: cost - cut, cut, remaining,
+    retry: waits.includes(null) ? null : most(waits),
+    reset: most(limits.map(limit => limit.reset_after)), admitted: true,
+    binding: limits.findIndex(limit => limit.remaining === remaining),
+  };
+}
+
 function addEvent(lane, ask, answer) {
   const event = {
     at: ask.at_us, how: ask.how, cost: ask.cost, who: ask.subject,
-    allowed: answer.allowed, granted: answer.granted, cut: answer.cut,
-    remaining: answer.remaining, retry: answer.retry_after_us, reset: answer.reset_after_us,
-    admitted: ask.how === "charge" || answer.allowed, binding: answer.binding,
+    ...(ask.how === "charge" ? chargeOf(answer) : decisionOf(answer)),
   };
   lane.events.push(event);
   if (lane.events.length > MAX_EVENTS) lane.events.shift();

@@ -1,6 +1,7 @@
 //! What the page is answered.
 
 use serde::Serialize;
+use serde_json::value::RawValue;
 use tollgate::ParseError;
 
 use crate::question::Ask;
@@ -10,9 +11,10 @@ use crate::question::Ask;
 #[serde(untagged)]
 pub(crate) enum Answer {
     Opened(Opened),
-    /// For each lane, in its order, the answers to the questions in theirs.
+    /// For each lane, in its order, the answers to the questions in theirs: a decision or a charge,
+    /// as [`tollgate::wire`] writes them.
     Answered {
-        lanes: Vec<Vec<Answered>>,
+        lanes: Vec<Vec<Box<RawValue>>>,
     },
     Traffic {
         asks: Vec<Ask>,
@@ -89,21 +91,4 @@ impl Problem {
             shown: error.to_string(),
         }
     }
-}
-
-/// One answer of one strategy.
-#[derive(Serialize, PartialEq, Eq, Debug)]
-pub(crate) struct Answered {
-    /// Whether the cost was admitted, or, of a charge, whether it fitted.
-    pub(crate) allowed: bool,
-    /// The units charged.
-    pub(crate) granted: u64,
-    /// The units of a charge that the limit cannot owe.
-    pub(crate) cut: u64,
-    pub(crate) remaining: u64,
-    /// The wait in microseconds: 0 for now, `None` for never.
-    pub(crate) retry_after_us: Option<u64>,
-    pub(crate) reset_after_us: u64,
-    /// Of several limits, the index of the one that decided.
-    pub(crate) binding: usize,
 }

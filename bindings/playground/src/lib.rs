@@ -11,7 +11,7 @@
 //! playground.answer(r#"{"do": "open", "limits": "1/10s"}"#);
 //! let asks = r#"[{"at_us": 0, "cost": 1, "how": "check", "subject": "a"}]"#;
 //! let answer = playground.answer(&format!(r#"{{"do": "ask", "asks": {asks}}}"#));
-//! assert!(answer.starts_with(r#"{"lanes":[[{"allowed":true,"granted":1,"#), "{answer}");
+//! assert!(answer.starts_with(r#"{"lanes":[[{"allowed":true,"outcome":"allowed","#), "{answer}");
 //! ```
 
 mod abi;

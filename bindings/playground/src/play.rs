@@ -1,14 +1,10 @@
 //! The playground's state: one limiter in memory for each strategy, on one clock.
 
-use core::fmt;
-use core::time::Duration;
+use serde_json::value::{RawValue, to_raw_value};
+use tollgate::wire::{Charge, duration};
+use tollgate::{Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Strategy, Subject, Time};
 
-use tollgate::{
-    Ask, Charged, Decision, Error, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Strategy,
-    Time, Verdict,
-};
-
-use crate::answer::{Answer, Answered, LaneJson, LimitJson, Opened, Problem, Refused};
+use crate::answer::{Answer, LaneJson, LimitJson, Opened, Problem, Refused};
 use crate::question::{self, How, MAX_ASKS, Question};
 use crate::traffic;
 
@@ -86,15 +82,15 @@ impl Playground {
         Ok(Opened { lanes, refused })
     }
 
-    fn ask_all(&self, asks: &[question::Ask]) -> Result<Vec<Vec<Answered>>, String> {
+    fn ask_all(&self, asks: &[question::Ask]) -> Result<Vec<Vec<Box<RawValue>>>, String> {
         if asks.len() > MAX_ASKS {
             return Err(format!("{} questions at once: ask at most {MAX_ASKS}", asks.len()));
         }
-        let mut lanes: Vec<Vec<Answered>> = self.lanes.iter().map(|_| Vec::new()).collect();
+        let mut lanes: Vec<Vec<_>> = self.lanes.iter().map(|_| Vec::new()).collect();
         for ask in asks {
             self.clock.set(Time::from_micros(ask.at_us));
             for (limiter, answers) in self.lanes.iter().zip(&mut lanes) {
-                answers.push(answered(limiter, ask).map_err(|error| error.to_string())?);
+                answers.push(answered(limiter, ask)?);
             }
         }
         Ok(lanes)
@@ -121,86 +117,38 @@ fn limit(limit: &Limit) -> LimitJson {
     LimitJson {
         text: limit.to_string(),
         period_us: limit.quota().period.as_micros(),
-        rows: limit.meaning().rows(|wait| Written(wait).to_string()),
+        rows: limit.meaning().rows(duration),
     }
 }
 
-fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<Answered, Error> {
+fn answered(limiter: &Limiter, ask: &question::Ask) -> Result<Box<RawValue>, String> {
     let question = Ask::new(&ask.subject).cost(ask.cost);
-    match ask.how {
-        How::Check => limiter.check(question).now().map(|decision| of_decision(&decision, false)),
-        How::Peek => {
-            limiter.check(question.peek()).now().map(|decision| of_decision(&decision, true))
+    let question = match ask.how {
+        How::Check => question,
+        How::Peek => question.peek(),
+        How::Partial => question.partial(),
+        How::Charge => {
+            let subject: Subject = ask.subject.parse().map_err(said)?;
+            let charged = limiter.charge(question).now().map_err(said)?;
+            let charge = Charge::new(ask.cost, [(&subject, limiter.limits())], &charged);
+            return to_raw_value(&charge).map_err(said);
         }
-        How::Partial => {
-            limiter.check(question.partial()).now().map(|decision| of_decision(&decision, false))
-        }
-        How::Charge => limiter.charge(question).now().map(|all| of_charge(&all, ask.cost)),
-    }
+    };
+    to_raw_value(&limiter.check(question).now().map_err(said)?).map_err(said)
 }
 
-fn of_decision(decision: &Decision<'_>, peeks: bool) -> Answered {
-    let limit = decision.binding().limit();
-    let binding = decision.reports().position(|report| report.limit() == limit);
-    Answered {
-        allowed: decision.is_allowed(),
-        granted: if peeks { 0 } else { decision.granted() },
-        cut: 0,
-        remaining: decision.remaining(),
-        retry_after_us: match decision.verdict() {
-            Verdict::Allow => Some(0),
-            Verdict::NotYet(wait) => Some(micros(wait)),
-            Verdict::Never => None,
-        },
-        reset_after_us: micros(decision.reset_after()),
-        binding: binding.unwrap_or(0),
-    }
-}
-
-/// Each limit was charged by itself; the page shows the tightest numbers.
-fn of_charge(all: &[Charged], cost: u64) -> Answered {
-    let cut = all.iter().map(|charged| charged.cut).max().unwrap_or(0);
-    let least = all.iter().enumerate().min_by_key(|(_, charged)| charged.remaining);
-    let waits: Option<Vec<u64>> = all.iter().map(|charged| charged.retry_after_us).collect();
-    Answered {
-        allowed: all.iter().all(|charged| charged.fits),
-        granted: cost.saturating_sub(cut),
-        cut,
-        remaining: least.map_or(0, |(_, charged)| charged.remaining),
-        retry_after_us: waits.map(|waits| waits.into_iter().max().unwrap_or(0)),
-        reset_after_us: all.iter().map(|charged| charged.reset_after_us).max().unwrap_or(0),
-        binding: least.map_or(0, |(index, _)| index),
-    }
-}
-
-fn micros(wait: Duration) -> u64 {
-    u64::try_from(wait.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// A duration in days, hours, minutes and seconds, as `tollgate explain` writes it.
-struct Written(Duration);
-
-impl fmt::Display for Written {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (mut whole, us) = (self.0.as_secs(), self.0.subsec_micros());
-        let mut is_written = false;
-        for (unit, length) in [('d', 86_400), ('h', 3_600), ('m', 60)] {
-            if whole >= length {
-                write!(f, "{}{unit}", whole / length)?;
-                (whole, is_written) = (whole % length, true);
-            }
-        }
-        match us {
-            0 if is_written && whole == 0 => Ok(()),
-            0 => write!(f, "{whole}s"),
-            _ => write!(f, "{whole}.{}s", format!("{us:06}").trim_end_matches('0')),
-        }
-    }
+fn said(error: impl ToString) -> String {
+    error.to_string()
 }
 
 #[cfg(test)]
 mod tests {
+    use core::time::Duration;
+    use std::collections::HashMap;
+
     use serde_json::{Value, json};
+    use tollgate::wire::Wait;
+    use tollgate_proof::vectors::wire::decisions;
     use tollgate_proof::vectors::{self, VECTORS};
 
     use super::*;
@@ -272,19 +220,48 @@ mod tests {
                         "at_us": line.at_us, "cost": line.cost, "how": how, "subject": "a",
                     });
                     let seen = answer(&mut playground, &json!({"do": "ask", "asks": [ask]}));
-                    let seen = &seen["lanes"][0][0];
-                    let fields = &line.expect.fields;
+                    let (seen, expect) = (&seen["lanes"][0][0], &line.expect);
+                    let (limit, fields) = (&seen["limits"][0], &expect.fields);
                     let at = format!("{name}:{}: {seen}", line.number);
-                    assert_eq!(seen["allowed"], line.expect.admitted, "{at}");
-                    assert_eq!(seen["granted"], line.expect.granted, "{at}");
-                    assert_eq!(seen["remaining"], fields.remaining, "{at}");
-                    assert_eq!(seen["retry_after_us"], json!(fields.retry_after_us), "{at}");
-                    assert_eq!(seen["reset_after_us"], fields.reset_after_us, "{at}");
+                    match line.ask {
+                        vectors::Ask::Charge => assert_eq!(limit["fits"], expect.admitted, "{at}"),
+                        _ => assert_eq!(seen["allowed"], expect.admitted, "{at}"),
+                    }
+                    match line.ask {
+                        vectors::Ask::Peek => {}
+                        vectors::Ask::Charge => {
+                            let charged = line.cost - limit["cut"].as_u64().unwrap();
+                            assert_eq!(charged, expect.granted, "{at}");
+                        }
+                        _ => assert_eq!(seen["granted"], expect.granted, "{at}"),
+                    }
+                    let us = |us: u64| json!(Wait(Duration::from_micros(us)));
+                    assert_eq!(limit["remaining"], fields.remaining, "{at}");
+                    assert_eq!(limit["retry_after"], json!(fields.retry_after_us.map(us)), "{at}");
+                    assert_eq!(limit["reset_after"], us(fields.reset_after_us), "{at}");
                     lines += 1;
                 }
             }
         }
         assert!(lines > 200, "{lines}");
+    }
+
+    #[test]
+    fn decisions_are_those_of_every_front() {
+        let mut playgrounds = HashMap::new();
+        // Holds are not asked for here.
+        for asked in decisions().unwrap() {
+            if !["check", "peek", "charge"].contains(&asked.act) {
+                continue;
+            }
+            let (subject, limits) = (asked.text("subject"), asked.text("limit"));
+            let (cost, how) = (asked.cost(), asked.act);
+            let ask = json!({"at_us": 0, "cost": cost, "how": how, "subject": subject});
+            let opened = playgrounds.entry(limits.to_owned()).or_insert_with(|| open(limits).0);
+            let said = answer(opened, &json!({"do": "ask", "asks": [ask]}));
+            let said = said["lanes"].as_array().unwrap().iter().map(|lane| asked.settled(&lane[0]));
+            assert!(said.into_iter().any(|said| said == asked.answer), "{}", asked.about);
+        }
     }
 
     #[test]
@@ -296,9 +273,13 @@ mod tests {
         let seen = answer(&mut playground, &json!({"do": "ask", "asks": asks}));
         let [first, second, charge] = [0, 1, 2].map(|n| &seen["lanes"][0][n]);
         assert_eq!((&first["allowed"], &first["remaining"]), (&json!(true), &json!(0)));
-        assert_eq!((&second["retry_after_us"], &second["binding"]), (&json!(1_000_000), &json!(0)));
-        assert_eq!((&charge["granted"], &charge["remaining"]), (&json!(1), &json!(0)));
-        assert_eq!(charge["reset_after_us"], 59_000_000);
+        assert_eq!((&second["retry_after"]["seconds"], &second["binding"]), (&json!(1), &json!(0)));
+        assert_eq!(charge["cost"], 1);
+        assert_eq!(
+            (&charge["limits"][0]["cut"], &charge["limits"][0]["remaining"]),
+            (&json!(0), &json!(0))
+        );
+        assert_eq!(charge["limits"][1]["reset_after"]["seconds"], 59);
     }
 
     #[test]
@@ -317,18 +298,5 @@ mod tests {
         });
         assert!(error(traffic).contains("out of range"));
         assert!(Playground::default().answer("{").contains("not a question"));
-    }
-
-    #[test]
-    fn durations_are_written_as_by_explain() {
-        for (us, text) in [
-            (0, "0s"),
-            (1_500_000, "1.5s"),
-            (60_000_000, "1m"),
-            (90_060_000_001, "1d1h1m0.000001s"),
-            (6_666_667, "6.666667s"),
-        ] {
-            assert_eq!(Written(Duration::from_micros(us)).to_string(), text);
-        }
     }
 }

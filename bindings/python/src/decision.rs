@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
-use tollgate::{Authority, Report};
+use tollgate::{Report, wire};
 
 /// The result of a check.
 #[pyclass(frozen, freelist = 64, module = "tollgate_limiter")]
@@ -23,10 +23,22 @@ impl Decision {
         self.0.is_allowed()
     }
 
-    /// The units that were admitted; 0 on a denial.
+    /// What came of it: "allowed", "denied", or "never" where waiting does not help.
     #[getter]
-    fn granted(&self) -> u64 {
-        self.0.granted()
+    fn outcome(&self) -> &'static str {
+        self.0.verdict().name()
+    }
+
+    /// What decided: "store", "lease" or "deny_cache".
+    #[getter]
+    fn authority(&self) -> &'static str {
+        self.0.authority().name()
+    }
+
+    /// The capacity of the binding limit, in units.
+    #[getter]
+    fn limit(&self) -> u64 {
+        self.0.limit()
     }
 
     /// The largest cost that would be admitted now.
@@ -35,25 +47,23 @@ impl Decision {
         self.0.remaining()
     }
 
-    /// What `capacity` and `remaining` count: "requests" or "slots".
+    /// What `limit` and `remaining` count: "requests" or "slots".
     #[getter]
     fn unit(&self) -> &'static str {
         self.0.unit().name()
     }
 
-    /// The wait in seconds until the same check is admitted: 0.0 if it was, None for never.
+    /// The units that were admitted; 0 on a denial.
     #[getter]
-    fn retry_after(&self) -> Option<f64> {
-        match self.0.is_allowed() {
-            true => Some(0.0),
-            false => self.0.retry_after().map(seconds),
-        }
+    fn granted(&self) -> u64 {
+        self.0.granted()
     }
 
-    /// Whether the cost is above a limit's capacity, so that waiting does not help.
+    /// The wait in seconds after a denial until the same check is admitted: None where it was
+    /// admitted, and where it never will be.
     #[getter]
-    fn never(&self) -> bool {
-        self.0.is_never()
+    fn retry_after(&self) -> Option<f64> {
+        self.0.retry_after().map(seconds)
     }
 
     /// Whether `retry_after` is an upper bound: settling open holds would shorten it.
@@ -68,22 +78,18 @@ impl Decision {
         seconds(self.0.reset_after())
     }
 
-    /// The binding limit as text: on a denial, the one that denies for longest.
+    /// The place in `limits` of the binding limit: on a denial, the one that denies for longest.
     #[getter]
-    fn limit(&self) -> String {
-        self.0.binding().limit().to_string()
+    fn binding(&self) -> usize {
+        self.0.binding_place()
     }
 
-    /// The capacity of the binding limit, in units.
+    /// The report of each limit, in the order of the subjects and their limits.
     #[getter]
-    fn capacity(&self) -> u64 {
-        self.0.limit()
-    }
-
-    /// The subject of the binding limit, in its written form.
-    #[getter]
-    fn subject(&self) -> String {
-        self.0.binding().subject().to_owned()
+    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
+        let reports: Vec<LimitReport> = self.0.reports().map(LimitReport::new).collect();
+        let reports: PyResult<Vec<_>> = reports.into_iter().map(|it| Bound::new(py, it)).collect();
+        PyTuple::new(py, reports?)
     }
 
     /// The store's time of the decision, in microseconds since 1970.
@@ -92,22 +98,9 @@ impl Decision {
         self.0.at().as_micros()
     }
 
-    /// What decided: "store", "lease" or "deny_cache".
-    #[getter]
-    fn authority(&self) -> &'static str {
-        match self.0.authority() {
-            Authority::Lease => "lease",
-            Authority::DenyCache => "deny_cache",
-            _ => "store",
-        }
-    }
-
-    /// The report of each limit, in the order of the subjects and their limits.
-    #[getter]
-    fn limits<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyTuple>> {
-        let reports: Vec<LimitReport> = self.0.reports().map(|it| LimitReport::new(&it)).collect();
-        let reports: PyResult<Vec<_>> = reports.into_iter().map(|it| Bound::new(py, it)).collect();
-        PyTuple::new(py, reports?)
+    /// The decision as JSON: every field, as the service answers them.
+    fn json(&self) -> String {
+        tollgate_binding::json(&self.0)
     }
 
     fn __str__(&self) -> String {
@@ -125,30 +118,43 @@ impl Decision {
 pub(crate) struct LimitReport {
     /// The subject, in its written form.
     subject: String,
-    /// The limit as text.
+    /// The policy of the limit; None without one.
+    policy: Option<String>,
+    /// The limit's identity: what its count is known by.
+    identity: String,
+    /// The limit in its full form.
     limit: String,
-    /// Whether this limit would admit the cost.
-    admits: bool,
+    /// The units that a fresh subject can take.
+    capacity: u64,
     /// The largest cost that it would admit now.
     remaining: u64,
-    /// What `remaining` counts: `requests` or `slots`.
+    /// What `capacity` and `remaining` count: `requests` or `slots`.
     unit: &'static str,
     /// The seconds until it admits the cost: 0.0 for now, None for never.
     retry_after: Option<f64>,
     /// The seconds until it is fresh.
     reset_after: f64,
+    /// Whether this limit would admit the cost.
+    admits: bool,
+    /// What became of its count when its numbers had changed: "same", "over" or "fresh".
+    carried: &'static str,
 }
 
 impl LimitReport {
-    fn new(report: &Report<'_>) -> Self {
+    fn new(report: Report<'_>) -> Self {
+        let report = wire::Report::from(report);
         Self {
-            subject: report.subject().to_owned(),
-            limit: report.limit().to_string(),
-            admits: report.admits(),
-            remaining: report.remaining(),
-            unit: report.limit().unit().name(),
-            retry_after: report.retry_after().map(seconds),
-            reset_after: seconds(report.reset_after()),
+            subject: report.subject.to_owned(),
+            policy: report.policy.map(str::to_owned),
+            identity: report.identity.to_owned(),
+            limit: report.limit.to_owned(),
+            capacity: report.capacity,
+            remaining: report.remaining,
+            unit: report.unit,
+            retry_after: report.retry_after.map(|wait| seconds(wait.0)),
+            reset_after: seconds(report.reset_after.0),
+            admits: report.admits,
+            carried: report.carried,
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
-use tollgate::{ChargedLimit, Hold};
+use tollgate::{ChargedLimit, Hold, wire};
 
 use crate::decision::{Decision, seconds};
 use crate::error;
@@ -26,9 +26,9 @@ pub(crate) fn object(py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny
             Ok(Bound::new(py, Holding { decision, hold })?.into_any())
         }
         Answer::Settled(hold, settled) => {
-            let charged = hold.charged(&settled).map(Charged::new).collect();
+            let limits = hold.charged(&settled).map(Charged::new).collect();
             let tollgate::Settled { already, actual, .. } = settled;
-            Ok(Bound::new(py, Settled { already, actual, charged })?.into_any())
+            Ok(Bound::new(py, Settled { already, actual, limits })?.into_any())
         }
         Answer::Flag(flag) => flag.into_bound_py_any(py),
     }
@@ -40,10 +40,12 @@ pub(crate) fn object(py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny
 pub(crate) struct Charged {
     /// The subject, in its written form.
     subject: String,
-    /// The limit as text.
-    limit: String,
+    /// The policy of the limit; None without one.
+    policy: Option<String>,
     /// The limit's identity: what its count is known by.
     identity: String,
+    /// The limit in its full form.
+    limit: String,
     /// Whether a check would have admitted the cost.
     fits: bool,
     /// The units that were not charged, since the limit cannot owe them.
@@ -57,16 +59,18 @@ pub(crate) struct Charged {
 }
 
 impl Charged {
-    fn new(ChargedLimit { subject, limit, charged, .. }: ChargedLimit<'_>) -> Self {
+    fn new(charged: ChargedLimit<'_>) -> Self {
+        let charged = wire::Charged::from(charged);
         Self {
-            subject: subject.as_str().to_owned(),
-            limit: limit.to_string(),
-            identity: limit.identity().to_owned(),
+            subject: charged.subject.to_owned(),
+            policy: charged.policy.map(str::to_owned),
+            identity: charged.identity.to_owned(),
+            limit: charged.limit.to_owned(),
             fits: charged.fits,
             cut: charged.cut,
             remaining: charged.remaining,
-            retry_after: charged.retry_after().map(seconds),
-            reset_after: seconds(charged.reset_after()),
+            retry_after: charged.retry_after.map(|wait| seconds(wait.0)),
+            reset_after: seconds(charged.reset_after.0),
         }
     }
 }
@@ -92,7 +96,7 @@ pub(crate) struct Settled {
     /// The units that were charged for it.
     actual: u64,
     /// What was done to each limit.
-    charged: Vec<Charged>,
+    limits: Vec<Charged>,
 }
 
 /// The answer to a question for a hold: the decision and, where it was admitted, the hold.

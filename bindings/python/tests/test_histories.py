@@ -83,9 +83,11 @@ class Replay:
         subject, limit, capacity = step["binding"]
         assert [answer.allowed, bool(answer)] == [step["allowed"]] * 2, place
         assert answer.remaining == remaining, place
-        assert us(answer.retry_after) == retry and answer.never == (retry is None), place
+        wait = 0 if answer.allowed else us(answer.retry_after)
+        assert wait == retry and (answer.outcome == "never") == (retry is None), place
         assert us(answer.reset_after) == reset, place
-        assert (answer.subject, answer.limit, answer.capacity) == (subject, limit, capacity), place
+        binding = answer.limits[answer.binding]
+        assert (binding.subject, binding.limit, answer.limit) == (subject, limit, capacity), place
         assert (answer.until_hold, answer.authority) == (False, "store"), place
         assert answer.at_us == step["at"], place
         found = [
@@ -101,7 +103,7 @@ class Replay:
         if kind == "partial":
             less = "less" if answer.granted < step["cost"] else "all"
             return f"partial: {less if answer.granted else 'none'}"
-        return "allow" if answer.allowed else "never" if answer.never else "not yet"
+        return {"allowed": "allow", "denied": "not yet"}.get(answer.outcome, answer.outcome)
 
 
 async def replay(history: dict[str, Any], url: str, by_asyncio: bool) -> Counter[str]:

@@ -93,11 +93,11 @@ class Asker:
             return "not open", []
         if settled.already:
             return f"already {settled.actual}", []
-        return f"charged {settled.actual}", charged(settled.charged)
+        return f"charged {settled.actual}", charged(settled.limits)
 
 
 def said(decision: Decision) -> tuple[str, list[Column]]:
-    answer = "yes" if decision.allowed else "never" if decision.never else "no"
+    answer = "yes" if decision.allowed else "never" if decision.outcome == "never" else "no"
     if decision.until_hold and answer == "no":
         answer = "no, held"
     columns = [(it.remaining, us(it.retry_after), us(it.reset_after)) for it in decision.limits]

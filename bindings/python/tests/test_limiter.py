@@ -14,9 +14,11 @@ from tollgate_limiter import ArgumentError, HoldError, Limiter, Limits, ManualCl
 def test_a_check_has_its_numbers(store: str, unique: str) -> None:
     limiter = Limiter("3/h", store, policy=unique)
     first = limiter.check("user:42")
-    assert (first.allowed, first.granted, first.remaining, first.capacity) == (True, 1, 2, 3)
-    assert (first.retry_after, first.never, first.subject) == (0.0, False, "user:42")
-    assert (first.limit, first.authority) == ("3/h via sliding_log", "store")
+    assert (first.allowed, first.granted, first.remaining, first.limit) == (True, 1, 2, 3)
+    assert (first.retry_after, first.outcome, first.binding) == (None, "allowed", 0)
+    [report] = first.limits
+    assert (report.subject, report.limit) == ("user:42", "3/h via sliding_log")
+    assert (report.policy, report.capacity, first.authority) == (unique, 3, "store")
     assert first.at_us > 1_700_000_000_000_000
     assert bool(first) and str(first).startswith("allow user:42: 2 of 3 left")
     assert limiter.check("user:42", 2).remaining == 0
@@ -25,7 +27,7 @@ def test_a_check_has_its_numbers(store: str, unique: str) -> None:
     assert 3_500 < denied.retry_after <= 3_600 and 3_500 < denied.reset_after <= 3_600
     assert repr(denied).startswith("<Decision deny user:42: retry in")
     never = limiter.check("user:42", 4)
-    assert (never.never, never.retry_after) == (True, None)
+    assert (never.outcome, never.retry_after) == ("never", None)
     assert limiter.check("user:43").remaining == 2
 
 
@@ -61,7 +63,7 @@ def test_several_subjects_are_all_or_nothing(store: str, unique: str) -> None:
     own = Limits("1/h", policy=unique)
     assert limiter.check_all(["resource:12", ("consumer:1", own)]).allowed
     denied = limiter.check_all(["resource:12", ("consumer:1", own)])
-    assert (denied.allowed, denied.subject) == (False, "consumer:1")
+    assert not denied.allowed and denied.limits[denied.binding].subject == "consumer:1"
     assert limiter.peek("resource:12").remaining == 4
     assert limiter.check_all(["resource:12"], 9, partial=True).granted == 4
 
@@ -69,8 +71,9 @@ def test_several_subjects_are_all_or_nothing(store: str, unique: str) -> None:
 def test_a_peek_looks_ahead_to_a_hold(store: str, unique: str) -> None:
     limiter = Limiter("20 at once, 100000/m via gcra", store, policy=unique)
     ahead = limiter.peek("a", 800, kind="reserve")
-    assert (ahead.allowed, ahead.unit, ahead.capacity) == (True, "slots", 20)
-    assert limiter.peek("a", 800, kind="acquire").never and limiter.peek("a", 800).never
+    assert (ahead.allowed, ahead.unit, ahead.limit) == (True, "slots", 20)
+    assert limiter.peek("a", 800, kind="acquire").outcome == "never"
+    assert limiter.peek("a", 800).outcome == "never"
     assert "more slots" in str(limiter.peek("a", 21, kind="acquire"))
     with pytest.raises(ArgumentError, match="kind: "):
         limiter.peek("a", kind="hold")  # type: ignore[arg-type]
@@ -244,7 +247,7 @@ def test_the_decorator_checks_each_call() -> None:
     assert caught.value.decision.retry_after > 3_500 and "deny user:ann" in str(caught.value)
     assert work("bob") == "bob 1"
 
-    @limiter.limit("job", on_denied=lambda decision: decision.limit)
+    @limiter.limit("job", on_denied=lambda decision: decision.limits[0].limit)
     async def job() -> str:
         return "done"
 

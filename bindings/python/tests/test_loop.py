@@ -263,7 +263,7 @@ def test_every_task_gets_its_own_answer(tasks: int, redis_url: str, unique: str)
 
     async def work(number: int) -> list[tuple[str, int]]:
         decisions = [await limiter.acheck(f"user:{number}") for _ in range(20)]
-        return [(decision.subject, decision.remaining) for decision in decisions]
+        return [(decision.limits[0].subject, decision.remaining) for decision in decisions]
 
     async def everybody() -> list[list[tuple[str, int]]]:
         return await asyncio.gather(*map(work, range(tasks)))

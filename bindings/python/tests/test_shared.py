@@ -32,7 +32,8 @@ def test_a_count_is_one_for_both(
     assert limiter.check(subject, 2).remaining == 0
     assert by_program("check")["allowed"] is False
     denied = limiter.check(subject)
-    assert (denied.allowed, denied.limit) == (False, "7/d burst 7 via gcra")
+    assert (denied.allowed, denied.limit, denied.binding) == (False, 7, 1)
+    assert denied.limits[1].limit == "7/d burst 7 via gcra"
     assert limiter.reset(subject)
     assert by_program("check")["allowed"] is True
     assert limiter.peek(subject).remaining == 6

@@ -58,10 +58,11 @@ def asked(limiter: Limiter, subject: str, limits: Limits, cost: str) -> list[obj
         decision = limiter.check_all([subject], units, partial=True)
     else:
         decision = limiter.check_all([(subject, limits)], units)
-    allow = "yes" if decision.allowed else "never" if decision.never else "no"
+    allow = "yes" if decision.allowed else "never" if decision.outcome == "never" else "no"
     if word == "partial":
         allow = str(decision.granted)
-    return [allow, decision.remaining, us(decision.retry_after), us(decision.reset_after)]
+    wait = 0 if decision.allowed else us(decision.retry_after)
+    return [allow, decision.remaining, wait, us(decision.reset_after)]
 
 
 @pytest.mark.parametrize("kind", ["memory", "redis"])

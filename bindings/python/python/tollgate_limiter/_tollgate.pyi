@@ -29,23 +29,35 @@ class LimitReport:
     def subject(self) -> str:
         """The subject, in its written form."""
     @property
-    def limit(self) -> str:
-        """The limit as text."""
+    def policy(self) -> str | None:
+        """The policy of the limit; None without one."""
     @property
-    def admits(self) -> bool:
-        """Whether this limit would admit the cost."""
+    def identity(self) -> str:
+        """The limit's identity: what its count is known by."""
+    @property
+    def limit(self) -> str:
+        """The limit in its full form."""
+    @property
+    def capacity(self) -> int:
+        """The units that a fresh subject can take."""
     @property
     def remaining(self) -> int:
         """The largest cost that it would admit now."""
     @property
     def unit(self) -> Literal["requests", "slots"]:
-        """What `remaining` counts."""
+        """What `capacity` and `remaining` count."""
     @property
     def retry_after(self) -> float | None:
         """The seconds until it admits the cost: 0.0 for now, None for never."""
     @property
     def reset_after(self) -> float:
         """The seconds until it is fresh."""
+    @property
+    def admits(self) -> bool:
+        """Whether this limit would admit the cost."""
+    @property
+    def carried(self) -> Literal["same", "over", "fresh"]:
+        """What became of its count when its numbers had changed."""
 
 @final
 class Decision:
@@ -56,20 +68,27 @@ class Decision:
     def allowed(self) -> bool:
         """Whether the cost was admitted."""
     @property
-    def granted(self) -> int:
-        """The units that were admitted; 0 on a denial."""
+    def outcome(self) -> Literal["allowed", "denied", "never"]:
+        """What came of it; `never` where waiting does not help."""
+    @property
+    def authority(self) -> Literal["store", "lease", "deny_cache"]:
+        """What decided."""
+    @property
+    def limit(self) -> int:
+        """The capacity of the binding limit, in units."""
     @property
     def remaining(self) -> int:
         """The largest cost that would be admitted now."""
     @property
     def unit(self) -> Literal["requests", "slots"]:
-        """What `capacity` and `remaining` count."""
+        """What `limit` and `remaining` count."""
+    @property
+    def granted(self) -> int:
+        """The units that were admitted; 0 on a denial."""
     @property
     def retry_after(self) -> float | None:
-        """The seconds until the same check is admitted: 0.0 if it was, None for never."""
-    @property
-    def never(self) -> bool:
-        """Whether the cost is above a limit's capacity, so that waiting does not help."""
+        """The wait in seconds after a denial until the same check is admitted: None where it was
+        admitted, and where it never will be."""
     @property
     def until_hold(self) -> bool:
         """Whether `retry_after` is an upper bound: settling open holds would shorten it."""
@@ -77,23 +96,17 @@ class Decision:
     def reset_after(self) -> float:
         """The seconds until the binding limit is fresh."""
     @property
-    def limit(self) -> str:
-        """The binding limit as text: on a denial, the one that denies for longest."""
-    @property
-    def capacity(self) -> int:
-        """The capacity of the binding limit, in units."""
-    @property
-    def subject(self) -> str:
-        """The subject of the binding limit, in its written form."""
-    @property
-    def at_us(self) -> int:
-        """The store's time of the decision, in microseconds since 1970."""
-    @property
-    def authority(self) -> Literal["store", "lease", "deny_cache"]:
-        """What decided."""
+    def binding(self) -> int:
+        """The place in `limits` of the binding limit: on a denial, the one that denies for
+        longest."""
     @property
     def limits(self) -> tuple[LimitReport, ...]:
         """The report of each limit, in the order of the subjects and their limits."""
+    @property
+    def at_us(self) -> int:
+        """The store's time of the decision, in microseconds since 1970."""
+    def json(self) -> str:
+        """The decision as JSON: every field, as the service answers them."""
 
 @final
 class Charged:
@@ -103,11 +116,14 @@ class Charged:
     def subject(self) -> str:
         """The subject, in its written form."""
     @property
-    def limit(self) -> str:
-        """The limit as text."""
+    def policy(self) -> str | None:
+        """The policy of the limit; None without one."""
     @property
     def identity(self) -> str:
         """The limit's identity: what its count is known by."""
+    @property
+    def limit(self) -> str:
+        """The limit in its full form."""
     @property
     def fits(self) -> bool:
         """Whether a check would have admitted the cost."""
@@ -149,7 +165,7 @@ class Settled:
     def actual(self) -> int:
         """The units that were charged for it."""
     @property
-    def charged(self) -> list[Charged]:
+    def limits(self) -> list[Charged]:
         """What was done to each limit."""
 
 @final
