@@ -1,6 +1,5 @@
 //! The result of a check.
 
-use core::fmt;
 use core::time::Duration;
 use std::borrow::Cow;
 
@@ -12,9 +11,12 @@ use crate::time::Time;
 
 mod authority;
 mod receipt;
+mod report;
+mod text;
 
 pub use authority::Authority;
 pub use receipt::{Charges, Receipt, ReceiptPart, Refund};
+pub use report::Report;
 
 /// The outcome of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -486,114 +488,4 @@ fn keep_more(
 #[cold]
 fn keep(fields: Fields) -> Box<More> {
     Box::new(More { fields: vec![fields], ..More::default() })
-}
-
-/// The fields of one limit in a decision.
-#[derive(Clone, Copy, Debug)]
-pub struct Report<'d> {
-    subject: &'d str,
-    limits: &'d LimitSet,
-    limit: &'d Limit,
-    part: usize,
-    fields: Fields,
-}
-
-impl<'d> Report<'d> {
-    /// The subject of the count, in the written form of [`Subject`].
-    #[must_use]
-    pub fn subject(&self) -> &'d str {
-        self.subject
-    }
-
-    /// The policy of the limit; `None` for limits without one.
-    #[must_use]
-    pub fn policy(&self) -> Option<&'d str> {
-        self.limits.policy()
-    }
-
-    /// The limit.
-    #[must_use]
-    pub fn limit(&self) -> &'d Limit {
-        self.limit
-    }
-
-    /// The index of the subject in the ask, 0 for the first. One ask may contain the same subject
-    /// several times, each time under other limits.
-    #[must_use]
-    pub fn part(&self) -> usize {
-        self.part
-    }
-
-    /// True when this limit would admit the cost.
-    #[must_use]
-    #[inline]
-    pub fn admits(&self) -> bool {
-        self.fields.retry_after_us == Some(0)
-    }
-
-    /// The largest cost this limit would admit now.
-    #[must_use]
-    #[inline]
-    pub fn remaining(&self) -> u64 {
-        self.fields.remaining
-    }
-
-    /// The shortest wait until this limit admits the cost: zero for now, `None` for never.
-    #[must_use]
-    #[inline]
-    pub fn retry_after(&self) -> Option<Duration> {
-        self.fields.retry_after_us.map(Duration::from_micros)
-    }
-
-    /// The shortest wait until this limit is fresh.
-    #[must_use]
-    #[inline]
-    pub fn reset_after(&self) -> Duration {
-        Duration::from_micros(self.fields.reset_after_us)
-    }
-
-    /// What happened to the count if the limit's numbers had changed.
-    #[must_use]
-    #[inline]
-    pub fn carried(&self) -> Carried {
-        self.fields.carried
-    }
-}
-
-impl fmt::Display for Decision<'_> {
-    /// One line for humans.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let binding = self.binding();
-        let (subject, limit) = (binding.subject(), binding.limit());
-        match self.verdict() {
-            Verdict::Allow => {
-                write!(
-                    f,
-                    "allow {subject}: {} of {} left ({limit})",
-                    self.remaining(),
-                    self.limit()
-                )
-            }
-            Verdict::NotYet(wait) => {
-                write!(f, "deny {subject}: retry in {} ({limit})", Seconds(wait))
-            }
-            Verdict::Never => {
-                write!(f, "deny {subject}: never, {} ({limit})", self.unit().beyond(self.limit()))
-            }
-        }
-    }
-}
-
-/// A wait in seconds without rounding, such as `1.5s`.
-struct Seconds(Duration);
-
-impl fmt::Display for Seconds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (whole, micros) = (self.0.as_secs(), self.0.subsec_micros());
-        if micros == 0 {
-            return write!(f, "{whole}s");
-        }
-        let digits = format!("{micros:06}");
-        write!(f, "{whole}.{}s", digits.trim_end_matches('0'))
-    }
 }

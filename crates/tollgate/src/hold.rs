@@ -2,24 +2,23 @@
 
 use core::fmt;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU64, Ordering};
 use core::time::Duration;
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::OnceLock;
-
-use smallvec::SmallVec;
 
 use crate::ask::{check_cost, check_parts, check_shard};
 use crate::decision::Decision;
-use crate::engine::{Charged, LONGEST_TICKET_US, SHORTEST_TICKET_US};
+use crate::engine::{LONGEST_TICKET_US, SHORTEST_TICKET_US};
 use crate::error::ParseError;
-use crate::limit::{Limit, LimitSet};
+use crate::limit::LimitSet;
 use crate::subject::Subject;
 use crate::time::{MAX_PERIOD_US, Period, Time, parse_duration_us};
 
+mod id;
 mod name;
+mod settled;
 
+pub use id::HoldId;
 pub use name::{HoldName, MAX_NAME_BYTES, MIN_NAME_BYTES};
+pub use settled::{ChargedLimit, Settled};
 
 /// What a hold keeps, and what its end does.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -95,162 +94,6 @@ impl HoldKind {
             Self::Acquire => cost,
             Self::Reserve | Self::Charging => 1,
         }
-    }
-}
-
-/// The id of a hold: its kind, and 15 bytes. Those of a named hold are of its caller's name for it
-/// ([`HoldName`]). Those of another say how long it was asked for, by which a store knows its age.
-/// The rest of them nobody can guess: 65 bits of a hold of a minute, and 46 of the longest.
-///
-/// Displays as 32 hexadecimal digits, which parse to the same id.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct HoldId([u8; 16]);
-
-/// The letter of an id of which only the name is known. No hold is stored under it.
-const ANY_KIND: u8 = b'N';
-
-/// What an id ends with that says how long its hold was asked for. The ids of earlier versions are
-/// random: one of 30 million of them passes for such an id.
-const TOLD: u128 = 0x61_67_65;
-const TOLD_BITS: u32 = 24;
-
-/// The bits before it: how many binary digits of the microseconds follow the first, which is 1.
-/// They stand before that. In 45 bits for each hold, that of a minute would have 20 random ones
-/// less.
-const DIGITS_BITS: u32 = 6;
-
-impl HoldId {
-    /// A new id of a hold that is asked for so many microseconds, at least 1. Its random bits come
-    /// from a keyed hash whose key the system chose at random.
-    #[must_use]
-    pub fn random(kind: HoldKind, ttl_us: u64) -> Self {
-        let digits = ttl_us.max(1).ilog2();
-        let rest = u128::from(ttl_us) & ((1 << digits) - 1);
-        let told = (rest << DIGITS_BITS | u128::from(digits)) << TOLD_BITS | TOLD;
-        let random = u128::from_be_bytes(Self::random_bytes());
-        let told_bits = digits + DIGITS_BITS + TOLD_BITS;
-        let mut bytes = (random >> told_bits << told_bits | told).to_be_bytes();
-        bytes[0] = kind.code();
-        Self(bytes)
-    }
-
-    /// How long its hold was asked for, in microseconds. `None` where the id does not say so: that
-    /// of a named hold, or of one that an earlier version placed.
-    #[must_use]
-    pub fn asked_us(&self) -> Option<u64> {
-        let number = u128::from_be_bytes(self.0);
-        if self.name().is_some() || number & ((1 << TOLD_BITS) - 1) != TOLD {
-            return None;
-        }
-        let rest = number >> TOLD_BITS;
-        let digits = rest & ((1 << DIGITS_BITS) - 1);
-        let ttl_us = 1 << digits | (rest >> DIGITS_BITS) & ((1 << digits) - 1);
-        u64::try_from(ttl_us).ok().filter(|ttl_us| *ttl_us <= MAX_TTL_US)
-    }
-
-    fn random_bytes() -> [u8; 16] {
-        static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let [high, low] = [keys[0].hash_one(number), keys[1].hash_one(number)];
-        (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
-    }
-
-    /// The id of the hold of this kind that its caller names.
-    #[must_use]
-    pub const fn named(kind: HoldKind, name: HoldName) -> Self {
-        // An older version knows no such letter, and refuses it.
-        Self::lettered(kind.code().to_ascii_uppercase(), name)
-    }
-
-    /// The id of the hold of this name, of whatever kind it is: to settle or renew it.
-    #[must_use]
-    pub const fn of_any_kind(name: HoldName) -> Self {
-        Self::lettered(ANY_KIND, name)
-    }
-
-    const fn lettered(letter: u8, HoldName(rest): HoldName) -> Self {
-        let mut bytes = [letter; 16];
-        bytes.split_at_mut(1).1.copy_from_slice(&rest);
-        Self(bytes)
-    }
-
-    /// The id under which a store that decides about each count by itself keeps this hold over all
-    /// of these counts ([`HoldName::over`]). An id without a name is the same on all of them.
-    #[must_use]
-    pub fn over<'k>(self, counts: impl IntoIterator<Item = &'k str>) -> Self {
-        match self.name() {
-            Some(name) => Self::lettered(self.0[0], name.over(counts)),
-            None => self,
-        }
-    }
-
-    /// The name that its caller gave the hold, if one did.
-    #[must_use]
-    #[inline]
-    pub const fn name(&self) -> Option<HoldName> {
-        let [letter, rest @ ..] = self.0;
-        if letter.is_ascii_uppercase() { Some(HoldName(rest)) } else { None }
-    }
-
-    /// True for the id of a hold of which only the name is known.
-    #[must_use]
-    pub const fn is_of_any_kind(&self) -> bool {
-        self.0[0] == ANY_KIND
-    }
-
-    /// The id of these bytes; `None` if the first is no kind.
-    #[must_use]
-    pub const fn from_bytes(bytes: [u8; 16]) -> Option<Self> {
-        match bytes[0] {
-            b'a' | b'r' | b'c' | b'A' | b'R' | b'C' => Some(Self(bytes)),
-            _ => None,
-        }
-    }
-
-    /// Its bytes.
-    #[must_use]
-    pub const fn as_bytes(&self) -> &[u8; 16] {
-        &self.0
-    }
-
-    /// The kind of its hold; `Reserve` where only the name is known.
-    #[must_use]
-    pub const fn kind(&self) -> HoldKind {
-        match self.0[0] {
-            b'a' | b'A' => HoldKind::Acquire,
-            b'c' | b'C' => HoldKind::Charging,
-            _ => HoldKind::Reserve,
-        }
-    }
-}
-
-impl fmt::Display for HoldId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for HoldId {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "HoldId({self})")
-    }
-}
-
-impl FromStr for HoldId {
-    type Err = ParseError;
-
-    fn from_str(text: &str) -> Result<Self, ParseError> {
-        let wrong = || {
-            let remedy = "give it unchanged, as it was returned: 32 hexadecimal digits";
-            ParseError::whole(text, "this is no id of a hold", remedy)
-        };
-        if text.len() != 32 || !text.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-            return Err(wrong());
-        }
-        let number = u128::from_str_radix(text, 16).map_err(|_| wrong())?;
-        Self::from_bytes(number.to_be_bytes()).ok_or_else(wrong)
     }
 }
 
@@ -342,7 +185,7 @@ impl HoldTerms {
     /// The terms by which a peek judges as a hold of this kind: no hold is placed under their id.
     pub(crate) fn of_peek(kind: HoldKind) -> &'static Self {
         const fn terms(kind: HoldKind) -> HoldTerms {
-            let (id, patience) = (HoldId([kind.code(); 16]), Patience::None);
+            let (id, patience) = (HoldId::of_peek(kind), Patience::None);
             HoldTerms { id, ttl_us: MIN_TTL_US, patience }
         }
         // Lent for as long as anybody asks: a future of a check that kept them would be larger.
@@ -501,79 +344,6 @@ pub struct Holding<'l> {
     pub hold: Option<Hold>,
     /// How many wait in line ahead of an ask that stands in line ([`crate::Ask::in_line`]).
     pub ahead: usize,
-}
-
-/// What a store did to settle a hold.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Settled {
-    /// True when it was settled before. Nothing was done now.
-    pub already: bool,
-    /// True when no hold had the name: one that comes within the next minute is refused.
-    pub is_early: bool,
-    /// The units charged for it: now, or when it was settled.
-    pub actual: u64,
-    /// What was done to each limit, in the order of the hold's counts. Empty when it was settled
-    /// before. A count that was reset meanwhile has no entries.
-    pub charged: Vec<Charged>,
-    /// The places of the hold's counts that it was open on: those of the entries.
-    pub open_on: SmallVec<[usize; 2]>,
-}
-
-impl Settled {
-    /// The result of settling a hold now, on these of its counts.
-    #[must_use]
-    pub const fn now(actual: u64, charged: Vec<Charged>, open_on: SmallVec<[usize; 2]>) -> Self {
-        Self { already: false, is_early: false, actual, charged, open_on }
-    }
-
-    /// The result for a hold that was settled before.
-    #[must_use]
-    pub fn before(actual: u64) -> Self {
-        Self { already: true, ..Self::now(actual, Vec::new(), SmallVec::new()) }
-    }
-
-    /// The result for a name that no hold has yet.
-    #[must_use]
-    pub fn early() -> Self {
-        Self { is_early: true, ..Self::before(0) }
-    }
-}
-
-/// What a commit or a charge without a check did to one limit, and whose count that is.
-#[derive(Clone, Copy, Debug)]
-#[non_exhaustive]
-pub struct ChargedLimit<'a> {
-    /// The subject.
-    pub subject: &'a Subject,
-    /// The policy of the limit; `None` for limits without one.
-    pub policy: Option<&'a str>,
-    /// The limit.
-    pub limit: &'a Limit,
-    /// What was done to it.
-    pub charged: &'a Charged,
-}
-
-impl<'a> ChargedLimit<'a> {
-    /// Names what [`crate::Limiter::charge`] did to the limits of these counts.
-    pub fn each(
-        counts: impl IntoIterator<Item = (&'a Subject, &'a LimitSet)>,
-        charged: &'a [Charged],
-    ) -> impl Iterator<Item = Self> {
-        let limits = counts.into_iter().flat_map(|(subject, set)| {
-            set.limits().iter().map(move |limit| (subject, set.policy(), limit))
-        });
-        let each = limits.zip(charged);
-        each.map(|((subject, policy, limit), charged)| Self { subject, policy, limit, charged })
-    }
-}
-
-impl Hold {
-    /// Names what settling this hold did to each limit.
-    pub fn charged<'a>(&'a self, settled: &'a Settled) -> impl Iterator<Item = ChargedLimit<'a>> {
-        let counts = settled.open_on.iter().filter_map(|place| self.counts.get(*place));
-        ChargedLimit::each(counts.map(|(subject, limits)| (subject, limits)), &settled.charged)
-    }
 }
 
 /// How long a hold lasts, and what its end does, for [`crate::Ask::reserve`].

@@ -8,7 +8,7 @@ use crate::tree::File;
 const COLUMNS: usize = 100;
 
 /// The most lines of a Rust file, not counting its tests.
-const LINES: usize = 700;
+const LINES: usize = 500;
 
 /// A literal at least this long may push a line over [`COLUMNS`]: breaking it would hide it from
 /// a search.
@@ -228,10 +228,10 @@ mod tests {
     #[test]
     fn long_files_are_found() {
         let code = |lines: usize| format!("//! A file.\n{}", "const A: u8 = 1;\n".repeat(lines));
-        breaks(RS, &code(700), "701 lines without tests");
-        holds(RS, &code(699));
+        breaks(RS, &code(500), "501 lines without tests");
+        holds(RS, &code(499));
         let with_tests = format!("#[cfg(test)]\nmod tests {{\n{}}}\n", "\n".repeat(500));
-        holds(RS, &format!("{}{with_tests}", code(699)));
+        holds(RS, &format!("{}{with_tests}", code(499)));
         holds("crates/a/tests/b.rs", &code(900));
     }
 

@@ -5,6 +5,7 @@ mod inline;
 mod number_args;
 mod read;
 mod refuse;
+mod remember;
 mod spec;
 mod write;
 

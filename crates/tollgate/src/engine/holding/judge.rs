@@ -1,0 +1,274 @@
+//! What a question is told where holds are open: what is left of each limit, and how long to wait.
+
+use smallvec::SmallVec;
+
+use crate::engine::amount::{Amount, kept_of};
+use crate::engine::charge::charge_one;
+use crate::engine::holds::{self, Holds, MAX_ENDS, OpenHold};
+use crate::engine::line::Ahead;
+use crate::engine::{Carried, Fields, Held, HoldSums, Mode, Outcome, States};
+use crate::hold::HoldTerms;
+use crate::limit::{Limit, LimitSet, Place};
+use crate::strategy::{NEVER_US, Step as _};
+use crate::time::Time;
+
+/// One part while it is judged.
+pub(super) struct Looked<'a> {
+    pub(super) limits: &'a LimitSet,
+    pub(super) states: &'a mut dyn States,
+    pub(super) held: Ends<'a>,
+    pub(super) carried: &'a [Carried],
+    /// Who waits in line ahead of the question.
+    pub(super) ahead: Ahead,
+}
+
+/// What the open holds of a count keep, once what is due has ended.
+pub(in crate::engine) struct Ends<'h> {
+    holds: Option<&'h dyn Holds>,
+    pub(super) sums: HoldSums,
+    /// The first holds, which are due, and by how much earlier all of them end.
+    pub(super) due: usize,
+    pub(super) back_us: u64,
+    pub(in crate::engine) last_us: u64,
+}
+
+impl<'h> Ends<'h> {
+    /// Of a count on which nothing is due.
+    pub(in crate::engine) fn open(holds: Option<&'h dyn Holds>) -> Self {
+        let sums = holds.map(Holds::sums).unwrap_or_default();
+        let last = holds.filter(|_| sums.count > 0).and_then(Holds::last);
+        let last_us = last.map_or(0, |hold| hold.end_us);
+        Self { holds, sums, due: 0, back_us: 0, last_us }
+    }
+
+    /// Of a count whose due holds are still there, with those.
+    pub(super) fn after_due(holds: Option<&'h dyn Holds>, now: Time) -> (Self, Vec<OpenHold>) {
+        let mut ends = Self::open(holds);
+        let Some(holds) = holds else { return (ends, Vec::new()) };
+        let (at_us, back_us) = holds::clock(holds, now);
+        ends.back_us = back_us;
+        ends.last_us = ends.last_us.saturating_sub(back_us);
+        let mut most = MAX_ENDS;
+        let due: Vec<OpenHold> = loop {
+            let soonest = holds.soonest(most);
+            let each = soonest.iter().map(|hold| earlier(*hold, back_us));
+            let due: Vec<OpenHold> = each.filter(|hold| hold.end_us <= at_us).collect();
+            if due.len() < soonest.len() || soonest.len() < most {
+                break due;
+            }
+            // Few are due in nearly every peek, and seldom all.
+            most *= 8;
+        };
+        due.iter().for_each(|hold| ends.sums.subtract(hold));
+        ends.due = due.len();
+        (ends, due)
+    }
+
+    /// The next holds to end.
+    fn soonest(&self) -> Vec<OpenHold> {
+        let Some(holds) = self.holds else { return Vec::new() };
+        let all = holds.soonest(self.due + MAX_ENDS);
+        all.into_iter().skip(self.due).map(|hold| earlier(hold, self.back_us)).collect()
+    }
+}
+
+pub(super) fn earlier(hold: OpenHold, by_us: u64) -> OpenHold {
+    OpenHold { end_us: hold.end_us.saturating_sub(by_us), ..hold }
+}
+
+/// Judges every limit of every part, whether a hold is asked for or a charge.
+pub(super) fn judge(
+    parts: &mut [Looked<'_>],
+    now: Time,
+    mut cost: u64,
+    mode: Mode,
+    terms: Option<HoldTerms>,
+) -> Outcome {
+    let mut fields: SmallVec<[Fields; 2]> = SmallVec::new();
+    for part in parts.iter_mut() {
+        part.judge(now, cost, terms, &mut fields);
+    }
+    if mode.is_partial() {
+        let least = fields.iter().map(|field| field.remaining).min().unwrap_or(0);
+        // With nothing left, the check is denied as for cost 1.
+        cost = cost.min(least).max(1);
+        fields.clear();
+        for part in parts.iter_mut() {
+            part.judge(now, cost, terms, &mut fields);
+        }
+    }
+    // Slots are taken by holds alone: a check that places none would never give them back.
+    let needs_hold = parts.iter().any(|part| part.limits.needs_hold());
+    let is_stray = needs_hold && terms.is_none() && !mode.is_peek();
+    let admitted = !is_stray && fields.iter().all(|field| field.retry_after_us == Some(0));
+    Outcome::new(if admitted { cost } else { 0 }, fields, 0, now)
+}
+
+impl Looked<'_> {
+    fn judge(
+        &mut self,
+        now: Time,
+        cost: u64,
+        terms: Option<HoldTerms>,
+        fields: &mut SmallVec<[Fields; 2]>,
+    ) {
+        let mut soonest = None;
+        let amount = Amount::of_cost(cost, terms.map(|terms| terms.id.kind()));
+        let each = self.limits.limits().iter().zip(self.limits.places());
+        for (i, (limit, place)) in each.enumerate() {
+            let wanted = amount.on(limit).wanted;
+            let judged = self.judge_limit(limit, *place, now, wanted, &mut soonest);
+            let mut field = Fields::new(
+                judged.remaining,
+                judged.retry_after_us,
+                judged.reset_after_us,
+                now.as_micros(),
+                self.carried.get(i).copied().unwrap_or_default(),
+            );
+            field.until_hold = judged.until_hold;
+            fields.push(field);
+        }
+    }
+
+    /// Judges one limit. The next holds to end are looked up once for all, where they are needed.
+    pub(super) fn judge_limit(
+        &mut self,
+        limit: &Limit,
+        place: Place,
+        now: Time,
+        wanted: u64,
+        soonest: &mut Option<Vec<OpenHold>>,
+    ) -> Judged {
+        let kept = kept_of(limit, &self.held.sums);
+        let judgement = limit.step().judge(&mut self.states.cell(place), now, wanted);
+        let remaining = judgement.remaining.saturating_sub(kept);
+        let ahead = self.ahead.amount.on(limit).taken;
+        let is_behind = ahead > 0 && wanted + ahead > remaining;
+        let mut retry_after_us = if wanted <= remaining {
+            0
+        } else if wanted > limit.capacity() {
+            NEVER_US
+        } else if kept == 0 {
+            judgement.retry_after_us
+        } else {
+            let ends = soonest.get_or_insert_with(|| self.held.soonest());
+            let walk = Walk { limit, wanted, kept, now, ends, held: &self.held };
+            walk.wait_us(self.states, place)
+        };
+        if is_behind && retry_after_us != NEVER_US {
+            // Those ahead may be admitted, or leave, before their tickets end.
+            let until_us = self.ahead.until_us.saturating_sub(now.as_micros());
+            retry_after_us = retry_after_us.max(until_us);
+        }
+        let reset_after_us = self.reset_after_us(limit, place, now, judgement.reset_after_us);
+        // What the limit says by itself is the wait if every hold were settled now with 0,
+        // and nobody waited ahead.
+        let until_hold = retry_after_us != NEVER_US && retry_after_us > judgement.retry_after_us;
+        let retry_after_us = (retry_after_us != NEVER_US).then_some(retry_after_us);
+        Judged { remaining, retry_after_us, reset_after_us, until_hold }
+    }
+
+    /// The wait until a limit is fresh, if every hold ends by itself.
+    pub(super) fn reset_after_us(
+        &mut self,
+        limit: &Limit,
+        place: Place,
+        now: Time,
+        by_itself: u64,
+    ) -> u64 {
+        if kept_of(limit, &self.held.sums) == 0 {
+            return by_itself;
+        }
+        let charging = Amount::of_charge(self.held.sums.charging).on(limit).taken;
+        let until_last = self.held.last_us.saturating_sub(now.as_micros());
+        let mut all = by_itself.max(until_last);
+        if charging > 0 {
+            let mut copy = Held::copy_of_cell(&mut self.states.cell(place));
+            let at = Time::from_micros(now.as_micros() + until_last);
+            charge_one(limit, &mut copy.only_cell(), charging, true, at);
+            let then = limit.step().judge(&mut copy.only_cell(), at, 1).reset_after_us;
+            all = all.max(until_last + then);
+        }
+        all
+    }
+}
+
+/// One limit beside open holds and those who wait ahead: what is left of it, two waits, and whether
+/// they lengthen the first one.
+pub(super) struct Judged {
+    pub(super) remaining: u64,
+    pub(super) retry_after_us: Option<u64>,
+    pub(super) reset_after_us: u64,
+    pub(super) until_hold: bool,
+}
+
+/// The search for the first time at which a limit admits, while holds end one after the other.
+struct Walk<'w> {
+    limit: &'w Limit,
+    wanted: u64,
+    kept: u64,
+    now: Time,
+    ends: &'w [OpenHold],
+    held: &'w Ends<'w>,
+}
+
+impl Walk<'_> {
+    fn wait_us(&self, states: &mut dyn States, place: Place) -> u64 {
+        let Self { limit, wanted, now, ends, held, .. } = self;
+        let mut kept = self.kept;
+        let mut copy: Option<Held> = None;
+        let mut at = *now;
+        let after = |at: Time| at.as_micros() - now.as_micros();
+        for hold in *ends {
+            let admitted = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
+            if let Some(wait) = admitted
+                && at.as_micros() + wait < hold.end_us
+            {
+                return after(at) + wait;
+            }
+            at = at.max(Time::from_micros(hold.end_us));
+            kept = kept.saturating_sub(Amount::from(hold).on(limit).taken);
+            let charging = Amount::of_charge(hold.charging()).on(limit).taken;
+            if charging > 0 {
+                let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
+                charge_one(limit, &mut copy.only_cell(), charging, true, at);
+            }
+        }
+        // More holds may be open than are looked at, and may end with those: all of them have ended
+        // by the last end.
+        let seen: u64 = ends.iter().map(OpenHold::charging).sum();
+        if held.last_us >= at.as_micros() {
+            at = Time::from_micros(held.last_us);
+            kept = 0;
+            let rest = Amount::of_charge(held.sums.charging.saturating_sub(seen)).on(limit).taken;
+            if rest > 0 {
+                let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
+                charge_one(limit, &mut copy.only_cell(), rest, true, at);
+            }
+        }
+        debug_assert!(*wanted <= limit.capacity(), "a cost above the capacity never waits");
+        let wait = self.admitted_after_us(states, place, copy.as_mut(), at, kept);
+        wait.map_or(NEVER_US, |wait| after(at) + wait)
+    }
+
+    /// The wait from `at` on, as long as so much is kept; `None` for a longer one than that.
+    fn admitted_after_us(
+        &self,
+        states: &mut dyn States,
+        place: Place,
+        copy: Option<&mut Held>,
+        at: Time,
+        kept: u64,
+    ) -> Option<u64> {
+        let all = self.wanted + kept;
+        if all > self.limit.capacity() {
+            return None;
+        }
+        let step = self.limit.step();
+        let judgement = match copy {
+            Some(copy) => step.judge(&mut copy.only_cell(), at, all),
+            None => step.judge(&mut states.cell(place), at, all),
+        };
+        (judgement.retry_after_us != NEVER_US).then_some(judgement.retry_after_us)
+    }
+}
