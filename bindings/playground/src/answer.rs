@@ -9,7 +9,7 @@ use crate::question::Ask;
 /// The answer to a message.
 #[derive(Serialize, Debug)]
 #[serde(untagged)]
-pub(crate) enum Answer {
+pub(crate) enum Reply {
     Opened(Opened),
     /// For each lane, in its order, the answers to the questions in theirs: a decision or a charge,
     /// as [`tollgate::wire`] writes them.

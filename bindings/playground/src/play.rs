@@ -4,7 +4,7 @@ use serde_json::value::{RawValue, to_raw_value};
 use tollgate::wire::{Charge, duration};
 use tollgate::{Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Strategy, Subject, Time};
 
-use crate::answer::{Answer, LaneJson, LimitJson, Opened, Problem, Refused};
+use crate::answer::{LaneJson, LimitJson, Opened, Problem, Refused, Reply};
 use crate::question::{self, How, MAX_ASKS, Question};
 use crate::traffic;
 
@@ -30,25 +30,25 @@ impl Playground {
     pub fn answer(&mut self, message: &str) -> String {
         let answer = match serde_json::from_str(message) {
             Ok(question) => self.answer_question(question),
-            Err(error) => Answer::Refused { error: format!("not a question: {error}") },
+            Err(error) => Reply::Refused { error: format!("not a question: {error}") },
         };
         serde_json::to_string(&answer)
             .unwrap_or_else(|_| r#"{"error":"the answer cannot be written"}"#.to_owned())
     }
 
-    fn answer_question(&mut self, question: Question) -> Answer {
+    fn answer_question(&mut self, question: Question) -> Reply {
         match question {
             Question::Open { limits } => match self.open(&limits) {
-                Ok(opened) => Answer::Opened(opened),
-                Err(problem) => Answer::Problem { problem },
+                Ok(opened) => Reply::Opened(opened),
+                Err(problem) => Reply::Problem { problem },
             },
             Question::Ask { asks } => match self.ask_all(&asks) {
-                Ok(lanes) => Answer::Answered { lanes },
-                Err(error) => Answer::Refused { error },
+                Ok(lanes) => Reply::Answered { lanes },
+                Err(error) => Reply::Refused { error },
             },
             Question::Traffic(traffic) => match traffic::asks(&traffic) {
-                Ok(asks) => Answer::Traffic { asks },
-                Err(error) => Answer::Refused { error },
+                Ok(asks) => Reply::Traffic { asks },
+                Err(error) => Reply::Refused { error },
             },
         }
     }

@@ -15,7 +15,7 @@ use crate::leased::{Counts, Leased, add};
 use crate::lot::{Lot, receipts_of};
 
 /// What a lease has for a check.
-enum Got {
+enum LeaseAnswer {
     Answer(Outcome),
     /// The store has to be asked. True if time has passed in a wait.
     Ask(bool),
@@ -46,10 +46,10 @@ impl<S: Store> Leased<S> {
         lease: &Lease,
         cost: u64,
         (deadline, started_us): (Option<Duration>, u64),
-    ) -> Result<Got, StoreError> {
+    ) -> Result<LeaseAnswer, StoreError> {
         let hash = self.hash(part.subject);
         if !self.know(hash, &part, started_us) {
-            return Ok(Got::Ask(false));
+            return Ok(LeaseAnswer::Ask(false));
         }
         let mut turn = Turn::First;
         let mut now_us = started_us;
@@ -58,7 +58,7 @@ impl<S: Store> Leased<S> {
             let step =
                 self.with_holding(hash, &part, |holding| holding.step(lease, cost, turn, now_us));
             match step {
-                Some(Step::Answer(outcome)) => return Ok(Got::Answer(outcome)),
+                Some(Step::Answer(outcome)) => return Ok(LeaseAnswer::Answer(outcome)),
                 Some(Step::Renew(renewal)) => {
                     return self.renew((part, hash), lease, renewal, left).await;
                 }
@@ -70,7 +70,7 @@ impl<S: Store> Leased<S> {
                     };
                     now_us = self.now_us();
                 }
-                Some(Step::Ask) | None => return Ok(Got::Ask(turn != Turn::First)),
+                Some(Step::Ask) | None => return Ok(LeaseAnswer::Ask(turn != Turn::First)),
             }
         }
     }
@@ -115,7 +115,7 @@ impl<S: Store> Leased<S> {
         lease: &Lease,
         mut renewal: Renewal,
         deadline: Option<Duration>,
-    ) -> Result<Got, StoreError> {
+    ) -> Result<LeaseAnswer, StoreError> {
         let mut renewing = Renewing { leased: self, part, hash, is_answered: false };
         let units = renewal.asked();
         let receipts = receipts_of(units);
@@ -131,7 +131,7 @@ impl<S: Store> Leased<S> {
         let asked = Asked { sent_us, answered_us: now_us };
         let outcome = match (answer, renewal.spent.take()) {
             // This check has its units: the next one learns of the failure.
-            (Err(_), Some(spent)) => return Ok(Got::Answer(spent)),
+            (Err(_), Some(spent)) => return Ok(LeaseAnswer::Answer(spent)),
             (Err(error), None) => return Err(error),
             (Ok(outcome), spent) => {
                 renewal.spent = spent;
@@ -156,13 +156,13 @@ impl<S: Store> Leased<S> {
         add(&self.0.counts.renewals, 1);
         add(&self.0.counts.charged, outcome.granted);
         if let Some(spent) = renewal.spent {
-            return Ok(Got::Answer(spent));
+            return Ok(LeaseAnswer::Answer(spent));
         }
         Ok(match got.flatten() {
-            Some(answer) => Got::Answer(answer),
+            Some(answer) => LeaseAnswer::Answer(answer),
             // The one unit that this check needs was denied.
-            None if is_denied && mode == Mode::Partial => Got::Answer(outcome),
-            None => Got::Ask(true),
+            None if is_denied && mode == Mode::Partial => LeaseAnswer::Answer(outcome),
+            None => LeaseAnswer::Ask(true),
         })
     }
 
@@ -192,8 +192,8 @@ impl<S: Store> Leased<S> {
         }
         let started_us = self.now_us();
         let has_waited = match self.lease(part, lease, cost, (deadline, started_us)).await? {
-            Got::Answer(outcome) => return Ok(self.counted(outcome)),
-            Got::Ask(has_waited) => has_waited,
+            LeaseAnswer::Answer(outcome) => return Ok(self.counted(outcome)),
+            LeaseAnswer::Ask(has_waited) => has_waited,
         };
         add(&self.0.counts.asked, 1);
         let sent_us = if has_waited { self.now_us() } else { started_us };
@@ -222,15 +222,15 @@ impl<S: Store> Leased<S> {
         question: &Question<'_>,
     ) -> Result<Outcome, StoreError> {
         let Question { cost, deadline, .. } = *question;
-        let mut aside = Aside { leased: self, cost, spent: SmallVec::new() };
+        let mut aside = SetAside { leased: self, cost, spent: SmallVec::new() };
         let mut rest: SmallVec<[Counted<'_>; 1]> = SmallVec::new();
         for (place, part) in question.parts.iter().enumerate() {
             let got = match part.limits.lease() {
                 Some(lease) => self.lease(*part, lease, cost, (deadline, self.now_us())).await?,
-                None => Got::Ask(false),
+                None => LeaseAnswer::Ask(false),
             };
             match got {
-                Got::Answer(outcome) if outcome.granted > 0 => {
+                LeaseAnswer::Answer(outcome) if outcome.granted > 0 => {
                     aside.spent.push((place, *part, outcome));
                 }
                 _ => rest.push(*part),
@@ -260,14 +260,14 @@ fn left_of(deadline: Option<Duration>, started_us: u64, now_us: u64) -> Option<D
 
 /// Units that are set aside until the store has answered about the rest. They are put back when
 /// this is dropped, unless the check was admitted.
-struct Aside<'a, S: Store> {
+struct SetAside<'a, S: Store> {
     leased: &'a Leased<S>,
     cost: u64,
     /// With the places of the counts in the question.
     spent: SmallVec<[(usize, Counted<'a>, Outcome); 1]>,
 }
 
-impl<S: Store> Aside<'_, S> {
+impl<S: Store> SetAside<'_, S> {
     /// The answer where nothing else is asked about.
     fn outcome(&self) -> Outcome {
         let first = self.spent.first().map(|(_, _, outcome)| (outcome.receipt, outcome.now));
@@ -299,7 +299,7 @@ impl<S: Store> Aside<'_, S> {
     }
 }
 
-impl<S: Store> Drop for Aside<'_, S> {
+impl<S: Store> Drop for SetAside<'_, S> {
     fn drop(&mut self) {
         for (_, part, outcome) in self.spent.drain(..) {
             let (hash, now_us) = (self.leased.hash(part.subject), self.leased.now_us());

@@ -24,7 +24,7 @@ pub(crate) struct DenyCache {
 
 /// One count of a denied question.
 #[derive(Debug)]
-struct Part {
+struct DeniedCount {
     subject: Subject,
     shard: Option<Box<str>>,
     limits: LimitSet,
@@ -33,7 +33,7 @@ struct Part {
 /// A denied question.
 #[derive(Debug)]
 struct Denied {
-    parts: SmallVec<[Part; 1]>,
+    parts: SmallVec<[DeniedCount; 1]>,
     denial: Denial,
     changes: u32,
 }
@@ -108,7 +108,7 @@ impl DenyCache {
             (denied.denial, denied.changes) = (denial, changes);
             return;
         }
-        let parts = parts.iter().map(|part| Part {
+        let parts = parts.iter().map(|part| DeniedCount {
             subject: part.subject.clone(),
             shard: part.shard.map(Into::into),
             limits: part.limits.clone(),

@@ -41,7 +41,7 @@ pub(crate) struct Inner<S> {
     hash: SeedableRandomState,
     /// True for a store that answers at once.
     pub(crate) passes: bool,
-    pub(crate) held: Table<Held>,
+    pub(crate) held: Table<NodeCount>,
     pub(crate) recent: Recent,
     pub(crate) denied: Option<DenyCache>,
     pub(crate) longest_us: u64,
@@ -50,14 +50,14 @@ pub(crate) struct Inner<S> {
 }
 
 /// One count that a node knows of.
-pub(crate) struct Held {
+pub(crate) struct NodeCount {
     pub(crate) subject: Subject,
     pub(crate) shard: Option<Box<str>>,
     pub(crate) limits: LimitSet,
     pub(crate) holding: Holding,
 }
 
-impl Held {
+impl NodeCount {
     #[inline]
     pub(crate) fn is(&self, counted: &Counted<'_>) -> bool {
         self.limits.serial() == counted.limits.serial()
@@ -337,13 +337,13 @@ impl<S: Store> Leased<S> {
         if shard.find(hash, |held| held.is(part)).is_some() {
             return true;
         }
-        let held = Held {
+        let held = NodeCount {
             subject: part.subject.clone(),
             shard: part.shard.map(Into::into),
             limits: part.limits.clone(),
             holding: Holding::default(),
         };
-        let worth = |held: &Held| held.holding.worth(&held.limits, now_us);
+        let worth = |held: &NodeCount| held.holding.worth(&held.limits, now_us);
         shard.add(hash, held, worth).is_some()
     }
 }

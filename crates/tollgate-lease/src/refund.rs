@@ -2,7 +2,7 @@
 
 use tollgate::{Charges, Receipt, Refund, Store, StoreError, engine, operation};
 
-use crate::leased::{Held, Leased, add};
+use crate::leased::{Leased, NodeCount, add};
 use crate::lot::Lot;
 
 impl<S: Store> Leased<S> {
@@ -51,7 +51,7 @@ impl<S: Store> Leased<S> {
         self.0.store.perform(&operation::Refund::new(receipt, units)).await
     }
 
-    fn receipt_of(&self, held: &Held, lot: &Lot, number: u64, units: u64) -> Receipt {
+    fn receipt_of(&self, held: &NodeCount, lot: &Lot, number: u64, units: u64) -> Receipt {
         let (at, at_us) = lot.charged_at();
         let at_us = at_us.iter().copied();
         let charges = Charges::new(held.subject.clone(), held.limits.clone(), at_us);

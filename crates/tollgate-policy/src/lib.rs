@@ -83,9 +83,9 @@ mod watch;
 pub use cost::{Commit, Cost, Estimate, Reserve};
 pub use field::{Field, Fields, MAX_NAME_BYTES, subject_of};
 pub use gate::{
-    Admin, Answer, Counters, Current, DecisionMark, Event, Gate, GateCounters, Held, HoldCounters,
-    Holds, Inline, Loss, Observer, Prepared, Reread, Revision, Shadow, Standing, SubjectCounts,
-    Terms, Together,
+    Admin, Admission, Answer, CheckBatch, Counters, Current, DecisionMark, Event, Gate,
+    GateCounters, HoldCounters, Holds, Inline, Loss, Observer, Prepared, Reread, Revision, Shadow,
+    Standing, SubjectCounts, Terms,
 };
 pub use list::{MAX_LIST_BYTES, NetworkList};
 pub use model::{

@@ -1,6 +1,6 @@
 //! The encoding of a state in its key, for everything outside Lua.
 
-use tollgate::engine::{self, Held, VecLog};
+use tollgate::engine::{self, VecLog, VecStates};
 use tollgate::strategy::{Entry, LuaStep};
 use tollgate::{
     Anchor, BanLength, Limit, LimitSet, Period, Place, Quota, Refill, Rounding, Strategy,
@@ -20,7 +20,7 @@ const WRAP: u64 = 1 << 48;
 
 /// Encodes a state. `None` when the set has no state beside its logs.
 #[must_use]
-pub fn encode(limits: &LimitSet, held: &Held) -> Option<Vec<u8>> {
+pub fn encode(limits: &LimitSet, held: &VecStates) -> Option<Vec<u8>> {
     let mut bytes = set_tag(limits).into_bytes();
     for rows in [false, true] {
         for (declared, limit) in in_state_order(limits) {
@@ -75,7 +75,7 @@ pub fn decode(
     limits: &LimitSet,
     state: Option<&[u8]>,
     logs: &[Vec<Vec<u8>>],
-) -> Result<(LimitSet, Held), &'static str> {
+) -> Result<(LimitSet, VecStates), &'static str> {
     const LENGTH: &str = "it does not have the length that it says";
     let places = in_state_order(limits);
     let mut named: Vec<Option<TaggedLimit>> = vec![None; places.len()];
@@ -137,7 +137,7 @@ pub fn decode(
         });
     }
     let set = LimitSet::new(written).map_err(|_| "its limits do not fit together")?;
-    let mut held = Held::fresh(&set);
+    let mut held = VecStates::fresh(&set);
     for (i, place) in set.places().iter().enumerate() {
         match place {
             Place::Log(index) => held.logs[*index] = events[i].take().unwrap_or_default(),

@@ -3,7 +3,7 @@
 
 use proptest::collection::vec;
 use proptest::num::u8::ANY;
-use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{Counted, LimitSet, Place, Subject, Time};
 use tollgate_redis::{Keys, decode, encode, log_entries};
 
@@ -44,8 +44,8 @@ fn bytes(cell: &str) -> Vec<u8> {
 }
 
 /// The state after the charges of a row.
-fn charged(limits: &LimitSet, charges: &str) -> Held {
-    let mut held = Held::fresh(limits);
+fn charged(limits: &LimitSet, charges: &str) -> VecStates {
+    let mut held = VecStates::fresh(limits);
     for charge in plain(charges).split(' ') {
         let (cost, at) = charge.split_once('@').unwrap();
         let now = Time::from_micros(at.parse().unwrap());
@@ -150,7 +150,7 @@ proptest::proptest! {
         let logs = if log.is_empty() { Vec::new() } else { Vec::from([log]) };
         for (state, logs) in [(Some(&state[..]), &[][..]), (None, &logs[..])] {
             if let Ok((was, mut held)) = decode(&limits, state, logs) {
-                let mut new = Held::fresh(&limits);
+                let mut new = VecStates::fresh(&limits);
                 for now in [0, 25_000_000, 1_763_632_025_123_456] {
                     let now = Time::from_micros(now);
                     let _ = engine::fresh_at_us(&was, &mut held);

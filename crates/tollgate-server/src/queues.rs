@@ -51,7 +51,7 @@ pub(crate) struct ServedQueue {
     turns: Turns<()>,
     /// Whether the service's settings, and not the queue's record, define how jobs are offered.
     is_said: bool,
-    counts: [AtomicU64; Outcome::ALL.len()],
+    counts: [AtomicU64; Reception::ALL.len()],
     /// What became of jobs that were taken for clients that did not read so.
     deliveries: Arc<Deliveries>,
     /// The last statistics of the queue; `None` while reading them fails.
@@ -60,14 +60,14 @@ pub(crate) struct ServedQueue {
 
 /// The outcome of an offer that this service received.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Outcome {
+pub(crate) enum Reception {
     Accepted,
     Known,
     Refused,
     Failed,
 }
 
-impl Outcome {
+impl Reception {
     pub(crate) const ALL: [Self; 4] = [Self::Accepted, Self::Known, Self::Refused, Self::Failed];
 
     /// The outcome in lower case, for labels.
@@ -216,12 +216,12 @@ impl ServedQueue {
             offered = self.read_producer().await?.offer(job).await;
         }
         let outcome = match &offered {
-            Ok(OfferOutcome::Accepted { .. }) => Outcome::Accepted,
-            Ok(OfferOutcome::Duplicate { .. }) => Outcome::Known,
-            Ok(_) => Outcome::Refused,
+            Ok(OfferOutcome::Accepted { .. }) => Reception::Accepted,
+            Ok(OfferOutcome::Duplicate { .. }) => Reception::Known,
+            Ok(_) => Reception::Refused,
             // The status of the response reports an error of the client.
             Err(Error::Invalid(_)) => return offered,
-            Err(_) => Outcome::Failed,
+            Err(_) => Reception::Failed,
         };
         if let Some(count) = self.counts.get(outcome as usize) {
             count.fetch_add(1, Ordering::Relaxed);
@@ -324,7 +324,7 @@ impl ServedQueue {
         self.queue.stats().await
     }
 
-    pub(crate) fn count(&self, outcome: Outcome) -> u64 {
+    pub(crate) fn count(&self, outcome: Reception) -> u64 {
         self.counts.get(outcome as usize).map_or(0, |count| count.load(Ordering::Relaxed))
     }
 

@@ -1,6 +1,6 @@
 //! What the wire is told of a gate's answer, beside its decision.
 
-use tollgate::wire::{Answer, Held, Renewed, Shadow, Shown};
+use tollgate::wire::{Answer, HoldAnswer, Renewed, Shadow, Shown};
 
 use crate::service::Holding;
 
@@ -27,9 +27,9 @@ pub(crate) fn answer<'a>(said: &'a tollgate_policy::Answer<'_>) -> Answer<'a> {
 }
 
 /// An answer, with the hold where one was placed.
-pub(crate) fn held(held: &tollgate_policy::Held, holding: Option<Holding>) -> Held<'_> {
+pub(crate) fn held(held: &tollgate_policy::Admission, holding: Option<Holding>) -> HoldAnswer<'_> {
     let hold = holding.map(|Holding { hold, fence, end }| (hold, fence, end));
-    Held::new(answer(&held.answer), hold, held.ahead)
+    HoldAnswer::new(answer(&held.answer), hold, held.ahead)
 }
 
 /// A hold that was renewed. One whose caller knows it by its id alone has no text.

@@ -1,6 +1,6 @@
 //! A subject's state within a transaction: loaded, changed, and saved.
 
-use tollgate::engine::{Carries, Held, Holds as _, States, migrate};
+use tollgate::engine::{Carries, Holds as _, States, VecStates, migrate};
 use tollgate::strategy::{Cell, Entry, Log};
 use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, Subject, engine};
 
@@ -48,7 +48,7 @@ impl States for StoredState<'_> {
 #[derive(Debug)]
 struct MigratedState {
     /// The state under the current numbers. It is in memory, since a peek does not save it.
-    held: Held,
+    held: VecStates,
     /// The set under which the row was written.
     was: LimitSet,
     carried: Carries,
@@ -156,7 +156,7 @@ impl<'c> LoadedState<'c> {
             return Ok(Self::fresh(context, counted, reset));
         };
         let migrated = was.map(|was| {
-            let mut held = Held::fresh(counted.limits);
+            let mut held = VecStates::fresh(counted.limits);
             let (limits, now) = (counted.limits, context.now());
             let carried = match &holds {
                 None => migrate(limits, &mut held, &was, &mut own, now),

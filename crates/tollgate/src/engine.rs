@@ -26,7 +26,7 @@ pub use correct::{
 };
 pub(crate) use decide::{DecideOne, decide_set};
 pub use decide::{counts_denial, decide};
-pub use held::{Held, VecLog};
+pub use held::{VecLog, VecStates};
 pub(crate) use hold_one::hold_one;
 pub use hold_table::HoldTable;
 pub use holding::{

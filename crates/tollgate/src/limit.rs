@@ -20,7 +20,7 @@ pub use lease::{Lease, LeaseShare, LeaseSize, MIN_LEASE_US};
 pub use meaning::Meaning;
 pub(crate) use name::check_name;
 pub use quota::{Anchor, BanLength, MAX_COST, MAX_UNITS, Quota, Refill, Rounding};
-pub(crate) use quota::{Element, Refusal};
+pub(crate) use quota::{Element, QuotaError};
 pub use set::{LimitSet, Place};
 pub use share::Share;
 
@@ -68,7 +68,7 @@ impl Limit {
         name: Option<String>,
         mut quota: Quota,
         strategy: Strategy,
-    ) -> Result<Self, (String, Refusal)> {
+    ) -> Result<Self, (String, QuotaError)> {
         let text = quota.rate();
         check_options(&quota, strategy).map_err(|refusal| (text.clone(), refusal))?;
         check_ranges(&quota).map_err(|refusal| (text.clone(), refusal))?;
@@ -249,7 +249,7 @@ impl Limit {
 }
 
 /// Rejects an option that the strategy does not have, rather than ignore it.
-fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
+fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), QuotaError> {
     let given = [
         ("burst", quota.burst.is_some(), Element::Burst),
         ("precision", quota.precision.is_some(), Element::Precision),
@@ -261,7 +261,7 @@ fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
         if is_given && !strategy.options().contains(&option) {
             let mut takers = Strategy::RATES.iter().filter(|s| s.options().contains(&option));
             let taker = takers.next().map_or("another", |s| s.name());
-            return Err(Refusal::new(
+            return Err(QuotaError::new(
                 word,
                 format!("`{strategy}` takes no `{option}`"),
                 format!("leave it out, or use `via {taker}`"),
@@ -271,17 +271,17 @@ fn check_options(quota: &Quota, strategy: Strategy) -> Result<(), Refusal> {
     Ok(())
 }
 
-fn check_ranges(quota: &Quota) -> Result<(), Refusal> {
+fn check_ranges(quota: &Quota) -> Result<(), QuotaError> {
     let range = |word, what: &str, value: u64| {
         if value == 0 {
-            return Err(Refusal::new(
+            return Err(QuotaError::new(
                 word,
                 format!("{what} of 0 would never admit anything"),
                 "give at least 1".to_owned(),
             ));
         }
         if value > MAX_UNITS {
-            return Err(Refusal::new(
+            return Err(QuotaError::new(
                 word,
                 format!("{what} of {value} is too large"),
                 format!("the largest is 2^40 = {MAX_UNITS}"),

@@ -12,14 +12,14 @@ use std::sync::Arc;
 
 use shuttle::sync::{Mutex, MutexGuard};
 use shuttle::thread;
-use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{LimitSet, Time};
 
 const NOW: Time = Time::from_micros(100_000_000);
 
 #[derive(Default)]
 struct Shard {
-    held: BTreeMap<usize, Held>,
+    held: BTreeMap<usize, VecStates>,
     spent: BTreeSet<u64>,
     charges: u64,
 }
@@ -54,11 +54,11 @@ impl Model {
         indices.dedup();
         let mut guards: Vec<(usize, MutexGuard<'_, Shard>)> =
             indices.iter().map(|index| (*index, self.shards[*index].lock().unwrap())).collect();
-        let mut states: Vec<Held> = Vec::new();
+        let mut states: Vec<VecStates> = Vec::new();
         for subject in subjects {
             let (_, shard) = guards.iter_mut().find(|(index, _)| *index == subject % 2).unwrap();
             let taken = shard.held.remove(subject);
-            states.push(taken.unwrap_or_else(|| Held::fresh(&self.limits)));
+            states.push(taken.unwrap_or_else(|| VecStates::fresh(&self.limits)));
         }
         let mut parts: Vec<Part<'_>> =
             states.iter_mut().map(|state| Part::new(&self.limits, state)).collect();
@@ -96,7 +96,7 @@ impl Model {
     /// What remains for a subject, under its least limit.
     fn remaining(&self, subject: usize) -> u64 {
         let mut shard = self.shards[subject % 2].lock().unwrap();
-        let fresh = || Held::fresh(&self.limits);
+        let fresh = || VecStates::fresh(&self.limits);
         let held = shard.held.entry(subject).or_insert_with(fresh);
         let mut parts = [Part::new(&self.limits, held)];
         let outcome = engine::decide(&mut parts, NOW, 1, Mode::Peek);

@@ -1,7 +1,7 @@
 //! What each strategy says of itself, and where each of its bounds lies.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
-use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{Carried, Limit, LimitSet, Strategy, Time, Traits};
 
 fn traits(limit: &str) -> Traits {
@@ -148,8 +148,8 @@ fn bounds_lie_where_the_definitions_say() {
 #[test]
 fn a_log_is_trimmed_by_admitted_checks_only() {
     let limits: LimitSet = "3/10us via sliding_log".parse().unwrap();
-    let mut held = Held::fresh(&limits);
-    let ask = |held: &mut Held, at: u64, cost| {
+    let mut held = VecStates::fresh(&limits);
+    let ask = |held: &mut VecStates, at: u64, cost| {
         let mut parts = [Part::new(&limits, held)];
         engine::decide(&mut parts, Time::from_micros(at), cost, Mode::Whole).granted
     };
@@ -198,7 +198,7 @@ fn a_state_is_fresh_when_nothing_counts() {
         ("5/10us precision 5us rounding truncate via sliding_window", 2, 115),
     ] {
         let limits: LimitSet = limit.parse().unwrap();
-        let mut held = Held::fresh(&limits);
+        let mut held = VecStates::fresh(&limits);
         assert_eq!(engine::fresh_at_us(&limits, &mut held), 0, "{limit}");
         let mut parts = [Part::new(&limits, &mut held)];
         let now = Time::from_micros(105);
@@ -229,7 +229,7 @@ fn all_that_can_be_used_counts_no_longer_than_is_said() {
         assert_eq!(engine::longest_count_us(&limits), longest_us, "{limit}");
         for at_us in 1_000..1_030 {
             for earlier_us in 0..12 {
-                let mut held = Held::fresh(&limits);
+                let mut held = VecStates::fresh(&limits);
                 for (time_us, cost) in [(at_us - earlier_us, 3), (at_us, u64::MAX)] {
                     engine::charge(&limits, &mut held, cost, true, Time::from_micros(time_us));
                 }
@@ -262,7 +262,7 @@ fn states_have_the_words_they_need() {
 fn a_state_from_the_epoch_is_no_fresh_one() {
     for limit in ["5/10us via fixed_window", "5/10us anchor first-hit via fixed_window"] {
         let limits: LimitSet = limit.parse().unwrap();
-        let mut held = Held::fresh(&limits);
+        let mut held = VecStates::fresh(&limits);
         let mut parts = [Part::new(&limits, &mut held)];
         assert_eq!(engine::decide(&mut parts, Time::default(), 1, Mode::Whole).granted, 1);
         assert_eq!(engine::fresh_at_us(&limits, &mut held), 10, "{limit}");
@@ -275,7 +275,7 @@ fn a_single_unit_counts_until_it_has_left() {
     for (rounding, reset_us) in [("conservative", 5), ("interpolate", 5), ("truncate", 0)] {
         let limit = format!("5/10us precision 5us rounding {rounding} via sliding_window");
         let limits: LimitSet = limit.parse().unwrap();
-        let mut held = Held::fresh(&limits);
+        let mut held = VecStates::fresh(&limits);
         let mut ask = |at, mode| {
             let mut parts = [Part::new(&limits, &mut held)];
             engine::decide(&mut parts, Time::from_micros(at), 1, mode).fields[0]
@@ -292,7 +292,7 @@ fn a_single_unit_counts_until_it_has_left() {
 fn a_bucket_of_one_microsecond_straddles() {
     let limits: LimitSet =
         "5/10us precision 1us rounding interpolate via sliding_window".parse().unwrap();
-    let mut held = Held::fresh(&limits);
+    let mut held = VecStates::fresh(&limits);
     let mut ask = |at, mode| {
         let mut parts = [Part::new(&limits, &mut held)];
         engine::decide(&mut parts, Time::from_micros(at), 1, mode).fields[0]
@@ -316,7 +316,7 @@ fn one_unit_is_carried_to_other_places() {
         let was: LimitSet = format!("x: 5/10us {was}").parse().unwrap();
         let is: LimitSet = format!("x: 5/10us {is}").parse().unwrap();
         for (cost, remaining) in [(0, 5), (1, 4), (2, 3)] {
-            let (mut old, mut new) = (Held::fresh(&was), Held::fresh(&is));
+            let (mut old, mut new) = (VecStates::fresh(&was), VecStates::fresh(&is));
             let now = Time::from_micros(101);
             if cost > 0 {
                 let mut parts = [Part::new(&was, &mut old)];
@@ -327,7 +327,7 @@ fn one_unit_is_carried_to_other_places() {
             let fields = engine::decide(&mut parts, now, 1, Mode::Peek).fields[0];
             assert_eq!(fields.remaining, remaining, "{was} to {is}, {cost} consumed");
             if cost == 0 {
-                assert_eq!(new, Held::fresh(&is));
+                assert_eq!(new, VecStates::fresh(&is));
             }
         }
     }
@@ -342,13 +342,13 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
         ("x: 20/20s burst 1 via gcra", "x: 1/1s via gcra"),
     ] {
         let (was, is): (LimitSet, LimitSet) = (was.parse().unwrap(), is.parse().unwrap());
-        let mut old = Held::fresh(&was);
+        let mut old = VecStates::fresh(&was);
         let mut parts = [Part::new(&was, &mut old)];
         assert_eq!(
             engine::decide(&mut parts, Time::from_micros(10_000_000), 1, Mode::Whole).granted,
             1
         );
-        let mut new = Held::fresh(&is);
+        let mut new = VecStates::fresh(&is);
         let now = Time::from_micros(5_000_000);
         let carried = engine::migrate(&is, &mut new, &was, &mut old, now);
         assert_eq!(carried[..], [Carried::Same]);
@@ -366,7 +366,7 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
 fn a_charge_above_the_present_burst_is_given_back() {
     let was: LimitSet = "x: 1000000000000/366d via gcra".parse().unwrap();
     let is: LimitSet = "x: 1/366d via gcra".parse().unwrap();
-    let mut held = Held::fresh(&is);
+    let mut held = VecStates::fresh(&is);
     let now = Time::from_micros(1_000_000);
     let mut parts = [Part::new(&is, &mut held)];
     assert_eq!(engine::decide(&mut parts, now, 1, Mode::Whole).granted, 1);
@@ -374,7 +374,7 @@ fn a_charge_above_the_present_burst_is_given_back() {
     let none = engine::HoldSums::default();
     let given = engine::refund(&is, &mut held, &none, &was, &[1_000_000], whole, now);
     assert_eq!(given[..], [1]);
-    assert_eq!(held, Held::fresh(&is));
+    assert_eq!(held, VecStates::fresh(&is));
 }
 
 #[test]
@@ -401,7 +401,7 @@ fn the_part_of_a_unit_is_scaled() {
         ("x: 1/1000us burst 9 via gcra", 6, 1_200),
     ] {
         let is: LimitSet = is.parse().unwrap();
-        let (mut old, mut new) = (Held::fresh(&was), Held::fresh(&is));
+        let (mut old, mut new) = (VecStates::fresh(&was), VecStates::fresh(&is));
         let mut parts = [Part::new(&was, &mut old)];
         let charged = engine::decide(&mut parts, Time::from_micros(300), 3, Mode::Whole);
         assert_eq!(charged.granted, 3);

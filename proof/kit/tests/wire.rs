@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 
 use serde::Serialize;
-use tollgate::wire::{Answer, Charge, Committed, Held};
+use tollgate::wire::{Answer, Charge, Committed, HoldAnswer};
 use tollgate::{
     Ask, Hold, HoldTerms, Holding, LimitSet, Limiter, ManualClock, MemoryStore, Subject,
 };
@@ -26,7 +26,7 @@ fn answered(limiter: &Limiter, asked: &Asked, hold: &mut Option<Hold>) -> String
     let held = |ask| {
         let Holding { decision, hold, ahead, .. } = limiter.hold(ask).now().unwrap();
         let said = hold.as_ref().map(|hold| ("HOLD".to_owned(), hold.fence, hold.end));
-        (json(&Held::new(Answer::from(&decision), said, ahead)), hold)
+        (json(&HoldAnswer::new(Answer::from(&decision), said, ahead)), hold)
     };
     match asked.act {
         "check" => json(&limiter.check(ask()).now().unwrap()),

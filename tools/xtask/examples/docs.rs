@@ -95,7 +95,7 @@ fn root() -> PathBuf {
 
 /// Writes every part that is stale.
 fn write(root: &Path) -> Result<bool> {
-    for Part { path, text } in stale(root)? {
+    for DocPart { path, text } in stale(root)? {
         std::fs::write(root.join(&path), text).with_context(|| format!("cannot write {path}"))?;
         eprintln!("{path}: written");
     }
@@ -105,14 +105,14 @@ fn write(root: &Path) -> Result<bool> {
 /// Names every part that is stale; whether there is none.
 fn check(root: &Path) -> Result<bool> {
     let stale = stale(root)?;
-    for Part { path, .. } in &stale {
+    for DocPart { path, .. } in &stale {
         eprintln!("{path}: stale; run `cargo xtask docs`");
     }
     Ok(stale.is_empty())
 }
 
 /// The parts that are not on disk as they should be. A file that is not there yet is stale.
-fn stale(root: &Path) -> Result<Vec<Part>> {
+fn stale(root: &Path) -> Result<Vec<DocPart>> {
     let mut parts = parts(root)?;
     parts.retain(|part| {
         !std::fs::read_to_string(root.join(&part.path)).is_ok_and(|found| found == part.text)
@@ -121,12 +121,12 @@ fn stale(root: &Path) -> Result<Vec<Part>> {
 }
 
 /// A file, as it should be.
-struct Part {
+struct DocPart {
     path: String,
     text: String,
 }
 
-fn parts(root: &Path) -> Result<Vec<Part>> {
+fn parts(root: &Path) -> Result<Vec<DocPart>> {
     let read = |path: &str| {
         std::fs::read_to_string(root.join(path)).with_context(|| format!("cannot read {path}"))
     };
@@ -137,12 +137,12 @@ fn parts(root: &Path) -> Result<Vec<Part>> {
         .collect::<Result<_>>()?;
     let path = "README.md".to_owned();
     let text = with_part(&path, &read(&path)?, BEGIN, &table(&rows.concat()))?;
-    parts.push(Part { path, text });
+    parts.push(DocPart { path, text });
     for strategy in Strategy::RATES {
         let path = page(*strategy);
         let row = row(*strategy, &format!("`{strategy}`"))?;
         let text = with_part(&path, &read(&path)?, BEGIN, &table(&row))?;
-        parts.push(Part { path, text });
+        parts.push(DocPart { path, text });
     }
     for (page, programs) in EXAMPLES {
         let mut text = read(page)?;
@@ -150,16 +150,16 @@ fn parts(root: &Path) -> Result<Vec<Part>> {
             let shown = format!("```{language}\n{}```\n", read(file)?);
             text = with_part(page, &text, &format!("<!-- generated: {file} -->"), &shown)?;
         }
-        parts.push(Part { path: page.to_owned(), text });
+        parts.push(DocPart { path: page.to_owned(), text });
     }
     let leases = run(root, LEASES.0)?;
     let path = "docs/leases.md".to_owned();
     let text = with_part(&path, &read(&path)?, LEASES.1, &nodes(&leases)?)?;
-    parts.push(Part { path, text });
+    parts.push(DocPart { path, text });
     let slow = run(root, BACKEND.0)?;
     let path = "docs/holds.md".to_owned();
     let text = with_part(&path, &read(&path)?, BACKEND.1, &backends(&slow)?)?;
-    parts.push(Part { path, text });
+    parts.push(DocPart { path, text });
     let charts = [
         ("picture", over_time(&run(root, PICTURE)?)),
         ("queue", queue(&queues()?)?),
@@ -169,7 +169,7 @@ fn parts(root: &Path) -> Result<Vec<Part>> {
     for (name, chart) in charts {
         for (suffix, theme) in [("", Theme::Light), ("-dark", Theme::Dark)] {
             let text = chart.svg(Look::new(theme, Width::Wide));
-            parts.push(Part { path: format!("docs/{name}{suffix}.svg"), text });
+            parts.push(DocPart { path: format!("docs/{name}{suffix}.svg"), text });
         }
     }
     Ok(parts)

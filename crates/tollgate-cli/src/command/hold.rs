@@ -6,7 +6,7 @@ use std::io::Write as _;
 use anyhow::{Context as _, Result, anyhow, bail};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use tollgate::wire::{Answer, Charge, Committed, Held};
+use tollgate::wire::{Answer, Charge, Committed, HoldAnswer};
 use tollgate::{
     ChargedLimit, Error, Hold, HoldName, HoldTerms, Holding, LimitSet, ParseError, Subject,
 };
@@ -38,7 +38,7 @@ pub(crate) fn reserve(args: &Reserve, out: &mut Output) -> Result<u8> {
     let Holding { decision, hold, ahead, .. } = held;
     if args.json {
         let hold = hold.map(|hold| (word_of(&hold), hold.fence, hold.end));
-        out.json(&Held::new(Answer::from(&decision), hold, ahead))?;
+        out.json(&HoldAnswer::new(Answer::from(&decision), hold, ahead))?;
     } else if let Some(hold) = &hold {
         out.line(word_of(hold))?;
     } else {

@@ -19,7 +19,7 @@ use crate::resolve::Plan;
 #[derive(Debug)]
 #[must_use = "a hold that nobody settles stays open until its time ends"]
 #[non_exhaustive]
-pub struct Held {
+pub struct Admission {
     /// The answer. Its numbers are those after the hold was placed.
     pub answer: Answer<'static>,
     /// The hold. `None` where nothing is held: on a denial, without a policy or a limit, and where
@@ -52,7 +52,7 @@ impl<S: Store> Gate<S> {
         prepared: Prepared,
         kind: HoldKind,
         ttl: Option<Duration>,
-    ) -> Result<Held, Error> {
+    ) -> Result<Admission, Error> {
         self.place(prepared, kind, ttl, Err).await
     }
 
@@ -61,10 +61,10 @@ impl<S: Store> Gate<S> {
     /// know when a request has ended, and that settle what it held then.
     ///
     /// There is always an answer: what cannot be held is denied, whatever the failure rule says.
-    pub async fn admit(&self, prepared: Prepared) -> Held {
+    pub async fn admit(&self, prepared: Prepared) -> Admission {
         let Some((kind, ttl)) = prepared.plan.holds(&prepared.live) else {
             let answer = self.ask(prepared).await;
-            return Held { answer, hold: None, commit: None, in_doubt: None, ahead: 0 };
+            return Admission { answer, hold: None, commit: None, in_doubt: None, ahead: 0 };
         };
         let refused = Ok::<Error, Infallible>;
         match self.place(prepared, kind, ttl, refused).await {
@@ -79,7 +79,7 @@ impl<S: Store> Gate<S> {
         kind: HoldKind,
         ttl: Option<Duration>,
         refused: impl FnOnce(Error) -> Result<Error, E>,
-    ) -> Result<Held, E> {
+    ) -> Result<Admission, E> {
         let Prepared { live, matched, plan, shadows, started, name, patience, .. } = prepared;
         let live = Guard::into_inner(live);
         let mut in_doubt = None;
@@ -108,7 +108,7 @@ impl<S: Store> Gate<S> {
         let shadows = self.0.ask_shadows(&live, &answer, plan.deadline, &shadows, started).await;
         answer.shadows = shadows;
         let commit = hold.as_ref().and_then(|_| plan.reserve(&live)?.commit.clone());
-        Ok(Held { answer: answer.into_owned(), hold, commit, in_doubt, ahead })
+        Ok(Admission { answer: answer.into_owned(), hold, commit, in_doubt, ahead })
     }
 }
 

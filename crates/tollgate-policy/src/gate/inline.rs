@@ -7,7 +7,7 @@ use tollgate::{Ask, Decision, Error, ReceiptPart, Refund, Store};
 
 use super::holding::unnamed;
 use super::local::InlineShares;
-use super::{Answer, Gate, Held};
+use super::{Admission, Answer, Gate};
 use crate::model::DEFAULT_DEADLINE;
 use crate::on_failure::OnFailure;
 
@@ -125,13 +125,13 @@ impl<S: Store> Inline<'_, S> {
     ///
     /// # Errors
     /// As [`Gate::hold`].
-    pub async fn hold(self, ask: Ask<'_>, terms: Terms) -> Result<Held, Error> {
+    pub async fn hold(self, ask: Ask<'_>, terms: Terms) -> Result<Admission, Error> {
         let started = self.gate.started();
         let mut placing = self.gate.0.limiter.hold(ask.within(terms.deadline));
         let placed = (&mut placing).await;
         let in_doubt = unnamed(placing.in_doubt());
         let (result, hold, ahead) = self.gate.0.placed(placed)?;
         let answer = self.gate.charged_limits(result, None, terms, started)?;
-        Ok(Held { answer, hold, commit: None, in_doubt, ahead })
+        Ok(Admission { answer, hold, commit: None, in_doubt, ahead })
     }
 }

@@ -24,7 +24,7 @@ pub(super) struct Note {
 
 /// The notes: at most 13 MiB, the newest 3,584 of each of 64 parts, and as many older ones.
 #[derive(Debug)]
-pub(super) struct Known(Box<[Mutex<Notes>]>);
+pub(super) struct RecentCounts(Box<[Mutex<Notes>]>);
 
 /// The notes of one part. Notes that were taken stay in place as outdated ones: a table with
 /// removed entries would grow.
@@ -39,7 +39,7 @@ type Table = HashMap<u64, Note, foldhash::fast::RandomState>;
 /// Older than every time of a store.
 const TAKEN: Note = Note { remaining: 0, until: Time::from_micros(0) };
 
-impl Known {
+impl RecentCounts {
     pub(super) fn new() -> Self {
         Self((0..SHARDS).map(|_| Mutex::default()).collect())
     }

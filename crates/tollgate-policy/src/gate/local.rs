@@ -13,7 +13,7 @@ use tollgate::{
 use tollgate::{Store, Subject};
 
 use super::answer::Kept;
-use super::known::{Known, Note, Notes};
+use super::known::{Note, Notes, RecentCounts};
 use super::{Answer, Inner, Live};
 use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
@@ -27,7 +27,7 @@ const MAX_BYTES: usize = 64 << 20;
 #[derive(Debug)]
 pub(super) struct LocalCounts {
     limiter: Limiter<MemoryStore>,
-    known: Known,
+    known: RecentCounts,
     hash: foldhash::fast::RandomState,
 }
 
@@ -95,7 +95,7 @@ impl InlineShares {
 impl LocalCounts {
     pub(super) fn new(unused: LimitSet, store: MemoryStore) -> Self {
         let limiter = Limiter::new(unused, store);
-        Self { limiter, known: Known::new(), hash: foldhash::fast::RandomState::default() }
+        Self { limiter, known: RecentCounts::new(), hash: foldhash::fast::RandomState::default() }
     }
 
     fn key(&self, subject: &str, limits: &LimitSet) -> u64 {

@@ -45,7 +45,7 @@ pub use answer::{Answer, Shadow};
 pub use current::Current;
 pub use decision_mark::DecisionMark;
 pub use hold_counters::HoldCounters;
-pub use holding::Held;
+pub use holding::Admission;
 pub use inline::{Inline, Terms};
 pub use loss::Loss;
 pub use observe::{Counters, Event, GateCounters, Observer};
@@ -53,7 +53,7 @@ pub use prepared::Prepared;
 pub use replace::{Reread, Revision};
 pub use settling::Holds;
 pub use standing::{Standing, SubjectCounts};
-pub use together::Together;
+pub use together::CheckBatch;
 
 use extensions::Extensions;
 use local::LocalCounts;

@@ -38,7 +38,7 @@ pub struct Event<'e> {
     /// of one. Never true for a shadow policy.
     pub decides: bool,
     /// The number of answers: more than one where a front decided several together
-    /// ([`Inline::together`](super::Inline::together)) and these had the same outcome. The limit
+    /// ([`Inline::batch`](super::Inline::batch)) and these had the same outcome. The limit
     /// and the subject are those of the first one; [`Observer::observe_further`] receives the
     /// subjects of the others.
     pub answers: u64,

@@ -19,11 +19,11 @@ const BETWEEN_SWEEPS: Duration = Duration::from_secs(1);
 #[derive(Debug, Default)]
 pub(super) struct OpenHolds {
     hasher: RandomState,
-    known: Mutex<Known>,
+    known: Mutex<HoldEnds>,
 }
 
 #[derive(Debug, Default)]
-struct Known {
+struct HoldEnds {
     ends: HashMap<u64, End>,
     swept: Option<Instant>,
 }
@@ -91,7 +91,7 @@ impl OpenHolds {
     }
 }
 
-impl Known {
+impl HoldEnds {
     fn sweep(&mut self, now: Instant) {
         self.ends.retain(|_, end| end.here > now);
         self.swept = Some(now);

@@ -53,7 +53,7 @@ struct Lasting {
 
 /// The effect of the rulings on a request.
 #[derive(Default)]
-struct Held<'r> {
+struct RulingEffect<'r> {
     banned: bool,
     exempt: bool,
     banned_in: SmallVec<[&'r str; 2]>,
@@ -97,8 +97,8 @@ impl Rulings {
         self.all.iter().all(|lasting| lasting.until <= now)
     }
 
-    fn held(&self, fields: &dyn Fields) -> Held<'_> {
-        let mut held = Held::default();
+    fn held(&self, fields: &dyn Fields) -> RulingEffect<'_> {
+        let mut held = RulingEffect::default();
         let mut found = Found::new();
         let candidates = self.index.candidates(fields, &mut found).iter();
         let mut now = None;
@@ -119,7 +119,7 @@ impl Rulings {
     }
 }
 
-impl Held<'_> {
+impl RulingEffect<'_> {
     fn is_exempt(&self, live: &Live, place: usize) -> bool {
         self.exempt || is_among(&self.exempt_in, live, place)
     }

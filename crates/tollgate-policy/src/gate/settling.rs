@@ -106,7 +106,7 @@ impl<S: Store> Holds<'_, S> {
     }
 
     /// Gives a hold back that the store may have placed
-    /// ([`Held::in_doubt`](super::Held::in_doubt)), as [`Holds::release_persistently`]. True when
+    /// ([`Admission::in_doubt`](super::Admission::in_doubt)), as [`Holds::release_persistently`]. True when
     /// it had been placed.
     pub async fn release_in_doubt<P: Future<Output = ()>>(
         self,

@@ -15,16 +15,16 @@ use crate::outcome::{Authority, Outcome};
 /// dropped is in no counter.
 #[derive(Debug)]
 #[must_use = "answers that are not reported are in no counter"]
-pub struct Together {
+pub struct CheckBatch {
     started: Option<Instant>,
-    alike: SmallVec<[Alike; 2]>,
+    alike: SmallVec<[OutcomeCount; 2]>,
     /// Whether the observer receives the subjects of all answers.
     wants_further: bool,
 }
 
 /// The answers of one outcome.
 #[derive(Debug)]
-struct Alike {
+struct OutcomeCount {
     outcome: Outcome,
     answers: u64,
     /// The limit and the subject of the first one, for the observer.
@@ -36,8 +36,8 @@ impl<S: Store> Inline<'_, S> {
     /// Begins checks that are decided together; `None` unless the store answers at once, as memory
     /// does.
     #[inline]
-    pub fn together(self) -> Option<Together> {
-        let together = || Together {
+    pub fn batch(self) -> Option<CheckBatch> {
+        let together = || CheckBatch {
             started: self.gate.started(),
             alike: SmallVec::new(),
             wants_further: self.gate.0.observer.as_ref().is_some_and(|it| it.wants_further()),
@@ -52,9 +52,9 @@ impl<S: Store> Inline<'_, S> {
     /// # Errors
     /// An invalid ask, such as a cost of 0, or a store failure. Neither is part of the report.
     #[inline]
-    pub fn check_together<T>(
+    pub fn check_in<T>(
         self,
-        together: &mut Together,
+        together: &mut CheckBatch,
         counted: Counted<'_>,
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
@@ -75,7 +75,7 @@ impl<S: Store> Inline<'_, S> {
     }
 
     #[inline]
-    fn add(self, together: &mut Together, decision: &Decision<'_>) {
+    fn add(self, together: &mut CheckBatch, decision: &Decision<'_>) {
         let outcome = Outcome::from(decision.verdict());
         if together.add(outcome, decision)
             && together.wants_further
@@ -87,8 +87,8 @@ impl<S: Store> Inline<'_, S> {
 
     /// Counts these answers, and reports them to the observer: one event for each outcome, with the
     /// mean duration of all answers, and the subject and the limit of the first one.
-    pub fn report(self, together: Together) {
-        let Together { started, alike, .. } = together;
+    pub fn report(self, together: CheckBatch) {
+        let CheckBatch { started, alike, .. } = together;
         let answers: u64 = alike.iter().map(|alike| alike.answers).sum();
         if answers == 0 {
             return;
@@ -99,7 +99,7 @@ impl<S: Store> Inline<'_, S> {
             Duration::from_nanos(nanos / answers)
         };
         let duration = started.map(|started| mean(started.elapsed()));
-        for Alike { outcome, answers, limit, subject } in &alike {
+        for OutcomeCount { outcome, answers, limit, subject } in &alike {
             self.gate.0.inline.add_many(*outcome, Authority::Store, *answers);
             let Some((observer, duration)) = self.gate.0.observer.as_ref().zip(duration) else {
                 continue;
@@ -119,7 +119,7 @@ impl<S: Store> Inline<'_, S> {
     }
 }
 
-impl Together {
+impl CheckBatch {
     /// True if there was an answer with this outcome before.
     #[inline]
     fn add(&mut self, outcome: Outcome, decision: &Decision<'_>) -> bool {
@@ -139,6 +139,6 @@ impl Together {
     fn begin(&mut self, outcome: Outcome, decision: &Decision<'_>) {
         let binding = decision.binding();
         let (limit, subject) = (binding.limit().clone(), binding.subject().into());
-        self.alike.push(Alike { outcome, answers: 1, limit, subject });
+        self.alike.push(OutcomeCount { outcome, answers: 1, limit, subject });
     }
 }

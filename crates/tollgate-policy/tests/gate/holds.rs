@@ -46,8 +46,8 @@ fn a_front_that_only_checks_denies_slots_on_every_path() {
     let counted = tollgate::Counted::new(&subject, &slots);
     let held = block_on(gate.inline().hold(Ask::new("a").under(&slots).acquire(), terms));
     assert!(held.unwrap().hold.is_some(), "the subject has a state now");
-    let mut together = gate.inline().together().unwrap();
-    assert!(gate.inline().check_together(&mut together, counted, 1, |_| ()).is_err());
+    let mut together = gate.inline().batch().unwrap();
+    assert!(gate.inline().check_in(&mut together, counted, 1, |_| ()).is_err());
     gate.inline().report(together);
 }
 

@@ -26,12 +26,12 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
     let policies = Policies::parse(FILE, Format::Toml).unwrap();
     let gate = Gate::observed(policies, MemoryStore::new(), observer).unwrap();
     let limits: LimitSet = "2/h via gcra".parse().unwrap();
-    let mut together = gate.inline().together().unwrap();
+    let mut together = gate.inline().batch().unwrap();
     let mut check = |text: &str, cost: u64| {
         let subject = Subject::literal(text).unwrap();
         let counted = Counted::new(&subject, &limits);
         let left = |decision: &Decision<'_>| (decision.remaining(), decision.is_allowed());
-        gate.inline().check_together(&mut together, counted, cost, left)
+        gate.inline().check_in(&mut together, counted, cost, left)
     };
     // A new subject, a known one, and one that is denied, which costs nothing.
     let all = ["ann", "bob", "bob", "bob"].map(|name| check(name, 1).unwrap());
@@ -58,7 +58,7 @@ fn answers_together_count_as_those_alone_and_are_one_event_for_each_outcome() {
         "and counted"
     );
     // None at all are no event.
-    gate.inline().report(gate.inline().together().unwrap());
+    gate.inline().report(gate.inline().batch().unwrap());
     assert_eq!(seen.lock().unwrap().len(), 3);
 }
 
@@ -93,11 +93,11 @@ fn who_wants_it_is_told_the_subject_of_each_answer() {
         let policies = Policies::parse(FILE, Format::Toml).unwrap();
         let gate = Gate::observed(policies, MemoryStore::new(), subjects.clone()).unwrap();
         let limits: LimitSet = "1/h via gcra".parse().unwrap();
-        let mut together = gate.inline().together().unwrap();
+        let mut together = gate.inline().batch().unwrap();
         for text in ["ann", "bob", "bob", "bob", "bob", "cat"] {
             let subject = Subject::literal(text).unwrap();
             let counted = Counted::new(&subject, &limits);
-            gate.inline().check_together(&mut together, counted, 1, |_| ()).unwrap();
+            gate.inline().check_in(&mut together, counted, 1, |_| ()).unwrap();
         }
         gate.inline().report(together);
         let seen = subjects.seen.lock().unwrap();
@@ -110,5 +110,5 @@ fn who_wants_it_is_told_the_subject_of_each_answer() {
 fn a_store_that_waits_decides_nothing_together() {
     let policies = Policies::parse(FILE, Format::Toml).unwrap();
     let gate = Gate::new(policies, Failing::new()).unwrap();
-    assert!(gate.inline().together().is_none());
+    assert!(gate.inline().batch().is_none());
 }

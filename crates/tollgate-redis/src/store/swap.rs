@@ -1,6 +1,6 @@
 //! Decides in this process and writes by compare-and-swap: for strategies without a step in Lua.
 
-use tollgate::engine::{self, Carries, Held, Outcome, Part};
+use tollgate::engine::{self, Carries, Outcome, Part, VecStates};
 use tollgate::{Question, SKEW_US, StoreError, Time};
 
 use super::reply::{StoredValue, damaged};
@@ -16,20 +16,20 @@ pub(super) fn decide(
     states: &[StoredValue],
     now: Time,
 ) -> Result<(Outcome, Option<Writes>), StoreError> {
-    let mut loaded: Vec<(Held, Carries)> = Vec::new();
+    let mut loaded: Vec<(VecStates, Carries)> = Vec::new();
     let mut outlived: Vec<u64> = Vec::new();
     for (part, found) in question.parts.iter().zip(states) {
         let limits = part.limits;
         outlived.push(0);
         loaded.push(match found {
-            StoredValue::Nothing => (Held::fresh(limits), Carries::new()),
+            StoredValue::Nothing => (VecStates::fresh(limits), Carries::new()),
             StoredValue::Log(_) => return Err(damaged("it is a log")),
             StoredValue::State(bytes) => {
                 let (was, mut old) = state::decode(limits, Some(bytes), &[]).map_err(damaged)?;
                 if was.full_text() == limits.full_text() {
                     (old, Carries::new())
                 } else {
-                    let mut held = Held::fresh(limits);
+                    let mut held = VecStates::fresh(limits);
                     let carried = engine::migrate(limits, &mut held, &was, &mut old, now);
                     let span_us = |limits| engine::refundable_until_us(limits, Time::default());
                     if let (Some(last), true) =
@@ -60,7 +60,7 @@ pub(super) fn decide(
             _ => Vec::new(),
         });
         let limits = part.limits;
-        let fresh = *held == Held::fresh(limits);
+        let fresh = *held == VecStates::fresh(limits);
         let state = if fresh { None } else { state::encode(limits, held) };
         writes.push(state.unwrap_or_default());
         let counts_us = engine::fresh_at_us(limits, held).saturating_sub(now.as_micros());

@@ -70,7 +70,7 @@ struct CountJson<'a> {
 }
 
 #[derive(Serialize)]
-struct Held {
+struct Inspected {
     held: Option<HeldJson>,
 }
 
@@ -112,7 +112,7 @@ struct LookUp<'a> {
 
 /// What the log reports of a request.
 #[derive(Default)]
-struct Of {
+struct Audit {
     /// The subjects in the form of the log of denials.
     subjects: String,
     by: Option<i64>,
@@ -204,7 +204,7 @@ impl Admin {
         peer: IpAddr,
     ) -> Result<Reply, Problem> {
         let (body, act) = (body_of(request)?, operation.word());
-        let mut of = Of::default();
+        let mut of = Audit::default();
         let answered = match operation {
             Operation::Reload => self.reload().await,
             Operation::Ban => self.rule(Effect::Ban, &body, &mut of).await,
@@ -219,7 +219,7 @@ impl Admin {
         };
         // Log every act with its subject, also when it fails: each corrected count must be
         // explainable.
-        let Of { subjects, by, about } = of;
+        let Audit { subjects, by, about } = of;
         let [subjects, about] = [subjects, about].map(|text| (!text.is_empty()).then_some(text));
         match &answered {
             Ok(_) => tracing::info!(
@@ -240,7 +240,7 @@ impl Admin {
         answered
     }
 
-    async fn rule(&self, effect: Effect, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+    async fn rule(&self, effect: Effect, body: &[u8], of: &mut Audit) -> Result<Reply, Problem> {
         rulings::rule(&self.api, effect, read_one(body)?, &mut of.about).await
     }
 
@@ -285,7 +285,7 @@ impl Admin {
         &self,
         operation: Operation,
         body: &[u8],
-        of: &mut Of,
+        of: &mut Audit,
     ) -> Result<Reply, Problem> {
         let count: CountJson<'_> = read_one(body)?;
         let by = count.by;
@@ -312,7 +312,7 @@ impl Admin {
             Operation::Inspect => {
                 let held = gate.admin().inspect(ask(&parts, shard)?).await.map_err(refused)?;
                 let count = parts.first().map(|(subject, limits)| (subject, limits, shard));
-                Ok(json(&Held { held: held.zip(count).map(|it| self.held_json(it)) }))
+                Ok(json(&Inspected { held: held.zip(count).map(|it| self.held_json(it)) }))
             }
             Operation::AdminPeek => {
                 let terms = Terms::new(OnFailure::Deny).deadline(gate.current().deadline());
@@ -360,7 +360,7 @@ impl Admin {
     }
 
     /// Gives back what a hold keeps that an inspection has shown, or any other.
-    async fn release(&self, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+    async fn release(&self, body: &[u8], of: &mut Audit) -> Result<Reply, Problem> {
         let ReleaseJson { hold } = read_one(body)?;
         let service = &self.api.service;
         let hold = service.signed(&hold)?;
@@ -429,7 +429,7 @@ impl Admin {
     }
 
     /// Who is behind a hash, among those that are counted in the last one to two minutes.
-    fn look_up(&self, body: &[u8], of: &mut Of) -> Result<Reply, Problem> {
+    fn look_up(&self, body: &[u8], of: &mut Audit) -> Result<Reply, Problem> {
         let LookUp { subject: Text(written) } = read_one(body)?;
         let top = self.api.metrics.top().ok_or_else(|| Problem::not_found("/v1/admin/lookup"))?;
         let found = top.find(&written);

@@ -19,7 +19,7 @@ use crate::service::{HASH_OR_KEY, Refusal, looks_hashed, no_policy};
 /// The requests that a ruling matches, and its duration.
 #[derive(Read)]
 #[serde(deny_unknown_fields)]
-pub(super) struct About<'a> {
+pub(super) struct RulingBody<'a> {
     #[serde(default, deserialize_with = "not_null")]
     when: Option<When>,
     #[serde(borrow, default, deserialize_with = "not_null")]
@@ -80,7 +80,7 @@ fn ruling_json((ruling, left): (Ruling, Duration)) -> RulingJson {
 pub(super) async fn rule(
     api: &Api,
     effect: Effect,
-    about: About<'_>,
+    about: RulingBody<'_>,
     of: &mut String,
 ) -> Result<Reply, Problem> {
     let gate = &api.service.gate;
@@ -118,7 +118,7 @@ pub(super) async fn rule(
 /// Lifts the rulings on these requests.
 pub(super) async fn lift(
     gate: &Gate<AnyStore>,
-    about: About<'_>,
+    about: RulingBody<'_>,
     of: &mut String,
 ) -> Result<Reply, Problem> {
     for (field, is_there) in [("for", about.lasts.is_some()), ("reason", about.reason.is_some())] {
@@ -136,7 +136,7 @@ pub(super) async fn lift(
     Ok(json(&serde_json::json!({ "was_there": was_there, "others": others })))
 }
 
-impl About<'_> {
+impl RulingBody<'_> {
     fn ruling(self, effect: Effect) -> Result<Ruling, Problem> {
         let Some(When(when)) = self.when else {
             let detail = "about whom? `when` is missing, as {\"ip\": \"203.0.113.0/24\"}";

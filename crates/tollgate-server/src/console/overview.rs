@@ -203,7 +203,7 @@ async fn store(service: &Service) -> Value {
 fn queues(queues: &Queues) -> Vec<Value> {
     let each = queues.iter().map(|(name, queue)| {
         let seen = queue.seen();
-        let offers = queues::Outcome::ALL.map(|outcome| (outcome.name(), queue.count(outcome)));
+        let offers = queues::Reception::ALL.map(|outcome| (outcome.name(), queue.count(outcome)));
         let offers: BTreeMap<_, _> = offers.into_iter().collect();
         json!({
             "queue": name,

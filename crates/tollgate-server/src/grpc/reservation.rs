@@ -59,7 +59,7 @@ fn code(is_allowed: bool) -> Code {
     if is_allowed { Code::Ok } else { Code::OverLimit }
 }
 
-type Part<'p> = (&'p Subject, &'p LimitSet);
+type CountedBy<'p> = (&'p Subject, &'p LimitSet);
 
 impl Counting<'_> {
     /// Holds what these descriptors are counted under: all of it, or nothing. What is in shadow or
@@ -124,7 +124,7 @@ impl Counting<'_> {
         let gate = &self.service.gate;
         let mut holds: Vec<Option<Hold>> = Vec::with_capacity(all.len());
         for prepared in all {
-            let parts: Vec<Part<'_>> = prepared.counts().collect();
+            let parts: Vec<CountedBy<'_>> = prepared.counts().collect();
             let is_too_much = amount > MAX_COST && !parts.is_empty();
             let ttl = time_of(ttl, &parts);
             drop(parts);
@@ -208,7 +208,7 @@ impl Counting<'_> {
     ) -> Result<bool, Status> {
         let (mut ids, mut is_released) = (id.split(BETWEEN), false);
         for prepared in all {
-            let parts: Vec<Part<'_>> = prepared.counts().collect();
+            let parts: Vec<CountedBy<'_>> = prepared.counts().collect();
             let hold = match self.name.filter(|_| id.is_empty()) {
                 Some(_) => self.service.gate.holds().named(prepared).map_err(status)?,
                 None => self.hold_on(ids.next().unwrap_or_default(), &parts),
@@ -228,7 +228,7 @@ impl Counting<'_> {
     /// The hold of this id, if it is on exactly these counts. `None` for the hold of another and
     /// for a text that this service did not sign. Limits that have changed since are the same
     /// counts.
-    fn hold_on(&self, id: &str, parts: &[Part<'_>]) -> Option<Hold> {
+    fn hold_on(&self, id: &str, parts: &[CountedBy<'_>]) -> Option<Hold> {
         let hold = self.service.hold_of(id).filter(|hold| hold.kind() != HoldKind::Acquire)?;
         let mut held: Vec<_> =
             hold.counts.iter().map(|(of, limits)| (of, limits.policy())).collect();
@@ -303,12 +303,12 @@ impl Counting<'_> {
 }
 
 /// The counts of these descriptors, each once: those that can deny, or those aside.
-fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<Part<'p>> {
-    let mut parts: Vec<Part<'p>> = Vec::with_capacity(planned.len());
+fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<CountedBy<'p>> {
+    let mut parts: Vec<CountedBy<'p>> = Vec::with_capacity(planned.len());
     for planned in planned.iter().filter(|planned| planned.is_aside() == aside) {
         let Some((subject, limits, _)) = planned.count() else { continue };
         let is_it =
-            |(of, under): &Part<'_>| *of == subject && under.identity() == limits.identity();
+            |(of, under): &CountedBy<'_>| *of == subject && under.identity() == limits.identity();
         if !parts.iter().any(is_it) {
             parts.push((subject, limits));
         }
@@ -317,7 +317,7 @@ fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<Part<'p>> {
 }
 
 /// How long a hold on these counts lasts: at most as long as a slot among them says, else a minute.
-fn time_of(ttl: Option<Duration>, parts: &[Part<'_>]) -> Duration {
+fn time_of(ttl: Option<Duration>, parts: &[CountedBy<'_>]) -> Duration {
     let own = parts.iter().filter_map(|(_, limits)| limits.hold()).min();
     let most = own.map_or(MAX_TTL, tollgate::Period::as_duration);
     ttl.map_or(most, |ttl| ttl.max(MIN_TTL).min(most))

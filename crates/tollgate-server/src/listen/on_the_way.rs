@@ -20,7 +20,7 @@ use tokio::time::Instant;
 pub(crate) use self::waiting::MAX_COMPARED_BYTES;
 #[cfg(feature = "grpc")]
 use self::waiting::Message;
-use self::waiting::{Answer, Waiting};
+use self::waiting::{AnswerOnTheWay, Waiting};
 #[cfg(feature = "grpc")]
 use super::budget::Budget;
 use super::undelivered::Undelivered;
@@ -103,7 +103,7 @@ impl OnTheWay {
     pub(crate) fn add(&self, undelivered: Undelivered) {
         self.with(|waiting| {
             waiting.make_room(self.read_within);
-            waiting.coming.push_back(Answer {
+            waiting.coming.push_back(AnswerOnTheWay {
                 undelivered,
                 #[cfg(feature = "grpc")]
                 message: None,
@@ -170,7 +170,7 @@ impl OnTheWay {
                 return (number, bytes);
             };
             let (message, bytes) = Message::new(number, bytes, share);
-            waiting.coming.push_back(Answer { undelivered, message: Some(message) });
+            waiting.coming.push_back(AnswerOnTheWay { undelivered, message: Some(message) });
             (number, bytes)
         })
     }

@@ -388,7 +388,7 @@ impl Numbers {
         let help = "Jobs offered here, by queue and outcome.";
         let mut offers = counter(encoder, "tollgate_queue_offers", help)?;
         for (name, door) in self.queues.iter() {
-            for outcome in queues::Outcome::ALL {
+            for outcome in queues::Reception::ALL {
                 offers
                     .count([("queue", name), ("outcome", outcome.name())], door.count(outcome))?;
             }
@@ -404,8 +404,8 @@ impl Numbers {
         }
         // Every service reports the same queue, so aggregate with `max`, not `sum`. When a queue
         // cannot be read, it has no value instead of a stale one.
-        type Of = fn(&Stats) -> u64;
-        let gauges: [(&str, &str, Of); 3] = [
+        type Figure = fn(&Stats) -> u64;
+        let gauges: [(&str, &str, Figure); 3] = [
             ("waiting", "Waiting jobs, at most one second old.", |it| it.waiting),
             ("in_flight", "Jobs in flight or awaiting redelivery.", |it| it.in_flight),
             ("dead", "Dead letters that are kept.", |it| it.dead),

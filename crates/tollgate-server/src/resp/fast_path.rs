@@ -2,7 +2,7 @@
 //! memory does. They are decided without a future, with one reading of the service's clock, and
 //! enter the counters together.
 
-use tollgate_policy::Together;
+use tollgate_policy::CheckBatch;
 
 use super::codec::Words;
 use super::command::Run;
@@ -14,7 +14,7 @@ use super::throttle;
 /// The calls that were answered and are not in the counters.
 #[derive(Debug, Default)]
 pub(super) struct Batch {
-    together: Option<Together>,
+    together: Option<CheckBatch>,
     /// The place of the command in the table, and how many calls of it were answered.
     place: usize,
     answers: u64,
@@ -39,7 +39,7 @@ impl Batch {
         let Shared { service, metrics, .. } = &**shared;
         if self.together.is_none() {
             // Each call has a span of its own in a trace.
-            self.together = service.gate.inline().together().filter(|_| metrics.traces().is_none());
+            self.together = service.gate.inline().batch().filter(|_| metrics.traces().is_none());
         }
         let Some(together) = &mut self.together else { return false };
         let answered = throttle::answer_at_once(dialect, words, (service, together), last, replies);

@@ -15,14 +15,14 @@ use crate::service::{By, Question, Service, hold_name};
 
 /// A hold, and what a command says beside it.
 #[derive(Debug)]
-pub(super) struct Which<'w> {
+pub(super) struct HeldCommand<'w> {
     pub(super) hold: Hold,
     /// The words between the hold and the options.
     own: Vec<&'w str>,
     pub(super) options: Options<'w>,
 }
 
-impl<'w> Which<'w> {
+impl<'w> HeldCommand<'w> {
     /// Reads a command with so many words of its own, and so many more words at most where it has
     /// the hold as it was answered.
     ///
@@ -67,7 +67,11 @@ impl<'w> Which<'w> {
 ///
 /// # Errors
 /// No id, or no question by which something can be held.
-fn named<'w>(command: &Command, words: &[&'w str], service: &Service) -> Result<Which<'w>, Why> {
+fn named<'w>(
+    command: &Command,
+    words: &[&'w str],
+    service: &Service,
+) -> Result<HeldCommand<'w>, Why> {
     let arguments = command.arguments;
     let [id, rest @ ..] = words else { return Err(why::number_of_words(command.name)) };
     let name: HoldName = hold_name(id).map_err(refused)?;
@@ -93,5 +97,5 @@ fn named<'w>(command: &Command, words: &[&'w str], service: &Service) -> Result<
         By::Limits { parts: parts(what, service)?, shard, terms: Terms::new(OnFailure::Deny) }
     };
     let hold = service.named(Question::new(by), name).map_err(refused)?;
-    Ok(Which { hold, own: own.to_vec(), options })
+    Ok(HeldCommand { hold, own: own.to_vec(), options })
 }

@@ -7,7 +7,7 @@
 use core::time::Duration;
 
 use tollgate::{Counted, Decision, LimitSet, MAX_COST, MAX_UNITS};
-use tollgate_policy::{OnFailure, Terms, Together};
+use tollgate_policy::{CheckBatch, OnFailure, Terms};
 
 use super::codec::{Words, whole_number};
 use super::key::subject;
@@ -76,7 +76,7 @@ pub(super) async fn answer(
 pub(super) fn answer_at_once(
     dialect: Dialect,
     words: &Words<'_>,
-    (service, together): (&Service, &mut Together),
+    (service, together): (&Service, &mut CheckBatch),
     last: &mut LastLimit,
     replies: &mut Replies,
 ) -> bool {

@@ -3,7 +3,7 @@
 use core::time::Duration;
 
 use tollgate::{Error, Hold, HoldKind, HoldName, Patience, Settled, Time};
-use tollgate_policy::{Held, OnFailure};
+use tollgate_policy::{Admission, OnFailure};
 
 use crate::listen::Undelivered;
 
@@ -110,7 +110,7 @@ pub(crate) struct Holding {
 /// The answer to a question for a hold.
 #[derive(Debug)]
 pub(crate) struct Answered {
-    pub(crate) held: Held,
+    pub(crate) held: Admission,
     pub(crate) holding: Option<Holding>,
     /// Gives the hold back if the answer is not delivered.
     pub(crate) undelivered: Option<Undelivered>,

@@ -171,7 +171,7 @@ impl Service {
     #[inline]
     pub(crate) fn check_at_once<T>(
         &self,
-        together: &mut tollgate_policy::Together,
+        together: &mut tollgate_policy::CheckBatch,
         counted: tollgate::Counted<'_>,
         cost: u64,
         view: impl FnOnce(&Decision<'_>) -> T,
@@ -179,7 +179,7 @@ impl Service {
         if !self.gatekeeper.admits_single() {
             return None;
         }
-        self.gate.inline().check_together(together, counted, cost, view).ok()
+        self.gate.inline().check_in(together, counted, cost, view).ok()
     }
 
     /// Rejects an idempotency key where the service would store nothing under it.

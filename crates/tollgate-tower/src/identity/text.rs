@@ -9,10 +9,10 @@ use compact_str::CompactString;
 ///
 /// Its `Debug` omits the value, which is personal data; [`Value::as_str`] returns it.
 #[derive(Clone)]
-pub struct Value<'r>(Held<'r>);
+pub struct Value<'r>(Inner<'r>);
 
 #[derive(Clone)]
-enum Held<'r> {
+enum Inner<'r> {
     Borrowed(&'r str),
     Owned(String),
     Short(CompactString),
@@ -20,16 +20,16 @@ enum Held<'r> {
 
 impl<'r> Value<'r> {
     pub(super) fn borrowed(text: &'r str) -> Self {
-        Self(Held::Borrowed(text))
+        Self(Inner::Borrowed(text))
     }
 
     pub(super) fn owned(text: String) -> Self {
-        Self(Held::Owned(text))
+        Self(Inner::Owned(text))
     }
 
     #[inline]
     pub(super) fn short(text: CompactString) -> Self {
-        Self(Held::Short(text))
+        Self(Inner::Short(text))
     }
 
     /// The value as text.
@@ -37,9 +37,9 @@ impl<'r> Value<'r> {
     #[inline]
     pub fn as_str(&self) -> &str {
         match &self.0 {
-            Held::Borrowed(text) => text,
-            Held::Owned(text) => text,
-            Held::Short(text) => text,
+            Inner::Borrowed(text) => text,
+            Inner::Owned(text) => text,
+            Inner::Short(text) => text,
         }
     }
 
@@ -47,9 +47,9 @@ impl<'r> Value<'r> {
     #[must_use]
     pub fn into_cow(self) -> Cow<'r, str> {
         match self.0 {
-            Held::Borrowed(text) => Cow::Borrowed(text),
-            Held::Owned(text) => Cow::Owned(text),
-            Held::Short(text) => Cow::Owned(text.into()),
+            Inner::Borrowed(text) => Cow::Borrowed(text),
+            Inner::Owned(text) => Cow::Owned(text),
+            Inner::Short(text) => Cow::Owned(text.into()),
         }
     }
 }

@@ -60,11 +60,11 @@ impl Log for VecLog {
 /// The state of a limit set in memory, for simple stores and tests.
 ///
 /// ```
-/// use tollgate::engine::{Held, Mode, Part, decide};
+/// use tollgate::engine::{VecStates, Mode, Part, decide};
 /// use tollgate::{LimitSet, Time};
 ///
 /// let limits: LimitSet = "2/10s, 3/1m via fixed_window".parse()?;
-/// let mut held = Held::fresh(&limits);
+/// let mut held = VecStates::fresh(&limits);
 /// let now = Time::from_micros(0);
 /// for granted in [1, 1, 0] {
 ///     let mut parts = [Part::new(&limits, &mut held)];
@@ -74,14 +74,14 @@ impl Log for VecLog {
 /// ```
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[allow(clippy::exhaustive_structs)] // a store builds it from what it has kept
-pub struct Held {
+pub struct VecStates {
     /// The words of all limits.
     pub words: Vec<u64>,
     /// The logs of all limits.
     pub logs: Vec<VecLog>,
 }
 
-impl Held {
+impl VecStates {
     /// The state of a subject without charges.
     #[must_use]
     pub fn fresh(limits: &LimitSet) -> Self {
@@ -89,7 +89,7 @@ impl Held {
     }
 }
 
-impl Held {
+impl VecStates {
     /// A copy of the states of a limit set.
     pub(super) fn copy_of(limits: &LimitSet, states: &mut dyn States) -> Self {
         let mut copy = Self::fresh(limits);
@@ -121,7 +121,7 @@ impl Held {
     }
 }
 
-impl States for Held {
+impl States for VecStates {
     fn cell(&mut self, place: Place) -> Cell<'_> {
         match place {
             Place::Words { start, end } => Cell::Words(&mut self.words[start..end]),

@@ -75,7 +75,7 @@ pub(crate) fn hold_one(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Held, Mode, Part, decide_holding};
+    use super::super::{Mode, Part, VecStates, decide_holding};
     use super::*;
 
     /// A number below `end` for what comes next, the same in every run.
@@ -90,7 +90,7 @@ mod tests {
         let texts = ["10/s via gcra", "10/s via fixed_window", "9/s via sliding_log", "9 at once"];
         for text in texts {
             let limits: LimitSet = text.parse().unwrap();
-            let (mut states, mut table) = (Held::fresh(&limits), HoldTable::default());
+            let (mut states, mut table) = (VecStates::fresh(&limits), HoldTable::default());
             let mut seed = 7;
             let (mut now_us, mut taken, mut left) = (1_000_000_000, 0, 0);
             for turn in 0..20_000_u64 {

@@ -4,8 +4,8 @@ mod judge;
 
 use smallvec::SmallVec;
 
-pub(super) use self::judge::Ends;
-use self::judge::{Looked, earlier, judge};
+pub(super) use self::judge::OpenEnds;
+use self::judge::{PartView, earlier, judge};
 use super::amount::{Amount, Claim, kept_of};
 use super::charge::{Taken, take};
 use super::decide::deny;
@@ -13,7 +13,8 @@ use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHo
 use super::line::{self, Ahead};
 use super::named::{self, HoldRefusal};
 use super::{
-    Carried, Carries, Charged, Fields, Held, HoldSums, Mode, Outcome, Part, Placed, States, migrate,
+    Carried, Carries, Charged, Fields, HoldSums, Mode, Outcome, Part, Placed, States, VecStates,
+    migrate,
 };
 use crate::hold::{HoldId, HoldKind, HoldTerms, Patience};
 use crate::limit::{Limit, LimitSet};
@@ -113,7 +114,7 @@ fn check_room(part: &Part<'_>, now: Time, terms: HoldTerms) -> Result<(), HoldRe
     if open < MAX_HOLDS && chargers < MAX_CHARGING_HOLDS {
         return Ok(());
     }
-    let (_, due) = Ends::after_due(Some(holds), now);
+    let (_, due) = OpenEnds::after_due(Some(holds), now);
     let over = due.iter().filter(|hold| charges && hold.charging() > 0).count();
     if open - due.len() as u64 >= MAX_HOLDS {
         return Err(HoldRefusal::TooMany);
@@ -132,21 +133,21 @@ fn peek(
     mode: Mode,
     terms: Option<HoldTerms>,
 ) -> Outcome {
-    let mut copies: Vec<Held> =
-        parts.iter_mut().map(|part| Held::copy_of(part.limits, part.states)).collect();
-    let mut helds: Vec<Ends<'_>> = Vec::new();
+    let mut copies: Vec<VecStates> =
+        parts.iter_mut().map(|part| VecStates::copy_of(part.limits, part.states)).collect();
+    let mut helds: Vec<OpenEnds<'_>> = Vec::new();
     for (part, states) in parts.iter().zip(&mut copies) {
-        let (held, due) = Ends::after_due(part.holds.as_deref(), now);
+        let (held, due) = OpenEnds::after_due(part.holds.as_deref(), now);
         charge_ends(part, states, &due);
         repair(part.limits, states, now);
         helds.push(held);
     }
     let each = parts.iter().zip(&mut copies).zip(helds);
-    let mut looked: Vec<Looked<'_>> = each
+    let mut looked: Vec<PartView<'_>> = each
         .map(|((part, states), held)| {
             let (limits, carried) = (part.limits, &part.carried[..]);
             let ahead = line::ahead(part, now, None);
-            Looked { limits, states, held, carried, ahead }
+            PartView { limits, states, held, carried, ahead }
         })
         .collect();
     judge(&mut looked, now, cost, mode, terms)
@@ -157,12 +158,12 @@ fn look<'p>(
     parts: &'p mut [Part<'_>],
     now: Time,
     own: Option<(HoldId, u64)>,
-) -> SmallVec<[Looked<'p>; 1]> {
-    let each = parts.iter_mut().map(|part| Looked {
+) -> SmallVec<[PartView<'p>; 1]> {
+    let each = parts.iter_mut().map(|part| PartView {
         ahead: line::ahead(part, now, own),
         limits: part.limits,
         states: &mut *part.states,
-        held: Ends::open(part.holds.as_deref()),
+        held: OpenEnds::open(part.holds.as_deref()),
         carried: &part.carried[..],
     });
     each.collect()
@@ -215,11 +216,11 @@ pub fn migrate_holding(
     holds: &dyn Holds,
     now: Time,
 ) -> Carries {
-    let (_, due) = Ends::after_due(Some(holds), now);
+    let (_, due) = OpenEnds::after_due(Some(holds), now);
     if due.iter().all(|hold| hold.charging() == 0) {
         return migrate(limits, states, was, old, now);
     }
-    let mut copy = Held::copy_of(was, old);
+    let mut copy = VecStates::copy_of(was, old);
     due.iter().for_each(|hold| charge_end(was, &mut copy, hold, true));
     migrate(limits, states, was, &mut copy, now)
 }
@@ -294,10 +295,10 @@ fn fence_of(parts: &[Part<'_>]) -> u64 {
 fn note_resets(parts: &mut [Part<'_>], now: Time, charged: bool, fields: &mut [Fields]) {
     let mut fields = fields.iter_mut();
     for part in parts {
-        let held = Ends::open(part.holds.as_deref());
+        let held = OpenEnds::open(part.holds.as_deref());
         let (limits, carried) = (part.limits, &part.carried[..]);
         let ahead = Ahead::default();
-        let mut looked = Looked { limits, states: part.states, held, carried, ahead };
+        let mut looked = PartView { limits, states: part.states, held, carried, ahead };
         // Where nothing was charged and no end will, all that may have changed is the last end.
         let stays = !charged && looked.held.sums.charging == 0;
         for ((limit, place), field) in
@@ -322,10 +323,10 @@ pub fn charge_holding(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Ch
 
 pub(super) fn charge_beside(part: &mut Part<'_>, now: Time, cost: u64) -> SmallVec<[Charged; 2]> {
     let owes = !part.is_shared;
-    let held = Ends::open(part.holds.as_deref());
+    let held = OpenEnds::open(part.holds.as_deref());
     let (limits, carried) = (part.limits, &part.carried[..]);
     let ahead = Ahead::default();
-    let mut looked = Looked { limits, states: part.states, held, carried, ahead };
+    let mut looked = PartView { limits, states: part.states, held, carried, ahead };
     let mut soonest = None;
     let each = limits.limits().iter().zip(limits.places());
     each.map(|(limit, place)| {
@@ -349,7 +350,7 @@ pub fn end_holds(part: &mut Part<'_>, now: Time) -> HoldSums {
 
 /// How many holds of a count are open, and the first `most` of them to end. Changes nothing.
 pub fn open_holds(holds: &dyn Holds, now: Time, most: usize) -> (u64, Vec<ShownHold>) {
-    let (ends, _) = Ends::after_due(Some(holds), now);
+    let (ends, _) = OpenEnds::after_due(Some(holds), now);
     let (at_us, _) = holds::clock(holds, now);
     let each = holds.soonest(ends.due + most).into_iter().skip(ends.due);
     let shown = each.map(|hold| {
@@ -378,7 +379,7 @@ pub fn longest_count_us(limits: &LimitSet) -> u64 {
 /// Until when anything counts where all that can be used of each limit is charged at once.
 fn all_used_until_us(limits: &LimitSet, at_us: u64) -> u64 {
     let most = limits.limits().iter().map(Limit::most).max().unwrap_or(0);
-    let mut used = Held::fresh(limits);
+    let mut used = VecStates::fresh(limits);
     charge_rates(limits, &mut used, most, true, Time::from_micros(at_us));
     super::fresh_at_us(limits, &mut used)
 }

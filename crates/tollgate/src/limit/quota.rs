@@ -125,13 +125,13 @@ pub(crate) enum Element {
 
 /// Why a quota is invalid: which number, what is wrong, what would be right.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Refusal {
+pub(crate) struct QuotaError {
     pub(crate) element: Element,
     pub(crate) what: String,
     pub(crate) remedy: String,
 }
 
-impl Refusal {
+impl QuotaError {
     pub(crate) fn new(element: Element, what: String, remedy: String) -> Self {
         Self { element, what, remedy }
     }

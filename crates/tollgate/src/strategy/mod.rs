@@ -4,7 +4,7 @@
 //! cost. It computes what would happen, or makes it happen. `docs/definitions.md` defines each
 //! strategy; no other code implements it.
 
-use crate::limit::{Element, LimitKind, MAX_UNITS, Quota, Refusal};
+use crate::limit::{Element, LimitKind, MAX_UNITS, Quota, QuotaError};
 use crate::time::Time;
 
 /// The state of one limit while a step works on it. All zeros, or an empty log, is fresh.
@@ -142,12 +142,12 @@ pub(crate) const LONGEST_WAIT_US: u64 = 1 << 51;
 /// The most units that can be used under a quota: its capacity and its debt. `exact` is how many
 /// can be counted exactly. Without a debt in the quota it is the capacity, or as much of that as
 /// can be counted.
-pub(crate) fn most_used(quota: &Quota, capacity: u64, exact: u64) -> Result<u64, Refusal> {
+pub(crate) fn most_used(quota: &Quota, capacity: u64, exact: u64) -> Result<u64, QuotaError> {
     let exact = exact.min(MAX_UNITS);
     let Some(debt) = quota.debt else { return Ok(exact.min(2 * capacity).max(capacity)) };
     let most = capacity.checked_add(debt).filter(|most| *most <= exact);
     most.ok_or_else(|| {
-        Refusal::new(
+        QuotaError::new(
             Element::Debt,
             format!("a debt of {debt} cannot be counted exactly"),
             format!("the largest is {} here", exact.saturating_sub(capacity)),
@@ -283,7 +283,7 @@ macro_rules! strategies {
                 }
             }
 
-            pub(crate) fn compile(self, quota: &Quota) -> Result<Compiled, Refusal> {
+            pub(crate) fn compile(self, quota: &Quota) -> Result<Compiled, QuotaError> {
                 Ok(match self {
                     $(Self::$variant => Compiled::$variant($folder::compile(quota)?),)+
                 })

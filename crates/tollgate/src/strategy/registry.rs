@@ -1,7 +1,7 @@
 //! The registry of strategies. To add one, add a folder beside this file and a line here.
 
 use super::{Cell, Charge, Descriptor, Judgement, LuaSpec, Recorded, Shape, Step, WithStep};
-use crate::limit::{Quota, Refusal};
+use crate::limit::{Quota, QuotaError};
 use crate::time::Time;
 
 strategies! {

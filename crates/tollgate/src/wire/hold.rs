@@ -9,7 +9,7 @@ use crate::{ChargedLimit, Hold, Inspection, LimitSet, Refund, Settled, Subject, 
 /// An answer, with the hold where one was placed.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Held<'a> {
+pub struct HoldAnswer<'a> {
     /// The answer, whose fields come first.
     pub answer: Answer<'a>,
     /// What settles the hold; `None` on a denial.
@@ -22,7 +22,7 @@ pub struct Held<'a> {
     pub ahead: usize,
 }
 
-impl<'a> Held<'a> {
+impl<'a> HoldAnswer<'a> {
     /// An answer, and the hold as who settles it writes it, its fence and its end.
     #[must_use]
     pub fn new(answer: Answer<'a>, hold: Option<(String, u64, Time)>, ahead: usize) -> Self {
@@ -36,7 +36,7 @@ impl<'a> Held<'a> {
     }
 }
 
-impl Fields for Held<'_> {
+impl Fields for HoldAnswer<'_> {
     fn count(&self) -> usize {
         self.answer.count() + 4
     }
@@ -50,7 +50,7 @@ impl Fields for Held<'_> {
     }
 }
 
-written!(Held<'a>);
+written!(HoldAnswer<'a>);
 
 objects! {
     /// What a commit did.

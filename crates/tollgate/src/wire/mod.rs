@@ -33,7 +33,7 @@ mod hold;
 mod wait;
 
 pub use answer::{Answer, Report, Shadow};
-pub use hold::{Charge, Charged, Committed, Held, OpenHold, Refunded, Released, Renewed};
+pub use hold::{Charge, Charged, Committed, HoldAnswer, OpenHold, Refunded, Released, Renewed};
 pub use wait::{Wait, duration};
 
 /// The fields of an object, for whatever format they are written in.

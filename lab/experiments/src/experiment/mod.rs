@@ -183,7 +183,7 @@ impl Case {
     fn promise(&self, part: &Part, limit: &Limit) -> u64 {
         match &self.nodes {
             Some(nodes) => {
-                let known = nodes::Known { within_us: 0, has_shares: true };
+                let known = nodes::NodeFacts { within_us: 0, has_shares: true };
                 nodes.promise(limit, part.limits.lease(), known)
             }
             // Slots are counted at a time, and not in a window.

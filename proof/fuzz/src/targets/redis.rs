@@ -1,6 +1,6 @@
 //! What Redis keeps, and where it is: states and URLs.
 
-use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{LimitSet, Time};
 use tollgate_redis::{Options, decode, encode};
 
@@ -26,7 +26,7 @@ pub(crate) fn state(data: &[u8]) {
     let state = pieces.next().unwrap_or_default();
     let log: Vec<Vec<u8>> = pieces.map(<[u8]>::to_vec).collect();
     let Ok((was, mut held)) = decode(&limits, Some(state), &[vec![], log]) else { return };
-    let mut new = Held::fresh(&limits);
+    let mut new = VecStates::fresh(&limits);
     let _ = engine::migrate(&limits, &mut new, &was, &mut held, now);
     let mut parts = [Part::new(&limits, &mut new)];
     let _ = engine::decide(&mut parts, now, 3, Mode::Whole);

@@ -26,7 +26,7 @@ struct Said {
 }
 
 /// What is known of one id.
-struct Known {
+struct KnownId {
     until_us: u64,
     repeats: u64,
     said: Said,
@@ -185,7 +185,7 @@ pub(super) fn requests_equal_a_map_of_answers<M: StoreMaker>(maker: &M) {
         let limits = ["5/20s via gcra", "a: 7/10s via sliding_log, b: 9/30s via fixed_window"];
         let world = World::new(maker, limits[random.place(2)], NOW_US);
         let is_crowded = random.below(2) == 0;
-        let (mut now_us, mut map) = (NOW_US, BTreeMap::<(u64, u64), Known>::new());
+        let (mut now_us, mut map) = (NOW_US, BTreeMap::<(u64, u64), KnownId>::new());
         for step in 0..150 {
             now_us += random.below(if is_crowded { S / 4 } else { 3 * S });
             world.at(now_us);
@@ -206,7 +206,7 @@ pub(super) fn requests_equal_a_map_of_answers<M: StoreMaker>(maker: &M) {
                     if let Some(known) = known {
                         known.until_us = known.until_us.max(until_us);
                     } else if answer.granted > 0 {
-                        let known = Known { until_us, repeats: 0, said: answer };
+                        let known = KnownId { until_us, repeats: 0, said: answer };
                         map.insert((subject, id), known);
                     }
                 }

@@ -1,6 +1,6 @@
 //! What is carried over when a limit's numbers change (section 6).
 
-use super::count::{Count, Held};
+use super::count::{Count, RateState};
 use super::level::{Greedy, Interval};
 use super::rule::{MOST_UNITS, Rounding, Rule};
 use super::windows::{Fixed, Log, Sliding};
@@ -9,27 +9,35 @@ use super::windows::{Fixed, Log, Sliding};
 /// its own numbers where the clock had stepped back, and `at` is the time at which it is judged.
 /// Nothing where the rules are of two strategies.
 pub(super) fn carried(
-    (old, most_before): (&Held, i128),
+    (old, most_before): (&RateState, i128),
     (rule, most): (Rule, i128),
     grouped: bool,
     now: i128,
     at: i128,
-) -> Held {
-    let mut new = Held::fresh(rule, most, grouped);
+) -> RateState {
+    let mut new = RateState::fresh(rule, most, grouped);
     match (old, &mut new) {
-        (Held::Greedy(old), Held::Greedy(new)) => new.carry(old, now),
-        (Held::Interval(old), Held::Interval(new)) if old.d == new.d => new.carry(old, at),
-        (Held::Greedy(_) | Held::Interval(_), Held::Greedy(_) | Held::Interval(_)) => {
+        (RateState::Greedy(old), RateState::Greedy(new)) => new.carry(old, now),
+        (RateState::Interval(old), RateState::Interval(new)) if old.d == new.d => {
+            new.carry(old, at)
+        }
+        (
+            RateState::Greedy(_) | RateState::Interval(_),
+            RateState::Greedy(_) | RateState::Interval(_),
+        ) => {
             let used = old.count().used(at);
             let units = ceil(used.parts, used.per_unit).min(most_before).min(most);
             if units > 0 {
                 new.count_mut().charge(now, units);
             }
         }
-        (Held::Fixed(old), Held::Fixed(new)) if old.same_windows(new) => new.carry(old),
-        (Held::Log(old), Held::Log(new)) => new.carry(old),
-        (Held::Sliding(old), Held::Sliding(new)) if old.same_buckets(new) => new.carry(old),
-        (Held::Fixed(_), Held::Fixed(_)) | (Held::Sliding(_), Held::Sliding(_)) => {
+        (RateState::Fixed(old), RateState::Fixed(new)) if old.same_windows(new) => new.carry(old),
+        (RateState::Log(old), RateState::Log(new)) => new.carry(old),
+        (RateState::Sliding(old), RateState::Sliding(new)) if old.same_buckets(new) => {
+            new.carry(old)
+        }
+        (RateState::Fixed(_), RateState::Fixed(_))
+        | (RateState::Sliding(_), RateState::Sliding(_)) => {
             let used = old.count().used(at);
             let units = ceil(used.parts, used.per_unit).min(MOST_UNITS);
             if units > 0 {

@@ -61,7 +61,7 @@ pub(super) trait Count {
 
 /// The state of a subject.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(super) enum RateState {
     Greedy(Greedy),
     Interval(Interval),
     Fixed(Fixed),
@@ -69,7 +69,7 @@ pub(super) enum Held {
     Sliding(Sliding),
 }
 
-impl Held {
+impl RateState {
     pub(super) fn fresh(rule: Rule, most: i128, grouped: bool) -> Self {
         match rule {
             Rule::Greedy { n, d_us, burst } => Self::Greedy(Greedy {

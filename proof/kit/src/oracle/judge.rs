@@ -1,6 +1,6 @@
 //! What the history checker asks of a subject: the definitions one question at a time.
 
-use super::count::Held;
+use super::count::RateState;
 use super::{Oracle, whole};
 
 impl Oracle {
@@ -25,10 +25,10 @@ impl Oracle {
     pub(crate) fn charge_anyway(&mut self, now_us: u64, cost: u64) {
         self.charge_beyond(now_us, cost);
         match &mut self.held {
-            Held::Greedy(greedy) => greedy.cut(greedy.burst),
-            Held::Interval(interval) => interval.cut(interval.burst),
+            RateState::Greedy(greedy) => greedy.cut(greedy.burst),
+            RateState::Interval(interval) => interval.cut(interval.burst),
             // A count above the limit denies whatever a count at the limit denies.
-            Held::Fixed(_) | Held::Log(_) | Held::Sliding(_) => {}
+            RateState::Fixed(_) | RateState::Log(_) | RateState::Sliding(_) => {}
         }
     }
 
@@ -48,15 +48,15 @@ impl Oracle {
     pub(crate) fn fingerprint(&self, now_us: u64) -> Vec<i128> {
         let now = i128::from(now_us);
         match &self.held {
-            Held::Greedy(_) | Held::Interval(_) => vec![self.count().used(now).parts],
-            Held::Fixed(fixed) => {
+            RateState::Greedy(_) | RateState::Interval(_) => vec![self.count().used(now).parts],
+            RateState::Fixed(fixed) => {
                 let used = self.count().used(now).parts;
                 // An open window ends at a time of its own, even one that counts nothing yet.
                 let open = fixed.start.filter(|start| now < start + fixed.d);
                 vec![used, open.unwrap_or(-1)]
             }
-            Held::Log(log) => log.events.pairs_after(now - log.d),
-            Held::Sliding(sliding) => {
+            RateState::Log(log) => log.events.pairs_after(now - log.d),
+            RateState::Sliding(sliding) => {
                 let oldest = (sliding.bucket_of(now) - sliding.b) * sliding.p;
                 sliding.events.pairs_after(oldest - 1)
             }

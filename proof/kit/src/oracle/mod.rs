@@ -36,7 +36,7 @@ pub use holds::{Charge, Ended, HeldLimit, HoldOracle, Kind, NameSays, Refunded};
 pub use rule::{Rounding, Rule, RuleError};
 pub use several::{AskError, MultiAnswer, MultiOracle};
 
-use count::{Count, Held, floor_div, least_wait};
+use count::{Count, RateState, floor_div, least_wait};
 
 /// The fields of a decision for one limit (section 2).
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
@@ -94,7 +94,7 @@ pub struct Oracle {
     /// The most units that can be used.
     most: i128,
     grouped: bool,
-    held: Held,
+    held: RateState,
     charged_at: i128,
 }
 
@@ -122,7 +122,7 @@ impl Oracle {
     fn build(rule: Rule, grouped: bool) -> Result<Self, RuleError> {
         rule.verify()?;
         let most = rule.most(None)?;
-        let held = Held::fresh(rule, most, grouped);
+        let held = RateState::fresh(rule, most, grouped);
         Ok(Self { rule, most, grouped, held, charged_at: 0 })
     }
 
@@ -133,7 +133,7 @@ impl Oracle {
     /// When the debt is outside section 7 of the definitions.
     pub fn owing(mut self, debt: u64) -> Result<Self, RuleError> {
         self.most = self.rule.most(Some(debt))?;
-        self.held = Held::fresh(self.rule, self.most, self.grouped);
+        self.held = RateState::fresh(self.rule, self.most, self.grouped);
         Ok(self)
     }
 
@@ -244,12 +244,12 @@ impl Oracle {
 
     /// The subject is fresh again.
     fn forget(&mut self) {
-        self.held = Held::fresh(self.rule, self.most, self.grouped);
+        self.held = RateState::fresh(self.rule, self.most, self.grouped);
     }
 
     /// Whether it holds nothing, not even what no longer counts.
     fn is_fresh(&self) -> bool {
-        self.held == Held::fresh(self.rule, self.most, self.grouped)
+        self.held == RateState::fresh(self.rule, self.most, self.grouped)
     }
 
     /// The rule that the subject counts under.
@@ -322,7 +322,7 @@ impl Oracle {
     fn forget_if_free(&mut self, now_us: u64) {
         let judged = self.count().judged(i128::from(now_us));
         if self.is_free(judged) {
-            self.held = Held::fresh(self.rule, self.most, self.grouped);
+            self.held = RateState::fresh(self.rule, self.most, self.grouped);
         }
     }
 

@@ -48,11 +48,11 @@ pub(crate) struct Gcra {
     d: i128,
     burst: i128,
     mistake: Mistake,
-    held: HashMap<usize, Held>,
+    held: HashMap<usize, VecStates>,
 }
 
 #[derive(Clone, Copy)]
-struct Held {
+struct VecStates {
     tat: i128,
     tat_s: f64,
     last: i128,
@@ -74,7 +74,7 @@ impl Gcra {
             _ => now_us,
         };
         let (now, cost, full) = (i128::from(now_us) * n, i128::from(cost), burst * d);
-        let fresh = Held { tat: i128::MIN, tat_s: 0.0, last: now };
+        let fresh = VecStates { tat: i128::MIN, tat_s: 0.0, last: now };
         let held = self.held.get(&subject).copied().unwrap_or(fresh);
         let floor = if mistake == Mistake::Credit { now - full + d } else { now };
         let mut debt = held.tat.max(floor) - now;
@@ -105,7 +105,7 @@ impl Gcra {
             let unit = 100 * n;
             tat = (tat + unit / 2).div_euclid(unit) * unit;
         }
-        self.held.insert(subject, Held { tat, tat_s: 0.0, last: now });
+        self.held.insert(subject, VecStates { tat, tat_s: 0.0, last: now });
         let told = if mistake == Mistake::RemainingBefore { debt } else { owed };
         let missing = debt + asked - full;
         let wait = match mistake {
@@ -134,7 +134,7 @@ impl Gcra {
         let now = i128::from(now_us) * self.n;
         let tat = self.held.get(&0).map_or(now, |held| held.tat.max(now));
         let tat = tat + i128::from(cost) * self.d;
-        self.held.insert(0, Held { tat, tat_s: 0.0, last: now });
+        self.held.insert(0, VecStates { tat, tat_s: 0.0, last: now });
     }
 
     /// As it is written in languages whose only number is a double.
@@ -145,7 +145,7 @@ impl Gcra {
         let next = tat + cost as f64 * one;
         let allowed = next - now <= full;
         let tat_s = if allowed { next } else { tat };
-        self.held.insert(subject, Held { tat: 0, tat_s, last: 0 });
+        self.held.insert(subject, VecStates { tat: 0, tat_s, last: 0 });
         let remaining = ((full - (tat_s - now)) / one).floor().max(0.0) as u64;
         let wait_us = Some(((next - now - full) * 1e6).ceil().max(0.0) as u64);
         Said { allowed, remaining, wait_us }

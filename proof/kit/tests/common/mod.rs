@@ -1,7 +1,7 @@
 //! The engine and the oracle side by side: one limit, one subject, every operation on both.
 #![allow(dead_code, clippy::unwrap_used)] // each test binary uses its part; tests may unwrap
 
-use tollgate::engine::{self, Held, Mode, Part};
+use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{LimitSet, Time};
 use tollgate_proof::conformance::rule_of;
 use tollgate_proof::oracle::{self, Answer, Oracle};
@@ -9,7 +9,7 @@ use tollgate_proof::oracle::{self, Answer, Oracle};
 /// One subject under one limit, in the engine and in the oracle.
 pub(crate) struct Twins {
     pub(crate) limits: LimitSet,
-    pub(crate) held: Held,
+    pub(crate) held: VecStates,
     pub(crate) oracle: Oracle,
 }
 
@@ -20,7 +20,7 @@ impl Twins {
         let rule = rule_of(&limits.limits()[0]).unwrap();
         let oracle = if grouped { Oracle::grouped(rule) } else { Oracle::new(rule) };
         let oracle = oracle.unwrap_or_else(|e| panic!("{limit}: {e}"));
-        Self { held: Held::fresh(&limits), limits, oracle }
+        Self { held: VecStates::fresh(&limits), limits, oracle }
     }
 
     pub(crate) fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (Answer, u64) {

@@ -9,20 +9,20 @@ mod refunds;
 mod shares;
 
 use proptest::prelude::*;
-use tollgate::engine::{self, Held, Mode, Outcome, Part};
+use tollgate::engine::{self, Mode, Outcome, Part, VecStates};
 use tollgate::{LimitSet, Time};
 
 /// One subject under a set, on the engine alone.
 #[derive(Clone)]
 struct Engine {
     limits: LimitSet,
-    held: Held,
+    held: VecStates,
 }
 
 impl Engine {
     fn new(limits: &str) -> Self {
         let limits: LimitSet = limits.parse().unwrap_or_else(|e| panic!("{limits}: {e}"));
-        Self { held: Held::fresh(&limits), limits }
+        Self { held: VecStates::fresh(&limits), limits }
     }
 
     fn ask(&mut self, now_us: u64, cost: u64, mode: Mode) -> Outcome {

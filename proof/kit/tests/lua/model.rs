@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use tollgate::engine::{self, Carries, Held, Mode, Outcome, Part};
+use tollgate::engine::{self, Carries, Mode, Outcome, Part, VecStates};
 use tollgate::strategy::Log as _;
 use tollgate::{Carried, Charged, LimitSet, Place, SKEW_US, Time};
 
@@ -11,7 +11,7 @@ use tollgate::{Carried, Charged, LimitSet, Place, SKEW_US, Time};
 #[derive(Clone, Debug)]
 pub(crate) struct Count {
     limits: LimitSet,
-    held: Held,
+    held: VecStates,
 }
 
 /// Whose count: a subject and the identity of a set.
@@ -75,8 +75,8 @@ pub(crate) fn whose(subject: &str, limits: &LimitSet) -> Whose {
 
 impl Model {
     /// The state under the present limits, and what was carried.
-    fn load(&self, subject: &str, limits: &LimitSet, now: Time) -> (Held, Carries) {
-        let mut held = Held::fresh(limits);
+    fn load(&self, subject: &str, limits: &LimitSet, now: Time) -> (VecStates, Carries) {
+        let mut held = VecStates::fresh(limits);
         let Some(count) = self.counts.get(&whose(subject, limits)) else {
             return (held, Carries::new());
         };
@@ -102,7 +102,7 @@ impl Model {
     }
 
     /// What is counted, with the limits that it was written under.
-    pub(crate) fn held(&self, subject: &str, limits: &LimitSet) -> Option<(LimitSet, Held)> {
+    pub(crate) fn held(&self, subject: &str, limits: &LimitSet) -> Option<(LimitSet, VecStates)> {
         let count = self.counts.get(&whose(subject, limits))?;
         Some((count.limits.clone(), count.held.clone()))
     }
@@ -114,9 +114,9 @@ impl Model {
         engine::decide(&mut [part], now, u64::from(u32::MAX), Mode::Whole).changed
     }
 
-    fn keep(&mut self, subject: &str, limits: &LimitSet, held: Held) {
+    fn keep(&mut self, subject: &str, limits: &LimitSet, held: VecStates) {
         let key = whose(subject, limits);
-        if held == Held::fresh(limits) {
+        if held == VecStates::fresh(limits) {
             self.counts.remove(&key);
         } else {
             self.counts.insert(key, Count { limits: limits.clone(), held });
@@ -131,7 +131,7 @@ impl Model {
         now: Time,
     ) -> Outcome {
         let loaded = asked.iter().map(|(subject, limits)| self.load(subject, limits, now));
-        let (mut helds, carries): (Vec<Held>, Vec<Carries>) = loaded.unzip();
+        let (mut helds, carries): (Vec<VecStates>, Vec<Carries>) = loaded.unzip();
         let mut parts: Vec<Part<'_>> = helds
             .iter_mut()
             .zip(asked)
@@ -186,7 +186,7 @@ impl Model {
                 if fresh_us + SKEW_US > now_us {
                     return Err(format!("{identity} is gone at {now_us}, and counts: {held:?}"));
                 }
-                *held = Held::fresh(limits);
+                *held = VecStates::fresh(limits);
             }
             for (i, key) in by_place(limits).into_iter().zip(logs) {
                 let Place::Log(index) = limits.places()[i] else { continue };
@@ -201,7 +201,7 @@ impl Model {
                 log.replace(&[]);
             }
         }
-        self.counts.retain(|_, count| count.held != Held::fresh(&count.limits));
+        self.counts.retain(|_, count| count.held != VecStates::fresh(&count.limits));
         for key in gone {
             let Some(Mark { of, until_us }) = self.marks.remove(key) else { continue };
             if until_us > now_us {
@@ -250,7 +250,7 @@ impl Model {
             let none = engine::HoldSums::default();
             let each = engine::refund(written, held, &none, limits, at_us, portion, now);
             given.extend(by_place(limits).into_iter().map(|i| each[i]));
-            if *held == Held::fresh(written) {
+            if *held == VecStates::fresh(written) {
                 self.counts.remove(&key);
             }
         }

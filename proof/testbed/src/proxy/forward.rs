@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use super::link::Link;
 use super::mode::{Mode, Trick};
-use super::state::{Held, State, lock, unpoisoned};
+use super::state::{HeldReply, State, lock, unpoisoned};
 use crate::resp::{Reply, frame};
 
 /// How many replies of one connection may wait in the proxy; then it reads no more from the
@@ -37,9 +37,9 @@ struct Parcel {
 }
 
 /// The connection is over.
-struct Over;
+struct Finished;
 
-impl From<io::Error> for Over {
+impl From<io::Error> for Finished {
     fn from(_: io::Error) -> Self {
         Self
     }
@@ -97,7 +97,7 @@ impl Shared {
     /// Starts one of a link's threads. The first that ends, ends the link.
     fn spawn<R>(self: &Arc<Self>, id: u64, link: &Arc<Link>, run: R)
     where
-        R: FnOnce(&Self, &Link) -> Result<(), Over> + Send + 'static,
+        R: FnOnce(&Self, &Link) -> Result<(), Finished> + Send + 'static,
     {
         let (shared, link) = (Arc::clone(self), Arc::clone(link));
         thread::spawn(move || {
@@ -113,7 +113,7 @@ impl Shared {
     }
 
     /// From the client to the server.
-    fn requests(&self, link: &Link) -> Result<(), Over> {
+    fn requests(&self, link: &Link) -> Result<(), Finished> {
         let mut unread = Vec::new();
         while read_more(&link.client, &mut unread)? {
             while let Some(request) = take_frame(&mut unread) {
@@ -122,7 +122,7 @@ impl Shared {
                 }
                 let trick = lock(&self.state).trick(&command_of(&request));
                 if trick == Some(Trick::LoseRequest) {
-                    return Err(Over);
+                    return Err(Finished);
                 }
                 lock(&link.owed).push_back(trick);
                 lock(&self.state).seen.requests += 1;
@@ -133,7 +133,7 @@ impl Shared {
     }
 
     /// From the server, into the queue.
-    fn replies(&self, link: &Link, parcels: &SyncSender<Parcel>) -> Result<(), Over> {
+    fn replies(&self, link: &Link, parcels: &SyncSender<Parcel>) -> Result<(), Finished> {
         let mut unread = Vec::new();
         while read_more(&link.server, &mut unread)? {
             while let Some(bytes) = take_frame(&mut unread) {
@@ -141,14 +141,14 @@ impl Shared {
                 let is_reply = bytes.first() != Some(&b'>');
                 let trick = if is_reply { lock(&link.owed).pop_front().flatten() } else { None };
                 let parcel = Parcel { arrived: Instant::now(), bytes, trick };
-                parcels.send(parcel).map_err(|_| Over)?;
+                parcels.send(parcel).map_err(|_| Finished)?;
             }
         }
         Ok(())
     }
 
     /// From the queue to the client.
-    fn deliver(&self, link: &Link, parcels: &Receiver<Parcel>) -> Result<(), Over> {
+    fn deliver(&self, link: &Link, parcels: &Receiver<Parcel>) -> Result<(), Finished> {
         for Parcel { arrived, bytes, trick } in parcels {
             let delay = self.delay();
             self.pause(link, arrived + delay)?;
@@ -157,10 +157,10 @@ impl Shared {
             }
             match trick {
                 None | Some(Trick::LoseRequest) => self.write(link, &bytes)?,
-                Some(Trick::LoseReply) => return Err(Over),
+                Some(Trick::LoseReply) => return Err(Finished),
                 Some(Trick::HalfReply) => {
                     self.write(link, &bytes[..bytes.len() / 2])?;
-                    return Err(Over);
+                    return Err(Finished);
                 }
                 Some(Trick::Duplicate) => self.write(link, &bytes.repeat(2))?,
                 Some(Trick::Garbage) => {
@@ -177,7 +177,7 @@ impl Shared {
         Ok(())
     }
 
-    fn write(&self, link: &Link, bytes: &[u8]) -> Result<(), Over> {
+    fn write(&self, link: &Link, bytes: &[u8]) -> Result<(), Finished> {
         let mode = lock(&self.state).mode;
         let Mode::Dribble { pause } = mode else {
             return Ok((&link.client).write_all(bytes)?);
@@ -198,11 +198,11 @@ impl Shared {
     }
 
     /// Gives a reply away and takes another link's: at once when one is held, else when one comes.
-    fn exchange(&self, link: &Link, reply: Vec<u8>) -> Result<Vec<u8>, Over> {
+    fn exchange(&self, link: &Link, reply: Vec<u8>) -> Result<Vec<u8>, Finished> {
         let mut state = lock(&self.state);
         // Looked at under the lock, so that nothing is held for who has left.
         if link.is_gone() {
-            return Err(Over);
+            return Err(Finished);
         }
         // Who held it may have gone since; then this one waits in its place.
         let reply = match state.held.take() {
@@ -213,7 +213,7 @@ impl Shared {
             None => reply,
         };
         let (to, from) = channel();
-        state.held = Some(Held { reply, of: link.id, to });
+        state.held = Some(HeldReply { reply, of: link.id, to });
         loop {
             if let Ok(other) = from.try_recv() {
                 drop(state);
@@ -221,7 +221,7 @@ impl Shared {
                 return Ok(other);
             }
             if link.is_gone() {
-                return Err(Over);
+                return Err(Finished);
             }
             // Nobody tells of an exchange through the condition, so it is looked at again soon.
             let look_again = Duration::from_millis(1);
@@ -231,13 +231,13 @@ impl Shared {
 
     /// Waits while everything stalls, and says whether what is to pass may: not through a black
     /// hole.
-    fn may_pass(&self, link: &Link) -> Result<bool, Over> {
+    fn may_pass(&self, link: &Link) -> Result<bool, Finished> {
         let mut state = lock(&self.state);
         while state.mode == Mode::Stall && !link.is_gone() {
             state = unpoisoned(self.changed.wait(state));
         }
         if link.is_gone() {
-            return Err(Over);
+            return Err(Finished);
         }
         if state.mode == Mode::BlackHole {
             link.silent.store(true, Ordering::SeqCst);
@@ -246,11 +246,11 @@ impl Shared {
     }
 
     /// Waits until then, or until the link is cut.
-    fn pause(&self, link: &Link, until: Instant) -> Result<(), Over> {
+    fn pause(&self, link: &Link, until: Instant) -> Result<(), Finished> {
         let mut state = lock(&self.state);
         loop {
             if link.is_gone() {
-                return Err(Over);
+                return Err(Finished);
             }
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {

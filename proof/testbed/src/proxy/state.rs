@@ -18,13 +18,13 @@ pub(super) struct State {
     pub(super) random: Random,
     pub(super) refusing: bool,
     pub(super) links: BTreeMap<u64, Arc<Link>>,
-    pub(super) held: Option<Held>,
+    pub(super) held: Option<HeldReply>,
     pub(super) seen: Seen,
 }
 
 /// A reply that waits to be exchanged, and where the other one is to be sent.
 #[derive(Debug)]
-pub(super) struct Held {
+pub(super) struct HeldReply {
     pub(super) reply: Vec<u8>,
     /// The link that gave it.
     pub(super) of: u64,

@@ -39,14 +39,14 @@ struct Mutant {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum Fate {
     Killed,
     Survived,
     TimedOut,
     Unviable,
 }
 
-impl Outcome {
+impl Fate {
     fn word(self) -> &'static str {
         match self {
             Self::Killed => "killed",
@@ -58,7 +58,7 @@ impl Outcome {
 }
 
 /// A mutant, how it ended, and how long that took.
-type Verdict = (Mutant, Outcome, Duration);
+type Verdict = (Mutant, Fate, Duration);
 
 impl std::fmt::Display for Mutant {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -212,12 +212,12 @@ fn baseline(scratch: &Scratch, options: &Options, files: &[File]) -> Result<Dura
     Ok(limit)
 }
 
-fn outcome(success: Option<bool>, output: &str) -> Outcome {
+fn outcome(success: Option<bool>, output: &str) -> Fate {
     match success {
-        None => Outcome::TimedOut,
-        Some(true) => Outcome::Survived,
-        Some(false) if output.contains("error: could not compile") => Outcome::Unviable,
-        Some(false) => Outcome::Killed,
+        None => Fate::TimedOut,
+        Some(true) => Fate::Survived,
+        Some(false) if output.contains("error: could not compile") => Fate::Unviable,
+        Some(false) => Fate::Killed,
     }
 }
 
@@ -229,19 +229,18 @@ fn conclude(
     accepted: &[Accepted],
     verdicts: &[Verdict],
 ) -> Result<bool> {
-    let count =
-        |wanted: Outcome| verdicts.iter().filter(|(_, outcome, _)| *outcome == wanted).count();
+    let count = |wanted: Fate| verdicts.iter().filter(|(_, outcome, _)| *outcome == wanted).count();
     let tally = Tally {
-        killed: count(Outcome::Killed),
-        survived: count(Outcome::Survived),
-        timed_out: count(Outcome::TimedOut),
-        unviable: count(Outcome::Unviable),
+        killed: count(Fate::Killed),
+        survived: count(Fate::Survived),
+        timed_out: count(Fate::TimedOut),
+        unviable: count(Fate::Unviable),
     };
     let why = |mutant: &Mutant| accepted::reason(accepted, &mutant.path, &mutant.line_text);
     for (mutant, outcome, _) in verdicts {
         match (outcome, why(mutant)) {
-            (Outcome::Survived, Some(reason)) => println!("accepted {mutant}: {reason}"),
-            (Outcome::Survived, None) => println!("survived {mutant}"),
+            (Fate::Survived, Some(reason)) => println!("accepted {mutant}: {reason}"),
+            (Fate::Survived, None) => println!("survived {mutant}"),
             _ => {}
         }
     }
@@ -256,7 +255,7 @@ fn conclude(
                 "original": mutant.original,
                 "mutant": mutant.replacement,
                 "outcome": outcome.word(),
-                "accepted": (*outcome == Outcome::Survived).then(|| why(mutant)).flatten(),
+                "accepted": (*outcome == Fate::Survived).then(|| why(mutant)).flatten(),
                 "milliseconds": u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
             })
         })
@@ -328,9 +327,9 @@ mod tests {
 
     #[test]
     fn outcomes_are_told_apart() {
-        assert_eq!(outcome(None, ""), Outcome::TimedOut);
-        assert_eq!(outcome(Some(true), ""), Outcome::Survived);
-        assert_eq!(outcome(Some(false), "test a ... FAILED"), Outcome::Killed);
-        assert_eq!(outcome(Some(false), "error: could not compile `a`"), Outcome::Unviable);
+        assert_eq!(outcome(None, ""), Fate::TimedOut);
+        assert_eq!(outcome(Some(true), ""), Fate::Survived);
+        assert_eq!(outcome(Some(false), "test a ... FAILED"), Fate::Killed);
+        assert_eq!(outcome(Some(false), "error: could not compile `a`"), Fate::Unviable);
     }
 }

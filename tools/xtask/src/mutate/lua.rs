@@ -51,13 +51,13 @@ impl std::fmt::Display for Mutant {
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum Fate {
     Killed,
     TimedOut,
     Survived,
 }
 
-impl Outcome {
+impl Fate {
     fn word(self) -> &'static str {
         match self {
             Self::Killed => "killed",
@@ -70,7 +70,7 @@ impl Outcome {
 /// What became of one mutant, in how many milliseconds, and what gave it away.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Verdict {
-    outcome: Outcome,
+    outcome: Fate,
     milliseconds: u64,
     why: String,
 }
@@ -193,9 +193,9 @@ fn verdict(row: &str) -> Result<Verdict> {
         _ => bail!("the judge answers `{row}`"),
     };
     let outcome = match word {
-        "killed" => Outcome::Killed,
-        "timeout" => Outcome::TimedOut,
-        "survived" => Outcome::Survived,
+        "killed" => Fate::Killed,
+        "timeout" => Fate::TimedOut,
+        "survived" => Fate::Survived,
         other => bail!("the judge answers `{other}`"),
     };
     Ok(Verdict {
@@ -210,7 +210,7 @@ fn unchanged(judge: &PathBuf, mutants: &[Mutant]) -> Result<()> {
     let mut process = Process::start(judge)?;
     for path in paths(mutants.iter()) {
         match process.ask(&format!("none {path}"))? {
-            Some(Verdict { outcome: Outcome::Survived, milliseconds, .. }) => {
+            Some(Verdict { outcome: Fate::Survived, milliseconds, .. }) => {
                 eprintln!("unchanged: {path} in {milliseconds} ms");
             }
             Some(verdict) => bail!(
@@ -252,7 +252,7 @@ fn try_all<'m>(
                     process = Process::start(judge)?;
                     let took = started.elapsed().as_millis();
                     Verdict {
-                        outcome: Outcome::Killed,
+                        outcome: Fate::Killed,
                         milliseconds: u64::try_from(took).unwrap_or(u64::MAX),
                         why: "the process ended".to_owned(),
                     }
@@ -283,7 +283,7 @@ fn conclude(
     verdicts: &[(&Mutant, Verdict)],
 ) -> Result<bool> {
     let why = |mutant: &Mutant| accepted::reason(accepted, &mutant.path, &mutant.line_text);
-    let survived = verdicts.iter().filter(|(_, verdict)| verdict.outcome == Outcome::Survived);
+    let survived = verdicts.iter().filter(|(_, verdict)| verdict.outcome == Fate::Survived);
     for (mutant, _) in survived {
         match why(mutant) {
             Some(reason) => println!("accepted {mutant}: {reason}"),
@@ -295,7 +295,7 @@ fn conclude(
     let rows: Vec<_> = verdicts
         .iter()
         .map(|(mutant, verdict)| {
-            let lives = verdict.outcome == Outcome::Survived;
+            let lives = verdict.outcome == Fate::Survived;
             json!({
                 "file": mutant.path,
                 "place": mutant.place,
@@ -338,9 +338,9 @@ fn tally<'v>(verdicts: impl Iterator<Item = &'v Verdict>) -> Tally {
     let mut tally = Tally::default();
     for verdict in verdicts {
         match verdict.outcome {
-            Outcome::Killed => tally.killed += 1,
-            Outcome::TimedOut => tally.timed_out += 1,
-            Outcome::Survived => tally.survived += 1,
+            Fate::Killed => tally.killed += 1,
+            Fate::TimedOut => tally.timed_out += 1,
+            Fate::Survived => tally.survived += 1,
         }
     }
     tally
@@ -379,7 +379,7 @@ mod tests {
         assert_eq!(found.number, "7");
         assert!(mutant("7\ta.lua").is_err());
         let found = verdict("7\ttimeout\t120\ttoo long").unwrap();
-        assert_eq!((found.outcome, found.milliseconds), (Outcome::TimedOut, 120));
+        assert_eq!((found.outcome, found.milliseconds), (Fate::TimedOut, 120));
         assert!(verdict("7\tperhaps\t120\t").is_err());
         assert!(verdict("7").is_err());
     }
@@ -390,10 +390,10 @@ mod tests {
         let b = mutant("1\tcomposed\t1\t1\t<\t<=\tx").unwrap();
         let of = |outcome| Verdict { outcome, milliseconds: 1, why: String::new() };
         let verdicts = [
-            (&a, of(Outcome::Killed)),
-            (&a, of(Outcome::TimedOut)),
-            (&a, of(Outcome::Survived)),
-            (&b, of(Outcome::Killed)),
+            (&a, of(Fate::Killed)),
+            (&a, of(Fate::TimedOut)),
+            (&a, of(Fate::Survived)),
+            (&b, of(Fate::Killed)),
         ];
         let table = table(&verdicts);
         let rows: Vec<Vec<&str>> =

@@ -26,7 +26,7 @@ pub(super) struct Waiting {
 }
 
 /// How long a refusal has lasted that does not pass by itself.
-struct Refusal {
+struct LastingRefusal {
     since: Option<Instant>,
     longest: Duration,
     pauses: Pauses,
@@ -39,7 +39,7 @@ impl Waiting {
     /// # Errors
     /// What no waiting helps: a wrong password, a server that is no Redis.
     pub(super) async fn first(&self) -> Result<bool> {
-        let mut refusal = Refusal::new(self.longest);
+        let mut refusal = LastingRefusal::new(self.longest);
         loop {
             let Err(error) = self.store.try_connect().await else { return Ok(true) };
             if may_connect_later(&error) {
@@ -60,7 +60,7 @@ impl Waiting {
     /// As [`Waiting::first`].
     pub(super) async fn follow(&self, queues: Option<&AnyQueues>) -> Result<(), StoreError> {
         let began = Instant::now();
-        let mut refusal = Refusal::new(self.longest);
+        let mut refusal = LastingRefusal::new(self.longest);
         loop {
             let connected = async {
                 self.store.try_connect().await?;
@@ -88,7 +88,7 @@ impl Waiting {
     }
 }
 
-impl Refusal {
+impl LastingRefusal {
     fn new(longest: Duration) -> Self {
         Self { since: None, longest, pauses: Pauses(FIRST_PAUSE) }
     }

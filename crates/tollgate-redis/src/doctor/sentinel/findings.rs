@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Watch;
-use super::view::{Answer, Monitored, Watched};
+use super::view::{AddressAnswer, Monitored, Watched};
 use crate::doctor::nodes::{Node, each, failover, timeout};
 use crate::doctor::{Finding, few};
 
@@ -44,21 +44,21 @@ fn sentinels(watch: &Watch) -> Vec<Finding> {
     let mut findings: Vec<Finding> = Vec::new();
     for (name, answer) in &watch.sentinels {
         let found = match answer {
-            Answer::Knows(_) => continue,
-            Answer::Unreachable(why) => {
+            AddressAnswer::Knows(_) => continue,
+            AddressAnswer::Unreachable(why) => {
                 let what = format!("this sentinel cannot be reached: {why}");
                 Finding::warning("sentinels", what).remedy("start it, or open the way to it")
             }
-            Answer::Refused(why) => {
+            AddressAnswer::Refused(why) => {
                 let what = format!("this sentinel lets us do nothing: {why}");
                 Finding::failure("login", what).remedy(
                     "the login of the sentinels is ?sentinel_password=PASSWORD, and \
                      sentinel_user=USER where they have users",
                 )
             }
-            Answer::NotASentinel => Finding::failure("sentinels", "it is no sentinel")
+            AddressAnswer::NotASentinel => Finding::failure("sentinels", "it is no sentinel")
                 .remedy(format!("for one server write redis://{name}")),
-            Answer::UnknownName(names) => {
+            AddressAnswer::UnknownName(names) => {
                 let (what, remedy) = unknown(&watch.name, names);
                 Finding::failure("name", what).remedy(remedy)
             }

@@ -8,7 +8,7 @@ mod view;
 
 use futures_util::future::join_all;
 
-use self::view::{Answer, Monitored, Watched, fields, watched};
+use self::view::{AddressAnswer, Monitored, Watched, fields, watched};
 use super::commands::OF_SENTINELS;
 use super::connection::{Line, Unopened};
 use super::facts::{Commands as _, ConnectionLost};
@@ -21,7 +21,7 @@ use crate::options::{Address, Endpoint, Options, Sentinels};
 struct Watch {
     name: String,
     /// The sentinels of the URL.
-    sentinels: Vec<(String, Answer)>,
+    sentinels: Vec<(String, AddressAnswer)>,
     /// The primary that the latest answer names, and the replicas that are known, each with what
     /// was seen of it. The primary is the first.
     servers: Vec<(Watched, Node)>,
@@ -41,7 +41,7 @@ pub(super) async fn examine(
     let answers = sentinels.addresses.iter().map(|at| ask(&login, at, sentinels));
     let answers = join_all(answers).await;
     let reasons = answers.iter().map(|answer| match answer {
-        Answer::Unreachable(why) => Some(why.as_str()),
+        AddressAnswer::Unreachable(why) => Some(why.as_str()),
         _ => None,
     });
     if let Some(reasons) = reasons.collect::<Option<Vec<_>>>() {
@@ -62,8 +62,8 @@ pub(super) async fn examine(
 }
 
 /// The primary of the latest failover, then all replicas that a sentinel knows.
-fn servers(answers: &[Answer]) -> Vec<Watched> {
-    let known = || answers.iter().filter_map(Answer::monitored);
+fn servers(answers: &[AddressAnswer]) -> Vec<Watched> {
+    let known = || answers.iter().filter_map(AddressAnswer::monitored);
     let Some(latest) = known().rev().max_by_key(|monitored| monitored.epoch) else {
         return Vec::new();
     };
@@ -76,35 +76,39 @@ fn servers(answers: &[Answer]) -> Vec<Watched> {
     servers
 }
 
-async fn ask(login: &Options, at: &Endpoint, sentinels: &Sentinels) -> Answer {
+async fn ask(login: &Options, at: &Endpoint, sentinels: &Sentinels) -> AddressAnswer {
     let Endpoint { host, port } = at.clone();
     match Line::open(login, Address::Tcp { host, port, tls: sentinels.tls }).await {
         Ok(mut line) => answer(&mut line, &sentinels.name)
             .await
-            .unwrap_or_else(|lost| Answer::Unreachable(lost.0)),
-        Err(Unopened::Refused(why)) => Answer::Refused(why),
-        Err(Unopened::Unreachable(why)) => Answer::Unreachable(why),
+            .unwrap_or_else(|lost| AddressAnswer::Unreachable(lost.0)),
+        Err(Unopened::Refused(why)) => AddressAnswer::Refused(why),
+        Err(Unopened::Unreachable(why)) => AddressAnswer::Unreachable(why),
     }
 }
 
-async fn answer(line: &mut Line, name: &str) -> Result<Answer, ConnectionLost> {
+async fn answer(line: &mut Line, name: &str) -> Result<AddressAnswer, ConnectionLost> {
     let primary = match line.command(&["SENTINEL", "MASTER", name]).await? {
         CommandReply::Error(why) if why.to_ascii_lowercase().contains("no such master") => {
             let known = line.command(&["SENTINEL", "MASTERS"]).await?;
             let names = known.items().iter().filter_map(|one| fields(one).remove("name"));
-            return Ok(Answer::UnknownName(names.collect()));
+            return Ok(AddressAnswer::UnknownName(names.collect()));
         }
-        CommandReply::Error(why) if why.starts_with("ERR") => return Ok(Answer::NotASentinel),
-        CommandReply::Error(why) => return Ok(Answer::Refused(why)),
+        CommandReply::Error(why) if why.starts_with("ERR") => {
+            return Ok(AddressAnswer::NotASentinel);
+        }
+        CommandReply::Error(why) => return Ok(AddressAnswer::Refused(why)),
         reply => reply,
     };
     let Some(mut monitored) = Monitored::read(&fields(&primary)) else {
-        return Ok(Answer::Unreachable("what it says of the primary cannot be read".to_owned()));
+        return Ok(AddressAnswer::Unreachable(
+            "what it says of the primary cannot be read".to_owned(),
+        ));
     };
     let replicas = line.command(&["SENTINEL", "REPLICAS", name]).await?;
     monitored.replicas = replicas.items().iter().filter_map(|one| watched(&fields(one))).collect();
     if let CommandReply::Error(why) = line.command(&["SENTINEL", "CKQUORUM", name]).await? {
         monitored.no_quorum = why.strip_prefix("NOQUORUM ").map(str::to_owned);
     }
-    Ok(Answer::Knows(Box::new(monitored)))
+    Ok(AddressAnswer::Knows(Box::new(monitored)))
 }

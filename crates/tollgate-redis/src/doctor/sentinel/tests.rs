@@ -25,8 +25,8 @@ fn monitored(port: &str, changed: &[(&str, &str)]) -> Monitored {
 
 /// What sentinels say is seen together; the server has this role.
 fn watch(said: &[Monitored], role: &str) -> Watch {
-    let answers: Vec<Answer> =
-        said.iter().map(|one| Answer::Knows(Box::new(one.clone()))).collect();
+    let answers: Vec<AddressAnswer> =
+        said.iter().map(|one| AddressAnswer::Knows(Box::new(one.clone()))).collect();
     let seen = |watched: Watched| {
         let mut facts = Facts::default();
         facts.info.insert("role".to_owned(), role.to_owned());

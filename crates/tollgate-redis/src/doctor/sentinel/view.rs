@@ -7,7 +7,7 @@ use crate::options::Endpoint;
 
 /// What an address of the URL answers.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Answer {
+pub(super) enum AddressAnswer {
     Unreachable(String),
     Refused(String),
     NotASentinel,
@@ -42,7 +42,7 @@ pub(super) struct Watched {
     pub(super) is_eligible: bool,
 }
 
-impl Answer {
+impl AddressAnswer {
     pub(super) fn monitored(&self) -> Option<&Monitored> {
         if let Self::Knows(monitored) = self { Some(monitored) } else { None }
     }

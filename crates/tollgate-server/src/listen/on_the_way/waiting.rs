@@ -31,9 +31,9 @@ const MAX_RESETS: usize = 256;
 #[derive(Debug, Default)]
 pub(super) struct Waiting {
     /// Those that are still to be written, the oldest first.
-    pub(super) coming: VecDeque<Answer>,
+    pub(super) coming: VecDeque<AnswerOnTheWay>,
     /// Those that were passed on to the system, and when: the oldest first.
-    pub(super) written: VecDeque<(Instant, Answer)>,
+    pub(super) written: VecDeque<(Instant, AnswerOnTheWay)>,
     /// The streams that were reset last, the latest at the end.
     #[cfg(feature = "grpc")]
     resets: VecDeque<u32>,
@@ -42,7 +42,7 @@ pub(super) struct Waiting {
 }
 
 #[derive(Debug)]
-pub(super) struct Answer {
+pub(super) struct AnswerOnTheWay {
     pub(super) undelivered: Undelivered,
     /// How it goes over a connection of several streams.
     #[cfg(feature = "grpc")]
@@ -78,7 +78,7 @@ impl Waiting {
     }
 
     /// All of them: they are not read.
-    pub(super) fn take_all(&mut self) -> Vec<Answer> {
+    pub(super) fn take_all(&mut self) -> Vec<AnswerOnTheWay> {
         let written = self.written.drain(..).map(|(_, answer)| answer);
         written.chain(self.coming.drain(..)).collect()
     }
@@ -147,8 +147,8 @@ impl Waiting {
     }
 
     /// The answer whose message is this one, which nobody reads.
-    pub(super) fn take_out(&mut self, is_it: impl Fn(&Message) -> bool) -> Option<Answer> {
-        let is_it = |answer: &Answer| answer.message.as_ref().is_some_and(&is_it);
+    pub(super) fn take_out(&mut self, is_it: impl Fn(&Message) -> bool) -> Option<AnswerOnTheWay> {
+        let is_it = |answer: &AnswerOnTheWay| answer.message.as_ref().is_some_and(&is_it);
         if let Some(at) = self.coming.iter().position(is_it) {
             return self.coming.remove(at);
         }
@@ -157,7 +157,7 @@ impl Waiting {
     }
 
     /// Notes a frame that goes over a stream. Returns its answer if nobody will read it.
-    pub(super) fn goes_over(&mut self, stream: u32, bytes: &[u8]) -> Option<Answer> {
+    pub(super) fn goes_over(&mut self, stream: u32, bytes: &[u8]) -> Option<AnswerOnTheWay> {
         let mut whole = None;
         for (at, answer) in self.coming.iter_mut().enumerate() {
             let Some(message) = &mut answer.message else { continue };
@@ -180,7 +180,7 @@ impl Waiting {
     }
 
     /// An answer was passed on to the system: its bytes are needed no more.
-    fn is_written(&mut self, now: Instant, mut answer: Answer) {
+    fn is_written(&mut self, now: Instant, mut answer: AnswerOnTheWay) {
         if let Some(message) = &mut answer.message {
             message.bytes = Bytes::new();
         }
@@ -188,7 +188,7 @@ impl Waiting {
     }
 
     /// Notes that a stream is reset. Returns the answer that went over it.
-    pub(super) fn reset(&mut self, stream: u32) -> Option<Answer> {
+    pub(super) fn reset(&mut self, stream: u32) -> Option<AnswerOnTheWay> {
         if self.resets.len() >= MAX_RESETS {
             self.resets.pop_front();
         }
@@ -197,9 +197,9 @@ impl Waiting {
     }
 
     /// All that was to be written is written. Returns what was discarded.
-    pub(super) fn flushed(&mut self) -> Vec<Answer> {
+    pub(super) fn flushed(&mut self) -> Vec<AnswerOnTheWay> {
         let mut discarded = Vec::new();
-        let is_dropped = |answer: &Answer| {
+        let is_dropped = |answer: &AnswerOnTheWay| {
             let message = answer.message.as_ref();
             message.is_some_and(|message| message.is_dropped.load(Ordering::Acquire))
         };

@@ -4,7 +4,7 @@ use tollgate::wire::Committed;
 
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD, argument};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
-use crate::resp::held::Which;
+use crate::resp::held::HeldCommand;
 use crate::resp::options::number;
 use crate::resp::why::{Why, refused};
 
@@ -19,7 +19,7 @@ pub(super) const COMMAND: Command = Command {
 
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
-    let which = Which::read(&call, (1, 0), service)?;
+    let which = HeldCommand::read(&call, (1, 0), service)?;
     let units = number(which.word())?;
     let settled = service.commit(&which.hold, units).await.map_err(refused)?;
     call.replies.fields(&Committed::new(&which.hold, &settled));

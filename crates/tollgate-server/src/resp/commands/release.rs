@@ -4,7 +4,7 @@ use tollgate::wire::Released;
 
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
-use crate::resp::held::Which;
+use crate::resp::held::HeldCommand;
 use crate::resp::why::{Why, refused};
 
 pub(super) const COMMAND: Command = Command {
@@ -18,7 +18,7 @@ pub(super) const COMMAND: Command = Command {
 
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
-    let which = Which::read(&call, (0, 0), service)?;
+    let which = HeldCommand::read(&call, (0, 0), service)?;
     service.release(&which.hold).await.map_err(refused)?;
     call.replies.fields(&Released::new());
     Ok(())

@@ -2,7 +2,7 @@
 
 use crate::resp::arguments::{ASKED_ON, ASKED_POLICY, HOLD, MORE, SHARD, TTL};
 use crate::resp::command::{COUNTING, Call, Command, MANY, Run};
-use crate::resp::held::Which;
+use crate::resp::held::HeldCommand;
 use crate::resp::why::{Why, refused};
 use crate::wire::renewed;
 
@@ -17,7 +17,7 @@ pub(super) const COMMAND: Command = Command {
 
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
-    let mut which = Which::read(&call, (0, 2), service)?;
+    let mut which = HeldCommand::read(&call, (0, 2), service)?;
     let ttl = which.options.ttl("TTL")?;
     let is_named = which.hold.id.is_of_any_kind();
     let holding = service.renew(&mut which.hold, ttl).await.map_err(refused)?;

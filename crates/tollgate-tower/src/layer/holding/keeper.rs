@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 use tollgate::{Decision, Error, Hold, HoldKind, Store, at_once};
-use tollgate_policy::{Answer, Gate, Held, Prepared};
+use tollgate_policy::{Admission, Answer, Gate, Prepared};
 
 use super::guard::{Guard, Used};
 
@@ -72,7 +72,7 @@ pub(super) async fn place<S: Store + 'static>(
     };
     let (tell, told) = oneshot::channel();
     runtime.spawn(async move {
-        let Held { answer, hold, commit, in_doubt, .. } = keeper.gate.admit(prepared).await;
+        let Admission { answer, hold, commit, in_doubt, .. } = keeper.gate.admit(prepared).await;
         let (settle, settled) = oneshot::channel();
         let hold = hold.map(|hold| Kept::new(hold, &answer));
         let settle = |used| {
@@ -121,7 +121,7 @@ impl<S: Store + 'static> Keeper<S> {
     /// Places a hold in a store that answers at once. It is settled wherever its guard is dropped,
     /// before the drop returns.
     async fn place_here(self, prepared: Prepared) -> Placed {
-        let Held { answer, hold, commit, .. } = self.gate.admit(prepared).await;
+        let Admission { answer, hold, commit, .. } = self.gate.admit(prepared).await;
         let Some(hold) = hold else { return Placed { answer, guard: None } };
         let kept = Kept::new(hold, &answer);
         let pause = kept.pause();

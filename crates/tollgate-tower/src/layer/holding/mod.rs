@@ -192,7 +192,7 @@ where
     }
 }
 
-type Held<S> = (Admitted<S>, Option<Box<guard::Guard>>);
+type Guarded<S> = (Admitted<S>, Option<Box<guard::Guard>>);
 
 impl<S: Store + 'static> Shared<S> {
     /// Decides a request, marks it as decided, and holds what its policies keep for it.
@@ -200,7 +200,7 @@ impl<S: Store + 'static> Shared<S> {
         self: &Arc<Self>,
         request: &mut Request<B>,
         counts: &Arc<Counts>,
-    ) -> Result<Held<S>, Refusal> {
+    ) -> Result<Guarded<S>, Refusal> {
         let mut admitted = Admitted::default();
         let is_marked = mark::is_on(request.extensions());
         if is_marked && self.has_decided(request.extensions()) {

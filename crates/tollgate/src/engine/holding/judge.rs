@@ -6,24 +6,24 @@ use crate::engine::amount::{Amount, kept_of};
 use crate::engine::charge::charge_one;
 use crate::engine::holds::{self, Holds, MAX_ENDS, OpenHold};
 use crate::engine::line::Ahead;
-use crate::engine::{Carried, Fields, Held, HoldSums, Mode, Outcome, States};
+use crate::engine::{Carried, Fields, HoldSums, Mode, Outcome, States, VecStates};
 use crate::hold::HoldTerms;
 use crate::limit::{Limit, LimitSet, Place};
 use crate::strategy::{NEVER_US, Step as _};
 use crate::time::Time;
 
 /// One part while it is judged.
-pub(super) struct Looked<'a> {
+pub(super) struct PartView<'a> {
     pub(super) limits: &'a LimitSet,
     pub(super) states: &'a mut dyn States,
-    pub(super) held: Ends<'a>,
+    pub(super) held: OpenEnds<'a>,
     pub(super) carried: &'a [Carried],
     /// Who waits in line ahead of the question.
     pub(super) ahead: Ahead,
 }
 
 /// What the open holds of a count keep, once what is due has ended.
-pub(in crate::engine) struct Ends<'h> {
+pub(in crate::engine) struct OpenEnds<'h> {
     holds: Option<&'h dyn Holds>,
     pub(super) sums: HoldSums,
     /// The first holds, which are due, and by how much earlier all of them end.
@@ -32,7 +32,7 @@ pub(in crate::engine) struct Ends<'h> {
     pub(in crate::engine) last_us: u64,
 }
 
-impl<'h> Ends<'h> {
+impl<'h> OpenEnds<'h> {
     /// Of a count on which nothing is due.
     pub(in crate::engine) fn open(holds: Option<&'h dyn Holds>) -> Self {
         let sums = holds.map(Holds::sums).unwrap_or_default();
@@ -78,7 +78,7 @@ pub(super) fn earlier(hold: OpenHold, by_us: u64) -> OpenHold {
 
 /// Judges every limit of every part, whether a hold is asked for or a charge.
 pub(super) fn judge(
-    parts: &mut [Looked<'_>],
+    parts: &mut [PartView<'_>],
     now: Time,
     mut cost: u64,
     mode: Mode,
@@ -104,7 +104,7 @@ pub(super) fn judge(
     Outcome::new(if admitted { cost } else { 0 }, fields, 0, now)
 }
 
-impl Looked<'_> {
+impl PartView<'_> {
     fn judge(
         &mut self,
         now: Time,
@@ -183,7 +183,7 @@ impl Looked<'_> {
         let until_last = self.held.last_us.saturating_sub(now.as_micros());
         let mut all = by_itself.max(until_last);
         if charging > 0 {
-            let mut copy = Held::copy_of_cell(&mut self.states.cell(place));
+            let mut copy = VecStates::copy_of_cell(&mut self.states.cell(place));
             let at = Time::from_micros(now.as_micros() + until_last);
             charge_one(limit, &mut copy.only_cell(), charging, true, at);
             let then = limit.step().judge(&mut copy.only_cell(), at, 1).reset_after_us;
@@ -209,14 +209,14 @@ struct Walk<'w> {
     kept: u64,
     now: Time,
     ends: &'w [OpenHold],
-    held: &'w Ends<'w>,
+    held: &'w OpenEnds<'w>,
 }
 
 impl Walk<'_> {
     fn wait_us(&self, states: &mut dyn States, place: Place) -> u64 {
         let Self { limit, wanted, now, ends, held, .. } = self;
         let mut kept = self.kept;
-        let mut copy: Option<Held> = None;
+        let mut copy: Option<VecStates> = None;
         let mut at = *now;
         let after = |at: Time| at.as_micros() - now.as_micros();
         for hold in *ends {
@@ -230,7 +230,8 @@ impl Walk<'_> {
             kept = kept.saturating_sub(Amount::from(hold).on(limit).taken);
             let charging = Amount::of_charge(hold.charging()).on(limit).taken;
             if charging > 0 {
-                let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
+                let copy =
+                    copy.get_or_insert_with(|| VecStates::copy_of_cell(&mut states.cell(place)));
                 charge_one(limit, &mut copy.only_cell(), charging, true, at);
             }
         }
@@ -242,7 +243,8 @@ impl Walk<'_> {
             kept = 0;
             let rest = Amount::of_charge(held.sums.charging.saturating_sub(seen)).on(limit).taken;
             if rest > 0 {
-                let copy = copy.get_or_insert_with(|| Held::copy_of_cell(&mut states.cell(place)));
+                let copy =
+                    copy.get_or_insert_with(|| VecStates::copy_of_cell(&mut states.cell(place)));
                 charge_one(limit, &mut copy.only_cell(), rest, true, at);
             }
         }
@@ -256,7 +258,7 @@ impl Walk<'_> {
         &self,
         states: &mut dyn States,
         place: Place,
-        copy: Option<&mut Held>,
+        copy: Option<&mut VecStates>,
         at: Time,
         kept: u64,
     ) -> Option<u64> {

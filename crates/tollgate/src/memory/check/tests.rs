@@ -1,7 +1,7 @@
 //! Which path answers, and that both answer alike.
 
 use super::*;
-use crate::engine::Held;
+use crate::engine::VecStates;
 use crate::{Ask, Limiter, ManualClock, Subject};
 
 fn set(text: &str) -> LimitSet {
@@ -39,7 +39,7 @@ fn the_fast_path_answers_as_the_engine() {
     for text in sets {
         let limits = set(text);
         let (clock, limiter) = limiter(text);
-        let mut held = Held::fresh(&limits);
+        let mut held = VecStates::fresh(&limits);
         let subject = Subject::literal("user:42").unwrap();
         let part = Counted::new(&subject, &limits);
         let mut used = 0;

@@ -30,7 +30,7 @@ impl MemoryStore {
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
-        let Known { slot, large, charges } = shard.known::<LITERAL>(&key, limits)?;
+        let FoundEntry { slot, large, charges } = shard.known::<LITERAL>(&key, limits)?;
         let mut number = |granted: u64| {
             if granted == 0 || mode.is_peek() {
                 return 0;
@@ -72,7 +72,7 @@ impl Shard {
         (cost, mode): (u64, Mode),
         (now, receipts): (Time, u64),
     ) -> Option<(Outcome, Option<u64>)> {
-        let Known { slot, large, charges } = self.known::<false>(key, limits)?;
+        let FoundEntry { slot, large, charges } = self.known::<false>(key, limits)?;
         let outcome = if slot.is_large() {
             let large = large.get_mut(slot.index())?.as_mut()?;
             decide_set(limits, large, now, cost, mode)
@@ -93,7 +93,7 @@ impl Shard {
 }
 
 /// An entry that was found, and the other parts of the shard that its answer needs.
-struct Known<'s> {
+struct FoundEntry<'s> {
     slot: &'s mut Slot,
     large: &'s mut Slab<Option<Large>>,
     charges: &'s mut u64,
@@ -106,7 +106,7 @@ impl Shard {
         &mut self,
         key: &Key<'_>,
         limits: &LimitSet,
-    ) -> Option<Known<'_>> {
+    ) -> Option<FoundEntry<'_>> {
         let set = self.usual_set(limits)? << SET_SHIFT;
         let (mask, wanted) = match LITERAL {
             true => (!(KEY_BITS | LARGE), set | PLAIN),
@@ -117,7 +117,7 @@ impl Shard {
         let slot = table.find_mut(key.hash, |slot| {
             slot.meta & mask == wanted && Self::is_key(slot, key, long_keys)
         })?;
-        Some(Known { slot, large, charges })
+        Some(FoundEntry { slot, large, charges })
     }
 
     /// The index of a set that states are written under, remembered from the last check.

@@ -26,7 +26,7 @@ impl MemoryStore {
         let index = Self::shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
-        let Held { large, charges } = shard.held(&key, limits)?;
+        let FoundCount { large, charges } = shard.held(&key, limits)?;
         if !self.0.budget.has(ROOM_FOR_HOLD) {
             return None;
         }
@@ -64,7 +64,7 @@ impl MemoryStore {
             // It may be open on the state that was shared before there was an entry.
             return None;
         }
-        let Held { large, .. } = shard.held(&key, limits)?;
+        let FoundCount { large, .. } = shard.held(&key, limits)?;
         let mut holds = large.holds.take()?;
         let part = Part::new(limits, large).holding(&mut holds.table);
         let answer = work(&mut [part], &[limits], now);
@@ -75,20 +75,20 @@ impl MemoryStore {
 }
 
 /// An entry that was found, and what else of the shard its answer needs.
-struct Held<'s> {
+struct FoundCount<'s> {
     large: &'s mut Large,
     charges: &'s mut u64,
 }
 
 impl Shard {
     /// The entry of a subject under exactly this set, if it has holds.
-    fn held(&mut self, key: &Key<'_>, limits: &LimitSet) -> Option<Held<'_>> {
+    fn held(&mut self, key: &Key<'_>, limits: &LimitSet) -> Option<FoundCount<'_>> {
         let wanted = self.usual_set(limits)? << SET_SHIFT | LARGE | HELD;
         let Self { table, rest, charges, .. } = self;
         let super::Rest { large, long_keys, .. } = &mut **rest;
         let slot = table.find(key.hash, |slot| {
             slot.meta & !(KEY_BITS | PLAIN) == wanted && Self::is_key(slot, key, long_keys)
         })?;
-        Some(Held { large: large.get_mut(slot.index())?.as_mut()?, charges })
+        Some(FoundCount { large: large.get_mut(slot.index())?.as_mut()?, charges })
     }
 }

@@ -3,7 +3,7 @@
 //! The state is two words. The first is a time: the end of the last ban, or the first denial that
 //! is counted since. The second is how many denials are counted, and how many bans are remembered.
 
-use crate::limit::{Element, LimitKind, Quota, Refusal, MAX_COST};
+use crate::limit::{Element, LimitKind, Quota, QuotaError, MAX_COST};
 use crate::strategy::{
     Cell, Charge, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Recorded, Shape,
     Traits,
@@ -51,10 +51,10 @@ pub(crate) struct Step {
     growing: u64,
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     let (denials, within_us) = (quota.units, quota.period.as_micros());
     let Some(ban) = quota.ban else {
-        return Err(Refusal::new(
+        return Err(QuotaError::new(
             Element::Units,
             "a ban has a length".to_owned(),
             "write one, as in `ban 1m after 10 denials in 1m`".to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     };
     let (first_us, longest_us) = (ban.first.as_micros(), ban.longest.as_micros());
     if longest_us < first_us {
-        return Err(Refusal::new(
+        return Err(QuotaError::new(
             Element::Ban,
             format!("the longest ban is shorter than the first: {} and {}", ban.longest, ban.first),
             "leave out `up to` for bans that do not grow".to_owned(),

@@ -3,7 +3,7 @@
 //! The step has no state of its own: the engine takes the slots of the open holds from what remains
 //! (`engine/holding.rs`).
 
-use crate::limit::{Element, LimitKind, Quota, Refusal};
+use crate::limit::{Element, LimitKind, Quota, QuotaError};
 use crate::strategy::{
     Cell, Charge, Descriptor, Judgement, LuaSpec, LuaStep, NEVER_US, Recorded, Shape, Traits,
 };
@@ -43,10 +43,10 @@ pub(crate) struct Step {
     hold_us: u64,
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     let (slots, hold_us) = (quota.units, quota.period.as_micros());
     if hold_us < MIN_HOLD_US {
-        return Err(Refusal::new(
+        return Err(QuotaError::new(
             Element::Period,
             format!("a hold of {} is over before anybody could renew it", quota.period),
             "the shortest is 1ms".to_owned(),

@@ -3,7 +3,7 @@
 //! The state has two words: the start of the window, and the units admitted in it. Windows start at
 //! multiples of `D` since the Unix epoch, or at the first admitted check.
 
-use crate::limit::{Anchor, LimitKind, Quota, Refusal, MAX_UNITS};
+use crate::limit::{Anchor, LimitKind, Quota, QuotaError, MAX_UNITS};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
     Traits, worst_window,
@@ -51,7 +51,7 @@ struct View {
     stepped_back: bool,
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     Ok(Step {
         units: quota.units,
         period_us: quota.period.as_micros(),

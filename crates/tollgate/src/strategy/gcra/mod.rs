@@ -3,7 +3,7 @@
 //! The state is the theoretical arrival time (TAT): the time at which everything charged has been
 //! replenished. It has two words: whole microseconds, and the numerator of the fraction.
 
-use crate::limit::{Element, LimitKind, Quota, Refusal};
+use crate::limit::{Element, LimitKind, Quota, QuotaError};
 use crate::strategy::period::{Emission, Exact, mul_div};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LONGEST_WAIT_US, LuaSpec, LuaStep, MAX_EXACT,
@@ -48,18 +48,18 @@ pub(crate) struct Step {
     longest: Exact,
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     Step::new(quota, quota.burst.unwrap_or(quota.units))
 }
 
 impl Step {
     /// The quota's units per period, of which `burst` can be taken at once.
-    pub(crate) fn new(quota: &Quota, burst: u64) -> Result<Self, Refusal> {
+    pub(crate) fn new(quota: &Quota, burst: u64) -> Result<Self, QuotaError> {
         let (units, period_us) = (quota.units, quota.period.as_micros());
         let emission = Emission::new(units, period_us);
         // Under these two bounds, every product in the Lua version stays below 2^53.
         if burst.checked_mul(emission.denominator()).is_none_or(|product| product >= 1 << 53) {
-            return Err(Refusal::new(
+            return Err(QuotaError::new(
                 Element::Units,
                 format!("{units} per this duration cannot be counted exactly"),
                 format!(
@@ -72,7 +72,7 @@ impl Step {
         }
         let micros = u128::from(burst) * u128::from(period_us) / u128::from(units);
         if micros > LONGEST_WAIT_US.into() {
-            return Err(Refusal::new(
+            return Err(QuotaError::new(
                 Element::Burst,
                 format!("a burst of {burst} would take over 71 years to come back"),
                 "lower the burst or raise the rate".to_owned(),

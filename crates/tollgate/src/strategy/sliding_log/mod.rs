@@ -5,7 +5,7 @@
 //! entry, since they expire together. A denial drops no entries. The total wraps around; only
 //! differences are used, and they are far smaller.
 
-use crate::limit::{LimitKind, Quota, Refusal};
+use crate::limit::{LimitKind, Quota, QuotaError};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Entry, Judgement, Log, LuaSpec, LuaStep, NEVER_US, Shape,
     Traits, copy_log, worst_window,
@@ -56,7 +56,7 @@ struct View {
     stepped_back: bool,
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     Ok(Step { units: quota.units, period_us: quota.period.as_micros() })
 }
 

@@ -4,7 +4,7 @@
 //! The words are the index of the newest bucket with a cost, then `b + 1` counts. Bucket `i` is at
 //! `i mod (b + 1)`. All zeros is fresh.
 
-use crate::limit::{Element, LimitKind, Quota, Refusal, Rounding, MAX_UNITS};
+use crate::limit::{Element, LimitKind, Quota, QuotaError, Rounding, MAX_UNITS};
 use crate::strategy::period::{mul_div, mul_div_up};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, LuaStep, MAX_EXACT, NEVER_US, Shape,
@@ -49,12 +49,12 @@ pub(crate) struct Step {
     rounding: Rounding,
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     let period_us = quota.period.as_micros();
     let precision_us = match quota.precision {
         Some(precision) => precision.as_micros(),
         None => default_precision_us(period_us).ok_or_else(|| {
-            Refusal::new(
+            QuotaError::new(
                 Element::Period,
                 format!("{} cannot be cut into 10 equal sub-buckets", quota.period),
                 "give a precision that divides it, as in `precision 1us`".to_owned(),
@@ -62,7 +62,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
         })?,
     };
     if !period_us.is_multiple_of(precision_us) {
-        return Err(Refusal::new(
+        return Err(QuotaError::new(
             Element::Precision,
             format!("the precision does not divide {}", quota.period),
             format!("choose one that does, as in `precision {}`", divisor(quota, precision_us)),
@@ -70,7 +70,7 @@ pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
     }
     let buckets = period_us / precision_us;
     if buckets > MAX_BUCKETS {
-        return Err(Refusal::new(
+        return Err(QuotaError::new(
             Element::Precision,
             format!("this precision makes {buckets} sub-buckets"),
             format!("at most {MAX_BUCKETS}: `via sliding_log` is exact without any"),

@@ -3,7 +3,7 @@
 //! The state has two words: the multiple of `D` at which the state was last updated, and the number
 //! of tokens missing then.
 
-use crate::limit::{Element, Quota, Refusal};
+use crate::limit::{Element, Quota, QuotaError};
 use crate::strategy::{
     Cell, Charge, Recorded, Judgement, LONGEST_WAIT_US, LuaSpec, LuaStep, MAX_EXACT, NEVER_US,
     most_used,
@@ -44,11 +44,11 @@ struct View {
 }
 
 impl Interval {
-    pub(super) fn new(quota: &Quota, burst: u64) -> Result<Self, Refusal> {
+    pub(super) fn new(quota: &Quota, burst: u64) -> Result<Self, QuotaError> {
         let (units, period_us) = (quota.units, quota.period.as_micros());
         // The longest wait, burst/units intervals, plus a time must be exact in a double.
         if u128::from(burst.div_ceil(units)) * u128::from(period_us) > LONGEST_WAIT_US.into() {
-            return Err(Refusal::new(
+            return Err(QuotaError::new(
                 Element::Burst,
                 format!("a burst of {burst} would take over 71 years to come back"),
                 "lower the burst or raise the rate".to_owned(),

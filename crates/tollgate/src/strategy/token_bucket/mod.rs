@@ -1,6 +1,6 @@
 //! The token bucket: a burst that refills continuously (the step of `gcra`) or at intervals.
 
-use crate::limit::{LimitKind, Quota, Refill, Refusal};
+use crate::limit::{LimitKind, Quota, Refill, QuotaError};
 use crate::strategy::{
     Cell, Charge, Recorded, Descriptor, Judgement, LuaSpec, Shape, Traits, most_of_rate,
     worst_window,
@@ -31,7 +31,7 @@ pub(crate) enum Step {
     Interval(Interval),
 }
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     let burst = quota.burst.unwrap_or(quota.units);
     Ok(match quota.refill.unwrap_or_default() {
         Refill::Greedy => Step::Greedy(gcra::Step::new(quota, burst)?),

@@ -1,7 +1,7 @@
 //! The uniform strategy: one unit per interval, without a burst. The step of `gcra` with a burst of
 //! 1.
 
-use crate::limit::{LimitKind, Quota, Refusal};
+use crate::limit::{LimitKind, Quota, QuotaError};
 use crate::strategy::{Descriptor, Traits, most_of_rate, worst_window};
 
 use super::gcra;
@@ -19,7 +19,7 @@ pub(crate) const DESCRIPTOR: Descriptor = Descriptor {
     most_in,
 };
 
-pub(crate) fn compile(quota: &Quota) -> Result<Step, Refusal> {
+pub(crate) fn compile(quota: &Quota) -> Result<Step, QuotaError> {
     Step::new(quota, 1)
 }
 

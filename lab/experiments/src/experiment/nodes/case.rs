@@ -71,7 +71,7 @@ pub struct Away {
 
 /// What a promise depends on beside the limit and its lease.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::experiment) struct Known {
+pub(in crate::experiment) struct NodeFacts {
     /// How closely the times of decisions are known, in microseconds.
     pub(in crate::experiment) within_us: u64,
     /// Whether nodes decided by their shares, which they count without the store.
@@ -85,7 +85,7 @@ impl NodesCase {
         &self,
         limit: &Limit,
         lease: Option<&Lease>,
-        Known { within_us, has_shares }: Known,
+        NodeFacts { within_us, has_shares }: NodeFacts,
     ) -> u64 {
         let (period_us, nodes) = (limit.quota().period.as_micros(), u64::from(self.number));
         let longer = |us: u64| Period::from_micros(us).unwrap_or(limit.quota().period);
@@ -185,7 +185,7 @@ mod tests {
     fn a_promise_is_that_of_the_store_with_leases_and_shares() {
         let set: tollgate::LimitSet = "100/s via gcra lease 10 for 100ms".parse().unwrap();
         let (limit, lease) = (&set.limits()[0], set.lease());
-        let known = |within_us, has_shares| Known { within_us, has_shares };
+        let known = |within_us, has_shares| NodeFacts { within_us, has_shares };
         assert_eq!(case(3).promise(limit, None, known(0, false)), 199);
         // Decisions of 10 ms more may lie in it.
         assert_eq!(case(3).promise(limit, None, known(10_000, false)), 200);

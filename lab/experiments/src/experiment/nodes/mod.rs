@@ -35,7 +35,7 @@ use crate::error::Error;
 use tollgate_logs::decide::{Decider, Part, ask, new_store};
 use tollgate_logs::split_mix::SplitMix64;
 
-pub(super) use case::Known;
+pub(super) use case::NodeFacts;
 pub use case::{Away, NodesCase, Spread};
 pub(super) use file::RawNodes;
 pub use node::{Node, NodeAnswer};

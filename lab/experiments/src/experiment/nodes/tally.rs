@@ -3,7 +3,7 @@
 use tollgate_lease::LeasedCounters;
 use tollgate_policy::Authority;
 
-use super::{Known, NodesCase};
+use super::{NodeFacts, NodesCase};
 use crate::experiment::Case;
 use crate::experiment::latency_histogram::LatencyHistogram;
 use crate::experiment::measure::rounded;
@@ -46,7 +46,7 @@ impl Tally {
         within_us: u64,
         mut measured: CaseResult,
     ) -> CaseResult {
-        let known = Known { within_us, has_shares: self.by(Authority::LocalShare) > 0 };
+        let known = NodeFacts { within_us, has_shares: self.by(Authority::LocalShare) > 0 };
         let limits = case
             .parts
             .iter()

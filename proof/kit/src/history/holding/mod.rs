@@ -16,7 +16,7 @@ use super::record::{Bounds, Call, FaultKind, History, Outcome, Part};
 use super::report::{Promise, Report, Verdict};
 
 pub use record::{HoldCall, HoldStep, Place, Renewing, Settling};
-use search::{Found, Operation, What};
+use search::{Asked, Found, Operation};
 pub(super) use text::read;
 
 /// A count: a subject, and the identity of its limits.
@@ -236,17 +236,17 @@ fn operations(history: &History) -> Result<(Vec<HoldOracle>, Vec<Operation>), Fo
             HoldStep::Place(place) => {
                 let hold = Some((name, place.kind, place.ttl_us));
                 let (cost, outcome, fence) = (place.cost, place.outcome, place.fence);
-                (place.decided_us, What::Ask { hold, cost, outcome, fence })
+                (place.decided_us, Asked::Ask { hold, cost, outcome, fence })
             }
             HoldStep::Settle { actual, answer } => {
-                (None, What::Settle { name, actual: *actual, answer: *answer })
+                (None, Asked::Settle { name, actual: *actual, answer: *answer })
             }
             HoldStep::Renew { ttl_us, answer } => {
                 let decided_us = match answer {
                     Renewing::Until(end_us) => Some(end_us.saturating_sub(*ttl_us)),
                     Renewing::NotOpen | Renewing::Unknown => None,
                 };
-                (decided_us, What::Renew { name, ttl_us: *ttl_us, answer: *answer })
+                (decided_us, Asked::Renew { name, ttl_us: *ttl_us, answer: *answer })
             }
         };
         found.push(Operation {
@@ -271,12 +271,12 @@ fn operations(history: &History) -> Result<(Vec<HoldOracle>, Vec<Operation>), Fo
             is_answered: outcome != Outcome::Unknown,
             decided_us: call.decided_us,
             counts: of_parts(&call.parts)?,
-            what: What::Ask { hold: None, cost, outcome, fence: None },
+            what: Asked::Ask { hold: None, cost, outcome, fence: None },
         });
     }
     // An error after which nothing was charged shows nothing.
     found.retain(|operation| {
-        !matches!(operation.what, What::Ask { outcome: Outcome::NotCharged, .. })
+        !matches!(operation.what, Asked::Ask { outcome: Outcome::NotCharged, .. })
     });
     found.sort_by_key(|operation| (operation.invoked_us, operation.id));
     Ok((counts, found))

@@ -29,12 +29,12 @@ pub(super) struct Operation {
     pub(super) decided_us: Option<u64>,
     /// The counts that it is about.
     pub(super) counts: Vec<usize>,
-    pub(super) what: What,
+    pub(super) what: Asked,
 }
 
 /// What a call asked, and what came back.
 #[derive(Clone, Debug)]
-pub(super) enum What {
+pub(super) enum Asked {
     Ask { hold: Option<(u64, Kind, u64)>, cost: u64, outcome: Outcome, fence: Option<u64> },
     Settle { name: u64, actual: u64, answer: Settling },
     Renew { name: u64, ttl_us: u64, answer: Renewing },
@@ -263,7 +263,7 @@ impl Search<'_> {
                 }
             }
         }
-        let asks = matches!(call.what, What::Ask { .. });
+        let asks = matches!(call.what, Asked::Ask { .. });
         if tried > 1 && (states.len() > 1 || (asks && !states.is_empty())) {
             let id = call.id;
             self.incomplete.get_or_insert(format!("call {id} has too many possible times"));
@@ -274,7 +274,7 @@ impl Search<'_> {
 
 /// The first time at which as much remains as a settle told, where units come back meanwhile.
 fn told_at(state: &State, call: &Operation, low: u64, high: u64) -> Option<u64> {
-    let What::Settle { answer: Settling::Done { remaining: Some(told) }, .. } = call.what else {
+    let Asked::Settle { answer: Settling::Done { remaining: Some(told) }, .. } = call.what else {
         return None;
     };
     let enough = |now_us| match settled(state, call, now_us) {
@@ -298,7 +298,7 @@ fn told_at(state: &State, call: &Operation, low: u64, high: u64) -> Option<u64> 
 
 /// What a settle leaves; `None` when its hold is not open.
 fn settled(state: &State, call: &Operation, now_us: u64) -> Option<u64> {
-    let What::Settle { name, actual, .. } = call.what else { return None };
+    let Asked::Settle { name, actual, .. } = call.what else { return None };
     let mut next = state.clone();
     let mut least = None;
     for count in next.counts_of(&call.counts) {
@@ -315,9 +315,9 @@ fn settled(state: &State, call: &Operation, now_us: u64) -> Option<u64> {
 fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, String> {
     let mut next = State { at_us: now_us, ..state.clone() };
     match call.what {
-        What::Ask { .. } => ask(&mut next, call)?,
-        What::Settle { .. } => settle(&mut next, call)?,
-        What::Renew { name, ttl_us, answer } => {
+        Asked::Ask { .. } => ask(&mut next, call)?,
+        Asked::Settle { .. } => settle(&mut next, call)?,
+        Asked::Renew { name, ttl_us, answer } => {
             let mut is_open = false;
             for count in next.counts_of(&call.counts) {
                 is_open |= count.renew(now_us, name, ttl_us).is_some();
@@ -334,7 +334,7 @@ fn carried_out(state: &State, call: &Operation, now_us: u64) -> Result<State, St
 
 /// A check or a hold.
 fn ask(next: &mut State, call: &Operation) -> Result<(), String> {
-    let What::Ask { hold, cost, outcome, fence } = call.what else { return Ok(()) };
+    let Asked::Ask { hold, cost, outcome, fence } = call.what else { return Ok(()) };
     let now_us = next.at_us;
     let kind = hold.map(|(_, kind, _)| kind);
     let left: Vec<_> = next.counts_of(&call.counts).flat_map(|count| count.look(now_us)).collect();
@@ -391,7 +391,7 @@ fn ask(next: &mut State, call: &Operation) -> Result<(), String> {
 
 /// A commit, a cancel or a release.
 fn settle(next: &mut State, call: &Operation) -> Result<(), String> {
-    let What::Settle { name, actual, answer } = call.what else { return Ok(()) };
+    let Asked::Settle { name, actual, answer } = call.what else { return Ok(()) };
     let now_us = next.at_us;
     let mut before = None;
     for count in next.counts_of(&call.counts) {

@@ -7,7 +7,7 @@ use tollgate::engine::{MAX_REPEATS, MAX_REQUESTS, Mode};
 use tollgate_redis::compose::{self, Check, Clock, ReplyFormat};
 
 use super::{LIMITS, MODES, NOW_US, SEVERAL, check, equal, place, set, words};
-use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::histories::{Difference, Pair, Texts};
 use crate::lua::model::reply;
 
@@ -90,7 +90,7 @@ pub(super) fn remembered(texts: &Texts) -> Result<(), Difference> {
                 let same = [&head[..], &integers].concat();
                 equal("again", fake.call(script, &keys, &args), Reply::List(same))?;
                 let once = fake.keys();
-                let of_counts = |mut keys: HashMap<Vec<u8>, Held>| {
+                let of_counts = |mut keys: HashMap<Vec<u8>, Stored>| {
                     keys.remove(request.as_bytes());
                     keys
                 };
@@ -214,8 +214,8 @@ pub(super) fn inspect(texts: &Texts) -> Result<(), Difference> {
         let script = texts.script(compose::inspect(clock, &texts.parts));
         let mut fake = Fake::new().bounded();
         fake.at(NOW_US);
-        fake.put("text", Held::Text(b"t".to_vec()));
-        fake.put("list", Held::List([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()].into()));
+        fake.put("text", Stored::Text(b"t".to_vec()));
+        fake.put("list", Stored::List([b"a".to_vec(), b"b".to_vec(), b"c".to_vec()].into()));
         let mut args = words(&["nonce"]);
         let now_us = if clock == Clock::Given { 5_000_000 } else { NOW_US };
         args.push("5000000".to_owned());
@@ -238,17 +238,17 @@ pub(super) fn swap(texts: &Texts) -> Result<(), Difference> {
     let keys = words(&["a", "b", "c"]);
     let fresh = || {
         let fake = Fake::new().bounded();
-        fake.put("a", Held::Text(b"old".to_vec()));
-        fake.put("c", Held::Text(b"gone".to_vec()));
+        fake.put("a", Stored::Text(b"old".to_vec()));
+        fake.put("c", Stored::Text(b"gone".to_vec()));
         fake
     };
     let answer = |said| Reply::List(vec![Reply::Text(b"n".to_vec()), Reply::Int(said)]);
     let good = ["n", "old", "new", "10", "0", "", "more", "20", "0", "gone", "", "30", "40"];
     let mut fake = fresh();
     equal("swap", fake.call(&script, &keys, &words(&good)), answer(1))?;
-    let held = |reset: &str| -> HashMap<Vec<u8>, Held> {
+    let held = |reset: &str| -> HashMap<Vec<u8>, Stored> {
         let each = [("a", "new"), ("b", "more"), ("c!reset", reset)];
-        each.map(|(k, v)| (k.into(), Held::Text(v.into()))).into()
+        each.map(|(k, v)| (k.into(), Stored::Text(v.into()))).into()
     };
     equal("swapped", fake.keys(), held("0:0"))?;
     equal("for", fake.lifetime("a"), Some(10))?;
@@ -260,10 +260,10 @@ pub(super) fn swap(texts: &Texts) -> Result<(), Difference> {
         let mut reset = words(&good);
         "40".clone_into(&mut reset[12]);
         fake.call(&script, &keys, &reset);
-        fake.put("a", Held::Text(b"old".to_vec()));
-        fake.put("c", Held::Text(b"gone".to_vec()));
+        fake.put("a", Stored::Text(b"old".to_vec()));
+        fake.put("c", Stored::Text(b"gone".to_vec()));
         fake.call(&script, &words(&["b"]), &words(&["n", "more", "", "1", "0"]));
-        fake.put("c!reset", Held::Text(b"5:6".to_vec()));
+        fake.put("c!reset", Stored::Text(b"5:6".to_vec()));
         left.clone_into(&mut args[12]);
         equal("swap", fake.call(&script, &keys, &args), answer(1))?;
         equal("kept", fake.keys(), held("5:6"))?;

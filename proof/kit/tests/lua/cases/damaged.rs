@@ -6,21 +6,21 @@ use tollgate_redis::compose::Check;
 
 use super::{FOREIGN, LENGTH, NEWER, NUMBER, STEP, UNREADABLE, UNSOUND, WRONGTYPE};
 use super::{LIMITS, MODES, NOW_US, check, equal, place, rare, refused, set, words};
-use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::histories::{Difference, Pair, Texts};
 
 /// The state that a charge leaves at the first key of a check.
-fn charged(limits: &LimitSet) -> Held {
+fn charged(limits: &LimitSet) -> Stored {
     let mut pair = Pair::new(Texts::default());
     pair.check(&[("somebody".to_owned(), limits.clone())], 2, Mode::Whole, NOW_US).unwrap();
     pair.fake.get(&place(limits).check[0]).unwrap()
 }
 
-fn text(held: Held) -> Vec<u8> {
+fn text(held: Stored) -> Vec<u8> {
     match held {
-        Held::Text(bytes) => bytes,
-        Held::List(rows) => rows[0].clone(),
-        Held::Sorted(_) | Held::Hash(_) => panic!("no state of ours"),
+        Stored::Text(bytes) => bytes,
+        Stored::List(rows) => rows[0].clone(),
+        Stored::Sorted(_) | Stored::Hash(_) => panic!("no state of ours"),
     }
 }
 
@@ -121,11 +121,11 @@ fn damaged_of(texts: &Texts, limits: &LimitSet) -> Result<(), Difference> {
         for (state, wrong) in damages(&good, limits.limits().len() > 1) {
             fake.clear();
             fake.at(NOW_US);
-            fake.put(&place.state, Held::Text(state));
+            fake.put(&place.state, Stored::Text(state));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
         }
         fake.clear();
-        fake.put(&place.state, Held::List([b"foreign".to_vec()].into()));
+        fake.put(&place.state, Stored::List([b"foreign".to_vec()].into()));
         let several = limits.limits().len() > 1;
         let wrong = if several { WRONGTYPE } else { FOREIGN };
         refused(&mut fake, &script, &place.check, &args, wrong)?;
@@ -149,7 +149,7 @@ pub(super) fn damaged_several(texts: &Texts) -> Result<(), Difference> {
         let script = check(texts, Check::new(mode), &[&limits]);
         let mut fake = Fake::new().bounded();
         fake.at(NOW_US);
-        fake.put(&place.logs[1], Held::Text(b"text".to_vec()));
+        fake.put(&place.logs[1], Stored::Text(b"text".to_vec()));
         refused(&mut fake, &script, &place.check, &words(&["1", "n"]), WRONGTYPE)?;
     }
     Ok(())
@@ -158,7 +158,7 @@ pub(super) fn damaged_several(texts: &Texts) -> Result<(), Difference> {
 pub(super) fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
     let limits = set("x: 7/m via sliding_log");
     let place = place(&limits);
-    let Held::List(rows) = charged(&limits) else { return Err("no list".to_owned()) };
+    let Stored::List(rows) = charged(&limits) else { return Err("no list".to_owned()) };
     for mode in MODES {
         let script = check(texts, Check::new(mode), &[&limits]);
         let args = words(&["1", "nonce"]);
@@ -180,13 +180,13 @@ pub(super) fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
             fake.at(NOW_US);
             let mut rows = rows.clone();
             rows[0] = head;
-            fake.put(&place.state, Held::List(rows));
+            fake.put(&place.state, Stored::List(rows));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
         }
         // A head alone is no log: no script leaves one.
         let mut fake = Fake::new().bounded();
         fake.at(NOW_US);
-        fake.put(&place.state, Held::List([rows[0].clone()].into()));
+        fake.put(&place.state, Stored::List([rows[0].clone()].into()));
         let before = fake.keys();
         let answer = fake.call(&script, &place.check, &args);
         equal("a head alone", matches!(answer, Reply::Error(_)), true)?;
@@ -194,7 +194,7 @@ pub(super) fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
         for (state, wrong) in [("text", FOREIGN), ("3gg2:1,2,3;|0123456789012", NEWER)] {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US);
-            fake.put(&place.state, Held::Text(state.into()));
+            fake.put(&place.state, Stored::Text(state.into()));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
         }
     }
@@ -218,7 +218,7 @@ pub(super) fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
                     continue;
                 }
                 fake.clear();
-                fake.put(&place.state, Held::Text(state));
+                fake.put(&place.state, Stored::Text(state));
                 refused(&mut fake, &script, &keys, &args, wrong)?;
             }
             fake.clear();
@@ -227,7 +227,7 @@ pub(super) fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
                 [&good[..2], letter.as_bytes(), &good[3..end], &good[end..]].concat()
             };
             if !is_log {
-                fake.put(&place.state, Held::Text(unknown("z")));
+                fake.put(&place.state, Stored::Text(unknown("z")));
                 refused(&mut fake, &script, &keys, &args, STEP)?;
             }
             for head in [
@@ -236,7 +236,7 @@ pub(super) fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
                 "1ll0:7,60000000;|1234567",
                 "1ll0:7,60000000;ll0:7,60000000;|123456",
             ] {
-                fake.put(&place.state, Held::List([head.as_bytes().to_vec()].into()));
+                fake.put(&place.state, Stored::List([head.as_bytes().to_vec()].into()));
                 let wrong = if many { WRONGTYPE } else { FOREIGN };
                 refused(&mut fake, &script, &keys, &args, wrong)?;
             }
@@ -248,7 +248,7 @@ pub(super) fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
         let mut fake = Fake::new().bounded();
         fake.at(NOW_US);
         let log = &place(&limits).logs[1];
-        fake.put(log, Held::List([b"2ll0:7,60000000;|123456".to_vec()].into()));
+        fake.put(log, Stored::List([b"2ll0:7,60000000;|123456".to_vec()].into()));
         refused(&mut fake, &script, &keys, &args, NEWER)?;
     }
     Ok(())

@@ -3,7 +3,7 @@
 
 use super::NOW_US;
 use super::holds::{ID, World, expect, id, sums_of};
-use crate::lua::fake::{Held, Reply};
+use crate::lua::fake::{Reply, Stored};
 use crate::lua::histories::{Difference, Texts};
 
 /// Limits of which the fast path knows the first and not the second.
@@ -53,7 +53,7 @@ pub(super) fn written(texts: &Texts) -> Result<(), Difference> {
                 let id = format!("{kind}a1b2c3d4e5f60718293a4b5c6d7e8f");
                 world.fake.clear();
                 world.place(&id, cost, 2_000_000);
-                let wanted = Held::Sorted([(stop, member(&id, cost))].into());
+                let wanted = Stored::Sorted([(stop, member(&id, cost))].into());
                 expect(&format!("{limits}: {id}"), world.fake.get(&world.open()), Some(wanted))?;
                 let version = if charges > 0 { 3 } else { 1 };
                 let sums = vec![version, 1, units, charges, slots, NOW_US, NOW_US, stop, stop];
@@ -84,7 +84,7 @@ pub(super) fn behind(texts: &Texts) -> Result<(), Difference> {
             let sums = world.sums()[5..].to_vec();
             expect(&format!("{limits}: {behind}"), sums, vec![NOW_US + 1, at, stop, stop])?;
             let both = [(stop, member(&id(1), 1)), (stop, member(&id(2), 1))];
-            let wanted = Some(Held::Sorted(both.into()));
+            let wanted = Some(Stored::Sorted(both.into()));
             expect(&format!("{limits}: the set"), world.fake.get(&world.open()), wanted)?;
         }
     }
@@ -98,12 +98,12 @@ pub(super) fn inexact(texts: &Texts) -> Result<(), Difference> {
         for (time, admitted) in [((1_u64 << 53) - 1, true), (1 << 53, false)] {
             let mut world = World::new(texts, limits);
             world.ask(&id(1), None);
-            let Some(Held::Text(mut state)) = world.fake.get(&world.key) else {
+            let Some(Stored::Text(mut state)) = world.fake.get(&world.key) else {
                 return Err(format!("{limits}: no state"));
             };
             state.truncate(state.len() - 13);
             state.extend([&time.to_be_bytes()[1..], &[0; 6]].concat());
-            world.fake.put(&world.key, Held::Text(state));
+            world.fake.put(&world.key, Stored::Text(state));
             world.fast = admitted;
             let reply = world.ask(&id(2), None);
             let found = match &reply {
@@ -143,7 +143,7 @@ pub(super) fn numbers(texts: &Texts) -> Result<(), Difference> {
         for row in rows(&world.ask(ID, None)) {
             expect(&format!("{before} -> {after}"), row[5], carried)?;
         }
-        let lists = world.fake.keys().into_values().filter(|held| matches!(held, Held::List(_)));
+        let lists = world.fake.keys().into_values().filter(|held| matches!(held, Stored::List(_)));
         let wanted = usize::from(after.contains("log"));
         expect(&format!("{before} -> {after}: logs"), lists.count(), wanted)?;
         // Now the numbers are those that it was written with.
@@ -253,7 +253,7 @@ pub(super) fn dropped(texts: &Texts) -> Result<(), Difference> {
                 2 => (later, member(&charging(2), 1)),
                 _ => (later, member(&id(3), 2)),
             });
-            world.fake.put(&world.open(), Held::Sorted(each.collect()));
+            world.fake.put(&world.open(), Stored::Sorted(each.collect()));
             world.fake.at(NOW_US + 1_000_000);
             let what = format!("{limits}: {kept:?}");
             let peek = rows(&world.question("peek", "", 1, 0));
@@ -351,8 +351,8 @@ pub(super) fn forgotten(texts: &Texts) -> Result<(), Difference> {
         world.ask(ID, None);
         let names_holds = |world: &World<'_>| {
             let state = match world.fake.get(&world.key) {
-                Some(Held::Text(state)) => state,
-                Some(Held::List(rows)) => rows[0].clone(),
+                Some(Stored::Text(state)) => state,
+                Some(Stored::List(rows)) => rows[0].clone(),
                 other => panic!("{limits}: {other:?}"),
             };
             state.windows(2).any(|two| two == b"h|")

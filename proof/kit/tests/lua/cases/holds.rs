@@ -5,7 +5,7 @@ use tollgate_redis::compose::{Clock, HoldScripts, count_args, open_holds};
 use tollgate_redis::{Keys, Script};
 
 use super::{NOW_US, Subject, set};
-use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::histories::{Difference, Texts};
 
 /// An id of a reserve.
@@ -89,7 +89,7 @@ impl<'t> World<'t> {
     }
 
     pub(super) fn sums(&self) -> Vec<u64> {
-        let Some(Held::Text(text)) = self.fake.get(&format!("{}@sums", self.key)) else {
+        let Some(Stored::Text(text)) = self.fake.get(&format!("{}@sums", self.key)) else {
             return Vec::new();
         };
         let mut rest = &text[..];
@@ -102,7 +102,7 @@ impl<'t> World<'t> {
     }
 
     pub(super) fn put_sums(&self, bytes: Vec<u8>) {
-        self.fake.put(&format!("{}@sums", self.key), Held::Text(bytes));
+        self.fake.put(&format!("{}@sums", self.key), Stored::Text(bytes));
     }
 }
 
@@ -323,7 +323,7 @@ pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
     ] {
         let mut world = World::new(texts, "x: 7/m via gcra");
         world.ask(ID, None);
-        world.fake.put(&world.key, Held::Text(bytes.clone()));
+        world.fake.put(&world.key, Stored::Text(bytes.clone()));
         let before = world.fake.keys();
         for reply in [world.ask(&id(2), None), world.settle(ID, "1"), world.renew(ID)] {
             let Reply::Error(text) = reply else { return Err(format!("{bytes:?}: {reply:?}")) };
@@ -335,7 +335,7 @@ pub(super) fn damaged_states(texts: &Texts) -> Result<(), Difference> {
     // The largest number that is exact is a time, far ahead: the clock has stepped back.
     let mut world = World::new(texts, "x: 7/m via gcra");
     world.ask(ID, None);
-    world.fake.put(&world.key, Held::Text(state(tag, exact - 1, 0, &[])));
+    world.fake.put(&world.key, Stored::Text(state(tag, exact - 1, 0, &[])));
     expect("far ahead", world.ask(&id(2), None).integers()[0], 0)
 }
 

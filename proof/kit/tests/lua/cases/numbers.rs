@@ -8,7 +8,7 @@ use tollgate_redis::compose::{self, Check};
 
 use super::{LENGTH, LIMITS, MODES, NOW_US, UNSOUND};
 use super::{check, equal, place, rare, refused, set, words};
-use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::histories::{Difference, Pair, Texts, next, seeded};
 
 /// The product that steps share, over numbers whose products no double holds.
@@ -115,14 +115,14 @@ pub(super) fn unsound_words(texts: &Texts) -> Result<(), Difference> {
             for state in &states {
                 fake.clear();
                 fake.at(NOW_US);
-                fake.put(&place.state, Held::Text(state.clone()));
+                fake.put(&place.state, Stored::Text(state.clone()));
                 refused(&mut fake, &script, &place.check, &words(&["1", "n"]), UNSOUND)?;
             }
         }
         for (script, keys, args) in rare(texts, &limits) {
             for state in &states {
                 fake.clear();
-                fake.put(&place.state, Held::Text(state.clone()));
+                fake.put(&place.state, Stored::Text(state.clone()));
                 refused(&mut fake, &script, &keys, &args, UNSOUND)?;
             }
         }
@@ -135,7 +135,7 @@ pub(super) fn unsound_words(texts: &Texts) -> Result<(), Difference> {
         let script = check(texts, Check::new(Mode::Whole), &[&limits]);
         let mut fake = Fake::new().bounded();
         fake.at(NOW_US);
-        fake.put(&place_of.state, Held::Text(state));
+        fake.put(&place_of.state, Stored::Text(state));
         refused(&mut fake, &script, &place_of.check, &words(&["1", "n"]), UNSOUND)?;
     }
     unsound_logs(texts)
@@ -166,7 +166,7 @@ fn unsound_logs(texts: &Texts) -> Result<(), Difference> {
             for (script, keys, args) in rare(texts, &limits).into_iter().chain(check) {
                 let mut fake = Fake::new().bounded();
                 fake.at(NOW_US);
-                fake.put(&place.state, Held::List(rows.clone().into()));
+                fake.put(&place.state, Stored::List(rows.clone().into()));
                 refused(&mut fake, &script, &keys, &args, wrong)?;
             }
         }
@@ -193,7 +193,7 @@ pub(super) fn sound_words(texts: &Texts) -> Result<(), Difference> {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US);
             let state = [compose::set_tag(&limits).as_bytes(), &packed(&largest)].concat();
-            fake.put(&place.state, Held::Text(state));
+            fake.put(&place.state, Stored::Text(state));
             let answer = fake.call(&script, &place.check, &words(&["1", "n"]));
             equal(&format!("{limits}, {asked}"), matches!(answer, Reply::List(_)), true)?;
         }

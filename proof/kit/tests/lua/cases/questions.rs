@@ -7,7 +7,7 @@ use tollgate_redis::compose::{Check, Clock, ReplyFormat};
 
 use super::{BAD_COST, FOREIGN, LIMITS, MODES, NOW_US, SEVERAL};
 use super::{check, equal, place, refused, set, words};
-use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::histories::{Difference, Texts};
 
 /// Costs that are no costs. The words of the refusal are always the same: nothing of the question
@@ -160,9 +160,9 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     let (each_keys, each_args) = (keys.len() / 5, args.len() / 5);
     let mut fake = Fake::new().bounded();
     fake.at(NOW_US);
-    fake.put(&keys[each_keys], Held::Text(b"foreign".to_vec()));
+    fake.put(&keys[each_keys], Stored::Text(b"foreign".to_vec()));
     // What no read of ours takes ends the script of one question with a fault.
-    fake.put(&keys[2 * each_keys], Held::List([b"foreign".to_vec(), b"x".to_vec()].into()));
+    fake.put(&keys[2 * each_keys], Stored::List([b"foreign".to_vec(), b"x".to_vec()].into()));
     let Reply::List(answers) = fake.call(&script, &keys, &args).unpack_reply() else {
         return Err("no list".to_owned());
     };

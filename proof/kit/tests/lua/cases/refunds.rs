@@ -4,7 +4,7 @@ use tollgate::engine::Mode;
 use tollgate_redis::Keys;
 
 use super::{LIMITS, NOW_US, place, set};
-use crate::lua::fake::{Fake, Held};
+use crate::lua::fake::{Fake, Stored};
 use crate::lua::histories::{Difference, Pair, Texts};
 use crate::lua::model::Charge;
 
@@ -60,7 +60,7 @@ pub(super) fn marks(texts: &Texts) -> Result<(), Difference> {
             pair.check(&asked, 3, Mode::Whole, NOW_US)?;
             let parts = vec![("somebody".to_owned(), limits.clone(), vec![NOW_US])];
             let charge = Charge { number: 1, at_us: NOW_US, cost: 3, parts };
-            pair.fake.put(&Keys::mark(&place(&limits).state, 1), Held::Text(mark.into()));
+            pair.fake.put(&Keys::mark(&place(&limits).state, 1), Stored::Text(mark.into()));
             pair.model.given_back(1, 3);
             pair.refund(&charge, 1, NOW_US + 1)?;
         }

@@ -6,7 +6,7 @@ use tollgate::{Strategy, Time};
 use tollgate_redis::compose::{self, Check, Clock};
 
 use super::{LIMITS, NOW_US, SEVERAL, check, equal, place, rare, set, words};
-use crate::lua::fake::{Fake, Held};
+use crate::lua::fake::{Fake, Stored};
 use crate::lua::histories::{Difference, Pair, Plan, Texts, seeded};
 use crate::lua::model::{Charge, whose};
 
@@ -55,7 +55,7 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
     let whole = check(texts, Check::new(Mode::Whole), &[&limits]);
     let fresh = || {
         let fake = Fake::new().bounded();
-        fake.put(&place.state, Held::List(rows.clone().into()));
+        fake.put(&place.state, Stored::List(rows.clone().into()));
         fake
     };
     let later = NOW_US + 3_000_000;
@@ -98,9 +98,9 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
         for (script, keys, args) in [(adjust, keys, args), charge] {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US + 3);
-            fake.put(&place.state, Held::List(rows[..4].to_vec().into()));
+            fake.put(&place.state, Stored::List(rows[..4].to_vec().into()));
             fake.call(&script, &keys, &args);
-            equal("rows", fake.get(&place.state), Some(Held::List(rows.clone().into())))?;
+            equal("rows", fake.get(&place.state), Some(Stored::List(rows.clone().into())))?;
         }
     }
     Ok(())
@@ -129,12 +129,12 @@ pub(super) fn long(texts: &Texts) -> Result<(), Difference> {
         }
         let [_, (adjust, keys, mut args)] = rare(texts, &limits);
         args[1] = b"-1".to_vec();
-        fake.put(&place(&limits).state, Held::List(rows.clone().into()));
+        fake.put(&place(&limits).state, Stored::List(rows.clone().into()));
         fake.at(NOW_US + count + 1);
         fake.call(&adjust, &keys, &args);
         let last = count + 1;
         rows.push([&(NOW_US + last).to_be_bytes()[1..], &last.to_be_bytes()[2..]].concat());
-        equal("log", fake.get(&place(&limits).state), Some(Held::List(rows.into())))?;
+        equal("log", fake.get(&place(&limits).state), Some(Stored::List(rows.into())))?;
         // The time, how long two keys lie, the mark of a reset, the state, the log, the sums of
         // holds and their set, DEL, the head, the events by the thousand, PEXPIRE, and how long
         // they lie now.

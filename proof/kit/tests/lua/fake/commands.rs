@@ -8,7 +8,7 @@ use mlua::{Error, Lua, MultiValue, Result, Value};
 
 use smallvec::SmallVec;
 
-use super::held::{Data, Held};
+use super::held::{Data, Stored};
 use super::sorted;
 
 /// Gives the scripts `redis.call`, `redis.pcall` and `redis.error_reply`.
@@ -115,12 +115,12 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
     };
     match (name, held) {
         ("GET", None) => Ok(Ok(Value::Boolean(false))),
-        ("GET", Some(Held::Text(bytes))) => Ok(Ok(text(bytes)?)),
+        ("GET", Some(Stored::Text(bytes))) => Ok(Ok(text(bytes)?)),
         ("SET", _) => {
             assert_eq!(words.get(3).map(Word::as_slice), Some(b"PX".as_slice()), "without a TTL");
             let lifetime = u64::try_from(integer(4)).unwrap();
             assert!(lifetime > 0);
-            data.keys.put(key, Held::Text(words[2].to_vec()));
+            data.keys.put(key, Stored::Text(words[2].to_vec()));
             data.live(key, lifetime);
             ok()
         }
@@ -133,10 +133,10 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
             let table = lua.create_table()?;
             let kind = match held {
                 None => "none",
-                Some(Held::Text(_)) => "string",
-                Some(Held::List(_)) => "list",
-                Some(Held::Sorted(_)) => "zset",
-                Some(Held::Hash(_)) => "hash",
+                Some(Stored::Text(_)) => "string",
+                Some(Stored::List(_)) => "list",
+                Some(Stored::Sorted(_)) => "zset",
+                Some(Stored::Hash(_)) => "hash",
             };
             table.set("ok", kind)?;
             Ok(Ok(Value::Table(table)))
@@ -157,7 +157,7 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
             Ok(Ok(Value::Integer(1)))
         }
         ("LRANGE", None) => Ok(Ok(Value::Table(lua.create_table()?))),
-        ("LRANGE", Some(Held::List(list))) => {
+        ("LRANGE", Some(Stored::List(list))) => {
             let table = lua.create_table()?;
             let (first, last) = (integer(2), integer(3));
             let length = i64::try_from(list.len()).unwrap();
@@ -172,16 +172,16 @@ fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
             Ok(Ok(Value::Table(table)))
         }
         ("LINDEX", None) => Ok(Ok(Value::Boolean(false))),
-        ("LINDEX", Some(Held::List(list))) => Ok(Ok(match place(list.len(), integer(2)) {
+        ("LINDEX", Some(Stored::List(list))) => Ok(Ok(match place(list.len(), integer(2)) {
             Some(index) => text(&list[index])?,
             None => Value::Boolean(false),
         })),
         ("RPUSH", None) => {
-            data.keys.put(key, Held::List(words[2..].iter().map(|row| row.to_vec()).collect()));
+            data.keys.put(key, Stored::List(words[2..].iter().map(|row| row.to_vec()).collect()));
             Ok(Ok(Value::Integer(1)))
         }
-        ("RPUSH" | "LTRIM" | "LSET", Some(Held::List(_))) => {
-            let Some(Held::List(list)) = data.keys.get_mut(key) else { unreachable!("a list") };
+        ("RPUSH" | "LTRIM" | "LSET", Some(Stored::List(_))) => {
+            let Some(Stored::List(list)) = data.keys.get_mut(key) else { unreachable!("a list") };
             match name {
                 "RPUSH" => {
                     list.extend(words[2..].iter().map(|row| row.to_vec()));
@@ -210,7 +210,7 @@ fn hashed(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
     let key = &words[1];
     let mut fields = match data.keys.get(key) {
         None => BTreeMap::new(),
-        Some(Held::Hash(fields)) => fields.clone(),
+        Some(Stored::Hash(fields)) => fields.clone(),
         Some(_) => return Ok(Err(WRONG_TYPE.to_owned())),
     };
     let value = |field: &Word| -> Result<Value> {
@@ -232,7 +232,7 @@ fn hashed(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
             for pair in words[2..].chunks_exact(2) {
                 fields.insert(pair[0].to_vec(), pair[1].to_vec());
             }
-            data.keys.put(key, Held::Hash(fields));
+            data.keys.put(key, Stored::Hash(fields));
             Ok(Ok(Value::Integer(1)))
         }
         name => panic!("a script calls {name}"),

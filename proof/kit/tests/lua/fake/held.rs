@@ -5,7 +5,7 @@ use std::rc::Rc;
 
 /// What a key holds.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) enum Held {
+pub(crate) enum Stored {
     Text(Vec<u8>),
     List(VecDeque<Vec<u8>>),
     /// Members by their scores.
@@ -21,7 +21,7 @@ pub(crate) struct Snapshot(Rc<HashMap<Rc<[u8]>, Entry>>);
 /// What a key holds, and for how long; none: for ever.
 #[derive(Clone, PartialEq, Debug)]
 struct Entry {
-    held: Rc<Held>,
+    held: Rc<Stored>,
     lifetime: Option<Lifetime>,
 }
 
@@ -33,7 +33,7 @@ pub(super) struct Lifetime {
 }
 
 impl Snapshot {
-    pub(super) fn get(&self, key: &[u8]) -> Option<&Held> {
+    pub(super) fn get(&self, key: &[u8]) -> Option<&Stored> {
         self.0.get(key).map(|entry| entry.held.as_ref())
     }
 
@@ -41,12 +41,12 @@ impl Snapshot {
         self.0.get(key)?.lifetime
     }
 
-    pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Held> {
+    pub(super) fn get_mut(&mut self, key: &[u8]) -> Option<&mut Stored> {
         Rc::make_mut(&mut self.0).get_mut(key).map(|entry| Rc::make_mut(&mut entry.held))
     }
 
     /// Holds this under a key from now on; how long it lies stays as it was.
-    pub(super) fn put(&mut self, key: &[u8], held: Held) {
+    pub(super) fn put(&mut self, key: &[u8], held: Stored) {
         let keys = Rc::make_mut(&mut self.0);
         match keys.get_mut(key) {
             Some(entry) => entry.held = Rc::new(held),
@@ -76,8 +76,8 @@ impl Snapshot {
     }
 
     /// What each key holds, without how long it lies.
-    pub(super) fn keys(&self) -> HashMap<Vec<u8>, Held> {
-        let each = self.0.iter().map(|(key, entry)| (key.to_vec(), Held::clone(&entry.held)));
+    pub(super) fn keys(&self) -> HashMap<Vec<u8>, Stored> {
+        let each = self.0.iter().map(|(key, entry)| (key.to_vec(), Stored::clone(&entry.held)));
         each.collect()
     }
 }

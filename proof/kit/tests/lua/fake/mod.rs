@@ -17,7 +17,7 @@ use mlua::{Error, Function, HookTriggers, Lua, Value, VmState};
 use tollgate_redis::Script;
 
 use held::Data;
-pub(crate) use held::{Held, Snapshot};
+pub(crate) use held::{Snapshot, Stored};
 
 /// What a script that ran too long says.
 pub(crate) const TOO_LONG: &str = "the script runs too long";
@@ -175,16 +175,16 @@ impl Fake {
         self.scripts.retain(|sha, _| kept.binary_search(&sha.as_str()).is_ok());
     }
 
-    pub(crate) fn put(&self, key: &str, held: Held) {
+    pub(crate) fn put(&self, key: &str, held: Stored) {
         self.data.borrow_mut().keys.put(key.as_bytes(), held);
     }
 
-    pub(crate) fn get(&self, key: &str) -> Option<Held> {
+    pub(crate) fn get(&self, key: &str) -> Option<Stored> {
         self.data.borrow().keys.get(key.as_bytes()).cloned()
     }
 
     /// What each key holds, without how long it lies.
-    pub(crate) fn keys(&self) -> HashMap<Vec<u8>, Held> {
+    pub(crate) fn keys(&self) -> HashMap<Vec<u8>, Stored> {
         self.data.borrow().keys.keys()
     }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use mlua::{Lua, Result, Value};
 
 use super::commands::{Answer, Word};
-use super::held::{Data, Held};
+use super::held::{Data, Stored};
 
 pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answer> {
     let text = |i: usize| std::str::from_utf8(&words[i]).unwrap();
@@ -13,7 +13,7 @@ pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answ
     let key = &words[1];
     let mut members = match data.keys.get(key) {
         None => BTreeSet::new(),
-        Some(Held::Sorted(members)) => members.clone(),
+        Some(Stored::Sorted(members)) => members.clone(),
         Some(_) => panic!("{} of another kind", text(0)),
     };
     let find = |members: &BTreeSet<(u64, Vec<u8>)>, wanted: &[u8]| {
@@ -78,7 +78,7 @@ pub(super) fn command(data: &mut Data, lua: &Lua, words: &[Word]) -> Result<Answ
     if members.is_empty() {
         data.keys.remove(key);
     } else {
-        data.keys.put(key, Held::Sorted(members));
+        data.keys.put(key, Stored::Sorted(members));
     }
     Ok(Ok(Value::Integer(answer)))
 }

@@ -6,7 +6,7 @@ use tollgate::{LimitSet, Place, Time};
 use tollgate_redis::{Keys, compose};
 
 use super::pair::{Difference, Pair};
-use crate::lua::fake::Held;
+use crate::lua::fake::Stored;
 use crate::lua::model::by_place;
 
 impl Pair {
@@ -79,7 +79,7 @@ impl Pair {
         let present = |key: &str| self.fake.written(key).is_some();
         if let Some(bytes) = tollgate_redis::encode(&written, &held) {
             let found = self.fake.get(&state).map(|found| first_version(found, &bytes));
-            if present(&state) && found != Some(Held::Text(bytes)) {
+            if present(&state) && found != Some(Stored::Text(bytes)) {
                 return wrong(&state);
             }
         }
@@ -89,7 +89,7 @@ impl Pair {
             let Place::Log(index) = written.places()[i] else { continue };
             let rows = tollgate_redis::log_entries(&written.limits()[i], &held.logs[index]);
             let found = self.fake.get(&key);
-            if let Some(Held::List(found)) = found.filter(|_| present(&key)) {
+            if let Some(Stored::List(found)) = found.filter(|_| present(&key)) {
                 let found: Vec<Vec<u8>> = found.into();
                 if costs(&found) != costs(&rows) {
                     return wrong(&key);
@@ -101,11 +101,11 @@ impl Pair {
 }
 
 /// A state of which more than a burst is used has a version of its own, and is else the same.
-fn first_version(found: Held, wanted: &[u8]) -> Held {
+fn first_version(found: Stored, wanted: &[u8]) -> Stored {
     let may_owe = wanted.windows(2).any(|step| matches!(step, b"ug" | b"gg" | b"tg" | b"ti"));
     match found {
-        Held::Text(bytes) if may_owe && bytes.starts_with(b"2") => {
-            Held::Text([b"1", &bytes[1..]].concat())
+        Stored::Text(bytes) if may_owe && bytes.starts_with(b"2") => {
+            Stored::Text([b"1", &bytes[1..]].concat())
         }
         found => found,
     }

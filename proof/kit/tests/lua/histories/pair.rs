@@ -6,7 +6,7 @@ use tollgate_redis::compose::Clock;
 
 use super::scripts::{Scripts, Texts};
 use super::seen::Seen;
-use crate::lua::fake::{Fake, Held, Reply};
+use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::model::Model;
 
 /// The scripts and the engine side by side.
@@ -51,12 +51,12 @@ impl Pair {
             let mut keys: Vec<String> = Vec::new();
             for (key, held) in self.fake.keys() {
                 let shown = match held {
-                    Held::Text(bytes) => show(&bytes),
-                    Held::List(rows) => {
+                    Stored::Text(bytes) => show(&bytes),
+                    Stored::List(rows) => {
                         rows.iter().map(|row| show(row)).collect::<Vec<_>>().join(" ")
                     }
-                    Held::Sorted(members) => format!("{members:?}"),
-                    Held::Hash(fields) => format!("{fields:?}"),
+                    Stored::Sorted(members) => format!("{members:?}"),
+                    Stored::Hash(fields) => format!("{fields:?}"),
                 };
                 keys.push(format!("{} = {shown}", String::from_utf8_lossy(&key)));
             }

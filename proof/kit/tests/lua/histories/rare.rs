@@ -6,7 +6,7 @@ use tollgate_redis::compose::{self, Clock};
 use tollgate_redis::{Keys, Script};
 
 use super::pair::{Difference, Pair};
-use crate::lua::fake::{Held, Reply};
+use crate::lua::fake::{Reply, Stored};
 use crate::lua::model::{Charge, Mark, MarkOf, by_place, whose};
 
 impl Pair {
@@ -177,7 +177,7 @@ impl Pair {
         if !said || found != held || lies != longest {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}, {lies:?}, {longest:?}"));
         }
-        if found && shown != Some(Held::Text(format!("{now_us}:{}", self.nonce).into_bytes())) {
+        if found && shown != Some(Stored::Text(format!("{now_us}:{}", self.nonce).into_bytes())) {
             return Err(format!("{limits}: reset at {now_us}: {shown:?}"));
         }
         let now = Time::from_micros(now_us);
