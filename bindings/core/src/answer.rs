@@ -12,7 +12,7 @@ use crate::operation::Operation;
 
 /// An answer. `D` is what is kept of a decision.
 #[derive(Debug)]
-pub enum Answer<D> {
+pub enum BindingAnswer<D> {
     /// The decision of a check or a peek.
     Decision(D),
     /// What a charge without a check did to the limits of a subject.
@@ -33,14 +33,14 @@ pub trait Keep: Sized + Send + 'static {
     fn ask<S: Store>(
         operation: &Operation,
         limiter: &Limiter<S>,
-    ) -> impl Future<Output = Result<Answer<Self>, Error>> + Send;
+    ) -> impl Future<Output = Result<BindingAnswer<Self>, Error>> + Send;
 }
 
 impl Keep for Decision<'static> {
     async fn ask<S: Store>(
         operation: &Operation,
         limiter: &Limiter<S>,
-    ) -> Result<Answer<Self>, Error> {
+    ) -> Result<BindingAnswer<Self>, Error> {
         operation.perform(limiter, |_, it| it.into_owned()).await
     }
 }
@@ -53,7 +53,7 @@ pub fn json(decision: &Decision<'_>) -> String {
 }
 
 /// An answer, and the number of who waits for it.
-type Arrived<D> = (u32, Result<Answer<D>, Error>);
+type Arrived<D> = (u32, Result<BindingAnswer<D>, Error>);
 
 /// The answers that came and were not taken yet.
 #[derive(Debug)]
@@ -92,7 +92,7 @@ pub struct Sender<D> {
 impl<D> Sender<D> {
     /// Hands the answer over, for the next time that the loop looks. One that ended meanwhile never
     /// does.
-    pub fn send(self, answer: Result<Answer<D>, Error>) {
+    pub fn send(self, answer: Result<BindingAnswer<D>, Error>) {
         lock(&self.answers.0).push((self.number, answer));
     }
 }

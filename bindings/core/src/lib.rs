@@ -25,11 +25,11 @@ mod table;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 pub use self::http::{Refusal, answers, client_subject, pairs};
-pub use answer::{Answer, Answers, Keep, Sender, json};
+pub use answer::{Answers, BindingAnswer, Keep, Sender, json};
 pub use carrier::Carrier;
 pub use failure::{Failure, Fault, Result};
 pub use limiter::{Counts, Limiter, answer, ready};
-pub use operation::{HoldRef, Operation, Part, ask};
+pub use operation::{HoldRef, Operation, SubjectPart, ask};
 pub use remote::Remote;
 pub use runtime::runtime;
 pub use socket::{Change, Rest, Socket, Sockets, Watched};

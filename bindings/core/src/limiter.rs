@@ -4,7 +4,7 @@ use tollgate::{LimitSet, ManualClock, MemoryStore, Store as _, at_once};
 use tollgate_stores::StoreUrl;
 use tollgate_tower::answer::HeaderTemplate;
 
-use crate::answer::{Answer, Keep};
+use crate::answer::{BindingAnswer, Keep};
 use crate::operation::Operation;
 use crate::remote::Remote;
 use crate::{Failure, Result};
@@ -89,7 +89,7 @@ impl Limiter {
 pub fn answer<D: Keep>(
     limiter: &tollgate::Limiter<MemoryStore>,
     operation: &Operation,
-) -> Result<Answer<D>> {
+) -> Result<BindingAnswer<D>> {
     Ok(ready(D::ask(operation, limiter))??)
 }
 
@@ -133,7 +133,8 @@ mod tests {
         let limiter = limiter("memory://", Some(clock)).unwrap();
         let Counts::Memory(memory) = &limiter.counts else { panic!("{limiter:?}") };
         let check = Operation::check("a".to_owned(), 1);
-        let Ok(Answer::Decision(decision)) = answer::<Decision<'static>>(memory, &check) else {
+        let Ok(BindingAnswer::Decision(decision)) = answer::<Decision<'static>>(memory, &check)
+        else {
             panic!("no decision")
         };
         assert_eq!((decision.at().as_micros(), decision.remaining()), (5, 1));

@@ -7,7 +7,7 @@ use tollgate::{
     Store, Subject,
 };
 
-use crate::answer::Answer;
+use crate::answer::BindingAnswer;
 
 /// One question to a limiter.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ pub enum Operation {
     /// Charges the cost where all limits admit.
     Check {
         /// The subjects.
-        parts: Vec<Part>,
+        parts: Vec<SubjectPart>,
         /// The units.
         cost: u64,
         /// Whether as much is charged as remains.
@@ -26,7 +26,7 @@ pub enum Operation {
     /// Asks what a check would answer.
     Peek {
         /// The subjects.
-        parts: Vec<Part>,
+        parts: Vec<SubjectPart>,
         /// The units.
         cost: u64,
         /// Whether as much would be charged as remains.
@@ -111,14 +111,14 @@ fn for_hold(subject: &str, cost: u64, name: Option<HoldName>) -> Ask<'_> {
 
 /// A subject, with its limits if they are not the limiter's.
 #[derive(Clone, Debug)]
-pub struct Part {
+pub struct SubjectPart {
     /// The subject.
     pub subject: String,
     /// Its own limits.
     pub limits: Option<LimitSet>,
 }
 
-impl From<String> for Part {
+impl From<String> for SubjectPart {
     fn from(subject: String) -> Self {
         Self { subject, limits: None }
     }
@@ -128,7 +128,7 @@ impl From<String> for Part {
 ///
 /// # Errors
 /// There are none.
-pub fn ask(parts: &[Part], cost: u64, partial: bool) -> Result<Ask<'_>, Error> {
+pub fn ask(parts: &[SubjectPart], cost: u64, partial: bool) -> Result<Ask<'_>, Error> {
     let mut parts = parts.iter();
     let Some(first) = parts.next() else {
         return Err(Error::Ask("subjects: a check is over 1 to 16 subjects, not 0".to_owned()));
@@ -137,7 +137,7 @@ pub fn ask(parts: &[Part], cost: u64, partial: bool) -> Result<Ask<'_>, Error> {
     if let Some(limits) = &first.limits {
         ask = ask.under(limits);
     }
-    for Part { subject, limits } in parts {
+    for SubjectPart { subject, limits } in parts {
         ask = match limits {
             Some(limits) => ask.and_under(subject.as_str(), limits),
             None => ask.and(subject.as_str()),
@@ -163,11 +163,11 @@ impl Operation {
         &self,
         limiter: &Limiter<S>,
         keep: fn(&Limiter<S>, Decision<'_>) -> D,
-    ) -> Result<Answer<D>, Error> {
+    ) -> Result<BindingAnswer<D>, Error> {
         match self {
             Self::Check { parts, cost, partial, patience } => {
                 let ask = ask(parts, *cost, *partial)?.with_patience(*patience);
-                Ok(Answer::Decision(keep(limiter, limiter.check(ask).await?)))
+                Ok(BindingAnswer::Decision(keep(limiter, limiter.check(ask).await?)))
             }
             // Apart, since what is seldom asked must not make each check large.
             other => Box::pin(other.perform_other(limiter, keep)).await,
@@ -179,7 +179,7 @@ impl Operation {
         &self,
         limiter: &Limiter<S>,
         keep: fn(&Limiter<S>, Decision<'_>) -> D,
-    ) -> Result<Answer<D>, Error> {
+    ) -> Result<BindingAnswer<D>, Error> {
         Ok(match self {
             Self::Check { .. } => return Err(Error::Ask("a check is asked apart".to_owned())),
             Self::Peek { parts, cost, partial, kind } => {
@@ -188,38 +188,42 @@ impl Operation {
                     Some(kind) => ask.holding(*kind, None),
                     None => ask,
                 };
-                Answer::Decision(keep(limiter, limiter.check(ask.peek()).await?))
+                BindingAnswer::Decision(keep(limiter, limiter.check(ask.peek()).await?))
             }
             Self::Charge { subject, cost } => {
                 let charged = limiter.charge(Ask::new(subject).cost(*cost)).await?;
-                Answer::Charged(Subject::literal(subject)?, limiter.limits().clone(), charged)
+                BindingAnswer::Charged(
+                    Subject::literal(subject)?,
+                    limiter.limits().clone(),
+                    charged,
+                )
             }
-            Self::Reset { subject } => Answer::Flag(limiter.admin().reset(subject).await?),
-            Self::Refund(receipt) => Answer::Refund(limiter.refund(&**receipt).await?),
+            Self::Reset { subject } => BindingAnswer::Flag(limiter.admin().reset(subject).await?),
+            Self::Refund(receipt) => BindingAnswer::Refund(limiter.refund(&**receipt).await?),
             Self::Reserve { subject, cost, reserve, name } => {
                 let ask = for_hold(subject, *cost, *name).reserve(*reserve);
                 let placed = limiter.hold(ask).await?;
-                Answer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
+                BindingAnswer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
             }
             Self::Acquire { subject, slots, name, patience } => {
                 let ask = for_hold(subject, *slots, *name).with_patience(*patience);
                 let placed = limiter.hold(ask.acquire()).await?;
-                Answer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
+                BindingAnswer::Holding(keep(limiter, placed.decision), placed.hold.map(Box::new))
             }
             Self::Commit(hold, actual) => {
                 let hold = hold.of(limiter)?;
                 let settled = limiter.commit(&hold, *actual).await?;
-                Answer::Settled(Box::new(hold), settled)
+                BindingAnswer::Settled(Box::new(hold), settled)
             }
-            Self::Release(hold) => Answer::Flag(limiter.release(&hold.of(limiter)?).await?),
+            Self::Release(hold) => BindingAnswer::Flag(limiter.release(&hold.of(limiter)?).await?),
             // An answer that was repeated is of a hold that another question placed.
-            Self::GiveBack(hold) if hold.answer > 1 => Answer::Flag(false),
+            Self::GiveBack(hold) if hold.answer > 1 => BindingAnswer::Flag(false),
             Self::GiveBack(hold) => {
-                Answer::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
+                BindingAnswer::Flag(limiter.release(&Hold::clone(hold).undelivered()).await?)
             }
             Self::Renew(hold, ttl) => {
                 let mut hold = hold.of(limiter)?;
-                Answer::Flag(limiter.renew(&mut hold, *ttl).await?)
+                BindingAnswer::Flag(limiter.renew(&mut hold, *ttl).await?)
             }
         })
     }
@@ -232,7 +236,7 @@ mod tests {
     use super::*;
     use crate::{Keep as _, ready};
 
-    type Kept = Answer<Decision<'static>>;
+    type Kept = BindingAnswer<Decision<'static>>;
 
     fn limiter(limits: &str) -> Limiter<tollgate::MemoryStore> {
         Limiter::memory(limits.parse::<LimitSet>().unwrap())
@@ -245,11 +249,13 @@ mod tests {
     #[test]
     fn a_part_is_asked_under_its_own_limits() {
         let limiter = limiter("10/s");
-        let own = Part { subject: "b".to_owned(), limits: Some("3/s".parse().unwrap()) };
+        let own = SubjectPart { subject: "b".to_owned(), limits: Some("3/s".parse().unwrap()) };
         let parts = vec!["a".to_owned().into(), own];
         let (cost, partial, patience) = (1, false, Patience::None);
         let check = Operation::Check { parts, cost, partial, patience };
-        let Ok(Answer::Decision(decision)) = asked(&limiter, &check) else { panic!("no decision") };
+        let Ok(BindingAnswer::Decision(decision)) = asked(&limiter, &check) else {
+            panic!("no decision")
+        };
         let left = decision.reports().map(|it| it.remaining()).collect::<Vec<_>>();
         assert_eq!(left, [9, 2]);
         let none = Operation::Peek { parts: Vec::new(), cost, partial, kind: None };
@@ -263,15 +269,17 @@ mod tests {
         let reserve = Reserve::from(Duration::from_secs(60));
         let subject = "a".to_owned();
         let place = Operation::Reserve { subject, cost: 4, reserve, name: None };
-        let Ok(Answer::Holding(decision, Some(hold))) = asked(&limiter, &place) else {
+        let Ok(BindingAnswer::Holding(decision, Some(hold))) = asked(&limiter, &place) else {
             panic!("no hold")
         };
         assert_eq!(decision.granted(), 4);
         let commit = Operation::Commit(HoldRef::Placed(hold.clone()), 1);
-        let Ok(Answer::Settled(_, settled)) = asked(&limiter, &commit) else { panic!("no end") };
+        let Ok(BindingAnswer::Settled(_, settled)) = asked(&limiter, &commit) else {
+            panic!("no end")
+        };
         assert_eq!((settled.already, settled.actual), (false, 1));
         let release = Operation::Release(HoldRef::Placed(hold));
-        assert!(matches!(asked(&limiter, &release), Ok(Answer::Flag(false)) | Err(_)));
+        assert!(matches!(asked(&limiter, &release), Ok(BindingAnswer::Flag(false)) | Err(_)));
     }
 
     #[test]
@@ -283,12 +291,18 @@ mod tests {
             name: None,
             patience: Patience::None,
         };
-        let Ok(Answer::Holding(_, Some(hold))) = asked(&limiter, &acquire) else {
+        let Ok(BindingAnswer::Holding(_, Some(hold))) = asked(&limiter, &acquire) else {
             panic!("no hold")
         };
         let mut repeated = hold.clone();
         repeated.answer = 2;
-        assert!(matches!(asked(&limiter, &Operation::GiveBack(repeated)), Ok(Answer::Flag(false))));
-        assert!(matches!(asked(&limiter, &Operation::GiveBack(hold)), Ok(Answer::Flag(true))));
+        assert!(matches!(
+            asked(&limiter, &Operation::GiveBack(repeated)),
+            Ok(BindingAnswer::Flag(false))
+        ));
+        assert!(matches!(
+            asked(&limiter, &Operation::GiveBack(hold)),
+            Ok(BindingAnswer::Flag(true))
+        ));
     }
 }

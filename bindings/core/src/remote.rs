@@ -8,7 +8,7 @@ use tollgate::{Error, LimitSet, Limiter, ManualClock, Store as _, StoreError};
 use tollgate_redis::RedisStore;
 use tollgate_stores::{AnyStore, StoreUrl};
 
-use crate::answer::{Answer, Keep, Sender};
+use crate::answer::{BindingAnswer, Keep, Sender};
 use crate::carrier::Carrier;
 use crate::operation::Operation;
 use crate::place::{Opened, Place};
@@ -81,7 +81,7 @@ impl Remote {
     pub fn waiting<'a, D: Keep>(
         &'a self,
         operation: &'a Operation,
-    ) -> Result<impl FnOnce() -> core::result::Result<Answer<D>, Error> + Send + 'a> {
+    ) -> Result<impl FnOnce() -> core::result::Result<BindingAnswer<D>, Error> + Send + 'a> {
         let runtime = runtime()?;
         let on_network = (!self.is_file()).then(|| self.place.shared());
         let gate = fork::gate();
@@ -131,7 +131,7 @@ async fn asked<D: Keep>(
     how: &How,
     operation: &Operation,
     carrier: Option<Arc<Carrier>>,
-) -> core::result::Result<Answer<D>, Error> {
+) -> core::result::Result<BindingAnswer<D>, Error> {
     if let Some(limiter) = opened.0.get() {
         return D::ask(operation, limiter).await;
     }
@@ -145,7 +145,7 @@ async fn asked_first<D: Keep>(
     how: &How,
     operation: &Operation,
     carrier: Option<Arc<Carrier>>,
-) -> core::result::Result<Answer<D>, Error> {
+) -> core::result::Result<BindingAnswer<D>, Error> {
     let opening = opened.0.get_or_try_init(|| open(how, carrier));
     match tokio::time::timeout(LONGEST_OPENING, opening).await {
         Ok(limiter) => D::ask(operation, limiter?).await,
@@ -198,7 +198,7 @@ mod tests {
         assert_eq!((remote.kind(), remote.is_file(), remote.identity()), ("sqlite", true, 0));
         let check = Operation::check("a".to_owned(), 1);
         let left = || match remote.waiting::<Decision<'static>>(&check).unwrap()() {
-            Ok(Answer::Decision(decision)) => decision.remaining(),
+            Ok(BindingAnswer::Decision(decision)) => decision.remaining(),
             other => panic!("{other:?}"),
         };
         assert_eq!(left(), 2);
@@ -224,7 +224,7 @@ mod tests {
         rung.recv().unwrap();
         assert!(!answers.is_empty());
         let came = answers.take();
-        assert!(matches!(came.as_slice(), [(7, Ok(Answer::Decision(_)))]), "{came:?}");
+        assert!(matches!(came.as_slice(), [(7, Ok(BindingAnswer::Decision(_)))]), "{came:?}");
         carrier.close();
     }
 }

@@ -17,7 +17,7 @@ use tollgate_binding::{Answers, Carrier, Change, Rest, Sender, runtime};
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers};
-use crate::reply::{Answer, Reply, reply};
+use crate::reply::{BindingAnswer, Reply, reply};
 
 /// What wakes an event loop. It does not keep the process alive; `lib/native.js` does, while
 /// questions are open.
@@ -40,9 +40,9 @@ struct Bridge {
     incoming: Option<Rc<Buffer>>,
     answers: Answers<Numbers>,
     /// What was taken from the answers and not read yet.
-    taken: VecDeque<(u32, core::result::Result<Answer, Error>)>,
+    taken: VecDeque<(u32, core::result::Result<BindingAnswer, Error>)>,
     /// The answer that is read now.
-    current: Option<core::result::Result<Answer, Error>>,
+    current: Option<core::result::Result<BindingAnswer, Error>>,
 }
 
 thread_local! {
@@ -125,7 +125,7 @@ pub(crate) fn next() -> f64 {
             bridge.taken.extend(bridge.answers.take());
         }
         match bridge.taken.pop_front() {
-            Some((place, Ok(Answer::Decision(numbers)))) => {
+            Some((place, Ok(BindingAnswer::Decision(numbers)))) => {
                 numbers::show(&numbers);
                 f64::from(place)
             }

@@ -4,7 +4,7 @@ use napi::Either;
 use napi::bindgen_prelude::Null;
 use napi_derive::napi;
 use tollgate::{Decision, Limiter as Engine, Report, wire};
-use tollgate_binding::{Limiter, Part, ask, ready};
+use tollgate_binding::{Limiter, SubjectPart, ask, ready};
 
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
@@ -39,7 +39,7 @@ impl Made {
 /// Does something with the decision of `numbers`.
 pub(crate) fn with<T>(
     limiter: &Limiter,
-    parts: &[Part],
+    parts: &[SubjectPart],
     numbers: &[f64],
     use_it: impl FnOnce(&Decision<'_>) -> T,
 ) -> Result<T> {

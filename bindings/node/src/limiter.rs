@@ -10,7 +10,7 @@ use crate::bridge;
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
 use crate::numbers::{self, Written, whole};
-use crate::reply::{Answer, Reply, reply};
+use crate::reply::{BindingAnswer, Reply, reply};
 use crate::request::{Request, read};
 
 /// A new limiter over a store. `clock` is 0 for the store's own.
@@ -80,7 +80,7 @@ pub(crate) fn answer(limiter: u32, request: Request) -> Result<Reply> {
 }
 
 /// What memory answers.
-fn answered(limiter: &Limiter, operation: &Operation) -> Result<Answer> {
+fn answered(limiter: &Limiter, operation: &Operation) -> Result<BindingAnswer> {
     match &limiter.counts {
         Counts::Memory(memory) => {
             tollgate_binding::answer(memory, operation).map_err(error::raised)

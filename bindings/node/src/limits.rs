@@ -2,7 +2,7 @@
 
 use napi_derive::napi;
 use tollgate::LimitSet;
-use tollgate_binding::{Part, argument};
+use tollgate_binding::{SubjectPart, argument};
 
 use crate::error::{self, Result};
 use crate::handles::Handled as _;
@@ -41,14 +41,14 @@ fn within(limits: LimitSet, policy: Option<&str>) -> Result<LimitSet> {
 ///
 /// # Errors
 /// Limits that were closed.
-pub(crate) fn parts(subjects: Vec<String>, limits: &[u32]) -> Result<Vec<Part>> {
+pub(crate) fn parts(subjects: Vec<String>, limits: &[u32]) -> Result<Vec<SubjectPart>> {
     let limits = limits.iter().copied().chain(core::iter::repeat(0));
     let each = subjects.into_iter().zip(limits).map(|(subject, number)| {
         let limits = match number {
             0 => None,
             number => Some(LimitSet::find(number)?.as_ref().clone()),
         };
-        Ok(Part { subject, limits })
+        Ok(SubjectPart { subject, limits })
     });
     each.collect()
 }

@@ -9,7 +9,7 @@ use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers, number};
 
 /// An answer, before there is an object of JavaScript for it.
-pub(crate) type Answer = tollgate_binding::Answer<Numbers>;
+pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<Numbers>;
 
 /// An answer as JavaScript reads it. The numbers of a decision are in the shared array.
 #[napi(object, object_from_js = false)]
@@ -36,37 +36,37 @@ pub(crate) struct Reply {
 }
 
 /// The object for an answer, on a thread of JavaScript.
-pub(crate) fn reply(answer: Answer) -> Reply {
+pub(crate) fn reply(answer: BindingAnswer) -> Reply {
     let none = Reply::default();
     match answer {
-        Answer::Decision(numbers) => {
+        BindingAnswer::Decision(numbers) => {
             numbers::show(&numbers);
             none
         }
-        Answer::Charged(subject, limits, charged) => {
+        BindingAnswer::Charged(subject, limits, charged) => {
             let each = ChargedLimit::each([(&subject, &limits)], &charged);
             Reply { limits: Some(each.map(Charged::new).collect()), ..none }
         }
-        Answer::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
+        BindingAnswer::Refund(tollgate::Refund { already, given, left, .. }) => Reply {
             already: Some(already),
             given: Some(given.into_iter().map(number).collect()),
             left: Some(number(left)),
             ..none
         },
-        Answer::Holding(numbers, hold) => {
+        BindingAnswer::Holding(numbers, hold) => {
             numbers::show(&numbers);
             let Some(hold) = hold else { return none };
             let (fence, end_us) = (number(hold.fence), number(hold.end.as_micros()));
             let hold = Some(hold.put());
             Reply { hold, fence: Some(fence), end_us: Some(end_us), ..none }
         }
-        Answer::Settled(hold, settled) => Reply {
+        BindingAnswer::Settled(hold, settled) => Reply {
             already: Some(settled.already),
             actual: Some(number(settled.actual)),
             limits: Some(hold.charged(&settled).map(Charged::new).collect()),
             ..none
         },
-        Answer::Flag(flag) => Reply { flag: Some(flag), ..none },
+        BindingAnswer::Flag(flag) => Reply { flag: Some(flag), ..none },
     }
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tollgate::engine::Outcome;
 use tollgate::{Decision, Error, Facts, Limiter, Receipt, Store, StoreError, operation};
-use tollgate_binding::{Answer, Keep, Operation, lock};
+use tollgate_binding::{BindingAnswer, Keep, Operation, lock};
 
 use crate::numbers::Numbers;
 
@@ -75,7 +75,7 @@ impl Keep for Numbers {
     async fn ask<S: Store>(
         operation: &Operation,
         limiter: &Limiter<S>,
-    ) -> Result<Answer<Self>, Error> {
+    ) -> Result<BindingAnswer<Self>, Error> {
         let tapped = Limiter::new(limiter.limits().clone(), Tap::new(limiter.store()));
         operation.perform(&tapped, numbers).await
     }

@@ -5,7 +5,7 @@ use tollgate::wire::{Charge, duration};
 use tollgate::{Ask, Limit, LimitSet, Limiter, ManualClock, MemoryStore, Strategy, Subject, Time};
 
 use crate::answer::{LaneJson, LimitJson, Opened, Problem, Refused, Reply};
-use crate::question::{self, How, MAX_ASKS, Question};
+use crate::question::{self, How, MAX_ASKS, Message};
 use crate::traffic;
 
 /// The most bytes of one strategy's store. A page has two clients.
@@ -36,17 +36,17 @@ impl Playground {
             .unwrap_or_else(|_| r#"{"error":"the answer cannot be written"}"#.to_owned())
     }
 
-    fn answer_question(&mut self, question: Question) -> Reply {
+    fn answer_question(&mut self, question: Message) -> Reply {
         match question {
-            Question::Open { limits } => match self.open(&limits) {
+            Message::Open { limits } => match self.open(&limits) {
                 Ok(opened) => Reply::Opened(opened),
                 Err(problem) => Reply::Problem { problem },
             },
-            Question::Ask { asks } => match self.ask_all(&asks) {
+            Message::Ask { asks } => match self.ask_all(&asks) {
                 Ok(lanes) => Reply::Answered { lanes },
                 Err(error) => Reply::Refused { error },
             },
-            Question::Traffic(traffic) => match traffic::asks(&traffic) {
+            Message::Traffic(traffic) => match traffic::asks(&traffic) {
                 Ok(asks) => Reply::Traffic { asks },
                 Err(error) => Reply::Refused { error },
             },

@@ -8,7 +8,7 @@ pub(crate) const MAX_ASKS: usize = 5_000;
 /// A message of the page.
 #[derive(Deserialize, Debug)]
 #[serde(tag = "do", rename_all = "snake_case", deny_unknown_fields)]
-pub(crate) enum Question {
+pub(crate) enum Message {
     /// Starts afresh under these limits.
     Open {
         /// The limits as typed.

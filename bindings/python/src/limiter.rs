@@ -15,7 +15,7 @@ use crate::decision::Decision;
 use crate::error;
 use crate::http::{self, Headers, Refusal};
 use crate::limits::{AnyLimits, in_policy};
-use crate::reply::{self, Answer};
+use crate::reply::{self, BindingAnswer};
 use crate::request::Request;
 
 /// Limits and the store that counts them.
@@ -25,7 +25,7 @@ pub(crate) struct Limiter(tollgate_binding::Limiter);
 
 impl Limiter {
     /// Asks and waits, while other threads of Python run where it does not answer at once.
-    fn answer(&self, py: Python<'_>, operation: &Operation) -> PyResult<Answer> {
+    fn answer(&self, py: Python<'_>, operation: &Operation) -> PyResult<BindingAnswer> {
         let raised = |failure| error::raised(py, failure);
         match &self.0.counts {
             Counts::Memory(limiter) => tollgate_binding::answer(limiter, operation).map_err(raised),
@@ -71,7 +71,7 @@ impl Limiter {
             };
         }
         match self.answer(py, &Operation::check(subject.0.to_owned(), cost))? {
-            Answer::Decision(decision) => Ok(Decision(decision)),
+            BindingAnswer::Decision(decision) => Ok(Decision(decision)),
             _ => Err(PyRuntimeError::new_err("a check has no other answer")),
         }
     }

@@ -8,29 +8,29 @@ use crate::decision::{Decision, seconds};
 use crate::error;
 
 /// An answer, before there is an object of Python for it.
-pub(crate) type Answer = tollgate_binding::Answer<tollgate::Decision<'static>>;
+pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<tollgate::Decision<'static>>;
 
 /// The object for an answer.
-pub(crate) fn object(py: Python<'_>, answer: Answer) -> PyResult<Bound<'_, PyAny>> {
+pub(crate) fn object(py: Python<'_>, answer: BindingAnswer) -> PyResult<Bound<'_, PyAny>> {
     match answer {
-        Answer::Decision(decision) => Ok(Bound::new(py, Decision(decision))?.into_any()),
-        Answer::Charged(subject, limits, charged) => {
+        BindingAnswer::Decision(decision) => Ok(Bound::new(py, Decision(decision))?.into_any()),
+        BindingAnswer::Charged(subject, limits, charged) => {
             let each = ChargedLimit::each([(&subject, &limits)], &charged);
             each.map(Charged::new).collect::<Vec<_>>().into_bound_py_any(py)
         }
-        Answer::Refund(tollgate::Refund { already, given, left, .. }) => {
+        BindingAnswer::Refund(tollgate::Refund { already, given, left, .. }) => {
             Ok(Bound::new(py, Refund { already, given, left })?.into_any())
         }
-        Answer::Holding(decision, hold) => {
+        BindingAnswer::Holding(decision, hold) => {
             let decision = Bound::new(py, Decision(decision))?.unbind();
             Ok(Bound::new(py, Holding { decision, hold })?.into_any())
         }
-        Answer::Settled(hold, settled) => {
+        BindingAnswer::Settled(hold, settled) => {
             let limits = hold.charged(&settled).map(Charged::new).collect();
             let tollgate::Settled { already, actual, .. } = settled;
             Ok(Bound::new(py, Settled { already, actual, limits })?.into_any())
         }
-        Answer::Flag(flag) => flag.into_bound_py_any(py),
+        BindingAnswer::Flag(flag) => flag.into_bound_py_any(py),
     }
 }
 

@@ -5,7 +5,7 @@ use core::time::Duration;
 use pyo3::prelude::*;
 use pyo3::types::{PyString, PyTuple};
 use tollgate::{HoldKind, HoldName, Patience, Reserve};
-use tollgate_binding::{HoldRef, Operation, Part};
+use tollgate_binding::{HoldRef, Operation, SubjectPart};
 
 use crate::argument::{self, SubjectText, wrong_type};
 use crate::decision::Decision;
@@ -19,7 +19,7 @@ use crate::reply::Holding;
 pub(crate) struct Request(pub(crate) Operation);
 
 /// A part as it is passed: a subject, or a tuple of one and its limits.
-fn part(object: &Bound<'_, PyAny>) -> PyResult<Part> {
+fn part(object: &Bound<'_, PyAny>) -> PyResult<SubjectPart> {
     if object.is_instance_of::<PyString>() {
         let SubjectText(subject) = object.extract()?;
         return Ok(subject.to_owned().into());
@@ -35,11 +35,11 @@ fn part(object: &Bound<'_, PyAny>) -> PyResult<Part> {
     let (subject, limits) = (pair.get_item(0)?, pair.get_item(1)?);
     let SubjectText(text) = subject.extract()?;
     let AnyLimits(limits) = limits.extract()?;
-    Ok(Part { subject: text.to_owned(), limits: Some(limits) })
+    Ok(SubjectPart { subject: text.to_owned(), limits: Some(limits) })
 }
 
 /// The argument `subjects`.
-fn subjects(object: &Bound<'_, PyAny>) -> PyResult<Vec<Part>> {
+fn subjects(object: &Bound<'_, PyAny>) -> PyResult<Vec<SubjectPart>> {
     // A text is a list of texts for Python, of its characters.
     if object.is_instance_of::<PyString>() || object.try_iter().is_err() {
         return Err(wrong_type(object.as_borrowed(), "subjects", "a list of str or (str, limits)"));
@@ -66,7 +66,7 @@ impl Request {
         text_signature = "(subjects, cost=1, partial=False, waiting=None)"
     )]
     fn check_all(
-        #[pyo3(from_py_with = subjects)] subjects: Vec<Part>,
+        #[pyo3(from_py_with = subjects)] subjects: Vec<SubjectPart>,
         #[pyo3(from_py_with = argument::cost)] cost: u64,
         partial: bool,
         #[pyo3(from_py_with = argument::waiting)] waiting: Patience,

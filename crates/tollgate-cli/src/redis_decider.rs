@@ -11,7 +11,7 @@ use anyhow::{Result, bail};
 use tokio::runtime::Runtime;
 use tollgate::{LimitSet, Limiter, ManualClock, StoreError, Time};
 use tollgate_logs::decide::ask;
-use tollgate_logs::{Decider, Error, Event, InMemory, Part, Verdict};
+use tollgate_logs::{Decider, Error, Event, InMemory, PerLimits, Verdict};
 use tollgate_redis::{Builder, Options, RedisStore};
 use tollgate_stores::{Kind, StoreUrl, scheme};
 
@@ -68,7 +68,7 @@ fn disturbances(store: &RedisStore) -> u64 {
 struct CurrentCase {
     limiter: Limiter<RedisStore>,
     clock: ManualClock,
-    parts: Vec<Part>,
+    parts: Vec<PerLimits>,
     /// The disturbances of the store at the start of the case.
     before: u64,
 }
@@ -122,7 +122,7 @@ pub(crate) async fn clear(store: &RedisStore) -> Result<(), StoreError> {
 }
 
 impl Decider for RedisDecider {
-    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
         self.memory.begin(parts, keeps)?;
         let Some(first) = parts.first() else { return Ok(()) };
         let all: Vec<&LimitSet> = parts.iter().map(|part| &part.limits).collect();

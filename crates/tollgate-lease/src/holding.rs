@@ -11,7 +11,7 @@ use tollgate::{Authority, Lease, LimitSet};
 
 use crate::demand::Demand;
 use crate::denial::{Asked, Denial};
-use crate::known::Known;
+use crate::known::LastAnswer;
 use crate::lot::Lot;
 
 /// The most charges that a node spends of at a time: beside the newest, what is left of others.
@@ -37,7 +37,7 @@ pub(crate) struct Holding {
     /// Ended lots with units that nobody spent.
     ended: Vec<Lot>,
     demand: Demand,
-    known: Option<Known>,
+    known: Option<LastAnswer>,
     denial: Option<Box<Denial>>,
     /// How many questions in a row brought nothing, or less than they asked for, and when the last
     /// of them was answered.
@@ -220,7 +220,7 @@ impl Holding {
 
     /// Takes in an answer of the store.
     pub(crate) fn learn(&mut self, outcome: &Outcome, asked: Asked) {
-        let known = Known::new(outcome, asked);
+        let known = LastAnswer::new(outcome, asked);
         if self.known.as_ref().is_none_or(|before| known.is_newer(before)) {
             self.known = Some(known);
         }

@@ -8,14 +8,14 @@ use crate::denial::Asked;
 
 /// The newest answer of the store about a count.
 #[derive(Clone, Debug)]
-pub(crate) struct Known {
+pub(crate) struct LastAnswer {
     now: Time,
     fields: SmallVec<[Fields; 2]>,
     /// When it was asked for, by the node's clock, in microseconds.
     sent_us: u64,
 }
 
-impl Known {
+impl LastAnswer {
     /// What an answer tells.
     pub(crate) fn new(outcome: &Outcome, asked: Asked) -> Self {
         Self { now: outcome.now, fields: outcome.fields.clone(), sent_us: asked.sent_us }

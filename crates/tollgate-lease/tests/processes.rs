@@ -12,7 +12,7 @@ use std::time::Duration;
 use tollgate::{Authority, Clock, LimitSet, Limiter};
 use tollgate_lease::{BootClock, Leased};
 use tollgate_proof::history::{
-    Bounds, Call, Fault, FaultKind, History, Outcome, Part, Promise, Verdict, check,
+    Bounds, Call, CallOutcome, Fault, FaultKind, History, Promise, RecordedCount, Verdict, check,
 };
 use tollgate_redis::{Options, RedisStore};
 use tollgate_testbed::{cluster_or_skip, redis_or_skip};
@@ -131,11 +131,11 @@ fn history(admitted: &[Admitted], limits: &str, faults: &[Fault]) -> History {
         client: "node".to_owned(),
         invoked_us: one.asked_us,
         returned_us: Some(one.answered_us),
-        parts: vec![Part { subject: "a".to_owned(), limits: limits.clone() }],
+        parts: vec![RecordedCount { subject: "a".to_owned(), limits: limits.clone() }],
         cost: 1,
         request: None,
         decided_us: None,
-        outcome: Outcome::Allowed { remaining: None },
+        outcome: CallOutcome::Allowed { remaining: None },
     };
     let calls = admitted.iter().zip(1..).map(call).collect();
     History { calls, faults: faults.to_vec(), ..History::default() }

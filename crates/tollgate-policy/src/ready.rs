@@ -7,12 +7,12 @@ use crate::field::Field;
 use crate::index::Index;
 use crate::model::{Absent, Dimension, Entry, Policy, Rule, Shard};
 use crate::resolve::{
-    Local, Part, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
+    Local, PolicyPart, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
 };
 
 /// The check of a policy of which only the value of one field varies.
 pub(crate) struct SingleCheck {
-    pub(crate) part: Part,
+    pub(crate) part: PolicyPart,
     pub(crate) field: Field,
     pub(crate) prefix: SubjectPrefix,
     pub(crate) limits: LimitSet,
@@ -38,7 +38,7 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
         return None;
     }
     Some(SingleCheck {
-        part: Part { policy, entry: 0, rule: None },
+        part: PolicyPart { policy, entry: 0, rule: None },
         field: field.clone(),
         prefix: prefix.clone(),
         limits: limits.whole.clone(),

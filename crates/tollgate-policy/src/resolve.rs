@@ -74,7 +74,7 @@ pub(crate) enum Without {
 /// The position of the limits of one subject of a decision in the policies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
-pub struct Part {
+pub struct PolicyPart {
     /// The position of the policy in [`Policies::policies`].
     pub policy: usize,
     /// The position of the entry in its policy.
@@ -84,7 +84,7 @@ pub struct Part {
 }
 
 /// One for each subject of a question.
-pub(crate) type Parts = SmallVec<[Part; 1]>;
+pub(crate) type Parts = SmallVec<[PolicyPart; 1]>;
 
 /// The input of a store call. It is filled in place: moving it takes as long as building it.
 #[derive(Debug)]
@@ -211,13 +211,13 @@ pub(crate) enum Cause {
 
 impl Policies {
     #[inline]
-    pub(crate) fn limits_of(&self, part: Part) -> Option<&LimitSet> {
+    pub(crate) fn limits_of(&self, part: PolicyPart) -> Option<&LimitSet> {
         self.ready_limits_of(part).map(|limits| &limits.whole)
     }
 
     /// The limits of a part, with what this process may admit of them by itself.
     #[inline]
-    pub(crate) fn ready_limits_of(&self, part: Part) -> Option<&ReadyLimits> {
+    pub(crate) fn ready_limits_of(&self, part: PolicyPart) -> Option<&ReadyLimits> {
         let entry = self.ready(part.policy)?.entries.get(part.entry)?;
         match part.rule {
             None => Some(&entry.limits),
@@ -257,7 +257,7 @@ impl Policies {
                 match ready.subject(fields) {
                     Ok(Some(subject)) => {
                         plan.subjects.push(subject);
-                        plan.parts.push(Part { policy, entry, rule });
+                        plan.parts.push(PolicyPart { policy, entry, rule });
                     }
                     Ok(None) => {}
                     Err(field) => {

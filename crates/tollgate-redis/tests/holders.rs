@@ -147,7 +147,7 @@ fn when_started_as_a_worker_it_works() {
 
 /// One holder: from when it surely had its slot, and until when it surely had.
 #[derive(Debug)]
-struct Held {
+struct HeldSlot {
     from_us: u64,
     until_us: u64,
     fence: u64,
@@ -157,7 +157,7 @@ struct Held {
 fn killed_workers_never_make_more_than_the_slots() {
     let server = redis_or_skip!();
     let ended = under_load(&server.url(), "when_started_as_a_worker_it_works", 1);
-    let mut held: HashMap<String, Held> = HashMap::new();
+    let mut held: HashMap<String, HeldSlot> = HashMap::new();
     let mut killed_at_work = 0;
     for (killed_us, lines) in &ended {
         let mut open: Vec<&str> = Vec::new();
@@ -168,7 +168,7 @@ fn killed_workers_never_make_more_than_the_slots() {
                 ["got", id, ..] => {
                     let (asked_us, from_us) = (number(2), number(3));
                     let until_us = asked_us + HOLD_US;
-                    held.insert(id.to_owned(), Held { from_us, until_us, fence: number(4) });
+                    held.insert(id.to_owned(), HeldSlot { from_us, until_us, fence: number(4) });
                     open.push(id);
                 }
                 ["renewed", id, ..] => held.get_mut(id).unwrap().until_us = number(2) + HOLD_US,
@@ -200,7 +200,7 @@ fn killed_workers_never_make_more_than_the_slots() {
     // They were busy enough to fill the slots, and some died with one.
     assert!(most > 15 && killed_at_work > 10 && held.len() > 500);
     // Fencing numbers rise: of two holds of which one had ended before the other was asked for.
-    let mut by_start: Vec<&Held> = held.values().collect();
+    let mut by_start: Vec<&HeldSlot> = held.values().collect();
     by_start.sort_unstable_by_key(|it| it.fence);
     assert!(by_start.windows(2).all(|pair| pair[0].fence < pair[1].fence));
     // All slots come back within a hold.

@@ -12,14 +12,14 @@ const RESOURCE: &str = "resource";
 /// Limits, and the subject that they count.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub struct Part {
+pub struct PerLimits {
     /// The counted subject.
     pub per: Per,
     /// The limits.
     pub limits: LimitSet,
 }
 
-impl Part {
+impl PerLimits {
     /// These limits with this subject.
     #[must_use]
     pub fn new(per: Per, limits: LimitSet) -> Self {
@@ -63,7 +63,7 @@ impl Per {
 /// The ask of these parts for the client with this number, for a limiter with the limits of the
 /// first part; `None` without a part.
 #[must_use]
-pub fn ask<'a>(parts: &'a [Part], client: &'a str) -> Option<Ask<'a>> {
+pub fn ask<'a>(parts: &'a [PerLimits], client: &'a str) -> Option<Ask<'a>> {
     let (first, rest) = parts.split_first()?;
     let ask = Ask::new(first.per.subject(client));
     Some(rest.iter().fold(ask, |ask, part| ask.and_under(part.per.subject(client), &part.limits)))
@@ -103,7 +103,7 @@ pub trait Decider {
     ///
     /// # Errors
     /// The store cannot be used.
-    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error>;
+    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error>;
 
     /// Decides the next events, which are in order, each with its cost, and appends the verdict on
     /// each to `verdicts`.
@@ -132,7 +132,7 @@ pub trait Decider {
 pub struct InMemory {
     clock: ManualClock,
     limiter: Option<Limiter>,
-    parts: Vec<Part>,
+    parts: Vec<PerLimits>,
     /// Separate stores for cases that keep earlier counts. Cases with separate counts have separate
     /// stores, so that the bytes of a case are its own.
     separate: Vec<SeparateStore>,
@@ -147,7 +147,7 @@ struct SeparateStore {
 
 impl InMemory {
     /// The store for a case with these parts: the one that counts any of them, else a new one.
-    fn store(&mut self, parts: &[Part]) -> MemoryStore {
+    fn store(&mut self, parts: &[PerLimits]) -> MemoryStore {
         let counts: Vec<_> =
             parts.iter().map(|part| (part.per, part.limits.identity().to_owned())).collect();
         let has_some =
@@ -170,7 +170,7 @@ pub fn new_store(clock: &ManualClock) -> MemoryStore {
 }
 
 impl Decider for InMemory {
-    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
         if !keeps {
             self.clock = ManualClock::at_micros(0);
             self.separate.clear();

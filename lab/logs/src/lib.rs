@@ -54,7 +54,7 @@ pub mod split_mix;
 pub mod text;
 pub mod time;
 
-pub use decide::{Decider, InMemory, Part, Per, Verdict};
+pub use decide::{Decider, InMemory, Per, PerLimits, Verdict};
 pub use error::Error;
 pub use event::{ClientId, Clients, Event};
 pub use order::{Ordered, Sorting};

@@ -12,7 +12,7 @@ use tokio::runtime::Runtime;
 use tokio::task::JoinHandle;
 use tollgate::{Ask, Authority, Decision, Error, LimitSet, Limiter, Subject};
 use tollgate_lease::Leased;
-use tollgate_proof::history::{Call, Outcome, Part};
+use tollgate_proof::history::{Call, CallOutcome, RecordedCount};
 use tollgate_redis::{Keys, Options, RedisStore};
 use tollgate_testbed::key_slot;
 
@@ -314,7 +314,7 @@ fn answers(calls: &[Call]) -> BTreeMap<String, Answers> {
         let request = call.request.clone().unwrap_or_else(|| call.id.to_string());
         let (allowed, open) = charges.entry((&part.subject, request)).or_default();
         *allowed |= call.outcome.is_allowed();
-        *open |= call.outcome == Outcome::Unknown;
+        *open |= call.outcome == CallOutcome::Unknown;
     }
     let mut answers: BTreeMap<String, Answers> = BTreeMap::new();
     for ((subject, _), (allowed, open)) in charges {
@@ -358,7 +358,7 @@ impl Shared {
                 let outcome = call.outcome;
                 self.note(index, &call);
                 calls.push(call);
-                if outcome != Outcome::Unknown || request.is_none() {
+                if outcome != CallOutcome::Unknown || request.is_none() {
                     break;
                 }
             }
@@ -384,15 +384,18 @@ impl Shared {
             // A node has no time of the store's.
             Ok(decision) if decision.authority() != Authority::Store => (outcome(decision), None),
             Ok(decision) => (outcome(decision), Some(decision.at().as_micros())),
-            Err(Error::Store(error)) if !error.is_ambiguous() => (Outcome::NotCharged, None),
-            Err(_) => (Outcome::Unknown, None),
+            Err(Error::Store(error)) if !error.is_ambiguous() => (CallOutcome::NotCharged, None),
+            Err(_) => (CallOutcome::Unknown, None),
         };
         Call {
             id,
             client: client.to_owned(),
             invoked_us,
             returned_us: Some(returned_us),
-            parts: vec![Part { subject: subject.to_string(), limits: limiter.limits().clone() }],
+            parts: vec![RecordedCount {
+                subject: subject.to_string(),
+                limits: limiter.limits().clone(),
+            }],
             cost: 1,
             request: request.map(str::to_owned),
             decided_us,
@@ -418,14 +421,14 @@ impl Shared {
     }
 }
 
-fn outcome(decision: &Decision<'_>) -> Outcome {
+fn outcome(decision: &Decision<'_>) -> CallOutcome {
     let remaining = Some(decision.remaining());
     if decision.is_allowed() {
-        Outcome::Allowed { remaining }
+        CallOutcome::Allowed { remaining }
     } else if decision.is_never() {
-        Outcome::Never
+        CallOutcome::Never
     } else {
-        Outcome::Denied { retry_after_us: decision.retry_after().map(micros), remaining }
+        CallOutcome::Denied { retry_after_us: decision.retry_after().map(micros), remaining }
     }
 }
 

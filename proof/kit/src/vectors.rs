@@ -14,7 +14,7 @@
 
 use std::fmt;
 
-use crate::oracle::{Answer, Fields, Oracle, Rounding, Rule};
+use crate::oracle::{Fields, Oracle, OracleAnswer, Rounding, Rule};
 
 /// Embeds a file of `vectors/`, with its path there.
 macro_rules! embed {
@@ -100,7 +100,7 @@ pub struct Line {
     /// The cost asked, in units.
     pub cost: u64,
     /// What must be answered.
-    pub expect: Answer,
+    pub expect: OracleAnswer,
 }
 
 /// Where a file is wrong, and what would be right.
@@ -153,7 +153,7 @@ impl TimeLine {
     /// # Errors
     ///
     /// When the rule was changed since [`parse`] to one that the oracle refuses.
-    pub fn run(&self) -> Result<Vec<(&Line, Answer)>, crate::oracle::RuleError> {
+    pub fn run(&self) -> Result<Vec<(&Line, OracleAnswer)>, crate::oracle::RuleError> {
         let mut oracle = Oracle::new(self.rule)?;
         if let Some(debt) = self.debt {
             oracle = oracle.owing(debt)?;
@@ -222,7 +222,7 @@ fn parse_line(number: usize, case: &str, line: &str) -> Result<Line, String> {
         retry_after_us,
         reset_after_us: parse_duration(reset)?,
     };
-    let expect = Answer { admitted, granted, fields };
+    let expect = OracleAnswer { admitted, granted, fields };
     Ok(Line { number, case: case.to_owned(), at_us: parse_duration(at)?, ask, cost, expect })
 }
 

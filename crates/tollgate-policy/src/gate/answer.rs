@@ -14,7 +14,7 @@ use crate::field::Field;
 use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
-use crate::resolve::{Cause, Early, Part, Plan};
+use crate::resolve::{Cause, Early, Plan, PolicyPart};
 
 /// A borrowed or an owned value.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl<T: Clone> Kept<'_, T> {
 #[must_use = "an answer that nobody looks at limits nothing"]
 pub struct Answer<'a> {
     pub(crate) live: Kept<'a, Arc<Live>>,
-    pub(crate) parts: Cow<'a, [Part]>,
+    pub(crate) parts: Cow<'a, [PolicyPart]>,
     pub(crate) outcome: Outcome,
     pub(crate) authority: Authority,
     /// The policy that decided; `None` if no policy applies.
@@ -227,7 +227,7 @@ impl<'a> Answer<'a> {
     /// without a decision.
     #[must_use]
     #[inline]
-    pub fn parts(&self) -> &[Part] {
+    pub fn parts(&self) -> &[PolicyPart] {
         if self.decision.is_some() { &self.parts } else { &[] }
     }
 
@@ -282,8 +282,8 @@ impl<'a> Answer<'a> {
 /// The report of every limit in a decision over `parts`, with its part.
 pub(crate) fn reports<'a>(
     decision: Option<&'a Decision<'_>>,
-    parts: &'a [Part],
-) -> impl Iterator<Item = (&'a Part, Report<'a>)> {
+    parts: &'a [PolicyPart],
+) -> impl Iterator<Item = (&'a PolicyPart, Report<'a>)> {
     let all = decision.into_iter().flat_map(Decision::reports);
     all.filter_map(|report| Some((parts.get(report.part())?, report)))
 }

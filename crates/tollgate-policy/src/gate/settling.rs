@@ -106,8 +106,8 @@ impl<S: Store> Holds<'_, S> {
     }
 
     /// Gives a hold back that the store may have placed
-    /// ([`Admission::in_doubt`](super::Admission::in_doubt)), as [`Holds::release_persistently`]. True when
-    /// it had been placed.
+    /// ([`Admission::in_doubt`](super::Admission::in_doubt)), as [`Holds::release_persistently`].
+    /// True when it had been placed.
     pub async fn release_in_doubt<P: Future<Output = ()>>(
         self,
         hold: &Hold,

@@ -110,7 +110,7 @@ impl RespUser {
 
 /// Who a client is.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Known {
+pub(super) struct Identified {
     pub(super) name: Arc<str>,
     pub(super) role: Role,
 }
@@ -118,7 +118,7 @@ pub(super) struct Known {
 /// The users, of whom there may be none: then everybody may ask.
 #[derive(Debug)]
 pub(crate) struct Users {
-    users: Vec<(Known, String)>,
+    users: Vec<(Identified, String)>,
     /// The wrong passwords of each address.
     guesses: Guesses,
 }
@@ -126,21 +126,21 @@ pub(crate) struct Users {
 impl Users {
     pub(crate) fn new(users: Vec<RespUser>) -> Result<Self, ParseError> {
         let known = |RespUser { name, password, role }: RespUser| {
-            (Known { name: name.into(), role }, password)
+            (Identified { name: name.into(), role }, password)
         };
         let users = users.into_iter().map(known).collect();
         Ok(Self { users, guesses: Guesses::new()? })
     }
 
     /// Who a client is before it says a password; `None` if it must say one.
-    pub(super) fn anybody(&self) -> Option<Known> {
-        let anybody = || Known { name: DEFAULT_USER.into(), role: Role::Ask };
+    pub(super) fn anybody(&self) -> Option<Identified> {
+        let anybody = || Identified { name: DEFAULT_USER.into(), role: Role::Ask };
         self.users.is_empty().then(anybody)
     }
 
     /// The user with this password. Without users everybody is `default`. `None` for a wrong one,
     /// which has waited if its address sent too many.
-    pub(super) async fn login(&self, user: &[u8], said: &[u8], peer: IpAddr) -> Option<Known> {
+    pub(super) async fn login(&self, user: &[u8], said: &[u8], peer: IpAddr) -> Option<Identified> {
         if let Some(anybody) = self.anybody() {
             return (user == DEFAULT_USER.as_bytes()).then_some(anybody);
         }
@@ -166,8 +166,8 @@ mod tests {
         RespUser { name: name.to_owned(), password: password.to_owned(), role }
     }
 
-    fn right(name: &str, role: Role) -> Option<Known> {
-        Some(Known { name: name.into(), role })
+    fn right(name: &str, role: Role) -> Option<Identified> {
+        Some(Identified { name: name.into(), role })
     }
 
     #[tokio::test]

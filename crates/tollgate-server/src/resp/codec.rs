@@ -48,7 +48,7 @@ pub(super) enum Found {
     /// A whole command of this many bytes, with its words; none for an empty line or array.
     Command(usize),
     /// The start of a command.
-    Part,
+    Chunk,
 }
 
 /// Why nothing more can be read from a connection.
@@ -84,7 +84,7 @@ pub(super) fn read<'b>(
 ) -> Result<Found, Broken> {
     words.clear();
     match bytes.first() {
-        None => Ok(Found::Part),
+        None => Ok(Found::Chunk),
         Some(b'*') => read_array(bytes, bounds, words),
         Some(_) => read_line(bytes, words),
     }
@@ -98,7 +98,7 @@ fn read_array<'b>(
     let refuse = |what| Err(Broken::Protocol(bounds.prefix, what));
     let (count, mut at) = match length(bytes, 1) {
         Length::Is(count, at) => (count, at),
-        Length::Part => return Ok(Found::Part),
+        Length::Chunk => return Ok(Found::Chunk),
         Length::TooLong => return refuse("too big mbulk count string"),
         Length::None => return refuse("invalid multibulk length"),
     };
@@ -109,13 +109,13 @@ fn read_array<'b>(
     }
     for _ in 0..count {
         match bytes.get(at) {
-            None => return Ok(Found::Part),
+            None => return Ok(Found::Chunk),
             Some(b'$') => {}
             Some(other) => return Err(Broken::NoWord(*other)),
         }
         let (size, start) = match length(bytes, at + 1) {
             Length::Is(size, start) => (size, start),
-            Length::Part => return Ok(Found::Part),
+            Length::Chunk => return Ok(Found::Chunk),
             Length::TooLong => return refuse("too big bulk count string"),
             Length::None => return refuse("invalid bulk length"),
         };
@@ -131,7 +131,7 @@ fn read_array<'b>(
             None if bytes.get(end).is_some_and(|byte| *byte != b'\r') => {
                 return refuse("a bulk string ends with CR LF");
             }
-            None => return Ok(Found::Part),
+            None => return Ok(Found::Chunk),
         }
         // Neither bound can be exceeded: `end` is within `bytes`, and `count` within the capacity.
         if let Some(word) = bytes.get(start..end) {
@@ -154,7 +154,7 @@ fn read_line<'b>(bytes: &'b [u8], words: &mut Words<'b>) -> Result<Found, Broken
         if bytes.len() >= MAX_INLINE {
             return refuse("too big inline request");
         }
-        return Ok(Found::Part);
+        return Ok(Found::Chunk);
     };
     let line = visible.get(..end).unwrap_or_default().trim_ascii();
     if line.is_empty() {
@@ -181,7 +181,7 @@ enum Length {
     /// The number, and where the bytes after the line begin.
     Is(i64, usize),
     /// The line has no end so far.
-    Part,
+    Chunk,
     /// The line is longer than any length.
     TooLong,
     /// The line is no number.
@@ -204,13 +204,13 @@ fn length(bytes: &[u8], at: usize) -> Length {
 fn any_length(rest: &[u8], at: usize) -> Length {
     let visible = rest.get(..MAX_LENGTH_LINE).unwrap_or(rest);
     let Some(end) = memchr::memchr(b'\r', visible) else {
-        return if rest.len() >= MAX_LENGTH_LINE { Length::TooLong } else { Length::Part };
+        return if rest.len() >= MAX_LENGTH_LINE { Length::TooLong } else { Length::Chunk };
     };
     let Some(number) = visible.get(..end).and_then(whole_number) else { return Length::None };
     match rest.get(end + 1) {
         Some(b'\n') => Length::Is(number, at + end + 2),
         Some(_) => Length::None,
-        None => Length::Part,
+        None => Length::Chunk,
     }
 }
 

@@ -203,7 +203,7 @@ async fn turn(
         left -= 1;
         let rest = bytes.get(*start..*end).unwrap_or_default();
         match read(rest, session.bounds(), &mut words) {
-            Ok(Found::Part) => break Turn::Waits,
+            Ok(Found::Chunk) => break Turn::Waits,
             Ok(Found::Command(size)) => {
                 *start += size;
                 pace.set_phase(Phase::Work);

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use opentelemetry::context::FutureExt as _;
 
-use super::auth::Known;
+use super::auth::Identified;
 use super::codec::Words;
 use super::command::{AfterMulti, Call, Command, Run};
 use super::commands::TABLE;
@@ -109,12 +109,12 @@ impl Session {
     }
 
     /// Why the client may not send this command.
-    fn refusal(user: Option<&Known>, command: &Command) -> Option<Cow<'static, str>> {
+    fn refusal(user: Option<&Identified>, command: &Command) -> Option<Cow<'static, str>> {
         match user {
             _ if command.is_open() => None,
             None => Some(NO_AUTH.into()),
             Some(user) if user.role >= command.role() => None,
-            Some(Known { name, .. }) => Some(Cow::Owned(format!(
+            Some(Identified { name, .. }) => Some(Cow::Owned(format!(
                 "NOPERM User {name} has no permissions to run the '{}' command",
                 command.name
             ))),

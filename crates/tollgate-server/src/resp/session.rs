@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::auth::{Known, Users};
+use super::auth::{Identified, Users};
 use super::codec::Bounds;
 use super::throttle::LastLimit;
 use super::transaction::Transaction;
@@ -47,7 +47,7 @@ pub(super) struct Session {
     pub(super) id: i64,
     pub(super) name: Vec<u8>,
     /// Who the client is; `None` until it says its password.
-    pub(super) user: Option<Known>,
+    pub(super) user: Option<Identified>,
     pub(super) last: LastLimit,
     /// What was queued since `MULTI`.
     pub(super) transaction: Option<Box<Transaction>>,

@@ -1,7 +1,7 @@
 //! The header templates of all policies, built once per revision.
 
 use smallvec::SmallVec;
-use tollgate_policy::{Answer, Dimension, Entry, Part, Policies, Policy, Rule};
+use tollgate_policy::{Answer, Dimension, Entry, Policies, Policy, PolicyPart, Rule};
 
 use crate::answer::HeaderTemplate;
 
@@ -53,7 +53,7 @@ impl EntryTemplates {
 
 impl Templates {
     #[inline]
-    fn get(&self, part: &Part) -> Option<&HeaderTemplate> {
+    fn get(&self, part: &PolicyPart) -> Option<&HeaderTemplate> {
         self.0.get(part.policy)?.get(part.entry)?.get(part.rule)
     }
 

@@ -9,7 +9,7 @@ use super::{
     Arrivals, Case, Experiment, Invalid, QueueCase, Rate, Retry, START_US, Workload, bucket_of,
 };
 use crate::figure::plural;
-use tollgate_logs::decide::{Part, Per};
+use tollgate_logs::decide::{Per, PerLimits};
 
 const SECOND_US: u64 = 1_000_000;
 const HOUR_US: u64 = 3_600 * SECOND_US;
@@ -53,7 +53,7 @@ pub fn zoo(loops: u64, allowed: u64, seed: u64) -> Result<Experiment, ParseError
     });
     let cases = tests.into_iter().enumerate().map(|(place, (name, per, limits))| Case {
         name: name.to_owned(),
-        parts: vec![Part::new(per, limits.clone())],
+        parts: vec![PerLimits::new(per, limits.clone())],
         queue: None,
         nodes: None,
         workloads: vec![place],
@@ -92,7 +92,7 @@ pub fn sides(seed: u64) -> Result<Experiment, ParseError> {
         ("sliding log", "100/1h via sliding_log"),
     ];
     let cases = cases.into_iter().map(|(name, limits)| {
-        let part = Part::new(Per::Client, limits.parse()?);
+        let part = PerLimits::new(Per::Client, limits.parse()?);
         let name = name.to_owned();
         Ok(Case { name, parts: vec![part], queue: None, nodes: None, workloads: vec![0] })
     });

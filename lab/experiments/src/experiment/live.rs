@@ -5,7 +5,7 @@
 //!
 //! ```
 //! use tollgate_logs::Verdict;
-//! use tollgate_experiments::experiment::live::{Answer, Live};
+//! use tollgate_experiments::experiment::live::{TimedAnswer, Live};
 //! use tollgate_experiments::experiment::{Results, zoo};
 //!
 //! let experiment = zoo(40, 30, 1)?;
@@ -20,7 +20,7 @@
 //!     let verdict = Verdict::new(true, None);
 //!     let (sent_us, answered_us) = (due_us + 1, due_us + 200);
 //!     let decided_us = begin_us + due_us + 90;
-//!     live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
+//!     live.answered(question, TimedAnswer { sent_us, decided_us, answered_us, verdict });
 //! }
 //! let result = live.finish(None);
 //! assert_eq!(result.live.unwrap().latency_us.unwrap().max, 200);
@@ -74,12 +74,12 @@ pub struct Live<'e> {
 /// An attempt that is due.
 #[derive(Debug)]
 #[must_use = "a question that gets no answer is to be said so: Live::failed"]
-pub struct Question {
+pub struct DueAttempt {
     attempt: Attempt,
     number: u64,
 }
 
-impl Question {
+impl DueAttempt {
     /// When it was due.
     #[must_use]
     pub fn due_us(&self) -> u64 {
@@ -102,7 +102,7 @@ impl Question {
 /// An answer with its times.
 #[derive(Clone, Copy, Debug)]
 #[allow(clippy::exhaustive_structs)] // made by who drives
-pub struct Answer {
+pub struct TimedAnswer {
     /// When the question was passed to the store.
     pub sent_us: u64,
     /// When the store decided, by its own clock: microseconds since the Unix epoch.
@@ -181,7 +181,7 @@ impl<'e> Live<'e> {
     ///
     /// # Errors
     /// As [`Live::next_due`].
-    pub fn take(&mut self, now_us: u64) -> Result<Option<Question>, Error> {
+    pub fn take(&mut self, now_us: u64) -> Result<Option<DueAttempt>, Error> {
         if self.run.peek()?.is_none_or(|due| due > now_us) {
             return Ok(None);
         }
@@ -189,25 +189,25 @@ impl<'e> Live<'e> {
         let number = self.order.send();
         self.sent += 1;
         self.in_flight = self.in_flight.max(self.sent - self.answered - self.failed);
-        Ok(Some(Question { attempt, number }))
+        Ok(Some(DueAttempt { attempt, number }))
     }
 
     /// Records the answer to a question.
-    pub fn answered(&mut self, question: Question, answer: Answer) {
+    pub fn answered(&mut self, question: DueAttempt, answer: TimedAnswer) {
         self.decided(question, answer, true);
     }
 
     /// Records the answer of a node to a question, and what decided it. Nodes have no time of the
     /// store's: `decided_us` is when the answer arrived.
-    pub fn answered_by(&mut self, question: Question, answer: Answer, authority: Authority) {
+    pub fn answered_by(&mut self, question: DueAttempt, answer: TimedAnswer, authority: Authority) {
         let took_us = answer.answered_us.saturating_sub(question.due_us());
         self.tally.add(authority, took_us);
         self.decided(question, answer, authority != Authority::FailureRule);
     }
 
-    fn decided(&mut self, question: Question, answer: Answer, is_counted: bool) {
-        let Question { attempt, number } = question;
-        let Answer { sent_us, decided_us, answered_us, verdict } = answer;
+    fn decided(&mut self, question: DueAttempt, answer: TimedAnswer, is_counted: bool) {
+        let DueAttempt { attempt, number } = question;
+        let TimedAnswer { sent_us, decided_us, answered_us, verdict } = answer;
         self.answered += 1;
         self.late.add(sent_us.saturating_sub(attempt.at_us));
         self.latency.add(answered_us.saturating_sub(attempt.at_us));
@@ -228,7 +228,7 @@ impl<'e> Live<'e> {
 
     /// Records that a question will have no answer. Its client does not retry, since the effect on
     /// the store is unknown.
-    pub fn failed(&mut self, question: Question, why: &str) {
+    pub fn failed(&mut self, question: DueAttempt, why: &str) {
         self.failed += 1;
         self.failure.get_or_insert_with(|| why.to_owned());
         self.run.measures.fail(&question.attempt);

@@ -57,7 +57,7 @@ use std::sync::Arc;
 
 use tollgate::Limit;
 
-use tollgate_logs::decide::{Part, Per};
+use tollgate_logs::decide::{Per, PerLimits};
 use tollgate_logs::read::Traffic;
 use tollgate_logs::replay::Plan;
 
@@ -116,7 +116,7 @@ pub struct Case {
     pub name: String,
     /// The limits that an attempt has to pass, all or nothing. Empty for a queue, and in front of a
     /// backend for a case that admits everything.
-    pub parts: Vec<Part>,
+    pub parts: Vec<PerLimits>,
     /// The queue to which attempts are offered, in place of limits.
     pub queue: Option<QueueCase>,
     /// The nodes that the attempts reach, in front of one store; `None` for the store alone.
@@ -136,7 +136,7 @@ impl Experiment {
         let duration_us = last_us - first_us + 1;
         let cases = plan.cases.iter().map(|case| Case {
             name: case.strategy.clone(),
-            parts: vec![Part::new(Per::Client, case.limits.clone())],
+            parts: vec![PerLimits::new(Per::Client, case.limits.clone())],
             queue: None,
             nodes: None,
             workloads: vec![0],
@@ -180,7 +180,7 @@ impl Experiment {
 
 impl Case {
     /// The most that a limit of one of its parts promises to admit in any window of its period.
-    fn promise(&self, part: &Part, limit: &Limit) -> u64 {
+    fn promise(&self, part: &PerLimits, limit: &Limit) -> u64 {
         match &self.nodes {
             Some(nodes) => {
                 let known = nodes::NodeFacts { within_us: 0, has_shares: true };

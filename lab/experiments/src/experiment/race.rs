@@ -11,7 +11,7 @@ use serde::Serialize;
 use tollgate::{LimitSet, ParseError};
 
 use crate::error::Error;
-use tollgate_logs::decide::{Decider, InMemory, Part, Per};
+use tollgate_logs::decide::{Decider, InMemory, Per, PerLimits};
 use tollgate_logs::event::{ClientId, Event};
 use tollgate_logs::split_mix::SplitMix64;
 
@@ -95,7 +95,7 @@ impl Race {
         }
         asks.sort_unstable_by_key(|ask| ask.at_us);
         let (mut memory, mut verdicts) = (InMemory::default(), Vec::new());
-        memory.begin(&[Part::new(Per::Resource, limits)], false)?;
+        memory.begin(&[PerLimits::new(Per::Resource, limits)], false)?;
         memory.decide(&asks, &mut verdicts)?;
         let atomic = verdicts.iter().filter(|verdict| verdict.is_admitted).count() as u64;
         Ok(RaceResults::new(self, check_then_increment, atomic))

@@ -4,7 +4,7 @@ use tollgate::{LimitSet, Strategy};
 
 use super::scan::Sample;
 use super::{Go, Progress, Step};
-use crate::decide::{Decider as _, InMemory, Part, Per, Verdict};
+use crate::decide::{Decider as _, InMemory, Per, PerLimits, Verdict};
 use crate::error::Error;
 use crate::event::Event;
 use crate::read::Traffic;
@@ -41,7 +41,7 @@ pub(super) fn simulate(
 ) -> Result<Option<Denied>, Error> {
     let Who { sample, is_outlier, is_denied } = who;
     let mut decider = InMemory::default();
-    decider.begin(&[Part::new(Per::Client, limits.clone())], false)?;
+    decider.begin(&[PerLimits::new(Per::Client, limits.clone())], false)?;
     let mut was_denied = vec![false; sample.len()];
     let mut denied = Denied::default();
     let mut events = traffic.ordered.iter()?;

@@ -34,7 +34,7 @@ use self::peak::Peak;
 pub use self::plan::{Case, Plan, Refused, StrategyChoice};
 pub(crate) use self::report::top_denied;
 pub use self::report::{CaseReport, LimitPeak, Report, ReportJson, TOP_DENIED};
-use crate::decide::{Decider, InMemory, Part, Per, Verdict};
+use crate::decide::{Decider, InMemory, Per, PerLimits, Verdict};
 use crate::error::Error;
 use crate::event::Event;
 use crate::read::Traffic;
@@ -94,7 +94,7 @@ pub fn replay_in(
 ) -> Result<Report, Error> {
     let mut cases = Vec::with_capacity(plan.cases.len());
     for (index, case) in plan.cases.iter().enumerate() {
-        decider.begin(&[Part::new(Per::Client, case.limits.clone())], false)?;
+        decider.begin(&[PerLimits::new(Per::Client, case.limits.clone())], false)?;
         let mut run = Run::new(traffic, case)?;
         let mut events = traffic.ordered.iter()?;
         let mut batch = Vec::with_capacity(BATCH_EVENTS);

@@ -13,7 +13,9 @@ use super::StoreMaker;
 use super::named_holds::keeps_names;
 use super::world::{self, World, block_on, fields, set};
 use crate::oracle::{Charged, Fields};
-use crate::vectors::holds::{self, Answer, HOLD_VECTORS, HoldAsk, HoldTimeLine, LimitAnswer, Said};
+use crate::vectors::holds::{
+    self, HOLD_VECTORS, HoldAsk, HoldTimeLine, LimitAnswer, LineAnswer, Said,
+};
 
 const SUBJECT: &str = "zoo";
 
@@ -70,7 +72,7 @@ impl<'w, S: Store> Player<'w, S> {
     }
 
     /// The answer to a question; `None` to a change.
-    fn answer(&mut self, ask: &HoldAsk, what: &str) -> Option<Answer> {
+    fn answer(&mut self, ask: &HoldAsk, what: &str) -> Option<LineAnswer> {
         let (world, limits) = (self.world, &self.limits.clone());
         Some(match ask {
             HoldAsk::Change(changed) => {
@@ -172,7 +174,7 @@ impl<'w, S: Store> Player<'w, S> {
         }
     }
 
-    fn renew(&self, mut hold: Hold, ttl_us: Option<u64>, what: &str) -> Answer {
+    fn renew(&self, mut hold: Hold, ttl_us: Option<u64>, what: &str) -> LineAnswer {
         let ttl = ttl_us.map(Duration::from_micros);
         match block_on(self.world.limiter.renew(&mut hold, ttl)).expect(what) {
             true => only(Said::Until(hold.end.as_micros())),
@@ -186,7 +188,7 @@ impl<'w, S: Store> Player<'w, S> {
         decision: &Decision<'_>,
         hold: Option<Hold>,
         what: &str,
-    ) -> Answer {
+    ) -> LineAnswer {
         assert_eq!(decision.is_allowed(), hold.is_some(), "{what}");
         let Some(hold) = hold else { return decided(decision, Said::Yes) };
         if hold.answer > 1 {
@@ -203,7 +205,7 @@ impl<'w, S: Store> Player<'w, S> {
         decided(decision, said)
     }
 
-    fn settle(&self, name: &str, units: u64, what: &str) -> Answer {
+    fn settle(&self, name: &str, units: u64, what: &str) -> LineAnswer {
         settled(block_on(self.world.limiter.commit(&self.hold(name), units)), what)
     }
 
@@ -235,12 +237,12 @@ fn refused(why: &str, what: &str) -> Said {
     found.map_or_else(|| panic!("{what}: {why}"), |(_, said)| said)
 }
 
-fn only(said: Said) -> Answer {
-    Answer { said, limits: Vec::new() }
+fn only(said: Said) -> LineAnswer {
+    LineAnswer { said, limits: Vec::new() }
 }
 
 /// A decision, of which `said` is said where it admits.
-fn decided(decision: &Decision<'_>, said: Said) -> Answer {
+fn decided(decision: &Decision<'_>, said: Said) -> LineAnswer {
     let each: Vec<Fields> =
         (0..decision.reports().count()).map(|index| fields(decision, index)).collect();
     let said = match decision.is_allowed() {
@@ -249,18 +251,18 @@ fn decided(decision: &Decision<'_>, said: Said) -> Answer {
         false => Said::No { held: decision.is_until_hold() },
     };
     let of = |fields| LimitAnswer { fields, at_least: false, charged: None };
-    Answer { said, limits: each.into_iter().map(of).collect() }
+    LineAnswer { said, limits: each.into_iter().map(of).collect() }
 }
 
 /// A release, or an answer that was given back.
-fn given_back(done: Result<tollgate::Settled, Error>, what: &str) -> Answer {
+fn given_back(done: Result<tollgate::Settled, Error>, what: &str) -> LineAnswer {
     match settled(done, what) {
-        Answer { said: Said::Charged(0), .. } => only(Said::Released),
+        LineAnswer { said: Said::Charged(0), .. } => only(Said::Released),
         other => other,
     }
 }
 
-fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> Answer {
+fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> LineAnswer {
     match settled {
         Ok(settled) if settled.is_early => only(Said::Early),
         Ok(settled) if settled.already => only(Said::Already(settled.actual)),
@@ -270,10 +272,10 @@ fn settled(settled: Result<tollgate::Settled, Error>, what: &str) -> Answer {
     }
 }
 
-fn all_charged(said: Said, charged: &[tollgate::Charged]) -> Answer {
+fn all_charged(said: Said, charged: &[tollgate::Charged]) -> LineAnswer {
     let each = charged.iter().map(|done| {
         let Charged { fits, cut, fields } = world::charged(done);
         LimitAnswer { fields, at_least: false, charged: Some((fits, cut)) }
     });
-    Answer { said, limits: each.collect() }
+    LineAnswer { said, limits: each.collect() }
 }

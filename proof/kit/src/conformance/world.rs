@@ -15,7 +15,7 @@ use tollgate::{
 
 use super::StoreMaker;
 use crate::Random;
-use crate::oracle::{self, Answer, Charged, Fields, Oracle, Rule};
+use crate::oracle::{self, Charged, Fields, Oracle, OracleAnswer, Rule};
 
 /// Wakes the thread that waits.
 struct Unpark(Thread);
@@ -195,8 +195,8 @@ pub(super) fn stepped_back(
 }
 
 /// A decision over one limit, as the oracle writes it.
-pub(super) fn answer(decision: &Decision<'_>, peek: bool) -> Answer {
-    Answer {
+pub(super) fn answer(decision: &Decision<'_>, peek: bool) -> OracleAnswer {
+    OracleAnswer {
         admitted: decision.is_allowed(),
         granted: if peek { 0 } else { decision.granted() },
         fields: fields(decision, 0),

@@ -78,7 +78,9 @@ use search::{Mistake, Searched};
 use track::Doubt;
 
 pub use holding::{HoldCall, HoldStep, Place, Renewing, Settling};
-pub use record::{Bounds, Call, Fault, FaultKind, History, Outcome, Part, QueueCall, QueueStep};
+pub use record::{
+    Bounds, Call, CallOutcome, Fault, FaultKind, History, QueueCall, QueueStep, RecordedCount,
+};
 pub use report::{Finding, Promise, Report, Verdict};
 pub use text::HistoryError;
 
@@ -110,7 +112,7 @@ struct Group<'p, 'h> {
 
 impl<'p, 'h> Group<'p, 'h> {
     fn check(&self, report: &mut Report) {
-        let has_lease = |part: &Part| part.limits.lease().is_some();
+        let has_lease = |part: &RecordedCount| part.limits.lease().is_some();
         if self.calls.iter().any(|planned| planned.call.parts.iter().any(has_lease)) {
             return self.leased_bound(report);
         }

@@ -7,7 +7,7 @@ use tollgate::engine::MAX_REPEATS;
 use crate::conformance::rule_of;
 use crate::oracle::Rule;
 
-use super::record::{Bounds, Call, Fault, FaultKind, History, Outcome};
+use super::record::{Bounds, Call, CallOutcome, Fault, FaultKind, History};
 
 /// One limit of a call: which count it is, and its rule there.
 #[derive(Clone, Copy, Debug)]
@@ -72,7 +72,7 @@ impl<'h> Plan<'h> {
         let steps = history.faults.iter().filter(|fault| fault.kind == FaultKind::ClockStep);
         let steps: Vec<&Fault> = steps.collect();
         // An error that charged nothing shows nothing.
-        let told = history.calls.iter().filter(|call| call.outcome != Outcome::NotCharged);
+        let told = history.calls.iter().filter(|call| call.outcome != CallOutcome::NotCharged);
         let calls: Vec<Planned<'h>> = told
             .map(|call| Planned {
                 call,
@@ -139,9 +139,11 @@ impl<'h> Plan<'h> {
             let after = charged_us.is_some_and(|charged| charged < planned.call.invoked_us);
             match planned.call.outcome {
                 // All of them together charge once: the first stands for them.
-                Outcome::Unknown if unanswered && !again || after => planned.role = Role::Repeat,
-                Outcome::Unknown => unanswered = true,
-                Outcome::Allowed { .. } if Some(position) != first => {
+                CallOutcome::Unknown if unanswered && !again || after => {
+                    planned.role = Role::Repeat
+                }
+                CallOutcome::Unknown => unanswered = true,
+                CallOutcome::Allowed { .. } if Some(position) != first => {
                     planned.role = Role::Repeat;
                 }
                 _ => {}
@@ -278,11 +280,11 @@ fn arrange<'p, 'h>(mut tie: Vec<&'p Planned<'h>>) -> Vec<&'p Planned<'h>> {
     tie.sort_by_key(|planned| {
         let call = planned.call;
         match call.outcome {
-            Outcome::Allowed { remaining } => {
+            CallOutcome::Allowed { remaining } => {
                 let before = remaining.map_or(u64::MAX, |left| left.saturating_add(call.cost));
                 (std::cmp::Reverse(before), 1, call.id)
             }
-            Outcome::Denied { remaining, .. } => {
+            CallOutcome::Denied { remaining, .. } => {
                 (std::cmp::Reverse(remaining.unwrap_or(0)), 0, call.id)
             }
             _ => (std::cmp::Reverse(u64::MAX), 2, call.id),

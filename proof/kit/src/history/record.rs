@@ -31,7 +31,7 @@ pub struct Call {
     /// When it returned, in microseconds; `None` when it never did.
     pub returned_us: Option<u64>,
     /// The subjects and their limits, all judged at once.
-    pub parts: Vec<Part>,
+    pub parts: Vec<RecordedCount>,
     /// The cost in units, at least 1.
     pub cost: u64,
     /// The request id, if the call had one.
@@ -39,13 +39,13 @@ pub struct Call {
     /// The store's own time of the decision, in microseconds, if its answer had one.
     pub decided_us: Option<u64>,
     /// What came back.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
 }
 
 /// A subject under a limit set.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct RecordedCount {
     /// The subject as written.
     pub subject: String,
     /// Its limits.
@@ -55,7 +55,7 @@ pub struct Part {
 /// What a call brought back.
 #[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum CallOutcome {
     /// The cost was charged.
     Allowed {
         /// The least `remaining` of all limits, after the charge, if it was told.
@@ -76,7 +76,7 @@ pub enum Outcome {
     Unknown,
 }
 
-impl Outcome {
+impl CallOutcome {
     /// Whether the call was answered with a decision.
     #[must_use]
     pub fn is_decision(self) -> bool {

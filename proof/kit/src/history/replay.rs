@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use crate::oracle::Rule;
 
 use super::plan::{Plan, Planned, Role, by_store_time};
-use super::record::{Bounds, Outcome};
+use super::record::{Bounds, CallOutcome};
 use super::report::Promise;
 use super::track::{Doubt, Doubted, Judged, Track};
 
@@ -121,7 +121,7 @@ fn replay_as(
     let mut unanswered: Vec<&Planned<'_>> = calls
         .iter()
         .copied()
-        .filter(|p| p.call.outcome == Outcome::Unknown && p.role != Role::Repeat)
+        .filter(|p| p.call.outcome == CallOutcome::Unknown && p.role != Role::Repeat)
         .collect();
     unanswered.sort_by_key(|planned| std::cmp::Reverse(planned.call.invoked_us));
     let mut replay =
@@ -280,21 +280,21 @@ impl<'p, 'h> Replay<'p, 'h> {
         let (lower, upper) = (view.lower_admits(), view.upper_admits());
         let [least, most] = view.left();
         match planned.call.outcome {
-            Outcome::Allowed { .. } if !lower => {
+            CallOutcome::Allowed { .. } if !lower => {
                 Some((Side::Above, format!("denied: at most {most} remained")))
             }
-            Outcome::Allowed { remaining: Some(told) } => {
+            CallOutcome::Allowed { remaining: Some(told) } => {
                 let cost = planned.call.cost;
                 let range = [least.saturating_sub(cost), most.saturating_sub(cost)];
                 outside(told, range)
             }
-            Outcome::Denied { .. } if upper => {
+            CallOutcome::Denied { .. } if upper => {
                 Some((Side::Below, format!("allowed: at least {least} remained")))
             }
-            Outcome::Denied { .. } if never => Some((Side::Below, "never".to_owned())),
-            Outcome::Never if !never => Some((Side::Below, "not yet, or allowed".to_owned())),
-            Outcome::Denied { .. } if self.mistake.is_some_and(|it| !it.tells_before) => None,
-            Outcome::Denied { retry_after_us, remaining } => remaining
+            CallOutcome::Denied { .. } if never => Some((Side::Below, "never".to_owned())),
+            CallOutcome::Never if !never => Some((Side::Below, "not yet, or allowed".to_owned())),
+            CallOutcome::Denied { .. } if self.mistake.is_some_and(|it| !it.tells_before) => None,
+            CallOutcome::Denied { retry_after_us, remaining } => remaining
                 .and_then(|told| outside(told, [least, most]))
                 .or_else(|| self.wait(planned, now_us, retry_after_us?)),
             _ => None,
@@ -326,10 +326,10 @@ impl<'p, 'h> Replay<'p, 'h> {
         let mut suspects: Vec<Doubted> = tracks().flat_map(Track::suspects).copied().collect();
         let [left, _] = view.left();
         let (own, left, told) = match planned.call.outcome {
-            Outcome::Allowed { remaining: Some(told) } => {
+            CallOutcome::Allowed { remaining: Some(told) } => {
                 (Doubt::Twice, left.saturating_sub(planned.call.cost), told)
             }
-            Outcome::Denied { remaining: Some(told), .. } => (Doubt::Denied, left, told),
+            CallOutcome::Denied { remaining: Some(told), .. } => (Doubt::Denied, left, told),
             _ => return Vec::new(),
         };
         suspects.push(Doubted { doubt: own, cost: planned.call.cost });
@@ -360,7 +360,7 @@ impl<'p, 'h> Replay<'p, 'h> {
             }
             let own = view.judged.get(position).is_some_and(|judged| judged.lower_admits);
             let doubt = match call.outcome {
-                Outcome::Allowed { .. } => {
+                CallOutcome::Allowed { .. } => {
                     track.charge(now_us, call.cost);
                     Doubt::Twice
                 }
@@ -446,7 +446,7 @@ impl<'j> View<'j> {
     fn is_decided(&self) -> bool {
         let [least, most] = self.left();
         let told = match self.planned.call.outcome {
-            Outcome::Allowed { remaining } | Outcome::Denied { remaining, .. } => remaining,
+            CallOutcome::Allowed { remaining } | CallOutcome::Denied { remaining, .. } => remaining,
             _ => None,
         };
         self.lower_admits() == self.upper_admits() && (told.is_none() || least == most)
@@ -467,7 +467,7 @@ impl<'j> View<'j> {
         let admits = others().all(|one| one.lower_admits) && probe_admits;
         let left = others().map(|one| one.left[1]).min().unwrap_or(u64::MAX).min(probe_left);
         let told = match self.planned.call.outcome {
-            Outcome::Allowed { remaining } | Outcome::Denied { remaining, .. } => remaining,
+            CallOutcome::Allowed { remaining } | CallOutcome::Denied { remaining, .. } => remaining,
             _ => None,
         };
         admits != self.lower_admits() || (told.is_some() && left != self.left()[1])

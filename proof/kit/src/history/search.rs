@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::oracle::Oracle;
 
 use super::plan::{Plan, Planned, Role};
-use super::record::{Bounds, Outcome};
+use super::record::{Bounds, CallOutcome};
 use super::track::Doubt;
 
 /// What a search found.
@@ -94,7 +94,7 @@ fn clusters<'p, 'h>(calls: &[&'p Planned<'h>], bounds: &Bounds) -> Vec<Vec<&'p P
     let mut until_us = None;
     for &planned in calls {
         let end_us = match planned.call.outcome {
-            Outcome::Unknown => planned.returned_us().saturating_add(bounds.late_us),
+            CallOutcome::Unknown => planned.returned_us().saturating_add(bounds.late_us),
             _ => planned.returned_us(),
         };
         match clusters.last_mut() {
@@ -254,7 +254,7 @@ impl Search<'_> {
         let call = planned.call;
         let (low, high) = match call.decided_us {
             Some(now_us) => (now_us, now_us),
-            None if call.outcome == Outcome::Unknown => {
+            None if call.outcome == CallOutcome::Unknown => {
                 let late_us = planned.returned_us().saturating_add(self.bounds.late_us);
                 (call.invoked_us.max(state.at_us), late_us.min(horizon_us))
             }
@@ -278,13 +278,13 @@ impl Search<'_> {
         };
         let never = planned.asked.iter().any(|asked| asked.capacity < cost);
         match call.outcome {
-            Outcome::Allowed { remaining } => {
+            CallOutcome::Allowed { remaining } => {
                 let from = first(low, high, admits)?;
                 telling(from, high, remaining.map(|told| told.saturating_add(cost)))
             }
-            Outcome::Unknown => first(low, high, admits).map(|from| (from, high)),
-            Outcome::Denied { .. } if never => None,
-            Outcome::Denied { retry_after_us, remaining } => {
+            CallOutcome::Unknown => first(low, high, admits).map(|from| (from, high)),
+            CallOutcome::Denied { .. } if never => None,
+            CallOutcome::Denied { retry_after_us, remaining } => {
                 let to = match first(low, high, admits) {
                     Some(from) => from.checked_sub(1).filter(|&to| to >= low)?,
                     None => high,
@@ -296,8 +296,8 @@ impl Search<'_> {
                 let now_us = admitted_us.checked_sub(wait_us)?;
                 (from..=to).contains(&now_us).then_some((now_us, now_us))
             }
-            Outcome::Never => never.then_some((low, low)),
-            Outcome::NotCharged => None,
+            CallOutcome::Never => never.then_some((low, low)),
+            CallOutcome::NotCharged => None,
         }
     }
 

@@ -1,7 +1,7 @@
 //! The smallest part of a history that still shows what is broken.
 
 use super::plan::{Plan, Planned};
-use super::record::{Bounds, Outcome};
+use super::record::{Bounds, CallOutcome};
 use super::replay::{Side, Violation, replay};
 use super::search::{Mistake, Searched, search};
 
@@ -76,7 +76,7 @@ pub(super) fn unordered<'p, 'h>(
     }
     for position in (0..kept.len()).rev() {
         let free = kept.get(position).is_some_and(|planned| {
-            planned.call.outcome.is_denial() || planned.call.outcome == Outcome::NotCharged
+            planned.call.outcome.is_denial() || planned.call.outcome == CallOutcome::NotCharged
         });
         if free {
             let mut fewer = kept.clone();

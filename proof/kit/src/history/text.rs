@@ -7,7 +7,9 @@ use std::str::FromStr;
 use tollgate::LimitSet;
 
 use super::holding;
-use super::record::{Call, Fault, FaultKind, History, Outcome, Part, QueueCall, QueueStep};
+use super::record::{
+    Call, CallOutcome, Fault, FaultKind, History, QueueCall, QueueStep, RecordedCount,
+};
 
 /// Why a line of a history is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,8 +70,8 @@ impl fmt::Display for Call {
 }
 
 /// Writes the parts of a call: each subject with its limits.
-pub(super) fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[Part]) -> fmt::Result {
-    for Part { subject, limits } in parts {
+pub(super) fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[RecordedCount]) -> fmt::Result {
+    for RecordedCount { subject, limits } in parts {
         write!(f, " subject={}", Quoted(subject))?;
         if let Some(policy) = limits.policy() {
             write!(f, " policy={}", Quoted(policy))?;
@@ -80,20 +82,20 @@ pub(super) fn write_parts(f: &mut fmt::Formatter<'_>, parts: &[Part]) -> fmt::Re
 }
 
 /// Writes what came back from a decision.
-pub(super) fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: Outcome) -> fmt::Result {
+pub(super) fn write_outcome(f: &mut fmt::Formatter<'_>, outcome: CallOutcome) -> fmt::Result {
     match outcome {
-        Outcome::Allowed { remaining } => {
+        CallOutcome::Allowed { remaining } => {
             f.write_str(" outcome=allowed")?;
             optional(f, "remaining", remaining)
         }
-        Outcome::Denied { retry_after_us, remaining } => {
+        CallOutcome::Denied { retry_after_us, remaining } => {
             f.write_str(" outcome=denied")?;
             optional(f, "retry_after", retry_after_us)?;
             optional(f, "remaining", remaining)
         }
-        Outcome::Never => f.write_str(" outcome=never"),
-        Outcome::NotCharged => f.write_str(" outcome=not_charged"),
-        Outcome::Unknown => f.write_str(" outcome=unknown"),
+        CallOutcome::Never => f.write_str(" outcome=never"),
+        CallOutcome::NotCharged => f.write_str(" outcome=not_charged"),
+        CallOutcome::Unknown => f.write_str(" outcome=unknown"),
     }
 }
 
@@ -255,7 +257,7 @@ impl Reader {
     }
 
     /// The parts in order: each `subject=` begins one.
-    pub(super) fn parts(&mut self, pairs: &mut Pairs) -> Result<Vec<Part>, String> {
+    pub(super) fn parts(&mut self, pairs: &mut Pairs) -> Result<Vec<RecordedCount>, String> {
         let mut parts = Vec::new();
         while let Some(subject) = pairs.take("subject") {
             // The policy of a part stands between its subject and its limits.
@@ -263,22 +265,22 @@ impl Reader {
             let own = at("policy").is_some_and(|policy| at("limits").is_some_and(|l| policy < l));
             let policy = if own { pairs.take("policy") } else { None };
             let limits = pairs.text("limits")?;
-            parts.push(Part { subject, limits: self.set(policy, limits)? });
+            parts.push(RecordedCount { subject, limits: self.set(policy, limits)? });
         }
         if parts.is_empty() { Err("`subject=` is missing".to_owned()) } else { Ok(parts) }
     }
 
     /// What came back from a decision.
-    pub(super) fn outcome(pairs: &mut Pairs) -> Result<Outcome, String> {
+    pub(super) fn outcome(pairs: &mut Pairs) -> Result<CallOutcome, String> {
         Ok(match pairs.text("outcome")?.as_str() {
-            "allowed" => Outcome::Allowed { remaining: pairs.optional("remaining")? },
-            "denied" => Outcome::Denied {
+            "allowed" => CallOutcome::Allowed { remaining: pairs.optional("remaining")? },
+            "denied" => CallOutcome::Denied {
                 retry_after_us: pairs.optional("retry_after")?,
                 remaining: pairs.optional("remaining")?,
             },
-            "never" => Outcome::Never,
-            "not_charged" => Outcome::NotCharged,
-            "unknown" => Outcome::Unknown,
+            "never" => CallOutcome::Never,
+            "not_charged" => CallOutcome::NotCharged,
+            "unknown" => CallOutcome::Unknown,
             other => return Err(format!("outcome={other} is not known")),
         })
     }

@@ -57,7 +57,7 @@ const NO_GUESS: Fields = Fields { remaining: 0, retry_after_us: Some(0), reset_a
 /// What one limit answers.
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Answer {
+pub struct OracleAnswer {
     /// Whether the cost was admitted (a peek: would be admitted).
     pub admitted: bool,
     /// Units charged: the cost, or for a partial check the part that was granted. 0 on a denial,
@@ -82,8 +82,8 @@ pub struct Charged {
 impl Charged {
     /// The same for `cost` as an answer: admitted if it fitted, granted what was charged.
     #[must_use]
-    pub fn answer(&self, cost: u64) -> Answer {
-        Answer { admitted: self.fits, granted: cost - self.cut, fields: self.fields }
+    pub fn answer(&self, cost: u64) -> OracleAnswer {
+        OracleAnswer { admitted: self.fits, granted: cost - self.cut, fields: self.fields }
     }
 }
 
@@ -150,32 +150,32 @@ impl Oracle {
 
     /// Asks for `cost` at `now_us`, and charges it if it is admitted. A cost of 0 is no check: it
     /// is answered as [`Oracle::peek`] does.
-    pub fn check(&mut self, now_us: u64, cost: u64) -> Answer {
+    pub fn check(&mut self, now_us: u64, cost: u64) -> OracleAnswer {
         self.check_guessed(now_us, cost, NO_GUESS)
     }
 
     /// As [`Oracle::check`], quicker: each search for a wait tries the one of `guess` first. The
     /// answer is the same, whatever the guess is.
-    pub fn check_guessed(&mut self, now_us: u64, cost: u64, guess: Fields) -> Answer {
+    pub fn check_guessed(&mut self, now_us: u64, cost: u64, guess: Fields) -> OracleAnswer {
         if cost == 0 {
             return self.peek(now_us, cost);
         }
         let at = self.count_mut().settle(i128::from(now_us)); // a denial keeps this
         if !self.admits(at, cost) {
             let fields = self.fields(now_us, cost, guess);
-            return Answer { admitted: false, granted: 0, fields };
+            return OracleAnswer { admitted: false, granted: 0, fields };
         }
         let remaining = whole(i128::from(self.remaining(at)) - i128::from(cost));
         self.count_mut().charge(at, i128::from(cost));
         self.charged_at = at;
         let reset_after_us = self.reset_after(now_us, guess);
         let fields = Fields { remaining, retry_after_us: Some(0), reset_after_us };
-        Answer { admitted: true, granted: cost, fields }
+        OracleAnswer { admitted: true, granted: cost, fields }
     }
 
     /// The same question, changing nothing: no charge, and no repair. All three fields are those
     /// of the state without the charge.
-    pub fn peek(&self, now_us: u64, cost: u64) -> Answer {
+    pub fn peek(&self, now_us: u64, cost: u64) -> OracleAnswer {
         let now = i128::from(now_us);
         if self.count().repair_due(now) {
             let mut repaired = self.clone();
@@ -183,12 +183,12 @@ impl Oracle {
             return repaired.peek(now_us, cost);
         }
         let admitted = self.admits(self.count().judged(now), cost);
-        Answer { admitted, granted: 0, fields: self.fields(now_us, cost, NO_GUESS) }
+        OracleAnswer { admitted, granted: 0, fields: self.fields(now_us, cost, NO_GUESS) }
     }
 
     /// Asks for `cost` and takes as much of it as remains; nothing at all is a denial with the
     /// fields of a check for 1. A cost of 0 is answered as [`Oracle::peek`] does.
-    pub fn partial(&mut self, now_us: u64, cost: u64) -> Answer {
+    pub fn partial(&mut self, now_us: u64, cost: u64) -> OracleAnswer {
         let grant = cost.min(self.peek(now_us, 1).fields.remaining);
         if cost == 0 { self.peek(now_us, 0) } else { self.check(now_us, grant.max(1)) }
     }

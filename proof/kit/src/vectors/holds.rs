@@ -23,7 +23,7 @@ mod named;
 mod tests;
 mod written;
 
-pub use answer::{Answer, LimitAnswer, Said};
+pub use answer::{LimitAnswer, LineAnswer, Said};
 pub use written::write;
 
 /// How long a hold of a concurrency limit lasts that does not say it, in microseconds.
@@ -69,7 +69,7 @@ pub struct HoldLine {
     pub ask: HoldAsk,
     /// What must be answered; `None` for a change, which answers nothing, and where it is not
     /// written yet.
-    pub expect: Option<Answer>,
+    pub expect: Option<LineAnswer>,
     /// The limits after a change.
     change: Option<Count>,
 }
@@ -216,7 +216,7 @@ fn parse_line(
     };
     let expect = match answers {
         [] => None,
-        [said, limits @ ..] => Some(Answer::parse(said, limits)?),
+        [said, limits @ ..] => Some(LineAnswer::parse(said, limits)?),
     };
     if expect.as_ref().is_some_and(|it| !it.fits(count.limits.len())) {
         return Err(format!("the answer has not one column for each of {:?}", time_line.limits));
@@ -267,7 +267,7 @@ impl HoldTimeLine {
     /// # Errors
     ///
     /// A line to which the definitions leave the answer open.
-    pub fn run(&self) -> Result<Vec<Option<Answer>>, VectorError> {
+    pub fn run(&self) -> Result<Vec<Option<LineAnswer>>, VectorError> {
         let mut run = Run {
             oracle: HoldOracle::new(self.count.limits.clone()),
             count: self.count.clone(),
@@ -296,7 +296,7 @@ struct Run {
 }
 
 impl Run {
-    fn answer(&mut self, line: &HoldLine) -> Result<Option<Answer>, String> {
+    fn answer(&mut self, line: &HoldLine) -> Result<Option<LineAnswer>, String> {
         let at_us = line.at_us;
         Ok(Some(match &line.ask {
             HoldAsk::Change(_) => {
@@ -337,14 +337,14 @@ impl Run {
             HoldAsk::Commit(name, units) => self.settle(at_us, name, *units)?,
             HoldAsk::Cancel(name) => self.settle(at_us, name, 0)?,
             HoldAsk::Release(name) => match self.settle(at_us, name, 0)?.said {
-                Said::Charged(0) => Answer::only(Said::Released),
-                _ => Answer::only(Said::NotOpen),
+                Said::Charged(0) => LineAnswer::only(Said::Released),
+                _ => LineAnswer::only(Said::NotOpen),
             },
             HoldAsk::Renew(name, ttl_us) => {
                 let longest = self.count.hold_us;
                 let ttl_us = ttl_us.or(longest).ok_or("say how long: `renew a for 30s`")?;
                 let end_us = self.oracle.renew(at_us, self.named(name), ttl_us);
-                Answer::only(end_us.map_or(Said::NotOpen, Said::Until))
+                LineAnswer::only(end_us.map_or(Said::NotOpen, Said::Until))
             }
             HoldAsk::Named(asked) => self.ask_named(at_us, asked)?,
             HoldAsk::ByName(asked) => self.settle_by_name(at_us, asked)?,
@@ -352,7 +352,7 @@ impl Run {
             HoldAsk::Reset => {
                 self.change(at_us)?;
                 self.oracle.reset();
-                Answer::only(Said::Reset)
+                LineAnswer::only(Said::Reset)
             }
         }))
     }
@@ -396,7 +396,7 @@ impl Run {
         cost: u64,
         hold: Option<(&str, Kind, u64)>,
         said: Said,
-    ) -> Result<Answer, String> {
+    ) -> Result<LineAnswer, String> {
         if hold.is_none() {
             self.refuse_slots()?;
         }
@@ -416,23 +416,23 @@ impl Run {
         Ok(decided(&self.oracle, (at_us, asked), admitted.then_some(said), &fields))
     }
 
-    fn settle(&mut self, at_us: u64, name: &str, units: u64) -> Result<Answer, String> {
+    fn settle(&mut self, at_us: u64, name: &str, units: u64) -> Result<LineAnswer, String> {
         let hold = self.named(name);
         Ok(match (self.oracle.settle(at_us, hold, units), self.oracle.was_settled(hold)) {
             (Some(charged), _) => self.charged(units, &charged),
-            (None, Some(actual)) => Answer::only(Said::Already(actual)),
-            (None, None) => Answer::only(Said::NotOpen),
+            (None, Some(actual)) => LineAnswer::only(Said::Already(actual)),
+            (None, None) => LineAnswer::only(Said::NotOpen),
         })
     }
 
-    fn charged(&self, units: u64, charged: &[Charged]) -> Answer {
+    fn charged(&self, units: u64, charged: &[Charged]) -> LineAnswer {
         let exact = self.oracle.resets_exactly();
         let each = charged.iter().map(|done| LimitAnswer {
             fields: done.fields,
             at_least: !exact,
             charged: Some((done.fits, done.cut)),
         });
-        Answer { said: Said::Charged(units), limits: each.collect() }
+        LineAnswer { said: Said::Charged(units), limits: each.collect() }
     }
 }
 
@@ -442,7 +442,7 @@ fn decided(
     (at_us, (cost, kind)): (u64, (u64, Option<Kind>)),
     said: Option<Said>,
     fields: &[Fields],
-) -> Answer {
+) -> LineAnswer {
     let mut then = oracle.clone();
     then.end_due(at_us);
     let at_least = !then.resets_exactly();
@@ -451,5 +451,5 @@ fn decided(
         _ => Said::No { held: oracle.waits_for_holds(at_us, cost, kind, fields) },
     });
     let each = fields.iter().map(|fields| LimitAnswer { fields: *fields, at_least, charged: None });
-    Answer { said, limits: each.collect() }
+    LineAnswer { said, limits: each.collect() }
 }

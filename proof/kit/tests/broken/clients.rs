@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use tollgate_proof::history::Outcome;
+use tollgate_proof::history::CallOutcome;
 
 use super::gcra::{Gcra, Mistake as Arithmetic};
 use super::sim::{Ask, At, Limiter, Reply};
@@ -86,19 +86,19 @@ impl Limiter for Clients {
         let now_us = at.now_us;
         if self.one_in(self.unreachable) {
             return Some(match self.mistake {
-                Mistake::FailsOpen => Reply::bare(Outcome::Allowed { remaining: None }),
+                Mistake::FailsOpen => Reply::bare(CallOutcome::Allowed { remaining: None }),
                 _ => Reply::REFUSED,
             });
         }
         if self.mistake == Mistake::CachesDenials && now_us < self.denied_until_us {
-            let outcome = Outcome::Denied { retry_after_us: None, remaining: None };
+            let outcome = CallOutcome::Denied { retry_after_us: None, remaining: None };
             return Some(Reply { outcome, now_us: Some(now_us) });
         }
         if self.mistake == Mistake::CachesAllowed
             && let Some(left) = self.free.get_mut(&ask.client).filter(|left| **left > 0)
         {
             *left -= 1;
-            let outcome = Outcome::Allowed { remaining: None };
+            let outcome = CallOutcome::Allowed { remaining: None };
             return Some(Reply { outcome, now_us: Some(now_us) });
         }
         let mut reply = self.store(now_us, ask);
@@ -109,10 +109,10 @@ impl Limiter for Clients {
             };
         }
         match reply.outcome {
-            Outcome::Denied { retry_after_us: Some(wait_us), .. } => {
+            CallOutcome::Denied { retry_after_us: Some(wait_us), .. } => {
                 self.denied_until_us = now_us + wait_us;
             }
-            Outcome::Allowed { .. } => {
+            CallOutcome::Allowed { .. } => {
                 self.free.insert(ask.client, 2);
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use tollgate::LimitSet;
 use tollgate_proof::Random;
-use tollgate_proof::history::{Call, Fault, FaultKind, History, Outcome, Part};
+use tollgate_proof::history::{Call, CallOutcome, Fault, FaultKind, History, RecordedCount};
 
 /// What a client asks.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +39,7 @@ pub(crate) struct Said {
 /// What a client sees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
-    pub(crate) outcome: Outcome,
+    pub(crate) outcome: CallOutcome,
     pub(crate) now_us: Option<u64>,
 }
 
@@ -47,20 +47,20 @@ impl Reply {
     pub(crate) fn new(said: Said, now_us: u64) -> Self {
         let remaining = Some(said.remaining);
         let outcome = match said {
-            Said { allowed: true, .. } => Outcome::Allowed { remaining },
-            Said { wait_us: None, .. } => Outcome::Never,
-            Said { wait_us, .. } => Outcome::Denied { retry_after_us: wait_us, remaining },
+            Said { allowed: true, .. } => CallOutcome::Allowed { remaining },
+            Said { wait_us: None, .. } => CallOutcome::Never,
+            Said { wait_us, .. } => CallOutcome::Denied { retry_after_us: wait_us, remaining },
         };
         Self { outcome, now_us: Some(now_us) }
     }
 
     /// Only whether it is allowed, as caches and fallbacks say it.
-    pub(crate) fn bare(outcome: Outcome) -> Self {
+    pub(crate) fn bare(outcome: CallOutcome) -> Self {
         Self { outcome, now_us: None }
     }
 
-    pub(crate) const LOST: Self = Self { outcome: Outcome::Unknown, now_us: None };
-    pub(crate) const REFUSED: Self = Self { outcome: Outcome::NotCharged, now_us: None };
+    pub(crate) const LOST: Self = Self { outcome: CallOutcome::Unknown, now_us: None };
+    pub(crate) const REFUSED: Self = Self { outcome: CallOutcome::NotCharged, now_us: None };
 }
 
 /// A limiter as its clients reach it. A call that takes several round trips takes several steps;
@@ -176,7 +176,7 @@ pub(crate) fn run(limiter: &mut dyn Limiter, load: &Load, seed: u64) -> History 
             client: format!("c{client}"),
             invoked_us,
             returned_us: Some(real_us),
-            parts: vec![Part { subject: load.subjects[ask.subject].to_owned(), limits }],
+            parts: vec![RecordedCount { subject: load.subjects[ask.subject].to_owned(), limits }],
             cost,
             request: ask.request.map(|request| request.to_string()),
             decided_us: reply.now_us,

@@ -4,7 +4,7 @@
 use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{LimitSet, Time};
 use tollgate_proof::conformance::rule_of;
-use tollgate_proof::oracle::{self, Answer, Oracle};
+use tollgate_proof::oracle::{self, Oracle, OracleAnswer};
 
 /// One subject under one limit, in the engine and in the oracle.
 pub(crate) struct Twins {
@@ -23,11 +23,11 @@ impl Twins {
         Self { held: VecStates::fresh(&limits), limits, oracle }
     }
 
-    pub(crate) fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (Answer, u64) {
+    pub(crate) fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (OracleAnswer, u64) {
         let mut parts = [Part::new(&self.limits, &mut self.held)];
         let outcome = engine::decide(&mut parts, Time::from_micros(now_us), cost, mode);
         let fields = outcome.fields[0];
-        let answer = Answer {
+        let answer = OracleAnswer {
             admitted: outcome.granted > 0,
             granted: if mode.is_peek() { 0 } else { outcome.granted },
             fields: oracle::Fields {
@@ -40,7 +40,7 @@ impl Twins {
     }
 
     /// A check on both; every field must be equal. Answers it, and when it was charged.
-    pub(crate) fn check(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
+    pub(crate) fn check(&mut self, now_us: u64, cost: u64) -> (OracleAnswer, u64) {
         let (answer, at_us) = self.engine(now_us, cost, Mode::Whole);
         let expected = self.oracle.check_guessed(now_us, cost, answer.fields);
         assert_eq!(answer, expected, "{} check {cost} at {now_us}: {:?}", self.limits, self.held);
@@ -51,7 +51,7 @@ impl Twins {
     }
 
     /// A peek on both; the engine's state must stay as it is.
-    pub(crate) fn peek(&mut self, now_us: u64, cost: u64) -> Answer {
+    pub(crate) fn peek(&mut self, now_us: u64, cost: u64) -> OracleAnswer {
         let before = self.held.clone();
         let (answer, _) = self.engine(now_us, cost, Mode::Peek);
         let expected = self.oracle.peek(now_us, cost);
@@ -61,7 +61,7 @@ impl Twins {
     }
 
     /// A partial check on both.
-    pub(crate) fn partial(&mut self, now_us: u64, cost: u64) -> (Answer, u64) {
+    pub(crate) fn partial(&mut self, now_us: u64, cost: u64) -> (OracleAnswer, u64) {
         let (answer, at_us) = self.engine(now_us, cost, Mode::Partial);
         let expected = self.oracle.partial(now_us, cost);
         assert_eq!(answer, expected, "{} partial {cost} at {now_us}", self.limits);

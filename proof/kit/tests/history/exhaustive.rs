@@ -3,7 +3,9 @@
 
 use tollgate::LimitSet;
 use tollgate_proof::conformance::rule_of;
-use tollgate_proof::history::{Bounds, Call, History, Outcome, Part, Promise, Verdict, check};
+use tollgate_proof::history::{
+    Bounds, Call, CallOutcome, History, Promise, RecordedCount, Verdict, check,
+};
 use tollgate_proof::oracle::MultiOracle;
 
 use tollgate_proof::Random;
@@ -22,12 +24,12 @@ const LIMITS: [&str; 9] = [
 
 /// Whether some order and some times explain the answers that are left.
 fn explained(oracle: &MultiOracle, rules: &[(&str, usize)], left: &[&Call], from_us: u64) -> bool {
-    if left.iter().all(|call| call.outcome == Outcome::Unknown) {
+    if left.iter().all(|call| call.outcome == CallOutcome::Unknown) {
         return true;
     }
     let last_us = left.iter().filter_map(|call| call.returned_us).max().unwrap();
     for (position, call) in left.iter().enumerate() {
-        let answered = |other: &&&Call| other.outcome != Outcome::Unknown;
+        let answered = |other: &&&Call| other.outcome != CallOutcome::Unknown;
         let blocked =
             left.iter().filter(answered).any(|other| other.returned_us.unwrap() < call.invoked_us);
         if blocked {
@@ -37,24 +39,24 @@ fn explained(oracle: &MultiOracle, rules: &[(&str, usize)], left: &[&Call], from
         others.remove(position);
         // A call without an answer may be carried out at any later time.
         let end_us =
-            if call.outcome == Outcome::Unknown { last_us } else { call.returned_us.unwrap() };
+            if call.outcome == CallOutcome::Unknown { last_us } else { call.returned_us.unwrap() };
         for now_us in call.invoked_us.max(from_us)..=end_us {
             let mut next = oracle.clone();
             let answer = next.check(now_us, rules, call.cost).unwrap();
             let summary = answer.summary;
             let fits = match call.outcome {
-                Outcome::Allowed { remaining } => {
+                CallOutcome::Allowed { remaining } => {
                     answer.admitted && remaining.is_none_or(|told| told == summary.remaining)
                 }
-                Outcome::Denied { retry_after_us, remaining } => {
+                CallOutcome::Denied { retry_after_us, remaining } => {
                     !answer.admitted
                         && summary.retry_after_us.is_some()
                         && retry_after_us.is_none_or(|told| Some(told) == summary.retry_after_us)
                         && remaining.is_none_or(|told| told == summary.remaining)
                 }
-                Outcome::Never => !answer.admitted && summary.retry_after_us.is_none(),
-                Outcome::Unknown => answer.admitted,
-                Outcome::NotCharged => false,
+                CallOutcome::Never => !answer.admitted && summary.retry_after_us.is_none(),
+                CallOutcome::Unknown => answer.admitted,
+                CallOutcome::NotCharged => false,
             };
             if fits && explained(&next, rules, &others, now_us) {
                 return true;
@@ -82,18 +84,18 @@ fn history(random: &mut Random, limits: &LimitSet, oracle: &mut MultiOracle) -> 
         let told = random.below(3) > 0;
         let remaining = told.then_some(answer.summary.remaining);
         let mut outcome = match (answer.admitted, answer.summary.retry_after_us) {
-            (true, _) => Outcome::Allowed { remaining },
+            (true, _) => CallOutcome::Allowed { remaining },
             (false, Some(wait_us)) => {
                 let retry_after_us = (random.below(2) == 0).then_some(wait_us);
-                Outcome::Denied { retry_after_us, remaining }
+                CallOutcome::Denied { retry_after_us, remaining }
             }
-            (false, None) => Outcome::Never,
+            (false, None) => CallOutcome::Never,
         };
         match random.below(16) {
-            0 => outcome = Outcome::Unknown,
-            1 => outcome = Outcome::Allowed { remaining: None },
-            2 => outcome = Outcome::Denied { retry_after_us: None, remaining: None },
-            3 => outcome = Outcome::Allowed { remaining: Some(random.below(2)) },
+            0 => outcome = CallOutcome::Unknown,
+            1 => outcome = CallOutcome::Allowed { remaining: None },
+            2 => outcome = CallOutcome::Denied { retry_after_us: None, remaining: None },
+            3 => outcome = CallOutcome::Allowed { remaining: Some(random.below(2)) },
             _ => {}
         }
         calls.push(Call {
@@ -101,7 +103,7 @@ fn history(random: &mut Random, limits: &LimitSet, oracle: &mut MultiOracle) -> 
             client: client.to_string(),
             invoked_us,
             returned_us: Some(returned_us),
-            parts: vec![Part { subject: "ann".to_owned(), limits: limits.clone() }],
+            parts: vec![RecordedCount { subject: "ann".to_owned(), limits: limits.clone() }],
             cost,
             request: None,
             decided_us: None,

@@ -12,8 +12,8 @@ use tollgate::{
 };
 use tollgate_proof::conformance::block_on;
 use tollgate_proof::history::{
-    Bounds, Call, History, HoldCall, HoldStep, Outcome, Part, Place, Promise, Renewing, Settling,
-    Verdict, check,
+    Bounds, Call, CallOutcome, History, HoldCall, HoldStep, Place, Promise, RecordedCount,
+    Renewing, Settling, Verdict, check,
 };
 use tollgate_proof::oracle::Kind;
 use tollgate_redis::{Options, RedisStore};
@@ -58,13 +58,13 @@ impl Recorder {
     }
 }
 
-fn outcome(decision: &Decision<'_>) -> Outcome {
+fn outcome(decision: &Decision<'_>) -> CallOutcome {
     let remaining = Some(decision.remaining());
     match (decision.is_allowed(), decision.retry_after()) {
-        (true, _) => Outcome::Allowed { remaining },
-        (false, None) => Outcome::Never,
+        (true, _) => CallOutcome::Allowed { remaining },
+        (false, None) => CallOutcome::Never,
         (false, Some(wait)) => {
-            Outcome::Denied { retry_after_us: u64::try_from(wait.as_micros()).ok(), remaining }
+            CallOutcome::Denied { retry_after_us: u64::try_from(wait.as_micros()).ok(), remaining }
         }
     }
 }
@@ -81,7 +81,7 @@ fn wait_for_end(hold: &Hold) {
 async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64, seed: u64) {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let limits = limiter.limits().clone();
-    let part = || vec![Part { subject: "bob".to_owned(), limits: limits.clone() }];
+    let part = || vec![RecordedCount { subject: "bob".to_owned(), limits: limits.clone() }];
     let longest_us = limits.hold().map_or(4_000, tollgate::Period::as_micros);
     let mut open: Vec<Hold> = Vec::new();
     for _ in 0..CALLS {
@@ -182,7 +182,7 @@ impl Seen {
     fn count(&mut self, history: &History) {
         for call in &history.holds {
             let what = match &call.step {
-                HoldStep::Place(Place { outcome: Outcome::Allowed { .. }, .. }) => "placed",
+                HoldStep::Place(Place { outcome: CallOutcome::Allowed { .. }, .. }) => "placed",
                 HoldStep::Place(_) => "denied",
                 HoldStep::Settle { answer: Settling::Done { .. }, .. } => "settled",
                 HoldStep::Settle { answer: Settling::Already(_), .. } => "settled before",
@@ -251,9 +251,9 @@ type Wrong = fn(&mut HoldStep, bool) -> bool;
 /// What a store with a mistake would answer.
 const WRONG: [(&str, Wrong); 4] = [
     ("one unit less is left after each hold", |step, _| match step {
-        HoldStep::Place(Place { outcome: Outcome::Allowed { remaining: Some(left) }, .. })
-            if *left > 0 =>
-        {
+        HoldStep::Place(Place {
+            outcome: CallOutcome::Allowed { remaining: Some(left) }, ..
+        }) if *left > 0 => {
             *left -= 1;
             true
         }

@@ -4,7 +4,9 @@ use std::time::Instant;
 
 use tollgate::LimitSet;
 use tollgate_proof::conformance::rule_of;
-use tollgate_proof::history::{Bounds, Call, History, Outcome, Part, Promise, Verdict, check};
+use tollgate_proof::history::{
+    Bounds, Call, CallOutcome, History, Promise, RecordedCount, Verdict, check,
+};
 use tollgate_proof::oracle::MultiOracle;
 
 use tollgate_proof::Random;
@@ -33,15 +35,15 @@ fn history(limits: &LimitSet, subjects: u64) -> History {
         let summary = answer.summary;
         let remaining = Some(summary.remaining);
         let outcome = match answer.admitted {
-            true => Outcome::Allowed { remaining },
-            false => Outcome::Denied { retry_after_us: summary.retry_after_us, remaining },
+            true => CallOutcome::Allowed { remaining },
+            false => CallOutcome::Denied { retry_after_us: summary.retry_after_us, remaining },
         };
         calls.push(Call {
             id,
             client: (id % 8).to_string(),
             invoked_us: now_us - random.below(500),
             returned_us: Some(now_us + random.below(500)),
-            parts: vec![Part { subject, limits: limits.clone() }],
+            parts: vec![RecordedCount { subject, limits: limits.clone() }],
             cost,
             request: None,
             decided_us: Some(now_us),
@@ -69,7 +71,9 @@ fn a_hundred_thousand_calls_are_checked() {
         // One answer of all that is one too high is found, and shown by calls of its subject.
         let mut later = history.calls.iter_mut().skip(10_000);
         let wrong = later.find(|call| call.outcome.is_allowed()).unwrap();
-        let Outcome::Allowed { remaining: Some(told) } = &mut wrong.outcome else { panic!("told") };
+        let CallOutcome::Allowed { remaining: Some(told) } = &mut wrong.outcome else {
+            panic!("told")
+        };
         *told += 1;
         let id = wrong.id;
         let started = Instant::now();
@@ -87,7 +91,7 @@ fn one_busy_count_with_calls_without_an_answer_is_checked() {
     let limits: LimitSet = "2500/1s via gcra".parse().unwrap();
     let mut history = history(&limits, 1);
     for call in history.calls.iter_mut().step_by(20) {
-        (call.outcome, call.decided_us) = (Outcome::Unknown, None);
+        (call.outcome, call.decided_us) = (CallOutcome::Unknown, None);
     }
     for late_us in [1_000_000, u64::MAX] {
         let started = Instant::now();
@@ -103,7 +107,7 @@ fn the_text_form_is_read_as_it_was_written() {
     let mut history = history(&LIMITS[2].parse().unwrap(), 40);
     history.calls.truncate(500);
     history.calls[3].request = Some("a \"b\" \\ = #\n".to_owned());
-    history.calls[4].outcome = Outcome::Unknown;
+    history.calls[4].outcome = CallOutcome::Unknown;
     history.calls[4].returned_us = None;
     let read: History = history.to_string().parse().unwrap();
     assert_eq!(read, history);

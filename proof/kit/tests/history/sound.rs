@@ -6,7 +6,7 @@
 use tollgate::LimitSet;
 use tollgate_proof::conformance::rule_of;
 use tollgate_proof::history::{
-    Bounds, Call, Fault, FaultKind, History, Outcome, Part, Promise, Verdict, check,
+    Bounds, Call, CallOutcome, Fault, FaultKind, History, Promise, RecordedCount, Verdict, check,
 };
 use tollgate_proof::oracle::{MultiOracle, Rule};
 
@@ -94,21 +94,21 @@ impl Run<'_> {
                     self.late.push((at_us, subject, cost));
                 }
             }
-            (Outcome::Unknown, None)
+            (CallOutcome::Unknown, None)
         } else {
             let answer = self.carry_out(subject, cost);
             let told = self.random.below(4) > 0;
             let remaining = told.then_some(answer.summary.remaining);
             let outcome = match (answer.admitted, answer.summary.retry_after_us) {
-                (true, _) => Outcome::Allowed { remaining },
-                (false, None) => Outcome::Never,
+                (true, _) => CallOutcome::Allowed { remaining },
+                (false, None) => CallOutcome::Never,
                 (false, wait_us) => {
-                    Outcome::Denied { retry_after_us: wait_us.filter(|_| told), remaining }
+                    CallOutcome::Denied { retry_after_us: wait_us.filter(|_| told), remaining }
                 }
             };
             (outcome, Some(self.now_us()))
         };
-        let part = Part { subject: subject.to_owned(), limits: self.limits.clone() };
+        let part = RecordedCount { subject: subject.to_owned(), limits: self.limits.clone() };
         let request = request.map(|request| request.to_string());
         let call = Call {
             id,

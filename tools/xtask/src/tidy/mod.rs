@@ -4,6 +4,7 @@ mod circles;
 pub(crate) mod deps;
 mod strategy;
 mod text;
+mod words;
 
 pub(crate) use strategy::FOLDER as STRATEGIES;
 
@@ -48,6 +49,7 @@ fn check(tree: &Tree, files: &[File]) -> Result<Vec<Finding>> {
     for file in files {
         findings.extend(text::check(file));
         findings.extend(strategy::purity(file));
+        findings.extend(words::check(file));
     }
     findings.extend(strategy::layout(files));
     findings.extend(circles::check(files));

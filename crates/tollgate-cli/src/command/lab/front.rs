@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tollgate::{Limiter, Store};
-use tollgate_experiments::experiment::live::{Answer, Question};
+use tollgate_experiments::experiment::live::{DueAttempt, TimedAnswer};
 use tollgate_experiments::experiment::{Case, Node, NodeAnswer, Spread};
 use tollgate_logs::decide::ask;
-use tollgate_logs::{Part, Verdict};
+use tollgate_logs::{PerLimits, Verdict};
 use tollgate_policy::Authority;
 
 use super::cut_off::CutOff;
@@ -24,8 +24,8 @@ pub(super) enum Front<S> {
 
 /// An answer, to be measured; of a node with what decided.
 pub(super) struct CallResult {
-    pub(super) question: Question,
-    pub(super) answer: Result<(Answer, Option<Authority>), tollgate::Error>,
+    pub(super) question: DueAttempt,
+    pub(super) answer: Result<(TimedAnswer, Option<Authority>), tollgate::Error>,
 }
 
 /// The store alone, for a case with limits.
@@ -66,9 +66,9 @@ impl Drop for Returning {
 /// Sends a question and records the times.
 pub(super) async fn put<S: Store>(
     front: &Front<S>,
-    parts: &[Part],
+    parts: &[PerLimits],
     begin: Begin,
-    question: Question,
+    question: DueAttempt,
 ) -> CallResult {
     let sent_us = begin.now_us();
     let answer = match front {
@@ -80,7 +80,7 @@ pub(super) async fn put<S: Store>(
             answer.map(|decision| {
                 let (decided_us, verdict) =
                     (decision.at().as_micros(), Verdict::from_decision(&decision));
-                (Answer { sent_us, decided_us, answered_us, verdict }, None)
+                (TimedAnswer { sent_us, decided_us, answered_us, verdict }, None)
             })
         }
         Front::Nodes(nodes, spread) => {
@@ -91,7 +91,7 @@ pub(super) async fn put<S: Store>(
             let answered_us = begin.now_us();
             answer.map(|NodeAnswer { verdict, authority, .. }| {
                 let decided_us = begin.store_us.saturating_add(answered_us);
-                (Answer { sent_us, decided_us, answered_us, verdict }, Some(authority))
+                (TimedAnswer { sent_us, decided_us, answered_us, verdict }, Some(authority))
             })
         }
     };

@@ -11,7 +11,7 @@ use tollgate::{LimitSet, MemoryStore, Store, StoreError};
 use tollgate_experiments::experiment::live::{Live, ServerUsage};
 use tollgate_experiments::experiment::results::{CaseResult, LiveRun};
 use tollgate_experiments::experiment::{Case, Experiment, Node, NodesCase, Results};
-use tollgate_logs::Part;
+use tollgate_logs::PerLimits;
 use tollgate_redis::usage::{ServerTime, Usage};
 use tollgate_redis::{Options, RedisStore};
 
@@ -289,7 +289,7 @@ impl Driver<'_> {
     where
         S: Store + Send + Sync + 'static,
     {
-        let parts: Arc<[Part]> = case.parts.clone().into();
+        let parts: Arc<[PerLimits]> = case.parts.clone().into();
         live.begin(begin.store_us);
         self.wait_until(case, begin.at).await;
         let _returning = Returning::of(&front);

@@ -13,7 +13,7 @@ use anyhow::{Context as _, Result, ensure};
 use indicatif::ProgressBar;
 use tollgate_experiments::experiment::{self, Experiment, Progress, Queueing, Results, Timings};
 use tollgate_experiments::{Error, report};
-use tollgate_logs::{Decider, Event, InMemory, Part, Verdict};
+use tollgate_logs::{Decider, Event, InMemory, PerLimits, Verdict};
 
 use crate::args::{Lab, LabCommon, LabQueue};
 use crate::input;
@@ -250,7 +250,7 @@ impl Stoppable {
 }
 
 impl Decider for Stoppable {
-    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), tollgate_logs::Error> {
+    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), tollgate_logs::Error> {
         self.memory.begin(parts, keeps)
     }
 

@@ -23,7 +23,7 @@ fn by_bytes(sent: &[u8], bounds: &Bounds) -> (Vec<Vec<Vec<u8>>>, Option<Broken>)
         loop {
             let mut words = Words::new();
             match read(&sent[begin..end], bounds, &mut words) {
-                Ok(Found::Part) => break,
+                Ok(Found::Chunk) => break,
                 Ok(Found::Command(size)) => {
                     found.push(words.iter().map(|word| word.to_vec()).collect());
                     begin += size;
@@ -41,7 +41,7 @@ fn at_once(sent: &[u8], bounds: &Bounds) -> (Vec<Vec<Vec<u8>>>, Option<Broken>) 
     loop {
         let mut words = Words::new();
         match read(rest, bounds, &mut words) {
-            Ok(Found::Part) => return (found, None),
+            Ok(Found::Chunk) => return (found, None),
             Ok(Found::Command(size)) => {
                 found.push(words.iter().map(|word| word.to_vec()).collect());
                 rest = &rest[size..];

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, HashMap};
 use tollgate::HoldId;
 
 use crate::experiment::results::CaseResult;
-use tollgate_logs::decide::{Part, Per};
+use tollgate_logs::decide::{Per, PerLimits};
 
 /// The open slots of each limit that has slots. Times are those of the store.
 pub(super) struct Slots {
@@ -32,7 +32,7 @@ impl SlotLimit {
 }
 
 impl Slots {
-    pub(super) fn new(parts: &[Part]) -> Self {
+    pub(super) fn new(parts: &[PerLimits]) -> Self {
         let limits = parts.iter().flat_map(|part| {
             part.limits.limits().iter().map(|limit| (part.per, limit.needs_hold()))
         });

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 use super::*;
 use crate::experiment::results::{BackendResult, CaseResult, Results};
 use crate::experiment::run;
-use tollgate_logs::decide::{InMemory, Part};
+use tollgate_logs::decide::{InMemory, PerLimits};
 use tollgate_logs::event::Event;
 
 const SECOND: u64 = 1_000_000;
@@ -384,7 +384,7 @@ fn the_same_seed_gives_the_same_bytes() {
 fn a_stopped_run_has_what_was_measured_so_far() {
     struct Stops(u32);
     impl Decider for Stops {
-        fn begin(&mut self, _: &[Part], _: bool) -> Result<(), tollgate_logs::Error> {
+        fn begin(&mut self, _: &[PerLimits], _: bool) -> Result<(), tollgate_logs::Error> {
             panic!("a backend asks nobody")
         }
         fn decide(

@@ -8,7 +8,7 @@ use super::reader::{FileError, FileReader, ReadResult};
 use crate::experiment::queue::RawQueue;
 use crate::experiment::{NodesCase, QueueCase};
 use crate::figure::plural;
-use tollgate_logs::decide::{Part, Per};
+use tollgate_logs::decide::{Per, PerLimits};
 
 impl FileReader<'_> {
     /// A case with a queue.
@@ -67,7 +67,7 @@ impl FileReader<'_> {
         &self,
         case: &Spanned<RawCase>,
         name: &str,
-        parts: &[Part],
+        parts: &[PerLimits],
     ) -> Result<Vec<NamedNodes>, FileError> {
         let Some(raw) = &case.get_ref().nodes else { return Ok(vec![(name.to_owned(), None)]) };
         let nodes = raw.get_ref().read(parts).map_err(|(span, what)| {
@@ -110,7 +110,7 @@ fn texts_of(raw: &RawCase) -> ReadResult<Vec<(Per, Vec<&str>)>> {
 }
 
 /// A case's name, with its parts.
-type NamedParts = (String, Vec<Part>);
+type NamedParts = (String, Vec<PerLimits>);
 
 /// The cases of one table, and notes on the strategies that it cannot have. In front of a backend,
 /// a case may have no limits; without one, it has no slots.
@@ -126,7 +126,7 @@ pub(super) fn cases_of(
     if texts.is_empty() {
         return Err("`limits` has none: { per = \"client\", limit = \"10/10s\" }".to_owned());
     }
-    let parts = |strategy: Option<Strategy>| -> ReadResult<Vec<Part>> {
+    let parts = |strategy: Option<Strategy>| -> ReadResult<Vec<PerLimits>> {
         let part = |(per, texts): &(Per, Vec<&str>)| {
             let read = |text: &&str| match strategy.filter(|_| !has_via(text)) {
                 Some(strategy) => LimitSet::parse_with(text, strategy),
@@ -134,7 +134,7 @@ pub(super) fn cases_of(
             };
             let sets: Result<Vec<LimitSet>, _> = texts.iter().map(read).collect();
             let limits = sets.and_then(|sets| LimitSet::of_all(&sets));
-            Ok(Part::new(*per, limits.map_err(|error| error.to_string())?))
+            Ok(PerLimits::new(*per, limits.map_err(|error| error.to_string())?))
         };
         texts.iter().map(part).collect()
     };

@@ -3,7 +3,7 @@
 use tollgate::{Lease, Limit, Period};
 use tollgate_policy::OnFailure;
 
-use tollgate_logs::decide::Part;
+use tollgate_logs::decide::PerLimits;
 use tollgate_logs::split_mix::SplitMix64;
 
 /// The most nodes of a case: each takes about 300 kB.
@@ -106,7 +106,7 @@ impl NodesCase {
     }
 
     /// Checks the settings; an error contains the key and the valid values.
-    pub(super) fn check(&self, parts: &[Part]) -> Result<(), (&'static str, String)> {
+    pub(super) fn check(&self, parts: &[PerLimits]) -> Result<(), (&'static str, String)> {
         let Self { number, clock_error_ppm, deadline_us, .. } = *self;
         if number == 0 || number > MAX_NODES {
             return Err(("number", format!("`number` is 1 to {MAX_NODES} nodes, not {number}")));

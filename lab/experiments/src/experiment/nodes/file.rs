@@ -8,7 +8,7 @@ use toml::Spanned;
 
 use super::{Away, NodesCase, Spread};
 use crate::experiment::file::duration;
-use tollgate_logs::decide::Part;
+use tollgate_logs::decide::PerLimits;
 
 /// The round trip, unless it is given: that to a store in the same region.
 const ROUND_TRIP_US: u64 = 1_000;
@@ -50,7 +50,10 @@ type NodesError = (Option<Range<usize>>, String);
 
 impl RawNodes {
     /// Parses the nodes for a case with these parts: one setting for each number of them.
-    pub(in crate::experiment) fn read(&self, parts: &[Part]) -> Result<Vec<NodesCase>, NodesError> {
+    pub(in crate::experiment) fn read(
+        &self,
+        parts: &[PerLimits],
+    ) -> Result<Vec<NodesCase>, NodesError> {
         let numbers = match self.number.get_ref() {
             OneOrSome::One(number) => core::slice::from_ref(number),
             OneOrSome::Some(numbers) => numbers,
@@ -67,7 +70,7 @@ impl RawNodes {
         numbers.iter().map(|number| self.read_one(*number, parts)).collect()
     }
 
-    fn read_one(&self, number: u32, parts: &[Part]) -> Result<NodesCase, NodesError> {
+    fn read_one(&self, number: u32, parts: &[PerLimits]) -> Result<NodesCase, NodesError> {
         let at = |text: &Spanned<String>, what: String| (Some(text.span()), what);
         let time = |text: &Option<Spanned<String>>, key: &str| {
             let read = |text: &Spanned<String>| {

@@ -32,7 +32,7 @@ use super::results::CaseResult;
 use super::run::Run;
 use super::{Case, Experiment};
 use crate::error::Error;
-use tollgate_logs::decide::{Decider, Part, ask, new_store};
+use tollgate_logs::decide::{Decider, PerLimits, ask, new_store};
 use tollgate_logs::split_mix::SplitMix64;
 
 pub(super) use case::NodeFacts;
@@ -77,7 +77,7 @@ struct NodesRun<'e> {
     store: MemoryStore,
     nodes: Vec<Arc<Node<Remote>>>,
     questions: Arc<AtomicU64>,
-    parts: Arc<[Part]>,
+    parts: Arc<[PerLimits]>,
     /// One count without nodes, for comparison.
     alone: Option<Limiter>,
     tasks: Tasks<Done>,

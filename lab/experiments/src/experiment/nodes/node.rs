@@ -7,7 +7,7 @@ use tollgate_lease::{Leased, LeasedBuilder, LeasedCounters};
 use tollgate_policy::{Authority, Format, Gate, Policies, Terms};
 
 use super::NodesCase;
-use tollgate_logs::decide::{Part, Verdict};
+use tollgate_logs::decide::{PerLimits, Verdict};
 
 /// The bound of the denials that a node remembers, as in the service.
 const DENIALS: usize = 65_536;
@@ -72,7 +72,7 @@ impl<S: Store> Node<S> {
     ///
     /// # Errors
     /// The ask is invalid. Without the store the failure rule decides.
-    pub async fn answer(&self, parts: &[Part], client: u32) -> Result<NodeAnswer, Error> {
+    pub async fn answer(&self, parts: &[PerLimits], client: u32) -> Result<NodeAnswer, Error> {
         let mut digits = itoa::Buffer::new();
         let client = digits.format(client);
         let counts = parts.iter().map(|part| (part.per.subject(client), &part.limits));

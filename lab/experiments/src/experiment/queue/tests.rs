@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::*;
 use crate::experiment::results::{CaseResult, QueueResult, Results};
-use crate::experiment::{Part, Queueing, Rate, run};
+use crate::experiment::{PerLimits, Queueing, Rate, run};
 use tollgate_logs::decide::InMemory;
 use tollgate_logs::event::Event;
 
@@ -327,7 +327,7 @@ fn the_same_seed_gives_the_same_bytes() {
 fn a_stopped_run_has_what_was_measured_so_far() {
     struct Stops(u32);
     impl Decider for Stops {
-        fn begin(&mut self, _: &[Part], _: bool) -> Result<(), tollgate_logs::Error> {
+        fn begin(&mut self, _: &[PerLimits], _: bool) -> Result<(), tollgate_logs::Error> {
             panic!("a queue asks nobody")
         }
         fn decide(

@@ -1,7 +1,7 @@
 //! Real time, driven by hand.
 
 use super::*;
-use crate::experiment::live::{Answer, Live, ServerUsage};
+use crate::experiment::live::{Live, ServerUsage, TimedAnswer};
 use tollgate_logs::decide::{InMemory, Verdict};
 use tollgate_logs::event::Event;
 
@@ -21,7 +21,7 @@ fn live(experiment: &Experiment) -> Results {
             let verdict = verdicts[0];
             let (sent_us, answered_us) = (now_us, now_us);
             let decided_us = experiment.start_us + now_us;
-            live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
+            live.answered(question, TimedAnswer { sent_us, decided_us, answered_us, verdict });
         }
         results.cases.push(live.finish(None));
     }
@@ -65,7 +65,7 @@ fn what_gets_no_answer_is_neither_admitted_nor_denied() {
         let verdict = Verdict::new(attempt % 3 == 1, None);
         let (sent_us, answered_us) = (due_us + 4, due_us + 9);
         let decided_us = experiment.start_us + due_us + 5;
-        live.answered(question, Answer { sent_us, decided_us, answered_us, verdict });
+        live.answered(question, TimedAnswer { sent_us, decided_us, answered_us, verdict });
     }
     let case = live.finish(Some(ServerUsage { cpu_us: 500, calls: 50, commands: 150 }));
     assert_eq!(case.attempts, case.admitted + case.denied + failed);
@@ -90,16 +90,16 @@ fn who_asks_again_waits_from_its_answer_and_was_served_when_that_was_there() {
     assert_eq!(live.next_due().unwrap(), None);
     let verdict = Verdict::new(false, Some(1_000_000));
     let (sent_us, decided_us, answered_us) = (3, begin_us + 50, 100);
-    live.answered(denied, Answer { sent_us, decided_us, answered_us, verdict });
+    live.answered(denied, TimedAnswer { sent_us, decided_us, answered_us, verdict });
     assert_eq!(live.next_due().unwrap(), Some(1_000_100));
     // The straggler holds back what is counted, and is one of two that wait.
     let again = live.take(1_000_100).unwrap().unwrap();
     let verdict = Verdict::new(true, None);
     let (sent_us, decided_us, answered_us) = (1_000_200, begin_us + 1_000_300, 1_000_400);
-    live.answered(again, Answer { sent_us, decided_us, answered_us, verdict });
+    live.answered(again, TimedAnswer { sent_us, decided_us, answered_us, verdict });
     // Decided before the others, by a clock that is a little behind; and answered after the end.
     let (sent_us, decided_us, answered_us) = (1, begin_us - 20, 12_000_000);
-    live.answered(straggler, Answer { sent_us, decided_us, answered_us, verdict });
+    live.answered(straggler, TimedAnswer { sent_us, decided_us, answered_us, verdict });
     let case = live.finish(None);
     assert_eq!((case.requests, case.attempts, case.admitted), (2, 3, 2));
     assert_eq!(case.longest_wait_us, Some(12_000_000), "until the answer was there");
@@ -120,7 +120,7 @@ fn what_is_decided_after_the_end_is_in_the_series_too() {
     for late_us in [0, 1_000_000, 900_000, 9_000_000_000_000] {
         let question = live.take(u64::MAX).unwrap().unwrap();
         let decided_us = experiment.start_us + question.due_us() + late_us;
-        live.answered(question, Answer { sent_us: 0, decided_us, answered_us: 0, verdict });
+        live.answered(question, TimedAnswer { sent_us: 0, decided_us, answered_us: 0, verdict });
     }
     let case = live.finish(None);
     let admitted: Vec<u64> = case.buckets.iter().map(|bucket| bucket.admitted).collect();
@@ -142,7 +142,10 @@ fn who_comes_on_the_wrong_side_of_an_edge_is_told() {
         due.push(due_us);
         // Between the two that come before an edge, and at it.
         let decided_us = experiment.start_us + due_us + 3_000;
-        live.answered(question, Answer { sent_us: 0, decided_us, answered_us: due_us, verdict });
+        live.answered(
+            question,
+            TimedAnswer { sent_us: 0, decided_us, answered_us: due_us, verdict },
+        );
     }
     assert_eq!(due[..4], [9_995_000, 9_997_500, 10_000_000, 10_000_000]);
     let mut results = Results::new(&experiment);
@@ -165,7 +168,7 @@ fn what_deciding_took_is_told_beside_the_operation() {
             let question = live.take(u64::MAX).unwrap().unwrap();
             let answered_us = question.due_us() + took_us;
             let decided_us = experiment.start_us + answered_us;
-            live.answered(question, Answer { sent_us: 0, decided_us, answered_us, verdict });
+            live.answered(question, TimedAnswer { sent_us: 0, decided_us, answered_us, verdict });
         }
         let mut results = Results::new(&experiment);
         results.live = Some(results::LiveRun::new("memory://".into(), experiment.operation_us));

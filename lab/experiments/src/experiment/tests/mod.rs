@@ -29,7 +29,7 @@ struct Witness {
 }
 
 impl Decider for Witness {
-    fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+    fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
         self.memory.begin(parts, keeps)
     }
 
@@ -297,7 +297,7 @@ fn who_comes_back_after_the_end_was_not_served() {
 fn a_stopped_run_has_what_was_measured_so_far() {
     struct Stops(InMemory, usize);
     impl Decider for Stops {
-        fn begin(&mut self, parts: &[Part], keeps: bool) -> Result<(), Error> {
+        fn begin(&mut self, parts: &[PerLimits], keeps: bool) -> Result<(), Error> {
             self.1 += 1;
             self.0.begin(parts, keeps)
         }

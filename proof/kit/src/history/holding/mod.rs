@@ -12,7 +12,7 @@ use tollgate::Limit;
 use crate::conformance::rule_of;
 use crate::oracle::{HeldLimit, HoldOracle, Kind, Oracle};
 
-use super::record::{Bounds, Call, FaultKind, History, Outcome, Part};
+use super::record::{Bounds, Call, CallOutcome, FaultKind, History, RecordedCount};
 use super::report::{Promise, Report, Verdict};
 
 pub use record::{HoldCall, HoldStep, Place, Renewing, Settling};
@@ -22,7 +22,7 @@ pub(super) use text::read;
 /// A count: a subject, and the identity of its limits.
 type CountKey<'h> = (&'h str, &'h str);
 
-fn keys(parts: &[Part]) -> impl Iterator<Item = CountKey<'_>> {
+fn keys(parts: &[RecordedCount]) -> impl Iterator<Item = CountKey<'_>> {
     parts.iter().map(|part| (part.subject.as_str(), part.limits.identity()))
 }
 
@@ -204,7 +204,7 @@ fn operations(history: &History) -> Result<(Vec<HoldOracle>, Vec<Operation>), Fo
     let open = |reason: &str| Found::Open(reason.to_owned());
     let mut places: BTreeMap<(String, String), (usize, String)> = BTreeMap::new();
     let mut counts: Vec<HoldOracle> = Vec::new();
-    let mut of_parts = |parts: &[Part]| -> Result<Vec<usize>, Found> {
+    let mut of_parts = |parts: &[RecordedCount]| -> Result<Vec<usize>, Found> {
         let each = parts.iter().map(|part| {
             let key = (part.subject.clone(), part.limits.identity().to_owned());
             let written = part.limits.to_string();
@@ -268,7 +268,7 @@ fn operations(history: &History) -> Result<(Vec<HoldOracle>, Vec<Operation>), Fo
             id: call.id,
             invoked_us: call.invoked_us,
             returned_us: call.returned_us.unwrap_or(u64::MAX),
-            is_answered: outcome != Outcome::Unknown,
+            is_answered: outcome != CallOutcome::Unknown,
             decided_us: call.decided_us,
             counts: of_parts(&call.parts)?,
             what: Asked::Ask { hold: None, cost, outcome, fence: None },
@@ -276,7 +276,7 @@ fn operations(history: &History) -> Result<(Vec<HoldOracle>, Vec<Operation>), Fo
     }
     // An error after which nothing was charged shows nothing.
     found.retain(|operation| {
-        !matches!(operation.what, Asked::Ask { outcome: Outcome::NotCharged, .. })
+        !matches!(operation.what, Asked::Ask { outcome: CallOutcome::NotCharged, .. })
     });
     found.sort_by_key(|operation| (operation.invoked_us, operation.id));
     Ok((counts, found))

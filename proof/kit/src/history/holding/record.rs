@@ -2,7 +2,7 @@
 
 use crate::oracle::Kind;
 
-use super::super::record::{Outcome, Part};
+use super::super::record::{CallOutcome, RecordedCount};
 
 /// One call about a hold, as its client saw it.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
@@ -51,7 +51,7 @@ pub struct Place {
     /// What it keeps.
     pub kind: Kind,
     /// The subjects and their limits, all judged at once.
-    pub parts: Vec<Part>,
+    pub parts: Vec<RecordedCount>,
     /// The cost, at least 1.
     pub cost: u64,
     /// How long it lasts, in microseconds.
@@ -59,7 +59,7 @@ pub struct Place {
     /// The store's own time of the decision, in microseconds, by the recorder's clock.
     pub decided_us: Option<u64>,
     /// What came back.
-    pub outcome: Outcome,
+    pub outcome: CallOutcome,
     /// The fencing number of a hold that was placed, if it was told.
     pub fence: Option<u64>,
 }
@@ -98,7 +98,7 @@ impl HoldStep {
     #[must_use]
     pub const fn is_answered(&self) -> bool {
         match self {
-            Self::Place(place) => !matches!(place.outcome, Outcome::Unknown),
+            Self::Place(place) => !matches!(place.outcome, CallOutcome::Unknown),
             Self::Settle { answer, .. } => !matches!(answer, Settling::Unknown),
             Self::Renew { answer, .. } => !matches!(answer, Renewing::Unknown),
         }

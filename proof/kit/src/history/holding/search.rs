@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashSet};
 
 use crate::oracle::{HoldOracle, Kind};
 
-use super::super::record::{Bounds, Outcome};
+use super::super::record::{Bounds, CallOutcome};
 use super::{Renewing, Settling};
 
 /// What was found about calls that share counts.
@@ -35,7 +35,7 @@ pub(super) struct Operation {
 /// What a call asked, and what came back.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
-    Ask { hold: Option<(u64, Kind, u64)>, cost: u64, outcome: Outcome, fence: Option<u64> },
+    Ask { hold: Option<(u64, Kind, u64)>, cost: u64, outcome: CallOutcome, fence: Option<u64> },
     Settle { name: u64, actual: u64, answer: Settling },
     Renew { name: u64, ttl_us: u64, answer: Renewing },
 }
@@ -347,7 +347,7 @@ fn ask(next: &mut State, call: &Operation) -> Result<(), String> {
         _ => Ok(()),
     };
     match outcome {
-        Outcome::Allowed { remaining } => {
+        CallOutcome::Allowed { remaining } => {
             if !admitted {
                 let needed = wanted().find(|(left, wanted)| *wanted > left.remaining);
                 let (left, wanted) = needed.map_or((0, 0), |(l, w)| (l.remaining, w));
@@ -362,11 +362,11 @@ fn ask(next: &mut State, call: &Operation) -> Result<(), String> {
                 next.fence = fence;
             }
         }
-        Outcome::Denied { .. } if admitted => {
+        CallOutcome::Denied { .. } if admitted => {
             return Err(format!("it was denied where {least} remained"));
         }
-        Outcome::Denied { .. } if never => return Err("it is never admitted".to_owned()),
-        Outcome::Denied { remaining, .. } => {
+        CallOutcome::Denied { .. } if never => return Err("it is never admitted".to_owned()),
+        CallOutcome::Denied { remaining, .. } => {
             // Of slots or of units, whichever the binding limit counts: one that denies.
             let of_kind = |is_slots| {
                 let of = || wanted().filter(move |(left, _)| left.is_slots == is_slots);
@@ -378,8 +378,8 @@ fn ask(next: &mut State, call: &Operation) -> Result<(), String> {
                 told(remaining, least)?;
             }
         }
-        Outcome::Never if !never => return Err("it is not above a limit".to_owned()),
-        Outcome::Never | Outcome::NotCharged | Outcome::Unknown => {}
+        CallOutcome::Never if !never => return Err("it is not above a limit".to_owned()),
+        CallOutcome::Never | CallOutcome::NotCharged | CallOutcome::Unknown => {}
     }
     if admitted && !outcome.is_denial() {
         for count in next.counts_of(&call.counts) {

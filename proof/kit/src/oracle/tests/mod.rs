@@ -7,7 +7,7 @@ mod search;
 mod several;
 mod worked;
 
-use super::{Answer, Fields, Oracle, Rounding, Rule};
+use super::{Fields, Oracle, OracleAnswer, Rounding, Rule};
 
 const MS: u64 = 1_000;
 const S: u64 = 1_000_000;
@@ -27,19 +27,19 @@ fn sliding(rounding: Rounding) -> Oracle {
 }
 
 /// An Allow of `cost`: (remaining, reset).
-fn allow(cost: u64, remaining: u64, reset_after_us: u64) -> Answer {
+fn allow(cost: u64, remaining: u64, reset_after_us: u64) -> OracleAnswer {
     let fields = Fields { remaining, retry_after_us: Some(0), reset_after_us };
-    Answer { admitted: true, granted: cost, fields }
+    OracleAnswer { admitted: true, granted: cost, fields }
 }
 
 /// A Deny, *not yet*: (remaining, retry, reset).
-fn not_yet(remaining: u64, retry_after_us: u64, reset_after_us: u64) -> Answer {
+fn not_yet(remaining: u64, retry_after_us: u64, reset_after_us: u64) -> OracleAnswer {
     let fields = Fields { remaining, retry_after_us: Some(retry_after_us), reset_after_us };
-    Answer { admitted: false, granted: 0, fields }
+    OracleAnswer { admitted: false, granted: 0, fields }
 }
 
 /// A Deny, *never*: (remaining, reset).
-fn never(remaining: u64, reset_after_us: u64) -> Answer {
+fn never(remaining: u64, reset_after_us: u64) -> OracleAnswer {
     let fields = Fields { remaining, retry_after_us: None, reset_after_us };
-    Answer { admitted: false, granted: 0, fields }
+    OracleAnswer { admitted: false, granted: 0, fields }
 }

@@ -103,7 +103,7 @@ impl Run {
     }
 
     /// Takes the step; returns the answer, if it has one, and the cost asked.
-    fn step(&mut self, step: &Step) -> Option<(Answer, u64)> {
+    fn step(&mut self, step: &Step) -> Option<(OracleAnswer, u64)> {
         let (after, cost) = match *step {
             Step::Check { after, cost }
             | Step::Partial { after, cost }
@@ -291,7 +291,7 @@ proptest! {
         let mut run = Run::new(fresh(rule), unit);
         for step in &steps {
             let before = run.oracle.clone();
-            if let Some((Answer { admitted: false, .. }, _)) = run.step(step) {
+            if let Some((OracleAnswer { admitted: false, .. }, _)) = run.step(step) {
                 prop_assert_eq!(&run.oracle, &before);
             }
         }

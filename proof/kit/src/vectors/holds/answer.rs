@@ -8,7 +8,7 @@ use crate::oracle::Fields;
 /// What a line is answered.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct LineAnswer {
     /// What is said.
     pub said: Said,
     /// The numbers of each limit, in order; none where nothing was judged or charged.
@@ -66,7 +66,7 @@ pub struct LimitAnswer {
     pub charged: Option<(bool, u64)>,
 }
 
-impl Answer {
+impl LineAnswer {
     pub(super) const fn only(said: Said) -> Self {
         Self { said, limits: Vec::new() }
     }
@@ -126,7 +126,7 @@ impl Answer {
     }
 }
 
-impl fmt::Display for Answer {
+impl fmt::Display for LineAnswer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.cells().join(" | "))
     }

@@ -1,6 +1,6 @@
 //! What the oracle answers to lines about holds that their callers name.
 
-use super::{Answer, HoldAsk, Run, Said, decided};
+use super::{HoldAsk, LineAnswer, Run, Said, decided};
 use crate::oracle::{Ended, Kind, NameSays};
 
 impl Run {
@@ -13,7 +13,7 @@ impl Run {
         place as u64
     }
 
-    pub(super) fn ask_named(&mut self, at_us: u64, asked: &HoldAsk) -> Result<Answer, String> {
+    pub(super) fn ask_named(&mut self, at_us: u64, asked: &HoldAsk) -> Result<LineAnswer, String> {
         let (name, kind, cost, ttl_us) = match asked {
             HoldAsk::Reserve { name, cost, ttl_us, charging: true } => {
                 (name, Kind::Charging, *cost, *ttl_us)
@@ -27,9 +27,9 @@ impl Run {
         };
         let caller = self.caller(name);
         match self.oracle.name_says(at_us, caller, (kind, cost, ttl_us)) {
-            NameSays::Differs => Ok(Answer::only(Said::Differs)),
-            NameSays::Repeated => Ok(Answer::only(Said::TooOften)),
-            NameSays::Over => Ok(Answer::only(Said::Over)),
+            NameSays::Differs => Ok(LineAnswer::only(Said::Differs)),
+            NameSays::Repeated => Ok(LineAnswer::only(Said::TooOften)),
+            NameSays::Over => Ok(LineAnswer::only(Said::Over)),
             NameSays::Again { end_us, .. } => {
                 self.change(at_us)?;
                 let fields = self.oracle.answer_again(at_us, caller, &self.no_guess());
@@ -48,7 +48,11 @@ impl Run {
         }
     }
 
-    pub(super) fn settle_by_name(&mut self, at_us: u64, asked: &HoldAsk) -> Result<Answer, String> {
+    pub(super) fn settle_by_name(
+        &mut self,
+        at_us: u64,
+        asked: &HoldAsk,
+    ) -> Result<LineAnswer, String> {
         let (name, units) = match asked {
             HoldAsk::Commit(name, units) => (name, *units),
             HoldAsk::Cancel(name) | HoldAsk::Release(name) => (name, 0),
@@ -57,7 +61,7 @@ impl Run {
                 let caller = self.caller(name);
                 let hold = self.oracle.hold_named(at_us, caller).map(|(hold, _)| hold);
                 let end_us = self.oracle.renew(at_us, hold.unwrap_or(u64::MAX), ttl_us);
-                return Ok(Answer::only(end_us.map_or(Said::NotOpen, Said::Until)));
+                return Ok(LineAnswer::only(end_us.map_or(Said::NotOpen, Said::Until)));
             }
             _ => return Err("only what settles or renews is by name".to_owned()),
         };
@@ -69,19 +73,19 @@ impl Run {
         Ok(self.ended(ended, units, matches!(asked, HoldAsk::Release(_))))
     }
 
-    pub(super) fn give_back(&mut self, at_us: u64, name: &str, answer: u64) -> Answer {
+    pub(super) fn give_back(&mut self, at_us: u64, name: &str, answer: u64) -> LineAnswer {
         let caller = self.caller(name);
         let ended = self.oracle.give_back(at_us, caller, answer);
         self.ended(ended, 0, true)
     }
 
-    fn ended(&self, ended: Ended, units: u64, is_release: bool) -> Answer {
+    fn ended(&self, ended: Ended, units: u64, is_release: bool) -> LineAnswer {
         match ended {
-            Ended::Charged(_) if is_release => Answer::only(Said::Released),
+            Ended::Charged(_) if is_release => LineAnswer::only(Said::Released),
             Ended::Charged(charged) => self.charged(units, &charged),
-            Ended::Already(units) => Answer::only(Said::Already(units)),
-            Ended::Early => Answer::only(Said::Early),
-            Ended::NotOpen => Answer::only(Said::NotOpen),
+            Ended::Already(units) => LineAnswer::only(Said::Already(units)),
+            Ended::Early => LineAnswer::only(Said::Early),
+            Ended::NotOpen => LineAnswer::only(Said::NotOpen),
         }
     }
 }

@@ -116,7 +116,7 @@ fn a_wrong_answer_is_written_anew() {
     assert!(!longer.allows(&exact) && !expect(&line("9s+")).allows(&exact));
 }
 
-fn expect(text: &str) -> Answer {
+fn expect(text: &str) -> LineAnswer {
     parse(text).unwrap().remove(0).lines.remove(0).expect.unwrap()
 }
 

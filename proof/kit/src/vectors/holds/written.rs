@@ -1,7 +1,7 @@
 //! A file of time lines with holds as it is to be written.
 
 use super::super::VectorError;
-use super::{Answer, parse};
+use super::{LineAnswer, parse};
 
 /// Writes a file of time lines with the oracle's answers in place of those that it has. Its
 /// comments, limits and questions stay as they are.
@@ -11,7 +11,7 @@ use super::{Answer, parse};
 /// The first line that cannot be read, or to which the definitions leave the answer open.
 pub fn write(text: &str) -> Result<String, VectorError> {
     let questions: Vec<String> = text.lines().map(question_of).collect();
-    let mut answers: Vec<Option<Answer>> = vec![None; questions.len()];
+    let mut answers: Vec<Option<LineAnswer>> = vec![None; questions.len()];
     for time_line in parse(&questions.join("\n"))? {
         for (line, answer) in time_line.lines.iter().zip(time_line.run()?) {
             if let Some(place) = answers.get_mut(line.number - 1) {
