@@ -1,7 +1,7 @@
 //! What a check on a Redis Cluster costs beside one on a single server: time of this process and of
 //! the servers, and how the load is spread.
 //!
-//! `cargo run --release -p tollgate-proof --example cluster_speed`
+//! `cargo run --profile dist -p tollgate-proof --example cluster_speed`
 //!
 //! All servers are started here. The sides take turns; the figures are medians of the rounds.
 

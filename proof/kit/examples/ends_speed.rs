@@ -2,7 +2,7 @@
 //! longest script, and the checks of another subject beside it. And what a commit and a renewal
 //! cost on SQLite beside the most holds that a count can have.
 //!
-//! `cargo run --release -p tollgate-proof --example ends_speed`
+//! `cargo run --profile dist -p tollgate-proof --example ends_speed`
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "without a server it has no figures")]
 
