@@ -223,7 +223,7 @@ impl Admin {
         let [subjects, about] = [subjects, about].map(|text| (!text.is_empty()).then_some(text));
         match &answered {
             Ok(_) => tracing::info!(
-                target: "tollgate", act, %peer, subjects, by, about, "an administrator has asked"
+                target: "tollgate", act, %peer, subjects, by, about, "admin request"
             ),
             // The detail is not logged, since it may quote the subject.
             Err(problem) => tracing::warn!(
@@ -418,7 +418,7 @@ impl Admin {
             None | Some("asked") => By::Asked,
             Some("denied") => By::Denied,
             Some(text) => {
-                let detail = format!("`{text}` is no order of subjects: asked or denied");
+                let detail = format!("unknown `by`: `{text}`; use asked or denied");
                 return Err(Problem::bad(detail).at("by"));
             }
         };

@@ -121,9 +121,7 @@ impl<'a> QuestionJson<'a> {
                 ));
             }
             (false, false) => {
-                return Err(Problem::bad(
-                    "this asks nothing: say `subject` and `limit`, or `fields` for your policies",
-                ));
+                return Err(Problem::bad("empty request: set `subject` and `limit`, or `fields`"));
             }
             (false, true) => {
                 let own = [
@@ -193,7 +191,7 @@ pub(crate) fn parts(
 }
 
 pub(crate) fn no_subject() -> Problem {
-    Problem::bad("whose count? `subject` is missing, as \"user:42\"").at("subject")
+    Problem::bad("`subject` is missing, e.g. \"user:42\"").at("subject")
 }
 
 fn deadline_of(text: &str) -> Result<Duration, Problem> {

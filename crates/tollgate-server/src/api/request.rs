@@ -31,9 +31,7 @@ fn one_host(request: &Request<Whole>) -> Result<(), Problem> {
     let mut hosts = request.headers().get_all(HOST).iter();
     match (hosts.next(), hosts.count()) {
         (Some(host), 0) if is_host(host) => Ok(()),
-        (Some(_), 0) => {
-            Err(Problem::bad("the `Host` is none: it is a name or an address, and a port"))
-        }
+        (Some(_), 0) => Err(Problem::bad("invalid `Host` header: expected NAME or ADDRESS[:PORT]")),
         (None, _) if request.version() < Version::HTTP_11 => Ok(()),
         (None, _) => Err(Problem::bad("a request of HTTP/1.1 has a `Host`, and this has none")),
         (Some(_), more) => {

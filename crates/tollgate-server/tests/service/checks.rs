@@ -272,7 +272,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
         (r#"["login"]"#, 400, None, "should be an object"),
         (r#"{"on": [["a", "1/h"]]}"#, 400, Some("on[0]"), "should be an object"),
         (r#"{"checks": [], "cost": 1}"#, 400, Some("checks"), "unknown field"),
-        ("{}", 400, None, "asks nothing"),
+        ("{}", 400, None, "empty request"),
         (r#"{"subject": "a", "limit": "1/h"} x"#, 400, None, "trailing characters"),
         (r#"{"subject": "a", "limt": "1/h"}"#, 400, Some("limt"), "unknown field `limt`"),
         (r#"{"subject": "a", "subject": "b", "limit": "1/h"}"#, 400, None, "duplicate field"),

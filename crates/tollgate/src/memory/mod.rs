@@ -69,7 +69,6 @@ struct Padded(Mutex<Shard>);
 /// An entry that still counts is never evicted: flooding the store with subjects does not reset any
 /// count. A log without room for another event moves its newest event to now instead. That event
 /// then counts longer than necessary, never shorter.
-/// than it must and never less.
 /// No thread is needed: every new subject examines a few other entries. [`MemoryStore::sweep`]
 /// frees memory at a time of your choice.
 ///

@@ -34,7 +34,7 @@ async fn answer(call: Call<'_>) -> Result<(), Why> {
         Ok(was_there) => {
             tracing::info!(
                 target: "tollgate", act = "reset", user, %peer, subjects,
-                "an administrator has asked over RESP"
+                "admin request over RESP"
             );
             call.replies.integer(i64::from(was_there));
             Ok(())
