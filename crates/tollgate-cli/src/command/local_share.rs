@@ -1,19 +1,22 @@
 //! What a local share of a limit comes to while the store is away: for `explain` and `config`.
 
 use serde::Serialize;
-use tollgate::{Limit, ParseError, Share};
+use tollgate::{Limit, LimitKind, ParseError, Share};
 
 /// What one node admits by itself, and what several of them do together.
 #[derive(Debug, Serialize)]
 pub(crate) struct LocalShare {
     share: String,
     limit: String,
-    worst_window: u64,
+    /// `None` of a limit that is no rate.
+    worst_window: Option<u64>,
     window: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     nodes: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     worst_window_of_nodes: Option<u128>,
+    #[serde(skip)]
+    kind: LimitKind,
 }
 
 impl LocalShare {
@@ -21,20 +24,30 @@ impl LocalShare {
     /// The limit has no such share.
     pub(crate) fn new(limit: &Limit, share: Share, nodes: Option<u32>) -> Result<Self, ParseError> {
         let shared = limit.share(share)?;
-        let worst_window = shared.strategy().traits(shared.quota()).worst_window;
+        let is_rate = limit.kind() == LimitKind::Rate;
+        let worst_window = is_rate.then(|| shared.strategy().traits(shared.quota()).worst_window);
+        let of_nodes = worst_window.zip(nodes);
         Ok(Self {
             share: share.to_string(),
             limit: shared.to_string(),
             worst_window,
             window: shared.quota().period.to_string(),
+            kind: limit.kind(),
             nodes,
-            worst_window_of_nodes: nodes.map(|nodes| u128::from(nodes) * u128::from(worst_window)),
+            worst_window_of_nodes: of_nodes
+                .map(|(most, nodes)| u128::from(nodes) * u128::from(most)),
         })
     }
 
     /// In one line.
     pub(crate) fn text(&self) -> String {
-        let Self { share, limit, worst_window, window, .. } = self;
+        let Self { share, limit, worst_window, window, kind, .. } = self;
+        let Some(worst_window) = worst_window else {
+            return match kind {
+                LimitKind::Ban => "each node counts the denials of its own share".to_owned(),
+                _ => format!("a share of {share} takes no slot: an acquire is denied"),
+            };
+        };
         let one = format!("a share of {share} is {limit}: at most {worst_window} in any {window}");
         match self.nodes.zip(self.worst_window_of_nodes) {
             Some((1, _)) => one,

@@ -300,6 +300,16 @@ fn shares_are_explained_with_their_bound_for_all_nodes() {
         assert!(code == 0 && out.contains(says), "{args:?}: {out}");
     }
     assert!(!explained(&[]).1.contains("store away"));
+    // What is no rate has no bound over a time.
+    for (limit, says) in [
+        ("3 at once hold 1m", "takes no slot: an acquire is denied"),
+        ("9/m, ban 1h after 3 denials in 1m", "each node counts the denials of its own share"),
+    ] {
+        let (code, out, error) = place.run(&["explain", limit, "--local", "1/4"]);
+        let out = out.split_whitespace().collect::<Vec<_>>().join(" ");
+        assert_eq!((code, &*error), (0, ""), "{limit}");
+        assert!(out.contains(says) && !out.contains("18446744073709551615"), "{limit}: {out}");
+    }
     for (args, says) in [
         (["--local", "0"], "`0` is no share"),
         (["--local", "101%"], "more than the whole"),

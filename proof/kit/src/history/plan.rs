@@ -140,7 +140,7 @@ impl<'h> Plan<'h> {
             match planned.call.outcome {
                 // All of them together charge once: the first stands for them.
                 CallOutcome::Unknown if unanswered && !again || after => {
-                    planned.role = Role::Repeat
+                    planned.role = Role::Repeat;
                 }
                 CallOutcome::Unknown => unanswered = true,
                 CallOutcome::Allowed { .. } if Some(position) != first => {

@@ -19,7 +19,7 @@ pub(super) fn carried(
     match (old, &mut new) {
         (RateState::Greedy(old), RateState::Greedy(new)) => new.carry(old, now),
         (RateState::Interval(old), RateState::Interval(new)) if old.d == new.d => {
-            new.carry(old, at)
+            new.carry(old, at);
         }
         (
             RateState::Greedy(_) | RateState::Interval(_),
@@ -34,7 +34,7 @@ pub(super) fn carried(
         (RateState::Fixed(old), RateState::Fixed(new)) if old.same_windows(new) => new.carry(old),
         (RateState::Log(old), RateState::Log(new)) => new.carry(old),
         (RateState::Sliding(old), RateState::Sliding(new)) if old.same_buckets(new) => {
-            new.carry(old)
+            new.carry(old);
         }
         (RateState::Fixed(_), RateState::Fixed(_))
         | (RateState::Sliding(_), RateState::Sliding(_)) => {
