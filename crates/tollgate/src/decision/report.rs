@@ -16,7 +16,7 @@ pub struct Report<'d> {
 }
 
 impl<'d> Report<'d> {
-    /// The subject of the count, in the written form of [`Subject`].
+    /// The subject of the count, in the written form of [`Subject`](crate::Subject).
     #[must_use]
     pub fn subject(&self) -> &'d str {
         self.subject
