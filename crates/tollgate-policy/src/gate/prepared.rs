@@ -45,19 +45,20 @@ impl Prepared {
         ttl.map(|ttl| (kind, ttl))
     }
 
-    /// Names the hold that the request places, as [`tollgate::Ask::named`]. A check places none, and ignores
-    /// it.
+    /// Names the hold that the request places, as [`tollgate::Ask::named`]. A check places none,
+    /// and ignores it.
     pub fn named(self, name: Option<HoldName>) -> Self {
         Self { name, ..self }
     }
 
-    /// Lets a peek judge as a hold of this kind, as [`tollgate::Ask::holding`]. Only a peek looks at it.
+    /// Lets a peek judge as a hold of this kind, as [`tollgate::Ask::holding`]. Only a peek looks
+    /// at it.
     pub fn kind(self, kind: Option<HoldKind>) -> Self {
         Self { kind, ..self }
     }
 
-    /// Says whether the caller waits where it is denied, as [`tollgate::Ask::with_patience`]. A check takes
-    /// no slot: there a place in line is no more than a wait.
+    /// Says whether the caller waits where it is denied, as [`tollgate::Ask::with_patience`]. A
+    /// check takes no slot: there a place in line is no more than a wait.
     pub fn with_patience(mut self, patience: Patience) -> Self {
         self.patience = patience;
         let shadows = self.shadows.iter_mut().map(|(_, plan)| plan);
@@ -108,8 +109,8 @@ impl Prepared {
     }
 
     /// Asks what the policies would answer: to a check, or to a hold of the kind that
-    /// [`Prepared::kind`] says, or else the policies. [`Gate::ask`](super::Gate::ask) then changes no count and no
-    /// counter, and does not call the observer. Shadow policies are not checked.
+    /// [`Prepared::kind`] says, or else the policies. [`Gate::ask`](super::Gate::ask) then changes
+    /// no count and no counter, and does not call the observer. Shadow policies are not checked.
     pub fn peek(self) -> Self {
         Self { is_peek: true, ..self }
     }
