@@ -56,7 +56,7 @@ async fn counts_are_looked_at_and_corrected() {
     }
     for (path, body, says) in [
         ("reset", r#"{"policy": "login", "subject": "user:1"}"#, "by these dimensions"),
-        ("reset", r#"{"policy": "login"}"#, "whose count"),
+        ("reset", r#"{"policy": "login"}"#, "`subject` is missing"),
         ("adjust", whose, "`by` is missing"),
         ("reset", by, "only an adjustment"),
         ("reset", "{}", "lists all subjects"),
