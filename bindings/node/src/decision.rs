@@ -48,7 +48,8 @@ pub(crate) fn with<T>(
     let ask = ask(parts, cost, false).map_err(error::raised)?;
     let replay = Replay { outcome, identity: limiter.identity() };
     let engine = Engine::new(limiter.limits.clone(), replay);
-    let decision = ready(engine.check(ask)).map_err(error::raised)?;
+    // A peek, which may be over slots, too: nothing is charged by it here.
+    let decision = ready(engine.check(ask.peek())).map_err(error::raised)?;
     let decision = decision.map_err(error::raised)?;
     Ok(use_it(&decision))
 }
