@@ -1,4 +1,4 @@
-//! What the generated services share: whom they ask, and what is told of an answer.
+//! State that the generated services share: the service, and the reports of their answers.
 
 use core::time::Duration;
 use std::sync::Arc;

@@ -44,7 +44,7 @@ pub(super) async fn charge(
 /// Places a hold, and writes it.
 ///
 /// # Errors
-/// The service refuses, or the id is none.
+/// The service refuses, or the id is invalid.
 pub(super) async fn place(
     service: &Service,
     mut question: Question<'_>,

@@ -79,7 +79,7 @@ pub(super) struct Call<'c> {
 }
 
 impl<'c> Call<'c> {
-    /// The word at this place; the name is at 0. Empty if there is none.
+    /// The word at this place; the name is at 0. Empty past the last word.
     pub(super) fn word(&self, place: usize) -> &'c [u8] {
         self.words.get(place).copied().unwrap_or_default()
     }

@@ -48,8 +48,8 @@ impl MemoryStore {
         self.answer(question).unwrap_or_else(|| unreachable!("memory never waits"))
     }
 
-    /// Answers for one subject, without its own way when it has an entry under exactly these
-    /// limits. The part is lent: the processor stalls on a copy of what was written just now.
+    /// Answers for one subject: in place where it has an entry under exactly these limits, else as
+    /// any question. The part is lent: the processor stalls on a copy of what was written just now.
     #[inline(never)]
     fn answer_in_place(&self, part: &Counted<'_>, question: &Question<'_>) -> Answer {
         let ask = (question.cost, question.mode);

@@ -6,12 +6,9 @@ use core::time::Duration;
 use tollgate::{Ask, Carried, LimitKind, LimitSet, Store};
 
 use super::StoreMaker;
-use super::world::{World, block_on, fields, oracle_of, rule_of, set, stepped_back};
+use super::world::{START_US, World, block_on, fields, oracle_of, rule_of, set, stepped_back};
 use crate::Random;
 use crate::oracle::{BanOracle, BanRule, Fields};
-
-/// A time far from zero, so that a clock can step back.
-const START_US: u64 = 1_763_632_000_000;
 
 /// Each with the limits of which a change is made.
 const LIMITS: [(&str, &str); 9] = [

@@ -10,12 +10,9 @@ use tollgate::{Ask, Decision, Error, Hold, HoldKind, Holding, LimitSet, Period, 
 
 use super::StoreMaker;
 use super::named_holds::name;
-use super::world::{World, block_on, fields, oracle_of, set, stepped_back};
+use super::world::{START_US, World, block_on, fields, oracle_of, set, stepped_back};
 use crate::Random;
 use crate::oracle::{Ended, Fields, HeldLimit, HoldOracle, Kind, NameSays};
-
-/// A time far from zero, so that a clock can step back.
-const START_US: u64 = 1_763_632_000_000;
 
 /// Limits of every strategy, alone and together, each with other numbers of the same count.
 const LIMITS: [[&str; 2]; 14] = [

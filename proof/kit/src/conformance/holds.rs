@@ -7,11 +7,8 @@ use tollgate::engine::MAX_CHARGING_HOLDS;
 use tollgate::{Ask, Carried, Error, Hold, HoldKind, HoldName, Holding, LimitSet, Store, Verdict};
 
 use super::StoreMaker;
-use super::world::{World, block_on, set};
+use super::world::{START_US, World, block_on, set};
 use crate::Random;
-
-/// A time far from zero, so that a clock can step back.
-const START_US: u64 = 1_763_632_000_000;
 
 const WHILE: Duration = Duration::from_secs(20);
 

@@ -8,9 +8,8 @@ use tollgate::engine::{MAX_MARKS, MAX_REPEATS};
 use tollgate::{Ask, Error, Hold, HoldName, Holding, LimitSet, Store};
 
 use super::StoreMaker;
-use super::world::{World, block_on, set};
+use super::world::{START_US, World, block_on, set};
 
-const START_US: u64 = 1_763_632_000_000;
 const SECOND_US: u64 = 1_000_000;
 
 pub(super) fn name(number: u64) -> HoldName {

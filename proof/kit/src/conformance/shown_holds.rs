@@ -6,9 +6,7 @@ use core::time::Duration;
 use tollgate::{Ask, Hold};
 
 use super::StoreMaker;
-use super::world::{World, block_on, set};
-
-const START_US: u64 = 1_763_632_000_000;
+use super::world::{START_US, World, block_on, set};
 
 /// An inspection shows the open holds, of which each can be given back.
 pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {

@@ -17,6 +17,9 @@ use super::StoreMaker;
 use crate::Random;
 use crate::oracle::{self, Charged, Fields, Oracle, OracleAnswer, Rule};
 
+/// A time far from zero, so that a clock can step back.
+pub(super) const START_US: u64 = 1_763_632_000_000;
+
 /// Wakes the thread that waits.
 struct Unpark(Thread);
 
