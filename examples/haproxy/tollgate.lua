@@ -6,9 +6,9 @@ local TIMEOUT_MS = 3000
 local MAX_LINES = 64
 local MAX_BYTES = 8192
 
--- What a client sends in these names is not passed on: the service believes it of a proxy, or it is
--- about a connection or a body that the question does not have, or it is long and secret. All else
--- is, since policies may look at it.
+-- Headers of these names from a client are not passed on. The service trusts a proxy's, or they are
+-- about a connection or a body that the question does not have, or they are long and secret. All
+-- else is, since policies may look at it.
 local NOT_PASSED = {}
 for name in string.gmatch([[
   x-original-uri x-original-method x-forwarded-uri x-forwarded-method x-forwarded-host
@@ -18,7 +18,7 @@ for name in string.gmatch([[
   NOT_PASSED[name] = true
 end
 
--- What of a refusal goes to the client.
+-- The parts of a refusal that go to the client.
 local SHOWN = {
   "content-type", "cache-control", "retry-after", "ratelimit", "ratelimit-policy",
   "www-authenticate",

@@ -16,7 +16,7 @@ const cluster = new Cluster(nodes.map((node) => `redis://${node}`), {
   // Without this, ioredis sends a command again after a lost connection, and a check that is sent
   // twice may be charged twice. It still follows MOVED and ASK.
   retryDelayOnFailover: 0,
-  // Without a queue, a check fails at once while there is no cluster.
+  // Without a queue, a check fails immediately while there is no cluster.
   enableOfflineQueue: false,
   redisOptions: { connectTimeout: 1_000, commandTimeout: 250 },
   // Who never had a connection gives up; a cluster that is lost is looked for again each second.

@@ -12,7 +12,7 @@ const limit = JSON.parse(readFileSync('limit.json', 'utf8'));
 const nodes = (process.env.REDIS_NODES ?? '127.0.0.1:6379').split(',');
 
 // node-redis sends a command again after MOVED and ASK alone, which ran nothing. Without a queue, a
-// check fails at once while there is no connection, in place of being charged later.
+// check fails immediately while there is no connection, in place of being charged later.
 const cluster = createCluster({
   rootNodes: nodes.map((node) => ({ url: `redis://${node}` })),
   defaults: { disableOfflineQueue: true, socket: { connectTimeout: 1_000 } },

@@ -10,8 +10,9 @@ import { createClient } from 'redis';
 
 const limit = JSON.parse(readFileSync('limit.json', 'utf8'));
 
-// Without a queue, a check fails at once while there is no connection. What was sent when one is
-// lost is not sent again (ioredis would do that: there, autoResendUnfulfilledCommands: false).
+// Without a queue, a check fails immediately while there is no connection. A command in flight
+// when one is lost is not sent again (ioredis would do that: there,
+// autoResendUnfulfilledCommands: false).
 const client = createClient({
   url: process.env.REDIS_URL ?? 'redis://127.0.0.1:6379',
   disableOfflineQueue: true,

@@ -2,7 +2,8 @@
 #
 #   REDIS_URL=redis://127.0.0.1:6380 python throttle.py user:42
 #
-# Exit code 0: admitted, 1: denied, 2: no answer. A password stands in the URL: redis://:PASSWORD@...
+# Exit code 0: admitted, 1: denied, 2: no answer. The password is part of the URL:
+# redis://:PASSWORD@...
 
 import os
 import sys

@@ -4,8 +4,8 @@
 cd /life || exit 1
 exec >results 2>log
 
-# step NAME COMMAND...: runs it in a shell of its own, and writes whether it held. What it prints
-# is what it showed.
+# step NAME COMMAND...: runs it in a new shell, and writes whether it succeeded. Its output is
+# the evidence.
 step() {
     name=$1
     shift

@@ -12,7 +12,7 @@ import { Limiter } from "tollgate-limiter";
 const CALLS = 50_000;
 const UNITS = 1_000_000;
 
-// What is required of what is awaited.
+// The required ratio of the awaited checks.
 const BAR = 1;
 
 const subjects = Array.from({ length: 1000 }, (_, index) => `user:${index}`);

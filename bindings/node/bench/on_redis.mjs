@@ -1,8 +1,8 @@
 // `check` on Redis beside rate-limiter-flexible with ioredis, on the same Redis.
 //
-// Each is asked by one task, and by twenty at once, in turns, and of each the median of the rounds
-// counts. What Node can do at best is shown too: a bare socket that sends the bytes of a check, and
-// waits for as many replies. It needs the package of release, rate-limiter-flexible, ioredis and a Redis server:
+// Each is asked by one task, and by twenty concurrently, in turns; the median of the rounds counts. The maximum
+// for Node is shown too: a bare socket that sends the bytes of a check, and waits for as many replies. It needs
+// the package of release, rate-limiter-flexible, ioredis and a Redis server:
 //
 //     node bench/on_redis.mjs redis://127.0.0.1:6379 [ROUNDS]
 
@@ -15,7 +15,7 @@ import { Limiter } from "tollgate-limiter";
 const CALLS = 2_000;
 const UNITS = 1_000_000;
 
-// What is required.
+// The requirements.
 const BAR = 1.2;
 
 const [url, given = "11"] = process.argv.slice(2);

@@ -1,5 +1,5 @@
 "use strict";
-// What JavaScript passes: checked, with errors that name the argument.
+// The arguments from JavaScript: checked, with errors that name the argument.
 
 const { ArgumentError } = require("./errors.js");
 

@@ -1,5 +1,5 @@
 "use strict";
-// Decisions: numbers, of which the native module makes what is seldom asked.
+// Decisions: numbers; the native module makes the rare details from them.
 
 const { inspect } = require("node:util");
 const { call } = require("./errors.js");

@@ -1,5 +1,5 @@
 "use strict";
-// The errors. A denial of a check is none of them: it is a `Decision`.
+// The errors. A denial of a check is not an error: it is a `Decision`.
 
 /** The base of all errors of this package, but for `TypeError` on wrong types. */
 class TollgateError extends Error {

@@ -227,8 +227,8 @@ export class Limiter {
     options?: { partial?: boolean; waiting?: "again" },
   ): Promise<Decision>;
   /**
-   * What `check` would answer now, or with `kind` `reserve` or `acquire`. Nothing is charged. Of
-   * limits such as `20 at once`, a reserve takes one slot and an acquire its cost.
+   * The answer that `check` would give now, or with `kind` `reserve` or `acquire`. Nothing is
+   * charged. Of limits such as `20 at once`, a reserve takes one slot and an acquire its cost.
    */
   peek(
     subject: string,
@@ -332,7 +332,7 @@ export interface MiddlewareOptions<Request> {
   /** The headers that tell a client about its limits. By default `draft`. */
   headers?: Profile;
   /**
-   * What happens while the store cannot answer: requests pass, or get a 503. Required unless the
+   * The rule while the store cannot answer: requests pass, or get a 503. Required unless the
    * limiter counts in memory.
    */
   onFailure?: "allow" | "deny";

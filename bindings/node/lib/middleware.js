@@ -1,5 +1,5 @@
 "use strict";
-// What the middleware for Express, Fastify and Hono have in common.
+// The common parts of the middleware for Express, Fastify and Hono.
 
 const { options, wrongType } = require("./arguments.js");
 const { ArgumentError, StoreError } = require("./errors.js");
@@ -43,13 +43,13 @@ function shown(value) {
 }
 
 /**
- * What is to be done with a request of this subject: `decision` and `headers` where it passes, and
- * `refusal` where it does not. `warn` is told that the store could not answer.
+ * The treatment of a request of this subject: `decision` and `headers` where it passes, and
+ * `refusal` where it does not. `warn` gets a message when the store could not answer.
  */
 async function judge(settings, subject, warn) {
   const { limiter, headers, onFailure, isUsualKey } = settings;
   if (subject === undefined || subject === null) {
-    // A key of the caller's own says so; the usual one has found no address.
+    // A caller's `key` returned nothing; the default one has found no address.
     if (!isUsualKey) return { headers: [] };
     if (!settings.hasWarned) warn(WITHOUT_ADDRESS);
     settings.hasWarned = true;

@@ -20,14 +20,16 @@ const waiting = [];
 /** Places that nobody has. */
 const free = [];
 
-// What the native module returns instead of a place, as `src/bridge.rs` says.
+// The values that the native module returns instead of a place; see
+// `src/bridge.rs`.
 const NOTHING = -1;
 const CHANGE = -2;
 const ANSWER = -3;
 
 let open = 0;
 
-// What keeps the process alive while somebody waits: the native module does not.
+// A timer keeps the process alive while somebody waits: the native module does
+// not.
 const alive = setInterval(() => {}, 2 ** 31 - 1);
 alive.unref();
 
@@ -93,7 +95,8 @@ function ask(start, read) {
       return;
     }
     asked += 1;
-    // The only question goes out at once. Several go out in parts, the last when this code has run.
+    // A lone question goes out immediately. Several go out in parts, the last when this code has
+    // run.
     if ((open === 1 && before <= 1) || isPart()) turn();
     if (!willEnd) {
       willEnd = true;
@@ -168,7 +171,7 @@ const LONGEST_WRITTEN = 64;
 
 /**
  * Writes a question for `native.checkWritten`: limiter, cost, and a subject of ASCII. That is
- * faster than to pass a text. False where it is no such subject.
+ * faster than to pass a text. False where the subject is invalid.
  */
 function write(limiter, subject, cost) {
   const { length } = subject;

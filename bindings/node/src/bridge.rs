@@ -19,11 +19,11 @@ use crate::handles::Handled as _;
 use crate::numbers::{self, Numbers};
 use crate::reply::{BindingAnswer, Reply, reply};
 
-/// What wakes an event loop. It does not keep the process alive; `lib/native.js` does, while
-/// questions are open.
+/// The function that wakes an event loop. It does not keep the process alive; `lib/native.js` does,
+/// while questions are open.
 type Bell = ThreadsafeFunction<(), (), (), Status, false, true>;
 
-/// There is no answer and no change.
+/// Neither an answer nor a change.
 const NOTHING: f64 = -1.0;
 
 /// There is a change, which `change` returns.
@@ -36,10 +36,10 @@ const ANSWER: f64 = -3.0;
 #[derive(Default)]
 struct Bridge {
     carrier: Option<Arc<Carrier>>,
-    /// What the loop reads from sockets.
+    /// The buffer for the loop's reads from sockets.
     incoming: Option<Rc<Buffer>>,
     answers: Answers<Numbers>,
-    /// What was taken from the answers and not read yet.
+    /// The answers that were taken and not read yet.
     taken: VecDeque<(u32, core::result::Result<BindingAnswer, Error>)>,
     /// The answer that is read now.
     current: Option<core::result::Result<BindingAnswer, Error>>,
@@ -65,14 +65,14 @@ pub(crate) fn attach(
     };
     let runtime = runtime().map_err(|it| napi::Error::from_reason(it.what))?;
     let carrier = Arc::new(Carrier::new(runtime.handle().clone(), ring, Rest::HandedOver));
-    // What is under way ends with the thread, before the variables of the thread are gone.
+    // Questions in flight end with the thread, before the variables of the thread are gone.
     env.add_env_cleanup_hook(Arc::clone(&carrier), |carrier| carrier.close())?;
     let (carrier, incoming) = (Some(carrier), Some(Rc::new(incoming)));
     BRIDGE.replace(Bridge { carrier, incoming, ..Bridge::default() });
     Ok(())
 }
 
-/// What this thread carries.
+/// The carrier of this thread.
 pub(crate) fn carrier() -> Result<Arc<Carrier>> {
     let carrier = BRIDGE.with_borrow(|bridge| bridge.carrier.clone());
     carrier.ok_or_else(|| error::other("this thread was not attached"))
@@ -151,8 +151,8 @@ pub(crate) fn arrived() -> Result<Reply> {
     }
 }
 
-/// What is to be done for a socket: with `fd` it is new, with `bytes` they are to be written, else
-/// it is to be closed.
+/// The change of a socket: with `fd` it is new, with `bytes` they are to be written, else it is to
+/// be closed.
 #[napi(object, object_from_js = false)]
 #[derive(Default)]
 pub(crate) struct SocketChange {
@@ -160,7 +160,7 @@ pub(crate) struct SocketChange {
     pub socket: u32,
     /// Its descriptor, which the caller now has to close.
     pub fd: Option<i32>,
-    /// What is to be written.
+    /// The bytes to write.
     pub bytes: Option<Buffer>,
 }
 
@@ -170,7 +170,7 @@ pub(crate) fn change() -> Result<Option<SocketChange>> {
     let (carrier, none) = (carrier()?, SocketChange::default());
     Ok(carrier.sockets().change().map(|change| match change {
         Change::Open(watched) => {
-            // The loop closes its descriptor, so it gets one of its own.
+            // The loop closes its descriptor, so it gets a duplicate.
             let (socket, fd) = (watched.number(), watched.duplicate());
             let failed = |error| carrier.turn(|sockets| sockets.ended(socket, Err(error)));
             SocketChange { socket, fd: fd.map(OwnedFd::into_raw_fd).map_err(failed).ok(), ..none }

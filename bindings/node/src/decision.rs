@@ -1,4 +1,4 @@
-//! Decisions that are made anew of their numbers, for what is seldom asked of them.
+//! Decisions that are made again from their numbers, for the details that are seldom asked for.
 
 use napi::Either;
 use napi::bindgen_prelude::Null;
@@ -54,7 +54,7 @@ pub(crate) fn with<T>(
     Ok(use_it(&decision))
 }
 
-/// What is seldom asked of a decision.
+/// The details of a decision that are seldom asked for.
 #[napi(object, object_from_js = false)]
 #[derive(Debug)]
 pub(crate) struct Details {
@@ -64,7 +64,7 @@ pub(crate) struct Details {
     pub json: String,
     /// The capacity of the binding limit, in units.
     pub limit: f64,
-    /// What that and what remains count.
+    /// The unit of that and of the remaining number.
     pub unit: String,
     /// The place of the binding limit in `limits`.
     pub binding: u32,
@@ -72,7 +72,7 @@ pub(crate) struct Details {
     pub limits: Vec<LimitReport>,
 }
 
-/// What one limit said in a decision.
+/// The report of one limit in a decision.
 #[napi(object, object_from_js = false)]
 #[derive(Debug)]
 pub(crate) struct LimitReport {
@@ -88,7 +88,7 @@ pub(crate) struct LimitReport {
     pub capacity: f64,
     /// The largest cost that it would admit now.
     pub remaining: f64,
-    /// What `capacity` and `remaining` count.
+    /// The unit of `capacity` and `remaining`.
     pub unit: String,
     /// The seconds until it admits the cost: 0 for now, null for never.
     pub retry_after: Either<f64, Null>,
@@ -96,7 +96,7 @@ pub(crate) struct LimitReport {
     pub reset_after: f64,
     /// Whether this limit would admit the cost.
     pub admits: bool,
-    /// What became of its count when its numbers had changed.
+    /// The effect on its count when its numbers had changed.
     pub carried: String,
 }
 

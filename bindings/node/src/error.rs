@@ -27,7 +27,7 @@ impl From<napi::Status> for Code {
     }
 }
 
-/// What native functions return.
+/// The result of native functions.
 pub(crate) type Result<T> = core::result::Result<T, Raised>;
 
 /// An error on its way to JavaScript.
@@ -46,7 +46,7 @@ pub(crate) fn argument(what: impl Into<String>) -> Raised {
     raised(Failure::argument(what))
 }
 
-/// What should not happen.
+/// An error that should not happen.
 #[cold]
 pub(crate) fn other(what: impl Into<String>) -> Raised {
     raised(Failure::other(what))

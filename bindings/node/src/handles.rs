@@ -1,4 +1,4 @@
-//! What JavaScript holds by a number: each thread of JavaScript has tables of its own.
+//! Objects that JavaScript knows by a number: each thread of JavaScript has separate tables.
 //!
 //! A number is read in a few nanoseconds, where an object of the engine that is wrapped in an
 //! object of JavaScript takes longer than a check. `lib/native.js` gives a number back when the

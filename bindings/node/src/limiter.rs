@@ -79,7 +79,7 @@ pub(crate) fn answer(limiter: u32, request: Request) -> Result<Reply> {
     Ok(reply(answered(&limiter, &read(request)?)?))
 }
 
-/// What memory answers.
+/// The answer of memory.
 fn answered(limiter: &Limiter, operation: &Operation) -> Result<BindingAnswer> {
     match &limiter.counts {
         Counts::Memory(memory) => {

@@ -13,7 +13,7 @@ use crate::handles::Handled as _;
 pub(crate) struct Described {
     /// The limits as text.
     pub text: String,
-    /// What two limits have in common that count the same.
+    /// The text that two limits share if they count the same.
     pub identity: String,
     /// The name of the policy, within which they count.
     pub policy: Option<String>,
@@ -53,7 +53,7 @@ pub(crate) fn parts(subjects: Vec<String>, limits: &[u32]) -> Result<Vec<Subject
     each.collect()
 }
 
-/// What limits are.
+/// The description of limits.
 #[napi(catch_unwind)]
 pub(crate) fn describe_limits(limits: u32) -> Result<Described> {
     let limits = LimitSet::find(limits)?;

@@ -1,8 +1,8 @@
 //! A decision as numbers, in an array that Rust and JavaScript share, and back.
 //!
 //! Objects of JavaScript that are made here take longer than a check. So a decision is written as
-//! numbers, of which `lib/decision.js` makes an object; what is seldom asked of it (headers, texts,
-//! a refund) is asked here, with the numbers.
+//! numbers, and `lib/decision.js` makes an object of them. Its rare details (headers, texts, a
+//! refund) are asked for here, with the numbers.
 
 use core::cell::RefCell;
 
@@ -18,10 +18,10 @@ const HEAD: usize = 9;
 /// The numbers of each limit.
 const EACH: usize = 5;
 
-/// What stands for a wait without an end.
+/// The number for a wait without an end.
 const NEVER: f64 = -1.0;
 
-/// What the numbers of several limits are together.
+/// The numbers of several limits together.
 #[derive(Clone, Copy, Debug)]
 struct Summary {
     remaining: u64,
@@ -174,8 +174,8 @@ fn halves(value: u64) -> [f64; 2] {
     [number(value >> 32), number(value & 0xffff_ffff)]
 }
 
-/// A number of JavaScript that is whole. What is not is rounded, and what is out of range is the
-/// nearest that is in it: JavaScript has checked it.
+/// A number of JavaScript that is whole. A fraction is rounded, and a number out of range becomes
+/// the nearest within it: JavaScript has checked it.
 #[inline]
 #[expect(
     clippy::cast_possible_truncation,
@@ -212,7 +212,7 @@ pub(crate) struct Written<'a> {
 }
 
 /// Reads the question that is in the array, and writes the numbers of the store's answer. False
-/// where `ask` has none, and where there is no question.
+/// where `ask` has none, and without a question.
 #[inline]
 pub(crate) fn answer_written(
     ask: impl FnOnce(Written<'_>) -> Result<Option<Outcome>>,

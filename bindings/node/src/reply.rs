@@ -1,4 +1,4 @@
-//! What a limiter answered, and its parts as JavaScript sees them.
+//! The answer of a limiter, and its parts as JavaScript sees them.
 
 use napi::Either;
 use napi::bindgen_prelude::Null;
@@ -17,7 +17,7 @@ pub(crate) type BindingAnswer = tollgate_binding::BindingAnswer<Numbers>;
 pub(crate) struct Reply {
     /// A yes or no.
     pub flag: Option<bool>,
-    /// What was done to each limit.
+    /// The effect on each limit.
     pub limits: Option<Vec<Charged>>,
     /// Whether it had been done before.
     pub already: Option<bool>,
@@ -70,7 +70,7 @@ pub(crate) fn reply(answer: BindingAnswer) -> Reply {
     }
 }
 
-/// What a charge without a check did to one limit.
+/// The effect of a charge without a check on one limit.
 #[napi(object, object_from_js = false)]
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
@@ -84,7 +84,7 @@ pub(crate) struct Charged {
     pub limit: String,
     /// Whether a check would have admitted the cost.
     pub fits: bool,
-    /// The units that were not charged, since the limit cannot owe them.
+    /// The units that were not charged, since they exceed the limit's debt.
     pub cut: f64,
     /// The largest cost that would be admitted now.
     pub remaining: f64,
@@ -111,7 +111,7 @@ impl Charged {
     }
 }
 
-/// What is known; null for nothing, or never.
+/// The known value; null for nothing, or never.
 pub(crate) fn or_null<T>(known: Option<T>) -> Either<T, Null> {
     known.map_or(Either::B(Null), Either::A)
 }

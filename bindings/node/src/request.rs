@@ -1,4 +1,4 @@
-//! What a limiter is asked, as JavaScript writes it.
+//! The question for a limiter, as JavaScript writes it.
 
 use core::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::handles::Handled as _;
 use crate::limits::parts;
 use crate::numbers::whole;
 
-/// A question as JavaScript writes it. What a question does not need is empty or 0.
+/// A question as JavaScript writes it. Fields that a question does not need are empty or 0.
 #[napi(object, object_to_js = false)]
 #[derive(Debug)]
 pub(crate) struct Request {
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub hold: u32,
     /// The caller's id for a hold.
     pub id: Option<String>,
-    /// What a peek judges its cost as.
+    /// The kind of cost that a peek judges.
     pub kind: Option<String>,
     /// How the caller waits.
     pub waiting: Option<String>,

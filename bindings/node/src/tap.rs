@@ -87,8 +87,8 @@ fn numbers<S: Store>(limiter: &Limiter<Tap<'_, S>>, decision: Decision<'_>) -> N
     outcome.map(|outcome| Numbers::of(&decision, &outcome)).unwrap_or_default()
 }
 
-/// A store that answers each check with an answer of another store, of which the limiter makes the
-/// decision anew.
+/// A store that replays another store's answer to each check, so that the limiter makes the
+/// decision again.
 #[derive(Debug)]
 pub(crate) struct Replay {
     /// The answer.

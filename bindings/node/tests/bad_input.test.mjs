@@ -154,7 +154,7 @@ test("a subject that is none", async () => {
     ArgumentError,
     "limits has a lone surrogate at index 0",
   );
-  // What is odd and text is counted by itself.
+  // An odd text is counted as a separate subject.
   const odd = ["user:\0", "user:ü,%41\n", "\u{1F600}", "a b", "__proto__", "constructor"];
   for (const subject of odd) {
     const limiter = new Limiter("1/h");

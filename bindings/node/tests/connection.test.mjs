@@ -133,7 +133,7 @@ describe("the connection to Redis", { skip: NO_REDIS }, () => {
     }
     const parts = await partsOf(200);
     assert.equal(Math.max(...parts), 16);
-    // What was asked alone before goes out alone.
+    // A question that was alone before goes out alone.
     await round(1);
     assert.deepEqual(await partsOf(2), [1, 1]);
   });

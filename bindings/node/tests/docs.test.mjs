@@ -1,4 +1,4 @@
-// The examples of the documents run, and print what stands below them.
+// The examples of the documents run, and print the text below them.
 
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";

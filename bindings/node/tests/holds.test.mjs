@@ -1,8 +1,8 @@
 // The time lines of `vectors/holds/` through Node, in memory and on a Redis.
 //
 // Lines after a `change:` are left out, since a limiter has its limits for good. So are names of
-// holds that were never placed, which Node cannot say. Holds that callers name have tests of their
-// own.
+// holds that were never placed, which Node cannot say. Holds that callers name have separate
+// tests.
 
 import assert from "node:assert/strict";
 import { readdirSync } from "node:fs";

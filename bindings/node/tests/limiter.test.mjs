@@ -1,4 +1,4 @@
-// What a limiter answers: the same on every store.
+// The answers of a limiter: the same on every store.
 
 import assert from "node:assert/strict";
 import { before, test } from "node:test";
@@ -174,7 +174,7 @@ onEach("slots are given back", async (store, policy) => {
   await two[Symbol.asyncDispose]();
   assert.ok(await (await limiter.acquire("backend", 2)).release());
   await assert.rejects((await limiter.acquire("backend", 3)).renew(), /denied/);
-  // What was released asks nothing more.
+  // A released handle asks nothing more.
   limiter.close();
   assert.equal(await one.release(), false);
 });
@@ -202,7 +202,7 @@ onEach("a closed limiter says so", async (store, policy) => {
   const open = limiter.check("a");
   limiter.close();
   limiter.close();
-  // What was under way has its answer.
+  // A question in flight has its answer.
   assert.equal((await open).remaining, 8);
   await assert.rejects(limiter.check("a"), /the limiter is closed/);
   await assert.rejects(limiter.peek("a"), /the limiter is closed/);

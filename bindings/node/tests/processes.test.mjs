@@ -183,7 +183,7 @@ for (const kind of ["sqlite", "redis"]) {
       seen.slice(0, 100),
       Array.from({ length: 100 }, (_, index) => 999 - index),
     );
-    // What was under way when it was killed may have been charged: one check.
+    // A question in flight when it was killed may have been charged: one check.
     const { remaining } = await new Limiter("1000/h", { store, policy }).peek("a");
     assert.ok([seen.at(-1), seen.at(-1) - 1].includes(remaining), `${remaining} ${seen.at(-1)}`);
   });
@@ -236,6 +236,6 @@ test("limiters that nobody has are forgotten", async () => {
   let said = "";
   child.stdout.on("data", (text) => (said += text));
   await once(child, "close");
-  // 40,000 limiters were made meanwhile, each with a store of its own.
+  // 40,000 limiters were made meanwhile, each with a separate store.
   assert.ok(said !== "" && Number(said) < 60, `${said} MB more`);
 });

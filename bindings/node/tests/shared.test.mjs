@@ -59,7 +59,7 @@ test("a prefix keeps environments apart", { skip }, async () => {
     });
     assert.deepEqual(allowed, [turn < 0, turn < 1, turn < 2]);
   }
-  // What ends in one environment ends in no other.
+  // A limiter that ends in one environment ends in no other.
   assert.ok(await slot.release());
   const [plain, staging, prod] = limiters;
   assert.equal((await plain.peek(subject)).remaining, 0);

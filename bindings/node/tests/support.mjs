@@ -1,4 +1,5 @@
-// What the tests share: a Redis server, the program `tollgate`, and processes that are ended.
+// The common parts of the tests: a Redis server, the program `tollgate`, and processes that
+// are ended.
 
 import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
@@ -77,7 +78,8 @@ export async function redis(...options) {
   const port = await freePort();
   const words = ["--port", `${port}`, "--bind", "127.0.0.1", "--save", "", "--dir", folder()];
   await serve(REDIS, [...words, ...options], port);
-  // A busy machine may be late. What is late is an error, and this is not what is tested.
+  // A busy machine may be late. A late answer is an error, and this is not the subject of
+  // the test.
   return `redis://127.0.0.1:${port}?deadline=5s`;
 }
 

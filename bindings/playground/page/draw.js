@@ -56,8 +56,8 @@ function drawAxis(pen, { from, to, x, width, height, ink }) {
   }
 }
 
-// What is left, as an area: full height is the capacity. Of the points in one column of pixels the
-// least and the last are drawn, so that thousands of them cost no more than the width.
+// The remaining units, as an area: full height is the capacity. Of the points in one column of
+// pixels the least and the last are drawn, so that thousands of them cost no more than the width.
 function drawLeft(pen, lane, client, { x, at, width, ink }) {
   const high = remaining => STRIP.left - (remaining / lane.capacity) * (STRIP.left - 4);
   pen.fillStyle = ink("left");

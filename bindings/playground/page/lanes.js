@@ -91,7 +91,7 @@ function addLeft(lane, who, at, remaining) {
   if (points.length > 4 * MAX_EVENTS) points.splice(0, MAX_EVENTS);
 }
 
-// What the last answer was, and how the client stands now.
+// The last answer, and the present state of the client.
 function showNow(lane, at, who) {
   const last = lane.events.findLast(event => event.who === who);
   const left = lane.left[who]?.at(-1)?.[1] ?? lane.capacity;

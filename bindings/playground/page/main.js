@@ -92,7 +92,8 @@ function ask(asks) {
   return true;
 }
 
-// What is left to each client at these times, without asking for anything.
+// The remaining units of each client at these times, without asking for
+// anything.
 function look(times) {
   const asks = times.flatMap(at_us => play.clients.map(subject => (
     { at_us, cost: 1, how: "peek", subject })));

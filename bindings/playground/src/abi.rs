@@ -4,8 +4,8 @@
 //! [`tollgate_answer`], and reads [`tollgate_answer_bytes`] bytes at the address that it returns.
 //!
 //! `unsafe_code` is allowed for the attribute that exports a function under its own name, which has
-//! no safe form. There is no unsafe block here, as everywhere: an address is a number, and only the
-//! page uses it.
+//! no safe form. The crate has no unsafe block, like all others: an address is a number, and only
+//! the page uses it.
 #![allow(unsafe_code, reason = "the attribute `unsafe(no_mangle)`, and nothing else")]
 
 use std::sync::{Mutex, MutexGuard, PoisonError};

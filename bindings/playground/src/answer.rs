@@ -1,4 +1,4 @@
-//! What the page is answered.
+//! The answers to the page.
 
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -43,7 +43,7 @@ pub(crate) struct LaneJson {
     /// The strategies of its limits.
     pub(crate) strategy: String,
     pub(crate) limits: Vec<LimitJson>,
-    /// The most that a fresh subject can take at once, in units.
+    /// The capacity of a fresh subject, in units.
     pub(crate) capacity: u64,
 }
 
@@ -64,7 +64,7 @@ pub(crate) struct Refused {
     pub(crate) problem: Problem,
 }
 
-/// What is wrong with the limits, and where.
+/// The problem with the limits, and its place.
 #[derive(Serialize, PartialEq, Eq, Debug)]
 pub(crate) struct Problem {
     pub(crate) what: String,

@@ -11,7 +11,7 @@ use crate::traffic;
 /// The most bytes of one strategy's store. A page has two clients.
 const STORE_BYTES: usize = 16 << 20;
 
-/// There is no attacker in the reader's own page, and no source of random numbers without glue.
+/// The reader's own page has no attacker, and without glue it has no source of random numbers.
 const SEEDS: [u64; 2] = [1, 2];
 
 /// The longest text of limits, in bytes: a page should not hang on what was pasted by mistake.
@@ -25,8 +25,8 @@ pub struct Playground {
 }
 
 impl Playground {
-    /// Answers a message in JSON with JSON. What is wrong with it is an answer too, with a member
-    /// `error`, or `problem` if the limits cannot be read.
+    /// Answers a message in JSON with JSON. An error is an answer too, with a member `error`, or
+    /// `problem` if the limits cannot be read.
     pub fn answer(&mut self, message: &str) -> String {
         let answer = match serde_json::from_str(message) {
             Ok(question) => self.answer_question(question),

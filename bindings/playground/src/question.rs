@@ -1,4 +1,4 @@
-//! What the page asks.
+//! The questions of the page.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,7 +32,7 @@ pub(crate) struct Ask {
     /// The cost, in units.
     pub(crate) cost: u64,
     pub(crate) how: How,
-    /// Whose count it is.
+    /// The subject.
     pub(crate) subject: String,
 }
 

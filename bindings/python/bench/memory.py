@@ -27,7 +27,7 @@ from tollgate_limiter import Limiter
 CALLS = 20_000
 UNITS = 1_000_000_000
 
-# What is required.
+# The requirements.
 BAR = 10.0
 
 

@@ -27,7 +27,7 @@ from tollgate_limiter import Limiter
 CALLS = 1_000
 UNITS = 1_000_000
 
-# What is required.
+# The requirements.
 BAR = 1.5
 
 Ask = Callable[[str], Awaitable[object]]

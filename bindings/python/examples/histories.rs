@@ -253,7 +253,7 @@ impl History {
         ))
     }
 
-    /// A subject is fresh again. What it was charged before cannot be given back.
+    /// A subject is fresh again. Its earlier charges cannot be given back.
     fn reset(&mut self) -> String {
         let subject = SUBJECTS[self.random.random_range(0..SUBJECTS.len())];
         for (subject, rule) in self.counts(&[(subject, 0)]) {
@@ -266,7 +266,7 @@ impl History {
     }
 }
 
-/// What remains, the wait and the time until it is fresh, in microseconds; null is never.
+/// The remaining units, the wait and the time until it is fresh, in microseconds; null is never.
 fn fields_of(fields: &Fields) -> String {
     let wait = fields.retry_after_us.map_or_else(|| "null".to_owned(), |wait| wait.to_string());
     format!("{},{wait},{}", fields.remaining, fields.reset_after_us)

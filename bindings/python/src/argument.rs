@@ -1,4 +1,4 @@
-//! What Python passes: checked, with errors that name the argument.
+//! The arguments from Python: checked, with errors that name the argument.
 
 use core::time::Duration;
 
@@ -32,7 +32,7 @@ macro_rules! text {
 }
 
 text! {
-    /// Whose count: `user:42`.
+    /// The subject: `user:42`.
     SubjectText = "subject";
     /// Limits as text: `10/s, 240/h`.
     LimitsText = "limits";
@@ -48,7 +48,7 @@ text! {
     ProfileText = "headers";
 }
 
-/// What is wrong with an object that is no text.
+/// The problem with an object that is not text.
 #[cold]
 fn no_text(object: Borrowed<'_, '_, PyAny>, name: &str, error: PyErr) -> PyErr {
     if !object.is_instance_of::<PyString>() {

@@ -24,7 +24,8 @@ struct Waiting {
     futures: HashMap<u32, Py<PyAny>>,
 }
 
-/// What one loop of asyncio waits for. The loop calls `drain` when `fileno` can be read.
+/// The answers that one loop of asyncio waits for. The loop calls `drain` when `fileno` can be
+/// read.
 #[pyclass(frozen, module = "tollgate_limiter._tollgate")]
 #[derive(Debug)]
 pub(crate) struct Bridge {
@@ -49,7 +50,7 @@ impl Bridge {
         (number, waiting.futures.len() == 1)
     }
 
-    /// Asks, of Redis in the loop's thread. The only question goes out at once. Others go out
+    /// Asks, of Redis in the loop's thread. A lone question goes out immediately. Others go out
     /// together, after what the loop does now.
     pub(crate) fn ask(
         slf: &Bound<'_, Self>,

@@ -5,7 +5,7 @@ use tollgate::{Clock as _, Time};
 
 use crate::argument;
 
-/// A clock that stands still until it is moved, for tests.
+/// A clock that only moves when a test moves it.
 #[pyclass(frozen, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct ManualClock(pub(crate) tollgate::ManualClock);

@@ -23,13 +23,13 @@ impl Decision {
         self.0.is_allowed()
     }
 
-    /// What came of it: "allowed", "denied", or "never" where waiting does not help.
+    /// The outcome: "allowed", "denied", or "never" where waiting does not help.
     #[getter]
     fn outcome(&self) -> &'static str {
         self.0.verdict().name()
     }
 
-    /// What decided: "store", "lease" or "deny_cache".
+    /// The authority that decided: "store", "lease" or "deny_cache".
     #[getter]
     fn authority(&self) -> &'static str {
         self.0.authority().name()
@@ -47,7 +47,7 @@ impl Decision {
         self.0.remaining()
     }
 
-    /// What `limit` and `remaining` count: "requests" or "slots".
+    /// The unit of `limit` and `remaining`: "requests" or "slots".
     #[getter]
     fn unit(&self) -> &'static str {
         self.0.unit().name()
@@ -112,7 +112,7 @@ impl Decision {
     }
 }
 
-/// What one limit said in a decision.
+/// The report of one limit in a decision.
 #[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct LimitReport {
@@ -128,7 +128,7 @@ pub(crate) struct LimitReport {
     capacity: u64,
     /// The largest cost that it would admit now.
     remaining: u64,
-    /// What `capacity` and `remaining` count: `requests` or `slots`.
+    /// The unit of `capacity` and `remaining`: `requests` or `slots`.
     unit: &'static str,
     /// The seconds until it admits the cost: 0.0 for now, None for never.
     retry_after: Option<f64>,
@@ -136,7 +136,7 @@ pub(crate) struct LimitReport {
     reset_after: f64,
     /// Whether this limit would admit the cost.
     admits: bool,
-    /// What became of its count when its numbers had changed: "same", "over" or "fresh".
+    /// The effect on its count when its numbers had changed: "same", "over" or "fresh".
     carried: &'static str,
 }
 

@@ -1,9 +1,10 @@
-//! What Python calls around a fork (`os.register_at_fork` in `tollgate_limiter/__init__.py`).
+//! The functions that Python calls around a fork (`os.register_at_fork` in
+//! `tollgate_limiter/__init__.py`).
 
 use pyo3::prelude::*;
 use tollgate_binding::fork;
 
-/// Waits for the calls that are under way, and closes all files. Both sides open them anew.
+/// Waits for the calls that are under way, and closes all files. Both sides open them again.
 #[pyfunction]
 pub(crate) fn before_fork(py: Python<'_>) {
     py.detach(fork::wait_for_calls());

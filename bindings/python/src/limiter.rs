@@ -24,7 +24,7 @@ use crate::request::Request;
 pub(crate) struct Limiter(tollgate_binding::Limiter);
 
 impl Limiter {
-    /// Asks and waits, while other threads of Python run where it does not answer at once.
+    /// Asks and waits, while other threads of Python run unless the answer is immediate.
     fn answer(&self, py: Python<'_>, operation: &Operation) -> PyResult<BindingAnswer> {
         let raised = |failure| error::raised(py, failure);
         match &self.0.counts {
@@ -98,7 +98,7 @@ impl Limiter {
         }
     }
 
-    /// Whether it counts in the memory of this process, which answers at once.
+    /// Whether it counts in the memory of this process, which answers immediately.
     #[getter]
     fn in_memory(&self) -> bool {
         matches!(self.0.counts, Counts::Memory(_))

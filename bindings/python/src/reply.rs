@@ -1,4 +1,4 @@
-//! What a limiter answered, and its parts as Python sees them.
+//! The answer of a limiter, and its parts as Python sees them.
 
 use pyo3::IntoPyObjectExt as _;
 use pyo3::prelude::*;
@@ -34,7 +34,7 @@ pub(crate) fn object(py: Python<'_>, answer: BindingAnswer) -> PyResult<Bound<'_
     }
 }
 
-/// What a charge without a check did to one limit.
+/// The effect of a charge without a check on one limit.
 #[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Clone, Debug)]
 pub(crate) struct Charged {
@@ -48,7 +48,7 @@ pub(crate) struct Charged {
     limit: String,
     /// Whether a check would have admitted the cost.
     fits: bool,
-    /// The units that were not charged, since the limit cannot owe them.
+    /// The units that were not charged, since they exceed the limit's debt.
     cut: u64,
     /// The largest cost that would be admitted now.
     remaining: u64,
@@ -75,7 +75,7 @@ impl Charged {
     }
 }
 
-/// What a refund gave back.
+/// The effect of a refund.
 #[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct Refund {
@@ -87,7 +87,7 @@ pub(crate) struct Refund {
     left: u64,
 }
 
-/// What settling a hold did.
+/// The effect of settling a hold.
 #[pyclass(frozen, get_all, module = "tollgate_limiter")]
 #[derive(Debug)]
 pub(crate) struct Settled {
@@ -95,7 +95,7 @@ pub(crate) struct Settled {
     already: bool,
     /// The units that were charged for it.
     actual: u64,
-    /// What was done to each limit.
+    /// The effect on each limit.
     limits: Vec<Charged>,
 }
 

@@ -1,4 +1,4 @@
-//! What a limiter is asked, as Python makes it.
+//! The question for a limiter, as Python makes it.
 
 use core::time::Duration;
 

@@ -12,19 +12,20 @@ pub(crate) const LONGEST: Duration = Duration::from_micros(100);
 /// So many answers may come in place one after the other. Then the loop has its turn.
 const IN_A_ROW: u32 = 8;
 
-/// So many questions must have been alone since two were under way at once: those go out together.
+/// After two questions in flight together, this many must have been alone before one is waited for
+/// in place: those two go out together.
 const ALONE: u32 = 32;
 
-/// The most questions that are not waited for in place after one was in vain.
+/// The maximum number of questions that are not waited for in place after a wait without success.
 const MOST_SKIPPED: u32 = 1024;
 
-/// What happened to the questions until now.
+/// The history of the questions until now.
 #[derive(Debug, Default)]
 pub(crate) struct Spin {
     in_a_row: u32,
     not_alone: u32,
     skip: u32,
-    /// How many are skipped after the next wait in vain.
+    /// How many are skipped after the next wait without success.
     next_skip: u32,
     /// How many answers came in place, and how many did not.
     pub(crate) total: (u64, u64),

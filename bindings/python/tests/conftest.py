@@ -60,7 +60,8 @@ def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     try:
         wait_until(lambda: answers(port), "redis-server")
-        # A busy machine may be late. What is late is an error, and this is not what is tested.
+        # A busy machine may be late. A late answer is an error, and this is not the subject of the
+        # test.
         yield f"redis://127.0.0.1:{port}?deadline=5s"
     finally:
         server.kill()
@@ -117,7 +118,7 @@ def serve() -> Iterator[Callable[..., int]]:
         port = free_port()
         words = [sys.executable, "-m", *(word.replace("PORT", str(port)) for word in command)]
         environ = {**os.environ, "PYTHONPATH": str(HERE / "apps"), **environment}
-        # A group of its own, so that its workers end with it.
+        # A separate group, so that its workers end with it.
         servers.append(
             subprocess.Popen(words, env=environ, cwd=HERE / "apps", start_new_session=True)
         )

@@ -137,7 +137,7 @@ def test_who_is_cancelled_is_not_charged_twice(redis_url: str, unique: str) -> N
         await limiter.acheck("a")
         cancelled = 0
         for _ in range(50):
-            # One that is alone may have its answer already. Of two at once, one waits.
+            # One that is alone may have its answer already. Of two concurrent ones, one waits.
             tasks = [asyncio.ensure_future(limiter.acheck("a")) for _ in range(2)]
             await asyncio.sleep(0)
             for task in tasks:
@@ -222,7 +222,7 @@ def test_who_is_cancelled_may_ask_again_under_the_same_id(store: str, unique: st
             with pytest.raises(asyncio.CancelledError):
                 await task
         slot = await limiter.aacquire("a", id=name)
-        # What is given back of the first is not what the second has.
+        # A refund of the first does not touch the second.
         for _ in range(3):
             await limiter.apeek("b")
         assert slot.allowed and await slot.arelease(), number

@@ -112,7 +112,7 @@ def test_a_subject_that_is_none() -> None:
         PLAIN.check("user:\udc80")
     with pytest.raises(ArgumentError, match="limits has a lone surrogate at index 0"):
         Limiter("\ud800")
-    # What is odd and text is counted by itself.
+    # An odd text is counted as a separate subject.
     for subject in ("user:\0", "user:ü,%41\n", "\N{GRINNING FACE}", "a b"):
         assert Limiter("1/h").check(subject).allowed
 

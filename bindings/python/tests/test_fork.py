@@ -87,7 +87,7 @@ def test_a_fork_in_the_middle(
     url = {"memory": "memory://", "sqlite": f"sqlite://{tmp_path}/counts.db"}.get(kind)
     url = url or request.getfixturevalue("redis_url")
     charged = int(python(BUSY, url, unique))
-    # What has come back of the rate meanwhile is not counted.
+    # Units of the rate that have come back meanwhile are not counted.
     assert charged == 0 if kind == "memory" else 1 <= charged <= 20
 
 
@@ -115,6 +115,6 @@ def test_a_worker_that_is_killed_charges_nothing_twice(
     worker.wait()
     worker.stdout.close()
     assert seen[:100] == list(range(999, 899, -1))
-    # What was under way when it was killed may have been charged: one check.
+    # A question in flight when it was killed may have been charged: one check.
     remaining = Limiter("1000/h", url, policy=unique).peek("a").remaining
     assert remaining in (seen[-1], seen[-1] - 1), (remaining, seen[-1])

@@ -111,7 +111,7 @@ def test_a_reservation_charges_what_was_used(store: str, unique: str) -> None:
     assert reservation.renew(90)
     assert reservation.commit(3).actual == 3
     assert reservation.commit(3).already
-    # What raised has used what `use` was told.
+    # A block that raised has used the units that it reported by `use`.
     with pytest.raises(ZeroDivisionError), limiter.reserve("b", 500, ttl=60) as failing:
         failing.use(100)
         raise ZeroDivisionError

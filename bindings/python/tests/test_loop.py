@@ -239,7 +239,7 @@ def test_a_server_that_is_far_is_not_waited_for_in_place(redis_url: str, unique:
     came, in_vain = asyncio.run(ask())
     ended.set()
     thread.join()
-    # After each wait in vain twice as many are not waited for.
+    # After each wait without success twice as many are not waited for.
     assert came == 0 and 4 <= in_vain <= 9, (came, in_vain)
 
 

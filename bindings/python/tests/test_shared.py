@@ -55,7 +55,7 @@ def test_a_prefix_keeps_environments_apart(redis_url: str, program: str, unique:
             for it in urls
         ]
         assert [it["allowed"] for it in left] == [place > turn for place in range(3)]
-    # What ends in one environment ends in no other.
+    # A limiter that ends in one environment ends in no other.
     assert slot.release()
     assert Limiter(limit, urls[0]).peek(subject).remaining == 0
     assert Limiter(limit, urls[-1]).reset(subject)

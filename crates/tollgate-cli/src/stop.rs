@@ -10,7 +10,7 @@ use signal_hook::flag;
 use crate::command::run::ignored_signals;
 
 /// Whether a signal arrived. The first one is recorded, so that the command can clean up; a second
-/// one ends the process at once.
+/// one ends the process immediately.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop {
     asked: Arc<AtomicBool>,

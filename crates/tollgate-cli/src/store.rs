@@ -42,7 +42,7 @@ impl BlockingLimiter {
         Ok(Self { limiter, runtime })
     }
 
-    /// The same for a hold, which says whose count it is.
+    /// The same for a hold, which names its subject.
     pub(crate) fn of_hold(place: &StoreArgs, hold: &Hold) -> Result<Self> {
         let Some((_, limits)) = hold.counts.first() else { bail!("this hold is over no count") };
         let (store, runtime) = opened(place, hold.shard.as_deref())?;
@@ -199,8 +199,8 @@ pub(crate) async fn connect_queues(queues: Option<&AnyQueues>) -> Result<(), Sto
     }
 }
 
-/// The queues of a service, as `NAME=BOUND`, in the store of its counts. A Redis is not connected
-/// to yet.
+/// The queues of a service, such as `NAME=BOUND`, in the store of its counts. A Redis is not
+/// connected to yet.
 pub(crate) fn service_queues(
     url: Option<&str>,
     texts: &[String],

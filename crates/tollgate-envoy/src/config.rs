@@ -18,10 +18,10 @@ pub struct Config {
     pub(crate) warnings: Vec<Problems>,
 }
 
-/// What is found by a text.
+/// A table that is searched by text.
 pub(crate) type Table<T> = HashMap<Box<str>, T, foldhash::fast::RandomState>;
 
-/// What the rules of a domain mean when several descriptors are asked together.
+/// The meaning of a domain's rules when several descriptors are asked together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_enums)] // a file has one of these words
 pub enum Meaning {
@@ -56,7 +56,7 @@ pub struct Domain {
     pub(crate) level: Level,
 }
 
-/// What one entry of a descriptor can meet.
+/// The children that one entry of a descriptor can match.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Level {
     /// By key and value.
@@ -84,7 +84,7 @@ pub(crate) struct Node {
     pub(crate) level: Level,
 }
 
-/// What a descriptor is limited by.
+/// The limits of a descriptor.
 #[derive(Clone, Debug)]
 pub struct Rule {
     pub(crate) number: usize,
@@ -114,7 +114,7 @@ pub enum Counting {
 }
 
 impl Config {
-    /// Reads files, of which each has a name for messages and a text.
+    /// Reads files; each has a name for messages and a text.
     ///
     /// # Errors
     /// All problems of all files, each with its line and what would be right.
@@ -144,7 +144,7 @@ impl Config {
         })
     }
 
-    /// What is allowed, and probably not what was meant: for each file that has any.
+    /// The warnings of each file that has any: entries that are allowed, but probably not intended.
     #[must_use]
     pub fn warnings(&self) -> &[Problems] {
         &self.warnings
@@ -163,7 +163,7 @@ impl Level {
 }
 
 impl Domain {
-    /// What its rules mean together.
+    /// The meaning of its rules together.
     #[must_use]
     pub fn meaning(&self) -> Meaning {
         self.meaning
@@ -189,7 +189,7 @@ impl Rule {
         self.number
     }
 
-    /// Where it stands: `DOMAIN.KEY_VALUE.KEY`, as the reference names it.
+    /// Its place: `DOMAIN.KEY_VALUE.KEY`, as the reference names it.
     #[must_use]
     pub fn path(&self) -> String {
         self.steps.join(".")
@@ -212,7 +212,7 @@ impl Rule {
         self.requests_per_unit
     }
 
-    /// The unit that is reported; `None` for a window that is none of Envoy's units.
+    /// The unit that is reported; `None` for a window that is not one of Envoy's units.
     #[must_use]
     pub fn unit(&self) -> Option<Unit> {
         self.unit
@@ -247,7 +247,7 @@ impl Rule {
         self.quota
     }
 
-    /// What Envoy is told where a descriptor is admitted.
+    /// The metadata for Envoy where a descriptor is admitted.
     #[must_use]
     pub fn metadata(&self) -> &Map<String, Value> {
         &self.metadata

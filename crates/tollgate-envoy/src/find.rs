@@ -36,8 +36,8 @@ impl Domain {
 }
 
 impl Level {
-    /// What an entry meets, and whether by a `*`: an exact value goes first, then the first `*` of
-    /// the file, and last the key alone.
+    /// The node that an entry matches, and whether by a `*`: an exact value goes first, then the
+    /// first `*` of the file, and last the key alone.
     fn meet(&self, key: &str, value: &str) -> Option<(&Node, bool)> {
         if let Some(node) = self.exact.get(key).and_then(|values| values.get(value)) {
             return Some((node, false));
@@ -61,7 +61,7 @@ impl<'c> Found<'c> {
         self.rule
     }
 
-    /// Whose count it is, for the entries that it was found by.
+    /// The subject for the entries that found this rule.
     ///
     /// # Errors
     /// As [`subject`].

@@ -16,7 +16,7 @@ pub use rules::rules;
 pub struct Imported {
     /// The policies, in TOML.
     pub policies: String,
-    /// What has no equal, each with the rule that it stands in.
+    /// The settings without an equal, each with its rule.
     pub notes: Vec<String>,
 }
 
@@ -98,7 +98,7 @@ fn field_of(key: &str) -> Option<String> {
     })
 }
 
-/// The same where it stands in a list: without the quotes of a key.
+/// The same within a list: without the quotes of a key.
 fn plain(field: &str) -> String {
     field.replace('"', "")
 }

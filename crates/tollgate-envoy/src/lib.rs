@@ -2,7 +2,7 @@
 //! then.
 //!
 //! - [`Config`] is the checked content of some files. A mistake is a problem with its line.
-//! - [`Domain::find`] finds the [`Rule`] of a descriptor, and [`Found::subject`] whose count it is.
+//! - [`Domain::find`] finds the [`Rule`] of a descriptor, and [`Found::subject`] its subject.
 //! - `proto`, with the feature of that name, has the messages of the service.
 //!
 //! Nothing here does I/O: a front reads the files, asks a store, and answers.

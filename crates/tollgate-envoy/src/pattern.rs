@@ -3,7 +3,7 @@
 /// A text in which each `*` stands for any text, also none.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Pattern {
-    /// What stands before the first `*`, between two, and after the last: at least one.
+    /// The text before the first `*`, between two, and after the last: at least one piece.
     pieces: Box<[Box<str>]>,
 }
 

@@ -150,7 +150,7 @@ impl Reader<'_> {
         )
     }
 
-    /// The fields of a table at a place that has `known` ones, of which each stands there once.
+    /// The fields of a table at a place with `known` fields, each at most once.
     fn fields<'n>(&mut self, node: &'n Node, place: &str, known: &[&str]) -> Option<Fields<'n>> {
         let Value::Table(pairs) = &node.value else {
             let what = format!("error loading config file: {place} is {}", node.kind());
@@ -198,13 +198,13 @@ const ON_FAILURES: [(&str, OnFailure); 3] =
 struct Fields<'n>(Vec<(&'n Key, &'n Node)>);
 
 impl<'n> Fields<'n> {
-    /// A field with a value; a null is none.
+    /// A field with a value; a null counts as absent.
     fn get(&self, key: &str) -> Option<&'n Node> {
         let found = self.0.iter().find(|(known, _)| known.text == key).map(|(_, node)| *node);
         found.filter(|node| !matches!(node.value, Value::Other(scalar::NULL)))
     }
 
-    /// Where a field stands, also one without a value.
+    /// The place of a field, also of one without a value.
     fn at(&self, key: &str) -> Option<Span> {
         self.0.iter().find(|(known, _)| known.text == key).map(|(key, _)| key.at)
     }

@@ -1,4 +1,4 @@
-//! Whose count a descriptor is: a text of its domain and its entries that no others have.
+//! The subject of a descriptor: a text of its domain and its entries that no others have.
 
 use core::fmt::Write as _;
 
@@ -21,7 +21,7 @@ const HASHED: &str = "envoy.sha256";
 /// have different subjects.
 ///
 /// # Errors
-/// None for any domain that is not empty: an empty text is no subject.
+/// An empty text, which is not a subject: never for a domain that is not empty.
 pub fn subject<'e>(
     domain: &str,
     entries: impl Iterator<Item = (&'e str, &'e str)>,

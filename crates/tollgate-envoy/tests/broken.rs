@@ -3,7 +3,7 @@
 
 use tollgate_envoy::Config;
 
-/// The file is refused with one error, of which this is the first line, at this place.
+/// The file is refused with one error, which has this first line, at this place.
 fn refuses(text: &str, says: &str, place: &str) {
     let broken = Config::read([("rules.yaml", text)]).err().unwrap_or_else(|| panic!("{text}"));
     let told = broken.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n");
@@ -177,7 +177,7 @@ fn wrong_types_and_numbers_are_refused() {
     }
 }
 
-/// Every mistake of a file is said at once.
+/// Every mistake of a file is reported in one run.
 #[test]
 fn all_mistakes_are_said() {
     let text =
@@ -188,7 +188,7 @@ fn all_mistakes_are_said() {
     }
 }
 
-/// What the reference takes and leaves without effect.
+/// Fields that the reference takes and leaves without effect.
 #[test]
 fn what_has_no_effect_is_a_warning() {
     let text = "

@@ -69,7 +69,7 @@ descriptors:
         (&[("field.trial", "x")], &[true, true]),
         (&[("field.free", "x")], &[true, true]),
     ] {
-        // `user` is a field of its own.
+        // `user` is a separate field.
         let fields: Vec<_> = fields
             .iter()
             .map(|(name, value)| (if *name == "field.user" { "user" } else { name }, *value))

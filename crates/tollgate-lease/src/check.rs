@@ -14,7 +14,7 @@ use crate::holding::{Flight, Renewal, Step, Turn};
 use crate::leased::{Counts, Leased, add};
 use crate::lot::{Lot, receipts_of};
 
-/// What a lease has for a check.
+/// The answer of a lease to a check.
 enum LeaseAnswer {
     Answer(Outcome),
     /// The store has to be asked. True if time has passed in a wait.
@@ -39,7 +39,7 @@ impl<S: Store> Drop for Renewing<'_, S> {
 }
 
 impl<S: Store> Leased<S> {
-    /// What a lease has for `cost` units of one count: units, a denial, or nothing.
+    /// The answer of a lease for `cost` units of one count: units, a denial, or nothing.
     async fn lease(
         &self,
         part: Counted<'_>,
@@ -215,7 +215,7 @@ impl<S: Store> Leased<S> {
         Ok(outcome)
     }
 
-    /// Answers a question about several counts, of which some are leased: their units are set
+    /// Answers a question about several counts, some of them leased. The leased units are set
     /// aside, the store is asked about the rest, and a denial puts them back.
     pub(crate) async fn check_several(
         &self,
@@ -252,7 +252,7 @@ impl<S: Store> Leased<S> {
     }
 }
 
-/// What is left of a deadline.
+/// The rest of a deadline.
 fn left_of(deadline: Option<Duration>, started_us: u64, now_us: u64) -> Option<Duration> {
     let passed = Duration::from_micros(now_us.saturating_sub(started_us));
     deadline.map(|deadline| deadline.saturating_sub(passed))
@@ -275,8 +275,8 @@ impl<S: Store> SetAside<'_, S> {
         Outcome::new(self.cost, SmallVec::new(), receipt, now)
     }
 
-    /// Adds the fields of what was set aside to the answer about the rest, in the order of the
-    /// question.
+    /// Adds the fields of the units that were set aside to the answer about the rest, in the order
+    /// of the question.
     fn complete(mut self, outcome: &mut Outcome, question: &Question<'_>) {
         let mut rest = core::mem::take(&mut outcome.fields).into_iter();
         for (place, part) in question.parts.iter().enumerate() {

@@ -26,8 +26,8 @@ pub(crate) struct Asked {
 }
 
 impl Denial {
-    /// Keeps the denial of `cost`, for at most `longest_us`. `None` if it is no denial, one for
-    /// lack of room in a store, or one that waits for open holds: whoever settles one ends it.
+    /// Keeps the denial of `cost`, for at most `longest_us`. `None` if it is not a denial, if a
+    /// store lacks room, or if it waits for open holds: whoever settles one ends it.
     pub(crate) fn new(outcome: &Outcome, cost: u64, asked: Asked, longest_us: u64) -> Option<Self> {
         if outcome.granted > 0 || outcome.shared || outcome.is_until_hold() {
             return None;
@@ -75,8 +75,8 @@ impl Denial {
         now_us >= self.until_us
     }
 
-    /// The answer at `now_us`, before the denial has passed. Waits count down. What remains is what
-    /// the store answered: less than the cost, and never more than the truth.
+    /// The answer at `now_us`, before the denial has passed. Waits count down. The remaining units
+    /// are those of the store's answer: less than the cost, and never more than the truth.
     pub(crate) fn outcome(&self, now_us: u64) -> Outcome {
         let passed = now_us.saturating_sub(self.answered_us);
         let left = self.until_us.saturating_sub(now_us);

@@ -1,4 +1,4 @@
-//! What a store has denied, for as long as that holds.
+//! The denials of a store, for as long as they apply.
 
 use core::sync::atomic::{AtomicU32, Ordering};
 
@@ -114,7 +114,7 @@ impl DenyCache {
             limits: part.limits.clone(),
         });
         let denied = Denied { parts: parts.collect(), denial, changes };
-        // What ends first is worth least.
+        // The denial that ends first is worth least.
         shard.add(hash, denied, |denied| Some(denied.denial.until_us()));
     }
 

@@ -1,5 +1,5 @@
-//! What a node holds of one count, and what it does for a check: the rules, without a clock, a lock
-//! or a store.
+//! The units that a node has of one count, and their use for a check: the rules, without a clock, a
+//! lock or a store.
 
 use core::sync::atomic::{AtomicBool, Ordering};
 use std::sync::Arc;
@@ -29,7 +29,7 @@ const PAUSES: u64 = 64;
 /// each time it doubles. Many nodes that ask for what has just come back would get a unit each.
 const LONGEST_PAUSES: u64 = 4;
 
-/// What a node holds of one count.
+/// The units that a node has of one count.
 #[derive(Debug, Default)]
 pub(crate) struct Holding {
     /// The oldest first.
@@ -63,7 +63,7 @@ impl Flight {
     }
 }
 
-/// What to do for a check.
+/// The next step for a check.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// It is answered.
@@ -93,7 +93,7 @@ pub(crate) enum Turn {
     AfterFailure,
 }
 
-/// What a check leads to.
+/// The plan for a check.
 enum Plan {
     /// There is enough. Of what is then missing so many units are charged ahead, if any.
     Spend {
@@ -119,7 +119,7 @@ pub(crate) struct Renewal {
 }
 
 impl Holding {
-    /// What to do for a check of `cost`. A renewal that this returns is under way until
+    /// The next step for a check of `cost`. A renewal that this returns is under way until
     /// [`Holding::end_renewal`].
     pub(crate) fn step(&mut self, lease: &Lease, cost: u64, turn: Turn, now_us: u64) -> Step {
         if turn == Turn::First {
@@ -160,14 +160,14 @@ impl Holding {
         answer
     }
 
-    /// Counts what is asked for. What no lease can hold is none of its demand.
+    /// Counts what is asked for. A cost above the lease's size does not count as demand.
     #[inline]
     fn note(&mut self, lease: &Lease, cost: u64, now_us: u64) {
         let units = if cost > lease.units() { 0 } else { cost };
         self.demand.note(units, now_us, lease.ttl().as_micros());
     }
 
-    /// What a check of `cost` leads to. Ended lots are set aside.
+    /// The plan for a check of `cost`. Ended lots are moved out of the way.
     #[inline]
     fn plan(&self, lease: &Lease, cost: u64, now_us: u64) -> Plan {
         let is_there = self.lots.iter().any(|lot| lot.has(cost));
@@ -343,7 +343,7 @@ impl Holding {
         self.lots.iter().filter(|lot| !lot.is_over(now_us)).map(Lot::left).sum()
     }
 
-    /// Takes units back that were set aside under this number, if what they are of still lasts.
+    /// Takes units back that were set aside under this number, if their lot still lasts.
     pub(crate) fn put_back(&mut self, number: u64, units: u64, now_us: u64) {
         self.end_lots(now_us);
         if let Some(lot) = self.lots.iter_mut().find(|lot| lot.made(number)) {
@@ -376,7 +376,7 @@ impl Holding {
         Some(self.demand.worth(now_us, window_us))
     }
 
-    /// Sets lots aside that have ended.
+    /// Moves ended lots out of the way.
     fn end_lots(&mut self, now_us: u64) {
         if !self.lots.iter().any(|lot| lot.is_over(now_us)) {
             return;

@@ -1,4 +1,4 @@
-//! What a node knows of a count.
+//! A node's knowledge of a count.
 
 use smallvec::SmallVec;
 use tollgate::engine::{Fields, Outcome};
@@ -16,7 +16,7 @@ pub(crate) struct LastAnswer {
 }
 
 impl LastAnswer {
-    /// What an answer tells.
+    /// The knowledge from an answer.
     pub(crate) fn new(outcome: &Outcome, asked: Asked) -> Self {
         Self { now: outcome.now, fields: outcome.fields.clone(), sent_us: asked.sent_us }
     }
@@ -26,8 +26,8 @@ impl LastAnswer {
         self.now >= other.now
     }
 
-    /// An Allow of `granted` units that were charged before, at these times. What remains is what
-    /// remained at the store, and the `held` units of this node.
+    /// An Allow of `granted` units that were charged before, at these times. The remaining units
+    /// are those that remained at the store, and the `held` units of this node.
     #[inline]
     pub(crate) fn allow(
         &self,

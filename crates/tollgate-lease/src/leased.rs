@@ -31,7 +31,7 @@ const USUAL_LONGEST: Duration = Duration::from_secs(1);
 /// Clones share what they hold. Dropping it loses units that nobody spent; [`Leased::give_back`]
 /// returns them before.
 ///
-/// A store that answers at once is asked each time: nothing is saved there.
+/// A store that answers immediately is asked each time: nothing is saved there.
 #[derive(Clone)]
 pub struct Leased<S>(pub(crate) Arc<Inner<S>>);
 
@@ -39,7 +39,7 @@ pub(crate) struct Inner<S> {
     pub(crate) store: S,
     pub(crate) clock: Box<dyn Clock>,
     hash: SeedableRandomState,
-    /// True for a store that answers at once.
+    /// True for a store that answers immediately.
     pub(crate) passes: bool,
     pub(crate) held: Table<NodeCount>,
     pub(crate) recent: Recent,
@@ -71,7 +71,7 @@ impl NodeCount {
     }
 }
 
-/// What a node did in place of its store, since it was made.
+/// Counters of the answers that a node gave in place of its store, since it was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct LeasedCounters {
@@ -133,7 +133,7 @@ impl<S: Store> LeasedBuilder<S> {
         Self { longest, ..self }
     }
 
-    /// Sets the clock of the node, of which only differences matter. The default is [`BootClock`].
+    /// Sets the clock of the node; only differences matter. The default is [`BootClock`].
     #[must_use]
     pub fn clock(self, clock: impl Clock + 'static) -> Self {
         Self { clock: Box::new(clock), ..self }
@@ -206,7 +206,7 @@ impl<S: Store> Leased<S> {
         &self.0.store
     }
 
-    /// What was done in place of the store.
+    /// The counters of the answers in place of the store.
     #[must_use]
     pub fn counters(&self) -> LeasedCounters {
         let Counts { asked, renewals, charged, admitted, denied, returned, wasted } =

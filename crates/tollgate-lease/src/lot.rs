@@ -7,9 +7,9 @@ use tollgate::{Lease, LimitSet, Strategy, Time};
 use crate::clock::surely_within;
 use crate::denial::Asked;
 
-/// The units of one charge, of which some are spent.
+/// The units of one charge, some of them spent.
 ///
-/// Each use of units has a receipt of its own. Its number is one of those that the store has set
+/// Each use of units has a separate receipt. Its number is one of those that the store has set
 /// aside for this charge, so a refund at the store counts once, whichever node asks for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Lot {

@@ -23,8 +23,8 @@ impl Marks {
         self.0.lock().get(&number).map_or(0, |mark| mark.units)
     }
 
-    /// Adds units of a receipt, to be remembered until then. False, and nothing is added, if there
-    /// is no room.
+    /// Adds units of a receipt, to be remembered until then. False if there is no room; nothing is
+    /// added then.
     pub(crate) fn add(&self, number: u64, units: u64, until_us: u64, now_us: u64) -> bool {
         let mut marks = self.0.lock();
         if marks.len() >= MOST && !marks.contains_key(&number) {

@@ -106,7 +106,7 @@ impl<S: Store> Operations for Leased<S> {
         if !is_leased {
             return self.ask(question).await;
         }
-        // What is rare is in a box: the futures around a check hold its future and move it.
+        // The rare case is boxed: the futures around a check hold its future and move it.
         match *parts {
             [part] if mode.is_peek() => match self.leased_answer(&part, cost, mode) {
                 Some(outcome) => Ok(outcome),

@@ -1,4 +1,4 @@
-//! What a node takes for the subjects that it holds units of, by an allocator that counts.
+//! The memory of a node for the subjects whose units it has, by an allocator that counts.
 #![allow(clippy::unwrap_used, clippy::print_stdout, dead_code)] // tests may
 
 #[path = "it/sim.rs"]

@@ -85,7 +85,7 @@ impl Node {
     }
 }
 
-/// Not a test of its own: what the nodes of the others do. Started by hand it does nothing.
+/// Not a separate test: the work of the other test's nodes. Started by hand it does nothing.
 #[test]
 fn when_started_as_a_node_it_asks() {
     let Ok(url) = std::env::var(URL) else { return };
@@ -123,7 +123,7 @@ fn when_started_as_a_node_it_asks() {
     });
 }
 
-/// What the nodes admitted, as a history: each call was decided between its two instants.
+/// The admissions of the nodes, as a history: each call was decided between its two instants.
 fn history(admitted: &[Admitted], limits: &str, faults: &[Fault]) -> History {
     let limits: LimitSet = limits.parse().unwrap();
     let call = |(one, id): (&Admitted, u64)| Call {
@@ -194,7 +194,7 @@ fn nodes_on_a_cluster_never_admit_more_than_the_bound() {
     });
 }
 
-/// A store that lost its counts adds what it admits anew, and what the nodes held.
+/// A store that lost its counts admits a burst again, and the nodes' units come on top.
 #[test]
 fn a_lost_store_adds_a_burst_and_what_is_held() {
     let server = redis_or_skip!();

@@ -1,5 +1,5 @@
 //! How many jobs a second go through a queue on Redis, beside the bare commands of a stream. It
-//! starts a redis-server of its own: `cargo run --profile dist -p tollgate-queue --example
+//! starts a separate redis-server: `cargo run --profile dist -p tollgate-queue --example
 //! redis_speed`.
 //!
 //! The bars: offer + take + done through a stream at least 0.7 of XADD + XREADGROUP + XACK + XDEL,
@@ -101,7 +101,7 @@ enum Side<'a> {
     },
 }
 
-/// What XLEN and XADD are as one, and nothing else.
+/// XLEN and XADD as one script, and nothing else.
 const BOUNDED: &str = "if redis.call('XLEN', KEYS[1]) >= tonumber(ARGV[1]) then return false end \
                        return redis.call('XADD', KEYS[1], '*', unpack(ARGV, 2))";
 
@@ -221,7 +221,7 @@ fn words(words: &[Vec<u8>]) -> Vec<u8> {
     request(&words.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// What one run took: seconds of the server's processor, and of the clock in each part.
+/// The time of one run: seconds of the server's processor, and of the clock in each part.
 struct Run {
     cpu: f64,
     parts: [f64; 3],

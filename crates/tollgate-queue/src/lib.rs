@@ -37,7 +37,7 @@
 //! `docs/queue.md` states what is promised, and the test of each promise.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
-// How settings and jobs are written down is for places outside of the process, and not all alike.
+// The written forms of settings and jobs are for places outside of the process, and they differ.
 #![cfg_attr(not(all(feature = "redis", feature = "sqlite")), allow(dead_code))]
 
 /// The example of the README compiles.

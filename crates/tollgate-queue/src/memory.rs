@@ -109,8 +109,8 @@ impl Backend for MemoryQueues {
         let mut model = entry.model.lock();
         let taken = model.take(self.now_us(), queue, settings, max, grant)?;
         if !taken.jobs.is_empty() && model.has_waiting() {
-            // Several offers wake one waiter, which wakes the next. One that received nothing, for
-            // example because of a rate, does not, or waiters would wake each other in vain.
+            // Several offers wake one waiter, which wakes the next. A worker that received nothing,
+            // for example because of a rate, does not, or waiters would wake each other needlessly.
             entry.notify.notify_one();
         }
         Ok(taken)

@@ -306,7 +306,7 @@ impl<B: Backend> Consumer<B> {
         &self.settings
     }
 
-    /// Takes up to `max` jobs, at least 1, of which at most 1,000 are returned at once. A job is
+    /// Takes up to `max` jobs, at least 1; at most 1,000 are returned in one call. A job is
     /// delivered again when its visibility timeout passes before it is done, failed or extended.
     /// When the future is dropped, jobs may be taken all the same: they come back after it, too.
     ///

@@ -1,4 +1,4 @@
-//! What becomes of a queue when what it lies on is killed, or away.
+//! The state of a queue when its store is killed, or away.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -34,7 +34,7 @@ async fn accepted(producer: &Producer<RedisQueues>, job: &Job) -> JobId {
     }
 }
 
-/// What the file that Redis appends to has, it has again after `kill -9`.
+/// The contents of Redis's append-only file are there again after `kill -9`.
 #[tokio::test]
 async fn a_redis_that_is_killed_keeps_what_it_has_answered() {
     for form in [Layout::Stream, Layout::List] {
@@ -72,7 +72,7 @@ async fn keeps(form: Layout) {
     let producer = queue.producer(ProducerSettings::new(100)).unwrap();
     let known = producer.offer(&Job::new().dedup_id("59")).await.unwrap();
     assert!(matches!(known, OfferOutcome::Duplicate { .. }), "{known:?}");
-    // What waits is there at once, what was held when its timeout has passed, what was done never.
+    // Waiting jobs are there immediately, held ones after their timeout, and finished ones never.
     let consumer = queue.consumer(consumer_settings).unwrap();
     let (mut first, mut again) = (BTreeSet::new(), BTreeSet::new());
     let begin = Instant::now();
@@ -91,7 +91,7 @@ async fn keeps(form: Layout) {
     assert_eq!(queue.stats().await.unwrap().done, 60);
 }
 
-/// Who offers is told at once; who works waits, and goes on.
+/// A producer gets an error immediately; a worker waits, and goes on.
 #[tokio::test]
 async fn a_redis_that_is_away_refuses_offers_and_is_waited_for_by_workers() {
     for form in [Layout::Stream, Layout::List] {

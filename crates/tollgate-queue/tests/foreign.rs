@@ -1,5 +1,5 @@
-//! What others do to a queue beside its workers: write to its keys, take from its group, remove it,
-//! change how it is worked on.
+//! Interference with a queue beside its workers: others write to its keys, take from its group,
+//! remove it, or change how it is worked on.
 #![cfg(feature = "redis")]
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -31,7 +31,7 @@ fn command(server: &RedisServer, words: &str) {
     server.command(&words);
 }
 
-/// What is no job is a dead one, and nobody is held up by it.
+/// An entry that is not a job becomes a dead letter, and blocks nobody.
 #[tokio::test]
 async fn what_is_no_job_is_a_dead_letter() {
     for form in [Layout::Stream, Layout::List] {
@@ -92,7 +92,8 @@ async fn what_is_no_job_is_a_dead_letter() {
     }
 }
 
-/// What looks like an id and is none stops nobody: one that is too large, or not written as we do.
+/// An entry with an id that only looks valid blocks nobody: one that is too large, or not written
+/// as we do.
 #[tokio::test]
 async fn what_is_no_id_of_ours_is_a_dead_letter() {
     let Some(server) = server() else { return };
@@ -148,7 +149,7 @@ async fn a_job_of_a_foreign_consumer_comes_back_whatever_waits() {
     assert_eq!(tag.len(), 1_200);
     producer.offer(&Job::new().field("n", "ghost")).await.unwrap();
     command(&server, "XREADGROUP GROUP workers ghost COUNT 9 STREAMS tgq1:{queue:q}:jobs >");
-    // As a worker extends them: `out` alone says so.
+    // As a worker extends them: only `out` shows it.
     let far = "for _, id in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
                  redis.call('ZADD', KEYS[1], '9999999999999999', id)
                end";
@@ -166,7 +167,7 @@ async fn a_job_of_a_foreign_consumer_comes_back_whatever_waits() {
     }
 }
 
-/// What somebody else holds is nothing that a rate is asked for.
+/// A job that somebody else holds takes no units of a rate.
 #[tokio::test]
 async fn a_job_that_somebody_else_holds_uses_no_rate() {
     for deadline in [None, Some(Duration::from_secs(600))] {
@@ -352,7 +353,7 @@ async fn what_an_older_version_wrote_and_offers_is_understood() {
     queue.change(producer_settings.clone()).await.unwrap();
     let full = queue.producer(producer_settings).unwrap().offer(&ann).await.unwrap();
     assert_eq!(full, OfferOutcome::ClientFull { of_client: 1 });
-    // Who does not know of that bound is told so, and passes nothing by it.
+    // A producer that does not know of that bound gets an error, and passes nothing by it.
     assert_eq!(offer().items()[1].text().unwrap(), "settings");
 }
 

@@ -18,7 +18,7 @@ use tollgate_testbed::{RedisServer, redis_program};
 const BEGIN_US: u64 = 1_700_000_000_000_000;
 const SECOND_US: u64 = 1_000_000;
 
-/// Does the same on each place there is, by a clock of its own.
+/// Does the same on each available place, by a separate clock.
 fn everywhere<F: Future<Output = ()>>(
     run: impl Fn(&'static str, Queue<AnyQueues>, ManualClock) -> F,
 ) {
@@ -54,7 +54,7 @@ fn everywhere<F: Future<Output = ()>>(
     });
 }
 
-/// What happens next.
+/// The next event.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
     /// This processor has done its job.
@@ -121,7 +121,7 @@ fn what_is_accepted_is_what_the_processors_can_do() {
     });
 }
 
-/// A rate over four workers for ten seconds, each of whom looks again when it is told.
+/// A rate over four workers for ten seconds; each looks again at the announced time.
 #[test]
 fn a_rate_is_shared_exactly() {
     everywhere(|place, queue, clock| async move {
@@ -152,7 +152,7 @@ fn a_rate_is_shared_exactly() {
     });
 }
 
-/// A queue that is removed is gone with all that was in it, and is made anew by who offers next.
+/// A removed queue is gone with all its jobs, and the next producer makes it again.
 #[test]
 fn a_queue_that_is_removed_is_as_if_it_had_never_been() {
     everywhere(|place, queue, _| async move {

@@ -1,8 +1,8 @@
-//! Producers and workers that are processes, of which some are killed in the middle: every job that
-//! was accepted is handled, none that was refused is, and the bound is never exceeded.
+//! Producers and workers that are processes, some of them killed in the middle. Every accepted job
+//! is handled, no refused one is, and the bound is never exceeded.
 //!
 //! The children are this very test program, started again with variables that say what to do. Each
-//! writes what it did to a file of its own, line by line, and that history is checked.
+//! writes its acts to a separate file, line by line, and that history is checked.
 //!
 //! `TOLLGATE_QUEUE_JOBS=100000 TOLLGATE_QUEUE_KILL_MS=1000` make it as large as it is meant: by
 //! itself it is small, and kills more often.
@@ -32,7 +32,7 @@ const TO: &str = "TOLLGATE_TEST_TO";
 const BOUND: u64 = 40;
 const PRODUCERS: u64 = 8;
 const WORKERS: usize = 8;
-/// What a worker that was killed leaves comes back soon.
+/// The jobs of a worker that was killed come back soon.
 const VISIBILITY: Duration = Duration::from_millis(500);
 
 fn number(name: &str, otherwise: u64) -> u64 {
@@ -81,7 +81,7 @@ fn child(role: &str, place: &str, history: &Path, from: u64, to: u64) -> Child {
         .expect("a child")
 }
 
-/// Not a test of its own: what the children of the other do. Started by hand it does nothing.
+/// Not a separate test: the work of the other test's children. Started by hand it does nothing.
 #[test]
 fn when_started_as_a_child_it_does_its_part() {
     let Ok(role) = std::env::var(ROLE) else { return };
@@ -138,7 +138,7 @@ fn parts(path: &Path) -> Vec<Vec<String>> {
     text.lines().map(|line| line.split(' ').map(str::to_owned).collect()).collect()
 }
 
-/// What came of it.
+/// The outcome.
 struct Came {
     accepted: usize,
     refused: usize,

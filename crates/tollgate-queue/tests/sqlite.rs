@@ -39,7 +39,7 @@ proptest! {
     }
 }
 
-/// What the file counts of clients.
+/// The file's counts of clients.
 fn of_clients(path: &std::path::Path) -> BTreeMap<String, (u64, u64)> {
     let conn = Connection::open(path).unwrap();
     let mut rows = conn.prepare("SELECT client, waiting, out FROM queue_clients").unwrap();
@@ -139,7 +139,7 @@ async fn a_file_of_a_newer_version_is_left_alone() {
     assert!(error.contains("format 99 of `queue`") && error.contains("newer tollgate"), "{error}");
 }
 
-/// What the fourth step has made, taken away again.
+/// Removes the changes of the fourth step again.
 const WITHOUT_ONCES: &str = "
     ALTER TABLE queue_jobs DROP COLUMN once;
     ALTER TABLE queue_dead DROP COLUMN once;
@@ -199,7 +199,7 @@ async fn a_file_of_an_older_version_is_brought_to_this_one() {
         assert!(queue.pause().await.unwrap());
         assert!(consumer.take("w", 1).await.unwrap().paused);
         queue.resume().await.unwrap();
-        // What it had is nobody's, and a bound for each client counts what comes from now on.
+        // Its old jobs have no client, and a bound for each client counts the jobs from now on.
         let producer_settings = ProducerSettings::new(9).per_client(1);
         queue.change(producer_settings.clone()).await.unwrap();
         let producer = queue.producer(producer_settings).unwrap();

@@ -1,5 +1,5 @@
-//! What it costs a decision that the service records over time. All sides take turns in one
-//! process; each figure is the median of the rounds.
+//! The cost that recording over time adds to a decision. All sides take turns in one process; each
+//! figure is the median of the rounds.
 //!
 //! `cargo run --profile dist -p tollgate-server --example recorder_cost`
 
@@ -24,7 +24,7 @@ const SUBJECTS: u32 = 1_000;
 const POLICIES: &str = "version = 1\n[[policies]]\nname = \"all\"\non_failure = \"deny\"\n\
                         limits = [{ subject = \"ip\", limit = \"1000000/s via gcra\" }]\n";
 
-/// What happens besides deciding.
+/// The work that happens besides deciding.
 #[derive(Clone, Copy)]
 enum Side {
     /// Nothing is counted but what the gate does itself.

@@ -31,7 +31,7 @@ use crate::tls::Certificate;
 /// How long a connection that is accepted at the end may take for its request.
 const PATIENCE: Duration = Duration::from_secs(1);
 
-/// The most connections of administrators that are open at once.
+/// The maximum number of open connections of administrators.
 const ADMIN_CONNECTIONS: usize = 64;
 
 /// How often units are given back that leases did not spend.
@@ -55,7 +55,7 @@ pub(crate) struct Front {
     pub(crate) accept: Accept,
 }
 
-/// What the fronts ask, and what goes on beside them.
+/// The gate that the fronts ask, and the tasks that run beside them.
 pub(crate) struct Assembly {
     pub(crate) api: Arc<Api>,
     /// The connections of clients, then those of administrators.
@@ -220,7 +220,7 @@ impl Assembly {
         Ok(Admin { api: Arc::clone(&self.api), guard, reader, recorder, overview })
     }
 
-    /// What goes on beside the fronts.
+    /// Starts the tasks that run beside the fronts.
     pub(crate) fn tasks(&self, options: &Options) -> JoinSet<()> {
         let Api { service, rls, metrics, .. } = &*self.api;
         let store = service.gate.store().clone();
@@ -245,7 +245,7 @@ impl Assembly {
     }
 }
 
-/// What answers the requests of proxies.
+/// The part that answers the requests of proxies.
 ///
 /// # Errors
 /// A setting is not a valid header name.

@@ -119,7 +119,7 @@ impl Serialize for Check {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut line = serializer.serialize_map(None)?;
         line.serialize_entry("time", &time(self.at))?;
-        // What a reader of logs takes for the client where there is no `ip`.
+        // The field that a reader of logs takes for the client where there is no `ip`.
         line.serialize_entry("client", &self.subject)?;
         line.serialize_entry("subject", &self.subject)?;
         line.serialize_entry("policy", &self.policy)?;
@@ -201,7 +201,7 @@ fn open(path: &Path) -> io::Result<(File, u64)> {
     Ok((file, bytes))
 }
 
-/// What was logged last of the file and of the queue.
+/// The last state of the file and of the queue that was logged.
 #[derive(Debug, Default)]
 struct Health {
     is_failing: bool,

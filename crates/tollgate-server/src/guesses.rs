@@ -1,4 +1,4 @@
-//! What slows those who guess secrets, and nobody else: the right secret is never looked up here.
+//! Slows down those who guess secrets, and nobody else: the right secret is never looked up here.
 
 use core::time::Duration;
 use std::net::IpAddr;

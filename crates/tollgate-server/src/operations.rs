@@ -23,7 +23,7 @@ const QUEUES: &str = "/v1/queues/";
 /// The part of a path that names a queue.
 const NAME: &str = "{name}";
 
-/// What can be asked, in the order of the table. The files of the console are one.
+/// The operations, in the order of the table. The files of the console are one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Operation {
     Check,
@@ -128,7 +128,7 @@ pub(crate) struct Field {
     pub(crate) kind: Kind,
 }
 
-/// What a field may be.
+/// The types of a field.
 #[derive(Debug)]
 pub(crate) enum Kind {
     /// A text of at most so many bytes.

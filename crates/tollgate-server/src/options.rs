@@ -43,7 +43,7 @@ pub struct Options {
     /// Host names of this service that administrators may send in `Host`, besides addresses and
     /// `localhost`. Checked only when no token is set.
     pub admin_hosts: Vec<String>,
-    /// The origins of web pages that may call the service, as `https://app.example`.
+    /// The origins of web pages that may call the service, such as `https://app.example`.
     pub origins: Vec<String>,
     /// The policy file, for reloads; `None` when a program built the policies.
     pub config: Option<PathBuf>,

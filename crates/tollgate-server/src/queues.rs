@@ -52,7 +52,7 @@ pub(crate) struct ServedQueue {
     /// Whether the service's settings, and not the queue's record, define how jobs are offered.
     is_said: bool,
     counts: [AtomicU64; Reception::ALL.len()],
-    /// What became of jobs that were taken for clients that did not read so.
+    /// The outcomes of jobs that were taken for clients that did not confirm them.
     deliveries: Arc<Deliveries>,
     /// The last statistics of the queue; `None` while reading them fails.
     seen: Mutex<Option<Stats>>,
@@ -178,7 +178,7 @@ impl ServedQueue {
         Ok(())
     }
 
-    /// The same after a start without the store. What does not fit is logged once.
+    /// The same after a start without the store. Settings that do not fit are logged once.
     async fn check_late(&self, name: &str) {
         if self.is_checked.load(Ordering::Relaxed) {
             return;
@@ -191,7 +191,7 @@ impl ServedQueue {
         }
     }
 
-    /// What offers jobs, by the settings of the service or of the queue's record.
+    /// The producer that offers jobs, by the settings of the service or of the queue's record.
     async fn producer(&self) -> Result<Producer<AnyQueues>, Error> {
         let known = self.producer.read().clone();
         match known {

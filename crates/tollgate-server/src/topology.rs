@@ -16,7 +16,7 @@ const PAUSE: Duration = Duration::from_secs(1);
 /// come late.
 const MISSED: u32 = 3;
 
-/// What is known of the servers. Nothing where there is one server alone.
+/// The known state of the servers. Nothing where there is one server alone.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     takeovers: AtomicU64,
@@ -26,7 +26,7 @@ pub(crate) struct Servers {
     named: AtomicU64,
 }
 
-/// What the servers were when they were last reported.
+/// The last reported state of the servers.
 #[derive(Default)]
 struct Reported {
     last: Option<Topology>,

@@ -1,4 +1,4 @@
-//! What the wire is told of a gate's answer, beside its decision.
+//! Extra fields of a gate's answer on the wire, beside its decision.
 
 use tollgate::wire::{Answer, HoldAnswer, Renewed, Shadow, Shown};
 

@@ -10,9 +10,9 @@ use crate::kind::Kind;
 
 /// Where counts live: a store of one of the kinds there are.
 ///
-/// It does what the store in it does: it counts the same, answers at once where that one does, and
-/// takes the receipts of that one. A store that a program opened by itself is put into it as it is,
-/// as in `AnyStore::from(MemoryStore::builder().max_bytes(64 << 20).build())`.
+/// It behaves as the store in it: it counts the same, answers immediately where that one does, and
+/// takes its receipts. A store that a program opened by itself is put into it as it is, as in
+/// `AnyStore::from(MemoryStore::builder().max_bytes(64 << 20).build())`.
 ///
 /// A store in a file or on Redis is leased: limits that have a lease are charged ahead
 /// ([`tollgate_lease`]), all others are asked about as ever.
@@ -137,8 +137,8 @@ impl AnyStore {
     }
 
     /// The same store, which remembers about this many denials, each for at most `longest`
-    /// ([`tollgate_lease::LeasedBuilder::deny_cache`]). A store in memory needs none. What this
-    /// node holds of leases begins anew, so this is for the start of a program.
+    /// ([`tollgate_lease::LeasedBuilder::deny_cache`]). A store in memory needs none. The leases of
+    /// this node begin again, so this is for the start of a program.
     #[must_use]
     pub fn caching_denials(self, entries: usize, longest: Duration) -> Self {
         match self {
@@ -156,7 +156,8 @@ impl AnyStore {
         }
     }
 
-    /// What leases and remembered denials did in place of the store; `None` for a store in memory.
+    /// The answers that leases and remembered denials gave in place of the store; `None` for a
+    /// store in memory.
     #[must_use]
     pub fn leases(&self) -> Option<LeasedCounters> {
         match self {

@@ -59,7 +59,7 @@ impl Kind {
 
 /// The scheme of a URL, before `://`. None where there is none.
 ///
-/// What follows may hold a password, so errors should repeat the scheme alone.
+/// The rest may hold a password, so errors should repeat the scheme alone.
 #[must_use]
 pub fn scheme(url: &str) -> Option<&str> {
     url.split_once("://").map(|(scheme, _)| scheme)

@@ -1,4 +1,4 @@
-//! What a URL says of a store, before the store is opened.
+//! A store's URL, read before the store is opened.
 
 use core::str::FromStr;
 use core::time::Duration;
@@ -8,7 +8,7 @@ use tollgate::{MemoryStore, StoreError};
 use crate::any::AnyStore;
 use crate::kind::Kind;
 
-/// What may be written instead of a scheme that is unknown.
+/// The correction for an unknown scheme.
 const KINDS: &str = "write `memory://`, `sqlite://PATH` or `redis://HOST:PORT` (`rediss://` for TLS, \
                      `unix:///PATH` for a socket, `redis+cluster://HOST,HOST` for a cluster, \
                      `redis+sentinel://HOST,HOST/NAME` for sentinels)";
@@ -58,7 +58,7 @@ impl StoreUrl {
                 "`prefix` is for keys on Redis, and this memory is shared with nobody: write \
                  `memory://` with nothing behind it",
             )),
-            // What follows is not shown: it may be a password.
+            // The rest is not shown: it may be a password.
             Kind::Memory => Err(StoreError::permanent(
                 "the memory has no host and no path: write `memory://` with nothing behind it",
             )),
@@ -80,7 +80,7 @@ impl StoreUrl {
     }
 
     /// The same, where a Redis may take this long for an answer unless the URL said how long. The
-    /// other kinds are as they were: memory answers at once, and a file waits 5 s by itself.
+    /// other kinds are as they were: memory answers immediately, and a file waits 5 s by itself.
     #[must_use]
     pub fn deadline_or(self, deadline: Duration) -> Self {
         match self {
@@ -182,7 +182,7 @@ fn redis(_url: &str) -> Result<StoreUrl, StoreError> {
     Err(feature_missing("Redis", "redis"))
 }
 
-/// What a program says that was built without a feature. Nothing of the URL: it may be a secret.
+/// The error of a program that was built without a feature. Nothing of the URL: it may be a secret.
 #[cfg(not(all(feature = "redis", feature = "sqlite")))]
 fn feature_missing(place: &str, feature: &str) -> StoreError {
     StoreError::permanent(format!(

@@ -1,7 +1,7 @@
-//! What the layer adds to a request: the same router of axum without limits, with this layer, and
-//! with that of tower_governor. All sides take turns in one thread; each figure is the median of
-//! the rounds, in time on the processor and by the clock. They include making the request, on all
-//! sides; `added` is what a side takes beyond the router alone.
+//! The time that the layer adds to a request: the same router of axum without limits, with this
+//! layer, and with that of tower_governor. All sides take turns in one thread; each figure is the
+//! median of the rounds, in time on the processor and by the clock. They include making the
+//! request, on all sides; `added` is what a side takes beyond the router alone.
 //!
 //! `cargo bench -p tollgate-tower --bench layer`
 
@@ -109,7 +109,7 @@ fn main() {
          = \"1000000000/s via gcra, 60000000000/m via gcra, 240000000000/h via gcra\" }]",
     );
     let three = TollgateLayer::new(Gate::new(three, MemoryStore::new()).unwrap()).unwrap();
-    // What a service runs: policies by path, and an observer that counts.
+    // The usual setup of a service: policies by path, and an observer that counts.
     let two = policies(
         "match = \"first\"\n[[policies]]\nname = \"login\"\non_failure = \"deny\"\nwhen = { path = \"/login\" }\n\
          limits = [{ subject = \"ip\", limit = \"5/m via gcra\" }]\n\

@@ -1,4 +1,4 @@
-//! What the parts of a layer cost for one request: `cargo bench -p tollgate-tower`. It prints the
+//! The cost of the layer's parts for one request: `cargo bench -p tollgate-tower`. It prints the
 //! median of many rounds in nanoseconds; nothing here is asserted.
 
 #![allow(clippy::unwrap_used, missing_docs)]

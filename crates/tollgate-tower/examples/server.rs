@@ -26,7 +26,7 @@ use tollgate_tower::identity::Identity;
 
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The service under limits: who is calling stands in headers.
+/// The service under limits: headers say who is calling.
 pub fn app<S: Store + 'static>(gate: Gate<S>) -> Result<Router, Failure> {
     let limits = TollgateLayer::builder(gate)
         .user(Identity::header("x-user")?)

@@ -1,5 +1,5 @@
-//! What the answers say: golden files for each profile, every field read back by a parser that is
-//! not ours, and refusals as a gRPC client sees them.
+//! The content of answers: golden files for each profile, every field read back by a third-party
+//! parser, and refusals as a gRPC client sees them.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -168,7 +168,7 @@ fn policies_say_what_the_limits_give() {
         ("100/s burst 10 via gcra", &[("p", 100, 1)]),
         ("7/m burst 10 via gcra", &[("p", 10, 86)]),
         ("1000/d burst 2000 refill interval via token_bucket", &[("p", 2_000, 172_800)]),
-        // Windows that are no whole seconds.
+        // Windows that are not whole seconds.
         ("10/250ms", &[("p", 40, 1)]),
         ("10/300ms", &[("p", 33, 1)]),
         ("5/1500ms", &[("p", 6, 2)]),
@@ -231,7 +231,7 @@ fn a_nearly_full_bucket_promises_no_more_than_its_rate() {
     let response = Answers::default().refused(Wire::Http, &[&template], &denied).unwrap();
     assert_eq!(response.headers()["ratelimit"], "\"b\";r=100;t=1");
     assert_eq!(response.headers()["retry-after"], "1");
-    // What refills whole is no such bucket: all that is left may be used until then.
+    // A bucket that refills whole is different: all remaining units may be used until then.
     let (_, whole) = crate::limiter("100/m refill interval via token_bucket");
     let template = HeaderTemplate::new("b", whole.limits()).unwrap();
     let decision = whole.check("bob").now().unwrap();

@@ -1,5 +1,5 @@
-//! The first gate of a process marks the requests that it decides without an allocation. A process
-//! of its own, with one test, so that it is known which gate that is.
+//! The first gate of a process marks the requests that it decides without an allocation. A separate
+//! process with one test, so that the first gate is known.
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
 use axum::Router;
@@ -56,7 +56,7 @@ async fn whoever_was_first_a_request_is_decided_once_by_each() {
     let request = || from("192.0.2.1", &[]);
 
     assert_eq!(decided(&[&first], request()).await, [1]);
-    // Each counts what the gate did, which is the same for a layer that stands twice.
+    // Each counts the acts of the gate, which is the same for a layer that is applied twice.
     assert_eq!(decided(&[&first, &first], request()).await, [1, 1]);
     assert_eq!(decided(&[&twin, &twin], request()).await, [1, 1]);
     assert_eq!(decided(&[&first, &twin], request()).await, [1, 0]);

@@ -1,4 +1,4 @@
-//! What holds for every input: no parser panics, the left of a header changes nothing, and one
+//! Properties for every input: no parser panics, the left of a header changes nothing, and one
 //! address is one subject in any notation.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -65,7 +65,7 @@ fn address() -> impl Strategy<Value = IpAddr> {
     ]
 }
 
-/// A client that is no proxy.
+/// A client that is not a proxy.
 fn stranger() -> impl Strategy<Value = Ipv4Addr> {
     any::<u32>().prop_map(Ipv4Addr::from).prop_filter("no proxy", |ip| ip.octets()[0] != 10)
 }
@@ -298,9 +298,9 @@ proptest! {
 }
 
 proptest! {
-    /// What the check of policy files takes for the form of a path is what this front gives under
-    /// some setting: a pattern in that form is fine, with a warning where it takes a setting, and
-    /// any other could never match and is an error.
+    /// The check of policy files accepts the paths that this front gives under some setting. A
+    /// pattern in that form is fine, with a warning where it takes a setting; any other could never
+    /// match and is an error.
     #[test]
     fn policy_files_know_the_form_of_a_path(
         path in prop_oneof!["/[a-zA-Z0-9./%~ +;-]{0,24}", "/(/|\\.|%2[fF]|%5C|;|%00|a|%3B|%2E){0,9}"],

@@ -1,5 +1,5 @@
-//! What answers promise, for random limits and histories: waiting for `Retry-After` is enough, no
-//! field says more than the limit gives, and every field can be read back.
+//! The promises of answers, for random limits and histories: waiting for `Retry-After` is enough,
+//! no field promises more than the limit gives, and every field can be read back.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

@@ -50,7 +50,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// What one side took.
+/// The time and memory of one side.
 #[derive(Clone, Copy)]
 struct Took {
     events: u64,

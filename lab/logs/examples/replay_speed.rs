@@ -1,5 +1,5 @@
 //! How fast limits are replayed, and in how much memory: `replay_speed LOG STRATEGY LIMIT...`.
-//! STRATEGY is `all`, a strategy, or `as-written`; each LIMIT is a replay of its own, over one
+//! STRATEGY is `all`, a strategy, or `as-written`; each LIMIT is a separate replay, over one
 //! reading of the log. Reading and decisions are timed apart; the memory is the process's peak.
 
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What decides the events of a replay and the attempts of an experiment: a store whose clock is
+//! The store that decides the events of a replay and the attempts of an experiment; its clock is
 //! set to the time of each.
 
 use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Time};
@@ -6,7 +6,8 @@ use tollgate::{Ask, LimitSet, Limiter, ManualClock, MemoryStore, Time};
 use crate::error::Error;
 use crate::event::Event;
 
-/// The subject of a limit on all clients together. It is no client's, since those are numbers.
+/// The subject of a limit on all clients together. No client has this name, since those are
+/// numbers.
 const RESOURCE: &str = "resource";
 
 /// Limits, and the subject that they count.
@@ -116,7 +117,7 @@ pub trait Decider {
     /// decides a case.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when it was told to stop.
+    /// [`Error::Stopped`] when it was asked to stop.
     fn go_on(&mut self) -> Result<(), Error> {
         Ok(())
     }

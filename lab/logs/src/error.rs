@@ -113,7 +113,7 @@ pub enum Error {
     /// The store of a replay cannot be used.
     #[error(transparent)]
     Store(#[from] tollgate::StoreError),
-    /// The replay was told to stop.
+    /// The replay was asked to stop.
     #[error("the replay was stopped before its end")]
     Stopped,
 }

@@ -1,4 +1,4 @@
-//! What a rate limit would do to real traffic: reads access logs and replays them.
+//! The effect of a rate limit on real traffic: reads access logs and replays them.
 //!
 //! ```
 //! use std::path::Path;

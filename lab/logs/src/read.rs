@@ -45,7 +45,7 @@ pub struct Reading {
     /// The field of the costs; without one each event has a cost of 1.
     pub cost: Option<By>,
     /// The most clients that are looked at. Beyond that the traffic is that of a sample of them:
-    /// see [`Clients::one_in`]. Without a bound there is no sample.
+    /// see [`Clients::one_in`]. Without a bound all clients are taken.
     pub max_clients: Option<NonZeroUsize>,
 }
 
@@ -108,7 +108,7 @@ pub struct Summary {
 pub struct Unparsed {
     /// The number of the line, from 1.
     pub line: u64,
-    /// What is wrong with it.
+    /// The problem with it.
     pub reason: Reason,
     /// Its beginning in printable form.
     pub text: String,

@@ -1,7 +1,7 @@
 //! A bare client beside the load: the cluster client of redis-rs, which counts with `INCR`.
 //!
 //! It has the same number of callers, the same pauses and the same deadline, and is otherwise as it
-//! is by default. It is no limiter: its figures show what a fault costs any client.
+//! is by default. It is not a limiter: its figures show the cost of a fault to any client.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -40,7 +40,7 @@ struct Shared {
     counts: Mutex<Vec<Count>>,
 }
 
-/// What the callers know of one key.
+/// The callers' knowledge of one key.
 #[derive(Clone, Copy, Debug)]
 struct Count {
     answered: u64,
@@ -49,7 +49,7 @@ struct Count {
     gap_us: u64,
 }
 
-/// What a bare client met.
+/// The findings of a bare client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct BareFound {
@@ -59,7 +59,7 @@ pub struct BareFound {
     pub errors: u64,
     /// Answered calls that are not counted in the end.
     pub lost: u64,
-    /// What is counted beyond all that was answered or ended with an error.
+    /// The units counted beyond all calls that were answered or ended with an error.
     pub doubled: u64,
     /// The longest time in which a key had no answer, in microseconds.
     pub gap_us: u64,

@@ -22,13 +22,13 @@ impl Clocks {
     ///
     /// # Errors
     ///
-    /// There is no C compiler, or this is not root: clocks are told apart by users.
+    /// There is no C compiler, or this is not root: clocks differ by user.
     pub fn new() -> Result<Self> {
         if !rustix::process::geteuid().is_root() {
             bail!("clocks of servers can be set by root alone");
         }
         let dir = tempfile::Builder::new().prefix("tg-clocks-").tempdir()?;
-        // Each server makes the file of its own clock there.
+        // Each server makes its clock's file there.
         fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o777))?;
         let source = dir.path().join("clock.c");
         fs::write(&source, include_str!("clock.c"))?;

@@ -1,4 +1,4 @@
-//! Partitions: packets that a firewall drops, so that nobody is told.
+//! Partitions: packets that a firewall drops, without a report to anybody.
 //!
 //! `iptables` does it, as root. Rules name ports of the run's servers alone, and are gone with the
 //! [`Cut`].

@@ -1,4 +1,4 @@
-//! What goes wrong: each fault, how it is made and undone, and what it may cost.
+//! The faults: how each is made and undone, and the cost that it may have.
 
 use std::thread;
 use std::time::Duration;
@@ -57,14 +57,14 @@ pub enum Fault {
     ClocksApart,
 }
 
-/// What a fault may cost.
+/// The cost that a fault may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[expect(clippy::exhaustive_enums, reason = "each is a bound of its own")]
 pub enum Cost {
     /// No charge is lost.
     Nothing,
-    /// What was admitted from one second before the fault until so many seconds after its
+    /// The units admitted from one second before the fault until this many seconds after its
     /// beginning, and at most the limit of each subject.
     Recent(u8),
     /// The limit of each subject.
@@ -100,7 +100,7 @@ impl Fault {
         value.map_or_else(String::new, |value| value.get_name().to_owned())
     }
 
-    /// What happens, in words.
+    /// A description of the fault.
     #[must_use]
     pub fn what(self) -> &'static str {
         match self {
@@ -157,7 +157,7 @@ impl Fault {
             Self::Freeze if topology == Standalone => Cost::Nothing,
             // The old primary stops, and waits until its replica has everything.
             Self::Failover | Self::ClocksApart if topology == Cluster => Cost::Nothing,
-            // What the replica had not heard of.
+            // Writes that the replica had not received.
             Self::Kill | Self::Freeze => Cost::Recent(0),
             // It stops by itself: after the node timeout, or `min-replicas-max-lag`.
             Self::CutPeers if topology == Cluster => Cost::Recent(3),
@@ -171,7 +171,7 @@ impl Fault {
         }
     }
 
-    /// What a history calls it.
+    /// Its name in a history.
     #[must_use]
     pub fn kind(self) -> FaultKind {
         match self {
@@ -209,7 +209,7 @@ impl Fault {
         matches!(self, Self::CutClients | Self::CutAnswers | Self::CutPeers | Self::CutPeersGuarded)
     }
 
-    /// Whether servers must be started in a way of their own for it.
+    /// Whether servers must be started in a special way for it.
     #[must_use]
     pub fn needs_ground(self) -> bool {
         self.needs_clocks()
@@ -344,7 +344,7 @@ fn fail_over_to_the_past(world: &mut World, victim: usize, clocks: &Clocks) -> R
 pub struct Impossible {
     /// The fault.
     pub fault: Fault,
-    /// What the server lacks.
+    /// The facility that the server lacks.
     pub why: String,
 }
 

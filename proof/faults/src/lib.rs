@@ -1,9 +1,9 @@
 //! Faults of real servers, made on purpose under load, and judged from what callers saw.
 //!
 //! A [`Run`](run::Run) starts servers, sends checks, lets a [`Fault`](fault::Fault) happen, and
-//! waits until all is well again. Every call is recorded, and the
-//! [history checker](tollgate_proof::history) says whether the promises held. What was charged is
-//! also read from the counts at the end: so it is known how many charges were lost or doubled.
+//! waits until all is well again. Every call is recorded, and the [history
+//! checker](tollgate_proof::history) says whether the promises held. The counts at the end show the
+//! charges too: so it is known how many were lost or doubled.
 
 pub mod bare;
 pub mod clock;

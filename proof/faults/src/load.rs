@@ -21,7 +21,7 @@ use crate::wait::{so, until};
 /// How long a call may take.
 pub const DEADLINE: Duration = Duration::from_millis(200);
 
-/// What is kept of callers that need not hurry.
+/// The records of callers that need not hurry.
 pub(crate) const CALLERS: usize = 12;
 
 /// The longest pause between two calls of a caller.
@@ -69,13 +69,13 @@ struct Counted {
     /// One, or one on each node where it has a lease.
     limiters: Vec<Limiter<Leased<RedisStore>>>,
     subject: Subject,
-    /// What was charged can be read from it at the end.
+    /// Its charges can be read at the end.
     is_ledger: bool,
     /// Calls have request ids, and are sent again after an ambiguous error.
     is_repeated: bool,
 }
 
-/// What all callers share.
+/// The state that all callers share.
 #[derive(Debug)]
 struct Shared {
     start: Instant,
@@ -107,7 +107,7 @@ pub struct Load {
     store: RedisStore,
 }
 
-/// What a load leaves.
+/// The records of a load.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct Recorded {
@@ -115,11 +115,11 @@ pub struct Recorded {
     pub calls: Vec<Call>,
     /// The longest time in which a subject had no answer.
     pub gap_us: u64,
-    /// Charges that were acknowledged, of the subjects whose counts are read at the end.
+    /// Acknowledged charges of the subjects whose counts are read at the end.
     pub charged: u64,
     /// Those that are gone: acknowledged, and not counted in the end.
     pub lost: u64,
-    /// What is counted beyond all that was acknowledged or in doubt.
+    /// The units counted beyond all charges that were acknowledged or in doubt.
     pub doubled: u64,
     /// How much later than its deadline a call came back, in microseconds.
     pub late_us: u64,
@@ -247,7 +247,7 @@ impl Load {
         self.shared.tally().last_error_us
     }
 
-    /// Forgets how calls went, so that [`Self::is_quiet`] begins anew.
+    /// Forgets how calls went, so that [`Self::is_quiet`] begins again.
     pub fn forget(&self) {
         self.shared.tally().since.fill(0);
     }
@@ -287,7 +287,7 @@ impl Load {
     }
 }
 
-/// What each ledger has counted.
+/// The count of each ledger.
 async fn used(counted: &[Counted]) -> Result<Vec<(String, u64)>> {
     let mut all = Vec::new();
     for it in counted.iter().filter(|it| it.is_ledger) {
@@ -298,8 +298,8 @@ async fn used(counted: &[Counted]) -> Result<Vec<(String, u64)>> {
     Ok(all)
 }
 
-/// What callers know of a subject: charges that were acknowledged, and those that may have been
-/// made.
+/// The callers' knowledge of a subject: charges that were acknowledged, and those that may have
+/// been made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Answers {
     allowed: u64,

@@ -23,9 +23,9 @@ use tollgate_proof::history::History;
 
 /// Make faults on real servers under load, and check what callers saw
 ///
-/// Each fault gets servers of its own: one alone, a primary under sentinels, or a cluster. Twelve
-/// callers ask all the time. Every call is recorded and checked against the definitions; what was
-/// charged is also read from the counts at the end.
+/// Each fault gets new servers: one alone, a primary under sentinels, or a cluster. Twelve callers
+/// ask all the time. Every call is recorded and checked against the definitions; what was charged
+/// is also read from the counts at the end.
 ///
 /// Exits with 0 when all was as stated, with 1 when a bound or a promise was broken, with 2 on an
 /// error. A fault that cannot be made here is skipped, and that is said: partitions need root and
@@ -45,7 +45,7 @@ struct Args {
     /// A redis-server or valkey-server (may be repeated); without it, what the path has
     #[arg(long, value_name = "PROGRAM")]
     server: Vec<PathBuf>,
-    /// What chooses victims, subjects and times
+    /// The seed for victims, subjects and times
     #[arg(long, default_value_t = 1)]
     seed: u64,
     /// Make faults at random for so many seconds, on servers that stay, with small ones beside
@@ -87,7 +87,7 @@ fn run(args: &Args) -> Result<bool> {
     }
     let is_stopped = Arc::new(AtomicBool::new(false));
     for signal in [SIGINT, SIGTERM] {
-        // A second one ends the program at once.
+        // A second one ends the program immediately.
         signal_hook::flag::register_conditional_shutdown(signal, 130, Arc::clone(&is_stopped))?;
         signal_hook::flag::register(signal, Arc::clone(&is_stopped))?;
     }
@@ -121,7 +121,7 @@ fn run(args: &Args) -> Result<bool> {
     Ok(all.iter().all(|found| found.amiss().is_empty()))
 }
 
-/// Each fault on servers of its own.
+/// Each fault on new servers.
 fn each(
     args: &Args,
     program: Option<&PathBuf>,
@@ -235,7 +235,7 @@ fn list() -> Result<()> {
     Ok(())
 }
 
-/// Writes text. A reader that went away (`| head`) is no error.
+/// Writes text. A reader that went away (`| head`) is not an error.
 fn text(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {

@@ -20,7 +20,7 @@ use crate::noise::Noise;
 use crate::wait::{SERVERS, pause, so, until};
 use crate::world::{Ground, Topology, World};
 
-/// What the load states: on how many nodes leases are.
+/// The bounds that the load states: on how many nodes leases are.
 fn bounds() -> Bounds {
     Bounds { nodes: Some(NODES as u64), ..Bounds::default() }
 }
@@ -37,7 +37,7 @@ const WELL: (u64, Duration) = (3, Duration::from_millis(600));
 /// recovery is measured.
 const GIVE_UP: Duration = Duration::from_secs(30);
 
-/// What a run found.
+/// The findings of a run.
 #[derive(Clone, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Found {
@@ -47,7 +47,7 @@ pub struct Found {
     pub topology: Topology,
     /// Which server: `Redis 7.0.15`.
     pub server: String,
-    /// What chose victims, subjects and times.
+    /// The seed that chose victims, subjects and times.
     pub seed: u64,
     /// How many calls were recorded.
     pub calls: usize,
@@ -73,18 +73,18 @@ pub struct Found {
     pub broken: Vec<String>,
     /// How many answers the history decides exactly, and how many there were.
     pub exact: (u64, u64),
-    /// What a bare client met beside, if there was one.
+    /// The findings of the bare client, if there was one.
     pub bare: Option<BareFound>,
     /// The history, for whoever wants to see for himself.
     #[serde(skip)]
     pub history: History,
-    /// What the checker says about it.
+    /// The checker's report.
     #[serde(skip)]
     pub report: Report,
 }
 
 impl Found {
-    /// What is not as stated, in words. Empty when all is.
+    /// The deviations from the promises, in words. Empty when all is.
     #[must_use]
     pub fn amiss(&self) -> Vec<String> {
         let mut amiss: Vec<String> =
@@ -103,7 +103,7 @@ impl Found {
     }
 }
 
-/// What came of a run.
+/// The outcome of a run.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "there are two")]
 pub enum Ran {
@@ -113,17 +113,17 @@ pub enum Ran {
     Skipped(String),
 }
 
-/// One fault on servers of its own.
+/// One fault on new servers.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "it names what a run needs")]
 pub struct Run {
-    /// What happens.
+    /// The fault.
     pub fault: Fault,
     /// To what.
     pub topology: Topology,
     /// The program of the servers; what the path has without one.
     pub program: Option<PathBuf>,
-    /// What chooses victims, subjects and times.
+    /// The seed for victims, subjects and times.
     pub seed: u64,
     /// Whether a bare client runs beside, on a cluster.
     pub is_beside: bool,
@@ -194,9 +194,9 @@ fn try_clocks(clocks: &Clocks, ground: &Ground) -> Result<()> {
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "it names what a leg needs")]
 pub struct Leg<'a> {
-    /// What happens.
+    /// The faults.
     pub faults: &'a [Fault],
-    /// What chooses victims, subjects and times.
+    /// The seed for victims, subjects and times.
     pub seed: u64,
     /// The clocks of the servers, where a fault sets them.
     pub clocks: Option<&'a Clocks>,
@@ -301,7 +301,7 @@ fn settle(load: &Load) -> Result<Option<u64>> {
     Ok(load.last_error_us())
 }
 
-/// What the first server calls itself.
+/// The version that the first server reports.
 fn version(world: &World) -> String {
     let info = world.server(0).info("server");
     match (info.get("valkey_version"), info.get("redis_version")) {

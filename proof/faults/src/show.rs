@@ -25,7 +25,7 @@ fn names(faults: &[Fault]) -> String {
     names.join(", ")
 }
 
-/// What one run found, on one line.
+/// The findings of one run, on one line.
 #[must_use]
 pub fn line(found: &Found) -> String {
     let amiss = found.amiss();

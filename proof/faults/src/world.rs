@@ -178,7 +178,7 @@ impl World {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     #[must_use]
     pub fn server(&self, index: usize) -> &RedisServer {
         &self.servers()[index]
@@ -290,7 +290,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// What is not well, in words.
+    /// A description of the problem.
     pub fn health(&self) -> Result<(), String> {
         match &self.servers {
             Servers::One(_) => Ok(()),
@@ -304,7 +304,7 @@ impl World {
     ///
     /// # Errors
     ///
-    /// What is not well, in words.
+    /// A description of the problem.
     pub fn is_serving(&self) -> Result<(), String> {
         match &self.servers {
             Servers::One(server) => answers(server),

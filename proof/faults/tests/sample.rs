@@ -1,4 +1,4 @@
-//! A few of the faults, as `cargo xtask faults` makes all of them.
+//! A few of the faults; `cargo xtask faults` makes all of them.
 
 #![allow(clippy::unwrap_used, clippy::print_stdout, reason = "tests may")]
 
@@ -8,7 +8,7 @@ use tollgate_faults::show;
 use tollgate_faults::world::Topology;
 use tollgate_testbed::{SKIPPED, redis_program};
 
-/// What a run found; nothing where it cannot be made.
+/// The findings of a run; `None` where it cannot be made.
 fn ran(fault: Fault, topology: Topology) -> Option<Found> {
     if redis_program().is_none() {
         println!("{SKIPPED}");

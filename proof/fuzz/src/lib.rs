@@ -1,5 +1,5 @@
-//! What Tollgate promises for any bytes, as functions: a fuzzer calls them by the million
-//! (`cargo xtask fuzz`), the tests by the thousand.
+//! Tollgate's promises for any bytes, as functions: a fuzzer calls them by the million (`cargo
+//! xtask fuzz`), the tests by the thousand.
 //!
 //! A target panics when a promise is broken. It does the same with the same bytes each time, so
 //! that a finding can be run again.

@@ -1,5 +1,5 @@
-//! Checks a recorded history: `check_history FILE [--late-us N] [--queue-bound N] [--nodes N]`.
-//! It prints the report, and exits with 1 when a promise was broken, with 2 when the file is no
+//! Checks a recorded history: `check_history FILE [--late-us N] [--queue-bound N] [--nodes N]`. It
+//! prints the report. It exits with 1 when a promise was broken, and with 2 when the file is not a
 //! history.
 
 use std::process::ExitCode;

@@ -1,5 +1,5 @@
-//! What a check on a Redis Cluster costs beside one on a single server: time of this process and of
-//! the servers, and how the load is spread.
+//! The cost of a check on a Redis Cluster beside one on a single server: time of this process and
+//! of the servers, and how the load is spread.
 //!
 //! `cargo run --profile dist -p tollgate-proof --example cluster_speed`
 //!
@@ -16,8 +16,8 @@ use tollgate_redis::usage::Usage;
 use tollgate_redis::{Options, RedisStore};
 use tollgate_testbed::{ClusterOptions, RedisCluster, RedisServer};
 
-/// Counts that last, and counts that are gone before the subject comes again: its key is made anew
-/// then, and on a cluster Redis keeps a list of the keys of each slot.
+/// Counts that last, and counts that are gone before the subject comes again: its key is then made
+/// again, and on a cluster Redis keeps a list of the keys of each slot.
 const LASTING: &str = "1000/1d via gcra";
 const BRIEF: &str = "1000000/1s via gcra";
 
@@ -97,7 +97,7 @@ async fn side(
     (limits, is_shared): (&str, bool),
 ) -> Side {
     let options = Options::from_url(url).unwrap().deadline(Duration::from_secs(30));
-    // A script that takes its numbers is never called for several checks at once.
+    // A script that takes its numbers is never called for several checks together.
     let options = if is_shared { options } else { options.scripts(0) };
     let limits: LimitSet = limits.parse().unwrap();
     let store = RedisStore::builder(options).connect().await.unwrap();

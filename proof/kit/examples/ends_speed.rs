@@ -1,6 +1,6 @@
-//! What it costs when the most holds of one count that charge at their end are due together: the
-//! longest script, and the checks of another subject beside it. And what a commit and a renewal
-//! cost on SQLite beside the most holds that a count can have.
+//! The cost when the maximum number of holds of one count that charge at their end are due
+//! together: the longest script, and the checks of another subject beside it. And what a commit and
+//! a renewal cost on SQLite beside the most holds that a count can have.
 //!
 //! `cargo run --profile dist -p tollgate-proof --example ends_speed`
 
@@ -66,7 +66,7 @@ fn longest_script(server: &RedisServer) -> i64 {
     entries.iter().map(time).max().unwrap_or(0)
 }
 
-/// Checks another subject, one check after the other, until it is told to stop. Returns how long
+/// Checks another subject, one check after the other, until the flag stops it. Returns how long
 /// each took, in microseconds, in order.
 async fn innocent(limiter: Limiter<RedisStore>, stop: Arc<AtomicBool>) -> Vec<u64> {
     let mut all = Vec::new();

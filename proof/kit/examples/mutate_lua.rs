@@ -54,7 +54,7 @@ fn list() {
 fn judge_all() {
     let mutants = mutants::all();
     let mut unchanged: HashMap<String, Vec<u64>> = HashMap::new();
-    // What a mutant does to the fake is a verdict, not news.
+    // The effect of a mutant on the fake is a verdict, not news.
     std::panic::set_hook(Box::new(|_| {}));
     for number in std::io::stdin().lock().lines() {
         let number = number.unwrap();
@@ -65,7 +65,7 @@ fn judge_all() {
             (None, Some(file)) => file,
             (None, None) => panic!("`{number}` is no mutant"),
         };
-        // What the unchanged text asks of Redis, once for the mutants of each file.
+        // The calls of the unchanged text to Redis, once for the mutants of each file.
         if mutant.is_some() && !unchanged.contains_key(file) {
             let traffic = judge(&Texts::default(), file, &[], Instant::now()).unwrap();
             unchanged.insert(file.to_owned(), traffic);
@@ -84,7 +84,7 @@ fn judge_all() {
     }
 }
 
-/// What a panic says: a difference, or what the fake refuses.
+/// The message of a panic: a difference, or a refusal of the fake.
 fn said(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     let text = text.or_else(|| panic.downcast_ref::<&str>().copied());
@@ -158,7 +158,7 @@ fn judge(
         false => Ok(()),
     };
     let strategies = strategies(file);
-    // Scripts of their own, which no history calls.
+    // Separate scripts, which no history calls.
     let own = match file.rsplit('/').next().unwrap_or_default() {
         "inspect.lua" => Some("what is held"),
         "swap.lua" => Some("compare and swap"),

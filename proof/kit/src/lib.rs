@@ -13,7 +13,7 @@
 //!
 //! # What to know
 //!
-//! - [`conformance`] is the kit for anybody who writes a store: each case is a test of its own.
+//! - [`conformance`] is the kit for authors of a store: each case is a separate test.
 //! - [`history`] decides which promises a recorded run kept, from its calls and faults alone.
 //! - [`oracle`] is a slow and obvious implementation of every strategy, written from
 //!   `docs/definitions.md` alone, with exact fractions.

@@ -40,7 +40,7 @@ impl Random {
     /// One of some.
     ///
     /// # Panics
-    /// There is none.
+    /// The list is empty.
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.place(of.len())]
     }

@@ -99,7 +99,7 @@ pub struct Line {
     pub ask: Ask,
     /// The cost asked, in units.
     pub cost: u64,
-    /// What must be answered.
+    /// The expected answer.
     pub expect: OracleAnswer,
 }
 

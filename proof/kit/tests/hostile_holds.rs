@@ -24,7 +24,7 @@ fn on_each(test: impl Fn(&dyn Fn(u64), &dyn Tried)) {
     test(&|us| clock.set(Time::from_micros(us)), &sqlite);
 }
 
-/// What the tests do with a store under some limits.
+/// The operations of the tests on a store under some limits.
 trait Tried {
     fn reserve(&self, limits: &str, cost: u64) -> Option<Hold>;
     fn acquire(&self, limits: &str) -> Option<Hold>;
@@ -106,7 +106,7 @@ fn a_forged_hold_settles_nothing_of_others() {
         let mut forged = hold.clone();
         forged.id = HoldId::from_bytes(bytes).unwrap();
         assert!(matches!(store.commit(&forged, 0), Err(Error::NotOpen(_))));
-        // What it says of its cost and its end is not believed.
+        // Its statements about its cost and its end are not trusted.
         let mut forged = hold.clone();
         (forged.end, forged.fence) = (Time::from_micros(u64::MAX >> 12), 0);
         assert_eq!(store.left(limits), 4);
@@ -148,7 +148,7 @@ fn a_count_has_a_hundred_thousand_holds_and_no_more() {
     limiter.commit(&first, 1).now().unwrap();
     assert!(reserve().unwrap().hold.is_some());
     assert!(reserve().is_err());
-    // All end at once, and the next call judges them.
+    // All end together, and the next call judges them.
     clock.set(Time::from_micros(START_US + 20_000_000));
     assert!(reserve().unwrap().hold.is_some());
     assert_eq!(limiter.check(Ask::new("bob").peek()).now().unwrap().remaining(), 1_000_000 - 2);
@@ -275,7 +275,7 @@ fn a_fence_rises_behind_a_hold_that_ended_by_itself() {
         let limits = "9/h via fixed_window";
         let before = store.reserve(limits, 1).unwrap();
         at(START_US + 20_000_000);
-        // A hold whose number is larger than the time, which ends at once.
+        // A hold whose number is larger than the time, which ends immediately.
         let last = store.reserve(limits, 1).unwrap();
         at(START_US + 40_000_000);
         assert!(store.reserve(limits, 10).is_none());

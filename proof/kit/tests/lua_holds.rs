@@ -37,14 +37,14 @@ fn twins(name: &str, limits: &[[&str; 2]], crowded: bool) {
         println!("{name}: {:?}", names.each());
         let has_slots = limits.iter().any(|it| it[0].contains("at once"));
         for (outcome, seen) in names.each() {
-            // Only for slots does anybody stand in line.
+            // Only for slots is there a line.
             assert!(
                 !has_slots && outcome.contains("in line") || seen > cases / 2_000,
                 "{outcome}: {seen} of {cases}"
             );
         }
     }
-    // The two kinds of bucket have steps of their own.
+    // The two kinds of bucket have different steps.
     assert!(name != "token_bucket" || others > cases / 100, "{others} of {cases}");
 }
 

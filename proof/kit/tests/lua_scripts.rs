@@ -1,4 +1,4 @@
-//! What the scripts do with bad arguments, damaged states and large numbers, in process.
+//! The scripts' answers to bad arguments, damaged states and large numbers, in process.
 #![allow(clippy::unwrap_used)] // tests may
 
 mod lua;

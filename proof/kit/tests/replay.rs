@@ -1,5 +1,5 @@
 //! A replay of the bundled log agrees with the oracle, for every strategy. The log is read here a
-//! second time, by a parser of its own that knows no more than this log's format.
+//! second time, by a separate parser that knows no more than this log's format.
 
 #![allow(clippy::unwrap_used)]
 
@@ -70,7 +70,7 @@ fn rule(strategy: Strategy, n: u64, d_us: u64) -> Rule {
     }
 }
 
-/// What a replay counts, once more and slowly, from each client's admitted times.
+/// The counts of a replay, once more and slowly, from each client's admitted times.
 #[derive(Debug, PartialEq, Eq)]
 struct Tally {
     admitted: u64,

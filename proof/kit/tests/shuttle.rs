@@ -31,7 +31,7 @@ struct Model {
     sorted: bool,
 }
 
-/// What was charged: the shard that numbered it, its number, and to whom.
+/// The charge: the shard that numbered it, its number, and its subject.
 #[derive(Clone)]
 struct Receipt {
     shard: usize,
@@ -93,7 +93,7 @@ impl Model {
         least
     }
 
-    /// What remains for a subject, under its least limit.
+    /// The remaining units of a subject, under its strictest limit.
     fn remaining(&self, subject: usize) -> u64 {
         let mut shard = self.shards[subject % 2].lock().unwrap();
         let fresh = || VecStates::fresh(&self.limits);

@@ -1,4 +1,4 @@
-//! A memory store that is saved and restored all the time is no other store: against the
+//! A memory store that is saved and restored all the time behaves as any other: against the
 //! conformance kit, and beside one that goes on.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
@@ -60,7 +60,7 @@ impl Restarting {
         held
     }
 
-    /// The store for an operation. What is left out of a snapshot would be lost.
+    /// The store for an operation. State that a snapshot leaves out would be lost.
     fn for_next(&self, operation: &impl Operation) -> MutexGuard<'_, (MemoryStore, u32)> {
         let is_left_out = operation.question().is_some_and(|question| {
             let is_in_line = question.hold.is_some_and(|it| it.patience == Patience::InLine);
@@ -108,8 +108,8 @@ fn the_other_hash_is_restored_as_well() {
     });
 }
 
-/// After a restart a repeated request is charged again, and the receipt of its first answer is as
-/// good as before.
+/// After a restart a repeated request is charged again, and the receipt of its first answer is
+/// still valid.
 #[test]
 fn a_snapshot_has_no_request_ids() {
     let builder = MemoryStore::builder();
@@ -224,7 +224,7 @@ impl Beside {
         self.cut = Limiter::new(self.cut.limits().clone(), store);
     }
 
-    /// What both answer to the same question.
+    /// Both answers to the same question.
     fn ask(&mut self, kind: u8, cost: u64, subject: &str, limits: &LimitSet, all: &LimitSet) {
         let ask = || match kind {
             0..=2 => Ask::from([(subject, limits), ("everybody", all)]).cost(cost),
@@ -237,9 +237,9 @@ impl Beside {
             0..=9 => {
                 let (a, b) = (on.check(ask()).now().unwrap(), cut.check(ask()).now().unwrap());
                 assert_eq!(all_of(&a), all_of(&b));
-                // Which of two charges came before a reset is known of a subject's own shard; a
-                // charge that another shard numbered is told by its time, and which shard numbers
-                // a charge of several subjects is chance.
+                // A subject's own shard knows which of two charges came before a reset. A charge
+                // that another shard numbered is ordered by its time, and it is chance which shard
+                // numbers a charge of several subjects.
                 if kind > 2 || a.at() > self.reset_at {
                     self.receipts.extend(a.receipt().zip(b.receipt()));
                 }

@@ -149,7 +149,7 @@ proptest! {
         };
         let name = name.map_or_else(String::new, |name| format!("{name}:"));
         let text = format!("{name}{n}/{d}us {burst}{options}");
-        // What cannot be exact is refused; everything else must read back.
+        // A limit that cannot be exact is refused; everything else must read back.
         let Ok(limit) = text.parse::<tollgate::Limit>() else { return Ok(()) };
         prop_assert_eq!(&limit.to_string().parse::<tollgate::Limit>().unwrap(), &limit);
         let set: LimitSet = format!("other: 3/7s, {text}").parse().unwrap();

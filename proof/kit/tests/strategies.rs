@@ -1,4 +1,4 @@
-//! What each strategy says of itself, and where each of its bounds lies.
+//! The properties of each strategy, and the place of each of its bounds.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 use tollgate::engine::{self, Mode, Part, VecStates};
@@ -102,7 +102,7 @@ fn every_strategy_is_listed_with_its_page() {
     assert_eq!(log.summary(), "never more than N in any D, exactly: every event is remembered");
 }
 
-/// The greatest numbers that are accepted, and the least that are not.
+/// The largest numbers that are accepted, and the smallest that are refused.
 #[test]
 fn bounds_lie_where_the_definitions_say() {
     let most = |text: &str| text.parse::<LimitSet>().is_ok();
@@ -209,8 +209,8 @@ fn a_state_is_fresh_when_nothing_counts() {
     }
 }
 
-/// The ends of holds charge up to all that can be owed, at any time: nothing of it counts longer
-/// than a store keeps the count.
+/// The ends of holds charge up to the whole debt, at any time: no unit of it counts longer than a
+/// store keeps the count.
 #[test]
 fn all_that_can_be_used_counts_no_longer_than_is_said() {
     for (limit, longest_us) in [
@@ -240,7 +240,7 @@ fn all_that_can_be_used_counts_no_longer_than_is_said() {
     }
 }
 
-/// What a state weighs: a word more would be held for every subject.
+/// The size of a state: a word more would be kept for every subject.
 #[test]
 fn states_have_the_words_they_need() {
     for (limit, words, logs) in [
@@ -304,8 +304,8 @@ fn a_bucket_of_one_microsecond_straddles() {
     }
 }
 
-/// What was consumed is carried over where the old places are no places of the new numbers: a
-/// single unit as well, and nothing when nothing was.
+/// Used units are carried over where the old places do not exist under the new numbers: a single
+/// unit as well, and nothing when nothing was used.
 #[test]
 fn one_unit_is_carried_to_other_places() {
     for (was, is) in [
@@ -333,8 +333,8 @@ fn one_unit_is_carried_to_other_places() {
     }
 }
 
-/// Other words for the same numbers are no change: the state is taken as it is, and a denial mends
-/// what a clock's step back left in the future.
+/// Other words for the same numbers are no change. The state is taken as it is, and a denial
+/// repairs what a clock's step back left in the future.
 #[test]
 fn the_same_numbers_in_other_words_are_the_same_count() {
     for (was, is) in [
@@ -356,12 +356,12 @@ fn the_same_numbers_in_other_words_are_the_same_count() {
         let mut parts = [Part::new(&is, &mut new).carrying(carried)];
         let outcome = engine::decide(&mut parts, now, 1, Mode::Whole);
         assert_eq!((outcome.granted, outcome.changed), (0, true), "{is}");
-        // What lies ahead is cut to the burst and its debt, a unit each.
+        // A state in the future is cut to the burst and its debt, a unit each.
         assert_eq!(outcome.fields[0].retry_after_us, Some(2_000_000));
     }
 }
 
-/// A charge from before the burst was lowered gives back what a full bucket owes, and no more.
+/// A charge from before the burst was lowered gives back the debt of a full bucket, and no more.
 #[test]
 fn a_charge_above_the_present_burst_is_given_back() {
     let was: LimitSet = "x: 1000000000000/366d via gcra".parse().unwrap();

@@ -30,7 +30,7 @@ fn admitted(limiter: &Limiter<MemoryStore>, asks: u64) -> u64 {
     (0..asks).map(|_| limiter.check("zoo").now().unwrap().granted()).sum()
 }
 
-/// What a check of `cost` answers: (remaining, wait in microseconds).
+/// The answer to a check of `cost`: (remaining, wait in microseconds).
 fn denied(limiter: &Limiter<MemoryStore>, cost: u64) -> (u64, u64) {
     let decision = limiter.check(Ask::new("zoo").cost(cost)).now().unwrap();
     let Verdict::NotYet(wait) = decision.verdict() else { panic!("{decision}") };
@@ -60,7 +60,7 @@ fn row_01_a_burst_far_below_the_rate_is_a_burst() {
     }
 }
 
-/// The strategies under which `10/1h` admits ten at once.
+/// The strategies under which `10/1h` admits ten together.
 const TEN: [&str; 7] = [
     "10/1h via gcra",
     "10/1h via token_bucket",

@@ -1,4 +1,4 @@
-//! What serde writes of the library's decisions, to the byte: `vectors/wire/decisions.txt`.
+//! The serde form of the library's decisions, to the byte: `vectors/wire/decisions.txt`.
 
 #![allow(clippy::unwrap_used)] // a test may unwrap: its panic is its verdict
 

@@ -35,7 +35,7 @@ impl Wire for UnixStream {
 /// test.
 pub struct Client {
     wire: Box<dyn Wire>,
-    /// What was read and is not yet a whole reply.
+    /// Bytes that were read and are not yet a whole reply.
     unread: Vec<u8>,
 }
 
@@ -90,7 +90,7 @@ impl Client {
         self.receive()
     }
 
-    /// Sends a command without waiting, so that several are under way at once.
+    /// Sends a command without waiting, so that several are in flight.
     ///
     /// # Errors
     ///

@@ -5,13 +5,13 @@ use std::process::{Command, Stdio};
 
 use crate::program::Program;
 
-/// What a test prints when there is no `redis-server`: the reason, then the one line to run.
+/// The message of a test when there is no `redis-server`: the reason, then the one line to run.
 pub const SKIPPED: &str = "SKIPPED: redis-server is not installed: apt-get install redis-server";
 
-/// What a test prints that needs TLS when the server program was built without it.
+/// The message of a test that needs TLS when the server program was built without it.
 pub const NO_TLS: &str = "SKIPPED: this redis-server has no TLS: apt-get install redis-server";
 
-/// What names another server program.
+/// The variable that names another server program.
 const NAMED: &str = "TOLLGATE_REDIS_SERVER";
 
 /// The server program: what `TOLLGATE_REDIS_SERVER` names, else `redis-server` or `valkey-server`
@@ -49,7 +49,7 @@ pub fn redis_program() -> Option<PathBuf> {
 #[must_use]
 pub fn has_tls() -> bool {
     let Some(program) = redis_program() else { return true };
-    // With nothing to listen on it ends at once, unless it does not know the directive.
+    // With nothing to listen on it ends immediately, unless it does not know the directive.
     let mut server = Command::new(program);
     server.args(["--port", "0", "--tls-port", "0"]).stdin(Stdio::null());
     let said = server.output().expect("redis-server can be started");

@@ -54,8 +54,8 @@ impl Launch {
         Self { is_loading: true, ..self }
     }
 
-    /// Each server runs as a user of its own, whose number is its port: a firewall can then tell
-    /// what it sends from what others send. Only root can do that.
+    /// Each server runs as a separate user, whose number is its port: a firewall can then
+    /// distinguish its packets from those of others. Only root can do that.
     #[must_use]
     pub fn as_own_user(self) -> Self {
         Self { is_own_user: true, ..self }
@@ -93,7 +93,7 @@ impl Launch {
     }
 }
 
-/// What one server gets beside what all servers of tests get.
+/// The setup of one server, beside that of all test servers.
 #[derive(Debug, Default)]
 pub(super) struct Setup {
     pub(super) launch: Launch,
@@ -104,7 +104,7 @@ pub(super) struct Setup {
 }
 
 impl Setup {
-    /// What its arguments say after a name.
+    /// The argument after a name.
     pub(super) fn argument(&self, name: &str) -> Option<&str> {
         let found = self.arguments.iter().position(|word| word == name)?;
         self.arguments.get(found + 1).map(String::as_str)

@@ -1,8 +1,8 @@
 //! Real servers for tests and tools, ended with them: Redis, clusters, sentinels, other programs,
 //! and a proxy that makes connections fail.
 //!
-//! A test begins with [`redis_or_skip!`]: without a `redis-server` it says so and passes, which
-//! `cargo xtask test` counts as skipped.
+//! A test begins with [`redis_or_skip!`]: without a `redis-server` it reports that and passes,
+//! which `cargo xtask test` counts as skipped.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a fixture fails by panicking")]
 
@@ -85,7 +85,7 @@ macro_rules! skip_without_tls {
     };
 }
 
-/// What is started, or the end of the test when no server is installed.
+/// The started server, or the end of the test when no server is installed.
 #[macro_export]
 macro_rules! start_or_skip {
     ($start:expr) => {

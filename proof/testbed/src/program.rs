@@ -58,8 +58,8 @@ impl Program {
         Ok(())
     }
 
-    /// The lines that it writes to its piped output, up to one that is the last or to the end. What
-    /// it writes later is read and dropped, so that it is never held up.
+    /// The lines that it writes to its piped output, up to one that is the last or to the end. Its
+    /// later output is read and dropped, so that it is never held up.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What is said over the wire: replies, and where a frame ends.
+//! The bytes of the wire: replies, and where a frame ends.
 
 use std::fmt;
 
@@ -73,7 +73,7 @@ impl Reply {
     ///
     /// # Errors
     ///
-    /// What is there is not RESP2.
+    /// The bytes are not RESP2.
     pub fn read(bytes: &[u8]) -> Result<Option<(Self, usize)>, NotResp> {
         let Some(end) = frame(bytes)? else { return Ok(None) };
         let mut rest = bytes.get(..end).ok_or(NotResp)?;
@@ -106,7 +106,7 @@ impl Reply {
     }
 }
 
-/// What was read is not RESP.
+/// The bytes are not RESP.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct NotResp;
@@ -136,7 +136,7 @@ pub fn request(words: &[&[u8]]) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// What is there is no frame.
+/// The bytes are not a frame.
 pub fn frame(bytes: &[u8]) -> Result<Option<usize>, NotResp> {
     let mut rest = bytes;
     // Not a recursion: how deep a frame lies is said by the other side.
@@ -160,7 +160,7 @@ pub fn frame(bytes: &[u8]) -> Result<Option<usize>, NotResp> {
             }
             b'*' | b'~' | b'>' => elements(line)?,
             b'%' => elements(line)? * 2,
-            // An attribute stands before what it is about.
+            // An attribute precedes its subject.
             b'|' => elements(line)? * 2 + 1,
             _ => return Err(NotResp),
         };
@@ -187,7 +187,7 @@ fn number(line: &[u8]) -> Result<i64, NotResp> {
     std::str::from_utf8(line).ok().and_then(|text| text.parse().ok()).ok_or(NotResp)
 }
 
-/// How many elements; those of a null array are none.
+/// The number of elements; 0 for a null array.
 fn elements(line: &[u8]) -> Result<u64, NotResp> {
     let count = number(line)?.max(0).unsigned_abs();
     // Twice as many must fit, and nobody sends a billion.

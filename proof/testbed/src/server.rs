@@ -24,8 +24,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(5);
 
 /// A running `redis-server` with nothing in it, which is killed when this is dropped.
 ///
-/// It listens on a port of 127.0.0.1 and on a unix socket in a directory of its own, keeps nothing
-/// on disk, and lets `DEBUG` be used. Should this process be killed, the server ends too.
+/// It listens on a port of 127.0.0.1 and on a Unix socket in a separate directory, keeps nothing on
+/// disk, and lets `DEBUG` be used. Should this process be killed, the server ends too.
 #[derive(Debug)]
 pub struct RedisServer {
     setup: Setup,
@@ -93,7 +93,7 @@ impl RedisServer {
         Self::try_launched(launch, arguments).unwrap_or_else(|why| panic!("{why}"))
     }
 
-    /// The same for a tool, which says why there is no server.
+    /// The same for a tool, which reports why there is no server.
     ///
     /// # Errors
     ///
@@ -164,7 +164,7 @@ impl RedisServer {
         &self.dir
     }
 
-    /// What it has logged since it was last started.
+    /// Its log since its last start.
     #[must_use]
     pub fn log(&self) -> String {
         fs::read_to_string(self.log_path()).unwrap_or_default()
@@ -449,8 +449,8 @@ impl CommandStat {
     }
 }
 
-/// Whether somebody answers there. A server that wants a password says so, and that is an answer;
-/// one that is still loading counts where it `may_load`.
+/// Whether somebody answers there. A server that wants a password reports that, and this is an
+/// answer; one that is still loading counts where it `may_load`.
 fn is_up(socket: &Path, may_load: bool) -> bool {
     let reply = Client::unix(socket).and_then(|mut client| client.command(&[b"PING"]));
     reply.is_ok_and(|reply| may_load || reply.error_code() != Some("LOADING"))

@@ -51,7 +51,7 @@ fn everything_passes_at_first() {
         assert_eq!(client.receive().unwrap().int(), Some(i64::try_from(number).unwrap()));
         assert_eq!(client.receive().unwrap().bytes().unwrap().len(), number);
     }
-    // A reply that is longer than what is read at once.
+    // A reply that is longer than one read.
     let long = b"y".repeat(200_000);
     assert_eq!(client.command(&[b"ECHO", &long]).unwrap().bytes(), Some(&long[..]));
     let seen = proxy.seen();
@@ -136,7 +136,7 @@ fn a_lost_request_is_not_done() {
     proxy.only(&["INCR"]);
     proxy.next(1, Trick::LoseRequest);
     let mut client = connect(&proxy);
-    // What is not meant is not met.
+    // Other commands pass.
     assert_eq!(client.command(&[b"PING"]).unwrap().text().unwrap(), "PONG");
     assert!(is_end(&incr(&mut client, "a").unwrap_err()));
     assert_eq!(count(&server, "a"), None);

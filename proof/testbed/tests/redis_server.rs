@@ -72,7 +72,7 @@ fn a_frozen_server_answers_later() {
     // A connection to it can be made, too: the kernel accepts it.
     assert!(Client::tcp(server.address()).is_ok());
     server.thaw();
-    // What the client gave up on is done all the same.
+    // A command that the client gave up on is executed all the same.
     eventually("the INCR is done", || server.command(&[b"GET", b"late"]).int() == Some(1));
     server.freeze();
     server.thaw();

@@ -17,7 +17,7 @@ fn ok() -> Reply {
     Reply::Status("OK".into())
 }
 
-/// What a node says to those who ask for a key that is another's.
+/// The reply of a node to a key that belongs to another.
 fn redirect(kind: &str, key: &str, server: &RedisServer) -> Reply {
     Reply::Error(format!("{kind} {} {}", key_slot(key.as_bytes()), server.address()))
 }

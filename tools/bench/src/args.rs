@@ -28,7 +28,7 @@ pub(crate) enum Bench {
         after_help = "Example: cargo run --profile dist -p tollgate-bench -- memory --keys 10000 --threads 1"
     )]
     Memory(BenchMemory),
-    /// Compare the SQLite store with the least that SQLite can do for a decision
+    /// Compare the SQLite store with the minimum that SQLite can do for a decision
     ///
     /// Checks of `gcra` in a new file alternate with a bare `BEGIN IMMEDIATE; UPDATE; COMMIT` under
     /// the same pragmas. Each figure is the median of five.
@@ -43,7 +43,7 @@ pub(crate) enum Bench {
     /// other. Each figure is the median of alternating runs. Without --store, it starts its own
     /// redis-server and stops it again. Counts have their own prefix and are removed at the end.
     ///
-    /// Exits with 0 even if a figure misses its target: a busy machine is no error.
+    /// Exits with 0 even if a figure misses its target: a busy machine is not an error.
     #[command(
         after_help = "Example: cargo run --profile dist -p tollgate-bench -- redis --store redis://127.0.0.1:6379"
     )]
@@ -62,12 +62,12 @@ pub(crate) enum Bench {
     Server(BenchService),
     /// Measure the Redis protocol of the service beside Redis, redis-cell and throttlecrab
     ///
-    /// redis-benchmark sends throttle commands over 50 connections, one by one and sixteen at once,
-    /// to services of one and of two threads. Every side gets the same limit and the same subjects.
-    /// The peers are `SET` of a redis-server, redis-cell in one (TOLLGATE_PEER_REDIS_CELL names the
-    /// module), and throttlecrab-server (TOLLGATE_PEER_THROTTLECRAB). It reports peers that are not
-    /// there, and leaves them out. Figures and ratios are as for `server`; each ratio is the
-    /// service's over that row. The time of the processors is from /proc.
+    /// redis-benchmark sends throttle commands over 50 connections, one by one and pipelined by
+    /// sixteen, to services of one and of two threads. Every side gets the same limit and the same
+    /// subjects. The peers are `SET` of a redis-server, redis-cell in one (TOLLGATE_PEER_REDIS_CELL
+    /// names the module), and throttlecrab-server (TOLLGATE_PEER_THROTTLECRAB). It reports peers
+    /// that are not there, and leaves them out. Figures and ratios are as for `server`; each ratio
+    /// is the service's over that row. The time of the processors is from /proc.
     #[command(after_help = "Example: cargo run --profile dist -p tollgate-bench -- resp --runs 9")]
     Resp(BenchServer),
     /// Measure Envoy's rate limit service beside limitador, beside a bare one, and behind Envoy
@@ -105,7 +105,7 @@ pub(crate) enum Bench {
         #[arg(value_parser = clap::value_parser!(u16).range(1..=64))]
         threads: u16,
     },
-    /// Measure the bytes of one side in a process of its own
+    /// Measure the bytes of one side in a separate process
     #[command(hide = true)]
     MemoryBytes {
         /// `tollgate` or `governor`
@@ -118,7 +118,7 @@ pub(crate) enum Bench {
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchHolds {
-    /// Runs of each kind, of which the median counts
+    /// Runs of each kind; the median counts
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
@@ -137,7 +137,7 @@ pub(crate) struct BenchLease {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
 
-    /// Runs of each kind, of which the median counts
+    /// Runs of each kind; the median counts
     #[arg(long, default_value_t = 9, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
@@ -199,7 +199,7 @@ pub(crate) struct BenchMemory {
           value_parser = clap::value_parser!(u32).range(1_000..=20_000_000))]
     pub(crate) calls: u32,
 
-    /// Runs per row, of which the median counts
+    /// Runs per row; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
@@ -234,7 +234,7 @@ pub(crate) struct BenchService {
     pub(crate) server: BenchServer,
 }
 
-/// What `server` compares.
+/// The comparisons of `server`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Comparison {
     /// With a peer, both in memory
@@ -264,7 +264,7 @@ pub(crate) struct BenchTurns {
     #[arg(long, default_value_t = 2, value_parser = clap::value_parser!(u32).range(1..=600))]
     pub(crate) seconds: u32,
 
-    /// Runs of each kind, of which the median counts
+    /// Runs of each kind; the median counts
     #[arg(long, default_value_t = 15, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 
@@ -289,7 +289,7 @@ pub(crate) struct BenchRedis {
           value_parser = clap::value_parser!(u32).range(100..=10_000_000))]
     pub(crate) checks: u32,
 
-    /// Runs of each kind, of which the median counts
+    /// Runs of each kind; the median counts
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=99))]
     pub(crate) runs: u32,
 

@@ -1,6 +1,6 @@
 //! How fast Tollgate is, beside its peers: `cargo run --profile dist -p tollgate-bench -- --help`.
 //!
-//! It is no part of the program that users get: peers are built here and nowhere else.
+//! It is not a part of the program that users get: peers are built here and nowhere else.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used))]
 

@@ -6,11 +6,11 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::service::Run;
 
-/// What redis-benchmark sends.
+/// The commands of redis-benchmark.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Commands<'c> {
     pub(crate) connections: u32,
-    /// How many commands of a connection are on their way at once.
+    /// How many commands of a connection are in flight.
     pub(crate) pipeline: u32,
     /// How many commands in all.
     pub(crate) calls: f64,

@@ -1,4 +1,4 @@
-//! What people and machines read: tables, JSON, remarks and errors.
+//! Output for people and machines: tables, JSON, remarks and errors.
 
 use std::io::{self, Write as _};
 
@@ -10,7 +10,7 @@ use serde::Serialize;
 /// How wide a table is, in columns, as those of the program `tollgate`.
 const TABLE_COLUMNS: u16 = 100;
 
-/// Writes text. A reader that went away (`| head`) is no error.
+/// Writes text. A reader that went away (`| head`) is not an error.
 pub(crate) fn text(text: &str) -> Result<()> {
     let mut stdout = io::stdout().lock();
     match stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()) {
@@ -70,7 +70,7 @@ pub(crate) fn error(error: &anyhow::Error) {
     let mut said = error.to_string();
     let _ = writeln!(stderr, "error: {said}");
     for cause in error.chain().skip(1).map(ToString::to_string) {
-        // What is in what was said is no news.
+        // A cause whose text is in the error above it is left out.
         if !said.contains(&cause) {
             let _ = writeln!(stderr, "  because: {cause}");
         }

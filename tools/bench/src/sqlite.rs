@@ -1,4 +1,4 @@
-//! `sqlite`: decisions per second beside the least that SQLite can do for them.
+//! `sqlite`: decisions per second beside the minimum that SQLite can do for them.
 
 use core::fmt;
 use std::path::Path;
@@ -51,7 +51,7 @@ pub(crate) fn sqlite(args: &BenchSqlite) -> Result<u8> {
     Ok(0)
 }
 
-/// What was measured, in operations per second.
+/// The figures, in operations per second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 struct Figures {
     /// Admitted `gcra` checks through [`SqliteStore::check_now`].
@@ -100,7 +100,7 @@ fn run(dir: &Path, checks: usize) -> Result<Figures, StoreError> {
     Ok(Figures { decisions: median(checked), bare: median(updated), denials: median(denied) })
 }
 
-/// What the checks ask for.
+/// The questions of the checks.
 struct Asking {
     subjects: Vec<Subject>,
     wide: LimitSet,

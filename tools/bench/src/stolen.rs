@@ -89,7 +89,7 @@ mod tests {
         }
     }
 
-    /// Runs numbered from 0, of which those for which it is so are disturbed.
+    /// Runs numbered from 0; those for which it is true are disturbed.
     fn taken(spare: &mut u32, is_disturbed: impl Fn(u32) -> bool) -> Taken<u32> {
         let (mut ticks, mut looks, mut runs) = (Ticks { used: 0, stolen: 0 }, 0, 0);
         let now = || {

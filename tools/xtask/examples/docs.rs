@@ -25,8 +25,8 @@ const STRATEGIES: &str = "crates/tollgate/src/strategy/";
 /// The line that opens a generated part.
 const BEGIN: &str = "<!-- generated: which-one -->";
 
-/// Pages that show programs as they stand, each with the language of its block. The line that opens
-/// the part names the file.
+/// Pages that show programs unchanged, each with the language of its block. The line that opens the
+/// part names the file.
 const EXAMPLES: [(&str, &[(&str, &str)]); 3] = [
     (
         "docs/redis.md",
@@ -258,13 +258,13 @@ fn backend(results: &Results) -> Option<Chart> {
     Some(in_flight(results)?.above(service(results)?.above(served(results)?)))
 }
 
-/// What an experiment showed: the decisions of the engine itself.
+/// The results of an experiment: the decisions of the engine itself.
 fn run(root: &Path, file: &str) -> Result<Results> {
     let experiment = Experiment::load(&root.join(file))?;
     Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)
 }
 
-/// What `tollgate lab queue` shows: the answers of the queue itself.
+/// The results of `tollgate lab queue`: the answers of the queue itself.
 fn queues() -> Result<Results> {
     let experiment = Queueing::default().experiment(1)?;
     Ok(experiment::run(&experiment, &mut InMemory::default(), |_| ())?)

@@ -1,4 +1,4 @@
-//! What the tasks of the packages for other languages share (`wheel`, `node-package`).
+//! The parts that the tasks of the packages for other languages share (`wheel`, `node-package`).
 
 use std::path::PathBuf;
 use std::time::Instant;

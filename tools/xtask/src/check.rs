@@ -71,7 +71,7 @@ fn packages_of(paths: &[String], known: &[Package]) -> Vec<String> {
     found.into_iter().collect()
 }
 
-/// The packages that use these, directly, and are none of them.
+/// The packages that use these, directly, and are not among them.
 fn users_of(changed: &[String], known: &[Package]) -> Vec<String> {
     let uses = |package: &&Package| {
         let mut names = package.dependencies.iter().map(|(name, _)| name);

@@ -13,14 +13,14 @@ use crate::{process, programs, python};
 const PAGE: &str = "docs/faults.md";
 const BEGIN: &str = "<!-- generated: cargo xtask faults --write -->";
 
-/// What to run.
+/// The faults to run.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Whether the page gets the table.
     pub(crate) write: bool,
     /// For how long faults come at random, on each kind of server; once each in order without.
     pub(crate) seconds: Option<u32>,
-    /// What chooses victims, subjects and times.
+    /// The seed for victims, subjects and times.
     pub(crate) seed: u64,
 }
 
@@ -50,8 +50,8 @@ pub(crate) fn run(tree: &Tree, options: &Options) -> Result<bool> {
     Ok(true)
 }
 
-/// What a command prints, while its remarks go to the terminal. A table of which something is amiss
-/// is not written.
+/// The output of a command, while its remarks go to the terminal. A table of which something is
+/// amiss is not written.
 fn output_of(command: &mut Command) -> Result<String> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot start cargo")?;
     let text = String::from_utf8(output.stdout)?;

@@ -9,8 +9,8 @@ use crate::process;
 use crate::tools::cargo;
 use crate::tree::Tree;
 
-/// What cargo-fuzz gives the compiler, but for the sanitizer, which only a nightly one has: our
-/// code is safe code, and would show it nothing. The stable compiler takes these.
+/// The flags of cargo-fuzz for the compiler, except for the sanitizer, which only a nightly one
+/// has: our code is safe code, and it would find nothing there. The stable compiler takes these.
 const FLAGS: [&str; 8] = [
     "-Cpasses=sancov-module",
     "-Cllvm-args=-sanitizer-coverage-level=4",
@@ -22,7 +22,7 @@ const FLAGS: [&str; 8] = [
     "-Ccodegen-units=1",
 ];
 
-/// The manifest of the fuzz program, which is a workspace of its own.
+/// The manifest of the fuzz program, which is a separate workspace.
 const MANIFEST: &str = "proof/libfuzzer/Cargo.toml";
 
 /// Where the targets' corpora are, a folder for each.
@@ -53,7 +53,7 @@ pub(crate) fn run(tree: &Tree, seconds: u32, target: Option<&str>, list: bool) -
         }
         let mut command = Command::new(&program);
         command.current_dir(&tree.root).env("TOLLGATE_FUZZ_TARGET", name);
-        // What is new goes into the first folder; the second one is only read.
+        // New inputs go into the first folder; the second one is only read.
         command.arg(&grown).arg(Path::new(CORPUS).join(name));
         command.arg(format!("-max_total_time={seconds}")).arg(format!("-max_len={MAX_BYTES}"));
         command.arg(format!("-artifact_prefix={}/", findings.display()));
@@ -72,8 +72,8 @@ pub(crate) fn run(tree: &Tree, seconds: u32, target: Option<&str>, list: bool) -
     Ok(found.is_empty())
 }
 
-/// Whether the lock file of the fuzz program, which is no member of the workspace, fits the
-/// manifests: only a turn of the fuzzer would see it otherwise.
+/// Whether the lock file of the fuzz program, which is not a member of the workspace, fits the
+/// manifests: only a turn of the fuzzer would notice otherwise.
 pub(crate) fn is_locked(tree: &Tree) -> Result<bool> {
     let mut command = cargo(tree);
     command.args(["metadata", "--locked", "--format-version", "1"]);

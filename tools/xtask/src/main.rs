@@ -178,7 +178,7 @@ fn run() -> Result<bool> {
     }
 }
 
-/// What builds packages.
+/// The tasks that build packages.
 fn package(tree: &Tree, words: &Words, task: &str) -> Result<bool> {
     match task {
         "packages" => {

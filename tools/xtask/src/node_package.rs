@@ -15,10 +15,10 @@ use crate::{process, programs};
 /// The crate.
 const CRATE: &str = "bindings/node";
 
-/// What it is tested with, at exact versions.
+/// The packages of its tests, at exact versions.
 const REQUIREMENTS: &str = "bindings/node/tests/package.json";
 
-/// What is packed.
+/// The folder that is packed.
 const STAGE: &str = "target/node-package/package";
 
 /// Where it is installed and tested, fresh for each run.
@@ -134,7 +134,7 @@ fn test(tree: &Tree, package: &Path, program: &Path) -> Result<Counts> {
     Ok(Counts { failed: counts.failed.max(u64::from(!all_passed)), ..counts })
 }
 
-/// What the tests did.
+/// The results of the tests.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     passed: u64,

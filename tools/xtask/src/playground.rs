@@ -21,10 +21,10 @@ const FOLDER: &str = "bindings/playground/page";
 /// The scripts, in the order in which they are joined: they share one scope.
 const SCRIPTS: [&str; 5] = ["words.js", "engine.js", "draw.js", "lanes.js", "main.js"];
 
-/// The most bytes of the page: it should open at once also where the network is slow.
+/// The maximum size of the page: it should open quickly even on a slow network.
 const MAX_BYTES: usize = 500_000;
 
-/// Builds the page, and says where it is; `false` if there is no target for it here.
+/// Builds the page, and prints its path; `false` if there is no target for it here.
 pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     let bytes = build(tree, may_install)?;
     if let Some(bytes) = bytes {
@@ -40,7 +40,7 @@ pub(crate) fn provide(tree: &Tree, may_install: bool) {
     }
 }
 
-/// The bytes of the page; none if there is no target for it, which is said.
+/// The bytes of the page; `None` if there is no target for it, which is reported.
 fn build(tree: &Tree, may_install: bool) -> Result<Option<usize>> {
     let mut command = match toolchain::find(tree, may_install)? {
         Wasm::Ready(toolchain) => toolchain.cargo(tree),
@@ -49,7 +49,7 @@ fn build(tree: &Tree, may_install: bool) -> Result<Option<usize>> {
             return Ok(None);
         }
     };
-    // In a folder of its own: a test that builds it should not wait for the build of others.
+    // In a separate folder: a test that builds it should not wait for the build of others.
     let folder = tree.root.join("target/playground");
     command.args(["rustc", "--quiet", "--locked", "--package", "tollgate-playground", "--lib"]);
     command.args(["--crate-type", "cdylib", "--target", toolchain::TARGET]);

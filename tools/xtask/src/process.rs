@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 /// foreground group.
 static GROUPS: LazyLock<Mutex<Vec<u32>>> = LazyLock::new(Mutex::default);
 
-/// Runs a command in this terminal, as it is. Ctrl-C reaches it and us alike.
+/// Runs a command in this terminal, as it is. Ctrl-C reaches both it and us.
 pub(crate) fn show(command: &mut Command) -> Result<bool> {
     let status = command.status().with_context(|| cannot_start(command))?;
     Ok(status.success())
@@ -32,7 +32,7 @@ pub(crate) fn read(command: &mut Command) -> Result<String> {
     Ok(out)
 }
 
-/// What a command with a time limit did.
+/// The result of a command with a time limit.
 #[derive(Debug)]
 pub(crate) struct Ended {
     /// The exit status; none when the limit passed and everything was killed.
@@ -44,7 +44,7 @@ pub(crate) struct Ended {
 }
 
 /// Runs a command for at most `limit`. A mutant may loop for ever in a test binary that cargo
-/// started, so the command gets a process group of its own, and the whole group is killed.
+/// started. So the command gets a separate process group, and the whole group is killed.
 pub(crate) fn run_for(command: &mut Command, limit: Duration) -> Result<Ended> {
     own_group(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -92,7 +92,7 @@ fn cannot_start(command: &Command) -> String {
 fn drain<R: Read + Send + 'static>(mut pipe: R, done: Sender<()>) -> JoinHandle<Vec<u8>> {
     thread::spawn(move || {
         let mut bytes = Vec::new();
-        // What was read before an error is still worth showing.
+        // Lines that were read before an error are still worth showing.
         let _ = pipe.read_to_end(&mut bytes);
         drop(done);
         bytes

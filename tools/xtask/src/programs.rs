@@ -39,8 +39,8 @@ const PROGRAMS: [(&str, &str, Option<Service>); 9] = [
     ("go", "golang-go", None),
 ];
 
-/// Sources of Go, of which an example is built, with the package that has each. Sources come as
-/// packages here, since a module would be fetched by every build.
+/// Sources of Go for an example, with the package that has each. Sources come as packages here,
+/// since a module would be fetched by every build.
 const SOURCES: [(&str, &str); 1] =
     [("/usr/share/gocode/src/github.com/gomodule/redigo", "golang-github-gomodule-redigo-dev")];
 
@@ -51,7 +51,7 @@ const MODULES: [(&str, &str); 2] = [("flask", "python3-flask"), ("django", "pyth
 /// Where programs of administrators are: not on everybody's path, and the tests look there too.
 const SYSTEM: [&str; 2] = ["/usr/sbin", "/usr/local/sbin"];
 
-/// What there is to do.
+/// The work to do.
 #[derive(Debug, PartialEq, Eq)]
 enum Plan {
     /// Nothing: the tests will find it.

@@ -1,4 +1,4 @@
-//! What is published: every feature alone, the packages as users get them, the oldest compiler.
+//! The published parts: every feature alone, the packages as users get them, the oldest compiler.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -15,7 +15,7 @@ use crate::tree::Tree;
 /// promise. Other tests of the workspace cannot see it, since there somebody wants every feature.
 const TESTED_BARE: [&str; 1] = ["tollgate-policy"];
 
-/// What a registry shows of a package, as cargo names it.
+/// The fields of a package that a registry shows, as cargo names them.
 const SHOWN: [&str; 5] = ["description", "license", "readme", "keywords", "categories"];
 
 /// Where packages are unpacked.
@@ -123,7 +123,7 @@ pub(crate) fn packages(tree: &Tree) -> Result<bool> {
             holds = false;
         }
     }
-    // Not cargo's own verifying: it builds every dependency anew for each package.
+    // Not cargo's own verifying: it builds every dependency again for each package.
     let mut command = cargo(tree);
     command.args(["package", "--quiet", "--no-verify", "--allow-dirty", "--offline", "--locked"]);
     command.args(published.iter().flat_map(|package| ["--package", &package.name]));
@@ -194,7 +194,7 @@ fn manifest(tree: &Tree, published: &[Published]) -> Result<String> {
     Ok(text)
 }
 
-/// What the oldest compiler said.
+/// The result of the oldest compiler.
 #[derive(Debug)]
 pub(crate) enum Oldest {
     /// Whether it builds the packages.

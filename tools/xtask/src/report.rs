@@ -1,4 +1,4 @@
-//! What the steps of a task say: a heading, the time each took, and which of them failed.
+//! The output of a task's steps: a heading, the time of each, and which of them failed.
 
 use std::time::{Duration, Instant};
 
@@ -34,7 +34,7 @@ impl Steps {
         self.times.push((name, time));
     }
 
-    /// What each step took, in one line: the longest is what to look at.
+    /// The time of each step, in one line: the longest one deserves attention.
     pub(crate) fn times(&self) -> String {
         let total = self.times.iter().map(|(_, time)| *time).sum();
         let mut line = format!("took {}", seconds(total));

@@ -18,7 +18,7 @@ pub(crate) struct Source<'a> {
 pub(crate) struct Token {
     /// Where it is, in bytes of the file.
     pub(crate) range: Range<usize>,
-    /// What it is.
+    /// Its kind.
     pub(crate) kind: Kind,
     /// Whether it belongs to an item under `#[cfg(test)]` or `#[test]`.
     pub(crate) test: bool,
@@ -45,7 +45,7 @@ pub(crate) enum Kind {
     Bracket,
 }
 
-/// What surrounds a stream of tokens.
+/// The surroundings of a stream of tokens.
 #[derive(Debug, Clone, Copy)]
 struct Around {
     test: bool,

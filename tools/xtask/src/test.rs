@@ -41,7 +41,7 @@ pub(crate) fn run(tree: &Tree, quick: bool, may_install: bool) -> Result<bool> {
     Ok(steps.failed().is_empty())
 }
 
-/// What looks at the whole tree and runs no test.
+/// The checks that read the whole tree and run no test.
 pub(crate) fn looks(tree: &Tree, steps: &mut Steps) {
     let run = |arguments: &[&str]| process::show(cargo(tree).args(arguments));
     steps.step("format", || run(&["fmt", "--all", "--", "--check"]));

@@ -13,10 +13,10 @@ use crate::tree::Tree;
 /// The crate.
 const CRATE: &str = "bindings/python";
 
-/// What it is built and tested with, at exact versions.
+/// The packages of its build and its tests, at exact versions.
 const REQUIREMENTS: &str = "bindings/python/requirements-test.txt";
 
-/// What pip installs for each run.
+/// The folder that pip installs into for each run.
 const ENVIRONMENT: &str = "target/tools/wheel";
 
 /// How many random histories are replayed, ten of each kind.
@@ -59,10 +59,10 @@ pub(crate) fn run(tree: &Tree, may_install: bool) -> Result<bool> {
     Ok(failed.is_empty())
 }
 
-/// What types say that is not there at run time, in the crate's folder.
+/// The names in the types that are missing at run time, in the crate's folder.
 const ALLOWED: &str = "stubtest-allowed.txt";
 
-/// What is run in the crate's folder, as modules of Python.
+/// The modules of Python that run in the crate's folder.
 const CHECKS: [(&str, &[&str]); 5] = [
     ("its tests", &["pytest", "-q", "-rs", "-p", "no:cacheprovider", "tests"]),
     ("its types", &["mypy", "--cache-dir", "/dev/null", "python/tollgate_limiter"]),

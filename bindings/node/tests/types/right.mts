@@ -1,4 +1,4 @@
-// What a program with types may write.
+// Programs that the types allow.
 
 import express from "express";
 import Fastify from "fastify";

@@ -1,4 +1,4 @@
-// What a program with types may not write: each line that is marked is an error.
+// Programs that the types refuse: each marked line is an error.
 
 import { Decision, Limiter } from "tollgate-limiter";
 import { tollgate } from "tollgate-limiter/express";

@@ -29,7 +29,7 @@ pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
-/// The page, built now from what is in the tree; none where there is no target for it.
+/// The page, built now from the tree; `None` where there is no target for it.
 pub(crate) fn built() -> Option<&'static str> {
     static PAGE: OnceLock<Option<String>> = OnceLock::new();
     let page = PAGE.get_or_init(|| {
@@ -57,8 +57,8 @@ pub(crate) fn built() -> Option<&'static str> {
 
 static TURN: Mutex<()> = Mutex::new(());
 
-/// Opens the page on such a screen, and runs the body of an async function in it, of which `input`
-/// is the argument. What it returns; none where there is no page or no browser.
+/// Opens the page on such a screen, and runs the body of an async function in it, with `input` as
+/// the argument. The function's result; `None` where there is no page or no browser.
 pub(crate) fn run(screen: Screen, script: &str, input: &Value) -> Option<Value> {
     run_with("", screen, script, input)
 }
@@ -108,7 +108,7 @@ pub(crate) fn run_with(
     Some(found)
 }
 
-/// The page in a frame of this width: a window of a browser is no narrower than 500 pixels.
+/// The page in a frame of this width: a browser's window is at least 500 pixels wide.
 fn framed(page: &str, width: u32) -> String {
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
     format!(

@@ -1,5 +1,6 @@
 //! The built page in a browser: the time lines of `vectors/`, what readers type and press, and how
-//! it looks. Without a target for WebAssembly or a browser the tests skip themselves, and say so.
+//! it looks. Without a target for WebAssembly or a browser the tests skip themselves, with a
+//! message.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test's panic is its verdict")]
 
 mod browser;

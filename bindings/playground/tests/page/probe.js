@@ -1,4 +1,4 @@
-// What the scripts of the tests share. It is put into the page.
+// The common parts of the tests' scripts. It is put into the page.
 
 const report = found => parent.home(JSON.stringify(found));
 const get = id => document.getElementById(id);

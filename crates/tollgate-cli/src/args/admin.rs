@@ -54,7 +54,7 @@ pub(crate) enum AdminAction {
     /// Show what a request of one unit would be answered now, without a charge
     #[command(after_help = "Example: tollgate admin peek ip:192.0.2.7 --policy login")]
     Peek(AdminCount),
-    /// Show who is behind a hash, as `top` and the log of denials write it
+    /// Show the key behind a hash, as `top` and the log of denials write it
     ///
     /// The service knows the subjects of the last one to two minutes. It logs who asked.
     #[command(after_help = "Example: tollgate admin lookup 5d1f0c6a92e7b384")]
@@ -87,7 +87,7 @@ pub(crate) enum AdminAction {
     },
     /// Give back what an open hold keeps
     ///
-    /// `admin inspect` shows the open holds of a count. What a hold was set aside for is not
+    /// `admin inspect` shows the open holds of a count. The work that a hold admitted is not
     /// stopped: one more may be at work then.
     #[command(after_help = "Example: tollgate admin release \"$hold\"")]
     Release {
@@ -121,10 +121,10 @@ pub(crate) enum AdminAction {
     /// Show the subjects that asked most, or that were denied most, in the last one to two minutes
     ///
     /// A subject is that of the limit that decided, written as in the log of denials. `at least`
-    /// stands before a count that may be higher, by the `error` of --json at most.
+    /// precedes a count that may be higher, by the `error` of --json at most.
     #[command(after_help = "Example: tollgate admin top --by denied -n 20")]
     Top {
-        /// What is counted
+        /// The events to count
         #[arg(long, value_name = "COUNT", default_value = "asked")]
         by: TopBy,
 
@@ -144,10 +144,10 @@ pub(crate) enum TopBy {
     Denied,
 }
 
-/// Whose count.
+/// A subject.
 #[derive(Debug, Args)]
 pub(crate) struct AdminCount {
-    /// The subject, as `user:42`
+    /// The subject, such as `user:42`
     pub(crate) subject: String,
 
     /// The policy that counts the subject

@@ -17,11 +17,11 @@ pub(crate) struct Advise {
     #[command(flatten)]
     pub(crate) log: LogArgs,
 
-    /// The share of clients that may ever be denied, as `0.1%` [default: 0.1%]
+    /// The share of clients that may ever be denied, such as `0.1%` [default: 0.1%]
     #[arg(long, value_name = "SHARE", conflicts_with = "deny_requests")]
     pub(crate) deny_clients: Option<String>,
 
-    /// The share of requests that may be denied, as `1%`. Limits are tried by replaying them
+    /// The share of requests that may be denied, such as `1%`. Limits are tried by replaying them
     #[arg(long, value_name = "SHARE")]
     pub(crate) deny_requests: Option<String>,
 
@@ -64,7 +64,7 @@ const MAX_CLIENTS: NonZeroUsize = match NonZeroUsize::new(tollgate_logs::advise:
     None => NonZeroUsize::MIN,
 };
 
-/// What becomes of clients that stand apart.
+/// The treatment of outliers: clients with unusual rates.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Outliers {
     /// In no percentile and no share

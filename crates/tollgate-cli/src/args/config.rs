@@ -8,7 +8,7 @@ use clap::{Args, Subcommand, ValueEnum};
 pub(crate) enum Config {
     /// Check policy files for mistakes, and show what they mean
     ///
-    /// Reports all problems of a file at once, each with its place and a correction.
+    /// Reports all problems of a file in one run, each with its place and a correction.
     ///
     /// Exits with 0 when the files are valid, also with warnings; with 1 when there are warnings
     /// and --deny-warnings is given; with 2 on errors.
@@ -19,7 +19,8 @@ pub(crate) enum Config {
     Schema,
     /// Print policies made from the limits of another program
     ///
-    /// What has no equal in policies is said on stderr. Exits with 2 for a file that is broken.
+    /// Settings without an equal in policies are reported on stderr. Exits with 2 for a file that
+    /// is broken.
     #[command(after_help = "Example: tollgate config import envoy limits.yaml > policies.toml")]
     Import(ConfigImport),
 }

@@ -8,11 +8,11 @@ use super::replay::{FieldArgs, LogArgs};
 
 #[derive(Debug, Args)]
 pub(crate) struct Diff {
-    /// What stands now: a policy file, or limits that count by `--by`, as `5/10s`
+    /// The current limits: a policy file, or limits that count by `--by`, such as `5/10s`
     #[arg(value_name = "OLD", allow_hyphen_values = true)]
     pub(crate) old: String,
 
-    /// What would stand in its place
+    /// The limits that would replace them
     #[arg(value_name = "NEW", allow_hyphen_values = true)]
     pub(crate) new: String,
 

@@ -6,7 +6,7 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 pub(crate) struct Help {
-    /// A command, as `queue push`, or a page, as `notation` [default: a list of all]
+    /// A command, such as `queue push`, or a page, such as `notation` [default: a list of all]
     #[arg(value_name = "COMMAND|PAGE")]
     pub(crate) words: Vec<String>,
 }

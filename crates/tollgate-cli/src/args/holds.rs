@@ -13,7 +13,7 @@ pub(crate) struct Reserve {
     #[arg(long, short, value_name = "N", default_value = "1", allow_hyphen_values = true)]
     pub(crate) cost: String,
 
-    /// How long the hold lasts unless it is committed, as `60s`
+    /// How long the hold lasts unless it is committed, such as `60s`
     #[arg(long, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) ttl: String,
 

@@ -71,7 +71,7 @@ pub(crate) enum Lab {
     Race(LabRace),
 }
 
-/// What all experiments have.
+/// The options of all experiments.
 #[derive(Debug, Args)]
 pub(crate) struct LabCommon {
     /// The seed of all random numbers [default: the file's, else 1]
@@ -125,7 +125,7 @@ pub(crate) struct LabQueue {
           value_parser = clap::value_parser!(u64).range(1..=10_000_000))]
     pub(crate) bound: u64,
 
-    /// How many jobs are offered, evenly, as `10/s`
+    /// The rate at which jobs are offered, evenly, such as `10/s`
     #[arg(long, value_name = "RATE", default_value = "20/s")]
     pub(crate) offers: Rate,
 
@@ -150,7 +150,7 @@ pub(crate) struct LabRace {
           value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub(crate) limit: u64,
 
-    /// How many clients ask at once
+    /// How many clients ask concurrently
     #[arg(long, value_name = "N", default_value_t = 50,
           value_parser = clap::value_parser!(u64).range(1..=1_000))]
     pub(crate) clients: u64,

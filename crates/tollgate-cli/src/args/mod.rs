@@ -128,7 +128,7 @@ Secrets come from the environment, so that no process list shows them:
     ///
     /// Waits until every limit admits, charges, and runs COMMAND. Waiting reserves nothing, and
     /// waiters have no order. With --at-once N, at most N such commands run at a time: a slot is
-    /// taken, renewed while COMMAND runs, and given back. Those who wait for one stand in line.
+    /// taken, renewed while COMMAND runs, and given back. Those who wait for one form a line.
     /// COMMAND finds the number of its slot in TOLLGATE_FENCE: larger than that of every earlier
     /// one.
     ///
@@ -180,8 +180,8 @@ Secrets come from the environment, so that no process list shows them:
     Peek(Peek),
     /// Charge a cost that became known afterwards, without a check
     ///
-    /// For work that is done: it also charges beyond the limit, and what is owed then denies until
-    /// it has come back. A limit owes at most its `debt`; what is beyond is cut.
+    /// For work that is done: it also charges beyond the limit, and the debt then denies until it
+    /// has come back. A limit keeps at most its `debt`; the rest is cut.
     ///
     /// Exits with 0 when it was charged, 2 on an error.
     #[command(after_help = "Example: tollgate charge bob --limit 1000/m --cost 300")]
@@ -212,7 +212,7 @@ Secrets come from the environment, so that no process list shows them:
     ///
     /// Reads logs as `replay` does. Shows what clients do at their busiest, the limits that would
     /// deny few of them under each strategy, what each costs, and one recommendation, which is
-    /// replayed. Clients that stand apart, such as robots, are named and not averaged in.
+    /// replayed. Outliers, such as robots, are named and not averaged in.
     #[command(after_help = "Example: tollgate advise access.log.gz --policy policies.toml")]
     #[command(after_long_help = "Examples:
   tollgate advise access.log.gz
@@ -237,7 +237,7 @@ Secrets come from the environment, so that no process list shows them:
     Replay(Box<Replay>),
     /// Show who in a log would be decided otherwise under a new limit or policy file
     ///
-    /// Decides every request of the log under OLD and under NEW, each with counts of its own.
+    /// Decides every request of the log under OLD and under NEW, each with separate counts.
     ///
     /// Exits with 0 when nobody changes, 1 when somebody does, 2 on an error.
     #[command(after_help = "Example: tollgate diff old.toml new.toml --log access.log.gz")]
@@ -311,14 +311,14 @@ Secrets come from the environment, so that no process list shows them:
     Help(Help),
 }
 
-/// Whose count, under which limits.
+/// A subject and its limits.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SubjectArgs {
     /// The subject: `dim:value`, several joined by `,`, with `%XX` escapes; without a colon the
     /// dimension is `key`
     pub(crate) subject: Option<String>,
 
-    /// A limit of SUBJECT, as `10/s`; repeat it, or join several by `,`
+    /// A limit of SUBJECT, such as `10/s`; repeat it, or join several by `,`
     #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
     pub(crate) limit: Vec<String>,
 
@@ -373,8 +373,8 @@ pub(crate) struct Peek {
     #[command(flatten)]
     pub(crate) check: Check,
 
-    /// What would be asked: `check`, `reserve`, which takes one slot of a limit `20 at once`, or
-    /// `acquire`, which takes as many as it costs
+    /// The question to explain: `check`, `reserve`, which takes one slot of a limit `20 at once`,
+    /// or `acquire`, which takes as many as it costs
     #[arg(long, value_name = "KIND", default_value = "check")]
     pub(crate) kind: String,
 }
@@ -397,7 +397,7 @@ pub(crate) struct Run {
     #[arg(long, value_name = "DURATION", requires = "at_once", allow_hyphen_values = true)]
     pub(crate) hold: Option<String>,
 
-    /// The longest time to wait, as `90s`; `0` tries once [default: as long as needed]
+    /// The longest time to wait, such as `90s`; `0` tries once [default: as long as needed]
     #[arg(long, short, value_name = "DURATION", allow_hyphen_values = true)]
     pub(crate) wait: Option<String>,
 
@@ -445,7 +445,7 @@ pub(crate) struct Adjust {
 
 #[derive(Debug, Args)]
 pub(crate) struct Explain {
-    /// A limit, as `10/s`; several as arguments or joined by `,`
+    /// A limit, such as `10/s`; several as arguments or joined by `,`
     #[arg(required = true, value_name = "LIMIT")]
     pub(crate) limits: Vec<String>,
 

@@ -130,7 +130,8 @@ pub(crate) struct ProducerArgs {
     #[arg(long, value_name = "N")]
     pub(crate) bound: Option<u64>,
 
-    /// What the bound counts: waiting jobs, or jobs in flight too [default: waiting]
+    /// The jobs that count against the bound: waiting jobs, or jobs in flight too [default:
+    /// waiting]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(crate) count: Option<QueueCounts>,
 
@@ -143,7 +144,7 @@ pub(crate) struct ProducerArgs {
     pub(crate) remember: Option<String>,
 }
 
-/// What a bound counts.
+/// The jobs that count against a bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum QueueCounts {
     Waiting,
@@ -153,8 +154,8 @@ pub(crate) enum QueueCounts {
 /// The settings of consumers. The first consumer sets them, and the queue keeps them.
 #[derive(Debug, Args)]
 pub(crate) struct ConsumerArgs {
-    /// A limit that the deliveries of all workers together pass, as `100/s`; repeat it, or join
-    /// several by `,`
+    /// A limit that the deliveries of all workers together pass, such as `100/s`; repeat it, or
+    /// join several by `,`
     #[arg(long, value_name = "LIMIT", allow_hyphen_values = true)]
     pub(crate) rate: Vec<String>,
 
@@ -209,7 +210,8 @@ pub(crate) struct QueuePush {
     #[arg(long, value_name = "DURATION")]
     pub(crate) deadline: Option<String>,
 
-    /// The longest time to wait for room, as `90s` [default: 0, a full queue refuses it at once]
+    /// The longest time to wait for room, such as `90s` [default: 0, a full queue refuses it
+    /// immediately]
     #[arg(long, short, value_name = "DURATION")]
     pub(crate) wait: Option<String>,
 }
@@ -219,7 +221,7 @@ pub(crate) struct QueueWork {
     #[command(flatten)]
     pub(crate) which: QueueArgs,
 
-    /// What to run for each job
+    /// The program to run for each job
     #[arg(long, short, value_name = "COMMAND", required = true)]
     pub(crate) exec: String,
 
@@ -235,11 +237,11 @@ pub(crate) struct QueueWork {
     #[arg(long)]
     pub(crate) until_empty: bool,
 
-    /// How many commands run at once
+    /// How many commands run concurrently
     #[arg(long, short, value_name = "N", default_value_t = 1)]
     pub(crate) concurrency: usize,
 
-    /// How many jobs are taken at once: with more there are fewer requests
+    /// How many jobs one request takes: with more there are fewer requests
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub(crate) batch: usize,
 

@@ -28,8 +28,8 @@ pub(crate) struct LogArgs {
 /// How the requests of a log become the fields of policies.
 #[derive(Debug, Args)]
 pub(crate) struct FieldArgs {
-    /// Take a field of the policies from a field of the log, as `route=path`; `user=` says that it
-    /// is absent
+    /// Take a field of the policies from a field of the log, such as `route=path`; `user=` marks it
+    /// as absent
     #[arg(long, value_name = "FIELD=LOGFIELD")]
     pub(crate) field: Vec<String>,
 
@@ -44,7 +44,7 @@ pub(crate) struct Replay {
     #[arg(value_name = "LOG", required = true)]
     pub(crate) logs: Vec<PathBuf>,
 
-    /// A limit of each client, as `5/10s`; repeat it, or join several by `,`
+    /// A limit of each client, such as `5/10s`; repeat it, or join several by `,`
     #[arg(long, short, value_name = "LIMIT", allow_hyphen_values = true)]
     pub(crate) limit: Vec<String>,
 

@@ -7,7 +7,7 @@ use super::strategy::strategies;
 
 #[derive(Debug, Args)]
 pub(crate) struct Scripts {
-    /// A limit, as `10/s`; several as arguments or joined by `,` are one set
+    /// A limit, such as `10/s`; several as arguments or joined by `,` are one set
     #[arg(value_name = "LIMIT", required_unless_present_any = ["on", "queue"])]
     pub(crate) limits: Vec<String>,
 
@@ -62,12 +62,12 @@ pub(crate) struct Scripts {
     #[arg(long, value_enum, value_name = "FORM", default_value_t = Reply::Verbose)]
     pub(crate) answer: Reply,
 
-    /// What to print: lines for a shell, the script alone, or one JSON object with all of it
+    /// The output: lines for a shell, the script alone, or one JSON object with all of it
     #[arg(long, value_enum, value_name = "FORM", default_value_t = ScriptFormat::RedisCli)]
     pub(crate) format: ScriptFormat,
 }
 
-/// What a script answers.
+/// The reply of a script.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Reply {
     Verbose,

@@ -24,8 +24,8 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "DURATION", default_value = "10s")]
     pub(crate) store_wait: String,
 
-    /// The most memory of the memory store, as `1GiB`, `256MiB`, `500MB`: beyond that, new subjects
-    /// share counts [default: 256MiB]
+    /// The memory limit of the memory store, such as `1GiB`, `256MiB`, `500MB`: beyond that, new
+    /// subjects share counts [default: 256MiB]
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
 
@@ -34,9 +34,9 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "FILE")]
     pub(crate) snapshot: Option<PathBuf>,
 
-    /// Deny a subject that a Redis or a file has denied without a question, until its
-    /// `retry_after`, and for at most this time, as `1s`: as long a refund, a reset or a raised
-    /// limit on another node may go unnoticed
+    /// Deny a subject that a Redis or a file has denied without asking again, until its
+    /// `retry_after`, and for this time at the longest, such as `1s`. For that time a refund, a
+    /// reset or a raised limit on another node may go unnoticed
     #[arg(long, value_name = "TIME")]
     pub(crate) deny_cache: Option<String>,
 
@@ -103,13 +103,14 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) admin_host: Vec<String>,
 
-    /// The origin of web pages that may send requests, as `https://app.example`; repeat it. Pages
-    /// of other origins get a 403, since they would use up the limits of their reader's network
+    /// The origin of web pages that may send requests, such as `https://app.example`; repeat it.
+    /// Pages of other origins get a 403, since they would use up the limits of their reader's
+    /// network
     #[arg(long, value_name = "ORIGIN", value_delimiter = ',')]
     pub(crate) allow_origin: Vec<String>,
 
-    /// The proxies whose forwarded headers `/v1/auth` trusts, as `10.0.0.0/8`; repeat it. It always
-    /// trusts those of this machine
+    /// The proxies whose forwarded headers `/v1/auth` trusts, such as `10.0.0.0/8`; repeat it. It
+    /// always trusts those of this machine
     #[arg(long, value_name = "CIDR", value_delimiter = ',')]
     pub(crate) trust: Vec<String>,
 
@@ -182,7 +183,7 @@ pub(crate) struct Serve {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1_024))]
     pub(crate) threads: Option<u16>,
 
-    /// How many connections are open at once
+    /// How many connections are open concurrently
     #[arg(long, value_name = "N", default_value_t = 10_000,
           value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) max_connections: u32,
@@ -281,7 +282,7 @@ pub(crate) enum Family {
     Nothing,
 }
 
-/// What an escaped slash is.
+/// The meaning of an escaped slash.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Slashes {
     /// Refused, and backslashes too: servers differ in reading them
@@ -292,7 +293,7 @@ pub(crate) enum Slashes {
     Unescape,
 }
 
-/// What a semicolon is in a path.
+/// The meaning of a semicolon in a path.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub(crate) enum Parameters {
     /// Refused, and `%3B` too: servers differ in reading them

@@ -173,7 +173,7 @@ fn text(
     Ok(text)
 }
 
-/// What this process admits of a limit while the store is away, where the policy says a share.
+/// The bound of this process for a limit while the store is away, where the policy names a share.
 fn local_share(policy: &Policy, limit: &Limit, nodes: Option<u32>) -> Option<LocalShare> {
     // Slots and bans have no share that is a bound.
     limit.meaning().worst_window?;
@@ -223,7 +223,7 @@ fn policy_text(policy: &Policy, nodes: Option<u32>, text: &mut String) {
     }
 }
 
-/// What happens without a dimension, in readable form; the file's own keywords are kept.
+/// The behaviour without a dimension, in readable form; the file's own keywords are kept.
 fn without(what: &Absent) -> String {
     match what {
         Absent::Skip => "skip (not limited here)".to_owned(),

@@ -38,7 +38,7 @@ struct Meaning {
     local: Option<LocalShare>,
 }
 
-/// What a node may hold of a limit, and what that may admit.
+/// The lease of a node for a limit, and the excess that it may admit.
 #[derive(Debug, Serialize)]
 struct Leasing {
     lease: String,
@@ -47,7 +47,7 @@ struct Leasing {
     worst_window: u64,
 }
 
-/// What may be lost or wrongly admitted when a store fails.
+/// The losses and the excess when a store fails.
 #[derive(Debug, Serialize)]
 struct Failures {
     memory: &'static str,
@@ -159,7 +159,7 @@ fn text(meaning: &Meaning) -> String {
     let bold = Style::new().bold();
     let local = meaning.local.as_ref().map(LocalShare::text);
     let mut rows = meaning.rows.clone();
-    // What the clock does is said after all sizes.
+    // The effect of the clock is reported after all sizes.
     let sizes = rows.iter().position(|(name, _)| *name == "clock step").unwrap_or(rows.len());
     rows.insert(sizes, ("bytes, sqlite", meaning.bytes_sqlite.clone()));
     rows.extend([

@@ -1,5 +1,5 @@
 //! `reserve` and `commit`: units that are set aside until it is known how many were used. `charge`:
-//! units that nobody has set aside.
+//! units without a reservation.
 
 use std::io::Write as _;
 

@@ -1,14 +1,14 @@
-//! What a local share of a limit comes to while the store is away: for `explain` and `config`.
+//! The effect of a local share of a limit while the store is away: for `explain` and `config`.
 
 use serde::Serialize;
 use tollgate::{Limit, LimitKind, ParseError, Share};
 
-/// What one node admits by itself, and what several of them do together.
+/// The bound of one node alone, and that of several nodes together.
 #[derive(Debug, Serialize)]
 pub(crate) struct LocalShare {
     share: String,
     limit: String,
-    /// `None` of a limit that is no rate.
+    /// `None` for a limit that is not a rate.
     worst_window: Option<u64>,
     window: String,
     #[serde(skip_serializing_if = "Option::is_none")]

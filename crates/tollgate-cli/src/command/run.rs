@@ -108,7 +108,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     }
 }
 
-/// Whose count, under which limits: with `--at-once`, its slots are among them.
+/// The subject and its limits: with `--at-once`, its slots are among them.
 fn which(args: &Run) -> Result<SubjectArgs> {
     let mut which = args.which.clone();
     let Some(at_once) = &args.at_once else { return Ok(which) };
@@ -154,7 +154,7 @@ impl<'c> Waiting<'c> {
             && !matches!(turn, Ok(Turn::Came(..)))
             && let Ok(named) = self.ask.clone().named_hold(self.counter.limiter.limits())
         {
-            // Whoever is behind moves up at once. Without an answer the place ends by itself.
+            // Those behind move up immediately. Without an answer the place ends by itself.
             let _ = self.counter.wait(self.counter.limiter.release(&named));
         }
         turn
@@ -235,7 +235,8 @@ impl<'c> Waiting<'c> {
         Ok((held.decision, held.hold, held.ahead))
     }
 
-    /// Gives back what the store may have placed. What cannot be given back ends by itself.
+    /// Gives back what the store may have placed. A hold that cannot be given back expires by
+    /// itself.
     fn give_back_in_doubt(&self, named: &Hold) {
         let since = Instant::now();
         while self.counter.wait(self.counter.limiter.release(named)).is_err()

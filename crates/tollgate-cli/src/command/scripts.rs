@@ -214,7 +214,7 @@ impl Call {
         })
     }
 
-    /// What a Redis Cluster needs for this call.
+    /// The key arguments that a Redis Cluster needs for this call.
     fn on_a_cluster(&self) -> &'static str {
         // The hash tag, by which a key has its slot.
         let tags = self.keys.iter().map(|key| key.key.split(['{', '}']).nth(1));

@@ -19,7 +19,7 @@ pub(super) struct Slot<'c> {
     lasts: Duration,
     /// Until when it is open for certain, by this machine's clock.
     until: Instant,
-    /// What was said about it so far.
+    /// The last report about it.
     said: Said,
 }
 
@@ -80,7 +80,7 @@ impl<'c> Slot<'c> {
         }
     }
 
-    /// Gives it back. What goes wrong is said; nobody waits for it.
+    /// Gives it back. Errors are reported; nobody waits for it.
     pub(super) fn release(mut self) {
         self.counter.catch_up();
         match self.counter.wait(self.counter.limiter.release(&self.hold)) {

@@ -14,7 +14,7 @@ use crate::input::{shown, wait};
 use crate::show::{self, Output};
 use crate::stop::Stop;
 
-/// The shortest pause: the service answers anew each second.
+/// The shortest pause: the service computes a new answer each second.
 const MIN_PAUSE: Duration = Duration::from_secs(1);
 
 /// How long a signal may go unnoticed.

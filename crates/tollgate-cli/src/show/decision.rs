@@ -70,7 +70,7 @@ fn headline(decision: &Decision<'_>, peek: bool) -> String {
     }
 }
 
-/// What is left and used of one limit.
+/// The remaining and the used units of one limit.
 pub(crate) fn used(report: &Report<'_>) -> String {
     let (left, capacity) = (report.remaining(), report.limit().capacity());
     match report.limit().has_capacity() {

@@ -198,7 +198,7 @@ fn what_is_wrong_is_told_in_the_services_words_and_with_a_remedy() {
     let output = command.env("TOLLGATE_ADMIN_TOKEN", TOKEN).output().unwrap();
     let error = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.code() == Some(2) && error.contains("`nobody`"), "{error}");
-    // The port for data is none for administrators.
+    // The data port does not serve administrators.
     let data = serving.address().to_string();
     let (code, _, error) = place.run(&["admin", "--at", &data, "reload"]);
     assert!(code == 2 && error.contains("404"), "{error}");

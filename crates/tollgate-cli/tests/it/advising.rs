@@ -232,7 +232,7 @@ fn what_cannot_be_advised_on_is_an_error_with_the_remedy() {
     }
 }
 
-/// An advice that is to write three files, of which the policy file is there already.
+/// An advice that is to write three files; the policy file exists already.
 struct Interrupted {
     folder: std::path::PathBuf,
     child: Child,
@@ -266,7 +266,7 @@ impl Interrupted {
         assert!(self.child.try_wait().unwrap().is_none(), "it ended before it was told to");
         kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
         let sent = Instant::now();
-        // What it prints fits into a pipe, so it ends without a reader.
+        // The output fits into a pipe, so it ends without a reader.
         let status = loop {
             if let Some(status) = self.child.try_wait().unwrap() {
                 break status;

@@ -166,7 +166,7 @@ fn an_address_without_a_scheme_is_no_file() {
     }
 }
 
-/// One error is told once.
+/// One error is reported once.
 #[test]
 fn an_error_repeats_nothing() {
     let place = Place::new();

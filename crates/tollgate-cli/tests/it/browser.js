@@ -1,4 +1,4 @@
-// What the scripts of the tests share; it precedes each of them.
+// The common parts of the tests' scripts; they precede each of them.
 
 const get = id => document.getElementById(id);
 const texts = selector => [...document.querySelectorAll(selector)].map(it => it.textContent);

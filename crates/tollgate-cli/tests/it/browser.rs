@@ -33,7 +33,7 @@ pub(crate) struct Browser {
     messages: Receiver<Value>,
     session: String,
     number: u64,
-    /// What the page's console said of mistakes, and scripts that failed.
+    /// The errors in the page's console, and scripts that failed.
     faults: Vec<String>,
     _folder: TempDir,
 }
@@ -183,7 +183,7 @@ impl Browser {
 
     /// The mistakes that the browser noticed in the page since the last question.
     pub(crate) fn faults(&mut self) -> Vec<String> {
-        // What was noticed before this answer has come.
+        // Events before this answer have come.
         self.run("return 0");
         std::mem::take(&mut self.faults)
     }
@@ -192,7 +192,7 @@ impl Browser {
         self.ask(method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
     }
 
-    /// What the browser answers; or its error, as text.
+    /// The answer of the browser; or its error, as text.
     fn ask(&mut self, method: &str, params: Value) -> Result<Value, String> {
         self.number += 1;
         let mut request = json!({ "id": self.number, "method": method, "params": params });
@@ -219,7 +219,7 @@ impl Browser {
     }
 }
 
-/// What the browser writes, until it ends.
+/// The browser's messages, until it ends.
 fn messages(from: &Path) -> Receiver<Value> {
     let mut reader = BufReader::new(File::open(from).unwrap());
     let (sender, receiver) = channel();

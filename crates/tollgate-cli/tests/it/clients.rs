@@ -1,11 +1,11 @@
-//! Client libraries of other languages, where `cargo xtask test` put them; and what they are told.
+//! Client libraries of other languages, where `cargo xtask test` put them, and their replies.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use crate::Place;
 
-/// What a test prints that cannot run.
+/// The message of a test that cannot run.
 const WITHOUT: &str = "is not installed: cargo xtask test installs it";
 
 /// Where this crate's paths begin.

@@ -1,5 +1,5 @@
-//! The programs of `examples/redis` for a cluster, and the lines of `docs/clients.md`, run as they
-//! stand on a real cluster.
+//! The programs of `examples/redis` for a cluster, and the lines of `docs/clients.md`, run
+//! unchanged on a real cluster.
 
 use std::process::{Command, Output};
 use std::time::Duration;
@@ -62,7 +62,7 @@ fn follows_ask(cluster: &RedisCluster, name: &str, ask: Ask<'_>) {
     remains(cluster, &value, 1);
 }
 
-/// Who does not get the reply says so, and has charged once.
+/// A client that gets no reply reports that, and has charged once.
 fn sends_nothing_again(cluster: &RedisCluster, name: &str, ask: Ask<'_>) {
     let (first, value) =
         (value_on(cluster, 0, &format!("{name}-1")), value_on(cluster, 0, &format!("{name}-2")));
@@ -90,7 +90,7 @@ fn announce(cluster: &RedisCluster, port: u16) {
 
 /// A value of `user` whose key lies on this node.
 fn value_on(cluster: &RedisCluster, node: usize, name: &str) -> String {
-    // The slot is that of what stands between the braces.
+    // The slot is that of the text between the braces.
     cluster.key_of(node, &format!("user:{name}-")).replacen("user:", "", 1)
 }
 
@@ -139,7 +139,7 @@ fn asks(place: &Place, name: &str, program: &Command) {
     });
 }
 
-/// What `scripts` prints for several subjects is one call in a shard, and refused without one.
+/// The output of `scripts` for several subjects is one call in a shard, and refused without one.
 #[test]
 fn several_subjects_need_a_shard_as_the_page_says() {
     let cluster = lent_cluster_or_skip!();

@@ -250,7 +250,7 @@ fn the_schema_takes_the_examples_and_no_broken_file() {
     }
 }
 
-/// What a share comes to is told where it is checked, and where a limit is explained.
+/// The bound of a share is shown where it is checked, and where a limit is explained.
 #[test]
 fn shares_are_explained_with_their_bound_for_all_nodes() {
     let place = Place::new();
@@ -300,7 +300,7 @@ fn shares_are_explained_with_their_bound_for_all_nodes() {
         assert!(code == 0 && out.contains(says), "{args:?}: {out}");
     }
     assert!(!explained(&[]).1.contains("store away"));
-    // What is no rate has no bound over a time.
+    // A limit that is not a rate has no bound over a time.
     for (limit, says) in [
         ("3 at once hold 1m", "takes no slot: an acquire is denied"),
         ("9/m, ban 1h after 3 denials in 1m", "each node counts the denials of its own share"),

@@ -1,5 +1,5 @@
 //! The console of a running service in a browser: its figures, corrections by keyboard, and pages
-//! of other origins. Without a browser the tests skip themselves, and say so.
+//! of other origins. Without a browser the tests skip themselves, with a message.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -71,8 +71,8 @@ fn until_decided(browser: &mut Browser, decisions: u32) {
     ));
 }
 
-/// Replaces a file in one step: a write in place is first an empty file, which is a broken reload
-/// of its own if the service looks just then.
+/// Replaces a file in one step: a write in place is first an empty file, which is a separate broken
+/// reload if the service looks just then.
 fn replace(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     std::fs::write(&beside, text).unwrap();
@@ -234,7 +234,7 @@ fn a_count_is_looked_up_and_reset_by_keyboard_after_a_confirmation() {
     browser.press("Enter");
     browser.run("await until(() => rows(\"reports\")[0][1] === \"1 of 3\")");
 
-    // What a request would be answered, and why.
+    // The answer that a request would get, and the reason.
     browser.run("get(\"fields\").focus()");
     browser.write("ip=192.0.2.1 path=/pages");
     browser.press("Enter");
@@ -308,7 +308,7 @@ fn a_page_of_another_origin_gets_and_changes_nothing() {
     assert!(log.contains("a web page asks") && !log.contains("act="), "{log}");
 }
 
-/// What a reader of this width has to scroll for, and what stands in somebody's way.
+/// The elements that a reader of this width has to scroll for, and those that cover others.
 const LOOK: &str = "
   await until(() => document.documentElement.dataset.updates);
   return { width: document.documentElement.clientWidth,
@@ -380,7 +380,7 @@ fn the_page_fits_a_phone_and_a_desk_by_day_and_by_night() {
             papers.push(found["paper"].clone());
             let theme = if is_dark { "dark" } else { "light" };
             browser.picture(&format!("console-{width}-{theme}"), true);
-            // The dialog is a page of its own for all of this.
+            // The dialog is a separate page for all of this.
             browser.run("get(\"reset\").click()");
             let found = browser.run(LOOK);
             assert_eq!(found["hurdles"], json!([]), "{width} {is_dark}: {found:#}");

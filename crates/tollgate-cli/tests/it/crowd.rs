@@ -1,4 +1,5 @@
-//! `serve` with many connections at once: what they take, and what they leave to the others.
+//! `serve` with many concurrent connections: the memory that they take, and the share that they
+//! leave to the others.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -70,7 +71,7 @@ fn ten_thousand_idle_connections_and_slow_ones_do_not_hold_up_the_others() {
 fn idle_connections() -> usize {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     const WANTED: u64 = 10_000;
-    // What other tests of this process open.
+    // Connections that other tests of this process open.
     const OTHERS: u64 = 2_500;
     let files = getrlimit(Resource::Nofile);
     let most = files.maximum.unwrap_or(u64::MAX).min(WANTED + OTHERS);
@@ -83,7 +84,7 @@ fn idle_connections() -> usize {
     usize::try_from(number).unwrap()
 }
 
-/// What a crowd took does not stay with the process when the crowd leaves.
+/// The memory of a crowd goes back to the system when the crowd leaves.
 #[test]
 fn what_a_crowd_took_goes_back_to_the_system() {
     goes_back_from("1");
@@ -131,7 +132,7 @@ fn goes_back_from(threads: &str) {
     }
 }
 
-/// Each thread serves connections of its own. They count together, and end together.
+/// Each thread serves separate connections. They count together, and end together.
 #[test]
 fn several_threads_have_one_count() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! `doctor`: exit codes, lines and JSON. What it finds is tested in `tollgate-redis`, with the
+//! `doctor`: exit codes, lines and JSON. Its findings are tested in `tollgate-redis`, with the
 //! fixture that tests of this program may not use.
 
 use std::io::{Read as _, Write as _};

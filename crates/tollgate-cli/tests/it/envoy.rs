@@ -113,7 +113,7 @@ fn what_is_wrong_with_the_rules_is_said_with_its_place() {
     assert!(code == 2 && err.contains("the port is missing"), "{err}");
 }
 
-/// What is printed is a policy file, and what has no equal is said apart.
+/// The output is a policy file, and settings without an equal are reported apart.
 #[test]
 fn rules_of_others_are_imported() {
     let place = Place::new();

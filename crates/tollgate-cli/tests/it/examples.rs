@@ -1,4 +1,4 @@
-//! The programs of `examples/redis` for one server, run as they stand.
+//! The programs of `examples/redis` for one server, run unchanged.
 
 use std::path::Path;
 use std::process::Output;
@@ -44,7 +44,7 @@ fn a_shell_asks() {
     assert_eq!(output.status.code(), Some(2), "no answer is no admission: {output:?}");
 }
 
-/// What the others are asked for: everything that is escaped is in it.
+/// The value for the others: it has all characters that are escaped.
 const VALUE: &str = "a b,c{d}%\u{e9}";
 const WRITTEN: &str = "user:a%20b%2Cc{d}%25%C3%A9";
 

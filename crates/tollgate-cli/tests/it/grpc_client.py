@@ -28,7 +28,7 @@ def main(address, protos):
     watch.cancel()
 
     database = v1alpha.ProtoReflectionDescriptorDatabase(channel)
-    # What is spoken is v1, whose messages are the same.
+    # The protocol is v1; its messages are the same.
     stub = channel.stream_stream(
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         request_serializer=lambda message: message.SerializeToString(),

@@ -2,7 +2,7 @@
 
 use crate::Place;
 
-/// What HMAC-SHA256 and SHA-256 of `k-17` begin with, by other programs: `printf k-17 | openssl
+/// The beginning of HMAC-SHA256 and SHA-256 of `k-17`, by other programs: `printf k-17 | openssl
 /// dgst -sha256 -hmac 0123456789abcdef`, and `printf k-17 | sha256sum`.
 const KEYED: &str = "eeea92883570eecb1abed984950f3115";
 const PLAIN: &str = "369a8a2236855b0625dc9911d8013fea";

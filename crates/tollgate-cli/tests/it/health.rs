@@ -1,4 +1,4 @@
-//! `health`: what probes that run a command are told.
+//! `health`: the answers to probes that run a command.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;

@@ -41,7 +41,7 @@ fn an_estimate_is_reserved_and_committed_once() {
     let json = place.json(&["commit", &hold, "300", "--json"]);
     assert_eq!(json, json!({ "already": true, "actual": 300, "limits": [] }));
     assert_eq!(left(&place, &BOB), 700);
-    // What was not used comes back, and a reset ends a hold.
+    // Unused units come back, and a reset ends a hold.
     let hold = reserved(&place, &["--cost", "700", "--ttl", "60s"]);
     assert_eq!(place.code(&["commit", &hold, "0"]), 0);
     assert_eq!(left(&place, &BOB), 700);
@@ -201,7 +201,7 @@ fn bad_holds_are_refused_with_a_reason() {
         assert!(code == 2 || args[0] == "run" && code == 125, "{args:?}: {code} {err}");
         assert!(out.is_empty() && err.contains(says), "{args:?}: {out}{err}");
     }
-    // Another letter is no hold, or not one that is open.
+    // Another letter makes an invalid hold, or one that is not open.
     assert_ne!(place.code(&["commit", &damaged, "1"]), 0);
     assert_eq!(left(&place, &BOB), 992, "the hold is open as before");
     assert_eq!(place.code(&["reserve", "bob", "-l", "9/h", "--ttl", "1m", "--cost", "10"]), 3);
@@ -286,7 +286,7 @@ fn a_slot_is_renewed_while_the_command_runs_and_given_back_on_sigterm() {
     assert_eq!(place.code(&[&slots[..], &["--wait", "0", "--", "true"]].concat()), 0);
 }
 
-/// A terminal sends Ctrl-C to both. What the command makes of it is its code.
+/// A terminal sends Ctrl-C to both. The exit code is that of the command.
 #[test]
 fn ctrl_c_ends_the_command_and_gives_the_slot_back() {
     let place = Place::new();

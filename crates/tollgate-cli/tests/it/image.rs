@@ -43,7 +43,7 @@ fn words(text: &str) -> Vec<String> {
     serde_json::from_str(text).unwrap_or_else(|error| panic!("{text}: {error}"))
 }
 
-/// The program is copied without its debug information, which has a stage of its own.
+/// The program is copied without its debug information, which has a separate stage.
 #[test]
 fn debug_information_is_apart() {
     let all = recipe();
@@ -104,7 +104,7 @@ fn the_image_trusts_authorities_and_is_nobody_known() {
     assert!(by_number(user) && by_number(group), "`runAsNonRoot` needs numbers: {user}:{group}");
     assert!(image.iter().any(|(_, rest)| rest.contains(&format!("--uid {user} "))), "{image:?}");
 
-    // What is missed where they are not installed.
+    // The reports where they are not installed.
     let place = Place::new();
     let mut command =
         place.std(&["check", "a", "--limit", "1/s", "--store", "rediss://127.0.0.1:1"]);
@@ -178,7 +178,7 @@ fn the_manifest_for_kubernetes_serves_and_its_probes_are_true() {
     let path = |probe: &str| container[probe]["httpGet"]["path"].as_str().unwrap().to_owned();
     let (starts, ready, lives) =
         (path("startupProbe"), path("readinessProbe"), path("livenessProbe"));
-    // Each probe comes over a connection of its own.
+    // Each probe comes over a new connection.
     let status = |path: &str| serving.client().ask("GET", path, "").unwrap().0;
     assert_eq!([status(&starts), status(&ready), status(&lives)], [200; 3]);
     // Ending is seen by the one probe that takes it out of service, and by no other.

@@ -74,7 +74,7 @@ fn the_zoo_shows_its_finding() {
     use std::os::unix::fs::PermissionsExt as _;
     let mode = std::fs::metadata(report).unwrap().permissions().mode();
     assert_ne!(mode & 0o044, 0, "{mode:o}");
-    // What it is an example of is explained where people look for it.
+    // The subject of the example is explained where people look for it.
     for (words, says) in [
         (&["help", "page", "lab"][..], "a zoo has more callers than it stands"),
         (&["help", "lab", "zoo"], "the example of an article on rate limiting with Redis"),
@@ -351,7 +351,7 @@ fn is_ended_by_ctrl_c(case: &str) {
     assert!(std::fs::read_to_string(&report).unwrap().contains("<svg"));
 }
 
-/// What a process has taken of the processor, in ticks.
+/// The processor time of a process, in ticks.
 fn cpu_ticks(process: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap();
     let fields: Vec<&str> = stat.rsplit(')').next().unwrap().split_whitespace().collect();

@@ -72,7 +72,7 @@ addEventListener("load", () => {
 </script>
 "#;
 
-/// The page in a frame of this width: a window of a browser is no narrower than 500 pixels.
+/// The page in a frame of this width: a browser's window is at least 500 pixels wide.
 fn framed(page: &str, width: u32) -> String {
     let page = page.replace('&', "&amp;").replace('"', "&quot;");
     format!(
@@ -81,7 +81,7 @@ fn framed(page: &str, width: u32) -> String {
     )
 }
 
-/// What a browser finds in a page; none when there is no browser.
+/// The facts that a browser finds in a page; `None` without a browser.
 fn found(page: &Path, is_dark: bool) -> Option<Value> {
     let profile = tempfile::tempdir().unwrap();
     let programs = ["chromium", "chromium-browser", "google-chrome"];
@@ -168,7 +168,7 @@ fn shows(place: &Place, args: &[&str], pictures: u64, counts: &[&str]) {
     }
 }
 
-/// What a browser finds in a report, at both widths by day and by night; nothing where there is no
+/// The facts that a browser finds in a report, at both widths by day and by night; empty without a
 /// browser.
 fn looks(place: &Place, report: &Path, pictures: u64) -> Vec<Value> {
     let page = std::fs::read_to_string(report).unwrap();

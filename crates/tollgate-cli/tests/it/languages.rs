@@ -1,4 +1,4 @@
-//! The programs of `examples/go` and `examples/java`, run as they stand against a service.
+//! The programs of `examples/go` and `examples/java`, run unchanged against a service.
 //!
 //! TOLLGATE_PEER_JEDIS is a class path with Jedis, which nothing here can install.
 
@@ -28,7 +28,7 @@ fn go(place: &Place, name: &str) -> Option<Command> {
     let mut build = Command::new("go");
     build.args(["build", "-o"]).arg(&built).arg(format!("./{name}"));
     build.current_dir(folder("../../examples/go"));
-    // What a library needs is looked for in Debian's packages, and nowhere else.
+    // The dependencies of a library come from Debian's packages, and from nowhere else.
     build.envs([("GO111MODULE", "off"), ("GOPATH", GO_SOURCES), ("GOFLAGS", "")]);
     build.env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"));
     let Ok(output) = build.output() else {
@@ -39,7 +39,7 @@ fn go(place: &Place, name: &str) -> Option<Command> {
     Some(Command::new(built))
 }
 
-/// A program of `examples/java`, as its source; none where there is no compiler of Java.
+/// A program of `examples/java`, as its source; `None` without a compiler of Java.
 fn java(name: &str, class_path: &str) -> Option<Command> {
     // No part of the test run, since it is larger than all the rest of what that installs.
     if Command::new("javac").arg("--version").output().is_err() {
@@ -79,7 +79,7 @@ fn asks_over_http(program: &Command, admitted: &str) {
     let serving = Serving::start(&place, &[]);
     let url = format!("http://{}", serving.address());
     let server = ("TOLLGATE_URL", &*url);
-    // What would end a text of JSON early is part of the subject.
+    // A character that would end a JSON string early is part of the subject.
     let subject = "user:a\"b\\c";
     let ask = serde_json::json!({ "subject": subject, "limit": "3/h", "cost": 2 }).to_string();
     assert_eq!(serving.client().check(&ask).unwrap()["remaining"], 1);
@@ -87,7 +87,7 @@ fn asks_over_http(program: &Command, admitted: &str) {
     let (code, out, err) = run(program, server, subject);
     assert!(waits(&out, 3_600), "{out}{err}");
     assert_eq!(code, 1);
-    // A mistake in the question is told, and is no denial.
+    // A mistake in the question is an error, and not a denial.
     let (code, out, err) = run(program, server, "");
     assert_eq!((code, out.as_str()), (2, ""), "{err}");
     assert!(err.starts_with("no answer: ") && err.contains("subject"), "{err}");
@@ -110,7 +110,7 @@ fn java_asks_over_http() {
     asks_over_http(&program, "admitted\n");
 }
 
-/// Three at once, and the fourth is denied; whoever has another password has no answer.
+/// Three concurrently, and the fourth is denied; a client with a wrong password gets no answer.
 fn asks_over_resp(program: &Command) {
     const PASSWORD: &str = "a-password-of-many-bytes";
     let place = Place::new();
@@ -171,7 +171,7 @@ impl Web {
         Self { _program: program, address: address.parse().unwrap() }
     }
 
-    /// The status, and the seconds of `Retry-After`, on a connection of its own.
+    /// The status, and the seconds of `Retry-After`, on a new connection.
     fn visit(&self, path: &str) -> (u16, Option<u64>) {
         let (status, headers, _) =
             Client::connect(self.address).unwrap().whole("GET", path, "").unwrap();
@@ -196,7 +196,8 @@ fn asks_before_each_request(program: &Command) {
     }
     let (status, wait) = closed.visit("/login");
     assert!(status == 429 && wait.is_some_and(|it| (3_000..=3_600).contains(&it)), "{wait:?}");
-    // The service does not judge it: that is no outage, also for who lets requests through then.
+    // The service does not judge it: that is not an outage, also for a program that lets requests
+    // through then.
     assert_eq!(closed.visit("/%2flogin"), (400, None));
     // It was asked five times, on one connection; the other one asks for this page.
     let (_, metrics) = serving.client().ask("GET", "/metrics", "").unwrap();

@@ -9,7 +9,7 @@ use tollgate_testbed::{ClusterOptions, RedisCluster, RedisSentinels, SentinelOpt
 static CLUSTER: Mutex<Option<RedisCluster>> = Mutex::new(None);
 static SENTINELS: Mutex<Option<RedisSentinels>> = Mutex::new(None);
 
-/// Servers for one test. Who changes more than keys and scripts starts servers of its own.
+/// Servers for one test. A test that changes more than keys and scripts starts separate servers.
 pub(crate) struct Lent<T: 'static>(MutexGuard<'static, Option<T>>);
 
 impl Lent<RedisCluster> {

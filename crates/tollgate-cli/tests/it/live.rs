@@ -47,7 +47,7 @@ limits = [
 ]
 "#;
 
-/// What holds of every run of it.
+/// The facts that are true of every run.
 fn check(json: &Value) {
     assert_eq!(json["complete"], true);
     let cases = json["cases"].as_array().unwrap();
@@ -171,12 +171,13 @@ fn nodes_in_real_time_hold_leases_and_go_on_by_their_shares() {
     let decided = ["by_store", "by_lease", "by_deny_cache", "by_local_share", "by_failure_rule"];
     assert_eq!(decided.map(number).iter().sum::<u64>(), case["attempts"], "{nodes}");
     assert_eq!(case["live"]["failed"], 0, "the rule answered for the store");
-    // What only a simulation knows.
+    // Facts that only a simulation knows.
     assert!(nodes["round_trip_us"].is_null() && nodes["admitted_alone"].is_null(), "{nodes}");
     assert_eq!(redis_cli(&place.path().join("redis.sock"), &["DBSIZE"]).trim(), "0");
 }
 
-/// Several nodes decide, and what all of them took is told; under sentinels the primary does.
+/// Several nodes decide, and the report has the work of all of them; under sentinels the primary
+/// decides.
 #[test]
 fn on_a_cluster_and_under_sentinels_the_work_of_those_who_decide_is_told() {
     let cluster = lent_cluster_or_skip!();
@@ -253,7 +254,7 @@ fn what_a_server_does_not_answer_failed_and_the_run_goes_on() {
 fn who_queues_behind_a_server_that_stands_still_is_measured() {
     let place = Place::new();
     let Some((server, url)) = redis::start(place.path(), &[]) else { return };
-    // More at once than a connection takes by itself.
+    // More pipelined commands than a connection takes by itself.
     let burst = "version = 1\nduration = \"2s\"\n\
                  workload = [{ arrivals = \"bursts\", size = 6000, every = \"1s\" }]\n\
                  case = [{ limits = [{ per = \"client\", limit = \"50/5m via gcra\" }] }]\n";

@@ -68,7 +68,7 @@ use std::path::Path;
 use assert_cmd::Command;
 use tempfile::TempDir;
 
-/// A place of its own for the counts of one test.
+/// A separate place for the counts of one test.
 struct Place {
     dir: TempDir,
 }

@@ -1,4 +1,4 @@
-//! `serve --memory`: the bound of the memory store, and what is told when it is reached.
+//! `serve --memory`: the bound of the memory store, and the report when it is reached.
 
 use serde_json::{Value, json};
 

@@ -29,7 +29,7 @@ const OPEN: u64 = CALLERS as u64;
 /// How long the load goes on.
 const LOAD: Duration = Duration::from_secs(6);
 
-/// What the callers may spend. No unit comes back while the test runs.
+/// The budget of the callers. No unit comes back while the test runs.
 const BUDGET: u64 = 40_000;
 const ESTIMATE: u64 = 40;
 const MOST: u64 = 100;
@@ -154,7 +154,7 @@ fn call_for_ever(service: SocketAddr, model: SocketAddr, mut dice: Random) {
     }
 }
 
-/// Not a test of its own: what the callers of the other do. Started by hand it does nothing.
+/// Not a separate test: the calls of the other test's callers. Started by hand it does nothing.
 #[test]
 fn when_started_as_a_caller_it_calls() {
     let Ok(addresses) = std::env::var(ADDRESSES) else { return };
@@ -201,7 +201,7 @@ fn ask(client: &mut Client, path: &str, body: &str) -> Value {
     serde_json::from_str(&said).unwrap()
 }
 
-/// What was used, debt and all. No hold is open.
+/// The used units, including debt. No hold is open.
 fn used(client: &mut Client, budget: u64) -> u64 {
     let said = ask(client, "/v1/peek", &question(budget).to_string());
     AUDIT - said["limits"][1]["remaining"].as_u64().unwrap()
@@ -238,7 +238,7 @@ fn fifty_callers_spend_at_most_the_budget_and_the_debt_of_what_is_open() {
             _ => {}
         }
     }
-    // The last caller takes what is left. What nobody settled has ended then.
+    // The last caller takes what is left. Unsettled holds have expired then.
     let (client, until) = (&mut serving.client(), Instant::now() + LONG);
     for number in 0_u64.. {
         let said = ask(client, "/v1/reserve", &reserve(BUDGET));
@@ -285,7 +285,7 @@ fn fifty_adversaries_reach_the_bound_of_the_debt_and_no_more() {
                 // All of the budget is held: nothing is admitted.
                 assert_eq!(ask(client, "/v1/reserve", &hour(budget))["allowed"], false);
                 barrier.wait();
-                // Everybody says the most, and says it again.
+                // Every caller asks for the maximum, and repeats it.
                 assert_eq!(ask(client, "/v1/commit", &commit)["already"], false);
                 assert_eq!(ask(client, "/v1/commit", &commit)["already"], true);
                 assert_eq!(ask(client, "/v1/reserve", &hour(budget))["allowed"], false);

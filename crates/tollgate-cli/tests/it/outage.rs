@@ -15,12 +15,12 @@ use crate::serving::{LONG, Serving};
 const RATE: u64 = 100;
 const SHARE: u64 = RATE / 4;
 
-/// Who asks one service at once.
+/// The concurrent callers of one service.
 const CALLERS: usize = 3;
 
 const DEADLINE: Duration = Duration::from_millis(200);
 
-/// What a busy machine may take beyond a deadline, as `docs/faults.md` states it.
+/// The time that a busy machine may take beyond a deadline, as `docs/faults.md` states it.
 const SLACK: Duration = Duration::from_millis(100);
 
 /// One answer.
@@ -149,7 +149,7 @@ fn a_share_is_all_that_is_admitted_while_redis_is_away() {
         };
         assert!(by_rule.iter().all(outcome), "{name}");
         assert!(admitted <= stated, "{name}: {admitted} of {stated}");
-        // The bound is no idle talk: what the store had left was next to nothing.
+        // The bound matters here: the store had almost nothing left.
         assert!(
             admitted * 10 >= (stated - stated.min(SHARE)) * 9,
             "{name}: {admitted} of {stated}"

@@ -22,7 +22,7 @@ pub(crate) fn stats(place: &Place) -> serde_json::Value {
 fn a_job_goes_from_push_to_work() {
     let place = Place::new();
     assert_eq!(push(&place, &["to=ann", "note=a=b \"c\"\n", "--bound", "2"]), 0);
-    // What the queue was made with need not be said again.
+    // The settings of an existing queue need not be repeated.
     let (code, out, _) = place.run(&["queue", "push", "mail", "to=bob"]);
     assert!(code == 0 && out.starts_with("accepted: ") && out.ends_with(", 2 now\n"), "{out}");
     let (code, out, err) = place.run(&["queue", "push", "mail", "to=cem"]);
@@ -43,7 +43,7 @@ fn a_job_goes_from_push_to_work() {
     );
 }
 
-/// What the README shows, pasted into a shell; and what `docs/queue.md` shows first, after it.
+/// The README's commands, pasted into a shell; and the first ones of `docs/queue.md`, after them.
 #[test]
 fn the_readme_and_the_page_on_queues_work_when_pasted() {
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../");
@@ -59,7 +59,7 @@ fn the_readme_and_the_page_on_queues_work_when_pasted() {
     let program = assert_cmd::cargo::cargo_bin!("tollgate");
     for page in ["README.md", "docs/queue.md"] {
         let (lines, shown) = block(&read(page));
-        // In a home of its own: counts and queues of who runs this are none of its business.
+        // In a separate home: the counts and queues of the person who runs this stay untouched.
         let (home, program) = (place.path().display(), program.display());
         let script = format!(
             "exec 2>&1; unset XDG_STATE_HOME TOLLGATE_STORE; export HOME='{home}'
@@ -317,7 +317,7 @@ fn paused(place: &Place, store: &[&str]) {
     let says = "the queue is paused: waiting for `tollgate queue resume`";
     assert!(told.by_ref().map_while(Result::ok).any(|line| line == says), "{name}");
     assert!(!worked.exists());
-    // The worker that waits may have one in hand by then.
+    // The worker that waits may have taken one already.
     assert!(run("resume", &[]).1.starts_with("resumed: "), "{name}");
     assert!(child.wait().unwrap().success());
     assert_eq!(std::fs::read_to_string(&worked).unwrap(), "ann\nbob\n");
@@ -419,7 +419,7 @@ fn a_watch_says_what_a_second_came_to() {
     watch.wait().unwrap();
 }
 
-/// A misspelled name is no queue that waits for ever.
+/// A misspelled name does not wait silently for ever.
 #[test]
 fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     let place = Place::new();
@@ -430,7 +430,7 @@ fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     assert!(error.contains("`tollgate queue push mial to=ann --bound 10` makes it"), "{error}");
     assert_eq!(place.code(&["queue", "remove", "mial"]), 2, "it was not made");
     assert_eq!(place.code(&[&work[..], &["--create"]].concat()), 0);
-    // What it waits for is said; somebody who pastes another bound is told how to change it.
+    // It reports what it waits for; a person who pastes another bound learns how to change it.
     assert_eq!(place.code(&["queue", "push", "mail", "to=ann", "--bound", "2"]), 0);
     let (code, _, error) = place.run(&["queue", "push", "mail", "to=bob", "--bound", "10"]);
     assert_eq!(code, 2, "{error}");
@@ -442,7 +442,7 @@ fn a_queue_that_nobody_made_is_not_waited_for_without_a_word() {
     let mut lines = std::io::BufReader::new(worker.stderr.take().unwrap());
     std::io::BufRead::read_line(&mut lines, &mut said).unwrap();
     assert!(said.contains("no job waits in `mail`: waiting for the next, Ctrl-C ends"), "{said}");
-    // It follows when the queue is changed, and says so.
+    // It follows when the queue is changed, and reports that.
     assert_eq!(place.code(&["queue", "push", "mail", "to=cem"]), 0);
     while place.run(&["queue", "stats", "mail"]).1.contains("waiting    1") {
         std::thread::sleep(Duration::from_millis(5)); // tidy: sleep-ok it polls

@@ -38,7 +38,7 @@ fn a_client_is_refused_for_itself_and_others_are_not() {
         let said: Value = serde_json::from_str(&out).unwrap();
         let refused = json!({"outcome": "client_full", "of_client": 2, "retry_after_us": null});
         assert_eq!((code, said), (1, refused));
-        // It waits for room, as long as it was told to.
+        // It waits for room as long as the option allows.
         assert_eq!(push(&["--client", "ann", "--wait", "10ms"]).0, 1);
         assert_eq!(push(&["--client", "bob"]).0, 0);
         assert_eq!(push(&[]).0, 0);
@@ -50,7 +50,7 @@ fn a_client_is_refused_for_itself_and_others_are_not() {
         let look: Value = serde_json::from_str(&out).unwrap();
         assert_eq!(look["waiting"][0]["client"], "ann");
         assert_eq!(look["waiting"][3].get("client"), None);
-        // Who says another bound is told, and `change` changes it.
+        // A different bound is reported, and `change` changes it.
         let (code, _, err) = push(&["--bound", "4"]);
         assert!(code == 2 && err.contains("a bound of 4 (waiting), 2 of one client"), "{err}");
         let (_, out, _) = queue(place, store, &["change", "letters", "--bound", "9"]);

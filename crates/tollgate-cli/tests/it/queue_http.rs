@@ -145,7 +145,7 @@ fn wrong_offers_are_told() {
     let (_, _, stats) = client.whole("GET", "/v1/queues/mail", "").unwrap();
     assert!(stats.contains("\"accepted\":0"), "{stats}");
     drop(serving);
-    // What cannot be is said before anything serves.
+    // Impossible settings are reported before anything serves.
     let refused = |args: &[&str], says: &str| {
         let all = [&["serve", "--listen", "127.0.0.1:0", "--admin", "off"], args].concat();
         let (code, _, err) = place.run(&all);

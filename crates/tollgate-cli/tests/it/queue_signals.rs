@@ -62,7 +62,7 @@ fn a_second_signal_ends_the_commands_too() {
     let command =
         format!("trap 'echo x > {}; exit 1' TERM; while :; do sleep 0.01; done", ended.display());
     let mut child = in_the_middle(&place, &command, &[]);
-    // Two signals that come at once are one: the second is sent until it is heard.
+    // Two signals that come together are one: the second is sent until it is received.
     let begin = Instant::now();
     let status = loop {
         signal(&child, Signal::TERM);
@@ -97,7 +97,7 @@ fn a_worker_that_is_killed_loses_nothing() {
     );
 }
 
-/// Who waits for something says so once, and when it is over.
+/// A worker that waits for something reports that once, and again when it is over.
 #[test]
 fn a_worker_says_what_has_become_of_its_queue_and_of_its_store() {
     let place = Place::new();

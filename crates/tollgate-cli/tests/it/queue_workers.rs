@@ -21,7 +21,7 @@ fn serve(place: &Place, store: &str) -> Serving {
     Serving::start(place, &["--store", store, "--queue", "mail=9", "--queue-workers"])
 }
 
-/// What is answered to a worker.
+/// The answer to a worker.
 fn said(serving: &Serving, act: &str, body: &Value) -> Value {
     let path = format!("/v1/queues/mail/{act}");
     let (status, text) = serving.client().ask("POST", &path, &body.to_string()).unwrap();
@@ -100,7 +100,7 @@ fn the_service_ends_while_somebody_waits() {
         let mut client = serving.client();
         let body = r#"{"worker": "w1", "wait": "60s"}"#;
         let waiting = std::thread::spawn(move || client.ask("POST", "/v1/queues/mail/take", body));
-        // What was sent before on this machine has been read.
+        // Messages that were sent before on this machine have been read.
         for _ in 0..50 {
             assert_eq!(serving.client().ask("GET", "/healthz", "").unwrap().0, 200);
         }

@@ -14,7 +14,7 @@ fn where_to_start_names_commands_that_the_program_takes() {
         let Some(words) = start.strip_prefix("tollgate ") else { continue };
         // From a clone it is the same command.
         assert_eq!(clone, &format!("cargo run --release -- {words}"));
-        // The help is shown only where what stands before it is understood.
+        // The help is shown only where the words before it are understood.
         let words: Vec<&str> = words.split(' ').chain(["--help"]).collect();
         let (code, out, err) = place.run(&words);
         assert_eq!((code, err.as_str()), (0, ""), "{start}: {out}");

@@ -1,4 +1,4 @@
-//! `serve --record`: what was asked, as `advise`, `replay` and `diff` read it.
+//! `serve --record`: the questions, as `advise`, `replay` and `diff` read them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::{Duration, Instant};
@@ -33,7 +33,7 @@ fn what_was_asked_is_a_log_for_advise_and_replay() {
             }
         }
         client.check(r#"{"subject": "team:7", "limit": "9/h"}"#).unwrap();
-        // A peek is no check; a cost above the limit is one that is never admitted.
+        // A peek is not a check; a cost above the limit is never admitted.
         client.ask("POST", "/v1/peek", r#"{"subject": "team:7", "limit": "9/h"}"#).unwrap();
         client.check(r#"{"fields": {"user": "ann", "ip": "192.0.2.9"}, "cost": 9}"#).unwrap();
         drop(client);
@@ -65,7 +65,8 @@ fn what_was_asked_is_a_log_for_advise_and_replay() {
     assert_eq!(replayed["strategies"][0]["denied"], 0, "{limit}: {replayed}");
 }
 
-/// A request that its proxy asks about again is one line; its repeats are marked and counted aside.
+/// A request that its proxy asks about again is one line; its repeats are marked and counted
+/// separately.
 #[test]
 fn a_repeated_answer_is_recorded_once() {
     let place = Place::new();

@@ -16,7 +16,7 @@ pub(crate) fn start(dir: &Path, arguments: &[&str]) -> Option<(RedisServer, Stri
     Some((server, url))
 }
 
-/// What redis-cli would print for these words, at the server with this socket.
+/// The output of redis-cli for these words, at the server with this socket.
 pub(crate) fn redis_cli(socket: &Path, words: &[&str]) -> String {
     let output = Command::new("redis-cli").arg("-s").arg(socket).args(words).output().unwrap();
     assert!(output.status.success(), "{output:?}");

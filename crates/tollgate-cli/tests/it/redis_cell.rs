@@ -116,7 +116,7 @@ const HISTORIES: usize = 10_000;
 /// The calls of each.
 const CALLS: usize = 8;
 
-/// How many calls are on their way at once.
+/// How many calls are in flight.
 const AT_ONCE: usize = 50;
 
 /// More than the microsecond that Tollgate's clock may be off, in nanoseconds.
@@ -145,8 +145,8 @@ impl History {
         Self { key: format!("user:{at}"), burst, count, period, new_at, is_over: false }
     }
 
-    /// What both servers must reply to a quantity that they were asked for between two moments:
-    /// whether it is limited, and the least and the most that remains. None where either may be.
+    /// The reply that both servers must give to a quantity which was asked for between two moments:
+    /// whether it is limited, and the minimum and maximum that remains. None where either may be.
     fn expected(&mut self, quantity: u64, between: (i128, i128)) -> Option<(bool, u64, u64)> {
         let (begin, end) = (between.0 - CLOCK_NS, between.1 + CLOCK_NS);
         let unit = i128::from(self.period) * 1_000_000_000 / i128::from(self.count);
@@ -218,7 +218,7 @@ fn random_histories_are_answered_alike() {
 const WHOLE: usize = 2_000;
 
 /// The time of a unit, where it is a whole number of nanoseconds. A fresh key is charged all of its
-/// burst at once, so that a unit that is off by a nanosecond moves the seconds of many.
+/// burst in one call, so that a unit that is off by a nanosecond moves the seconds of many.
 #[test]
 fn a_unit_takes_the_same_time() {
     let place = Place::new();
@@ -232,7 +232,7 @@ fn a_unit_takes_the_same_time() {
         // A divisor of the billion nanoseconds of a second.
         let mut power = |base: u64| base.pow(u32::try_from(random.below(10)).unwrap());
         let count = power(2) * power(5);
-        // What takes over 71 years to come back is refused here.
+        // A quantity that takes over 71 years to come back is refused here.
         let quantity = 1 + random.below(20_000);
         let burst = quantity - 1;
         calls.push(words(&format!("CL.THROTTLE unit:{at} {burst} {count} {period} {quantity}")));
@@ -274,7 +274,7 @@ fn alike(
     assert_eq!(mine[1], theirs[1], "{call:?}: {ours} and {cell}");
     for place in [3, 4] {
         let (mine, theirs) = (mine[place], theirs[place]);
-        // Never, and no wait, are no seconds.
+        // "Never" and "no wait" are not seconds.
         assert_eq!(mine < 0, theirs < 0, "{call:?}: {ours} and {cell}");
         assert!(mine.abs_diff(theirs) <= 1, "{call:?}: {ours} and {cell}");
     }

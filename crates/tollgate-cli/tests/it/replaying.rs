@@ -8,8 +8,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use crate::Place;
 use crate::redis::{self, redis_cli};
 
-/// Two clients: one asks six times within three seconds, one once; a line that is none; one line
-/// out of order.
+/// Two clients: one asks six times within three seconds, one once; an invalid line; one line out of
+/// order.
 const LOG: &str = "\
 10.0.0.1 - - [17/May/2015:10:05:00 +0000] \"GET /a HTTP/1.1\" 200 5
 10.0.0.1 - - [17/May/2015:10:05:01 +0000] \"GET /a HTTP/1.1\" 200 5
@@ -229,7 +229,7 @@ fn bad_input_says_what_would_be_right() {
 pub(crate) const BUNDLED: &str =
     concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/semicomplete_access.log.gz");
 
-/// What INFO says of a command's calls.
+/// The number of a command's calls, by INFO.
 fn calls(socket: &std::path::Path, command: &str) -> u64 {
     let stats = redis_cli(socket, &["INFO", "commandstats"]);
     let line = stats.lines().find(|line| line.starts_with(&format!("cmdstat_{command}:")));

@@ -11,7 +11,7 @@ const PAGE: &str = include_str!("../../docs/resp.md");
 
 const PASSWORD: &str = "a-password-of-many-bytes";
 
-/// A service with the Redis protocol on a port of its own, and that port.
+/// A service with the Redis protocol on a free port, and that port.
 fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16) {
     let args = [&["--resp", "127.0.0.1:0"], more].concat();
     let mut command = Serving::command(place, &args);
@@ -25,7 +25,7 @@ fn serve(place: &Place, password: Option<&str>, more: &[&str]) -> (Serving, u16)
     (serving, port)
 }
 
-/// What a tool of Redis printed, with this on stdin; none when it is not installed.
+/// The output of a Redis tool, with this on stdin; `None` if it is not installed.
 fn tool(name: &str, port: u16, args: &[&str], input: &str) -> Option<Output> {
     let port = port.to_string();
     let started = Command::new(name)
@@ -39,7 +39,7 @@ fn tool(name: &str, port: u16, args: &[&str], input: &str) -> Option<Output> {
         println!("SKIPPED: {name} is not installed: apt-get install redis-tools");
         return None;
     };
-    // A tool that reads no more is no fault of the test.
+    // A tool that stops reading is not a fault of the test.
     let _ = child.stdin.take().unwrap().write_all(input.as_bytes());
     Some(child.wait_with_output().unwrap())
 }
@@ -111,7 +111,7 @@ fn redis_cli_reads_commands_from_a_pipe_in_both_versions() {
     let place = Place::new();
     let (_serving, port) = serve(&place, None, &[]);
     let input = "PING\nGCRA a 4 1 3600 TOKENS 2\nGCRA a 4 1 3600\nSET a b\nCOMMAND COUNT\n";
-    // Two of five are left for the second round, of which the first call takes both.
+    // Two of five are left for the second round, and the first call takes both.
     for (version, expected) in [("-2", ["3", "2"]), ("-3", ["0", "0"])] {
         let Some(out) = cli(port, &[version], input) else { return };
         let lines: Vec<&str> = out.lines().collect();
@@ -172,7 +172,7 @@ fn client_libraries_count_together() {
     }
 }
 
-/// What these libraries call a pipeline or a transaction is one here: each command is charged once.
+/// A pipeline or a transaction of these libraries is one here: each command is charged once.
 #[test]
 fn transactions_of_client_libraries_run() {
     let [place, python, node, ioredis] = [(); 4].map(|()| Place::new());

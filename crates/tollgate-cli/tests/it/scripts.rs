@@ -172,7 +172,7 @@ fn nothing_breaks_out_of_the_shell_or_the_script() {
             let answer = pasted(&place, &text);
             assert_eq!(answer.last().unwrap(), "1", "{text}");
         } else {
-            // Some are no subjects.
+            // Some are not valid subjects.
             assert!(code == 2 && err.starts_with("error: "), "{subject}: {err}");
         }
     }
@@ -217,7 +217,7 @@ fn a_pasted_offer_is_accepted_until_the_queue_is_full_and_worked_on() {
         // No job has left yet: nothing says how long it takes.
         assert_eq!(wait, "-1", "{answer:?}");
     }
-    // With another bound it is told with which it was made.
+    // With another bound the error names the original one.
     let other = pasted(&place, &printed(&place, &["--queue", "mail", "--bound", "3"]));
     assert_eq!(other[2], "settings", "{other:?}");
     assert!(other[3].contains("\"bound\":2"), "{other:?}");

@@ -13,13 +13,13 @@ use tollgate_testbed::Program;
 use crate::Place;
 use crate::redis;
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 /// A running service; killed with the test.
 pub(crate) struct Serving {
     pub(crate) program: Program,
-    /// What it printed before it served.
+    /// Its output before it served.
     said: Vec<String>,
     pub(crate) address: SocketAddr,
 }
@@ -29,7 +29,7 @@ impl Serving {
         Self::start_command(Self::command(place, args))
     }
 
-    /// On a port of its own, unless the arguments say otherwise.
+    /// On a free port, unless the arguments give one.
     pub(crate) fn command(place: &Place, args: &[&str]) -> Command {
         let mut all = vec!["serve"];
         for option in ["--admin", "--listen"] {
@@ -273,7 +273,7 @@ fn wrong_arguments_say_what_would_be_right() {
         (&["--timeseries", "redis://127.0.0.1", "--timeseries-retention", "ever"], "ever"),
     ] {
         let mut all = vec!["serve", "--listen", "127.0.0.1:0", "--admin", "off"];
-        // The last of an option counts, where it stands once.
+        // The last value of an option that may be given only once counts.
         if args.contains(&"--listen") || args.contains(&"--admin") {
             all.truncate(1);
         }
@@ -310,7 +310,7 @@ fn a_changed_file_is_taken_while_it_serves() {
     while !peek(&mut client).contains("\"remaining\":8") {
         assert!(start.elapsed() < LONG, "{}", peek(&mut client));
     }
-    // A broken file changes nothing, and SIGHUP reads it and says so.
+    // A broken file changes nothing; SIGHUP reads it and reports the error.
     std::fs::write(&path, file("9/parsec")).unwrap();
     serving.signal(Signal::HUP);
     assert!(peek(&mut client).contains("\"remaining\":8"));
@@ -413,7 +413,7 @@ fn denials_are_logged_with_hashed_subjects_and_a_flood_is_not() {
             assert!(denied.is_empty(), "{log}");
             continue;
         }
-        // Ten at once, and ten more for each second that it took.
+        // Ten immediately, and ten more for each second that it took.
         assert!((10..500).contains(&denied.len()), "{}", denied.len());
         assert_eq!(log.contains("user:ann"), plain, "{log}");
         // Its denials may all be among those that were not logged.

@@ -13,7 +13,7 @@ use crate::Place;
 use crate::redis;
 use crate::serving::{Client, LONG, Serving};
 
-/// Clients that ask until they are told to stop or the service is gone; how many charges were
+/// Clients that ask until they are stopped or the service is gone; how many charges were
 /// acknowledged to all of them.
 struct Load {
     stop: Arc<AtomicBool>,
@@ -113,7 +113,7 @@ fn no_acknowledged_charge_is_lost_on_sqlite_when_it_is_killed() {
 fn no_acknowledged_charge_is_lost_on_redis_when_it_is_killed() {
     let place = Place::new();
     let Some((_redis, url)) = redis::start(place.path(), &[]) else { return };
-    // Under load a busy machine is no fault of the store.
+    // Under load a busy machine is not a fault of the store.
     no_charge_is_lost(&place, &format!("{url}?deadline=5s"));
 }
 
@@ -135,7 +135,7 @@ fn sigterm_and_a_restart_lose_no_count() {
     let serving = Serving::start(&place, &["--store", &store]);
     let left = serving.client().ask("POST", "/v1/peek", question).unwrap().1;
     let left = serde_json::from_str::<Value>(&left).unwrap()["remaining"].as_u64().unwrap();
-    // What is in flight at a SIGTERM is answered.
+    // Requests in flight at a SIGTERM are answered.
     assert_eq!(acknowledged + left, 1_000);
 }
 

@@ -74,7 +74,7 @@ fn probe(serving: &Serving, path: &str) -> (u16, String) {
     serving.client().ask("GET", path, "").unwrap()
 }
 
-/// What is so before the first connection.
+/// The state before the first connection.
 fn is_without(serving: &Serving) {
     assert_eq!(serving.said("store      "), "redis (away, connects when it comes)");
     assert_eq!(outcome(serving, "/page"), "failed_open");
@@ -212,7 +212,7 @@ fn bans_are_unknown_until_the_store_comes() {
     assert_eq!(code, 0);
     assert_eq!(outcome(&first, "/page"), "banned");
     first.end();
-    // It does not answer, which is as good as away.
+    // It does not answer, which counts as away.
     redis.freeze();
     let serving = Serving::start(&place, &args);
     is_without(&serving);
@@ -329,7 +329,7 @@ fn what_can_never_work_ends_it() {
     ] {
         let (code, said) = ends(&place, &["--store", &url, "--store-wait", "0"]);
         assert!(code == 2 && said.contains(says), "{url}: {code} {said}");
-        // With a wait it says so at once, and ends then.
+        // With a wait it reports that immediately, and ends then.
         let (code, said) = ends(&place, &["--store", &url, "--store-wait", "200ms"]);
         assert!(code == 2 && said.contains("which ends this service in 0.2s"), "{url}: {said}");
         assert!(!said.contains(right) && !said.contains(STARTED), "{said}");

@@ -8,13 +8,13 @@ use std::thread;
 
 use crate::serving::LONG;
 
-/// What it is.
+/// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Being {
     There,
     /// A Redis without the commands.
     Plain,
-    /// One that takes samples, and closes the connection instead of saying so.
+    /// One that takes samples, and closes the connection instead of replying.
     Mute,
     /// Nobody that would answer: every connection is closed.
     Gone,

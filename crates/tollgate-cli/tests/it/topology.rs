@@ -1,4 +1,4 @@
-//! What operators learn of failovers, slots that nobody serves, and sentinels that are away.
+//! The operators' view of failovers, slots that nobody serves, and sentinels that are away.
 
 use std::thread;
 use std::time::Instant;

@@ -124,7 +124,7 @@ fn a_command_of_resp_is_a_span_and_its_decision_one_within_it() {
         let words: Vec<String> = words.collect();
         format!("*{}\r\n{}", words.len(), words.concat())
     };
-    // Sent at once: each has a span of its own.
+    // Pipelined: each has its own span.
     let throttle = command(&["CL.THROTTLE", "user:ann", "0", "1", "3600"]);
     let wrong = command(&["GCRA", "user:ann", "x", "1", "3600"]);
     let all = format!("{}{throttle}{throttle}{wrong}{}", command(&["PING"]), command(&["QUIT"]));

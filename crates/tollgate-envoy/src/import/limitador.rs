@@ -11,7 +11,7 @@ const KEYS: &[&str] =
 /// Policies that mean what these limits mean, as far as policies can.
 ///
 /// # Errors
-/// What is no file of limits, with its line.
+/// An invalid file of limits, with the line of the error.
 pub fn limitador(name: &str, text: &str) -> Result<Imported, Problems> {
     let mut problems = Vec::new();
     let Some(root) = parse(text, Format::Yaml, &mut problems) else {
@@ -177,7 +177,8 @@ fn texts(node: &Node) -> Option<Vec<String>> {
     list.iter().map(text).collect()
 }
 
-/// What a variable names: `user_id`, `descriptors[0].user_id` or `descriptors[0]['user_id']`.
+/// The field that a variable names: `user_id`, `descriptors[0].user_id` or
+/// `descriptors[0]['user_id']`.
 fn selector(text: &str) -> Option<String> {
     let text = text.trim();
     let inner = match text.strip_prefix("descriptors[0]") {

@@ -141,7 +141,7 @@ fn policy(
     })
 }
 
-/// What of a rule a policy does not have.
+/// The parts of a rule that a policy does not have.
 fn lost(rule: &Rule) -> impl Iterator<Item = &'static str> {
     [
         (rule.is_quota(), "quota_mode"),

@@ -9,13 +9,13 @@ use crate::config::{Counting, Level, Node, Rule, Wild};
 use crate::pattern::Pattern;
 use crate::unit::Unit;
 
-/// What was found in a file so far.
+/// The findings of a file so far.
 pub(super) struct Found {
     pub(super) rules: usize,
     pub(super) has_metadata: bool,
 }
 
-/// What stands in `rate_limit`.
+/// The contents of `rate_limit`.
 #[derive(Default)]
 struct Rate {
     unlimited: bool,
@@ -251,7 +251,7 @@ impl Reader<'_> {
     }
 }
 
-/// What is reported of limits in our notation: the quota of the first.
+/// The reported quota of limits in our notation: that of the first.
 fn reported(limits: &LimitSet) -> (u32, Option<Unit>) {
     let Some(quota) = limits.limits().first().map(tollgate::Limit::quota) else { return (0, None) };
     let number = u32::try_from(quota.units).unwrap_or(u32::MAX);

@@ -3,10 +3,10 @@
 use tollgate_policy::tree::{Node, Span, Value};
 use tollgate_policy::{Problem, tree};
 
-/// What the tree calls a null.
+/// The tree's name for a null.
 pub(super) const NULL: &str = "nothing";
 
-/// What the tree calls a number with a point.
+/// The tree's name for a number with a point.
 const FRACTION: &str = "a fraction";
 
 /// Reads one file.

@@ -1,4 +1,4 @@
-//! An adversary that comes near the bound: it is no idle talk.
+//! An adversary that comes near the bound, which shows that the bound is tight.
 
 use tollgate::{Limiter, Period};
 use tollgate_lease::Leased;
@@ -6,8 +6,9 @@ use tollgate_lease::Leased;
 use crate::sim::{Remote, World, check, most_within, set};
 
 /// Has every node hold all that its lease allows, waits nearly as long as that lasts, and then
-/// takes all at once: the leases, and what the limit admits anew. `full_us` is how long a limit
-/// takes until it is as fresh. Returns the most admitted in a window of this length, and the bound.
+/// takes everything together: the leases, and the units that the limit admits again. `full_us` is
+/// how long a limit takes until it is as fresh. Returns the most admitted in a window of this
+/// length, and the bound.
 fn attack(limits: &str, nodes: u64, window: Period, full_us: u64) -> (u64, u64) {
     let world = World::new();
     let set = set(limits);

@@ -1,4 +1,4 @@
-//! What a check means under a lease.
+//! The meaning of a check under a lease.
 
 use std::sync::atomic::Ordering;
 
@@ -38,7 +38,7 @@ fn what_is_admitted_is_what_the_limit_admits() {
         let world = World::new();
         let nodes: Vec<_> = (0..3).map(|_| world.node(limits)).collect();
         let all = (0..3_000).filter(|at| check(&nodes[at % 3], "a").is_allowed()).count();
-        // What two nodes still hold when the third is denied is spent by them later.
+        // Units that two nodes still have when the third is denied are spent by them later.
         assert_eq!(all, 1_000, "{limits}");
     }
 }
@@ -75,7 +75,7 @@ fn a_denial_after_an_admission_holds_as_long_as_the_first() {
     let cost = |units| tollgate::Ask::new("a").cost(units);
     let mut denied_for = Vec::new();
     for _ in 0..8 {
-        // Three at once are no lease of two, so the store is asked.
+        // A cost of three exceeds the lease of two, so the store is asked.
         assert!(crate::sim::now(node.check(cost(3))).unwrap().is_allowed());
         assert!(!crate::sim::now(node.check(cost(3))).unwrap().is_allowed());
         let denied = crate::sim::now(node.check(cost(3))).unwrap();
@@ -214,7 +214,7 @@ fn several_counts_are_all_or_nothing() {
             assert_eq!(remaining, 1_000 - admitted, "{user} {at}");
         }
     }
-    // Denials have put back what they had set aside.
+    // Denials have put their units back.
     let left = now(node.check(Ask::new("all").peek())).unwrap().remaining();
     assert_eq!(left, 1_000 - admitted);
     assert_eq!(admitted, 120);
@@ -274,7 +274,7 @@ fn receipts_of_one_lease_are_told_apart_at_the_store() {
     assert_eq!(numbers.len(), 500);
     world.pass(1_000_000);
     now(node.store().give_back_ended());
-    // Another node, which knows nothing of them, gives each back once.
+    // Another node, which does not know them, gives each back once.
     let other = world.node("1000/h via sliding_log lease 100 for 200ms");
     let before = now(other.check(Ask::new("a").peek())).unwrap().remaining();
     receipts.truncate(300);

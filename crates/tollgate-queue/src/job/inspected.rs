@@ -67,7 +67,7 @@ pub struct DeadLetter {
     pub(crate) body: Body,
 }
 
-/// What every stored job is asked for.
+/// The fields that every stored job has readers for.
 macro_rules! readers {
     ($($job:ident $(, $client:ident)?;)+) => {$(
         impl $job {

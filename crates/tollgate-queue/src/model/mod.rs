@@ -414,7 +414,7 @@ impl Model {
         Ok(is_held)
     }
 
-    /// Releases a job that was not started: it is available at once, as if it had not been
+    /// Releases a job that was not started: it is available immediately, as if it had not been
     /// delivered this time. False as for [`Model::extend`].
     pub fn release(&mut self, now_us: u64, tag: DeliveryTag) -> bool {
         let Some(out) = self.find_delivery(tag) else { return false };

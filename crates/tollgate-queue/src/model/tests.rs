@@ -106,7 +106,7 @@ fn one_client_has_no_more_than_its_share() {
     // Who is in hand waits no more.
     queue.take(0, 1);
     accepted(queue.offer(0, &job_of("ann")));
-    // What a bound of all counts is there, whichever it was before.
+    // A bound that counts all jobs includes those that came under another bound.
     let all = ProducerSettings::new(9).per_client(3).counts(Counts::All);
     queue.model.change(&all.clone().into());
     queue.producer = all;
@@ -276,7 +276,7 @@ fn the_rate_of_leaving_is_that_of_the_last_windows() {
     assert_eq!(drain.time_to_next(25 * S), Some(Duration::from_secs(15)));
 }
 
-/// What happens at random.
+/// The random steps.
 #[derive(Clone, Debug)]
 enum Step {
     Offer { once: Option<u8>, client: Option<u8>, deadline_s: Option<u8> },
@@ -302,7 +302,7 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// What is counted of clients, by walking over all jobs.
+/// The counts of clients, by walking over all jobs.
 fn counts_of(model: &Model) -> HashMap<Arc<str>, ClientCounts> {
     let mut counts = HashMap::<Arc<str>, ClientCounts>::new();
     for client in model.waiting.iter().filter_map(|job| job.client.clone()) {
@@ -340,7 +340,7 @@ proptest! {
         }
         queue.consumer = ConsumerSettings::new().deliveries(deliveries);
         let mut now = 1_700_000_000 * S;
-        // What was accepted with when it is too old, deliveries, and those that are done.
+        // Accepted jobs: the time when each is too old, and its deliveries. Then the finished ones.
         let mut jobs: BTreeMap<JobId, (u64, u32)> = BTreeMap::new();
         let mut done: BTreeSet<JobId> = BTreeSet::new();
         let mut tag: Vec<DeliveryTag> = Vec::new();

@@ -1,16 +1,13 @@
--- What the scripts of a queue share. All keys have one hash tag. Where the jobs lie is up to the
--- shelf (`stream.lua`, `list.lua`), which names the keys; beside it there are:
--- out      of each job that is out, when it comes back, in microseconds
--- meta     the form, the settings, what there was, and the rate at which jobs leave
--- untils   of each that has a deadline, when it is too old
--- clients  of each that has a client: `w` where it waits or `o` where it is out, and the client; and
---          of each such word how many there are, which no id can be taken for: those begin with a digit
--- onces    of each that is remembered: which job was accepted once, and under what; it is this one, or
---          the one that it was before it was dead
--- tries    of each that is out: how often it was delivered, `h` while it is held, why it failed;
---          nothing for one that is held for the first time
--- dead     the ids of dead jobs, the oldest first
--- graves   the dead jobs
+-- The common functions of a queue's scripts. All keys have one hash tag. Where the jobs lie is up
+-- to the shelf (`stream.lua`, `list.lua`), which names the keys; beside it there are: out      of
+-- each job that is out, when it comes back, in microseconds meta     the form, the settings, what
+-- there was, and the rate at which jobs leave untils   of each that has a deadline, when it is too
+-- old clients  of each that has a client: `w` where it waits or `o` where it is out, and the
+-- client; and of each such word how many there are, which no id can be taken for: those begin with
+-- a digit onces    of each that is remembered: which job was accepted once, and under what; it is
+-- this one, or the one that it was before it was dead tries    of each that is out: how often it
+-- was delivered, `h` while it is held, why it failed; nothing for one that is held for the first
+-- time dead     the ids of dead jobs, the oldest first graves   the dead jobs
 --
 -- A script has those of these functions that it calls: each is a paragraph.
 
@@ -41,7 +38,7 @@ local function drain(now, at, left, before)
   return at, left, before
 end
 
--- What `meta` is to have when so many more left.
+-- The fields of `meta` when so many more have left.
 local function note_left(notes, count, now, was_at, was_left, was_before)
   local at, left, before = drain(now, was_at, was_left, was_before)
   notes[#notes + 1] = 'left'

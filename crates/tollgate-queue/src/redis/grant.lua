@@ -26,7 +26,7 @@ if there > 0 then
     return wait
   end
   if granted < there then
-    -- What is left is nothing, so this says when one more may go; unless it goes now.
+    -- Nothing is left, so this gives the time when one more may go; unless it goes now.
     local one
     one, wait = ask(1)
     granted = granted + one

@@ -5,7 +5,7 @@ use tollgate_redis::KeyPrefix;
 
 use crate::error::Error;
 
-/// What every key begins with, after the prefix of its environment.
+/// The beginning of every key, after the prefix of its environment.
 pub(super) const PREFIX: &str = "tgq1";
 
 /// How the jobs of a queue are stored in Redis. Both layouts give the same guarantees.
@@ -67,7 +67,7 @@ pub(super) fn subject(queue: &str) -> Result<Subject, Error> {
     Subject::new("queue", queue).map_err(|error| Error::invalid(error.to_string()))
 }
 
-/// What all keys of a queue begin with.
+/// The beginning of all keys of a queue.
 pub(super) fn key_start(prefix: &KeyPrefix, queue: &str) -> String {
     format!("{prefix}{PREFIX}:{{queue:{queue}}}:")
 }

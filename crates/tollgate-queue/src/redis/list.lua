@@ -27,7 +27,7 @@ local function typed(last)
   end
 end
 
--- What the queue was made with by who offered first.
+-- The settings of the first producer, which made the queue.
 local function made_with()
   local was = call('HMGET', meta, 'offering', 'ms', 'number', 'accepted')
   last_ms, last_number = tonumber(was[2] or 0), tonumber(was[3] or 0)
@@ -159,7 +159,7 @@ local function deliver(worker, many)
   return entries
 end
 
--- What something else takes from a list is gone from it.
+-- Entries that something else takes from a list are gone from it.
 local function adopt()
   return {}, true
 end

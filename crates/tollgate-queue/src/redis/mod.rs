@@ -99,7 +99,7 @@ impl RedisQueues {
     }
 
     /// The same before the first connection, for a program that starts while the server is away.
-    /// All calls fail at once until [`RedisQueues::try_connect`] has succeeded.
+    /// All calls fail immediately until [`RedisQueues::try_connect`] has succeeded.
     #[must_use]
     pub fn unconnected(options: Options, layout: Layout) -> Self {
         Self::new(options, layout, None)

@@ -8,8 +8,8 @@
 -- job its id, `=ID` where it is known, nothing where it is full, or `!N` where N of its client are
 -- as many as may be.
 local settings, bound, all = ARGV[2], tonumber(ARGV[3]), ARGV[4] == '1'
--- Whether all that is written is of one command, which is refused as a whole: jobs without more, of
--- which all or none fit into a queue that is made.
+-- Whether the whole call is written by one command, which the server refuses as a whole: jobs
+-- without extras, of which all or none fit into a queue that exists.
 local function is_one_write(is_made, depth)
   local at, jobs, last = 7, 0, #ARGV - $TAIL
   while is_made and at <= last do

@@ -36,8 +36,8 @@ pub(super) fn script(
             parts.push(part.to_owned());
         }
     }
-    // What is refused half way would leave a part of a job, so it is refused before. A script that
-    // may have only one write looks itself.
+    // A refusal half way would leave a part of a job, so it comes before the first write. A script
+    // that may have only one write looks itself.
     let mut rights = Script::RIGHTS.to_owned();
     if !parts[0].contains("refusal()") {
         rights.push_str("local lacks = refusal()\nif lacks then\n  return lacks\nend");

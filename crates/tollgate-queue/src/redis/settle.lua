@@ -1,5 +1,5 @@
--- What became of a delivery: nonce, settings or '', 'again', 'bury', 'extend' or 'release', the id, which
--- delivery, us until it comes back, most deliveries, how many dead are kept, why.
+-- The outcome of a delivery: nonce, settings or '', 'again', 'bury', 'extend' or 'release', the id,
+-- which delivery, us until it comes back, maximum of deliveries, how many dead are kept, why.
 local what, id, delivery = ARGV[3], ARGV[4], tonumber(ARGV[5])
 local was = call('HMGET', meta, 'form', 'working', 'all', 'window', 'left', 'before')
 local other = other_form(was[1])

@@ -22,7 +22,7 @@ local function typed(last)
   end
 end
 
--- What the queue was made with by who offered first.
+-- The settings of the first producer, which made the queue.
 local function made_with()
   return call('HGET', meta, 'offering')
 end
@@ -142,7 +142,7 @@ local function deliver(worker, many)
 end
 
 -- Delivers one that is out for the `number`th time: its fields; nil when somebody has removed it.
--- With FORCE, for the group may have been made anew since.
+-- With FORCE, for the group may have been made again since.
 local function redeliver(worker, id, number)
   local entries =
     grouped('XCLAIM', jobs, 'workers', worker, '0', id, 'RETRYCOUNT', number, 'FORCE')
@@ -186,8 +186,8 @@ local function put_down(ids)
   return call('XACK', jobs, 'workers', unpack(ids))
 end
 
--- Cuts off all that come before those that are out, or wait when none is; how many these were. None
--- where the group does not know of all that are out, as when it was made anew: it would cut them
+-- Cuts off all that come before those that are out, or wait when none is; how many these were. Nil
+-- where the group does not know all jobs that are out, as when it was made again: it would cut them
 -- off, too.
 local function cut()
   local pending = redis.pcall('XPENDING', jobs, 'workers')
@@ -202,8 +202,8 @@ local function cut()
   return from and call('XTRIM', jobs, 'MINID', '=', from) or 0
 end
 
--- Removes those that are out no more. XDEL walks to each of them anew; where jobs are done in about
--- the order in which they came, to cut them off removes most at once.
+-- Removes those that are out no more. XDEL walks to each of them again; where jobs are done in
+-- about the order in which they came, cutting them off removes most of them in one step.
 local function erase(ids)
   if #ids == 1 or cut() < #ids then
     call('XDEL', jobs, unpack(ids))

@@ -12,7 +12,7 @@ use crate::job::{JobId, MAX_BATCH, MAX_DELAY};
 use crate::queue::Consumer;
 use crate::settings::ConsumerSettings;
 
-/// The most jobs that a worker runs at once.
+/// The maximum number of jobs that a worker runs concurrently.
 const MAX_CONCURRENCY: usize = 10_000;
 
 /// Why a job failed.
@@ -103,7 +103,7 @@ pub struct Worker<B> {
     on_event: Option<OnEvent>,
 }
 
-/// What a worker reports about itself while it runs.
+/// A report of a worker about itself while it runs.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum WorkerEvent<'n> {
@@ -126,7 +126,7 @@ pub enum WorkerEvent<'n> {
     Foreign {
         /// Its id.
         id: JobId,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: &'n str,
     },
 }
@@ -160,13 +160,13 @@ impl<B: Backend> Worker<B> {
         }
     }
 
-    /// How many jobs it runs at once (1 by default, up to 10,000).
+    /// How many jobs it runs concurrently (1 by default, up to 10,000).
     #[must_use]
     pub fn concurrency(self, concurrency: usize) -> Self {
         Self { concurrency, ..self }
     }
 
-    /// How many jobs it takes at once (1 by default, up to 1,000). A larger batch needs fewer
+    /// How many jobs one request takes (1 by default, up to 1,000). A larger batch needs fewer
     /// calls, but its jobs wait for this worker instead of others. The answer contains all of them,
     /// so the store's deadline must be long enough for it.
     #[must_use]

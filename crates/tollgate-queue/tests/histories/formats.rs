@@ -1,5 +1,5 @@
-//! Queues as earlier builds wrote them, in `vectors/formats`: six jobs, of which the first is done,
-//! the second failed once, and the third was held by a worker that died.
+//! Queues as earlier builds wrote them, in `vectors/formats`: six jobs. The first is done, the
+//! second failed once, and the third was held by a worker that died.
 
 use std::path::{Path, PathBuf};
 

@@ -45,7 +45,7 @@ impl Drawn {
     }
 }
 
-/// What happens at random.
+/// The random steps.
 #[derive(Clone, Debug)]
 pub(crate) enum Step {
     Offer { job: Drawn },
@@ -220,7 +220,7 @@ pub(crate) async fn both(
             Step::Change { bound, per_client, deliveries } => {
                 let mut settings = Settings::default();
                 if let Some(bound) = bound {
-                    // What it counts changes, too.
+                    // The counted jobs change, too.
                     let counts = if bound % 2 == 0 { Counts::All } else { Counts::Waiting };
                     let dedup_window = Duration::from_secs(is.remember_s);
                     producer_settings = ProducerSettings::new(u64::from(bound) + 1)
@@ -359,8 +359,8 @@ pub(crate) async fn beyond_a_look(
     }
 }
 
-/// What is dead and forgotten may be offered again under its id, and nothing else may that was
-/// accepted once: not what is dead or offered again, nor what was accepted since under the same.
+/// A job that is dead and forgotten may be offered again under its id. No other id that was
+/// accepted once may: neither one that is dead or offered again, nor one that was accepted since.
 pub(crate) async fn forgotten<B: Backend>(queue: Queue<B>, clock: &ManualClock) {
     let dedup_window = Duration::from_secs(60);
     let producer = queue.producer(ProducerSettings::new(9).dedup_window(dedup_window)).unwrap();
@@ -392,7 +392,7 @@ pub(crate) async fn forgotten<B: Backend>(queue: Queue<B>, clock: &ManualClock) 
     assert!(queue.forget_dead_letter(again.id).await.unwrap().is_some());
     assert!(queue.forget_dead_letter(again.id).await.unwrap().is_none());
     let second = accept().await;
-    // What is forgotten late takes nothing from what was accepted since.
+    // A late forgetting removes nothing that was accepted since.
     die().await;
     clock.advance(dedup_window);
     let third = accept().await;

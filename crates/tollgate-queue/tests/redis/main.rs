@@ -251,7 +251,7 @@ fn hearers(server: &RedisServer, queue: &str) -> i64 {
 #[tokio::test]
 async fn who_waits_is_woken_by_what_there_is_to_take_and_not_by_the_clock() {
     let Some(server) = server() else { return };
-    // As long as the test may take at all: what ends it is no time that passes.
+    // As long as the test may take at all: no passing of time ends it.
     const LONG: Duration = Duration::from_secs(3_600);
     for form in FORMS {
         let name = name();

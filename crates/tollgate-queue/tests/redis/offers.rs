@@ -1,4 +1,4 @@
-//! Offers: many at once, and the bound of each client.
+//! Offers: many concurrent ones, and the bound of each client.
 
 use tollgate_queue::{
     Backend, ConsumerSettings, Job, MemoryQueues, OfferOutcome, ProducerSettings, Queue,
@@ -67,7 +67,7 @@ async fn one_client_cannot_fill_a_queue_also_when_it_offers_many_at_once() {
     }
 }
 
-/// Many at once, each in a call of its own: the bound is looked at in the step that adds.
+/// Many concurrent offers, each in a separate call: the bound is checked in the step that adds.
 #[tokio::test]
 async fn offers_at_once_do_not_pass_the_clients_bound() {
     let Some(server) = server() else { return };

@@ -1,4 +1,4 @@
-//! What queues on a Redis do is what those in memory do.
+//! Queues on a Redis behave as those in memory.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +27,7 @@ fn redis_does_what_memory_does(form: Layout, is: &histories::Made, steps: &[hist
     });
 }
 
-/// What is counted of clients is what there is, and nothing of those that have none.
+/// The counts of clients match the jobs, and leave out jobs without a client.
 async fn clients_are_counted(server: &RedisServer, on: &RedisQueues, name: &str) {
     let (mut counts, mut jobs) = (BTreeMap::new(), BTreeMap::new());
     for pair in hash(server, &format!("tgq1:{{queue:{name}}}:clients")).chunks(2) {
@@ -39,7 +39,7 @@ async fn clients_are_counted(server: &RedisServer, on: &RedisQueues, name: &str)
         }
     }
     assert_eq!(counts, jobs, "a count is of its jobs");
-    // What is known of a job's being accepted once is of one that is there.
+    // The memory of an accepted job belongs to one that is there.
     let onces = hash(server, &format!("tgq1:{{queue:{name}}}:onces"));
     let waiting = on.waiting(name, 1_000).await.unwrap().into_iter().map(|job| job.id);
     let out = on.in_flight(name, 1_000).await.unwrap().into_iter().map(|job| job.id);

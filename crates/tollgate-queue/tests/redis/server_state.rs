@@ -48,23 +48,23 @@ async fn a_group_that_is_gone_is_made_anew_and_loses_nothing() {
         producer.offer(&Job::new()).await.unwrap();
     }
     let first = consumer.take("w", 1).await.unwrap().jobs[0].id;
-    // What is out stays out, and what waits is delivered.
+    // Held jobs stay held, and waiting jobs are delivered.
     destroy();
     let second = consumer.take("w", 1).await.unwrap().jobs[0].id;
     assert!(second > first, "{second} {first}");
-    // What was out comes back.
+    // Held jobs come back.
     clock.advance(Duration::from_secs(30));
     destroy();
     let back = consumer.take("w", 2).await.unwrap().jobs;
     let back: Vec<_> = back.iter().map(|job| (job.id, job.attempt)).collect();
     assert_eq!(back, [(first, 2), (second, 2)]);
-    // What is done is done.
+    // Finished jobs stay finished.
     destroy();
     assert_eq!(consumer.ack(&[first, second]).await.unwrap(), 2);
     let stats = queue.stats().await.unwrap();
     assert_eq!((stats.waiting, stats.in_flight, stats.done), (1, 0, 2));
     assert_eq!(server.command(&[b"XLEN", key.as_bytes()]).int(), Some(1));
-    // What the new group does not know of is not cut off with what is done.
+    // Jobs that the new group does not know are not cut off with the finished ones.
     for _ in 0..2 {
         producer.offer(&Job::new()).await.unwrap();
     }
@@ -185,7 +185,7 @@ async fn what_is_gone_leaves_nothing_behind() {
     }
 }
 
-/// What there is of a queue.
+/// The keys of a queue.
 pub(crate) fn keys_of(server: &RedisServer, name: &str) -> Vec<Vec<u8>> {
     let begin = format!("tgq1:{{queue:{name}}}:").into_bytes();
     let mut keys: Vec<_> =

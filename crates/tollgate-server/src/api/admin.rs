@@ -87,7 +87,7 @@ struct HeldJson {
     holds: Vec<OpenHold>,
 }
 
-/// What a check of one unit would be answered now.
+/// The answer that a check of one unit would get now.
 #[derive(Serialize)]
 struct Peeked<'a> {
     /// The decision in words.
@@ -110,7 +110,7 @@ struct LookUp<'a> {
     subject: Text<'a>,
 }
 
-/// What the log reports of a request.
+/// The entry of a request in the audit log.
 #[derive(Default)]
 struct Audit {
     /// The subjects in the form of the log of denials.
@@ -433,7 +433,7 @@ impl Admin {
         let LookUp { subject: Text(written) } = read_one(body)?;
         let top = self.api.metrics.top().ok_or_else(|| Problem::not_found("/v1/admin/lookup"))?;
         let found = top.find(&written);
-        // What was sent may be anything; what is found is written so.
+        // A request may send any text: only subjects that were found are logged.
         if !found.is_empty() {
             of.subjects = written.into_owned();
         }

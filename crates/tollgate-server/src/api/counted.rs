@@ -1,4 +1,4 @@
-//! What is counted of requests: the operation, and the class of the response status.
+//! The labels by which requests are counted: the operation, and the class of the response status.
 
 use http::StatusCode;
 

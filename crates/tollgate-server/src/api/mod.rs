@@ -92,7 +92,7 @@ impl Answering for Api {
 
     async fn answer(&self, request: Request<Whole>, caller: Caller<'_>) -> Reply {
         let operation = Operation::at(request.uri().path());
-        // What only monitors the service is not traced.
+        // Requests that only monitor the service are not traced.
         let is_traced = operation.is_none_or(|operation| !operation.monitors());
         let traces = self.metrics.traces().filter(|_| is_traced);
         let route = operation.map_or(OTHER, |operation| operation.row().path);

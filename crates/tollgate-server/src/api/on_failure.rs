@@ -20,7 +20,7 @@ impl OnFailureJson<'_> {
     /// The failure rule.
     ///
     /// # Errors
-    /// An unknown word; a share that is none; `local` without a share where the policies name no
+    /// An unknown word, an invalid share, or `local` without a share where the policies name no
     /// number of nodes.
     pub(crate) fn read(&self, service: &Service) -> Result<OnFailure, Problem> {
         match self {

@@ -9,14 +9,14 @@ use serde::Serialize;
 use crate::http::{MAX_HEAD_BYTES, Misframed, Reply};
 use crate::service::{Kind, Refusal};
 
-/// What is wrong with a request, in which field, and what would be valid.
+/// An error in a request: the field, the problem, and a valid value.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Problem {
     title: &'static str,
     #[serde(serialize_with = "number")]
     status: StatusCode,
     detail: String,
-    /// The field of the question, as `checks[3].cost`.
+    /// The field of the question, such as `checks[3].cost`.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
 }

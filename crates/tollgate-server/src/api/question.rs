@@ -53,7 +53,7 @@ pub(crate) struct QuestionJson<'a> {
     pub(crate) cost: Option<u64>,
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) receipt: Option<bool>,
-    /// What a peek judges the cost as, for `/v1/peek`.
+    /// The kind of cost that a peek judges, for `/v1/peek`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) kind: Option<Text<'a>>,
     /// How long a hold lasts, for `/v1/reserve`.
@@ -68,7 +68,7 @@ pub(crate) struct QuestionJson<'a> {
     /// The units that were used of a hold with an id, for `/v1/commit`.
     #[serde(default, deserialize_with = "not_null")]
     pub(crate) actual: Option<u64>,
-    /// What the end of a hold does, for `/v1/reserve`.
+    /// The action at the end of a hold, for `/v1/reserve`.
     #[serde(borrow, default, deserialize_with = "not_null")]
     pub(crate) at_end: Option<Text<'a>>,
 }

@@ -10,7 +10,7 @@ use crate::http::Reply;
 /// `Retry-After`, in seconds, while the store is unavailable.
 const AWAY_SECONDS: u64 = 1;
 
-/// What to add to an error of a request that changes nothing.
+/// The text added to an error of a request that changes nothing.
 pub(super) const NO_DOUBT: &str = "";
 
 /// The error response of a queue that could not serve a request, with `Retry-After`.

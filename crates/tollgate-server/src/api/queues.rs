@@ -21,7 +21,7 @@ use crate::queues::{Queues, ServedQueue};
 /// last seconds, or the client has reached its own maximum of jobs.
 const UNKNOWN_SECONDS: u64 = 10;
 
-/// What to add to an error of an offer whose outcome is unknown.
+/// The text added to an error of an offer whose outcome is unknown.
 const IN_DOUBT: &str = "; the job may be in: offer it again with the same `once`";
 
 /// The media type of a job that consists of bytes.
@@ -104,7 +104,7 @@ fn has_type(headers: &HeaderMap, kind: &str) -> bool {
     said.is_some_and(|text| text.trim().eq_ignore_ascii_case(kind))
 }
 
-/// Parses a JSON object of fields, or takes the body as bytes if the media type says so.
+/// Parses a JSON object of fields, or takes the body as bytes if the media type asks for that.
 fn read(body: &Bytes, is_bytes: bool) -> Result<Job, Problem> {
     match (is_bytes, body.is_empty()) {
         (true, false) => Ok(Job::from_bytes(body)),

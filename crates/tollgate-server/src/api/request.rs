@@ -1,4 +1,4 @@
-//! What every request is held to, and its body.
+//! Checks that every request must pass, and its body.
 
 use bytes::Bytes;
 use http::header::{CONTENT_ENCODING, HOST, HeaderValue, TRANSFER_ENCODING};

@@ -12,7 +12,7 @@ fn rows() -> impl Iterator<Item = &'static Row> {
     TABLE.iter().filter(|row| row.operation.is_for(Callers::Clients))
 }
 
-/// What a reference leads to.
+/// The target of a reference.
 fn resolved<'d>(document: &'d Value, mut value: &'d Value) -> &'d Value {
     while let Some(path) = value["$ref"].as_str() {
         value = document.pointer(&path[1..]).unwrap_or_else(|| panic!("{path}"));
@@ -34,7 +34,7 @@ fn add_fields(document: &Value, schema: &Value, found: &mut BTreeMap<String, Str
     }
 }
 
-/// What a field may be.
+/// The values that a field may have.
 fn said(document: &Value, field: &Value) -> String {
     let field = resolved(document, field);
     if let Some(words) = field["enum"].as_array() {

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::listen::network;
 
-/// The most requests that wait for jobs at once: each occupies a connection.
+/// The maximum number of requests that wait for jobs concurrently: each occupies a connection.
 pub(super) const MAX_WAITING: usize = 1_000;
 
 /// The places of the requests that wait.
@@ -72,7 +72,7 @@ mod tests {
         let second: Vec<_> = core::iter::from_fn(|| enter(2)).collect();
         assert_eq!((first.len(), second.len()), (4, 2));
         assert!(enter(3).is_some());
-        // What is free again is free for everybody.
+        // A job that is free again is free for everybody.
         first.truncate(1);
         assert_eq!(core::iter::from_fn(|| enter(3)).collect::<Vec<_>>().len(), 3);
         drop((first, second));

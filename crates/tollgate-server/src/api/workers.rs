@@ -35,7 +35,7 @@ const MAX_AFTER: Duration = Duration::from_secs(366 * 86_400);
 const PAUSE: Duration = Duration::from_secs(1);
 const MAX_PAUSE: Duration = Duration::from_secs(600);
 
-/// What to add to an error when it is unknown whether the request took effect.
+/// The text added to an error when it is unknown whether the request took effect.
 const UNCERTAIN_TAKE: &str = "; jobs may be taken that nobody has: they come back when their \
                               visibility timeout has passed";
 const UNCERTAIN_ANSWER: &str = "; send it again: of what was taken up already it says `lost` then, or \

@@ -49,14 +49,14 @@ pub(crate) struct OneReload {
     further: usize,
 }
 
-/// What changed in a policy.
+/// A change in a policy.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 pub(crate) struct Change {
     /// The policy; `None` for what is true of the whole file.
     policy: Option<String>,
     /// `added`, `removed` or `changed`.
     what: &'static str,
-    /// What is gone, after `- `, and what came, after `+ `.
+    /// The removed lines, after `- `, and the added lines, after `+ `.
     lines: Vec<String>,
 }
 
@@ -95,8 +95,8 @@ impl State {
     }
 }
 
-/// What differs between two files, in the order of the policies' names, and how many more policies
-/// differ than are listed.
+/// The differences between two files, in the order of the policies' names, and the number of
+/// further policies that differ.
 fn changes(old: &Policies, new: &Policies) -> (Vec<Change>, usize) {
     let named = |policies: &Policies| -> BTreeMap<String, Policy> {
         let each = policies.policies().iter();
@@ -139,7 +139,8 @@ fn differing(old: &[String], new: &[String]) -> Vec<String> {
     gone.chain(came).take(MAX_LINES).map(|line| cut(&line, MAX_LINE_BYTES)).collect()
 }
 
-/// What is true of the whole file. The order is that of the policies that the other file has too.
+/// The settings that apply to the whole file. The order is that of the policies that the other file
+/// has too.
 fn file_lines(policies: &Policies, others: &BTreeMap<String, Policy>) -> Vec<String> {
     let names = policies.policies().iter().map(|policy| policy.name.as_str());
     let names: Vec<_> = names.filter(|name| others.contains_key(*name)).collect();

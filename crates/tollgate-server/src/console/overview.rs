@@ -36,7 +36,7 @@ const SUBJECTS: usize = 10;
 #[derive(Debug)]
 pub(crate) struct Overview {
     sources: Sources,
-    /// Held while an answer is made, so that ten browsers at once cost as much as one.
+    /// Locked while an answer is made, so that ten concurrent browsers cost as much as one.
     last: Mutex<Option<(Instant, Bytes)>>,
 }
 

@@ -16,7 +16,7 @@ use crate::http::Reply;
 /// The address of the page, below which its other files are.
 const PAGE: &str = "/console";
 
-/// Where the page is told whether requests must have a token.
+/// The place where the page reads whether requests must have a token.
 const TOKEN_PLACE: &str = "{{token}}";
 
 const INDEX: &str = include_str!("../../console/index.html");
@@ -36,7 +36,7 @@ const FILES: [(&str, &str, &str); 8] = {
     ]
 };
 
-/// What the page may do. Forms are sent by its scripts, and nobody may put it into a frame.
+/// The permissions of the page. Forms are sent by its scripts, and nobody may put it into a frame.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
                       base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
                       require-trusted-types-for 'script'; trusted-types 'none'";

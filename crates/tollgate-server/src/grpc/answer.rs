@@ -21,7 +21,7 @@ use super::plan::{How, Planned};
 use super::question::Hits;
 use crate::metrics::Reached;
 
-/// What became of one descriptor.
+/// The outcome of one descriptor.
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) status: DescriptorStatus,
@@ -41,7 +41,7 @@ impl Judged {
     }
 }
 
-/// What became of each descriptor.
+/// Judges each descriptor.
 ///
 /// # Errors
 /// The store did not answer, and this is an error by the rules of the domain.
@@ -125,7 +125,7 @@ fn fill(judged: &mut Judged, planned: &Planned<'_>, answer: &Answer<'_>, part: u
     let denying = || decision.reports().filter(|it| it.part() == part && !it.admits());
     judged.is_never = denying().any(|report| report.retry_after().is_none());
     wait = denying().map(|report| report.retry_after().unwrap_or(wait)).max().unwrap_or(wait);
-    // What was given back is never limited.
+    // Units that were given back are never limited.
     is_over &= !matches!(planned.hits, Hits::GiveBack(_));
     let rest = match planned.window {
         Some(unit) => window_rest(unit, decision.at().as_micros() / 1_000_000),
@@ -169,8 +169,8 @@ pub(super) fn is_over(judged: &[Judged]) -> bool {
 }
 
 /// The descriptor that the headers are about: the last that denies, or the one with the least
-/// remaining. One that denies for good goes first, or the wait of another would be told, after
-/// which the request is denied again.
+/// remaining. A limit that denies for good goes first. Else the client would wait for another
+/// limit, and then be denied again.
 pub(super) fn told_about(judged: &[Judged]) -> Option<usize> {
     let denies = |one: &Judged| one.is_over() && !one.is_quota;
     let for_good = judged.iter().rposition(|one| denies(one) && one.is_never);

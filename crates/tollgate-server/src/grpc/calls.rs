@@ -10,8 +10,8 @@ use parking_lot::Mutex;
 
 use crate::listen::{Budget, Pace, Phase, Share};
 
-/// What a call holds of the memory of all: its stream, its task, and what it reads into. An attack
-/// with 768,000 calls took 2.4 to 3.3 KiB for each, with a head of 150 bytes.
+/// The memory that a call takes of the shared budget: its stream, its task, and its read buffer. An
+/// attack with 768,000 calls took 2.4 to 3.3 KiB for each, with a head of 150 bytes.
 pub(super) const CALL_BYTES: usize = 4 * 1_024;
 
 /// The bytes of a head that are in this.
@@ -72,7 +72,7 @@ impl Calls {
     }
 }
 
-/// What a call holds of the memory of all, until it is dropped.
+/// The memory that a call takes of the shared budget, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Room {
     calls: Arc<Calls>,

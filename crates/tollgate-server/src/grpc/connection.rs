@@ -47,13 +47,14 @@ const MAX_MESSAGE_BYTES: usize = 1_024 * 1_024;
 /// The most bytes of a message of health or reflection.
 const MAX_SHORT_BYTES: usize = 4 * 1_024;
 
-/// The most calls at once over one connection, and what each connection may have in any case.
+/// The maximum number of concurrent calls over one connection, and the minimum that each connection
+/// may have.
 const MAX_CALLS: usize = 256;
 const MIN_CALLS: usize = 8;
 
-/// The most calls at once that connections are promised together, beyond the least of each. A new
-/// one is promised a part of what is left. HTTP/2 itself refuses what is beyond the promise, before
-/// it takes memory.
+/// The maximum number of concurrent calls that all connections are promised together, beyond the
+/// minimum of each. A new one is promised a part of what is left. HTTP/2 itself refuses what is
+/// beyond the promise, before it takes memory.
 const PROMISED_CALLS: usize = 32 * 1_024;
 const PROMISED_PART: usize = 32;
 
@@ -96,11 +97,11 @@ struct Shared {
     reflection: Boxed,
     reflection_v1alpha: Boxed,
     reporter: HealthReporter,
-    /// What calls and their messages take of the memory of all.
+    /// The budget of memory for calls and their messages.
     budget: Arc<Budget>,
     /// The calls that connections are promised.
     promised: Arc<Budget>,
-    /// What is kept of answers that may not have been read.
+    /// The budget of memory for answers that may not have been read.
     unread: Arc<Budget>,
     bounds: Bounds,
     max_age: Duration,
@@ -173,9 +174,9 @@ impl Shared {
     /// Takes room for a call.
     ///
     /// # Errors
-    /// There is none. The stream is reset with a code that says that nothing of the call was done,
-    /// so its client may repeat it. An answer would take more memory than that, and be left unread
-    /// by those who take the room.
+    /// There is no room left. The stream is reset with a code that says that nothing of the call
+    /// was done, so its client may repeat it. An answer would take more memory than that, and be
+    /// left unread by those who take the room.
     fn admit(&self, request: &Request<Incoming>, calls: &Arc<Calls>) -> Result<Room, h2::Error> {
         calls.room(&self.budget, head_bytes(request)).ok_or_else(|| {
             let method = Method::from_path(request.uri().path());
@@ -327,7 +328,7 @@ async fn rests(calls: &Calls, most: Duration) {
     }
 }
 
-/// The settings of a connection that may have so many calls at once.
+/// The settings of a connection with this maximum number of concurrent calls.
 fn settings(calls: usize) -> http2::Builder<TokioExecutor> {
     let mut settings = http2::Builder::new(TokioExecutor::new());
     settings

@@ -58,7 +58,7 @@ pub(super) enum Ended {
     Ok,
     OverLimit,
     Error,
-    /// There was no room for it, so nothing of it was read.
+    /// There was no room for it, so its body was not read.
     Refused,
 }
 

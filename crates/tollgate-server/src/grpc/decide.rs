@@ -62,7 +62,8 @@ impl Decider<'_> {
         }
     }
 
-    /// Asks for one count. What is rare is in a box: the future of what is usual stays small.
+    /// Asks for one count. The rare case is boxed, so that the future of the usual case stays
+    /// small.
     async fn one(
         &self,
         (place, (subject, limits, hits)): (usize, (&Subject, &LimitSet, Hits)),
@@ -126,11 +127,11 @@ impl Decider<'_> {
         ask: impl Fn() -> Ask<'a>,
     ) -> Result<Answer<'static>, Status> {
         let charge = self.gate.admin().charge(ask());
-        // It is denied already. What a store does not charge in time is not charged.
+        // It is denied already. Units that a store does not charge in time are not charged.
         if !matches!(tokio::time::timeout(self.deadline, charge).await, Ok(Ok(_))) {
             return Ok(answer);
         }
-        // What remains, and the waits, are those after the charge. A window that has ended
+        // The remaining units and the waits are those after the charge. A window that has ended
         // meanwhile would admit.
         let after = self.look(ask()).await?;
         let is_denied = after.decision().is_some_and(|decision| !decision.is_allowed());
@@ -152,7 +153,7 @@ impl Decider<'_> {
         }
     }
 
-    /// Charges all that can deny, or none of them. What cannot deny is charged after them.
+    /// Charges all that can deny, or none of them. Counts that cannot deny are charged after them.
     async fn together(&self) -> Result<Vec<Asked>, Status> {
         let is = |place: &usize, aside: bool| {
             let planned = self.planned.get(*place);
@@ -168,7 +169,8 @@ impl Decider<'_> {
         let mut admits = !self.planned.iter().any(bans);
         let groups = self.groups(all.clone().filter(|place| is(place, false)));
         let mut answers = Vec::with_capacity(groups.len());
-        // What is given back for another group must not be answered again as if it were charged.
+        // Units that are given back for another group must not be answered again as if they were
+        // charged.
         let is_one = groups.iter().filter(|(hits, _)| *hits != Hits::Look).count() <= 1;
         let charging = Self { id: self.id.filter(|_| is_one), ..*self };
         for (hits, places) in &groups {
@@ -195,7 +197,7 @@ impl Decider<'_> {
     ) -> Result<(), Status> {
         for ((hits, places), answer) in groups.iter().zip(answers) {
             if let Some(receipt) = answer.decision().and_then(Decision::receipt) {
-                // What a store cannot take back stays charged: never too much is admitted.
+                // Units that a store cannot take back stay charged: never too much is admitted.
                 let _ = self.gate.inline().refund(&receipt).await;
                 *answer = self.group(places, *hits, false).await?;
             }
@@ -203,8 +205,8 @@ impl Decider<'_> {
         Ok(())
     }
 
-    /// The counts among these in groups of one cost, no group with one count twice. What only
-    /// looks goes first, since it needs no giving back.
+    /// The counts among these in groups of one cost, no group with one count twice. A part that
+    /// only reads goes first, since it needs no refund.
     fn groups(&self, places: impl Iterator<Item = usize>) -> Vec<(Hits, Vec<usize>)> {
         let mut groups: Vec<(Hits, Vec<usize>)> = Vec::new();
         let count = |place: usize| {
@@ -248,7 +250,7 @@ impl Decider<'_> {
     }
 }
 
-/// A count that cannot be asked for. A store that cannot answer is no such error.
+/// A count that cannot be asked for. A failure of the store is a different error.
 fn unasked(error: tollgate::Error) -> Status {
     Status::invalid_argument(error.to_string())
 }

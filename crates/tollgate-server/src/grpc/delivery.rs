@@ -1,4 +1,4 @@
-//! Answers that are told apart from those that nobody got.
+//! Distinguishes answers that were delivered from those that nobody received.
 
 use core::pin::Pin;
 use core::task::{Context, Poll, ready};

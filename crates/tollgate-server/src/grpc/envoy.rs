@@ -30,8 +30,8 @@ impl RateLimitService for Envoy {
             let answer = front.rls.answer(&front.service, request.get_ref(), timeout, gives_ids);
             front.traced(headers.as_ref(), (SERVICE, "ShouldRateLimit"), answer).await
         };
-        // The future of an answer is large. Memory answers at once: the future lies on the stack
-        // then, and nothing is allocated for it.
+        // The future of an answer is large. Memory answers immediately: the future lies on the
+        // stack then, and nothing is allocated for it.
         let answer = match front.service.gate.store().facts().answers_at_once {
             true => answer.now_or_never().unwrap_or_else(|| {
                 Err(Status::internal("the store did not answer at once, though it says it does"))

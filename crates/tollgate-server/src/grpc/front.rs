@@ -60,7 +60,7 @@ pub(super) fn marked<T>(
     response
 }
 
-/// The time that the caller of a request waits, if it says so.
+/// The time that the caller of a request waits, if the request gives it.
 pub(super) fn timeout_of<T>(request: &tonic::Request<T>) -> Option<Duration> {
     let text = request.metadata().get("grpc-timeout")?.to_str().ok()?;
     question::timeout(text)

@@ -23,7 +23,7 @@ pub(super) struct Inbound<B> {
     body: B,
     budget: Arc<Budget>,
     read: usize,
-    /// What it takes of the memory of all, until the message was read.
+    /// The memory that it takes of the shared budget, until the message is read.
     shares: Vec<Share>,
     most: Duration,
     /// Whether the time is that of each piece, since messages may follow the first.
@@ -104,7 +104,7 @@ where
 /// The answer of a call.
 pub(super) struct Outbound {
     pub(super) body: tonic::body::Body,
-    /// What the call holds of the memory of all.
+    /// The memory that the call takes of the shared budget.
     pub(super) _room: Room,
 }
 

@@ -23,7 +23,7 @@ impl Messages {
     /// Reads a request.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the problem.
     pub(super) fn read(&self, body: &[u8]) -> Result<RateLimitRequest, String> {
         let mut json = Deserializer::from_slice(body);
         let message = DynamicMessage::deserialize(self.request.clone(), &mut json)

@@ -102,7 +102,7 @@ fn name_of(metadata: &HeaderMap) -> Result<Option<HoldName>, Status> {
 }
 
 impl Rls {
-    /// Answers a request, of which nothing is charged.
+    /// Answers a request without charging anything.
     async fn look(
         &self,
         service: &Service,

@@ -1,4 +1,4 @@
-//! Dynamic metadata: what Envoy is told of a request, and of the rules that admitted it.
+//! Dynamic metadata: facts for Envoy about a request, and about the rules that admitted it.
 
 use prost_types::value::Kind;
 use prost_types::{ListValue, Struct, Value};

@@ -1,4 +1,4 @@
-//! What each descriptor is counted under: by its rule, or by the limit that it brings.
+//! The count of each descriptor: by its rule, or by the limit that it brings.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ use super::question::{Hits, entries};
 use super::rules::Live;
 use crate::service::Service;
 
-/// What a descriptor is counted under.
+/// The count of a descriptor.
 #[derive(Debug)]
 pub(super) struct Planned<'c> {
     /// The rule that it met; `None` also where it brought a limit.
@@ -37,7 +37,7 @@ pub(super) enum How {
 }
 
 impl Planned<'_> {
-    /// What is asked of the store, if anything is.
+    /// The part of the question for the store, if there is any.
     pub(super) fn count(&self) -> Option<(&Subject, &LimitSet, Hits)> {
         match &self.how {
             How::Count(subject, limits) => Some((subject, limits, self.hits)),
@@ -51,10 +51,10 @@ impl Planned<'_> {
     }
 }
 
-/// What each descriptor of a request is counted under.
+/// Finds the count of each descriptor of a request.
 ///
 /// # Errors
-/// A limit of the request that is none.
+/// An invalid limit in the request.
 pub(super) fn plan<'c>(
     request: &RateLimitRequest,
     hits: &[Hits],

@@ -18,7 +18,7 @@ use crate::service::{DescribedFields, Description, Service};
 /// The answer of the policies to one descriptor.
 ///
 /// # Errors
-/// An entry that is no field, or hits that policies do not take.
+/// An entry that is not a field, or hits that policies do not take.
 pub(super) async fn ask(
     service: &Service,
     domain: &str,
@@ -47,10 +47,10 @@ fn at(place: usize, why: &str) -> Status {
     Status::invalid_argument(format!("descriptors[{place}]: {why}"))
 }
 
-/// What the policies say about one descriptor.
+/// The policies that apply to one descriptor.
 ///
 /// # Errors
-/// An entry that is no field.
+/// An entry that is not a field.
 pub(super) fn prepared(
     service: &Service,
     domain: &str,

@@ -1,4 +1,4 @@
-//! What a request asks: its bounds, and what becomes of the hits of each descriptor.
+//! A request's question: its bounds, and how it treats the hits of each descriptor.
 
 use core::time::Duration;
 
@@ -13,12 +13,12 @@ const MAX_DESCRIPTORS: usize = 100;
 /// The most bytes of all keys and values of one descriptor.
 const MAX_ENTRY_BYTES: usize = 64 * 1_024;
 
-/// What becomes of the hits of a descriptor.
+/// The effect of the hits of a descriptor.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Hits {
     /// They are charged.
     Charge(u64),
-    /// There are none: nothing is charged.
+    /// No hits: nothing is charged.
     Look,
     /// They are given back.
     GiveBack(u64),
@@ -27,7 +27,7 @@ pub(super) enum Hits {
 /// The hits of each descriptor.
 ///
 /// # Errors
-/// What is wrong with the request, and where; in the words of the reference where it has some.
+/// The problem of the request, and its place; in the words of the reference where it has some.
 pub(super) fn read(request: &RateLimitRequest) -> Result<Vec<Hits>, Status> {
     if request.domain.is_empty() {
         return Err(Status::unknown("rate limit domain must not be empty"));
@@ -71,7 +71,7 @@ pub(super) fn entries(
     descriptor.entries.iter().map(|entry| (&*entry.key, &*entry.value))
 }
 
-/// What `grpc-timeout` says, as `20m` for 20 ms; `None` for what it cannot be.
+/// The value of `grpc-timeout`, such as `20m` for 20 ms; `None` if it is invalid.
 pub(super) fn timeout(text: &str) -> Option<Duration> {
     let (digits, unit) = text.split_at_checked(text.len().checked_sub(1)?)?;
     if digits.is_empty() || digits.len() > 8 || !digits.bytes().all(|byte| byte.is_ascii_digit()) {

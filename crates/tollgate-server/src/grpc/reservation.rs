@@ -22,10 +22,10 @@ const MAX_TTL: Duration = Duration::from_secs(60);
 /// The shortest hold, as everywhere.
 const MIN_TTL: Duration = Duration::from_millis(1);
 
-/// What stands between the holds of the descriptors. No hold has it.
+/// The separator between the holds of the descriptors. No hold has it.
 const BETWEEN: char = '.';
 
-/// What a request is about, and how it is answered.
+/// The counts of a request, and how it is answered.
 pub(super) struct Counting<'c> {
     pub(super) service: &'c Service,
     /// The time of each call to the store.
@@ -34,7 +34,7 @@ pub(super) struct Counting<'c> {
     pub(super) name: Option<HoldName>,
 }
 
-/// What a request for a hold came to.
+/// The outcome of a request for a hold.
 #[derive(Debug)]
 pub(super) struct Reserved {
     pub(super) code: Code,
@@ -62,8 +62,8 @@ fn code(is_allowed: bool) -> Code {
 type CountedBy<'p> = (&'p Subject, &'p LimitSet);
 
 impl Counting<'_> {
-    /// Holds what these descriptors are counted under: all of it, or nothing. What is in shadow or
-    /// quota mode is not held, since it denies nobody by itself.
+    /// Holds what these descriptors are counted under: all of it, or nothing. Counts in shadow or
+    /// quota mode are not held, since they deny nobody by themselves.
     ///
     /// # Errors
     /// Too many counts; or the store cannot answer, and that is an error by the rules.
@@ -145,7 +145,7 @@ impl Counting<'_> {
                 Ok((true, hold)) => holds.push(hold),
                 not => {
                     for hold in holds.iter().flatten() {
-                        // What a store cannot take back ends by itself.
+                        // Holds that a store cannot take back expire by themselves.
                         let _ = gate.holds().release(hold).await;
                     }
                     return not.map(|_| Reserved::nothing(false)).map_err(status);
@@ -165,7 +165,7 @@ impl Counting<'_> {
         each.reduce(Undelivered::and)
     }
 
-    /// Settles a hold on these descriptors, of which `actual` units were used. What is not held is
+    /// Settles a hold on these descriptors: `actual` units were used. Units without a hold are
     /// charged all the same. True when the hold was open, or was settled before.
     ///
     /// # Errors
@@ -283,10 +283,10 @@ impl Counting<'_> {
         tokio::time::timeout(self.deadline, call).await.map_err(late)?.map_err(status)
     }
 
-    /// What the policies say about each descriptor, at this cost.
+    /// Finds the policies of each descriptor, at this cost.
     ///
     /// # Errors
-    /// An entry that is no field, or a cost that a policy does not take.
+    /// An entry that is not a field, or a cost that a policy does not take.
     pub(super) fn prepare(
         &self,
         request: &RateLimitRequest,
@@ -302,7 +302,7 @@ impl Counting<'_> {
     }
 }
 
-/// The counts of these descriptors, each once: those that can deny, or those aside.
+/// The counts of these descriptors, each once: those that can deny, or those that cannot.
 fn parts<'p>(planned: &'p [Planned<'_>], aside: bool) -> Vec<CountedBy<'p>> {
     let mut parts: Vec<CountedBy<'p>> = Vec::with_capacity(planned.len());
     for planned in planned.iter().filter(|planned| planned.is_aside() == aside) {

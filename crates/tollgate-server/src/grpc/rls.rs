@@ -109,7 +109,7 @@ impl Rls {
     /// ids of its requests are read. Descriptors that name holds settle them.
     ///
     /// # Errors
-    /// What is wrong with the request; or the store cannot answer, and that is no answer here.
+    /// An invalid request, or a store that cannot answer (not an answer here).
     pub(crate) async fn answer(
         &self,
         service: &Service,

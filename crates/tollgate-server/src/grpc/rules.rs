@@ -129,7 +129,7 @@ impl Rules {
                     break;
                 }
             }
-            // What was refused is not said again at each look.
+            // A file that was refused is not reported again at each look.
             if refused.as_ref() != Some(&found) {
                 refused = (!self.take(found.clone())).then_some(found);
             }

@@ -28,7 +28,7 @@ pub(super) const REQUEST: &str = "tollgate-request-id";
 /// The longest id of a request. The place of a descriptor follows it.
 const MAX_ID_BYTES: usize = MAX_REQUEST_BYTES - 4;
 
-/// What a descriptor says that counts nothing.
+/// A control descriptor, which counts nothing.
 enum Said<'d> {
     /// The id of the request.
     Request(&'d str),
@@ -38,7 +38,7 @@ enum Said<'d> {
     Id(&'d str, Vec<(&'d str, &'d str)>),
 }
 
-/// What a descriptor says that counts nothing; `None` if it is about something else.
+/// The control descriptor that this one is; `None` if it is about something else.
 fn said_of(descriptor: &RateLimitDescriptor) -> Option<Said<'_>> {
     let mut entries = entries(descriptor);
     match entries.next()? {
@@ -54,7 +54,7 @@ pub(super) fn is_any(request: &RateLimitRequest) -> bool {
     request.descriptors.iter().any(|descriptor| said_of(descriptor).is_some())
 }
 
-/// What was taken out of a request.
+/// The control descriptors that were taken out of a request.
 #[derive(Debug, Default)]
 pub(super) struct Taken {
     /// Where the descriptors were.
@@ -97,7 +97,7 @@ pub(super) async fn settle(
             Said::Request(_) => {}
             Said::Text(text) => settle_text(service, place, text, actual).await?,
             Said::Id(id, question) => {
-                // Hits that nobody gave are no units: a release before its acquire leaves a mark.
+                // Hits that nobody gave are not units: a release before its acquire leaves a mark.
                 let is_given = descriptor.hits_addend.is_some() || request.hits_addend > 0;
                 let actual = if is_given { actual } else { 0 };
                 let hold = named(service, id, &question).map_err(|why| status(place, why))?;

@@ -166,7 +166,7 @@ where
         }
         Until::Rest => {}
     }
-    // Between two requests the shutdown completes at once, and sends nothing to the client.
+    // Between two requests the shutdown completes immediately, and sends nothing to the client.
     Pin::new(&mut connection).graceful_shutdown();
     let mut done = pin!(connection.without_shutdown());
     match poll_fn(|cx| Poll::Ready(done.as_mut().poll(cx))).await {
@@ -217,7 +217,7 @@ async fn answer_one<A: Answering>(
             response = A::no_room();
         }
     }
-    // What was replaced above is undone here.
+    // The replacement above is undone here.
     if let Some(undelivered) = Undelivered::of(response.extensions_mut()) {
         pace.on_the_way.add(undelivered);
     }

@@ -11,7 +11,8 @@ use hyper::body::{Body, Frame, SizeHint};
 
 use crate::listen::{Pace, Share};
 
-/// The most bytes that are passed to a connection at once; the rest stays in one buffer.
+/// The maximum number of bytes that are passed to a connection in one write; the rest stays in one
+/// buffer.
 const PIECE_BYTES: usize = 16 * 1_024;
 
 /// The body of a response in pieces. It holds its share of the budget until the last piece is

@@ -71,7 +71,7 @@ pub(crate) struct Connection<T> {
     pub(crate) ending: watch::Receiver<bool>,
 }
 
-/// What the connections of one address share.
+/// The state that the connections of one address share.
 #[derive(Clone)]
 pub(crate) struct Listener<P> {
     pub(crate) protocol: P,
@@ -216,7 +216,7 @@ impl<P: Protocol> Listener<P> {
             };
             let secured = async {
                 pace.set_phase(Phase::Head);
-                // A failed handshake gets no answer: there is no way to send one.
+                // A failed handshake gets no answer, since there is no way to send one.
                 if let Ok(stream) = tls.acceptor(P::ALPN).accept(stream).await {
                     pace.set_phase(Phase::Idle);
                     protocol.serve(Connection { stream, peer, pace, budget, ending }).await;

@@ -13,8 +13,8 @@ pub struct Bounds {
     /// The most connections of one address; `None` for no separate limit. Behind a proxy all
     /// clients share the proxy's address.
     pub per_address: Option<usize>,
-    /// The most bytes that are buffered at once for request bodies and long responses: 64 MiB by
-    /// default. Requests that need more are answered with 503.
+    /// The maximum number of bytes that are buffered for request bodies and long responses: 64 MiB
+    /// by default. Requests that need more are answered with 503.
     pub buffers: usize,
     /// The longest time without a byte of a request: 60 s by default.
     pub idle: Duration,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub(crate) struct Budget {
     held: AtomicUsize,
     most: usize,
-    /// The budget that this is a part of. What is taken here is also taken there.
+    /// The budget that this is a part of. Every share that is taken here is also taken there.
     whole: Option<Arc<Self>>,
 }
 
@@ -23,12 +23,12 @@ impl Budget {
         Arc::new(Self { held: AtomicUsize::new(0), most, whole: Some(Arc::clone(self)) })
     }
 
-    /// What is in use now.
+    /// The bytes in use now.
     pub(crate) fn held(&self) -> usize {
         self.held.load(Ordering::Relaxed)
     }
 
-    /// What is left now, of this budget alone.
+    /// The bytes left now, of this budget alone.
     #[cfg(feature = "grpc")]
     pub(crate) fn room(&self) -> usize {
         self.most.saturating_sub(self.held())

@@ -49,7 +49,7 @@ impl Farewell {
         farewell.poll(cx, stream, &pace.on_the_way)
     }
 
-    /// Ready when the answers arrived or did not. What the client still sends is discarded.
+    /// Ready when the answers arrived or did not. Input that the client still sends is discarded.
     fn poll<T: Transport>(
         &mut self,
         cx: &mut Context<'_>,

@@ -1,8 +1,8 @@
-//! The answers of one connection on their way, and how it is told that one does not arrive.
+//! The undelivered answers of one connection, and how the service learns that one does not arrive.
 //!
-//! A client that closes a TCP connection before it has read everything resets it: its system says
-//! so to the service. A reset soon after an answer therefore undoes the answer. A client that only
-//! stops to send still reads, and nothing resets its connection.
+//! A client that closes a TCP connection before it has read everything resets it, and the system
+//! reports the reset to the service. A reset soon after an answer therefore undoes the answer. A
+//! client that only stops to send still reads, and nothing resets its connection.
 
 mod waiting;
 
@@ -39,7 +39,7 @@ pub(crate) const MAX_WAITING_BYTES: usize = 16 * 1_024 * 1_024;
 #[cfg(feature = "grpc")]
 pub(crate) const MAX_WAITING_BYTES_OF_ONE: usize = 1_024 * 1_024;
 
-/// What an answer takes in memory beside what is as long as its message: the subjects of its hold.
+/// The memory of an answer besides its message: the subjects of its hold.
 #[cfg(feature = "grpc")]
 const ANSWER_BYTES: usize = 512;
 
@@ -85,7 +85,7 @@ impl OnTheWay {
         self.is_any_coming.load(Ordering::Relaxed)
     }
 
-    /// Changes what waits. What the change returns is to be dropped outside of the lock: a memory
+    /// Changes what waits. Drop the value that the change returns outside of the lock: a memory
     /// store gives back within the drop.
     fn with<T>(&self, change: impl FnOnce(&mut Waiting) -> T) -> T {
         let mut waiting = self.waiting.lock();
@@ -160,7 +160,7 @@ impl OnTheWay {
         bytes: Bytes,
         room: &Arc<Budget>,
     ) -> (u64, Bytes) {
-        // Before anybody can write it: other threads may do so at once.
+        // Before anybody can write it: other threads may do so immediately.
         self.with(|waiting| {
             waiting.make_room(self.read_within);
             waiting.last_number += 1;

@@ -279,7 +279,7 @@ fn end_longest(open: &mut Slab<Entry>, group: &dyn Fn(&Pace) -> bool, most: usiz
     found.sort_unstable();
     found.truncate(most);
     for (_, _, key) in &found {
-        // The key is free at once; the task ends when it next runs.
+        // The key is free immediately; the task ends when it next runs.
         if let Some(abort) = open.try_remove(*key).and_then(|entry| entry.abort) {
             abort.abort();
         }

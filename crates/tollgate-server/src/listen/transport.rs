@@ -8,7 +8,7 @@ use tokio_rustls::server::TlsStream;
 
 /// A stream of a connection.
 pub(crate) trait Transport: AsyncRead + AsyncWrite + Unpin + Send + 'static {
-    /// Whether the end of the stream is a message of its own. A client that closes without reading
+    /// Whether the end of the stream is a separate message. A client that closes without reading
     /// that message resets the connection, though it has read the answers before.
     const HAS_CLOSING_MESSAGE: bool = false;
 

@@ -1,4 +1,4 @@
-//! What is undone where an answer does not reach its client.
+//! Actions that are undone where an answer does not reach its client.
 
 use core::fmt;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use http::Extensions;
 use parking_lot::Mutex;
 
-/// What to do if an answer is not delivered. It is done when this is dropped.
+/// The actions to take if an answer is not delivered. It is done when this is dropped.
 pub(crate) struct Undelivered(Vec<Box<dyn FnOnce() + Send + Sync>>);
 
 impl Undelivered {
@@ -31,7 +31,7 @@ impl Undelivered {
         extensions.insert(Attached(Arc::new(Mutex::new(Some(self)))));
     }
 
-    /// What is attached to a response.
+    /// The actions that are attached to a response.
     pub(crate) fn of(extensions: &mut Extensions) -> Option<Self> {
         extensions.remove::<Attached>().and_then(|attached| attached.0.lock().take())
     }

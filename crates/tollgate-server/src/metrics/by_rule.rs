@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 /// share one set of counters.
 pub(crate) const MAX_RULES: usize = 1_000;
 
-/// What is counted of a rule.
+/// The statistics of a rule.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Stat {
     TotalHits,

@@ -1,4 +1,4 @@
-//! What a front answered, by what was asked and by how that ended.
+//! The answers of a front, by operation and by outcome.
 
 use core::sync::atomic::{AtomicU64, Ordering};
 
@@ -6,15 +6,15 @@ use core::sync::atomic::{AtomicU64, Ordering};
 /// series either.
 pub(crate) const OTHER: &str = "other";
 
-/// What a front counts.
+/// A family of counters of a front.
 #[derive(Clone, Debug)]
 pub(crate) struct FrontFamily {
     pub(crate) name: &'static str,
     pub(crate) help: &'static str,
     /// The names of the labels: of what is asked, and of how it ends.
     pub(crate) labels: [&'static str; 2],
-    /// What can be asked. All else counts as [`OTHER`]: a label with names chosen by clients would
-    /// be unbounded.
+    /// The operations. All else counts as [`OTHER`]: a label with names chosen by clients would be
+    /// unbounded.
     pub(crate) asked: Vec<&'static str>,
     pub(crate) ended: &'static [&'static str],
     /// Whether the family is on the page before anything was answered.

@@ -54,7 +54,7 @@ impl Default for Latency {
 pub(crate) struct Counts([u64; ENDS_NS.len() + 1]);
 
 impl Counts {
-    /// What came since an earlier time.
+    /// The difference to an earlier snapshot.
     pub(super) fn since(&self, before: &Self) -> Self {
         let mut came = self.clone();
         for (count, was) in came.0.iter_mut().zip(&before.0) {

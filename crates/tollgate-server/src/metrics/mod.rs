@@ -50,7 +50,7 @@ impl DurationCounts {
     pub(crate) const AUTHORITIES: [Authority; 3] =
         [Authority::Store, Authority::FailureRule, Authority::LocalShare];
 
-    /// What came since an earlier time.
+    /// The difference to an earlier snapshot.
     pub(crate) fn since(&self, before: &Self) -> Self {
         let ([store, rule, share], [old_store, old_rule, old_share]) = (&self.0, &before.0);
         Self([store.since(old_store), rule.since(old_rule), share.since(old_share)])
@@ -74,7 +74,7 @@ struct Inner {
     /// The durations of answers by the share of this process.
     local_share: Latency,
     reloads: Reloads,
-    /// What the fronts count, in the order in which they came.
+    /// The counts of the fronts, in the order in which they came.
     fronts: Mutex<Vec<Arc<FrontCounts>>>,
     deliveries: Arc<Deliveries>,
     servers: Arc<Servers>,
@@ -195,7 +195,7 @@ impl Metrics {
         self.0.fronts.lock().clone()
     }
 
-    /// What is known of several Redis servers.
+    /// The state of several Redis servers.
     pub(crate) fn servers(&self) -> Arc<Servers> {
         Arc::clone(&self.0.servers)
     }
@@ -270,8 +270,8 @@ impl Observer for Metrics {
         } else if event.decides {
             self.0.without_limit.add_many(event.outcome, event.authority, event.answers);
         }
-        // One answer, whatever their number: the others may be about other subjects, and are told
-        // one by one.
+        // One answer, whatever their number: the others may be about other subjects, and are
+        // reported one by one.
         if event.decides
             && let Some((top, subject)) = self.0.top.get().zip(event.subject)
         {

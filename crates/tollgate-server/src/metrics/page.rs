@@ -367,7 +367,7 @@ impl Numbers {
         }
     }
 
-    /// What is known of several servers; of one alone nothing changes.
+    /// Encodes the state of several servers; for a single server nothing changes.
     fn servers(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let servers = self.metrics.servers();
         let help = "How often another Redis became the primary, in a cluster or under sentinels.";

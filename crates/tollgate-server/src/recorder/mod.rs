@@ -50,7 +50,7 @@ struct State {
     outbox: Option<Outbox>,
 }
 
-/// What a series counts.
+/// The events that a series counts.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 struct Key {
     /// Empty for inline limits.
@@ -67,7 +67,7 @@ impl Key {
         Self { policy, limit, outcome: outcome.name(), is_shadow }
     }
 
-    /// The series for all that have none of their own.
+    /// The series for all policies without a series.
     fn other(outcome: Outcome, is_shadow: bool) -> Self {
         Self::new(OTHER, OTHER, outcome, is_shadow)
     }
@@ -156,7 +156,7 @@ impl Recorder {
         Recorded { from_s: first * step_s, step_s, buckets, series }
     }
 
-    /// The counts of the last `minutes` minutes, of which the last is not over, and of the last
+    /// The counts of the last `minutes` minutes, the current one included, and of the last
     /// `seconds` complete seconds. Also the time in seconds at which the first minute began.
     pub(crate) fn recent(&self, minutes: usize, seconds: usize, now_s: u64) -> (u64, Vec<Recent>) {
         let newest = now_s.saturating_sub(1);

@@ -1,6 +1,6 @@
-//! The arguments that commands have, as `COMMAND DOCS` tells them. Options are read by them, too.
+//! The arguments of commands, as `COMMAND DOCS` describes them. Options are read by them, too.
 
-/// An argument, as `COMMAND DOCS` tells it.
+/// An argument, as `COMMAND DOCS` describes it.
 #[derive(Debug)]
 pub(super) struct Argument {
     pub(super) name: &'static str,
@@ -70,7 +70,7 @@ pub(super) const ON_FAILURE: Argument = Argument {
 };
 pub(super) const RECEIPT: Argument = after("RECEIPT", "receipt", PURE_TOKEN);
 
-/// What a peek judges its cost as.
+/// The kind of cost that a peek judges.
 pub(super) const KIND: Argument = Argument {
     name: "kind",
     kind: "oneof",

@@ -15,7 +15,7 @@ pub(super) const DEFAULT_USER: &str = "default";
 /// The longest name of a user, in bytes.
 const MAX_NAME_BYTES: usize = 64;
 
-/// What a user may do.
+/// The permissions of a user.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[non_exhaustive]
 pub enum Role {
@@ -33,7 +33,7 @@ pub struct RespUser {
     pub name: String,
     /// The password, of at least 16 bytes.
     pub password: String,
-    /// What the user may do.
+    /// The permissions of the user.
     pub role: Role,
 }
 
@@ -65,7 +65,7 @@ impl RespUser {
     /// ```
     ///
     /// # Errors
-    /// What is wrong, without a password.
+    /// The problem, without a password.
     pub fn parse_all(text: &str) -> Result<Vec<Self>, String> {
         text.split_whitespace().enumerate().map(|(at, user)| Self::parse(user, at + 1)).collect()
     }
@@ -83,7 +83,7 @@ impl RespUser {
         Ok(Self { name: name.to_owned(), password: password.to_owned(), role })
     }
 
-    /// What is wrong with these users; `None` if nothing is.
+    /// The problem with these users, if there is one.
     pub(crate) fn fault(all: &[Self]) -> Option<String> {
         let is_odd = |byte: u8| !byte.is_ascii_alphanumeric() && !b"_-.".contains(&byte);
         for (at, Self { name, password, .. }) in all.iter().enumerate() {

@@ -19,7 +19,7 @@ const MAX_INLINE: usize = 64;
 /// The words of a command.
 pub(super) type Words<'b> = ArrayVec<&'b [u8], MAX_WORDS>;
 
-/// What a command may be at most.
+/// The bounds of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Bounds {
     /// The words, [`MAX_WORDS`] at most.
@@ -28,7 +28,7 @@ pub(super) struct Bounds {
     pub(super) word_bytes: usize,
     /// The bytes of the whole command as it is sent.
     pub(super) bytes: usize,
-    /// What precedes the messages about a length.
+    /// The beginning of messages about a length.
     prefix: &'static str,
 }
 
@@ -42,7 +42,7 @@ impl Bounds {
         Self { words: 16, word_bytes: 1_024, bytes: 4 * 1_024, prefix: "unauthenticated " };
 }
 
-/// What is at the start of the received bytes.
+/// The start of the received bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Found {
     /// A whole command of this many bytes, with its words; none for an empty line or array.
@@ -56,7 +56,7 @@ pub(super) enum Found {
 pub(super) enum Broken {
     /// A client of HTTP, perhaps led here by a web page. It gets no answer.
     Http,
-    /// What is wrong, in the words of Redis where it has some.
+    /// The problem, in the words of Redis where it has some.
     Protocol(&'static str, &'static str),
     /// A byte other than the one that begins a word.
     NoWord(u8),
@@ -76,7 +76,7 @@ impl fmt::Display for Broken {
 /// Reads the command at the start of `bytes` into `words`.
 ///
 /// # Errors
-/// What is no command within these bounds; nothing after it can be read.
+/// The bytes are not a command within these bounds; nothing after them can be read.
 pub(super) fn read<'b>(
     bytes: &'b [u8],
     bounds: &Bounds,
@@ -102,7 +102,7 @@ fn read_array<'b>(
         Length::TooLong => return refuse("too big mbulk count string"),
         Length::None => return refuse("invalid multibulk length"),
     };
-    // An array of no words, or a null array, is no command, and Redis skips it.
+    // An array of no words, or a null array, is not a command, and Redis skips it.
     let count = usize::try_from(count).unwrap_or(0);
     if count > bounds.words {
         return refuse("invalid multibulk length");
@@ -176,7 +176,7 @@ fn is_http(line: &[u8]) -> bool {
         .any(|start| line.get(..start.len()).is_some_and(|begun| begun.eq_ignore_ascii_case(start)))
 }
 
-/// A length in a line of its own.
+/// A length in its own line.
 enum Length {
     /// The number, and where the bytes after the line begin.
     Is(i64, usize),
@@ -184,7 +184,7 @@ enum Length {
     Chunk,
     /// The line is longer than any length.
     TooLong,
-    /// The line is no number.
+    /// The line is not a number.
     None,
 }
 

@@ -1,4 +1,4 @@
-//! What a command is: what the table tells of it, and what answers it.
+//! A command: its entry in the table, and the function that answers it.
 
 use core::future::Future;
 use core::pin::Pin;
@@ -34,24 +34,24 @@ pub(super) struct Command {
     pub(super) run: Run,
 }
 
-/// What becomes of a command after `MULTI`.
+/// The treatment of a command after `MULTI`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum AfterMulti {
     /// It waits for `EXEC`.
     Waits,
     /// It runs the commands that wait.
     Executes,
-    /// It is answered at once.
+    /// It is answered immediately.
     IsAnswered,
-    /// It is answered at once, and nothing of the transaction is run.
+    /// It is answered immediately, and nothing of the transaction runs.
     Spoils,
-    /// It is answered at once, without the transaction: another user has another.
+    /// It is answered immediately, without the transaction, which belongs to the former user.
     Ends,
 }
 
-/// What answers a command.
+/// The function that answers a command.
 pub(super) enum Run {
-    /// The limit whose numbers stand in the call. The fast path knows these commands.
+    /// The limit whose numbers are in the call. The fast path knows these commands.
     Throttle(Dialect),
     /// A function that waits for nothing.
     Now(fn(Call<'_>)),

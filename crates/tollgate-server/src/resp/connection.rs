@@ -1,7 +1,7 @@
 //! Reads the commands of one connection and writes the answers, within the bounds of all
 //! connections.
 //!
-//! A turn decides what was received, up to a number of commands, and writes all answers at once.
+//! A turn decides the received commands, up to a number, and writes all answers together.
 
 use core::future::poll_fn;
 use core::pin::Pin;
@@ -35,7 +35,7 @@ const TURN_COMMANDS: usize = 64;
 /// A turn ends after this many bytes of answers.
 const TURN_BYTES: usize = 16 * 1_024;
 
-/// The bytes that are read at once. A longer command, or longer answers, take a share of the budget
+/// The size of one read, in bytes. A longer command, or longer answers, take a share of the budget
 /// of all connections.
 const USUAL_BYTES: usize = 16 * 1_024;
 
@@ -104,7 +104,7 @@ struct Stream<'s, T> {
     pace: &'s Pace,
 }
 
-/// What was received and not decided, and what was answered and not written.
+/// The received bytes without a decision, and the answers that are not written yet.
 struct Buffers {
     input: Input,
     replies: Replies,
@@ -156,7 +156,7 @@ async fn converse<T: Transport>(
             }
             tokio::task::yield_now().await;
         }
-        // What the client sent before its end, or before ours, is answered.
+        // Commands that the client sent before its end, or before ours, are answered.
         if came == 0 || *ending.borrow() {
             return Ok(None);
         }
@@ -248,7 +248,7 @@ struct Input {
     start: usize,
     end: usize,
     budget: Arc<Budget>,
-    /// What a command that is longer than usual takes of the budget.
+    /// The part of the budget that a command of unusual length takes.
     share: Option<Share>,
 }
 
@@ -289,7 +289,7 @@ impl Input {
     }
 }
 
-/// What was read.
+/// The bytes that were read.
 enum Read {
     /// This many bytes; 0 at the end.
     Bytes(usize),

@@ -16,19 +16,19 @@ use crate::traces::Traces;
 /// The answer to whoever must say the password first.
 const NO_AUTH: &str = "NOAUTH Authentication required.";
 
-/// What becomes of a command.
+/// The treatment of a command.
 #[derive(Debug)]
 pub(super) enum Step {
     /// It was answered.
     Answered,
     /// It is to be run.
     Run,
-    /// These are to be run, each with an answer of its own.
+    /// These commands are to run, each with its answer.
     Execute(Vec<Vec<Box<[u8]>>>),
 }
 
 impl Session {
-    /// What becomes of a command: it is queued after `MULTI`, or it is to be run now.
+    /// The treatment of a command: it is queued after `MULTI`, or it runs now.
     pub(super) fn step(&mut self, words: &Words<'_>, replies: &mut Replies) -> Step {
         let Some(transaction) = &mut self.transaction else { return Step::Run };
         let (place, command) = match TABLE.find(words) {

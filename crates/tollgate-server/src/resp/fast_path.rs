@@ -1,5 +1,5 @@
-//! The fast path: throttle commands that a client sent at once, where the store answers at once, as
-//! memory does. They are decided without a future, with one reading of the service's clock, and
+//! The fast path: throttle commands that a client pipelined, where the store answers immediately,
+//! as memory does. They are decided without a future, with one reading of the service's clock, and
 //! enter the counters together.
 
 use tollgate_policy::CheckBatch;
@@ -38,7 +38,7 @@ impl Batch {
         let Session { shared, last, .. } = session;
         let Shared { service, metrics, .. } = &**shared;
         if self.together.is_none() {
-            // Each call has a span of its own in a trace.
+            // Each call has its own span in a trace.
             self.together = service.gate.inline().batch().filter(|_| metrics.traces().is_none());
         }
         let Some(together) = &mut self.together else { return false };

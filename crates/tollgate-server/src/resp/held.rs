@@ -23,8 +23,8 @@ pub(super) struct HeldCommand<'w> {
 }
 
 impl<'w> HeldCommand<'w> {
-    /// Reads a command with so many words of its own, and so many more words at most where it has
-    /// the hold as it was answered.
+    /// Reads a command with this number of required words. Further words may follow where it takes
+    /// the hold in its answered form.
     ///
     /// # Errors
     /// No hold of this service, or another number of words.
@@ -39,8 +39,8 @@ impl<'w> HeldCommand<'w> {
         let which = if first.eq_ignore_ascii_case(ID.as_bytes()) {
             named(command, &rest, service)?
         } else {
-            // A hold is longer than other words. Bytes that are no text are no hold either, which
-            // the service says.
+            // A hold is longer than other words. Bytes that are not text are not a hold either,
+            // which the service reports.
             if !(own..=own + more).contains(&rest.len()) {
                 return Err(why::number_of_words(command.name));
             }
@@ -56,7 +56,7 @@ impl<'w> HeldCommand<'w> {
         }
     }
 
-    /// The word of its own.
+    /// The command's own word.
     pub(super) fn word(&self) -> &'w str {
         self.own.first().copied().unwrap_or_default()
     }

@@ -1,11 +1,11 @@
-//! Whose count a key is: the same in every command.
+//! The subject of a key: the same in every command.
 
 use tollgate::Subject;
 
 use super::why::Why;
 use crate::service::MAX_TEXT_BYTES;
 
-/// What `key:x` and `x` begin with or not: both are one key.
+/// The optional prefix: `key:x` and `x` are one key.
 const KEY: &[u8] = b"key:";
 
 /// The subject of a key: as in `subject` of `/v1/check`, and any other bytes are the value of
@@ -18,7 +18,7 @@ pub(super) fn subject(key: &[u8]) -> Result<Subject, Why> {
     if key.len() > MAX_TEXT_BYTES {
         return Err(format!("a key has at most {MAX_TEXT_BYTES} bytes, not {}", key.len()).into());
     }
-    // The written form of `key:x` is `x`, as long as that has no colon of its own.
+    // The written form of `key:x` is `x`, if that has no colon.
     let rest = key.strip_prefix(KEY).filter(|rest| !rest.is_empty());
     let short = rest.filter(|rest| !rest.contains(&b':')).unwrap_or(key);
     let literal = core::str::from_utf8(short).ok().and_then(|text| Subject::literal(text).ok());

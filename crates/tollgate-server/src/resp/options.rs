@@ -27,7 +27,7 @@ impl<'w> Options<'w> {
     /// Reads words that are options and nothing else.
     ///
     /// # Errors
-    /// A word that is no option of the command, an option twice, or one without its value.
+    /// An unknown option, an option twice, or one without its value.
     pub(super) fn read(arguments: &'static [Argument], words: &[&'w str]) -> Result<Self, Why> {
         let (mut options, mut rest) = (Self(ArrayVec::new()), words);
         let syntax = || Why::from("syntax error");
@@ -70,7 +70,7 @@ impl<'w> Options<'w> {
     /// The time of a hold, in milliseconds.
     ///
     /// # Errors
-    /// The value is no whole number.
+    /// The value is not a whole number.
     pub(super) fn ttl(&self, token: &str) -> Result<Option<Duration>, Why> {
         let Some(value) = self.get(token) else { return Ok(None) };
         let Ok(ms) = number(value) else {

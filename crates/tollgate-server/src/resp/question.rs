@@ -19,7 +19,7 @@ const ALL_POLICIES: &str = "*";
 /// The words of a command that asks.
 #[derive(Debug)]
 pub(super) struct Asked<'w> {
-    /// What decides: subjects with limits, or a policy with fields.
+    /// The limits that decide: subjects with limits, or a policy with fields.
     what: Vec<&'w str>,
     pub(super) options: Options<'w>,
 }
@@ -28,7 +28,7 @@ impl<'w> Asked<'w> {
     /// Reads a command whose limits are in the call.
     ///
     /// # Errors
-    /// A word that is no text, or options that the command does not have.
+    /// A word that is not text, or options that the command does not have.
     pub(super) fn under_limits(
         arguments: &'static [Argument],
         words: &Words<'w>,
@@ -60,7 +60,7 @@ impl<'w> Asked<'w> {
     /// The subjects with their limits.
     ///
     /// # Errors
-    /// What is wrong with them.
+    /// The problem with them.
     pub(super) fn parts(&self, service: &Service) -> Result<Parts, Why> {
         parts(&self.what, service)
     }
@@ -68,7 +68,7 @@ impl<'w> Asked<'w> {
     /// The question under the limits in the call.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with it.
     pub(super) fn limited(&self, service: &Service) -> Result<Question<'w>, Why> {
         let parts = self.parts(service)?;
         let shard = self.options.get("SHARD").map(Cow::Borrowed);
@@ -79,7 +79,7 @@ impl<'w> Asked<'w> {
     /// The question by policies.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The problem with it.
     pub(super) fn decided(&self, service: &Service) -> Result<Question<'w>, Why> {
         self.question(by_policies_of(&self.what, service)?, service)
     }
@@ -100,7 +100,7 @@ impl<'w> Asked<'w> {
 /// The words as texts of bounded length.
 ///
 /// # Errors
-/// A word that is none.
+/// An unknown word.
 pub(super) fn texts<'w>(words: &[&'w [u8]]) -> Result<Vec<&'w str>, Why> {
     let text = |word: &&'w [u8]| match core::str::from_utf8(word) {
         Ok(text) if text.len() <= MAX_TEXT_BYTES => Ok(text),
@@ -120,7 +120,8 @@ pub(super) fn begin_of_options(
 ) -> usize {
     let mut place = 1;
     while let Some(word) = words.get(place) {
-        // What follows the name of a field, or `AND`, may be any word: a value or a subject.
+        // The word after the name of a field, or after `AND`, may be any word: a value or a
+        // subject.
         match Options::find(arguments, word).and_then(|option| option.token) {
             Some(AND) => place += 2,
             Some(_) => return place,
@@ -160,7 +161,7 @@ fn part(subject: &str, limits: &[&str], service: &Service) -> Result<(Subject, L
     Ok((key::subject(subject.as_bytes())?, why::limits(service, &text)?))
 }
 
-/// What holds when the store cannot answer, and how long it may take.
+/// The answer when the store cannot answer, and the deadline.
 fn terms(options: &Options<'_>, service: &Service) -> Result<Terms, Why> {
     let on_failure = match options.get("ONFAILURE") {
         None => OnFailure::Deny,
@@ -184,7 +185,7 @@ fn terms(options: &Options<'_>, service: &Service) -> Result<Terms, Why> {
 /// The policy of this name, or all, with the fields of a request.
 ///
 /// # Errors
-/// A field without its value, or one that is none.
+/// A field without its value, or an invalid field.
 pub(super) fn by_policies_of<'w>(words: &[&'w str], service: &Service) -> Result<By<'w>, Why> {
     let Some((policy, fields)) = words.split_first() else { return Err("syntax error".into()) };
     let mut described = Description::default();

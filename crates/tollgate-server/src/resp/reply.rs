@@ -31,17 +31,17 @@ impl Version {
 pub(super) struct Replies {
     pub(super) bytes: Vec<u8>,
     pub(super) version: Version,
-    /// What is undone if they are not delivered.
+    /// The actions that are undone if they are not delivered.
     pub(super) undelivered: Vec<Undelivered>,
 }
 
 impl Replies {
-    /// A short text without line ends, as `OK`.
+    /// A short text without line ends, such as `OK`.
     pub(super) fn status(&mut self, text: &str) {
         self.line(b'+', text.as_bytes());
     }
 
-    /// An error, which begins with its kind, as `ERR`. A line end within it becomes a blank.
+    /// An error, which begins with its kind, such as `ERR`. A line end within it becomes a blank.
     pub(super) fn error(&mut self, text: impl fmt::Display) {
         let begin = self.bytes.len();
         self.bytes.push(b'-');
@@ -57,7 +57,7 @@ impl Replies {
 
     #[inline]
     pub(super) fn integer(&mut self, number: i64) {
-        // Most numbers of an answer are of one digit, and are written at once.
+        // Most numbers of an answer have one digit, and take a short path.
         if let Ok(digit @ 0..=9) = u8::try_from(number) {
             return self.bytes.extend_from_slice(&[b':', b'0' + digit, b'\r', b'\n']);
         }
@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(said(Version::Three, write), three);
     }
 
-    /// What a client sent may stand in an error: it must not end the line.
+    /// An error may quote the client's words: they must not end the line.
     #[test]
     fn an_error_is_one_line() {
         let line = said(Version::Two, |replies| replies.error("ERR a\r\n+OK\r\nb"));

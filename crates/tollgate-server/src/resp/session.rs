@@ -14,7 +14,7 @@ use crate::listen::Registry;
 use crate::metrics::{FrontCounts, Metrics};
 use crate::service::Service;
 
-/// What all connections share.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct Shared {
     pub(super) service: Arc<Service>,
@@ -49,7 +49,7 @@ pub(super) struct Session {
     /// Who the client is; `None` until it says its password.
     pub(super) user: Option<Identified>,
     pub(super) last: LastLimit,
-    /// What was queued since `MULTI`.
+    /// The commands queued since `MULTI`.
     pub(super) transaction: Option<Box<Transaction>>,
     /// Whether the connection goes on.
     pub(super) next: Next,
@@ -69,7 +69,7 @@ impl Session {
         Self { shared, peer, id, name: Vec::new(), user, last, transaction: None, next: Next::More }
     }
 
-    /// What the next command may be at most.
+    /// The bounds of the next command.
     pub(super) fn bounds(&self) -> &'static Bounds {
         if self.user.is_some() { &Bounds::USUAL } else { &Bounds::STRANGER }
     }
@@ -77,7 +77,7 @@ impl Session {
     /// Says the password of a user.
     ///
     /// # Errors
-    /// There is no such user, or the password is another.
+    /// There is no such user, or the password is wrong.
     pub(super) async fn login(&mut self, user: &[u8], password: &[u8]) -> Result<(), Why> {
         let known = self.shared.users.login(user, password, self.peer).await;
         let wrong = Why::new("WRONGPASS", "invalid username-password pair or user is disabled.");
@@ -88,7 +88,7 @@ impl Session {
     /// Names the connection.
     ///
     /// # Errors
-    /// The name cannot stand in a line of words.
+    /// The name cannot be in a line of words.
     pub(super) fn rename(&mut self, name: &[u8]) -> Result<(), Why> {
         if !is_plain(name) {
             return Err(bad_name("Client names"));
@@ -98,7 +98,7 @@ impl Session {
     }
 }
 
-/// Whether a name can stand in a line of words.
+/// Whether a name can be in a line of words.
 pub(super) fn is_plain(name: &[u8]) -> bool {
     name.iter().all(u8::is_ascii_graphic)
 }

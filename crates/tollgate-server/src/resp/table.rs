@@ -1,4 +1,4 @@
-//! Finds commands in their table, and says why a call is none.
+//! Finds commands in their table, and says why a call is invalid.
 
 use core::fmt;
 
@@ -18,7 +18,7 @@ impl Table {
         self.0.iter().copied().filter(move |command| command.container() == Some(name))
     }
 
-    /// The command or the subcommand of this name, as `client|id`.
+    /// The command or the subcommand of this name, such as `client|id`.
     pub(super) fn named(&self, name: &[u8]) -> Option<&'static Command> {
         let is_it = |command: &&Command| command.name.as_bytes().eq_ignore_ascii_case(name);
         self.0.iter().copied().find(is_it)
@@ -85,7 +85,7 @@ pub(super) enum Unknown<'w> {
     Words(&'static str),
 }
 
-/// The most bytes of a client's words that stand in an error.
+/// The maximum number of bytes of a client's words in an error.
 const SHOWN_BYTES: usize = 128;
 
 impl fmt::Display for Unknown<'_> {

@@ -1,5 +1,5 @@
-//! The four commands of one limit whose numbers stand in the call, each with the words, the order
-//! and the rounding of the program that it comes from.
+//! The four commands of one limit whose numbers are in the call. Each has the words, the order and
+//! the rounding of the program that it comes from.
 //!
 //! All of them count under one limit that is named `cell`. So a key whose numbers change keeps its
 //! count, and the commands, HTTP and the library count together.
@@ -34,7 +34,7 @@ const MAX_PERIOD_US: u64 = 366 * 86_400_000_000;
 /// The error of redis-cell, and of throttlecrab, for a rate that admits nothing.
 const ZERO_RATE: &str = "Zero rates are not supported";
 
-/// What a call asks.
+/// The question of a call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Call {
     numbers: Numbers,
@@ -44,7 +44,7 @@ struct Call {
 /// The numbers of a limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Numbers {
-    /// How many at once.
+    /// The burst.
     capacity: u64,
     count: u64,
     period_us: u64,
@@ -70,8 +70,8 @@ pub(super) async fn answer(
     }
 }
 
-/// Answers a call if the store can at once; false for a look, and for all that is refused or
-/// fails, which is then not answered.
+/// Answers a call if the store can answer immediately. It is false for a look, and for each call
+/// that is refused or fails, which is then not answered.
 #[inline]
 pub(super) fn answer_at_once(
     dialect: Dialect,
@@ -91,7 +91,7 @@ pub(super) fn answer_at_once(
     service.check_at_once(together, counted, quantity, write).is_some()
 }
 
-/// What precedes the errors of redis-cell.
+/// The beginning of the errors of redis-cell.
 pub(super) const CELL_ERROR: &str = "Cell error: Store error: ";
 
 async fn try_answer(
@@ -161,7 +161,7 @@ impl Dialect {
         });
     }
 
-    /// What stands for the wait of a call that was admitted.
+    /// The value for the wait of a call that was admitted.
     fn no_wait(self) -> i64 {
         if self == Self::Crab { 0 } else { -1 }
     }
@@ -178,7 +178,7 @@ impl Dialect {
     }
 }
 
-/// Reads a call, of which the command table has counted the words.
+/// Reads a call; the command table has counted its words.
 fn read(dialect: Dialect, words: &Words<'_>) -> Result<Call, Why> {
     let word = |place: usize| words.get(place).copied();
     let numbers = [2, 3, 4].map(|place| word(place).unwrap_or_default());

@@ -38,7 +38,8 @@ impl Transaction {
         Ok(())
     }
 
-    /// Remembers that a command was refused. What was queued goes, as none of it will be run.
+    /// Remembers that a command was refused. The queued commands are dropped, since none of them
+    /// will run.
     pub(super) fn spoil(&mut self) {
         *self = Self { is_broken: true, ..Self::default() };
     }

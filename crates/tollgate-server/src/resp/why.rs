@@ -52,7 +52,7 @@ pub(super) fn number_of_words(name: &str) -> Why {
 /// The limits of a text.
 ///
 /// # Errors
-/// What is wrong with it, in one line. The refusal of the service shows the place, over several.
+/// The problem, in one line. The refusal of the service shows the place, over several.
 pub(super) fn limits(service: &Service, text: &str) -> Result<LimitSet, Why> {
     service.limits(text).or_else(|_| match text.parse::<LimitSet>() {
         Ok(limits) => Ok(limits),

@@ -4,13 +4,13 @@ use tollgate::Charged;
 
 use super::{By, Parts, Question, Refusal, Service, ask};
 
-/// What a charge did.
+/// The effect of a charge.
 #[derive(Debug)]
 pub(crate) struct Charge {
     pub(crate) cost: u64,
-    /// What was charged: each subject with its limits.
+    /// The charged counts: each subject with its limits.
     pub(crate) counts: Parts,
-    /// What was done to each of these limits.
+    /// The effect on each of these limits.
     pub(crate) charged: Vec<Charged>,
 }
 

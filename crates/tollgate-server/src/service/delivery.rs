@@ -16,10 +16,10 @@ use tollgate_stores::AnyStore;
 
 use crate::listen::Undelivered;
 
-/// The most that is given back at a time. What is beyond ends by itself.
+/// The most that is given back at a time. Units beyond the bound expire by themselves.
 const MAX_AT_ONCE: usize = 4_096;
 
-/// What became of a hold or a job whose answer was not delivered.
+/// The outcome of a hold or a job whose answer was not delivered.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Fate {
     /// The store has it back.
@@ -61,7 +61,7 @@ pub(crate) struct Deliveries {
     warned: [Mutex<Option<Instant>>; 2],
 }
 
-/// What has an id that was asked for too often.
+/// The reason for an id that was asked for too often.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Named {
     Hold,
@@ -147,8 +147,8 @@ impl Deliveries {
     }
 }
 
-/// Gives a hold back if its answer is not delivered. A memory store has it back at once; another
-/// one is told by a task of this runtime.
+/// Gives a hold back if its answer is not delivered. A memory store takes it back immediately; a
+/// task of this runtime asks any other store.
 pub(super) fn undelivered(
     gate: &Gate<AnyStore>,
     deliveries: &Arc<Deliveries>,
@@ -196,7 +196,7 @@ mod tests {
             assert!(!may_warn(now + BETWEEN_WARNINGS - Duration::from_micros(1)));
             assert!(may_warn(now + BETWEEN_WARNINGS));
         }
-        // What is refused for another reason is not warned of.
+        // A refusal for another reason gives no warning.
         let deliveries = Deliveries::default();
         deliveries.heard(&Error::Conflict(HoldRefusal::Differs.to_string()));
         assert!(deliveries.warned[0].lock().is_none());

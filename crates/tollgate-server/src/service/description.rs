@@ -56,8 +56,8 @@ pub(crate) struct Reading {
 }
 
 impl Reading {
-    /// The hash of an API key, as every front provides it; `hash:` stands before one that is
-    /// hashed. An empty key is none.
+    /// The hash of an API key, as every front provides it; a hashed one begins with `hash:`. An
+    /// empty key is not a key.
     ///
     /// # Errors
     /// No hash behind `hash:`.

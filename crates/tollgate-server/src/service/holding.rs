@@ -14,7 +14,7 @@ use super::{By, Kind, Question, Refusal, Service, ask, bytes_of};
 /// Why a hold may not be open.
 const NOT_OPEN: &str = "it has ended by itself, was settled, was reset, or never was";
 
-/// What is asked to be held, and for how long.
+/// The question for a hold: the units, and for how long.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Terms {
     /// `None` for units, where nobody said what their end does.
@@ -27,7 +27,8 @@ pub(crate) struct Terms {
 
 impl Terms {
     /// The terms of units for this long. At the end nothing is charged, or the estimate where
-    /// `at_end` is `charge`. What is not said is as the policy says that reserves its cost.
+    /// `at_end` is `charge`. Settings that the request leaves out come from the policy that
+    /// reserves its cost.
     ///
     /// # Errors
     /// Another `at_end`.
@@ -87,7 +88,7 @@ pub(crate) fn hold_name(id: &str) -> Result<HoldName, Refusal> {
     id.parse().map_err(refused)
 }
 
-/// What a peek judges its cost as, by its name.
+/// The kind of cost that a peek judges, by its name.
 ///
 /// # Errors
 /// Another name.
@@ -255,7 +256,7 @@ impl Service {
         }
     }
 
-    /// Settles a hold, of which `actual` units were used.
+    /// Settles a hold: `actual` units were used.
     ///
     /// # Errors
     /// A hold that is not open; too many units, or units for a slot; or a store that could not

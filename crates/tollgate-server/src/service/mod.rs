@@ -85,7 +85,7 @@ impl Service {
     /// `local` alone is the share of one of the policies' nodes.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why it is invalid.
     pub(crate) fn failure_rule(&self, text: &str) -> Result<OnFailure, String> {
         if text == "local" {
             let share = self.gate.current().policies().nodes().and_then(Share::of_nodes);

@@ -1,4 +1,4 @@
-//! What is asked of the service: by its policies, or under limits that the caller sends.
+//! A question for the service: by its policies, or under limits that the caller sends.
 
 use std::borrow::Cow;
 
@@ -8,7 +8,7 @@ use tollgate_policy::Terms;
 use super::description::DescribedFields;
 use super::refusal::Refusal;
 
-/// What to do with a question: charge it, or only look.
+/// The treatment of a question: charge it, or only look.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Act {
     Check,
@@ -28,7 +28,7 @@ pub(crate) struct Question<'a> {
     pub(crate) idempotency_key: Option<Cow<'a, str>>,
     /// Whether the answer includes a receipt.
     pub(crate) receipt: bool,
-    /// What a peek judges the cost as; `None` for a check.
+    /// The kind of cost that a peek judges; `None` for a check.
     pub(crate) kind: Option<HoldKind>,
     /// Whether the caller waits where it is denied.
     pub(crate) patience: Patience,
@@ -52,7 +52,7 @@ impl Question<'_> {
         Err(Refusal::invalid(detail).at("waiting"))
     }
 
-    /// Rejects a kind, for all that is no peek.
+    /// Rejects a kind for everything except a peek.
     pub(super) fn without_kind(&self) -> Result<(), Refusal> {
         if self.kind.is_none() {
             return Ok(());
@@ -62,7 +62,7 @@ impl Question<'_> {
     }
 }
 
-/// What decides a question.
+/// The limits that decide a question.
 #[derive(Debug)]
 pub(crate) enum By<'a> {
     /// All policies that match, or the one with this name.

@@ -29,10 +29,10 @@ pub(crate) const MAX_RECEIPT_BYTES: usize = 32 * 1_024;
 /// The longest text to verify, in bytes: the maximum above in base 64, with the other fields.
 const MAX_BYTES: usize = 60 * 1_024;
 
-/// What callers get signed. The first line of its text is the name of its format, so that neither
-/// can pass for the other.
+/// The receipts and holds that callers get, signed. The first line of its text is the name of its
+/// format, so that neither can pass for the other.
 pub(crate) trait Signable: Display + FromStr {
-    /// What it is called in an error, and its field in a question.
+    /// Its name in an error, and its field in a question.
     const NAME: &'static str;
 
     /// Whether its text names the store that it is of.

@@ -2,13 +2,13 @@
 
 use tollgate::Error;
 
-/// What is wrong with a question, in which field, and what would be valid. Each front writes it in
-/// its protocol's form.
+/// The problem of a question, its field, and a valid value. Each front writes it in its protocol's
+/// form.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Refusal {
     pub(crate) kind: Kind,
     pub(crate) detail: String,
-    /// The field of the question, as `cost`.
+    /// The field of the question, such as `cost`.
     pub(crate) field: Option<&'static str>,
 }
 

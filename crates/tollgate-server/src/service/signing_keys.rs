@@ -79,7 +79,7 @@ impl Keys {
         Self { current, previous: None, is_shared, is_used: false.into(), is_failing: false }
     }
 
-    /// What signs.
+    /// The key that signs.
     pub(super) fn signer(&self) -> Hmac<Sha256> {
         if !self.is_used.load(Relaxed) {
             self.is_used.store(true, Relaxed);
@@ -87,7 +87,7 @@ impl Keys {
         self.current.signer.clone()
     }
 
-    /// What verifies, one after the other.
+    /// The keys that verify, in this order.
     pub(super) fn verifiers(&self) -> impl Iterator<Item = Hmac<Sha256>> {
         core::iter::once(&self.current).chain(&self.previous).map(|key| key.signer.clone())
     }

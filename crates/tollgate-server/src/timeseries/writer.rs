@@ -12,7 +12,8 @@ use super::outbox::Count;
 use super::tally::{Lost, Tally};
 use super::transitions::{Health, Transitions};
 
-/// The most counts of one batch: as many as one write takes, and as can be in doubt at once.
+/// The maximum number of counts in one batch: as many as one write takes, and as can be in doubt
+/// together.
 const MAX_BATCH: usize = 1_000;
 
 /// The back-off after a failure: the first pause, and the longest.

@@ -2,8 +2,8 @@
 //! minutes.
 //!
 //! Each decision of a limit is counted for the subject of the binding limit and for the policy. A
-//! shadow policy is not counted. What is kept is the current minute and the one before, in shards
-//! that threads seldom share.
+//! shadow policy is not counted. Two minutes are kept: the current one and the one before, in
+//! shards that threads seldom share.
 
 mod space_saving;
 
@@ -261,7 +261,7 @@ fn merged<'n>(current: &'n SpaceSaving<Name>, last: &'n SpaceSaving<Name>) -> Ve
     in_current.chain(only_in_last).collect()
 }
 
-/// Leaves the `most` first subjects: the most that any of the others has.
+/// Keeps the first `most` subjects; the result is the largest count of the others.
 fn cut<N: Ord>(rows: &mut Vec<Row<N>>, most: usize) -> u64 {
     rows.sort_unstable_by(|(one, name), (other, other_name)| {
         let order = |estimate: &Estimate| (estimate.at_least(), estimate.count);
@@ -301,7 +301,7 @@ mod tests {
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(128))]
 
-        /// Three minutes, of which the first is forgotten.
+        /// Three minutes; the first is forgotten.
         #[test]
         fn all_is_within_what_is_stated(
             minutes in prop::collection::vec(minute(), 3),

@@ -152,7 +152,7 @@ impl<T: Default> SpaceSaving<T> {
 
     /// Forgets everything.
     pub(super) fn clear(&mut self) {
-        // What a flood of long names took is given back.
+        // The memory of a flood of long names is given back.
         self.counters.clear();
         self.places.clear();
         self.heap.clear();

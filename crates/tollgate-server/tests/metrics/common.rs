@@ -140,7 +140,7 @@ impl Page {
         Self { text: text.to_owned(), series }
     }
 
-    /// The sum of the series that have these labels; none when there is no such series.
+    /// The sum of the series that have these labels; `None` without such a series.
     pub(crate) fn sum(&self, name: &str, labels: &[(&str, &str)]) -> Option<f64> {
         let has = |of: &Labels| {
             labels.iter().all(|(label, value)| of.get(*label).is_some_and(|it| it == value))

@@ -102,7 +102,7 @@ pub(crate) async fn ask_everything(service: &Service) {
     }
     let dear = "{\"subject\": \"user:42\", \"limit\": \"3/h\", \"cost\": 5}";
     assert_eq!(service.check(dear).await, "never");
-    // What a proxy asks about counts as any request.
+    // A proxy's question counts as any request.
     let forwarded = "\r\nx-forwarded-for: 198.51.100.9\r\nx-forwarded-uri: /login\r\n\
                      x-forwarded-host: shop.example\r\nx-forwarded-method: GET";
     assert_eq!(service.get("/v1/auth", forwarded).await.status, 200);
@@ -306,7 +306,7 @@ async fn a_store_that_fails_is_seen() {
     assert_eq!(page.sum(durations, &[("authority", "store")]), Some(1.0));
     page.tells_nothing_of(&SUBJECTS);
     promtool(&["check", "metrics"], &page.text);
-    // It opens for those who ask, and only when they have asked in vain for a while.
+    // It opens only when callers have asked without success for a while.
     let begun = std::time::Instant::now();
     while service.page().await.sum("tollgate_redis_breaker_state", &[]) != Some(1.0) {
         assert!(begun.elapsed() < std::time::Duration::from_secs(30), "it never opens");
@@ -413,7 +413,7 @@ async fn reloads_count_whoever_wants_them() {
     assert_eq!(counts().await, [1.0, 2.0, 2.0, 1.0]);
 }
 
-/// Commands of the Redis protocol that come at once are decided together, and each one counts.
+/// Commands of the Redis protocol that come together are decided together, and each one counts.
 #[tokio::test]
 async fn pipelined_commands_are_counted_as_if_each_came_alone() {
     let set = |options: &mut Options| options.resp = vec!["127.0.0.1:0".parse().unwrap()];

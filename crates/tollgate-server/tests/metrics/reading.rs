@@ -1,4 +1,4 @@
-//! What reads the page: scrapers in either format, the dashboard, and the queries of the docs.
+//! The readers of the page: scrapers in either format, the dashboard, and the queries of the docs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -64,8 +64,8 @@ async fn each_reader_gets_its_format_on_both_listeners() {
     }
 }
 
-/// What is on the pages of services over every kind of store, one of them with time series, after
-/// traffic: labels by name.
+/// The series of services over every kind of store after traffic, one of them with time series:
+/// labels by name.
 async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let memory = Service::start(EVERY, AnyStore::Memory(MemoryStore::new())).await;
     ask_everything(&memory).await;
@@ -101,7 +101,7 @@ async fn everything() -> Option<BTreeMap<String, BTreeSet<String>>> {
     let call = Request::post("http://localhost/any/Call").body(Body::empty()).unwrap();
     client.send_request(call).await.unwrap();
     service.server.reread_rules().await;
-    // What is in a queue is there when it was prepared at first.
+    // The jobs of a queue are there after it was prepared for the first time.
     let begin = Instant::now();
     let page = loop {
         let page = service.page().await;
@@ -132,7 +132,7 @@ impl Named {
     fn read(query: &str) -> Self {
         let mut named = Self::default();
         let mut rest = query;
-        // What braces belong to, and whether parentheses hold labels.
+        // The name that braces belong to, and whether parentheses hold labels.
         let mut metric = String::new();
         while let Some(first) = rest.chars().next() {
             let word = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_' && c != ':');

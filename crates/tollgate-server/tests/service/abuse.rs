@@ -10,7 +10,7 @@ use tokio::time::timeout;
 
 use crate::{Service, here, long_answer};
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(30);
 
 /// A service whose deadlines are short, except that of `slow`.
@@ -52,8 +52,8 @@ fn problem(said: &str) -> (u16, Value) {
     (status.parse().unwrap(), serde_json::from_str(body).unwrap())
 }
 
-/// Who stands before the service may read another `Host` of two, or one of its own where there is
-/// none (RFC 9112, section 3.2).
+/// A proxy before the service may read another `Host` of two, or supply one that is missing (RFC
+/// 9112, section 3.2).
 #[tokio::test]
 async fn a_request_has_one_host() {
     let service = Service::start().await;
@@ -132,7 +132,7 @@ async fn what_is_too_large_is_told_its_bound() {
         assert_eq!(found, status, "{said}");
         assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
     }
-    // One byte less is no error of size.
+    // One byte less is not an error of size.
     let fits = format!(
         "POST /v1/check HTTP/1.1\r\nhost: a\r\nconnection: close\r\ncontent-length: 65536\r\n\r\n{}",
         "a".repeat(65_536)
@@ -154,7 +154,7 @@ async fn what_is_no_http_is_told_so() {
         assert_eq!(status, 400, "{sent:?}");
         assert!(problem["detail"].as_str().unwrap().contains(says), "{problem}");
     }
-    // Two lengths, or a length and chunks: what stands before us may read the other one.
+    // Two lengths, or a length and chunks: a proxy before us may read the other one.
     for sent in [
         "POST /v1/check HTTP/1.1\r\nhost: a\r\ncontent-length: 1\r\ncontent-length: 2\r\n\r\nab",
         "POST /v1/check HTTP/1.1\r\nhost: a\r\ntransfer-encoding: x\r\n\r\nab",
@@ -226,7 +226,7 @@ async fn a_byte_now_and_then_does_not_prolong_a_head() {
 async fn a_client_that_does_not_read_is_closed() {
     let service = hasty().await;
     let mut stream = TcpStream::connect(service.address).await.unwrap();
-    // So many questions at once that the answers fill every buffer on the way.
+    // So many pipelined questions that the answers fill every buffer on the way.
     let question = b"GET /v1/openapi.yaml HTTP/1.1\r\nhost: a\r\n\r\n";
     let start = Instant::now();
     let mut stopped = false;
@@ -287,7 +287,7 @@ async fn connections_with_half_a_request_do_not_shut_others_out() {
         ended += usize::from(read.is_ok());
     }
     assert!(ended > 0, "nobody made room");
-    // Administrators have places of their own.
+    // Administrators have separate places.
     let admin = crate::tcp(service.server.admin().unwrap());
     let mut admin = crate::client::Client::connect(admin).await;
     assert_eq!(admin.get("/healthz").await.status.as_u16(), 200);

@@ -1,4 +1,4 @@
-//! Administrators: a listener of their own, a token, corrections.
+//! Administrators: a separate listener, a token, corrections.
 
 use std::time::Duration;
 
@@ -40,7 +40,7 @@ async fn counts_are_looked_at_and_corrected() {
     let of_policy = r#"{"policy": "login", "subject": "ip:192.0.2.7", "limit": "2/h"}"#;
     assert_eq!(admin.post("/v1/admin/reset", of_policy).await.json()["was_there"], true);
     assert_eq!(client.check(login).await["allowed"], true);
-    // Its limits need not be told.
+    // Its limits may be left out.
     let of_policy = r#"{"policy": "login", "subject": "ip:192.0.2.7"}"#;
     let held = admin.post("/v1/admin/inspect", of_policy).await.json();
     assert_eq!(held["held"]["written_under"], "2/h via sliding_log");
@@ -108,7 +108,7 @@ async fn a_token_is_asked_for_where_there_is_one() {
     ] {
         let headers = [("authorization", wrong.as_str())];
         let reply = admin.ask("POST", "/v1/admin/reset", &headers, whose).await;
-        // Blanks at the end of a header are none of its value.
+        // Blanks at the end of a header do not belong to its value.
         let expected = if wrong.ends_with("f ") { 200 } else { 401 };
         assert_eq!(reply.status.as_u16(), expected, "{wrong}");
     }

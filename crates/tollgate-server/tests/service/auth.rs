@@ -108,8 +108,8 @@ async fn a_forwarded_host_counts_beside_a_forwarded_uri_only() {
 
 #[tokio::test]
 async fn what_a_client_says_of_itself_is_believed_of_nobody_but_a_trusted_proxy() {
-    // Nobody but an address that is not ours is trusted beside this machine, which is told not to
-    // be by the option that a test has: the networks themselves.
+    // Only addresses of others are trusted beside this machine. A test has an option that removes
+    // this machine: the networks themselves.
     let service = Service::with(|options| {
         options.auth.trust = "203.0.113.0/24".parse().unwrap();
     })
@@ -121,7 +121,7 @@ async fn what_a_client_says_of_itself_is_believed_of_nobody_but_a_trusted_proxy(
         let told = [PAGE, ("x-forwarded-for", address.as_str()), ("x-real-ip", address.as_str())];
         through += admitted(&mut client, 1, &told).await;
     }
-    // Judged itself: `/v1/auth` is no page, and only the policy in shadow applies.
+    // Judged itself: `/v1/auth` is not a page, and only the policy in shadow applies.
     assert_eq!(through, 8);
     let own = [("x-original-method", "POST")];
     assert_eq!(admitted(&mut client, 1, &own).await, 1);
@@ -219,7 +219,7 @@ async fn users_and_keys_are_in_the_headers_that_were_named() {
     assert_eq!(admitted(&mut client, 4, &[]).await, 4);
 }
 
-/// What each setting makes of a login under another name, everywhere where a request is told.
+/// The effect of each setting on a login under another name, on every front that takes a path.
 #[tokio::test]
 async fn paths_are_read_as_the_service_is_told_wherever_a_request_is() {
     use tollgate_tower::identity::{EscapedSlashes, PathParameters, PathReading};
@@ -292,7 +292,7 @@ async fn a_path_is_refused_where_a_policy_must_read_it() {
     for (policies, statuses) in [
         ([&login, &all], [200, 400]),
         ([&paths, &all], [400, 400]),
-        // What comes first is enough.
+        // The first of them is enough.
         ([&all, &String::new()], [200, 200]),
         ([&shadow, &all], [200, 200]),
     ] {

@@ -34,12 +34,12 @@ async fn inline_limits_are_counted_exactly() {
     // The same limits in another form are the same count, on the command line too.
     let said = client.check(r#"{"on": [{"subject": "user:42", "limit": ["3/h"]}]}"#).await;
     assert_eq!(said["allowed"], false);
-    // A cost that can never pass says so.
+    // A cost that can never pass is reported as such.
     let said = client.check(r#"{"subject": "user:43", "limit": "3/h", "cost": 4}"#).await;
     assert_eq!((&said["outcome"], &said["retry_after"]), (&json!("never"), &Value::Null));
 }
 
-/// What a user typed is a value, and never another's count or a second dimension.
+/// A user's text is a value, and never another's count or a second dimension.
 #[tokio::test]
 async fn a_subject_is_taken_literally() {
     let service = Service::start().await;
@@ -190,7 +190,7 @@ async fn a_batch_is_bounded_in_all_that_it_says() {
     let answered = results.iter().filter(|result| result["problem"].is_null()).count();
     assert_eq!(answered, 1_024 / 32 + 1);
     assert!(said["results"][59]["problem"]["detail"].as_str().unwrap().contains("1024 limits"));
-    // What is too long for a receipt to come back is told before it is charged.
+    // A text that is too long for a receipt is refused before the charge.
     let long = "\u{e9}".repeat(512);
     let parts: Vec<String> =
         (0..16).map(|n| format!(r#"{{"subject": "{long}{n}", "limit": "9/h"}}"#)).collect();
@@ -397,7 +397,7 @@ async fn what_makes_no_sense_is_told_with_its_place() {
             assert!(found.starts_with(field), "{body}: {problem}");
         }
     }
-    // What is too long, by one.
+    // Too long, by one byte.
     let long = |key: &str| format!(r#"{{"{key}": "{}"}}"#, "a".repeat(1_025));
     for body in [
         long("subject"),

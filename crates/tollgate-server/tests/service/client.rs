@@ -84,7 +84,7 @@ impl Client {
         self.ask("POST", path, &[], body).await
     }
 
-    /// What a check says.
+    /// The answer to a check.
     pub(crate) async fn check(&mut self, body: &str) -> Value {
         let reply = self.post("/v1/check", body).await;
         assert_eq!(reply.status, StatusCode::OK, "{}", reply.text);

@@ -85,7 +85,7 @@ async fn the_figures_are_what_was_asked() {
     assert_eq!(counts(json!("login"), "sliding_log/1h"), (2, 5, false));
     assert_eq!(counts(json!("trial"), "sliding_log/1h"), (2, 3, true), "it would deny");
     assert_eq!(counts(json!(null), "inline"), (1, 2, false));
-    // What a policy in shadow alone is about goes on without a limit.
+    // A request that only meets a policy in shadow goes on without a limit.
     assert_eq!(counts(json!(null), "none"), (5, 0, false));
     let by = figures["durations"]["by"].as_array().unwrap();
     assert_eq!((by.len(), &by[0]["authority"]), (1, &json!("store")));
@@ -131,7 +131,7 @@ async fn a_hash_is_looked_up_and_a_subject_is_explained() {
     assert_eq!(explained.json()["answer"]["outcome"], "denied");
     let policies = admin.get("/v1/admin/policies").await.json();
     assert_eq!(policies["policies"][0]["name"], "login");
-    // A look is no request: nobody asked more often for it.
+    // A look is not a request: nobody asked more often for it.
     let after = admin.get("/v1/admin/top?by=asked").await.json();
     assert_eq!(after["observed"], 3);
 }
@@ -253,7 +253,7 @@ async fn the_page_is_open_and_its_figures_are_not() {
         assert_eq!(reply.status, StatusCode::UNAUTHORIZED, "{path}");
         assert!(!reply.text.contains("login"), "{}", reply.text);
     }
-    // A token in the address is none, and neither is one of a service before this one.
+    // A token in the address is not accepted, and neither is one of an earlier service.
     let reply = admin.get(&format!("/v1/admin/overview?token={TOKEN}")).await;
     assert_eq!(reply.status, StatusCode::UNAUTHORIZED);
     let old = [("authorization", "Bearer fedcba9876543210")];

@@ -53,7 +53,8 @@ async fn nobody_waits_for_a_body_that_is_not_read() {
 /// Three that are described above, and the one that looks.
 const ACCEPTED: &str = "tollgate_connections_accepted_total 4\n";
 
-/// Half bodies share a budget: who is beyond it is told so at once, and small questions go on.
+/// Half bodies share a budget: a client beyond it hears that immediately, and small questions go
+/// on.
 #[tokio::test]
 async fn bodies_on_their_way_have_a_bound_together() {
     let service = Service::with(|options| options.bounds.buffers = 200_000).await;
@@ -76,8 +77,8 @@ async fn bodies_on_their_way_have_a_bound_together() {
     assert_eq!(status(&mut stream).await, "400", "it was read to its end");
 }
 
-/// Answers that nobody reads share it, too. Over a socket in the file system, of which the system
-/// takes some 200 kB: over TCP to itself it takes megabytes.
+/// Answers that nobody reads share it, too. Over a Unix socket, which buffers some 200 kB: TCP to
+/// the same machine buffers megabytes.
 #[tokio::test]
 async fn answers_that_nobody_reads_have_a_bound_together() {
     let folder = tempfile::tempdir().unwrap();
@@ -177,7 +178,7 @@ fn connections_are_spread_over_the_runtimes() {
     });
 }
 
-/// What gRPC reads takes no turns from the other protocols where it has a runtime of its own.
+/// Reading of gRPC takes no turns from the other protocols where it has a runtime of its own.
 #[test]
 fn grpc_is_served_by_its_own_runtimes() {
     let one_thread = || Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -193,7 +194,7 @@ fn grpc_is_served_by_its_own_runtimes() {
         let wire = service.wire().await;
         assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 0");
         assert_eq!(served(), [false, true]);
-        // Kept, since a connection that ends is no task any more.
+        // Kept, since a connection that ends is not a task any more.
         let mut client = service.client().await;
         assert_eq!(client.get("/healthz").await.status, StatusCode::OK);
         assert_eq!(served(), [true, true]);

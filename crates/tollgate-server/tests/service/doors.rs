@@ -93,14 +93,14 @@ async fn a_page_in_a_browser_asks_only_where_it_may() {
         let reply = client.ask("GET", "/v1/auth", headers, "").await;
         assert_ne!(reply.status, StatusCode::FORBIDDEN, "{headers:?}: {}", reply.text);
     }
-    // What a person types is no page.
+    // An address that a person types is not a page.
     let typed = [("sec-fetch-site", "none")];
     assert_eq!(client.ask("GET", "/metrics", &typed, "").await.status, StatusCode::OK);
     let charged = client.check(WHOSE).await;
     assert_eq!(charged["allowed"], false, "two were charged, and the refused ones were not");
 }
 
-/// Who speaks HTTP/2 is told in HTTP/2 what to speak.
+/// A client that speaks HTTP/2 gets the answer about its protocol in HTTP/2.
 #[tokio::test]
 async fn http2_is_answered_in_its_own_words() {
     let service = Service::start().await;
@@ -182,7 +182,7 @@ async fn a_certificate_is_read_again() {
     assert!(service.trusting(&new).await.is_ok());
     assert!(service.trusting(&old).await.is_err());
     assert_eq!(kept.check(WHOSE).await["remaining"], 1, "connections that are open go on");
-    // Nobody has to say so: the files are prepared at.
+    // Nobody has to call for it: the files are prepared at startup.
     let tls = certificate(folder.path(), "used");
     let newest = CertificateDer::from_pem_file(&tls.certificate).unwrap();
     let seen = async {

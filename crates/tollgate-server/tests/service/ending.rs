@@ -158,7 +158,7 @@ async fn a_socket_in_the_file_system_serves_and_is_removed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("t.sock");
     let address: Address = format!("unix:{}", path.display()).parse().unwrap();
-    // What a process left that was killed.
+    // The leftovers of a process that was killed.
     drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
     assert!(path.exists());
     let gate = gate_of(FILE, AnyStore::Memory(MemoryStore::new()));
@@ -167,7 +167,7 @@ async fn a_socket_in_the_file_system_serves_and_is_removed() {
     let told = [("x-original-uri", "/pages/1"), ("x-forwarded-for", "192.0.2.7")];
     let reply = client.ask("GET", "/v1/auth", &told, "").await;
     assert!(reply.header("ratelimit").unwrap().contains("r=4"), "a socket is trusted");
-    // What is no socket is somebody's file.
+    // A file that is not a socket belongs to somebody.
     let file = folder.path().join("policies.toml");
     std::fs::write(&file, FILE).unwrap();
     let on_file: Address = format!("unix:{}", file.display()).parse().unwrap();

@@ -16,7 +16,7 @@ use crate::{Service, gate_of};
 
 const DEADLINE: Duration = tollgate_policy::DEFAULT_DEADLINE;
 
-/// What a busy machine may take beyond a deadline, as `docs/faults.md` states it.
+/// The time that a busy machine may take beyond a deadline, as `docs/faults.md` states it.
 const SLACK: Duration = Duration::from_millis(100);
 
 const FILE: &str = r#"
@@ -51,7 +51,7 @@ async fn service_on(server: &RedisServer) -> Service {
     Service::start_with(gate_of(FILE, AnyStore::from(store)), |_| {}).await
 }
 
-/// Asks for so long: every answer is the rule's, says so, and comes within the deadline.
+/// Asks for this time: every answer is the rule's, reports that, and comes within the deadline.
 async fn stand_in(service: &Service, time: Duration, what: &str) {
     let (end, mut took) = (Instant::now() + time, Vec::new());
     let mut client = service.client().await;
@@ -245,7 +245,7 @@ async fn a_look_at_the_store_is_counted_nowhere() {
     }
 }
 
-/// What the URL says holds for inline limits, and a question may say otherwise.
+/// The URL's settings apply to inline limits, and a question may replace them.
 #[tokio::test(flavor = "multi_thread")]
 async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
     let server = redis_or_skip!();
@@ -260,7 +260,7 @@ async fn the_deadline_of_the_url_holds_and_a_question_may_bring_its_own() {
         (r#"{"subject": "user:1", "limit": "9/h", "deadline": "20ms"}"#, false),
         (r#"{"subject": "user:1", "limit": "9/h", "deadline": "5s"}"#, true),
     ] {
-        // The server stands still for longer than the usual deadline, and then answers.
+        // The server pauses for longer than the usual deadline, and then answers.
         let pause = long.as_millis().to_string();
         let words: Vec<&[u8]> = vec![b"CLIENT", b"PAUSE", pause.as_bytes(), b"ALL"];
         assert!(!matches!(server.command(&words), Reply::Error(_)));

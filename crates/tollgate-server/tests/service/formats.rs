@@ -1,4 +1,4 @@
-//! What earlier builds wrote, in `vectors/formats`: counts, receipts and holds on Redis, in a
+//! The files of earlier builds in `vectors/formats`: counts, receipts and holds on Redis, in a
 //! SQLite file and in a snapshot. Each is read, charged, settled and refunded.
 
 use std::fs;
@@ -35,7 +35,7 @@ fn bytes(digits: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).unwrap()).collect()
 }
 
-/// What a build wrote, and when.
+/// The counts that a build wrote, and its clock.
 fn counts(build: &str) -> (Value, ManualClock) {
     let counts: Value = serde_json::from_str(&read(build, "counts.json")).unwrap();
     let clock = ManualClock::at_micros(counts["at"].as_u64().unwrap());

@@ -57,8 +57,8 @@ impl Wire {
         Ok(answer.into_inner())
     }
 
-    /// Asks about these descriptors, written as `key=value,key=value`; what came of each, as
-    /// `OK 4` or `OVER 0`, after what they say together.
+    /// Asks about these descriptors, written as `key=value,key=value`. The result is the outcome
+    /// together, and then that of each, such as `OK 4` or `OVER 0`.
     pub(crate) async fn told(&self, domain: &str, descriptors: &[&str]) -> String {
         summary(&self.ask(&request(domain, descriptors)).await.unwrap())
     }
@@ -80,7 +80,7 @@ impl Service {
     }
 }
 
-/// What came of a request.
+/// The outcome of a request.
 pub(crate) fn summary(answer: &RateLimitResponse) -> String {
     let code = |code: i32| match rate_limit_response::Code::try_from(code) {
         Ok(rate_limit_response::Code::Ok) => "OK",
@@ -103,7 +103,7 @@ pub(crate) fn request(domain: &str, descriptors: &[&str]) -> RateLimitRequest {
     }
 }
 
-/// A descriptor, written as `key=value,key=value`, after `5 ` or `-5 ` for hits of its own.
+/// A descriptor, written as `key=value,key=value`, after `5 ` or `-5 ` for its number of hits.
 pub(crate) fn descriptor(text: &str) -> RateLimitDescriptor {
     let (hits, text) = match text.split_once(' ') {
         Some((hits, rest)) if hits.parse::<i64>().is_ok() => (hits.parse::<i64>().ok(), rest),

@@ -32,7 +32,7 @@ use crate::{FILE, Service, gate_of, here, tcp};
 pub(crate) const TRIES: usize = 300;
 pub(crate) const AT_ONCE: usize = 20;
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 pub(crate) const LONG: Duration = Duration::from_secs(60);
 
 const GIVEN_BACK: &str = "tollgate_holds_undelivered_total{result=\"given_back\"}";
@@ -277,7 +277,8 @@ async fn every_call_of_grpc(service: &Service, closes: bool, what: &str) {
             let turns = (connection * calls + call) * 7 % 400;
             let mut said = poll!(&mut asking);
             for turn in 0..turns + TURNS {
-                // What was read is heard, as no reset would tell the service otherwise.
+                // Replies that were read are confirmed, as no reset would report it to the service
+                // otherwise.
                 pause.set(turn >= turns);
                 tokio::task::yield_now().await;
                 if said.is_pending() {
@@ -361,7 +362,7 @@ async fn redis_has_back_what_nobody_heard_of() {
     }
 }
 
-/// What the store has charged is what the metrics count, whatever became of the callers.
+/// The metrics count the store's charges, whatever became of the callers.
 async fn every_check_is_counted_once(store: AnyStore, what: &str) {
     let folder = tempfile::tempdir().unwrap();
     let service = start(store, &folder).await;
@@ -406,8 +407,8 @@ async fn a_check_counts_once_whatever_becomes_of_its_caller() {
     every_check_is_counted_once(store.into(), "Redis").await;
 }
 
-/// A store that answers too late may have placed what was asked for, though its caller was told
-/// that nothing is held.
+/// A store that answers too late may have placed a hold, though its caller heard that nothing is
+/// held.
 #[tokio::test]
 async fn what_a_redis_that_stood_still_has_placed_is_given_back() {
     let server = redis_or_skip!();
@@ -453,7 +454,7 @@ async fn what_a_redis_that_stood_still_has_placed_is_given_back() {
         server.thaw();
         assert!(all.iter().all(Result::is_err), "grpc");
         let looked = json!({ "subject": "envoy:shop|user=1", "limit": "1000/d via fixed_window" });
-        // What was answered stays, and nothing else: at most a few rounds.
+        // Answered charges stay, and nothing else: at most a few rounds.
         loop {
             let said = done(client, "/v1/peek", looked.clone()).await;
             if said["remaining"].as_u64().is_some_and(|left| left >= SLOTS - AT_ONCE as u64 / 2) {
@@ -465,7 +466,7 @@ async fn what_a_redis_that_stood_still_has_placed_is_given_back() {
     }
 }
 
-/// An answer that was read is no answer that nobody heard of, however the connection ends.
+/// An answer that was read counts as delivered, however the connection ends.
 #[tokio::test]
 async fn who_has_read_its_answer_keeps_its_hold() {
     let folder = tempfile::tempdir().unwrap();
@@ -505,7 +506,7 @@ async fn who_has_read_its_answer_keeps_its_hold() {
         drop(stream);
         left -= 1;
     }
-    // What is given back is given back before this one, which is the last to go.
+    // Holds are given back before this one, which is the last to go.
     go(service.address, (None, &http("/v1/acquire", &acquire())), Goes::Closes, 0).await;
     let began = Instant::now();
     while number(client, "tollgate_holds_undelivered_total{result=\"given_back\"}").await == 0 {

@@ -31,21 +31,21 @@ async fn post(client: &mut Client, path: &str, body: &Value) -> Reply {
     client.post(path, &body.to_string()).await
 }
 
-/// What a path answers with 200.
+/// The 200 answer of a path.
 pub(crate) async fn done(client: &mut Client, path: &str, body: Value) -> Value {
     let reply = post(client, path, &body).await;
     assert_eq!(reply.status, StatusCode::OK, "{path} {body}: {}", reply.text);
     reply.json()
 }
 
-/// What a path refuses, with this status and in these words.
+/// Expects that a path refuses, with this status and text.
 pub(crate) async fn refused(client: &mut Client, path: &str, body: Value, status: u16, says: &str) {
     let reply = post(client, path, &body).await;
     assert_eq!(reply.status.as_u16(), status, "{path} {body}: {}", reply.text);
     assert!(reply.text.contains(says), "{path} {body}: {}", reply.text);
 }
 
-/// A service over memory with a clock of its own, which also speaks the Redis protocol.
+/// A service over memory with a manual clock, which also speaks the Redis protocol.
 pub(crate) async fn on_memory(policies: &str) -> (Service, ManualClock) {
     let clock = ManualClock::at_micros(1_700_000_000_000_000);
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -81,7 +81,7 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
         assert_eq!(first["ends_after"]["seconds"], 60);
         let second = post(client, "/v1/reserve?deny_status=429", &question(300)).await;
         assert_eq!(second.status, StatusCode::TOO_MANY_REQUESTS);
-        // Whoever commits lets others in earlier, so that no time is told.
+        // A commit lets others in earlier, so the answer gives no time.
         assert_eq!(second.header("retry-after"), None);
         let denied = second.json();
         assert_eq!((&denied["until_hold"], &denied["hold"]), (&json!(true), &Value::Null));
@@ -157,7 +157,7 @@ async fn slots_are_taken_renewed_and_released() {
     }
 }
 
-/// A client says that it waits where the operator lets it, and stands in line by its id.
+/// A client asks to wait where the operator allows it, and keeps its place in line by its id.
 #[tokio::test]
 async fn who_waits_is_not_banned_and_stands_in_line_where_that_is_allowed() {
     let limit = "1 at once, ban 10m after 2 denials in 1m";
@@ -214,7 +214,7 @@ async fn a_hold_that_has_ended_charges_nothing() {
     let renew = json!({ "hold": renewed["hold"], "ttl": "10s" });
     refused(client, "/v1/renew", renew, 409, "others may have what it kept").await;
     assert_eq!(remaining(&done(client, "/v1/peek", peek.clone()).await), 10);
-    // An end that charges says so.
+    // An end that charges is reported.
     let charging = done(client, "/v1/reserve", reserve(json!({ "at_end": "charge" }))).await;
     clock.advance(Duration::from_secs(10));
     let commit = json!({ "hold": charging["hold"], "actual": 1 });
@@ -256,7 +256,7 @@ async fn a_policy_says_how_long_its_estimate_is_held_and_what_the_end_charges() 
         };
         let held = done(client, "/v1/reserve", ask("bob", json!({}))).await;
         assert_eq!((remaining(&held), &held["ends_after"]["seconds"]), (70, &json!(20)), "{held}");
-        // What the request says goes before.
+        // The request's setting takes precedence.
         let terms = json!({ "ttl": "5s", "cost": 10, "at_end": "nothing" });
         let held = done(client, "/v1/reserve", ask("ann", terms)).await;
         assert_eq!((remaining(&held), &held["ends_after"]["seconds"]), (90, &json!(5)), "{held}");
@@ -268,7 +268,7 @@ async fn a_policy_says_how_long_its_estimate_is_held_and_what_the_end_charges() 
             assert_eq!(remaining(&peek), left, "{at_end}: {user}");
         }
     }
-    // An estimate above what the policy takes says so.
+    // An estimate above the policy's maximum is reported.
     let (service, _) = on_memory(&TOKENS.replace("AT_END", "charge")).await;
     let client = &mut service.client().await;
     let ask = json!({ "policy": "tokens", "fields": { "user": "bob" }, "cost": 51 });
@@ -279,7 +279,7 @@ async fn a_policy_says_how_long_its_estimate_is_held_and_what_the_end_charges() 
         says.contains("above the `max` of the policy") && says.contains("at most 50"),
         "{says}"
     );
-    // Another policy says nothing of it.
+    // Another policy does not mention it.
     let (service, _) = on_memory(FILE).await;
     let client = &mut service.client().await;
     let body = json!({ "fields": { "user": "bob" } });
@@ -567,8 +567,8 @@ async fn an_id_that_is_none_is_refused_and_never_repeated() {
     assert_eq!(remaining(&done(client, "/v1/peek", peek).await), 1);
 }
 
-/// Only a wait that somebody shortens by settling is left out of `Retry-After`. The clock stands at
-/// 40 s before the end of a minute.
+/// Only a wait that somebody shortens by settling is left out of `Retry-After`. The clock is at 40
+/// s before the end of a minute.
 #[tokio::test]
 async fn a_wait_that_no_hold_lengthens_is_told() {
     let (service, _clock) = on_memory(JOBS).await;
@@ -604,7 +604,7 @@ async fn a_wait_that_no_hold_lengthens_is_told() {
     assert_eq!(done(client, "/v1/check", nobody).await["unit"], Value::Null);
 }
 
-/// A holder that comes too late is told to charge without a check.
+/// The answer to a late holder is to charge without a check.
 #[tokio::test]
 async fn what_nobody_holds_is_charged_without_a_check() {
     let (service, clock) = on_memory(JOBS).await;
@@ -619,7 +619,7 @@ async fn what_nobody_holds_is_charged_without_a_check() {
     refused(client, "/v1/commit", commit, 409, "nothing was charged").await;
     let said = done(client, "/v1/charge", ask(900)).await;
     assert_eq!((&said["cost"], &said["limits"][0]["fits"]), (&json!(900), &json!(true)));
-    // Beyond the limit it is owed, and beyond the debt cut.
+    // Beyond the limit it is debt, and beyond the maximum debt it is cut.
     let said = done(client, "/v1/charge", ask(900)).await;
     let entry = &said["limits"][0];
     let numbers = [&entry["fits"], &entry["cut"], &entry["remaining"]];

@@ -63,7 +63,7 @@ async fn two_services_share_a_leased_limit_exactly() {
     assert!(value("tollgate_lease_renewals_total") < 60);
 }
 
-/// What nobody spent goes back when a service ends, and the other admits it.
+/// Unspent units go back when a service ends, and the other service admits them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_service_that_ends_gives_back_what_it_holds() {
     let server = redis_or_skip!();

@@ -17,21 +17,21 @@ use crate::grpc_client::{Wire, request, summary};
 use crate::redis_client::{Redis, command, line};
 use crate::{FILE, Service, gate_of, here};
 
-/// What an answer says whose caller has waited for the deadline, and for no other time.
+/// The answer to a caller that has waited for the deadline, and for no other time.
 const WAITED: &str = "no answer from Redis within ";
 const FOR_THE_DEADLINE: &str = "no answer from Redis within 1s:";
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 const LONG: Duration = Duration::from_secs(30);
 
 /// How long a fault lasts at least: the breaker looks again several times.
 const FAULT: Duration = Duration::from_secs(3);
 
-/// Connections of the Redis protocol, and how often each sends its three commands at once.
+/// Connections of the Redis protocol, and how often each pipelines its three commands.
 const CONNECTIONS: usize = 50;
 const TIMES: usize = 2;
 
-/// Connections of gRPC, and the calls at once over each.
+/// Connections of gRPC, and the concurrent calls over each.
 const WIRES: usize = 5;
 const CALLS: usize = 10;
 
@@ -41,7 +41,7 @@ const TURNS: usize = 5;
 /// How often each kind is answered until it counts as answered.
 const ENOUGH: usize = 50;
 
-/// What is asked, by door and failure rule.
+/// The kinds of question, by front and failure rule.
 const KINDS: [&str; 6] =
     ["RESP error", "RESP allow", "RESP deny", "gRPC error", "gRPC allow", "gRPC deny"];
 
@@ -65,7 +65,7 @@ impl By {
     }
 }
 
-/// What was seen of one kind in one phase.
+/// The observations of one kind in one phase.
 #[derive(Clone, Debug, Default)]
 struct Seen {
     by_store: usize,
@@ -213,7 +213,7 @@ fn answered(kind: &str, said: &str) -> By {
     }
 }
 
-/// Asks over one connection until it is over, always so many commands at once.
+/// Asks over one connection until it is over, always this number of commands together.
 async fn ask_resp(mut redis: Redis, key: String, load: Arc<Load>) {
     let mut number = 0;
     while !load.is_over.load(Ordering::SeqCst) {
@@ -315,7 +315,7 @@ async fn a_redis_that_freezes_and_dies_under_load_is_answered_for_within_the_dea
     load.comes_back("restarted").await;
 
     load.is_over.store(true, Ordering::SeqCst);
-    // Who panicked, or hangs, says so here.
+    // A task that panicked, or hangs, is reported here.
     while let Some(ended) = tokio::time::timeout(LONG, asking.join_next()).await.expect("a hang") {
         ended.unwrap();
     }

@@ -1,4 +1,4 @@
-//! The service as its clients meet it: a real one on a port of its own.
+//! The service as its clients meet it: a real one on its own port.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // tests may
 
@@ -120,8 +120,8 @@ impl Service {
     }
 }
 
-/// A batch with an answer of 1.3 MB to a question of 60 kB, since each limit's part says whose
-/// count it is: the whole request, and its body.
+/// A batch whose answer has 1.3 MB for a question of 60 kB, since each limit's part gives its
+/// subject: the whole request, and its body.
 fn long_answer() -> (String, String) {
     let limits: Vec<_> = (1..=32).map(|days| format!("1000000/{days}d via gcra")).collect();
     let (subject, limits) = ("a".repeat(1_000), limits.join(", "));

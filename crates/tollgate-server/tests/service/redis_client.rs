@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 use crate::{Service, tcp};
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 const LONG: Duration = Duration::from_secs(30);
 
 /// One connection.
@@ -64,7 +64,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin + Send> Redis<T> {
         timeout(LONG, self.read()).await.expect("it hangs")
     }
 
-    /// What comes until the service closes.
+    /// The bytes until the service closes.
     pub(crate) async fn rest(&mut self) -> String {
         let mut said = Vec::new();
         // A reset is an end, too.

@@ -1,4 +1,4 @@
-//! The Redis protocol: what clients send, what they are told, and who misbehaves.
+//! The Redis protocol: the clients' commands, the replies, and clients that misbehave.
 
 mod abuse;
 mod ask;
@@ -95,7 +95,7 @@ async fn clients_introduce_themselves() {
     );
     assert_eq!(redis.ask("QUIT").await, "OK");
     assert_eq!(redis.rest().await, "");
-    // The next client has a number of its own.
+    // The next client has a different number.
     assert_eq!(service.redis().await.ask("CLIENT ID").await, "2");
 }
 
@@ -173,7 +173,7 @@ async fn whoever_has_no_password_is_told_nothing() {
         assert_eq!(redis.reply().await, "OK", "{login}");
     }
     drop(guessing);
-    // Without a password nothing is asked, and AUTH says so.
+    // Without a password there is no authentication, and AUTH reports that.
     let open = self::service().await;
     let said = open.redis().await.ask("AUTH x").await;
     assert!(said.starts_with("(ERR AUTH <password> called without any password"), "{said}");
@@ -284,7 +284,7 @@ async fn a_transaction_runs_in_order_or_not_at_all() {
         assert!(redis.ask("EXEC").await.starts_with("(EXECABORT"), "{broken}");
         assert_eq!(redis.ask("EXEC").await, "(ERR EXEC without MULTI)");
     }
-    // What ends a connection's user or state ends its transaction.
+    // A command that ends a connection's user or state ends its transaction.
     for (end, says) in [("DISCARD", "OK"), ("RESET", "RESET"), ("AUTH x", "(ERR AUTH")] {
         assert_eq!(redis.ask("MULTI").await, "OK");
         assert_eq!(redis.ask("CL.THROTTLE b 1 2 60").await, "QUEUED");

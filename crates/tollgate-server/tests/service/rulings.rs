@@ -222,7 +222,7 @@ async fn an_api_key_is_one_key_in_policies_rulings_corrections_and_questions() {
         let lifted = ruled(&mut admin, "lift", &json!({"when": {"api_key": value}})).await;
         assert_eq!(lifted, json!({"was_there": true, "others": []}));
     }
-    // What logs show may be a key or a hash: whoever means it says which.
+    // Logs may show a key or a hash: the caller says which.
     for (path, body) in [
         ("ban", json!({"when": {"api_key": hash_of("k-1")}, "for": "1h"})),
         ("reset", json!({"policy": "keys", "subject": format!("api_key:{}", hash_of("k-1"))})),

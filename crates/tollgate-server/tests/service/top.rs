@@ -68,7 +68,7 @@ async fn who_asks_most_and_who_is_denied_most_is_listed() {
     for allowed in [true, false] {
         assert_eq!(client.check(both).await["allowed"], allowed);
     }
-    // A policy in shadow denies nobody, and a ban is no decision of a limit.
+    // A policy in shadow denies nobody, and a ban is not a decision of a limit.
     client.check(r#"{"policy": "trial", "fields": {"ip": "192.0.2.9"}}"#).await;
     client
         .check(r#"{"policy": "banned", "fields": {"ip": "192.0.2.9", "header.x-bad": "yes"}}"#)
@@ -99,7 +99,7 @@ async fn who_asks_most_and_who_is_denied_most_is_listed() {
 async fn calls_over_the_redis_protocol_are_counted_one_by_one() {
     let service = service(log(Subjects::Plain), |options| options.resp = vec![here()]).await;
     let mut redis = service.redis().await;
-    // Many at once, of several subjects: two are admitted of each.
+    // Many together, of several subjects: two are admitted of each.
     let names = ["a", "b", "a", "c", "a", "b", "a", "b", "a"];
     let calls: Vec<u8> =
         names.iter().flat_map(|name| line(&format!("CL.THROTTLE {name} 1 1 3600"))).collect();

@@ -127,7 +127,7 @@ async fn redis_delivers_nothing_to_who_has_gone() {
 }
 
 /// The wait of who only stops to send ends, too: nobody can tell it from who has gone. It reads the
-/// answer, which has the jobs that are there at once.
+/// answer, which has the jobs that are there already.
 #[tokio::test]
 async fn who_stops_to_send_is_answered_at_once() {
     let queue = Queue::new(AnyQueues::Memory(MemoryQueues::new()), "mail").unwrap();

@@ -13,7 +13,7 @@ use crate::{FILE, Service, gate_of, here};
 
 const TOKEN: &str = "0123456789abcdef";
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A queue by a clock of the test's.
@@ -50,7 +50,7 @@ async fn post(client: &mut Client, act: &str, body: &Value) -> Reply {
     client.post(&format!("/v1/queues/mail/{act}"), &body.to_string()).await
 }
 
-/// What is answered to what is right.
+/// The valid answer to a valid request.
 async fn said(client: &mut Client, act: &str, body: Value) -> Value {
     let reply = post(client, act, &body).await;
     assert_eq!(reply.status, StatusCode::OK, "{body}: {}", reply.text);

@@ -44,7 +44,7 @@ pub(super) struct Item {
     /// The rate of a bucket that refills continuously, in units per period. For such a bucket,
     /// `r/t` could promise more than the rate.
     pub(super) rate: Option<Rate>,
-    /// Whether it stands in `RateLimit-Policy`: a ban has no units for a window.
+    /// Whether it is in `RateLimit-Policy`: a ban has no units for a window.
     is_listed: bool,
 }
 

@@ -298,7 +298,8 @@ impl Answers {
             ),
         };
         let never = wait.is_none();
-        // A wait that ends earlier when somebody settles a hold is no time to come back at.
+        // A wait that ends earlier when somebody settles a hold is not a fixed time to come back
+        // at.
         let is_told = self.any_wait || !decision.is_until_hold();
         let (problem, wait) = match wait {
             Some(_) if !is_told => (problem::held(), None),

@@ -12,7 +12,7 @@ use super::hops::{self, Syntax};
 use super::network::Networks;
 use super::text::Value;
 
-/// What a peer at a unix socket is to the networks that are trusted.
+/// The address of a peer at a Unix socket, for the networks that are trusted.
 pub(crate) const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 /// The most proxies that [`ClientAddress::behind_hops`] accepts.

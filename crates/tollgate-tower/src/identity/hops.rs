@@ -132,7 +132,7 @@ fn forwarded_for(element: &[u8]) -> Option<IpAddr> {
 /// A token or a quoted string, unescaped, and the text after it.
 fn value(text: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let Some(quoted) = text.strip_prefix(b"\"") else {
-        // `:` and brackets should be quoted, but often are not; they are no separators.
+        // `:` and brackets should be quoted, but often are not; they do not separate.
         let end = text.iter().position(|byte| !is_token(*byte) && !b":[]".contains(byte));
         let end = end.unwrap_or(text.len());
         return (end > 0).then(|| (text[..end].to_vec(), &text[end..]));

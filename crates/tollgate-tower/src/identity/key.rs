@@ -162,7 +162,8 @@ impl ApiKey {
     /// The hash of the request's key: 32 hexadecimal digits.
     ///
     /// # Errors
-    /// Why there is no key: absent or empty, another scheme, several lines, over [`MAX_KEY_BYTES`].
+    /// The reason why there is no key: absent or empty, another scheme, several lines, over
+    /// [`MAX_KEY_BYTES`].
     pub fn value(&self, headers: &HeaderMap) -> Result<Value<'static>, Why> {
         let line = super::one_line(headers, &self.header, MAX_KEY_BYTES)?;
         let key = match self.scheme {

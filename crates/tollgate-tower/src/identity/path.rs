@@ -44,8 +44,9 @@ pub enum PathParameters {
     Strip,
 }
 
-/// How paths are interpreted: like the server behind, where servers differ. What the settings leave
-/// open is refused. Segments `.` and `..`, in any spelling, and `%00` are always refused.
+/// How paths are interpreted: like the server behind, where servers differ. A path that the
+/// settings leave ambiguous is refused. Segments `.` and `..`, in any spelling, and `%00` are
+/// always refused.
 ///
 /// ```
 /// use tollgate_tower::identity::{Case, EscapedSlashes, PathReading, Why};

@@ -34,7 +34,7 @@ pin_project_lite::pin_project! {
     enum State<F, S, RB, E> {
         Running { #[pin] inner: F, admitted: Admitted<S> },
         Refused { response: Option<Box<Response<Bytes>>> },
-        // The store does not answer at once.
+        // The store does not answer immediately.
         Waiting { future: Boxed<RB, E> },
     }
 }
@@ -146,7 +146,7 @@ impl<S: Store + 'static> Admitted<S> {
         }
     }
 
-    /// As `finish`, for a store that answers at once.
+    /// As `finish`, for a store that answers immediately.
     #[inline]
     fn finish_now<RB, E>(&mut self, result: &mut Result<Response<RB>, E>) {
         match self.more.take() {

@@ -155,7 +155,7 @@ impl Misconfigurations {
 /// The number of consecutive layers that were dropped after at most two requests.
 static SHORT_LIVED: AtomicU32 = AtomicU32::new(0);
 
-/// The number of such layers from which this is no coincidence.
+/// The number of such layers above which this is not a coincidence.
 const MANY_SHORT_LIVED: u32 = 32;
 
 /// Records that a layer with this number of `requests` was dropped. True when too many were

@@ -57,10 +57,10 @@ struct Shared<S> {
 /// known in advance, a policy with overrides is shorter (`docs/policies.md`).
 ///
 /// The function is called with the head of the request; its future keeps what it needs of it.
-/// `None` is no limit. The failure rule decides when the function or the store fails. One log line
-/// reports the start of a failure, and one its end. Invalid limits or costs count as an error of
-/// the function. A request waits for the future without a bound: give its calls their own deadline,
-/// for example with `tokio::time::timeout`.
+/// `None` means no limit. The failure rule decides when the function or the store fails. One log
+/// line reports the start of a failure, and one its end. Invalid limits or costs count as an error
+/// of the function. A request waits for the future without a bound: give its calls their own
+/// deadline, for example with `tokio::time::timeout`.
 ///
 /// ```
 /// use http::{Request, Response, StatusCode};

@@ -90,13 +90,13 @@ enum Next {
     /// The inner service is called.
     Pass,
     Refuse(Refusal),
-    /// The store does not answer at once.
+    /// The store does not answer immediately.
     Wait(Box<Prepared>, Option<Timer>),
 }
 
 impl<I, S> Tollgate<I, S> {
-    /// Handles a request whose store does not answer at once. It is a separate function, so that
-    /// other requests need no stack space for it.
+    /// Handles a request whose store does not answer immediately. It is a separate function, so
+    /// that other requests need no stack space for it.
     #[inline(never)]
     fn wait<B, RB>(
         &mut self,

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
     use tollgate_policy::Format;
 
-    /// What is written on a template must fit for every policy that can be written.
+    /// The text on a template must fit for every possible policy.
     #[test]
     fn the_longest_names_fit_on_a_card() {
         let (policy, limit) = ("p".repeat(64), "l".repeat(64));

@@ -17,7 +17,7 @@ static PLACES: Semaphore = Semaphore::const_new(MAX_WITHOUT_CALLER);
 
 type Work<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Work that goes on in a task of its own if it is dropped before its end, for at most 4,096 of a
+/// Work that goes on in a separate task if it is dropped before its end, for at most 4,096 of a
 /// process at a time. Of more, and without a runtime of tokio, the work ends where it is dropped.
 pub struct ToItsEnd<T: 'static> {
     /// `None` once it has ended.

@@ -158,7 +158,7 @@ fn ipv4_mapped_in_any_notation_is_the_ipv4_address() {
         let line = format!("192.0.2.7, {proxy}");
         assert_eq!(found(&way, PROXY, &[("x-forwarded-for", &line)]).0, "192.0.2.7", "{line}");
     }
-    // What only looks like it stays IPv6.
+    // An address that only looks like it stays IPv6.
     for (text, group) in [
         ("2001:db8::1.2.3.4", "2001:db8::/64"),
         ("::1.2.3.4", "::/64"),

@@ -20,7 +20,7 @@ fn path_variants_are_one_path() {
     }
     let request = Request::get("/Login").body(()).unwrap();
     assert_eq!(value(&Identity::path(Case::Keep), &request).as_deref(), Ok("/Login"));
-    // What servers differ in reading is no spelling of it.
+    // A path that servers read differently is not a spelling of it.
     for (uri, why) in [
         ("/./login", Why::Dots),
         ("/x/../login", Why::Dots),

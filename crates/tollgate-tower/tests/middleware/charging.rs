@@ -19,7 +19,7 @@ const POLICY: &str = r#"
     limits = [{ subject = "ip", limit = "5/h" }]
 "#;
 
-/// What the service says of itself: as a status and a header.
+/// The service's own report: as a status and a header.
 fn app<S: Store + 'static>(layer: TollgateLayer<S>) -> Router {
     let handler = async |headers: http::HeaderMap| {
         let text = |name: &str| headers.get(name).map(|value| value.to_str().unwrap().to_owned());

@@ -15,7 +15,7 @@ use tollgate_tower::{RequestLimits, RequestLimitsLayer, TollgateLayer};
 
 use crate::common::{from, gate, policies, send, status};
 
-/// What a program says of a refusal reaches the client; what a handler says is left alone.
+/// A program's text for a refusal reaches the client; the text of a handler is left alone.
 #[tokio::test]
 async fn a_refusal_is_said_as_the_program_wants() {
     let one = "[[policies]]\nname = \"one\"\non_failure = \"deny\"\n\
@@ -81,7 +81,7 @@ async fn a_function_gives_the_limits_of_a_request() {
     let denied = send(&app, from("192.0.2.1", &[("tenant", "small")])).await;
     assert_eq!(denied.header("ratelimit-policy"), Some("\"plan\";q=1;w=3600"));
     assert!(denied.header("retry-after").is_some() && denied.body.contains("plan"), "{denied:?}");
-    // What the function cannot say is decided by the rule.
+    // The rule decides where the function gives no answer.
     let seen = send(&app, from("192.0.2.1", &[("tenant", "?")])).await;
     assert_eq!((seen.status.as_u16(), seen.header("retry-after")), (503, Some("1")));
     let app = by_tenant(OnFailure::Allow);
@@ -173,7 +173,7 @@ async fn a_router_in_a_test_has_a_peer() {
     }
 }
 
-/// Stacked layers of different names are told apart in the answers.
+/// The answers name the layer where several are stacked.
 #[tokio::test]
 async fn stacked_layers_have_names() {
     let inner = TollgateLayer::per_client_named("login", "1/h via gcra").unwrap();

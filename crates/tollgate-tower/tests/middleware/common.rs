@@ -70,7 +70,7 @@ pub(crate) fn gate(policies: Policies) -> (Gate<MemoryStore>, ManualClock) {
     (Gate::new(policies, store).unwrap(), clock)
 }
 
-/// Policies as they stand in a file, without the first line.
+/// Policies as in a file, without the first line.
 pub(crate) fn policies(toml: &str) -> Policies {
     Policies::parse(&format!("version = 1\n{toml}"), Format::Toml).unwrap_or_else(|e| panic!("{e}"))
 }

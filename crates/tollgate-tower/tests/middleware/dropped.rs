@@ -42,13 +42,13 @@ struct World {
     gate: Gate<Away>,
     layer: TollgateLayer<Away>,
     app: Router,
-    /// How many answers the observer was told, and how many requests the service got.
+    /// How many answers the observer got, and how many requests the service got.
     observed: Arc<AtomicU64>,
     served: Arc<AtomicU64>,
 }
 
 impl World {
-    /// The service stops the store before it answers, where a header says so.
+    /// The service stops the store before it answers, where a header asks for it.
     fn new() -> Self {
         let store = Away::new(ManualClock::at_micros(1_700_000_000_000_000));
         let [observed, served] = [0, 0].map(|zero| Arc::new(AtomicU64::new(zero)));

@@ -13,13 +13,13 @@ use crate::common::{from, policies, send};
 
 const DEADLINE: Duration = tollgate_policy::DEFAULT_DEADLINE;
 
-/// What a busy machine may take beyond a deadline, as `docs/faults.md` states it.
+/// The time that a busy machine may take beyond a deadline, as `docs/faults.md` states it.
 const SLACK: Duration = Duration::from_millis(100);
 
 struct Rule {
     gate: Gate<RedisStore>,
     app: Router,
-    /// What a request gets while the store fails.
+    /// The response to a request while the store fails.
     status: u16,
     outcome: Outcome,
     failed: u64,
@@ -48,7 +48,7 @@ impl Rule {
             let seen = send(&self.app, from("192.0.2.1", &[])).await;
             took.push(began.elapsed());
             assert_eq!(seen.status.as_u16(), self.status);
-            // Nobody knows what remains, and nobody says so.
+            // The remaining units are unknown, and not reported.
             assert_eq!(seen.header("ratelimit"), None);
             if self.status == 503 {
                 assert_eq!(seen.header("retry-after"), Some("1"));

@@ -17,7 +17,7 @@ use super::page::{block, rows};
 
 const PAGE: &str = include_str!("../../../../docs/coming-from-tower-governor.md");
 
-// The page shows these three as they stand.
+// The page shows these three unchanged.
 
 fn theirs(app: Router) -> Router {
     let config = GovernorConfigBuilder::default().per_second(4).burst_size(2).finish().unwrap();
@@ -133,7 +133,7 @@ async fn headers_and_bodies_are_those_of_the_page() {
     assert!(ours.1.header("x-ratelimit-after").is_none());
 }
 
-/// A wait below a second: a client that obeys theirs comes again at once.
+/// A wait below a second: a client that obeys theirs comes again immediately.
 #[tokio::test]
 async fn a_short_wait_is_cut_to_nothing_there_and_rounded_up_here() {
     let theirs = GovernorConfigBuilder::default().per_millisecond(900).burst_size(1).finish();
@@ -168,7 +168,7 @@ async fn who_writes_the_header_is_believed_there_and_only_the_proxy_here() {
         }
         assert_eq!(found, expected);
     }
-    // Through the proxy, what a client wrote itself stands left of the proxy's entry.
+    // Through the proxy, the client's own text is left of the proxy's entry.
     for expected in [200, 200, 429] {
         let forged = format!("198.51.100.{expected}, 203.0.113.7");
         let seen = status(&ours, "10.0.0.1", &[("x-forwarded-for", &forged)]).await;

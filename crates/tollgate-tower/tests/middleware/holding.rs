@@ -73,7 +73,7 @@ async fn slots_end_with_bodies<S: Store + 'static>(gate: Gate<S>) {
     assert_eq!(denied.status, 429);
     assert!(denied.body.contains("ask again when some have ended"), "{}", denied.body);
     assert!(denied.body.contains(r#""violated-policies":["p"]"#), "{}", denied.body);
-    // Another client has slots of its own.
+    // Another client has separate slots.
     assert_eq!(send(&app, from("192.0.2.2", &[])).await.status, 200);
     settled(&gate, 1).await;
     // One is read to its end, the other is dropped.
@@ -91,7 +91,7 @@ async fn slots_end_with_the_bodies_of_responses() {
     slots_end_with_bodies(away(SLOTS).0).await;
 }
 
-/// Whoever has read the last frame finds the slot free, where the store answers at once.
+/// A client that has read the last frame finds the slot free, where the store answers immediately.
 #[tokio::test]
 async fn the_slot_is_free_before_the_last_frame_is_passed_on() {
     let (gate, _) = gate(policies(&SLOTS.replace("2 at once", "1 at once")));
@@ -140,7 +140,7 @@ async fn a_slot_that_a_late_store_has_taken_is_given_back() {
         assert_eq!(said.status, 503, "{}", said.body);
     }
     for _ in 0..60 {
-        // The slots last: their clock stands still.
+        // The slots last: their clock does not move.
         tokio::time::advance(SECOND / 10).await;
         tokio::task::yield_now().await;
     }

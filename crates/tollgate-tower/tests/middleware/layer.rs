@@ -1,4 +1,4 @@
-//! What a request gets: by what it is, what is malformed, and how it is cancelled.
+//! The answer to a request: by its path and headers, to malformed ones, and to cancelled ones.
 
 use std::future::Future as _;
 use std::sync::Arc;
@@ -394,7 +394,7 @@ async fn charging_by_the_response_is_limiting_too() {
     assert!(layer.share().limiting >= wait, "{:?}", layer.share());
 }
 
-/// What a router that is nested took off the path is still what the client asked for.
+/// The path in a nested router is still the one that the client asked for.
 #[tokio::test]
 async fn the_whole_path_counts_in_nested_routers() {
     let lines =

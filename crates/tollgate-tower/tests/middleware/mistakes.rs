@@ -228,7 +228,7 @@ async fn a_proxy_without_a_request_id_is_reported_and_charged() {
     }
     assert_eq!(left("10.0.0.1", &[("x-request-id", "b")]).await, Some(7));
     assert_eq!(taken(&reported), []);
-    // What cannot be used is no free pass, and is said once.
+    // An unusable value is not a free pass, and is reported once.
     let long = "i".repeat(257);
     let bad: [&[(&str, &str)]; 4] = [
         &[],
@@ -309,7 +309,7 @@ async fn fields_that_nobody_tells_are_an_error_at_the_start_and_reported_after_a
         for _ in 0..3 {
             assert_eq!(status(&app, "192.0.2.1", &[]).await, 200);
         }
-        // With each reload anew, and not with each request.
+        // Again with each reload, and not with each request.
         assert_eq!(taken(&reported), [Misconfiguration::FieldNotSupplied(vec![Field::User])]);
     }
 }
@@ -326,7 +326,7 @@ async fn a_layer_made_for_each_request_is_reported() {
         }
     }
     assert_eq!(taken(&reported), [], "layers that were used are none");
-    // Other tests in this program drop layers, too, so that the run of short ones may begin anew.
+    // Other tests in this program drop layers, too, so that the run of short ones may begin again.
     for _ in 0..5_000 {
         if !reported.lock().unwrap().is_empty() {
             break;

@@ -27,7 +27,7 @@ async fn an_address_and_a_user_under_three_windows_with_weights() {
             }
         }
         assert_eq!(admitted, 10);
-        // What the user's limit denied did not count for the address.
+        // Requests that the user's limit denied did not count for the address.
         let seen = send(&app, from("192.0.2.3", &[])).await;
         assert_eq!(seen.header("ratelimit"), Some("\"api/ip/1s\";r=5;t=1"));
         let policy = seen.header("ratelimit-policy").unwrap();
@@ -84,7 +84,7 @@ async fn a_resource_and_its_consumers_share_one_check() {
     );
     clock.advance(Duration::from_secs(10));
     assert_eq!(call("1").await.status, 200);
-    // Without a consumer there is nobody to count: that is no way around the limit.
+    // Without a consumer there is no subject: that does not bypass the limit.
     assert_eq!(status(&app, "192.0.2.1", &[("x-resource", "12")]).await, 400);
 }
 

@@ -23,7 +23,7 @@ fn file(limit: u64) -> String {
     )
 }
 
-/// Replaces a file as editors and deployments do: at once, by a rename.
+/// Replaces a file as editors and deployments do: in one step, by a rename.
 fn write(path: &Path, text: &str) {
     let beside = path.with_extension("new");
     std::fs::write(&beside, text).unwrap();

@@ -184,7 +184,7 @@ impl Across {
 }
 
 /// The powers of ten of a vertical axis on a logarithmic scale, with labels: from the largest that
-/// is no more than `least` to the smallest that is no less than `top`.
+/// is at most `least` to the smallest that is at least `top`.
 pub(super) fn decades(least: u64, top: u64, says: impl Fn(u64) -> String) -> Vec<(u64, String)> {
     let least = 10_u64.pow(least.clamp(1, MOST_US / 10).ilog10());
     let mut end = least.saturating_mul(10);

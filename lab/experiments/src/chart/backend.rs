@@ -142,8 +142,8 @@ pub fn service(results: &Results) -> Option<Chart> {
     Some(chart(results, &backends, sketch))
 }
 
-/// What the backend has done, and what the limits denied, over time. `None` for an experiment
-/// without a backend.
+/// The requests that the backend has served, and those that the limits denied, over time. `None`
+/// for an experiment without a backend.
 #[must_use]
 pub fn served(results: &Results) -> Option<Chart> {
     let backends = backends(results)?;
@@ -176,7 +176,7 @@ pub fn served(results: &Results) -> Option<Chart> {
     Some(chart(results, &backends, sketch))
 }
 
-/// The cases with the least and the most of something; of two alike, the first.
+/// The cases with the minimum and the maximum of a figure; the first of equal ones.
 fn compare(
     backends: &[OfBackend<'_>],
     value: impl Fn(&OfBackend<'_>) -> u64,

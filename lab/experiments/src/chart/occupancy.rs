@@ -9,7 +9,7 @@ use super::panel::{Key, Mark, Panel, Scale, Series, Shape};
 use crate::experiment::results::{Capacity, CaseResult, Results};
 use crate::figure::{length, real};
 
-/// What was admitted in the last window of the capacity at every moment, with a line for the
+/// The units admitted in the last window of the capacity at every moment, with a line for the
 /// capacity. `None` for an experiment without a capacity.
 #[must_use]
 pub fn occupancy(results: &Results) -> Option<Chart> {

@@ -325,7 +325,7 @@ fn real_len(len: usize) -> f64 {
     real(u64::try_from(len).unwrap_or(u64::MAX))
 }
 
-/// Dashes as rectangles, which are sharp in SVG and PNG alike, on a light background, so that they
+/// Dashes as rectangles, which are sharp in both SVG and PNG, on a light background, so that they
 /// are visible on any colour.
 pub(super) fn dashes(sheet: &mut Sheet, from: At, right: f64) {
     let bar = |x: f64, width: f64, height: f64| Rect {

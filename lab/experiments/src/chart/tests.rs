@@ -132,7 +132,7 @@ fn queues_have_pictures_of_their_own_and_stand_for_the_others_where_all_are() {
     assert_eq!(names(&of("queues")), ["offers", "depth", "waits", "raster"]);
     let mixed = of("a queue beside limits");
     assert_eq!(names(&mixed), ["over-time", "occupancy", "depth", "waits", "raster"]);
-    // What is no queue has no depth.
+    // A case without a queue has no depth.
     assert_eq!(depth(&mixed).unwrap().panels.len(), 1);
     let (queue, says) = (&mixed.cases[1], depth(&mixed).unwrap().says);
     let most = queue.queue.as_ref().unwrap().depth_max;
@@ -152,7 +152,7 @@ fn queues_have_pictures_of_their_own_and_stand_for_the_others_where_all_are() {
     for word in ["accepted", "refused", "offers per 1 s"] {
         assert!(words.iter().any(|it| it == word), "{word}: {words:?}");
     }
-    // One above the other is one picture, and both are told.
+    // Charts one above the other are one picture, and the text names both.
     let svg = offers.clone().above(depth(&all).unwrap()).svg(LOOKS[0]);
     for part in [offers.title(), depth(&all).unwrap().title()] {
         assert!(svg.contains(&format!(">{part}</tspan>")) && svg.contains(&format!("{part}: ")));
@@ -247,7 +247,7 @@ fn what_is_far_above_does_not_press_the_rest_of_a_queue_flat() {
     let far = [false, true, true];
     assert_eq!(change(0, 100_000, 1_000), [far, far]);
     assert_eq!(change(1, 100_000, 1_000), [[false; 3], [false; 3]]);
-    // Waiting times are told in a unit of which there are some.
+    // The unit suits the waiting times.
     for case in &mut results.cases {
         let queue = case.queue.as_mut().unwrap();
         queue.waited_us.as_mut().unwrap().max = 1_000_000;
@@ -297,7 +297,7 @@ fn a_spike_survives_a_hundred_thousand_buckets() {
     assert!(columns.len() <= columns::COLUMNS);
     assert_eq!(columns.iter().filter(|value| **value == 997).count(), 1);
     assert_eq!(columns.iter().position(|value| *value == 997), Some(54_321 / 167));
-    // The picture reaches up to it and says so.
+    // The axis and the text name the maximum.
     let chart = over_time(&results);
     assert_eq!(chart.scale, Scale::Count { unit: chart.scale.unit().into(), top: 997 });
     assert_eq!(chart.says(), "In its busiest 600 us, every case let 997 through.");

@@ -39,7 +39,7 @@ impl Durations {
         }
     }
 
-    /// What `of_1000` of 1,000 durations did not exceed; 0 without any.
+    /// The duration that `of_1000` of 1,000 durations did not exceed; 0 without any.
     pub(super) fn at(&self, of_1000: u64) -> u64 {
         let wanted = (u128::from(self.number) * u128::from(of_1000)).div_ceil(1_000);
         let mut below = 0_u128;

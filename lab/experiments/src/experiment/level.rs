@@ -1,4 +1,4 @@
-//! A number that changes over time, such as the depth of a queue: its mean, and the most of each
+//! A number that changes over time, such as the depth of a queue: its mean, and the maximum of each
 //! bucket.
 
 use super::Experiment;

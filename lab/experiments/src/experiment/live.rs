@@ -44,7 +44,7 @@ use super::{Arrivals, Case, Experiment};
 use crate::error::Error;
 use tollgate_logs::decide::Verdict;
 
-/// How many requests are generated at once: few, since no question is sent meanwhile.
+/// How many requests are generated together: few, since no question is sent meanwhile.
 const BATCH: usize = 64;
 
 /// The longest time for which a case waits to align its windows as in simulated time, where nothing
@@ -113,7 +113,7 @@ pub struct TimedAnswer {
     pub verdict: Verdict,
 }
 
-/// What a server used for the decisions of a case.
+/// The usage of a server for the decisions of a case.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[allow(clippy::exhaustive_structs)] // made by who drives
 pub struct ServerUsage {

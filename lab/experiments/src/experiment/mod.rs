@@ -94,14 +94,14 @@ pub struct Experiment {
     /// The duration of the protected operation in microseconds, if known. In real time the results
     /// compare it with the duration of a decision.
     pub operation_us: Option<u64>,
-    /// What the limits protect, with the time that it takes; `None` if that is not simulated. Then
-    /// every case has limits or none, in front of it.
+    /// The backend that the limits protect, and its time per request; `None` if that is not
+    /// simulated. Then every case has limits or none, in front of it.
     pub backend: Option<Backend>,
     /// The clients, and when they ask.
     pub workloads: Vec<Workload>,
     /// The cases, which run one after the other.
     pub cases: Vec<Case>,
-    /// What was left out of the experiment, a sentence each: reported before all findings.
+    /// The parts left out of the experiment, a sentence each: reported before all findings.
     pub notes: Vec<String>,
     /// Whether a case continues with the counts of the earlier cases. Any two cases then have the
     /// same parts or none in common.

@@ -101,7 +101,7 @@ pub struct Capacity {
     pub window_us: u64,
 }
 
-/// Clients that behave alike.
+/// Clients with the same behaviour.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct Group {
@@ -157,10 +157,10 @@ pub struct CaseResult {
     /// count jobs at their delivery, since that is the load behind the queue.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub queue: Option<QueueResult>,
-    /// What the nodes did, for a case with nodes.
+    /// The results of the nodes, for a case with nodes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodes: Option<NodesResult>,
-    /// What became of the admitted attempts at the backend, if the experiment has one. `peak`,
+    /// The outcomes of the admitted attempts at the backend, if the experiment has one. `peak`,
     /// `used_share` and `burstiness` are of attempts when they are admitted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub backend: Option<BackendResult>,
@@ -261,7 +261,7 @@ pub struct QueueBucket {
     pub waited_us: u64,
 }
 
-/// What the nodes of a case did, all together.
+/// The results of the nodes of a case, all together.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 #[non_exhaustive]
 pub struct NodesResult {
@@ -295,8 +295,8 @@ pub struct NodesResult {
     pub returned: u64,
     /// Of these, the units that nobody spent and that counted no more when they were returned.
     pub wasted: u64,
-    /// What one count, asked without delay, would have admitted of the same attempts; `None` in
-    /// real time.
+    /// The units of the same attempts that one count, asked without delay, would have admitted;
+    /// `None` in real time.
     pub admitted_alone: Option<u64>,
     /// The admitted attempts beyond that as a share of it; negative if there were fewer.
     pub difference: Option<f64>,
@@ -334,8 +334,8 @@ pub struct LimitResult {
     pub strategy: String,
     /// The counted subject: `resource` for all clients together, `client` for each.
     pub per: String,
-    /// The most admitted in any window of its duration, of one subject; of slots, the most at one
-    /// time.
+    /// The maximum admitted in any window of its duration, of one subject; of slots, the maximum at
+    /// one time.
     pub peak: u64,
     /// The most that its strategy guarantees to admit.
     pub promise: u64,

@@ -1,15 +1,15 @@
-//! What clients do after a denial.
+//! The behaviour of clients after a denial.
 
 use tollgate_logs::split_mix::SplitMix64;
 
-/// What a client does with a denied request.
+/// The behaviour of a client after a denied request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub enum Retry {
     /// It gives up.
     #[default]
     Never,
-    /// It retries at once, after the duration of an answer.
+    /// It retries immediately, after the duration of an answer.
     AtOnce {
         /// Microseconds from one attempt to the next.
         pause_us: u64,

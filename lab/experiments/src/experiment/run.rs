@@ -38,7 +38,7 @@ pub(super) struct Run<'e> {
     fresh: Vec<Attempt>,
     next: usize,
     again: BinaryHeap<PendingRetry>,
-    /// Whether no client ever retries: many attempts are then decided at once.
+    /// Whether no client ever retries: many attempts are then decided together.
     pub(super) is_open: bool,
     requests: u64,
     denials: u64,

@@ -147,7 +147,7 @@ impl<'e> SimulatedRun<'e> {
         Ok(())
     }
 
-    /// The next attempts that can be decided at once; empty at the end.
+    /// The next attempts that can be decided together; empty at the end.
     fn take(&mut self, batch: &mut Vec<Attempt>) -> Result<(), Error> {
         batch.clear();
         if self.run.is_open {

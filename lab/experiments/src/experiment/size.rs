@@ -123,7 +123,7 @@ mod tests {
         .attempts
     }
 
-    /// There are no retries after the end, whatever their maximum.
+    /// No client retries after the end, whatever its maximum.
     #[test]
     fn attempts_are_bounded_by_the_time_that_there_is() {
         assert_eq!(attempts("retry = \"never\""), 1_800);
@@ -170,7 +170,8 @@ mod tests {
             .window_bytes
         };
         let all = 30 * 86_400 * 30;
-        // What a limit admits of each client; what arrives in the period; and all of it.
+        // The units that a limit admits of each client; the requests in the period; and all of
+        // them.
         assert_eq!(bytes("", "5/1d via sliding_log"), 7 * 5 * 16);
         assert_eq!(bytes("", "9000000/10s via fixed_window"), 10 * 30 * 16);
         assert_eq!(bytes("", "90000000/365d via fixed_window"), all * 16);

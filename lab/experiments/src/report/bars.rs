@@ -128,7 +128,7 @@ impl Scale {
         }
     }
 
-    /// One line of a chart; the level is marked where there is no block.
+    /// One line of a chart; the level is marked where no block covers it.
     fn blocks(&self, columns: &[u64], line: u32) -> String {
         let empty = if self.level.is_some_and(|(at, _)| at == line) { '┄' } else { ' ' };
         let block = |value: &u64| match self.eighths(*value).saturating_sub(8 * line) {

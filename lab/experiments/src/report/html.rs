@@ -93,7 +93,7 @@ fn findings(findings: &[String]) -> Markup {
     }
 }
 
-/// What the most denied clients of each case saw.
+/// The denials of the most denied clients of each case.
 fn denied(results: &Results) -> Markup {
     html! {
         @if with_denied(results).next().is_some() {

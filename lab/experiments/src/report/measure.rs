@@ -35,7 +35,7 @@ pub(super) enum Value {
 }
 
 impl Value {
-    /// The readable form; `-` if there is no value.
+    /// The readable form; `-` without a value.
     pub(super) fn shown(self) -> String {
         let text = match self {
             Self::Count(count) => count.map(|count| count.to_string()),

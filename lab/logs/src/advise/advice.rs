@@ -1,4 +1,4 @@
-//! What an advice says: the object of `advise --json`, whose names scripts rely on.
+//! The contents of an advice: the object of `advise --json`, whose names scripts rely on.
 
 use serde::Serialize;
 
@@ -18,7 +18,7 @@ pub struct Advice {
     pub by: String,
     /// The clients that were looked at.
     pub clients: u64,
-    /// What they asked for: their requests, and the units of these.
+    /// Their requests, and the units of these.
     pub requests: u64,
     /// The units of these requests: as many as requests, without a field of costs.
     pub units: u64,
@@ -28,7 +28,7 @@ pub struct Advice {
     pub last_us: u64,
     /// Whether all clients were looked at.
     pub sampled: Sampled,
-    /// What may be denied: `0.1 % of the clients`.
+    /// The share that may be denied: `0.1 % of the clients`.
     pub target: String,
     /// How many clients, the busiest first, make half of the units.
     pub half_of_load: u64,
@@ -36,7 +36,7 @@ pub struct Advice {
     pub windows: Vec<WindowAdvice>,
     /// The recommended limit.
     pub recommended: Recommended,
-    /// What the log does not say.
+    /// Facts that are not in the log.
     pub cannot_know: Vec<String>,
     /// Every client that was looked at, in the order of the log.
     #[serde(skip)]
@@ -53,7 +53,7 @@ pub struct Sampled {
     pub events_left_out: u64,
 }
 
-/// What clients do in one window, and limits with it.
+/// The clients' behaviour in one window, and limits with it.
 #[derive(Debug, Clone, Serialize)]
 #[non_exhaustive]
 pub struct WindowAdvice {
@@ -68,7 +68,7 @@ pub struct WindowAdvice {
     /// How many times the mean of its busiest window of the next length a client asked for in its
     /// busiest window of this one, in tenths: the median of clients with ten requests or more.
     pub burst_tenths: Option<u64>,
-    /// Clients that stand apart, the busiest first, at most [`WindowAdvice::NAMED`].
+    /// The outliers, the busiest first, at most [`WindowAdvice::NAMED`].
     pub outliers: Vec<Outlier>,
     /// How many these are in all.
     pub outliers_count: u64,
@@ -81,7 +81,7 @@ impl WindowAdvice {
     pub const NAMED: usize = 20;
 }
 
-/// What clients asked for in their busiest window.
+/// The demand of clients in their busiest window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Busiest {
@@ -97,7 +97,7 @@ pub struct Busiest {
     pub max: u64,
 }
 
-/// A client that stands apart.
+/// A client that is much busier than all others.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Outlier {

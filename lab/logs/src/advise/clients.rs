@@ -7,7 +7,7 @@ use super::table::leasts;
 use crate::read::Traffic;
 use crate::text::csv_cell;
 
-/// What one client does.
+/// The behaviour of one client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ClientRow {
@@ -24,7 +24,7 @@ pub struct ClientRow {
     /// For each window what it asked for in the busiest one.
     pub busiest: Vec<u64>,
     /// For each window the share of clients, in parts per million and rounded down, whose busiest
-    /// one is no busier than that of this client.
+    /// window is at most as busy as that of this client.
     pub rank_ppm: Vec<u64>,
     /// For each window and strategy its least number of units, in the order of the strategies;
     /// `None` if every number denies it.

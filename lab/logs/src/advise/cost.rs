@@ -1,4 +1,4 @@
-//! What the counts of a limit take, by the formulas of `docs/memory.md` and `docs/redis.md`.
+//! The memory of a limit's counts, by the formulas of `docs/memory.md` and `docs/redis.md`.
 
 use tollgate::{Limit, Strategy, strategy::Shape};
 
@@ -21,14 +21,14 @@ const LOG_ROOM: u64 = 4;
 /// A subject with a log on Redis: without events, and for each.
 const REDIS_LOG: u64 = 200;
 const REDIS_EVENT: u64 = 17;
-/// A subject with a state of words on Redis: without words, and the least.
+/// A subject with a state of words on Redis: without words, and at the minimum.
 const REDIS_STATE: u64 = 104;
 const REDIS_SMALL: u64 = 136;
 const REDIS_GCRA: u64 = 120;
 /// The length of the subject that these were measured with.
 const REDIS_SUBJECT: u64 = 15;
 
-/// The lengths of the subjects: those of the clients' names and what stands before them.
+/// The lengths of the subjects: those of the clients' names and their prefix.
 pub(super) struct Subjects {
     pub(super) lengths: Vec<u64>,
 }

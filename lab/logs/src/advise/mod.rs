@@ -53,7 +53,7 @@ pub const MAX_CLIENTS: usize = 200_000;
 /// The most windows of one advice: each takes two further readers of the log.
 pub const MAX_WINDOWS: usize = 8;
 
-/// What may be denied.
+/// The share that may be denied.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Target {
@@ -63,7 +63,7 @@ pub enum Target {
     Requests(Tolerance),
 }
 
-/// What is asked of an advice.
+/// The settings of an advice.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct Options {
@@ -71,13 +71,13 @@ pub struct Options {
     pub by: By,
     /// The field of the costs, if the traffic has costs.
     pub cost: Option<By>,
-    /// What may be denied: by default a thousandth of the clients.
+    /// The share that may be denied: by default a thousandth of the clients.
     pub target: Target,
     /// The windows, at most [`MAX_WINDOWS`]: by default a second, a minute and an hour.
     pub periods: Vec<Period>,
     /// The strategy to recommend; by default the best.
     pub strategy: Option<Strategy>,
-    /// Whether clients that stand apart are left out of percentiles and tolerances.
+    /// Whether outliers are left out of percentiles and tolerances.
     pub sets_outliers_apart: bool,
 }
 
@@ -104,7 +104,7 @@ impl Options {
     }
 }
 
-/// What an advice is doing.
+/// A step of the work on an advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Step {
@@ -118,7 +118,7 @@ pub enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Progress {
-    /// What it is doing.
+    /// The current step.
     pub step: Step,
     /// The events of this step that are done.
     pub events: u64,
@@ -126,8 +126,7 @@ pub struct Progress {
     pub total_events: u64,
 }
 
-/// A function that is told the progress, and ends the work with an error such as
-/// [`Error::Stopped`].
+/// A function that gets the progress, and ends the work with an error such as [`Error::Stopped`].
 pub type Go<'g> = dyn FnMut(Progress) -> Result<(), Error> + 'g;
 
 /// Advises on limits for this traffic. `go` is called every few thousand events.

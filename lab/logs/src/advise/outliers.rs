@@ -1,13 +1,13 @@
-//! Clients that stand apart from all others.
+//! Outliers: clients that are much busier than all others.
 
-/// An outlier asks for at least so many times what the next client does.
+/// An outlier asks for at least this many times the units of the next client.
 const GAP: u64 = 4;
 
-/// At most one in so many clients is an outlier.
+/// At most one in this many clients is an outlier.
 const AT_MOST_ONE_IN: usize = 20;
 
-/// Whether each of these clients stands apart, by what it asks for in its busiest window: of all
-/// gaps of [`GAP`] times with at most one in [`AT_MOST_ONE_IN`] clients above, the lowest counts.
+/// Whether each of these clients is an outlier, by its demand in its busiest window. The lowest gap
+/// counts that is [`GAP`] times wide, with at most one in [`AT_MOST_ONE_IN`] clients above it.
 pub(super) fn outliers(busiest: &[u64]) -> Vec<bool> {
     let mut sorted = busiest.to_vec();
     sorted.sort_unstable_by(|one, other| other.cmp(one));

@@ -1,7 +1,7 @@
 //! The least N of a client under `token_bucket` and `gcra`, in one pass.
 //!
 //! Under N units each D with a burst of N, a stretch of requests from one at `t` to one at `u` that
-//! costs W in all is admitted when `W <= N + N * (u - t) / D`. So the least N is the most of
+//! costs W in all is admitted when `W <= N + N * (u - t) / D`. So the minimum N is the maximum of
 //! `W * D / (D + u - t)` over all stretches, rounded up. With the total before `t` as `y` and the
 //! total with `u` as `s`, that is the steepest line from a point `(t, y)` to `(u + D, s)`.
 //!
@@ -16,7 +16,7 @@ const MAX_POINTS: usize = 64;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Point {
     at_us: u64,
-    /// What was asked for before.
+    /// The demand before.
     total: u64,
 }
 
@@ -32,7 +32,7 @@ pub(super) struct Ramp {
 pub(super) struct Asked {
     pub(super) at_us: u64,
     pub(super) cost: u64,
-    /// What the client asked for before.
+    /// The demand of the client before.
     pub(super) total: u64,
     pub(super) period_us: u64,
 }

@@ -60,7 +60,7 @@ impl Sample {
     }
 }
 
-/// What a client does over all.
+/// The behaviour of a client over all.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Profile {
     pub(super) requests: u64,
@@ -73,7 +73,7 @@ pub(super) struct Profile {
     pub(super) largest: u64,
 }
 
-/// What a client does in one window.
+/// The behaviour of a client in one window.
 #[derive(Debug, Default)]
 pub(super) struct Busy {
     log_now: u64,

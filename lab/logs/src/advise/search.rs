@@ -5,14 +5,14 @@ use crate::error::Error;
 /// The most limits that are replayed for one strategy.
 pub(super) const CANDIDATES: usize = 16;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Found<T> {
     /// The smallest number that was tried and keeps to the share, or the given one.
     pub(super) units: u64,
     /// The largest number that was tried and does not; 0 if all did.
     pub(super) too_few: u64,
-    /// What was measured with `units`, unless it was not tried.
+    /// The measurement with `units`, unless it was not tried.
     pub(super) measured: Option<T>,
 }
 

@@ -31,7 +31,7 @@ pub(super) struct Who<'s> {
 }
 
 /// Replays this limit over the clients of the sample. `None` once more than `most` requests of
-/// clients that are no outliers are denied.
+/// normal clients are denied.
 pub(super) fn simulate(
     traffic: &Traffic,
     who: Who<'_>,

@@ -45,7 +45,7 @@ fn share(text: &str) -> Tolerance {
     text.parse().unwrap()
 }
 
-/// `people` ask `most` times within a minute at most, each at times of its own; `robots` ask fifty
+/// `people` ask `most` times within a minute at most, each at different times; `robots` ask fifty
 /// times as often. Ten minutes.
 fn known(people: u32, most: u64, robots: u32) -> String {
     let mut events = Vec::new();
@@ -82,7 +82,7 @@ fn the_recommendation_is_the_truth_of_a_known_log() {
         assert_eq!(recommended.worst_window, most);
         assert_eq!((recommended.clients_denied, recommended.requests_denied), (0, 0));
         assert_eq!(recommended.outliers_denied, u64::from(robots));
-        // What it promises is what a replay of it denies.
+        // The promised denials are those of a replay.
         let case = &replayed(&traffic, &recommended.limit).cases[0];
         assert_eq!(case.clients_denied, u64::from(robots));
         assert_eq!(case.denied, recommended.outliers_requests_denied);
@@ -128,7 +128,7 @@ fn every_limit_denies_what_it_promises_and_one_unit_less_too_many() {
                 assert_eq!(clients, row.clients_denied + row.outliers_denied, "{limit}");
                 let counted = row.requests_denied.unwrap() + row.outliers_requests_denied.unwrap();
                 assert_eq!(requests, counted, "{limit}");
-                // The curve says the same of its own points.
+                // The curve agrees at its own points.
                 for (units, above) in row.curve.iter().step_by(7) {
                     let strategy = tollgate::Strategy::named(row.strategy).unwrap();
                     let Ok(limits) = limit_of(strategy, (*units).max(1), options.periods[0]) else {
@@ -169,7 +169,7 @@ fn an_even_client_is_no_burst_and_one_of_a_second_is() {
     assert_eq!((advice.windows[0].busiest.max, advice.windows[0].burst_tenths), (2, Some(10)));
     let once = log((0..40).flat_map(|n| [(n / 20 * 900_000 + n % 20, 0, 1), (n * 1_000, 1, 1)]));
     let advice = advised(&read(once, Reading::default()), &Options::default());
-    // Twenty at once are sixty times their mean over the minute; the median of two is the lower.
+    // Twenty together are sixty times their mean over the minute; the median of two is the lower.
     assert_eq!(advice.windows[0].busiest.max, 20);
     assert_eq!(advice.windows[0].burst_tenths, Some(15));
     assert_eq!(advice.half_of_load, 1);

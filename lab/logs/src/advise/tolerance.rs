@@ -12,7 +12,7 @@ pub struct Tolerance {
 /// The parts of a whole.
 const WHOLE: u32 = 1_000_000;
 
-/// Why a text is no share.
+/// The reason why a text is not a share.
 #[derive(Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "write a share of less than 100 % with at most four decimal places, as in `0.1%`; `0%` for none"

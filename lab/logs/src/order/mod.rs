@@ -26,8 +26,8 @@ pub struct Sorting {
     /// The most events in memory, and the length of a run on disk. Takes 36 bytes each while
     /// sorting. Default 1,000,000.
     pub memory_events: NonZeroUsize,
-    /// The most runs merged at once, at least 2 (1 counts as 2). Default 256, which is one pass up
-    /// to 256,000,000 events.
+    /// The maximum number of runs merged together, at least 2 (1 counts as 2). Default 256, which
+    /// is one pass up to 256,000,000 events.
     pub fan_in: NonZeroUsize,
     /// The folder of temporary files. Default: the system's folder, or that of `TMPDIR`.
     pub temp_dir: Option<PathBuf>,
@@ -46,7 +46,7 @@ impl Sorting {
         self
     }
 
-    /// Sets the number of runs merged at once.
+    /// Sets the number of runs merged together.
     #[must_use]
     pub fn with_fan_in(mut self, runs: NonZeroUsize) -> Self {
         self.fan_in = runs;
@@ -197,7 +197,7 @@ impl Ordered {
         }
     }
 
-    /// Whether there are no events.
+    /// Whether it has no events.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0

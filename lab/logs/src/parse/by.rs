@@ -42,7 +42,7 @@ pub enum ByError {
     Repeated {
         /// The list.
         list: String,
-        /// What is wrong with it.
+        /// The problem with it.
         why: &'static str,
     },
     /// More fields than [`MAX_BY`].

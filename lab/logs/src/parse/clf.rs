@@ -37,7 +37,7 @@ impl Field {
     }
 }
 
-/// What every event needs, and the rest of the line as bytes.
+/// The fields that every event needs, and the rest of the line as bytes.
 #[derive(Debug)]
 pub(super) struct Head<'a> {
     pub(super) at_us: u64,

@@ -33,7 +33,7 @@ pub(crate) struct Column {
     pub(super) clf: Option<clf::Field>,
     /// The names in JSON lines, best first.
     pub(super) json: Vec<Cow<'static, str>>,
-    /// Whether a line without it is no event.
+    /// Whether a line without it is not an event.
     pub(super) is_required: bool,
 }
 

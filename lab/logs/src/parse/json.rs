@@ -1,4 +1,4 @@
-//! JSON lines: one object per line, of which only the needed fields are parsed.
+//! JSON lines: one object per line; only the needed fields are parsed.
 //!
 //! Numbers are kept as the text in the line, so that no float is involved.
 

@@ -163,7 +163,7 @@ impl Parser {
     }
 }
 
-/// A cost: `None` for what is no whole number of at least 1.
+/// A cost: `None` unless it is a whole number of at least 1.
 fn cost(value: &[u8]) -> Option<Result<u32, Reason>> {
     let text = std::str::from_utf8(value).ok()?;
     if text.is_empty() || !text.bytes().all(|byte| byte.is_ascii_digit()) {
@@ -176,7 +176,7 @@ fn cost(value: &[u8]) -> Option<Result<u32, Reason>> {
     }
 }
 
-/// A part of a key with several: its separator is escaped, so that no two keys are alike.
+/// A part of a key with several: its separator is escaped, so that no two keys are equal.
 fn append_escaped(key: &mut Vec<u8>, value: &[u8]) {
     let mut rest = value;
     while let Some(at) = memchr::memchr2(b',', b'%', rest) {

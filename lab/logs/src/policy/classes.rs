@@ -1,7 +1,7 @@
 //! Values that differ and decide the same: fields that are read in conditions alone.
 //!
 //! A log has as many paths as its clients like, and a policy asks whether one begins with `/login`.
-//! So all requests for which the same conditions hold are one class, of which the first is kept.
+//! So all requests that meet the same conditions are one class, which keeps its first request.
 
 use std::borrow::Cow;
 

@@ -21,7 +21,7 @@ const EXAMPLES: usize = 5;
 /// The most clients of a policy that are listed.
 const MOST: usize = 10;
 
-/// What a change of policies would change for a log: the object of `diff --json`.
+/// The effect that a change of policies would have on a log: the object of `diff --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Diff {
@@ -29,7 +29,7 @@ pub struct Diff {
     pub requests: u64,
     /// The clients of `--by`.
     pub clients: u64,
-    /// Lines that are no request.
+    /// Lines that are not requests.
     pub unparsed: u64,
     /// Under the old policies.
     pub old: SideTotals,
@@ -42,7 +42,7 @@ pub struct Diff {
     pub to_admitted: Change,
 }
 
-/// What one side decided.
+/// The decisions of one side.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize)]
 #[non_exhaustive]
 pub struct SideTotals {
@@ -187,7 +187,7 @@ pub fn diff(
 
 type Decisions = Result<Vec<SideDecision>, Error>;
 
-/// A side that decides on a thread of its own: neither side needs the other's decisions. The thread
+/// A side that decides on a separate thread: neither side needs the other's decisions. The thread
 /// is one for all batches, since an allocator gives what a thread has allocated back to it.
 struct Elsewhere {
     batches: SyncSender<Arc<Vec<Event>>>,
@@ -208,11 +208,11 @@ impl Elsewhere {
 
     /// Gives it the next requests.
     fn begin(&self, batch: &Arc<Vec<Event>>) {
-        // A thread that panicked says so at the end of the scope.
+        // A thread that panicked is reported at the end of the scope.
         let _ = self.batches.send(Arc::clone(batch));
     }
 
-    /// What it decided of those.
+    /// Its decisions on those.
     fn end(&self) -> Decisions {
         let gone = |_| Error::Policies { why: "one of the two sides gave no answer".to_owned() };
         self.decided.recv().map_err(gone)?

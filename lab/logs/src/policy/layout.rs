@@ -39,7 +39,7 @@ impl Layout {
         let all: BTreeSet<Field> =
             policies.iter().flat_map(|it| it.fields().iter().cloned()).collect();
         let is_ours = |field: &Field| [BY, COST].contains(&field.to_string().as_str());
-        // One field of costs that is nothing else would make each request a combination of its own.
+        // One field that is only a cost would make each request a different combination.
         let conditions: BTreeSet<Field> =
             policies.iter().copied().flat_map(conditions).map(|it| it.field.clone()).collect();
         let is_only_cost = |field: &Field| !counted.contains(field) && !conditions.contains(field);
@@ -103,7 +103,7 @@ fn column(field: &Field, given: &[(Field, String)]) -> Result<Option<Column>, Er
     }
 }
 
-/// The fields of subjects and what may stand in place of them.
+/// The fields of subjects, and their possible replacements.
 fn counted(policies: &Policies) -> Vec<Field> {
     let of_entry = |entry: &Entry| {
         let instead = entry.absent.values().filter_map(|absent| match absent {

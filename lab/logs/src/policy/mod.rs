@@ -58,8 +58,8 @@ pub fn limits_as_policies(limits: &str, has_costs: bool) -> Result<Policies, Err
     Policies::new(Combine::First, vec![policy]).map_err(refused)
 }
 
-/// A function that is told how many requests of how many are decided, and ends the work with an
-/// error such as [`Error::Stopped`].
+/// A function that gets how many requests of how many are decided, and ends the work with an error
+/// such as [`Error::Stopped`].
 pub type Go<'g> = dyn FnMut((u64, u64)) -> Result<(), Error> + 'g;
 
 #[cfg(test)]

@@ -23,8 +23,7 @@ pub const MAX_COMBINATIONS: NonZeroUsize = NonZeroUsize::new(1_000_000).unwrap()
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct PolicyReading {
-    /// The field by which clients are told apart in results, and by which limits without a file
-    /// count.
+    /// The field that identifies clients in results, and by which limits without a file count.
     pub by: By,
     /// The field of the costs of limits without a file.
     pub cost: Option<By>,
@@ -51,7 +50,7 @@ impl Default for PolicyReading {
 
 /// The requests of a log, in order.
 pub struct Requests {
-    /// What was read; its clients are those of `--by`.
+    /// A summary of the events; its clients are those of `--by`.
     pub summary: Summary,
     /// The events, whose clients are combinations of values.
     traffic: Traffic,
@@ -263,7 +262,7 @@ fn push_with_length(key: &mut Vec<u8>, value: &[u8]) {
     key.extend_from_slice(value);
 }
 
-/// The length of the client's name stands at the end.
+/// The length of the client's name is at the end.
 fn push_tail(key: &mut Vec<u8>, by_end: usize) {
     key.extend_from_slice(&u32::try_from(by_end).unwrap_or(u32::MAX).to_le_bytes());
 }

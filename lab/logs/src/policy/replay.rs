@@ -1,4 +1,4 @@
-//! What one policy file would have done.
+//! The effect that one policy file would have had.
 
 use serde::Serialize;
 use tollgate_policy::Policies;
@@ -12,7 +12,7 @@ use crate::replay::top_denied;
 /// Requests between two calls of the progress function, and between two sweeps.
 pub(super) const BATCH: usize = 8_192;
 
-/// What policies would have done to a log: the object of `replay --policy FILE --json`.
+/// The effect that policies would have had on a log: the object of `replay --policy FILE --json`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PolicyReport {
@@ -20,7 +20,7 @@ pub struct PolicyReport {
     pub events: u64,
     /// Those with an earlier timestamp than the one before them in the file.
     pub out_of_order: u64,
-    /// Lines that are no request.
+    /// Lines that are not requests.
     pub unparsed: u64,
     /// The clients of `--by`.
     pub clients: u64,
@@ -38,7 +38,8 @@ pub struct PolicyReport {
     pub policies: Vec<PolicyCounts>,
 }
 
-/// What one policy decided: on a denial the policy that denied, else the one with the least left.
+/// The decisions of one policy: on a denial the policy that denied, else the one with the smallest
+/// `remaining`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct PolicyCounts {

@@ -37,8 +37,8 @@ impl Fields for Request<'_> {
     }
 }
 
-/// A value as text. Bytes that are not UTF-8 become `%XX`, and then so does `%`, so that no two
-/// values are alike.
+/// A value as text. Bytes that are not UTF-8 become `%XX`, and then `%` does too, so that no two
+/// values are equal.
 pub(super) fn as_text(value: Cow<'_, [u8]>) -> Cow<'_, str> {
     match value {
         Cow::Borrowed(bytes) => match std::str::from_utf8(bytes) {

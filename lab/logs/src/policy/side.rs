@@ -1,4 +1,4 @@
-//! One set of policies with counts of its own.
+//! One set of policies with separate counts.
 
 use hashbrown::HashMap;
 use tollgate::{ManualClock, MemoryStore, SubjectPrefix, Time};
@@ -72,7 +72,7 @@ impl Side {
     }
 
     fn read(&self, answer: &Answer<'_>, names_all: bool) -> Result<SideDecision, Error> {
-        // A cost above the `max` of a policy is a denial, and the error says so.
+        // A cost above the `max` of a policy is a denial, which the error shows.
         if let Some(error) = answer.error().filter(|_| answer.outcome() != Outcome::Never) {
             return Err(Error::Policies { why: format!("a request got no decision: {error}") });
         }

@@ -1,4 +1,5 @@
-//! What limits would have done to real traffic: runs every case of a [`Plan`] over the same events.
+//! The effect that limits would have had on real traffic: runs every case of a [`Plan`] over the
+//! same events.
 //!
 //! Each case has a new unbounded memory store, so that a replay is exact, and a clock that is set
 //! to the time of each event; [`replay_in`] takes another store. A subject is the *number* of a

@@ -12,7 +12,7 @@ use crate::read::Traffic;
 /// How many of the most denied clients a report lists.
 pub const TOP_DENIED: usize = 10;
 
-/// What limits would have done to the traffic.
+/// The effect that limits would have had on the traffic.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Report {
@@ -34,7 +34,7 @@ pub struct Report {
     pub refused: Vec<Refused>,
 }
 
-/// What the limits of one case would have done.
+/// The effect that the limits of one case would have had.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CaseReport {

@@ -217,8 +217,8 @@ proptest! {
         }
     }
 
-    /// A limiter of its own per client and case, asked by name: the same totals, in memory and
-    /// with the events on disk.
+    /// A separate limiter per client and case, asked by name: the same totals, in memory and with
+    /// the events on disk.
     #[test]
     fn a_replay_equals_limiters_asked_one_by_one(
         events in proptest::collection::vec((0..400_u64, 0..5_u32), 1..150),

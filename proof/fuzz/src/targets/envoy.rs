@@ -44,7 +44,7 @@ fn placed(problems: &Problems) {
     assert!(!problems.to_string().is_empty());
 }
 
-/// Descriptors of the words of the file meet rules of it, each rule with a number of its own.
+/// Descriptors of the file's words match its rules; each rule has a different number.
 fn asked(config: &Config, text: &str) {
     let numbers: HashSet<_> = config.rules().map(|(_, rule)| rule.number()).collect();
     assert_eq!(numbers.len(), config.rules().count());
@@ -64,7 +64,7 @@ fn asked(config: &Config, text: &str) {
     }
 }
 
-/// What is imported is a policy file, unless nothing is.
+/// The import is a policy file, unless it is empty.
 fn imported(found: &Imported) {
     if found.policies.contains("[[policies]]") {
         let read = Policies::parse(&found.policies, Format::Toml);

@@ -11,7 +11,7 @@ use tollgate_tower::identity::{
 
 use super::text;
 
-/// What a proxy of ours sees, and how it says so in each of the two headers.
+/// The address that our proxy sees, and its form in each of the two headers.
 const SEEN: &str = "198.51.100.77";
 const FORWARDED_SEEN: &str = "for=\"198.51.100.77:4711\";host=\"a, b\"";
 
@@ -64,8 +64,8 @@ fn is_one_reading(way: &ClientAddress, peer: IpAddr, headers: &HeaderMap) {
     assert_eq!(way.client(peer, headers), client, "the same headers name the same client");
 }
 
-/// What our proxy adds at the right counts, whatever the client wrote to the left of it: in the
-/// same line, or in one of its own.
+/// The entry of our proxy at the right counts, whatever the client wrote to the left of it: in the
+/// same line, or in another one.
 fn is_as_the_proxy_saw(
     way: &ClientAddress,
     proxy: IpAddr,
@@ -83,14 +83,14 @@ fn is_as_the_proxy_saw(
     assert_eq!(way.client(proxy, &joined).text(), SEEN);
 }
 
-/// A peer that is no proxy of ours is the client, whatever it writes.
+/// A peer that is not our proxy is the client, whatever it writes.
 fn strangers_count_as_themselves(way: &ClientAddress, headers: &HeaderMap) {
     let stranger: IpAddr = "203.0.113.9".parse().unwrap();
     assert_eq!(way.client(stranger, headers).address(), stranger);
     assert_eq!(ClientAddress::peer().client(stranger, headers).address(), stranger);
 }
 
-/// A key is a hash, blanks around it are no part of it, and a header's value is bounded.
+/// A key is a hash without the blanks around it, and a header's value is bounded.
 fn keys(headers: &HeaderMap) {
     let mut request = Request::new(());
     *request.headers_mut() = headers.clone();
@@ -105,7 +105,7 @@ fn keys(headers: &HeaderMap) {
         let mut padded = headers.clone();
         let line = [b"\t ", headers[&name].as_bytes().trim_ascii(), b" "].concat();
         padded.insert(&name, HeaderValue::from_bytes(&line).unwrap());
-        // The blanks may be too many; then there is no key, and not another one.
+        // There may be too many blanks; then there is no key, and not another one.
         assert!(key.value(&padded).is_ok_and(|again| again == value) || line.len() > 8_192);
     }
     for user in
@@ -145,7 +145,7 @@ pub(crate) fn path(data: &[u8]) {
             assert_eq!(folding.read(&form), folding.read(path), "folded before or after");
         }
     }
-    // What the strict one takes has no other reading.
+    // A value that the strict one takes has no other reading.
     if let Ok(form) = strict.read(path) {
         assert_eq!(kept.read(path).as_ref(), Ok(&form));
         assert_eq!(loose.read(path).as_ref(), Ok(&form));

@@ -16,7 +16,7 @@ pub(crate) fn log_line(line: &[u8]) {
     tollgate_logs::fuzz_line(line);
 }
 
-/// The bytes as text; what is none is another target's.
+/// The bytes as text; other bytes belong to another target.
 fn text(data: &[u8]) -> &str {
     core::str::from_utf8(data).unwrap_or_default()
 }

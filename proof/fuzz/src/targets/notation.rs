@@ -32,7 +32,7 @@ fn limits(parsed: Result<LimitSet, ParseError>) {
 /// A duration, through a limit: within its range, and read back.
 pub(crate) fn duration(data: &[u8]) {
     let text = text(data);
-    // A word of its own: what else a limit may hold is another target's.
+    // One word: the rest of a limit belongs to another target.
     if text.contains(char::is_whitespace) {
         return;
     }

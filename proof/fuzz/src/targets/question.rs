@@ -117,7 +117,7 @@ fn is_told(reply: &Reply) {
 
 /// A question has one reading: alone, or as the item of a batch.
 fn is_the_same_in_a_batch(service: &mut Service, data: &[u8], alone: &Reply) {
-    // What is no JSON, or is a batch itself, is none in a batch.
+    // Text that is not JSON, or is a batch itself, is not allowed in a batch.
     let Ok(question) = serde_json::from_slice::<Value>(data) else { return };
     if alone.json.get("results").is_some() || question.get("checks").is_some() {
         return;

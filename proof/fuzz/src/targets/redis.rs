@@ -1,4 +1,4 @@
-//! What Redis keeps, and where it is: states and URLs.
+//! The data on Redis, and its place: states and URLs.
 
 use tollgate::engine::{self, Mode, Part, VecStates};
 use tollgate::{LimitSet, Time};

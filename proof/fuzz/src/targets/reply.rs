@@ -1,4 +1,4 @@
-//! What a Redis answers: a store that asks another server than it thinks, or a broken one.
+//! The replies of a Redis: a store that asks another server than it thinks, or a broken one.
 
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ const COST: u64 = 3;
 
 const SETS: [&str; 2] = ["x: 10/s via gcra", "x: 7/m via gcra, y: 5/10s via sliding_log"];
 
-/// What lies between two replies.
+/// The separator of replies.
 const BETWEEN: &[u8] = b"---";
 
 /// Replies to each question that there is: answered or refused, and what is answered holds.
@@ -88,7 +88,7 @@ async fn ask(limiter: &Limiter<RedisStore>, question: u8) {
         }
         11 => drop(is_told(store.prepare(&[limiter.limits()]).await.map_err(Error::from))),
         12 => drop(is_told(store.count_keys().await.map_err(Error::from))),
-        // Several at once, and again when their script may be there.
+        // Several together, and again when their script may be there.
         _ => {
             for _ in 0..2 {
                 let both = async || limiter.check(Ask::new("ann").cost(COST)).await;
@@ -100,7 +100,7 @@ async fn ask(limiter: &Limiter<RedisStore>, question: u8) {
     }
 }
 
-/// What is not answered is told, and nobody waited for a server that has hung up.
+/// A missing answer is an error, and nobody waited for a server that has hung up.
 fn is_told<T>(answer: Result<T, Error>) -> Option<T> {
     match answer {
         Ok(answer) => Some(answer),
@@ -112,7 +112,7 @@ fn is_told<T>(answer: Result<T, Error>) -> Option<T> {
     }
 }
 
-/// What a decision is, whoever decides.
+/// The properties of a decision, whoever decides.
 fn holds(answer: Result<Decision<'_>, Error>, may_be_less: bool) {
     let Some(decision) = is_told(answer) else { return };
     let granted = decision.granted();

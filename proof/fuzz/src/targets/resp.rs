@@ -1,5 +1,5 @@
-//! What a client of the Redis protocol may send, over a socket to a real service. The crate resp-rs
-//! says what is a command, and what is a reply.
+//! The bytes that a client of the Redis protocol may send, over a socket to a real service. The
+//! crate resp-rs says what is a command, and what is a reply.
 
 use std::time::Duration;
 
@@ -18,15 +18,15 @@ const FILE: &str = "version = 1\n[[policies]]\nname = \"login\"\non_failure = \"
 /// No time passes: the same commands have the same answers.
 const NOW_US: u64 = 1_000_000_000_000;
 
-/// What is a hang, whatever the machine.
+/// The time after which a test hangs, on any machine.
 const LONG: Duration = Duration::from_secs(60);
 
 /// The most words of a command, and the longest one here: far below the service's bound.
 const MAX_WORDS: usize = 64;
 const MAX_WORD_BYTES: usize = 1_024;
 
-/// Sends these bytes to two services, at once and in two parts. Each command is answered, all
-/// replies are whole, and the parts make no difference.
+/// Sends these bytes to two services, in one part and in two. Each command is answered, all replies
+/// are whole, and the parts make no difference.
 pub(crate) fn commands(data: &[u8]) {
     let middle = data.first().map_or(0, |byte| usize::from(*byte)) % (data.len() + 1);
     let whole = replies_to(&[data]);
@@ -110,12 +110,12 @@ fn replies_to(parts: &[&[u8]]) -> Vec<resp3::Frame> {
     replies
 }
 
-/// What a reply is, without what differs from one service to the next, as its process.
+/// The form of a reply, without the parts that differ between services, such as the process.
 fn kind(reply: &resp3::Frame) -> String {
     match reply {
         resp3::Frame::BulkString(Some(text)) if text.starts_with(b"# ") => "INFO".to_owned(),
         resp3::Frame::Array(Some(all)) if all.len() > 20 => format!("{} replies", all.len()),
-        // Receipts are signed by each service with a key of its own.
+        // Each service signs receipts with a different key.
         other => other.as_array().map_or_else(|| format!("{other:?}"), |_| "a list".to_owned()),
     }
 }

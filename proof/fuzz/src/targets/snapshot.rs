@@ -15,8 +15,8 @@ const OVER: usize = BOUND + (1 << 20);
 
 const NOW_US: u64 = 1_000_000_000;
 
-/// What chunks hold. It is cut into chunks with checksums that fit, since hardly any other bytes
-/// get past those; and it is read as it is.
+/// The contents of chunks. It is cut into chunks with checksums that fit, since hardly any other
+/// bytes get past those; and it is read as it is.
 pub(crate) fn file(data: &[u8]) {
     restore(data);
     restore(&sealed(data));

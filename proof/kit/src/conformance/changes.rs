@@ -100,8 +100,8 @@ impl Charged {
         Self { receipt, rule, left }
     }
 
-    /// Refunds a part, on both, under the numbers that the state was written under. What is left
-    /// and may be refunded later is returned.
+    /// Refunds a part, on both, under the numbers that the state was written under. Units that are
+    /// left and may be refunded later are returned.
     fn refund<S: Store>(
         self,
         world: &World<S>,
@@ -148,7 +148,7 @@ fn next_us(
         2 if counts(oracle, latest_us) => {
             now_us = latest_us.saturating_sub(SKEW_US + random.below(12 * S));
             latest_us = now_us;
-            // Whose marks may have ended, is told by no rule: a case of its own.
+            // No rule states whose marks may have ended: a separate case.
             charged.retain(|charged| charged.left == charged.receipt.cost);
         }
         _ => {}
@@ -189,8 +189,8 @@ fn history<M: StoreMaker>(maker: &M, numbers: [&'static str; 4], seed: u64, seen
             continue;
         }
         if rule != oracle.rule() && !counts(&oracle, now_us) {
-            // What counts nothing may be forgotten by one and not by the other, and longer numbers
-            // would tell: both forget it.
+            // A count of zero may be forgotten by one and not by the other, and longer numbers
+            // would reveal that: both forget it.
             world.reset(ask.clone());
             oracle = Oracle::new(rule).unwrap();
             charged.clear();

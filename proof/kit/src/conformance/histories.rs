@@ -159,7 +159,7 @@ impl<S: Store> Twins<S> {
                 oracle.adjust(now_us, delta);
             }
             19 | 20 => {
-                // Often more than a check asks for, so that only a part can be owed.
+                // Often more than a check asks for, so that only a part can be debt.
                 let cost = if random.below(2) == 0 { 1 } else { cost + random.below(6) };
                 let charged = world.charge(ask.cost(cost));
                 seen.count(match (charged.fits, charged.cut) {
@@ -173,7 +173,7 @@ impl<S: Store> Twins<S> {
             21 if random.below(4) == 0 => {
                 world.reset(SUBJECT);
                 *oracle = fresh.clone();
-                // What was forgotten cannot be given back.
+                // Forgotten units cannot be given back.
                 receipts.clear();
             }
             _ => {
@@ -195,7 +195,7 @@ impl<S: Store> Twins<S> {
         let refund = world.refund_part(&charged.receipt, asked);
         let peeked = answer(&world.peek(SUBJECT), true);
         let seen_now = (refund.already, refund.given[0], refund.left, peeked);
-        // What a store has forgotten is like what was never refunded (section 4).
+        // A forgotten refund is like one that never happened (section 4).
         let forgotten = charged.may_be_forgotten(*latest_us).then_some(cost);
         let Charged { receipt, left, refunded_us } = charged;
         let expected = [left].into_iter().chain(forgotten).map(|left| {
@@ -217,7 +217,7 @@ impl<S: Store> Twins<S> {
         let something = refund.given[0] > 0;
         seen.count(if something { "refund: something" } else { "refund: nothing" });
         if refund.left > 0 || random.below(3) == 0 {
-            // Also one of which nothing is left: it must say so.
+            // Also one with nothing left: it must report that.
             let refunded_us = if refund.already { refunded_us } else { Some(now_us) };
             receipts.push(Charged { receipt, left: refund.left, refunded_us });
         }

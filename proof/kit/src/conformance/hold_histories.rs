@@ -201,7 +201,7 @@ impl<'w, S: Store> History<'w, S> {
             _ => now_us + 1,
         };
         if self.back {
-            // What is remembered of names may be forgotten a second after its end.
+            // Records of names may be forgotten a second after their end.
             let all_count = |at_us| !self.names && self.oracle.all_count(at_us);
             now_us = stepped_back(random, now_us, &mut self.latest_us, all_count);
         }
@@ -216,8 +216,8 @@ impl<'w, S: Store> History<'w, S> {
         if self.may_change(now_us, set) { set } else { self.written }
     }
 
-    /// Whether a question may be under these limits. What no longer counts may be forgotten by one
-    /// store and not by another, and longer numbers would tell.
+    /// Whether a question may be under these limits. A hold that no longer counts may be forgotten
+    /// by one store and not by another, and longer numbers would reveal that.
     fn may_change(&self, now_us: u64, set: usize) -> bool {
         set == self.written || self.oracle.all_rates_count(now_us)
     }
@@ -317,7 +317,7 @@ impl<'w, S: Store> History<'w, S> {
         let Asked { set, kind, cost, ttl_us, name: named, in_line } = asked;
         let terms = (kind, cost, ttl_us);
         let says = named.map_or(NameSays::New, |it| self.oracle.name_says(now_us, it, terms));
-        // What is refused changes no numbers.
+        // A refusal changes no numbers.
         let is_answered = matches!(says, NameSays::New | NameSays::Again { .. });
         if is_answered && !self.may_change(now_us, set) {
             return;

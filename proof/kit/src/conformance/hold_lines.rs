@@ -241,7 +241,7 @@ fn only(said: Said) -> LineAnswer {
     LineAnswer { said, limits: Vec::new() }
 }
 
-/// A decision, of which `said` is said where it admits.
+/// A decision, with `said` as the result where it admits.
 fn decided(decision: &Decision<'_>, said: Said) -> LineAnswer {
     let each: Vec<Fields> =
         (0..decision.reports().count()).map(|index| fields(decision, index)).collect();

@@ -31,7 +31,7 @@ pub(super) fn a_hold_is_settled_once<M: StoreMaker>(maker: &M) {
             assert_eq!((again.already, again.actual), (true, 25), "{limits}");
         }
         assert_eq!(world.peek("ann").remaining(), 75);
-        // A reset ends what is open. What was settled is remembered for a minute, and no longer.
+        // A reset ends what is open. A settled hold is remembered for a minute, and no longer.
         let open = reserve(&world, "ann", 5).expect("admitted");
         world.at(START_US + 1_000_000);
         assert!(world.reset("ann"));
@@ -44,7 +44,7 @@ pub(super) fn a_hold_is_settled_once<M: StoreMaker>(maker: &M) {
         world.at(START_US + 60_000_000);
         assert_eq!((charged(&hold), charged(&open)), (None, None), "{limits}");
         assert!(block_on(world.limiter.check(Ask::new("ann").cost(25))).unwrap().is_allowed());
-        // What does not fit is owed.
+        // The excess is debt.
         let hold = reserve(&world, "ann", 75).expect("admitted");
         let settled = block_on(world.limiter.commit(&hold, 90)).unwrap();
         assert!(!settled.charged[0].fits);
@@ -72,12 +72,12 @@ pub(super) fn a_count_has_at_most_so_many_holds_that_charge_at_their_end<M: Stor
         other => panic!("{other:?}"),
     }
     assert_eq!(left(), all - bound);
-    // Those whose end charges nothing have a bound of their own, and one that is gone makes room.
+    // Holds whose end charges nothing have a separate bound, and one that is gone makes room.
     assert!(place(1, false).unwrap().hold.is_some());
     assert!(block_on(world.limiter.commit(&last.expect("admitted"), 0)).is_ok());
     assert!(place(3, true).unwrap().hold.is_some());
     assert!(matches!(place(1, true), Err(Error::TooManyHolds(_))));
-    // What is due has ended before it is asked.
+    // A hold that is due has ended before the question.
     world.at(START_US + 1_000_000);
     assert!(place(1, true).unwrap().hold.is_some());
     world.at(START_US + 9_000_000);
@@ -91,7 +91,7 @@ pub(super) fn a_hold_that_is_not_open_is_an_error_that_changes_nothing<M: StoreM
         Err(Error::NotOpen(text)) => text,
         other => panic!("{other:?}"),
     };
-    // The hold of one subject is none of another, and neither is any other id.
+    // The hold of one subject does not belong to another, and neither does any other id.
     let mut other = hold.clone();
     other.counts[0].0 = tollgate::Subject::literal("eve").unwrap();
     assert!(not_open(&other).contains("nothing was charged"));
@@ -301,8 +301,8 @@ pub(super) fn a_wait_is_marked_where_settling_holds_would_shorten_it<M: StoreMak
     }
 }
 
-/// Beside limits of every kind, whatever is held, settled or over: only another strategy begins
-/// anew.
+/// Beside limits of every kind, whatever is held, settled or over: only another strategy starts
+/// fresh.
 pub(super) fn nothing_but_another_strategy_starts_fresh<M: StoreMaker>(maker: &M) {
     let kinds = [
         "a: 9/10s via gcra",

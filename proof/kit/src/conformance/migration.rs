@@ -137,7 +137,8 @@ pub(super) fn numbers_may_go_up_and_down_while_they_count<M: StoreMaker>(maker: 
     }
 }
 
-/// The same name under another strategy starts fresh, says so, and leaves its neighbours alone.
+/// The same name under another strategy starts fresh, reports that, and leaves its neighbours
+/// alone.
 pub(super) fn another_strategy_starts_fresh_and_says_so<M: StoreMaker>(maker: &M) {
     let strategies = [
         "5/10s via gcra",
@@ -165,7 +166,7 @@ pub(super) fn another_strategy_starts_fresh_and_says_so<M: StoreMaker>(maker: &M
     }
 }
 
-/// The same limits in another order, or parsed anew, are the same count.
+/// The same limits in another order, or parsed again, are the same count.
 pub(super) fn a_set_written_in_another_order_shares_its_count<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "4/10s, 9/1m via gcra", NOW_US);
     let orders: Vec<LimitSet> =
@@ -254,7 +255,7 @@ const TURNS: [(&str, bool); 6] = [
 /// bursts at each turn under greedy and interval refill, and nothing under the others.
 pub(super) fn revisions_in_turns_admit_no_more_than_is_said<M: StoreMaker>(maker: &M) {
     for (way, cuts, debt) in TURNS.into_iter().flat_map(|(way, cuts)| {
-        // With a debt, what the smaller one has no room for is owed, and nothing is cut off.
+        // With a debt, the units above the smaller capacity are debt, and nothing is cut off.
         [(way, cuts, 0), (way, false, 2)]
     }) {
         let world = World::new(maker, &format!("x: 7/1h debt {debt} {way}"), NOW_US);

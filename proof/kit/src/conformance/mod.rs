@@ -1,4 +1,4 @@
-//! The store conformance kit: what every store owes, as cases that anybody writing one can run.
+//! The store conformance kit: the promises of every store, as cases that any author of one can run.
 //!
 //! A case gets a function that makes a fresh, empty store whose time comes from a [`ManualClock`],
 //! and panics when a promise is broken. In a test file of a store:
@@ -14,12 +14,12 @@
 //! # fn main() {}
 //! ```
 //!
-//! Every case then shows as a test of its own. [`run`] runs them all in a row instead. No async
+//! Every case then shows as a separate test. [`run`] runs them all in a row instead. No async
 //! runtime is needed: the kit waits for a store's futures by parking its thread. A store whose
 //! futures need a runtime enters it in the function that makes the store, or blocks inside.
 //!
-//! What a case may rely on: two stores of one `make` do not share counts, and a store does not
-//! read any clock but the one it was given.
+//! A case may rely on two things: two stores of one `make` do not share counts, and a store reads
+//! no clock but the one it was given.
 
 mod bans;
 mod changes;
@@ -46,7 +46,7 @@ pub use world::{block_on, rule_of};
 
 /// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.
 pub trait StoreMaker {
-    /// What it makes.
+    /// The store that it makes.
     type Store: Store;
     /// A store that holds nothing yet, and whose time is `clock`'s.
     fn make(&self, clock: ManualClock) -> Self::Store;

@@ -21,8 +21,8 @@ fn pick<T: Copy, const N: usize>(random: &mut Random, all: [T; N]) -> T {
     all[usize::try_from(random.below(N as u64)).unwrap()]
 }
 
-/// Random histories beside a map. A store that refuses the first notice keeps none, and owes
-/// nothing here.
+/// Random histories beside a map. A store that refuses the first notice keeps none, and need not do
+/// anything here.
 pub(super) fn notices_are_kept_until_their_end<M: StoreMaker>(maker: &M) {
     for seed in 0..20 {
         let clock = ManualClock::at_micros(NOW_US);

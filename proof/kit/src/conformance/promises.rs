@@ -1,4 +1,4 @@
-//! Cases: what a check, a peek, a refund and a reset owe, on every strategy.
+//! Cases: the promises of a check, a peek, a refund and a reset, on every strategy.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use std::time::Duration;
@@ -35,7 +35,7 @@ pub(super) fn a_check_is_all_or_nothing<M: StoreMaker>(maker: &M) {
     assert_eq!(fields(&world.check(other), 0).remaining, 3);
 }
 
-/// What a store holds is the same before and after a denial and a peek.
+/// The contents of a store are the same before and after a denial and a peek.
 pub(super) fn denials_and_peeks_change_nothing<M: StoreMaker>(maker: &M) {
     for limit in SMALL {
         let world = World::new(maker, limit, NOW_US);
@@ -119,7 +119,7 @@ pub(super) fn remaining_is_exact<M: StoreMaker>(maker: &M) {
     }
 }
 
-/// The second refund of a receipt gives nothing and says so, whatever happened between.
+/// The second refund of a receipt gives nothing and reports that, whatever happened between.
 pub(super) fn a_refund_happens_once<M: StoreMaker>(maker: &M) {
     for limit in SMALL {
         let world = World::new(maker, limit, NOW_US);
@@ -280,7 +280,7 @@ pub(super) fn an_adjustment_stays_within_the_limit<M: StoreMaker>(maker: &M) {
     }
 }
 
-/// Subjects that look alike are different, and long ones are kept whole.
+/// Subjects that look similar are different, and long ones are kept whole.
 pub(super) fn subjects_are_told_apart_byte_by_byte<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "1/10s via fixed_window", NOW_US);
     let long = "x".repeat(60_000);

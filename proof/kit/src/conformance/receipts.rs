@@ -50,7 +50,7 @@ pub(super) fn a_receipt_counts_once_after_its_limit_was_slowed<M: StoreMaker>(ma
     }
 }
 
-/// What comes between a charge and the reset that forgets it.
+/// The events between a charge and the reset that forgets it.
 #[derive(Clone, Copy, Debug)]
 enum Between {
     /// Another reset, after which shorter numbers count and are reset in turn.
@@ -206,7 +206,7 @@ const NUMBERS: [[&str; 3]; 7] = [
     ],
 ];
 
-/// What may be given back of a charge, and what was.
+/// The units of a charge that may be given back, and those that were.
 struct Charged {
     receipt: Receipt,
     /// The place of its numbers.

@@ -16,7 +16,7 @@ const NOW_US: u64 = 100_000_000;
 
 const S: u64 = 1_000_000;
 
-/// What is said under one id.
+/// An answer under one id.
 #[derive(Clone, PartialEq, Debug)]
 struct Said {
     granted: u64,
@@ -25,7 +25,7 @@ struct Said {
     receipt: Option<Receipt>,
 }
 
-/// What is known of one id.
+/// The knowledge of one id.
 struct KnownId {
     until_us: u64,
     repeats: u64,
@@ -86,7 +86,7 @@ pub(super) fn a_repeated_request_is_charged_once<M: StoreMaker>(maker: &M) {
     }
 }
 
-/// A denial is judged anew.
+/// A denial is judged again.
 pub(super) fn a_denial_is_not_remembered<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "1/10s via gcra", NOW_US);
     assert!(world.check("ann").is_allowed());
@@ -148,7 +148,7 @@ pub(super) fn an_id_for_all_requests_is_charged<M: StoreMaker>(maker: &M) {
             world.at(NOW_US + number * S);
             assert_eq!(said::<M>(&world, asked()), (first.clone(), true), "{limits}, {number}");
         }
-        // Each is an event of its own, with a receipt of its own.
+        // Each is a separate event, with a separate receipt.
         for remaining in [1, 0] {
             let decision = world.check(asked());
             assert!(decision.is_allowed() && decision.is_id_overused(), "{limits}");
@@ -171,7 +171,7 @@ pub(super) fn an_id_for_all_requests_is_charged<M: StoreMaker>(maker: &M) {
         let other = || ask("bob", "another id", 30 * S);
         assert!(!world.check(other()).is_repeated(), "{limits}");
         assert!(world.check(other()).is_repeated(), "{limits}");
-        // What nobody has asked for so long is forgotten.
+        // An id that nobody has used for so long is forgotten.
         world.at(NOW_US + 162 * S);
         let decision = world.check(asked());
         assert!(!decision.is_repeated() && !decision.is_id_overused(), "{limits}");

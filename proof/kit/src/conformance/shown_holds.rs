@@ -1,4 +1,4 @@
-//! What an inspection shows of open holds: which there are, and how old each is.
+//! The open holds in an inspection: which there are, and how old each is.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a case fails by panicking")]
 
 use core::time::Duration;
@@ -8,7 +8,7 @@ use tollgate::{Ask, Hold};
 use super::StoreMaker;
 use super::world::{START_US, World, block_on, set};
 
-/// An inspection shows the open holds, of which each can be given back.
+/// An inspection shows the open holds; each can be given back.
 pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
     for limits in ["1000/m via gcra, 200 at once hold 9s", "1000/m via sliding_log"] {
         let world = World::new(maker, limits, START_US);
@@ -39,7 +39,7 @@ pub(super) fn an_inspection_shows_open_holds<M: StoreMaker>(maker: &M) {
         let stuck = Hold::new(first.id, 0, first.cost, end, [count]);
         assert!(block_on(world.limiter.release(&stuck)).unwrap(), "{limits}");
         assert_eq!(shown().0, 43);
-        // What is due is not shown, although nobody has taken it away yet.
+        // A hold that is due is not shown, although nobody has removed it yet.
         world.at(open[40].end.as_micros());
         let (total, holds) = shown();
         assert_eq!((total, holds[0].hold.id), (40, open[39].id), "{limits}");
@@ -84,7 +84,7 @@ pub(super) fn an_inspection_shows_how_old_holds_are<M: StoreMaker>(maker: &M) {
         let mut first = place(1, 2_000);
         assert_eq!(ages(), [(1, 0)], "{limits}");
         at(1);
-        // Two of one time, of which the later fencing number is larger than the time.
+        // Two of one time; the later one's fencing number is larger than the time.
         let mut second = place(2, 5_000);
         place(3, 6_000);
         assert_eq!(ages(), [(1, 1), (2, 0), (3, 0)], "{limits}");
@@ -120,7 +120,7 @@ pub(super) fn an_inspection_shows_how_old_holds_are<M: StoreMaker>(maker: &M) {
     }
 }
 
-/// One with a name is as old as its first answer; another hold of the name begins anew.
+/// A hold with a name is as old as its first answer; another hold of the name starts again.
 fn named_holds_are_as_old<M: StoreMaker>(maker: &M) {
     let world = World::new(maker, "3 at once hold 9s", START_US);
     let ages_ms = || -> Vec<u64> {
@@ -148,7 +148,7 @@ fn named_holds_are_as_old<M: StoreMaker>(maker: &M) {
     assert!(block_on(world.limiter.renew(&mut named, short)).unwrap());
     at(6_000);
     assert_eq!(ages_ms(), [6_000]);
-    // It ends, and another one has its name at once.
+    // It ends, and another one takes its name immediately.
     at(6_500);
     assert_eq!(acquire().answer, 1);
     at(6_700);

@@ -12,7 +12,7 @@ use super::world::{World, block_on, set};
 
 const NOW_US: u64 = 100_000_000;
 
-/// A hundred threads ask at once for one of five units: five get one.
+/// A hundred threads ask concurrently for one of five units: five get one.
 pub(super) fn a_hundred_threads_share_five_units<M: StoreMaker>(maker: &M) {
     for limit in [
         "5/1m via gcra",

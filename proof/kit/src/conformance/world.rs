@@ -80,7 +80,7 @@ pub(super) fn oracle_of(limit: &Limit) -> Oracle {
     oracle.owing(limit.debt()).expect("a debt that is accepted")
 }
 
-/// A fresh store on a clock of its own.
+/// A fresh store on a separate clock.
 pub(super) struct World<S> {
     pub(super) clock: ManualClock,
     pub(super) limiter: Limiter<S>,
@@ -170,7 +170,7 @@ pub(super) fn fields(decision: &Decision<'_>, index: usize) -> Fields {
     }
 }
 
-/// What a charge without a check did to a limit, as the oracle writes it.
+/// The effect of a charge without a check on a limit, as the oracle writes it.
 pub(super) fn charged(charged: &tollgate::Charged) -> Charged {
     let tollgate::Charged { fits, cut, remaining, retry_after_us, reset_after_us, .. } = *charged;
     Charged { fits, cut, fields: Fields { remaining, retry_after_us, reset_after_us } }

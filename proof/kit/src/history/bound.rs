@@ -1,4 +1,4 @@
-//! P1: the most that a strategy admits in any interval, from the allowed calls alone.
+//! P1: the maximum that a strategy admits in any interval, from the allowed calls alone.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ pub(super) struct Admitted<'p, 'h> {
     pub(super) rule: Rule,
 }
 
-/// What was found about one count.
+/// The finding about one count.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Bounded {
     Held,
@@ -43,8 +43,8 @@ pub(super) enum Most {
     Aligned { d: i128, most: i128 },
 }
 
-/// The bounds of a rule; `stepped` where the clock stepped back, so that windows of the epoch are
-/// no longer those of the time that passed.
+/// The bounds of a rule. `stepped` is for a clock that stepped back: windows of the epoch then no
+/// longer match the time that passed.
 pub(super) fn bounds_of(rule: Rule, stepped: bool) -> Vec<Most> {
     let window = |d_us: u64, most: u64| Most::Window { len: d_us.into(), most: most.into() };
     match rule {
@@ -72,7 +72,7 @@ pub(super) fn bounds_of(rule: Rule, stepped: bool) -> Vec<Most> {
     }
 }
 
-/// What a fresh subject can take.
+/// The capacity of a fresh subject.
 pub(super) fn capacity(rule: Rule) -> i128 {
     match rule {
         Rule::Greedy { burst, .. } | Rule::Interval { burst, .. } => burst.into(),
@@ -127,7 +127,7 @@ impl Credit {
 /// are known and can be trusted.
 pub(super) fn check(admitted: &[Admitted<'_, '_>], plan: &Plan<'_>, trusted: bool) -> Bounded {
     let mut verdict = Bounded::Held;
-    // Numbers that change begin anew: what is carried over only lessens what is admitted.
+    // Numbers that change start again: carrying over only lowers the admitted units.
     for run in admitted.chunk_by(|one, two| one.rule == two.rule) {
         let Some(rule) = run.first().map(|one| one.rule) else { continue };
         let mut losses = plan.losses.clone();
@@ -241,10 +241,10 @@ fn rate(points: &[Point], credit: &Credit, rate: Rate) -> Option<(usize, usize, 
     None
 }
 
-/// The starts of an interval that ends at the last point, of which the least is asked for.
+/// The starts of an interval that ends at the last point; the minimum is wanted.
 #[derive(Default)]
 struct Starts {
-    /// Values and positions that may still become the least: both rise.
+    /// Values and positions that may still become the minimum: both rise.
     rising: VecDeque<(i128, usize)>,
 }
 

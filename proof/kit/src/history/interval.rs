@@ -8,8 +8,8 @@ use super::record::Fault;
 /// The most calls of one count of which every interval is looked at.
 const MOST_CALLS: usize = 2_000;
 
-/// What an interval of `length` admits at most, for certain: `length` is the difference of its
-/// two ends, which both belong to it.
+/// The certain maximum that an interval of `length` admits: `length` is the difference of its two
+/// ends, which both belong to it.
 fn bound(most: Most, length: i128) -> i128 {
     match most {
         Most::Rate { n, d, burst, whole: false } => burst + n * length / d,

@@ -21,8 +21,8 @@ struct Allowed {
     id: u64,
 }
 
-/// A limit with its lease, on so many nodes. Other numbers of a count that goes on begin anew: what
-/// is carried over only lessens what is admitted.
+/// A limit with its lease, on so many nodes. A continuing count with other numbers starts again:
+/// carrying over only lowers the admitted units.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct LeasedLimit<'h> {
     pub(super) limit: &'h Limit,
@@ -89,14 +89,14 @@ pub(super) fn check(
     verdict
 }
 
-/// What the faults allow beyond the bound to an interval: for lost state one capacity and what all
-/// nodes held; for a step of the store's clock one capacity.
+/// The excess that the faults allow an interval. For lost state it is one capacity and the units of
+/// all nodes; for a step of the store's clock it is one capacity.
 fn credit(plan: &Plan<'_>, of: LeasedLimit<'_>, from_us: u64, length_us: u64) -> u64 {
     let to_us = from_us.saturating_add(length_us);
     let touched = |began_us: u64, ended_us: u64| began_us <= to_us && from_us <= ended_us;
     let capacity = of.limit.capacity();
     let lost = capacity.saturating_add(of.nodes.saturating_mul(of.lease.units()));
-    // What was charged before a loss is spent until its lease ends.
+    // Units that were charged before a loss are spent until their lease ends.
     let held_us = |ended_us: u64| ended_us.saturating_add(of.lease.ttl().as_micros());
     let losses = plan.losses.iter().filter(|loss| touched(loss.began_us, held_us(loss.ended_us)));
     let losses = losses.map(|loss| u64::from(loss.lost_states).saturating_mul(lost));
@@ -120,7 +120,7 @@ fn within(calls: &[Allowed], length_us: u64, most: u64, credit: impl Fn(u64) -> 
         Sums::new(by_return.iter().map(|(_, call)| calls.get(*call).map_or(0, |c| c.cost)));
     let mut verdict = Bounded::Held;
     let total: u128 = calls.iter().map(|call| call.cost).sum();
-    // What returned before the start, and what began after the end, in units.
+    // The units that returned before the start, and those that began after the end.
     let (mut over, mut over_place) = (0, 0);
     let (mut begun, mut begun_place) = (0, 0);
     for (call, place) in calls.iter().zip(&places) {
@@ -156,7 +156,7 @@ fn within(calls: &[Allowed], length_us: u64, most: u64, credit: impl Fn(u64) -> 
     verdict
 }
 
-/// Sums of the first values, of which some are taken out (P. Fenwick, "A New Data Structure for
+/// Sums of the first values, some of them taken out (P. Fenwick, "A New Data Structure for
 /// Cumulative Frequency Tables", 1994).
 struct Sums(Vec<u128>);
 

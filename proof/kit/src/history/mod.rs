@@ -2,7 +2,7 @@
 //!
 //! A [`History`] has calls as their clients saw them, and the faults meanwhile. [`check`] compares
 //! it with the definitions, through the [`oracle`](crate::oracle), and gives one [`Verdict`] for
-//! each [`Promise`]. What a history does not decide is [`Verdict::Unknown`].
+//! each [`Promise`]. [`Verdict::Unknown`] means that a history does not decide it.
 //!
 //! ```
 //! use tollgate_proof::history::{Bounds, History, Promise, Verdict, check};
@@ -42,15 +42,15 @@
 //! # Holds
 //!
 //! Of a count with holds, every call is judged together, checks too: in some order that real time
-//! allows, with the decisions at the store's time. A settle has no time of its own, and may come at
-//! any time of its call.
+//! allows, with the decisions at the store's time. A settle has no fixed time, and may come at any
+//! time of its call.
 //!
 //! # What is not decided
 //!
 //! - A trailing denial: no later answer shows that it was free. `checked of places` counts these.
 //! - A group of which a call was under way while the clock was set, or a charge was uncertain.
 //! - `fixed_window anchor first-hit` with a charge that is uncertain: a window that opens earlier
-//!   also ends earlier, so there is no least and no most use.
+//!   also ends earlier, so there is no minimum and no maximum use.
 //! - Without the store's time: more than 24 calls that overlap, a fault that loses state, or an
 //!   order that is not found within [`Bounds::search_steps`].
 
@@ -183,7 +183,8 @@ impl<'p, 'h> Group<'p, 'h> {
         true
     }
 
-    /// What depends on exact answers is not known, but for what is known to be broken.
+    /// Marks the promises that depend on exact answers as unknown, except those that are known to
+    /// be broken.
     fn unknown(&self, report: &mut Report, reason: &str, broken: &[Promise]) {
         for doubt in Doubt::ALL.map(Doubt::promise).into_iter().chain([Promise::Exact]) {
             if !broken.contains(&doubt) {
@@ -233,7 +234,7 @@ impl<'p, 'h> Group<'p, 'h> {
 
     /// Counts for which calls an answer would have shown one unit more.
     fn would_show(&self, report: &mut Report, decisions: &[&&Planned<'_>]) {
-        // Each is a search of its own.
+        // Each is a separate search.
         let few = decisions.len() <= 64;
         for planned in decisions {
             let several = planned.asked.len() > 1;

@@ -18,10 +18,10 @@ pub(super) struct Asked {
     pub(super) capacity: u64,
 }
 
-/// What a call is to the others of its request id.
+/// The relation of a call to the others of its request id.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It stands alone, or is the one that was charged.
+    /// It is alone, or is the one that was charged.
     Own,
     /// It was charged once, by itself or by an earlier call without an answer.
     OnceWith,
@@ -58,8 +58,8 @@ pub(super) struct Plan<'h> {
     pub(super) groups: Vec<Vec<usize>>,
     /// Faults that may lose state.
     pub(super) losses: Vec<&'h Fault>,
-    /// Faults that may give a capacity more where windows have edges of their own: a step of the
-    /// clock moves these too. Steps lose no state.
+    /// Faults that may add a capacity where windows have fixed edges: a step of the clock moves
+    /// these too. Steps lose no state.
     pub(super) shifts: Vec<Fault>,
 }
 
@@ -89,8 +89,8 @@ impl<'h> Plan<'h> {
         plan
     }
 
-    /// Finds the calls of each request id. Those that come after the store may have forgotten the
-    /// id are a set of their own.
+    /// Finds the calls of each request id. Calls that come after the store may have forgotten the
+    /// id are a separate set.
     fn assign_roles(&mut self, bounds: &Bounds) {
         let mut by_request: BTreeMap<&str, Vec<usize>> = BTreeMap::new();
         for (position, planned) in self.calls.iter().enumerate() {

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::record::{Bounds, Fault, FaultKind, QueueCall, QueueStep};
 use super::report::Verdict;
 
-/// What was found about one queue.
+/// The finding about one queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Queued {
     pub(super) verdict: Verdict,
@@ -24,7 +24,7 @@ impl Queued {
     }
 }
 
-/// What happened to one job, by invocation.
+/// The history of one job, by invocation.
 #[derive(Debug, Default)]
 struct Story<'h> {
     accepted: Option<&'h QueueCall>,
@@ -134,7 +134,7 @@ fn depth(
     None
 }
 
-/// How many can have waited at once.
+/// How many can have waited together.
 fn possible_depth(stories: &BTreeMap<&str, Story<'_>>) -> u64 {
     let mut ends: Vec<(u64, i64)> = Vec::new();
     for story in stories.values() {
@@ -197,7 +197,7 @@ fn first_in_first_out(stories: &BTreeMap<&str, Story<'_>>) -> Option<Queued> {
     None
 }
 
-/// What was acknowledged is not delivered again.
+/// An acknowledged job is not delivered again.
 fn again(stories: &BTreeMap<&str, Story<'_>>) -> Option<Queued> {
     stories.iter().find_map(|(job, story)| {
         let acknowledged = story.acknowledged.iter().min_by_key(|call| returned(call))?;

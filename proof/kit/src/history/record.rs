@@ -1,4 +1,4 @@
-//! What is recorded of a run: calls of checks, calls of a queue, and faults.
+//! The records of a run: calls of checks, calls of a queue, and faults.
 
 use tollgate::LimitSet;
 
@@ -14,7 +14,7 @@ pub struct History {
     pub queue: Vec<QueueCall>,
     /// Calls about holds, in any order.
     pub holds: Vec<HoldCall>,
-    /// What went wrong meanwhile.
+    /// The faults meanwhile.
     pub faults: Vec<Fault>,
 }
 
@@ -30,7 +30,7 @@ pub struct Call {
     pub invoked_us: u64,
     /// When it returned, in microseconds; `None` when it never did.
     pub returned_us: Option<u64>,
-    /// The subjects and their limits, all judged at once.
+    /// The subjects and their limits, all judged together.
     pub parts: Vec<RecordedCount>,
     /// The cost in units, at least 1.
     pub cost: u64,
@@ -38,7 +38,7 @@ pub struct Call {
     pub request: Option<String>,
     /// The store's own time of the decision, in microseconds, if its answer had one.
     pub decided_us: Option<u64>,
-    /// What came back.
+    /// The answer.
     pub outcome: CallOutcome,
 }
 
@@ -52,20 +52,20 @@ pub struct RecordedCount {
     pub limits: LimitSet,
 }
 
-/// What a call brought back.
+/// The answer to a call.
 #[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallOutcome {
     /// The cost was charged.
     Allowed {
-        /// The least `remaining` of all limits, after the charge, if it was told.
+        /// The smallest `remaining` of all limits, after the charge, if the answer has it.
         remaining: Option<u64>,
     },
     /// Not yet.
     Denied {
-        /// The largest wait, in microseconds, if it was told.
+        /// The largest wait, in microseconds, if the answer has it.
         retry_after_us: Option<u64>,
-        /// The least `remaining` of all limits, if it was told.
+        /// The smallest `remaining` of all limits, if the answer has it.
         remaining: Option<u64>,
     },
     /// The cost is above a limit.
@@ -100,13 +100,13 @@ impl CallOutcome {
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// What kind it was.
+    /// The kind of fault.
     pub kind: FaultKind,
     /// When it began, in microseconds of the recorder's clock.
     pub began_us: u64,
     /// When it was over.
     pub ended_us: u64,
-    /// What it happened to, in words.
+    /// The target of the fault, in words.
     pub target: String,
     /// How many states of each count may be lost by it: each allows one capacity more. 0 when
     /// nothing is lost.
@@ -127,11 +127,11 @@ pub enum FaultKind {
     Eviction,
     /// The store was restarted.
     Restart,
-    /// Two primaries answered at once.
+    /// Two primaries answered at the same time.
     StalePrimary,
     /// Clients and store could not reach each other.
     Partition,
-    /// Something else, as `target` says.
+    /// Another fault, described by `target`.
     Other,
 }
 
@@ -178,15 +178,15 @@ pub struct QueueCall {
     pub returned_us: Option<u64>,
     /// The job. Empty for [`QueueStep::Empty`].
     pub job: String,
-    /// What was done.
+    /// The step.
     pub step: QueueStep,
 }
 
-/// What a call of a queue did.
+/// The step that a call of a queue made.
 #[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum QueueStep {
-    /// The job was offered and accepted; with the number of waiting jobs that was told.
+    /// The job was offered and accepted; with the number of waiting jobs in the answer.
     Accepted {
         /// How many wait, this one included.
         depth: Option<u64>,
@@ -203,7 +203,7 @@ pub enum QueueStep {
     Empty,
 }
 
-/// What the caller states about the run.
+/// The caller's statements about the run.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bounds {

@@ -23,7 +23,7 @@ pub(super) enum Side {
 pub(super) struct Violation {
     pub(super) call: u64,
     pub(super) side: Side,
-    /// What the definitions give, in words.
+    /// The answer by the definitions, in words.
     pub(super) expected: String,
     /// The promises that this breaks beside the exact answer.
     pub(super) promises: Vec<Promise>,
@@ -36,7 +36,7 @@ pub(super) struct Tally {
     pub(super) places: u64,
 }
 
-/// What a replay found.
+/// The finding of a replay.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Replayed {
     /// Two calls whose times contradict real time.
@@ -61,8 +61,8 @@ pub(super) fn replay(plan: &Plan<'_>, calls: &[&Planned<'_>], bounds: &Bounds) -
     let mut replayed = replay_as(plan, calls, bounds, None);
     let Some(violation) = &mut replayed.violation else { return replayed };
     if violation.side == Side::Below && violation.promises.is_empty() {
-        // A limiter with exactly one of the mistakes would have given every answer. What it tells
-        // on a denial is first taken for what was left before the mistake, then for anything.
+        // A limiter with exactly one of the mistakes would have given every answer. The number on a
+        // denial is first taken for the remainder before the mistake, then for anything.
         let before = replayed.exact.places;
         let explaining = |tells_before: bool| -> Vec<Doubt> {
             let explains = |doubt: &Doubt| {
@@ -146,7 +146,7 @@ struct Replay<'p, 'h> {
 }
 
 impl<'p, 'h> Replay<'p, 'h> {
-    /// Replays the calls of one microsecond. False when there is no use in going on.
+    /// Replays the calls of one microsecond. False when going on is useless.
     fn tie(&mut self, tie: &[&'p Planned<'h>]) -> bool {
         if let [one] = tie {
             return self.call(one);
@@ -245,7 +245,8 @@ impl<'p, 'h> Replay<'p, 'h> {
             if track.epoch.replace(planned.epoch).is_some_and(|before| before != planned.epoch)
                 && !track.is_certain()
             {
-                // What a repair carries over depends on the newest charge, whichever that is.
+                // The units that a repair carries over depend on the newest charge, whichever that
+                // is.
                 return Err("the clock was set while a charge was uncertain".to_owned());
             }
             track.settle(now_us, rule).map_err(|e| e.to_string())?;
@@ -301,7 +302,7 @@ impl<'p, 'h> Replay<'p, 'h> {
         }
     }
 
-    /// Whether a wait is the least one, where the use is certain.
+    /// Whether a wait is the shortest one, where the use is certain.
     fn wait(&self, planned: &Planned<'_>, now_us: u64, told_us: u64) -> Option<(Side, String)> {
         let tracks: Option<Vec<&Track>> =
             planned.asked.iter().map(|asked| self.tracks.get(&asked.track)).collect();
@@ -417,7 +418,7 @@ fn outside(told: u64, [least, most]: [u64; 2]) -> Option<(Side, String)> {
     }
 }
 
-/// What all counts of a call say together.
+/// The answer of all counts of a call together.
 struct View<'j> {
     planned: &'j Planned<'j>,
     judged: &'j [Judged],
@@ -436,7 +437,7 @@ impl<'j> View<'j> {
         self.judged.iter().all(|one| one.upper_admits)
     }
 
-    /// The least `remaining` of all limits, under the most use and under the least.
+    /// The smallest `remaining` of all limits, under the maximum use and under the minimum.
     fn left(&self) -> [u64; 2] {
         let least = |side: fn(&Judged) -> u64| self.judged.iter().map(side).min().unwrap_or(0);
         [least(|one| one.left[0]), least(|one| one.left[1])]

@@ -1,10 +1,10 @@
-//! What a check of a history says.
+//! The report of a check of a history.
 
 use std::fmt;
 
 use super::record::History;
 
-/// What a history is checked for.
+/// The promises that a history is checked for.
 #[allow(clippy::exhaustive_enums, reason = "a report has each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Promise {
@@ -68,7 +68,7 @@ pub enum Verdict {
     Broken,
 }
 
-/// What was found about one promise.
+/// The finding about one promise.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
@@ -80,7 +80,7 @@ pub struct Finding {
     pub checked: u64,
     /// How many places there were.
     pub places: u64,
-    /// What is wrong, or why it is not decided. Empty when it held.
+    /// The violation, or the reason why it is not decided. Empty when it held.
     pub reason: String,
     /// On [`Verdict::Broken`], the smallest part that shows it.
     pub part: History,
@@ -170,7 +170,7 @@ impl Report {
         }
     }
 
-    /// What nothing was checked of is not held.
+    /// A promise without any check does not count as kept.
     pub(super) fn close(&mut self) {
         for finding in &mut self.findings {
             if finding.checked == 0 {

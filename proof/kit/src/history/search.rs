@@ -9,12 +9,12 @@ use super::plan::{Plan, Planned, Role};
 use super::record::{Bounds, CallOutcome};
 use super::track::Doubt;
 
-/// What a search found.
+/// The result of a search.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Searched {
     /// There is an order that explains every answer.
     Legal,
-    /// There is none.
+    /// There is no legal order.
     Illegal,
     /// The search was given up, for a reason.
     Exhausted(String),
@@ -108,7 +108,7 @@ fn clusters<'p, 'h>(calls: &[&'p Planned<'h>], bounds: &Bounds) -> Vec<Vec<&'p P
     clusters
 }
 
-/// What all counts of the group hold after some of the calls.
+/// The state of all counts of the group after some of the calls.
 #[derive(Clone)]
 struct State {
     tracks: Vec<Oracle>,

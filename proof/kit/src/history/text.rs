@@ -260,7 +260,7 @@ impl Reader {
     pub(super) fn parts(&mut self, pairs: &mut Pairs) -> Result<Vec<RecordedCount>, String> {
         let mut parts = Vec::new();
         while let Some(subject) = pairs.take("subject") {
-            // The policy of a part stands between its subject and its limits.
+            // The policy of a part is between its subject and its limits.
             let at = |key: &str| pairs.0.iter().position(|(k, _)| k == key);
             let own = at("policy").is_some_and(|policy| at("limits").is_some_and(|l| policy < l));
             let policy = if own { pairs.take("policy") } else { None };
@@ -270,7 +270,7 @@ impl Reader {
         if parts.is_empty() { Err("`subject=` is missing".to_owned()) } else { Ok(parts) }
     }
 
-    /// What came back from a decision.
+    /// The answer of a decision.
     pub(super) fn outcome(pairs: &mut Pairs) -> Result<CallOutcome, String> {
         Ok(match pairs.text("outcome")?.as_str() {
             "allowed" => CallOutcome::Allowed { remaining: pairs.optional("remaining")? },

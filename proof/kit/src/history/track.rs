@@ -1,5 +1,5 @@
-//! What is known about one count while a history is replayed: the least and the most that can be
-//! used, and the charges that no answer has disproved yet.
+//! The knowledge about one count while a history is replayed: the minimum and the maximum that can
+//! be used, and the charges that no answer has disproved yet.
 
 use crate::oracle::{Oracle, Rule, RuleError};
 
@@ -57,7 +57,7 @@ pub(super) struct Track {
     /// `lower` with one unit more, charged at the oldest doubt.
     probe: Option<Oracle>,
     doubts: Vec<Doubted>,
-    /// What must be left now if nothing came back since the oldest doubt.
+    /// The units that must be left now if nothing came back since the oldest doubt.
     left_since: u64,
     /// Whether anything was ever charged.
     is_used: bool,
@@ -67,14 +67,14 @@ pub(super) struct Track {
     pub(super) epoch: Option<Option<usize>>,
 }
 
-/// What one count says about a call.
+/// The answer of one count to a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Judged {
     /// Whether the least use admits the cost.
     pub(super) lower_admits: bool,
     /// Whether the most use admits it.
     pub(super) upper_admits: bool,
-    /// `remaining` before any charge, under the most use and under the least.
+    /// `remaining` before any charge, under the maximum use and under the minimum.
     pub(super) left: [u64; 2],
     /// The same two for the probe, if there is one: whether it admits, and what is left.
     pub(super) probe: Option<(bool, u64)>,
@@ -140,7 +140,7 @@ impl Track {
         self.forget_doubts();
     }
 
-    /// What can no longer be charged was charged now at the latest.
+    /// A charge that can no longer be made was made now at the latest.
     pub(super) fn land(&mut self, invoked_us: u64, now_us: u64) {
         if !self.pending.iter().any(|pending| pending.until_us < invoked_us) {
             return;
@@ -159,7 +159,7 @@ impl Track {
         self.pending.iter().fold(0, |sum, pending| sum.saturating_add(pending.cost))
     }
 
-    /// What this count says about `cost`, charging nothing.
+    /// The answer of this count to `cost`, charging nothing.
     pub(super) fn judge(&self, now_us: u64, cost: u64) -> Judged {
         let upper = self.upper.as_ref().unwrap_or(&self.lower);
         let pending = self.pending_cost();
@@ -189,7 +189,7 @@ impl Track {
         self.left_since = self.left_since.saturating_sub(cost);
     }
 
-    /// What a limiter with a mistake would charge; unless `bounded`, more than there is if need be.
+    /// The charge of a limiter with a mistake; unless `bounded`, it may exceed the remaining units.
     pub(super) fn charge_by_mistake(&mut self, now_us: u64, cost: u64, bounded: bool) {
         if bounded {
             self.lower.charge_anyway(now_us, cost);

@@ -3,7 +3,7 @@
 use super::count::SKEW_US;
 use super::{Charged, Fields, Oracle, whole};
 
-/// What a ban that does not run leaves of a cost: as much as there can be.
+/// The remainder under a ban that does not run: as much as there can be.
 const ALL: u64 = 1 << 40;
 
 /// The numbers of a ban.
@@ -41,7 +41,7 @@ impl BanRule {
     }
 }
 
-/// What is known of the past.
+/// The knowledge of the past.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Past {
     Nothing,

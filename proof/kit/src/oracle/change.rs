@@ -1,13 +1,13 @@
-//! What is carried over when a limit's numbers change (section 6).
+//! The units that are carried over when a limit's numbers change (section 6).
 
 use super::count::{Count, RateState};
 use super::level::{Greedy, Interval};
 use super::rule::{MOST_UNITS, Rounding, Rule};
 use super::windows::{Fixed, Log, Sliding};
 
-/// What `old` counts, as the new `rule` counts it. The state was settled at `now`: repaired under
-/// its own numbers where the clock had stepped back, and `at` is the time at which it is judged.
-/// Nothing where the rules are of two strategies.
+/// The units that `old` counts, as the new `rule` counts them. The state was settled at `now`:
+/// repaired under its own numbers where the clock had stepped back, and `at` is the time at which
+/// it is judged. Nothing where the rules are of two strategies.
 pub(super) fn carried(
     (old, most_before): (&RateState, i128),
     (rule, most): (Rule, i128),

@@ -1,4 +1,4 @@
-//! What each strategy must answer about itself, and the search for a wait.
+//! The answer that each strategy must give about itself, and the search for a wait.
 
 use super::level::{Greedy, Interval};
 use super::rule::Rule;
@@ -17,10 +17,10 @@ pub(super) struct Used {
 /// One row of each table of the definitions. Times are in microseconds, `t` is a time that
 /// [`Count::settle`] or [`Count::judged`] returned.
 pub(super) trait Count {
-    /// What a fresh subject can take.
+    /// The capacity of a fresh subject.
     fn limit(&self) -> i128;
 
-    /// What counts against the limit at `t`.
+    /// The units that count against the limit at `t`.
     fn used(&self, t: i128) -> Used;
 
     /// The newest time the state holds; `None` for a fresh one and for the greedy strategies.
@@ -33,7 +33,7 @@ pub(super) trait Count {
     /// judged before `newest`.
     fn charge(&mut self, t: i128, cost: i128);
 
-    /// Section 4: `units` of a charge counted at `at`, of which `left` were not given back before.
+    /// Section 4: `units` of a charge counted at `at`, when `left` were not given back before.
     fn refund(&mut self, t: i128, at: i128, left: i128, units: i128);
 
     /// Section 5: gives `units` back, the oldest that count first.
@@ -130,8 +130,8 @@ pub(super) fn floor_div(a: i128, b: i128) -> i128 {
 const LONGEST_WAIT_US: i128 = 1 << 64;
 
 /// The least wait, in whole microseconds from 0 up, after which `holds` is true. Without other
-/// events `used` only falls, so once true it stays true: a guess that holds, while a microsecond
-/// less does not, is the least. Otherwise take 256 times as much until true, then halve the gap.
+/// events `used` only falls, so once true it stays true: a guess that works, while a microsecond
+/// less does not, is the shortest. Otherwise take 256 times as much until true, then halve the gap.
 /// (Doubling asks nearly twice as often: most waits are long.)
 pub(super) fn least_wait(guess_us: u64, holds: impl Fn(i128) -> bool) -> i128 {
     let guess = i128::from(guess_us);

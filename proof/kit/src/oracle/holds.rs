@@ -40,7 +40,7 @@ struct Open {
     charging: bool,
 }
 
-/// What a hold keeps.
+/// The kind of units that a hold keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "tests build it")]
 pub enum Kind {
@@ -77,7 +77,7 @@ impl HoldOracle {
         Self { limits, open, settled, names, line, asks, seen: 0, resets: 0 }
     }
 
-    /// Forgets the count and its open holds. What was settled, and which names are over, is still
+    /// Forgets the count and its open holds. Settled holds, and names that are over, are still
     /// remembered.
     pub fn reset(&mut self) {
         for limit in &mut self.limits {
@@ -93,8 +93,8 @@ impl HoldOracle {
         self.resets += 1;
     }
 
-    /// From here on the count has other numbers: as many limits of the same kinds. What is due ends
-    /// under the old ones.
+    /// From here on the count has other numbers: as many limits of the same kinds. A hold that is
+    /// due ends under the old ones.
     ///
     /// # Errors
     ///
@@ -115,7 +115,7 @@ impl HoldOracle {
         Ok(())
     }
 
-    /// What was charged for a reserve that was settled in the minute before the last operation.
+    /// The charge of a reserve that was settled in the minute before the last operation.
     #[must_use]
     pub fn was_settled(&self, name: u64) -> Option<u64> {
         let found = self.settled.iter().find(|(other, ..)| *other == name);
@@ -376,7 +376,7 @@ impl HoldOracle {
         (true, after.into_iter().map(fields).collect())
     }
 
-    /// The fields of a denial, once the bans have counted it: those that it begins say so.
+    /// The fields of a denial, once the bans have counted it: bans that it starts report that.
     fn deny(&mut self, now_us: u64, mut fields: Vec<Fields>) -> Vec<Fields> {
         let now = i128::from(now_us);
         let runs = |limit: &HeldLimit| match limit {
@@ -438,7 +438,7 @@ impl HoldOracle {
             done.push((cost <= before.saturating_sub(kept), cut));
         }
         let none = vec![super::NO_GUESS; self.limits.len()];
-        // What is charged without a question says nothing of the line.
+        // A charge without a question does not affect the line.
         let line = std::mem::take(&mut self.line);
         let after = self.peek(now_us, cost.max(1), None, &none);
         self.line = line;

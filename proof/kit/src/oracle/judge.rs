@@ -1,4 +1,4 @@
-//! What the history checker asks of a subject: the definitions one question at a time.
+//! The history checker's questions about a subject: the definitions, one question at a time.
 
 use super::count::RateState;
 use super::{Oracle, whole};
@@ -20,8 +20,8 @@ impl Oracle {
         self.remaining(self.count().judged(i128::from(now_us)))
     }
 
-    /// Charges `cost` without asking whether it is admitted. What counts never exceeds what a
-    /// subject can have used.
+    /// Charges `cost` without asking whether it is admitted. The counted units never exceed the
+    /// units that a subject can have used.
     pub(crate) fn charge_anyway(&mut self, now_us: u64, cost: u64) {
         self.charge_beyond(now_us, cost);
         match &mut self.held {
@@ -51,7 +51,7 @@ impl Oracle {
             RateState::Greedy(_) | RateState::Interval(_) => vec![self.count().used(now).parts],
             RateState::Fixed(fixed) => {
                 let used = self.count().used(now).parts;
-                // An open window ends at a time of its own, even one that counts nothing yet.
+                // An open window ends at a fixed time, even one that counts nothing yet.
                 let open = fixed.start.filter(|start| now < start + fixed.d);
                 vec![used, open.unwrap_or(-1)]
             }

@@ -54,7 +54,7 @@ pub struct Fields {
 /// Where no wait is guessed, 0 is tried first.
 const NO_GUESS: Fields = Fields { remaining: 0, retry_after_us: Some(0), reset_after_us: 0 };
 
-/// What one limit answers.
+/// The answer of one limit.
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct OracleAnswer {
@@ -67,7 +67,7 @@ pub struct OracleAnswer {
     pub fields: Fields,
 }
 
-/// What a charge without a check did.
+/// The effect of a charge without a check.
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Charged {
@@ -126,7 +126,7 @@ impl Oracle {
         Ok(Self { rule, most, grouped, held, charged_at: 0 })
     }
 
-    /// The same fresh subject, which may owe `debt` units beyond the limit (section 8).
+    /// The same fresh subject, with a debt of up to `debt` units beyond the limit (section 8).
     ///
     /// # Errors
     ///
@@ -137,7 +137,7 @@ impl Oracle {
         Ok(self)
     }
 
-    /// What a fresh subject can take at once, in units.
+    /// The capacity of a fresh subject, in units.
     pub fn limit(&self) -> u64 {
         whole(self.count().limit())
     }
@@ -148,8 +148,8 @@ impl Oracle {
         whole(self.charged_at)
     }
 
-    /// Asks for `cost` at `now_us`, and charges it if it is admitted. A cost of 0 is no check: it
-    /// is answered as [`Oracle::peek`] does.
+    /// Asks for `cost` at `now_us`, and charges it if it is admitted. A cost of 0 is not a check:
+    /// it is answered as [`Oracle::peek`] does.
     pub fn check(&mut self, now_us: u64, cost: u64) -> OracleAnswer {
         self.check_guessed(now_us, cost, NO_GUESS)
     }
@@ -237,7 +237,7 @@ impl Oracle {
         !self.count().repair_due(now) && self.count().judged(now) != now
     }
 
-    /// What charges without a check may take beyond the limit, in units.
+    /// The units that charges without a check may take beyond the limit.
     fn debt(&self) -> u64 {
         whole(self.most - self.count().limit())
     }

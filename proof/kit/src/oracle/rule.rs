@@ -83,7 +83,7 @@ impl fmt::Display for RuleError {
 
 impl std::error::Error for RuleError {}
 
-/// The largest `n`, `burst` and cost: 2^40. What is placed in one window or bucket is never more.
+/// The largest `n`, `burst` and cost: 2^40. The units in one window or bucket never exceed it.
 pub(super) const MOST_UNITS: i128 = 1 << 40;
 /// The longest duration: 366 days, in microseconds.
 const LONGEST_US: u64 = 366 * 24 * 3600 * 1_000_000;
@@ -91,8 +91,8 @@ const LONGEST_US: u64 = 366 * 24 * 3600 * 1_000_000;
 const MOST_BUCKETS: u64 = 1_000;
 
 impl Rule {
-    /// Section 7 of the definitions, and one bound more: the time to refill an interval bucket
-    /// must be below 2^63 us, so that the wait can be told.
+    /// Section 7 of the definitions, and one more bound: the time to refill an interval bucket must
+    /// be below 2^63 us, so that the wait has a number.
     pub(super) fn verify(&self) -> Result<(), RuleError> {
         let (n, d_us, burst) = match *self {
             Self::Greedy { n, d_us, burst } | Self::Interval { n, d_us, burst } => (n, d_us, burst),
@@ -132,7 +132,7 @@ impl Rule {
 }
 
 impl Rule {
-    /// What a fresh subject can take at once.
+    /// The capacity of a fresh subject.
     pub(super) fn limit(&self) -> i128 {
         match *self {
             Self::Greedy { burst, .. } | Self::Interval { burst, .. } => burst.into(),

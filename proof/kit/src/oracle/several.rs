@@ -5,7 +5,7 @@ use std::fmt;
 
 use super::{Fields, Oracle, Rule, RuleError};
 
-/// What a check over several limits answers.
+/// The answer of a check over several limits.
 #[allow(clippy::exhaustive_structs, reason = "tests compare and build it whole")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiAnswer {

@@ -142,7 +142,7 @@ impl Count for Log {
     }
 }
 
-/// `sliding_window`: the events by sub-buckets of length `p`, of which `b` make a window.
+/// `sliding_window`: the events by sub-buckets of length `p`; `b` of them make a window.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Sliding {
     n: i128,

@@ -50,7 +50,7 @@ pub const HOLD_VECTORS: &[(&str, &str)] = &[
 pub struct HoldTimeLine {
     /// The limits as written.
     pub limits: String,
-    /// What is asked, in order.
+    /// The questions, in order.
     pub lines: Vec<HoldLine>,
     count: Count,
 }
@@ -67,14 +67,14 @@ pub struct HoldLine {
     pub at_us: u64,
     /// The question.
     pub ask: HoldAsk,
-    /// What must be answered; `None` for a change, which answers nothing, and where it is not
-    /// written yet.
+    /// The expected answer; `None` for a change, which answers nothing, and where it is not written
+    /// yet.
     pub expect: Option<LineAnswer>,
     /// The limits after a change.
     change: Option<Count>,
 }
 
-/// What a line asks.
+/// The question of a line.
 #[allow(clippy::exhaustive_enums, reason = "a runner must handle every one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldAsk {
@@ -86,7 +86,7 @@ pub enum HoldAsk {
     Partial(u64),
     /// Charge so many without a check.
     Charge(u64),
-    /// Set so many units aside, under a name.
+    /// Reserve this many units, under a name.
     Reserve {
         /// The name of the hold in this time line.
         name: String,
@@ -262,7 +262,7 @@ fn parse_ask(question: &str) -> Result<HoldAsk, String> {
 }
 
 impl HoldTimeLine {
-    /// What the oracle answers to each line; `None` to a change.
+    /// The oracle's answer to each line; `None` to a change.
     ///
     /// # Errors
     ///

@@ -6,16 +6,16 @@ use serde_json::{Map, Value};
 pub const DECISIONS: &str =
     include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/vectors/wire/decisions.txt"));
 
-/// The largest difference of a wait between a clock that stands still and a real one, in seconds.
+/// The largest difference of a wait between a stopped clock and a real one, in seconds.
 const SLOWNESS: f64 = 60.0;
 
-/// What is asked, and what every front answers.
+/// The question, and the answer of every front.
 #[derive(Clone, Debug)]
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 pub struct Asked {
-    /// What the question is about, in words.
+    /// A description of the question.
     pub about: &'static str,
-    /// The last part of its path over HTTP, as `check`.
+    /// The last part of its path over HTTP, such as `check`.
     pub act: &'static str,
     /// Its body over HTTP. The hold `HOLD` is that of the reservation before.
     pub question: Value,
@@ -41,7 +41,7 @@ impl Asked {
             .unwrap_or_default()
     }
 
-    /// What a front said, with the values of the file where only clock, signature or policies
+    /// The answer of a front, with the values of the file where only clock, signature or policies
     /// differ. It is `answer` then, with its fields in their order.
     #[must_use]
     pub fn settled(&self, said: &Value) -> Value {
@@ -52,7 +52,7 @@ impl Asked {
 /// The questions of the file, in the order in which one store is asked.
 ///
 /// # Errors
-/// A part of the file is no question with its answer.
+/// A part of the file is not a question with its answer.
 pub fn decisions() -> Result<Vec<Asked>, String> {
     DECISIONS.trim().split("\n\n").map(read).collect()
 }

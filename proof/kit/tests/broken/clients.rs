@@ -1,4 +1,5 @@
-//! What is around a limiter that counts right: libraries that send again, caches, fallbacks.
+//! The surroundings of a limiter that counts correctly: libraries that send again, caches,
+//! fallbacks.
 
 use std::collections::HashMap;
 
@@ -8,13 +9,13 @@ use super::gcra::{Gcra, Mistake as Arithmetic};
 use super::sim::{Ask, At, Limiter, Reply};
 use tollgate_proof::Random;
 
-/// What is wrong.
+/// The mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Nothing,
     /// A call whose reply was lost is sent once more.
     SendsAgain,
-    /// A request id is forgotten at once: a repeated call is charged again.
+    /// A request id is forgotten immediately: a repeated call is charged again.
     ForgetsRequests,
     /// A denial of any cost denies every cost until its wait is over.
     CachesDenials,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use super::sim::{Ask, At, Limiter, Reply, Said};
 
-/// What is wrong.
+/// The mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Nothing,
@@ -14,7 +14,7 @@ pub(crate) enum Mistake {
     Credit,
     /// The wait is rounded down.
     FloorWait,
-    /// A wait is told for a cost that is never admitted.
+    /// A cost that is never admitted gets a wait.
     WaitForNever,
     /// Only whole units come back, and the rest is dropped at each check.
     Fraction,
@@ -26,7 +26,7 @@ pub(crate) enum Mistake {
     Seconds,
     /// The product of cost and time is of 32 bits.
     Narrow,
-    /// `remaining` is told before the charge.
+    /// `remaining` is that before the charge.
     RemainingBefore,
     /// A denied call is charged.
     DenialCharges,
@@ -120,7 +120,7 @@ impl Gcra {
         }
     }
 
-    /// What the subject 0 would be told, without a charge.
+    /// The answer for the subject 0, without a charge.
     pub(crate) fn peek(&self, now_us: u64, cost: i64) -> Said {
         let (n, d, burst, mistake) = (self.n, self.d, self.burst, self.mistake);
         let mut copy = Self { n, d, burst, mistake, held: self.held.clone() };

@@ -16,7 +16,7 @@ use tollgate::{
 };
 use tollgate_proof::conformance;
 
-/// What is wrong.
+/// The mistakes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Nothing,

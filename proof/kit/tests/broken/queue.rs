@@ -6,7 +6,7 @@ use tollgate_proof::history::{History, QueueCall, QueueStep};
 
 use tollgate_proof::Random;
 
-/// What is wrong.
+/// The mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Nothing,

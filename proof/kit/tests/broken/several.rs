@@ -4,7 +4,7 @@ use super::gcra::{Gcra, Mistake as Arithmetic};
 use super::sim::{Ask, At, Limiter, Reply, Said};
 use std::collections::HashMap;
 
-/// What is wrong.
+/// The mistakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Nothing,
@@ -12,7 +12,7 @@ pub(crate) enum Mistake {
     OneAfterTheOther,
     /// All are asked in one round trip, and charged in the next.
     AskThenCharge,
-    /// The most that remains of any limit is told.
+    /// The answer has the largest `remaining` of any limit.
     TellsMost,
 }
 

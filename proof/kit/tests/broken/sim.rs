@@ -4,7 +4,7 @@ use tollgate::LimitSet;
 use tollgate_proof::Random;
 use tollgate_proof::history::{Call, CallOutcome, Fault, FaultKind, History, RecordedCount};
 
-/// What a client asks.
+/// The question of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ask {
     pub(crate) client: usize,
@@ -27,7 +27,7 @@ pub(crate) struct At {
     pub(crate) client_us: u64,
 }
 
-/// What a counter says.
+/// The answer of a counter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Said {
     pub(crate) allowed: bool,
@@ -36,7 +36,7 @@ pub(crate) struct Said {
     pub(crate) wait_us: Option<u64>,
 }
 
-/// What a client sees.
+/// The reply that a client sees.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reply {
     pub(crate) outcome: CallOutcome,
@@ -70,7 +70,7 @@ pub(crate) trait Limiter {
     fn step(&mut self, at: At, ask: &Ask, step: usize) -> Option<Reply>;
 }
 
-/// What the clients do.
+/// The load of the clients.
 #[derive(Clone, Copy)]
 pub(crate) struct Load {
     pub(crate) limits: &'static [&'static str],
@@ -168,7 +168,7 @@ pub(crate) fn run(limiter: &mut dyn Limiter, load: &Load, seed: u64) -> History 
         let invoked_us = flight.invoked_us;
         flights[client] = None;
         real_us += 1 + random.below(20);
-        // A cost of 0 or less is no check, and charges nothing.
+        // A cost of 0 or less is not a check, and charges nothing.
         let Ok(cost @ 1..) = u64::try_from(ask.cost) else { continue };
         let limits = sets[ask.limits].clone();
         history.calls.push(Call {

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 use super::sim::{Ask, At, Limiter, Reply, Said};
 use tollgate_proof::Random;
 
-/// What is wrong with a window of the epoch.
+/// The mistakes of a window of the epoch.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mistake {
     Nothing,
@@ -35,7 +35,7 @@ pub(crate) struct Fixed {
     /// By key: the window and its count.
     held: HashMap<String, (u64, u64)>,
     order: VecDeque<String>,
-    /// What the replica, or the old primary, holds.
+    /// The counts of the replica, or of the old primary.
     other: HashMap<String, (u64, u64)>,
     behind: VecDeque<(String, (u64, u64))>,
     read: HashMap<usize, u64>,
@@ -164,7 +164,7 @@ impl Limiter for Fixed {
     }
 }
 
-/// What is wrong with a window that the first hit opens.
+/// The mistakes of a window that the first hit opens.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expiry {
     Right,
@@ -215,11 +215,11 @@ impl Limiter for FirstHit {
     }
 }
 
-/// What is wrong with a log.
+/// The mistakes of a log.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LogMistake {
     Nothing,
-    /// What is exactly one window old still counts.
+    /// An event that is exactly one window old still counts.
     Edge,
     /// The entries of a sorted set are named by their time: two of one time are one.
     SameMember,

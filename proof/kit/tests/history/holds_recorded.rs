@@ -1,4 +1,4 @@
-//! What many threads did with holds of a real store, recorded as they saw it, and checked.
+//! The calls of many threads about holds of a real store, recorded as they saw them, and checked.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -32,7 +32,7 @@ const LIMITS: [&str; 7] = [
 
 const THREADS: u64 = 8;
 
-/// What each thread asks of each limit.
+/// The number of calls of each thread per limit.
 const CALLS: u64 = 150;
 
 /// The store's clock, which stamps the calls too.
@@ -174,7 +174,7 @@ async fn client<S: Store>(limiter: &Limiter<S>, recorder: &Recorder, client: u64
     }
 }
 
-/// What was seen of each kind, over all limits.
+/// The observations of each kind, over all limits.
 #[derive(Default, Debug)]
 struct Seen(BTreeMap<&'static str, u64>);
 
@@ -248,7 +248,7 @@ fn known_ends(history: &History) -> BTreeMap<String, u64> {
 /// hold was over. A call that began before may have come in time, so that either answer is right.
 type Wrong = fn(&mut HoldStep, bool) -> bool;
 
-/// What a store with a mistake would answer.
+/// The answers of a store with a mistake.
 const WRONG: [(&str, Wrong); 4] = [
     ("one unit less is left after each hold", |step, _| match step {
         HoldStep::Place(Place {

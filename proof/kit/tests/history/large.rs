@@ -20,7 +20,7 @@ const LIMITS: [&str; 4] = [
     "80/1s burst 30 refill interval via token_bucket",
 ];
 
-/// What a correct store answers to calls of eight clients over some subjects.
+/// The answers of a correct store to calls of eight clients over some subjects.
 fn history(limits: &LimitSet, subjects: u64) -> History {
     let rules: Vec<_> = limits.limits().iter().map(|limit| rule_of(limit).unwrap()).collect();
     let mut oracle = MultiOracle::new(&rules).unwrap();

@@ -3,7 +3,7 @@
 use super::*;
 use tollgate_proof::Random;
 
-/// Ten at once and ten a second; each node holds at most three units for 100 ms.
+/// A burst of ten and ten a second; each node holds at most three units for 100 ms.
 const LIMITS: &str = "\"10/1s via gcra lease 3 for 100ms\"";
 
 /// So many allowed calls of a client, each from the one instant to the other.
@@ -63,8 +63,8 @@ fn a_lost_store_allows_a_capacity_and_what_nodes_held() {
     assert_eq!(verdict(&beyond, None), Verdict::Broken);
 }
 
-/// What was charged before a loss is spent until its lease ends, and what the store admits anew
-/// comes on top.
+/// Units charged before a loss are spent until their lease ends, and the units that the store
+/// admits again come on top.
 #[test]
 fn after_a_loss_leases_are_spent_until_they_end() {
     let lost = "fault kind=flush began=1000 ended=2000 target=store lost_states=1\n";
@@ -100,8 +100,8 @@ fn numbers_that_change_while_leases_are_out_are_judged_apart() {
     assert_eq!(verdict(&(old + &new + &more), Some(2)), Verdict::Broken);
 }
 
-/// What is broken shows an interval that exceeds the bound, and the lengths that matter are looked
-/// at from every call.
+/// A broken history shows an interval that exceeds the bound, and the important lengths are checked
+/// from every call.
 #[test]
 fn the_sweep_finds_what_a_look_at_every_call_finds() {
     let mut random = Random::new(7);

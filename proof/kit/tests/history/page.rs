@@ -1,4 +1,4 @@
-//! What `docs/proof.md` shows.
+//! The examples of `docs/proof.md`.
 
 use tollgate_proof::history::{Bounds, History, Promise, Verdict, check};
 

@@ -25,7 +25,7 @@ const LIMITS: [&str; 10] = [
     "3/1s via gcra, 9/4s via sliding_log, 20/10s via fixed_window",
 ];
 
-/// What happens in a run beside calls that are answered.
+/// The faults in a run beside calls that are answered.
 #[derive(Clone, Copy, Debug)]
 struct Trouble {
     lost_replies: bool,

@@ -1,4 +1,4 @@
-//! What each strategy admits at most, in any interval.
+//! The maximum that each strategy admits, in any interval.
 
 use proptest::prelude::*;
 
@@ -64,7 +64,7 @@ proptest! {
         };
         let conservative = run("conservative");
         prop_assert!(worst(&conservative, d) <= n);
-        // What counts at an admitted event is its bucket and the `buckets` before it.
+        // The units that count at an admitted event are its bucket and the `buckets` before it.
         for (i, &(at, _)) in conservative.iter().enumerate() {
             let from = (at / p).saturating_sub(buckets);
             let sum: u64 =
@@ -151,7 +151,7 @@ proptest! {
         }
     }
 
-    /// I-PG: a uniform gate keeps D/N between any two, and never takes two at once.
+    /// I-PG: a uniform gate keeps D/N between any two, and never takes two together.
     #[test]
     fn i_pg_a_gate_keeps_its_gap((n, d) in quota(), seed in history(300, 2)) {
         let mut engine = Engine::new(&format!("{n}/{d}us via uniform"));

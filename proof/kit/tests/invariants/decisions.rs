@@ -1,4 +1,5 @@
-//! What every strategy owes: weights, denials, sets of limits, waits, and what remains.
+//! The promises of every strategy: weights, denials, sets of limits, waits, and the remaining
+//! units.
 
 use proptest::prelude::*;
 use tollgate::engine::Mode;
@@ -121,8 +122,8 @@ proptest! {
         }
     }
 
-    /// I-M: what remains never falls by itself, falls by exactly the cost, and is exact; the
-    /// reset stands still between charges.
+    /// I-M: `remaining` never falls by itself, falls by exactly the cost, and is exact; the reset
+    /// does not move between charges.
     #[test]
     fn i_m_what_remains_is_exact(limit in any_limit(), seed in history(1_000, 9)) {
         let mut engine = Engine::new(limit);

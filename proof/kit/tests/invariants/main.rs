@@ -1,5 +1,5 @@
-//! The invariants of each strategy, as properties of the engine: the bounds are checked on what
-//! was admitted, with arithmetic of their own.
+//! The invariants of each strategy, as properties of the engine: the bounds are checked on the
+//! admitted units, with separate arithmetic.
 #![allow(clippy::unwrap_used)] // tests may unwrap
 
 mod bounds;
@@ -92,7 +92,7 @@ fn scaled(history: &[(u64, u64)], period_us: u64) -> Vec<(u64, u64)> {
     history.iter().map(|&(gap, cost)| (scale(gap), cost)).collect()
 }
 
-/// Every strategy and option, for the properties that all of them owe.
+/// Every strategy and option, for the properties that all of them must have.
 const ALL: [&str; 10] = [
     "7/1999us via uniform",
     "7/1999us via gcra",

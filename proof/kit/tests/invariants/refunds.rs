@@ -1,4 +1,4 @@
-//! What is given back breaks no bound.
+//! Refunds break no bound.
 
 use proptest::prelude::*;
 use tollgate::Time;

@@ -130,7 +130,7 @@ proptest! {
     }
 }
 
-/// The bound is reached: an adversary takes a burst at once, and then each unit when it comes back.
+/// The bound is reached: an adversary takes a whole burst, and then each unit when it comes back.
 #[test]
 fn i_df_greedy_callers_reach_the_bound() {
     for (text, share, most) in [
@@ -143,7 +143,7 @@ fn i_df_greedy_callers_reach_the_bound() {
         let (_, part) = shared(text, share.parse().unwrap());
         let mut engine = Engine::new(&part.limit.to_string());
         let gaps: Vec<(u64, u64)> = (0..10_000).flat_map(|_| [(1_000, 1), (0, 1)]).collect();
-        // At once all that there is, just before a window ends.
+        // Everything that is left in one call, just before a window ends.
         let mut events = engine.run(1_999_000, &[(0, 1); 30]);
         events.extend(engine.run(1_999_000, &gaps));
         let admitted = worst(&events, 10_000_001 - 1_000);

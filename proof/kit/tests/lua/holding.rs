@@ -116,7 +116,7 @@ impl Scripts {
     }
 }
 
-/// What a history saw.
+/// The observations of a history.
 #[derive(Clone, Copy, Default, Debug)]
 pub(crate) struct Tally {
     pub(crate) cases: u64,
@@ -184,7 +184,7 @@ struct Pair<'f> {
     subjects: Vec<Subject>,
     sets: Vec<LimitSet>,
     open: Vec<Hold>,
-    /// What was charged for each hold that was settled, and until when that is remembered.
+    /// The charge of each hold that was settled, and until when that is remembered.
     settled: HashMap<HoldId, (u64, u64)>,
     now_us: u64,
     latest_us: u64,
@@ -192,7 +192,7 @@ struct Pair<'f> {
     /// Whether the clock steps back by any time. Nothing is forgotten then: what a store may have
     /// forgotten, it need not.
     back: bool,
-    /// In a history with names, of which the clock goes back by no more than the skew.
+    /// In a history with names; the clock goes back by at most the skew.
     names: Option<Names>,
     tally: Tally,
 }
@@ -506,7 +506,7 @@ impl<'f> Pair<'f> {
         let own =
             [hold.id.to_string(), hold.cost.to_string(), actual.to_string(), "60000".to_owned()];
         let got = self.call_holds(|it| &it.settle, &hold.counts, &own);
-        // What was settled is remembered for a minute by each store, and then forgotten at leisure.
+        // Each store remembers settled holds for a minute, and then may forget them at any time.
         let (before, until_us) = self.settled.get(&hold.id).copied().unzip();
         let told = match (got[0], before) {
             (1, Some(before)) => got[1] == before.cast_signed(),
@@ -603,7 +603,7 @@ fn shown_hold(row: &[Reply], back_us: u64, at_us: u64) -> ShownHold {
     ShownHold::at(OpenHold { end_us: end - back_us, id, cost }, span_us, at_us)
 }
 
-/// What a script says of each limit that a hold was settled on is what memory says.
+/// A script's report of each limit that a hold was settled on is that of memory.
 fn assert_rows(rows: &[i64], hold: &Hold, charged: &[Charged], what: &str) {
     let (mut charged, mut rows) = (charged.iter(), rows.chunks(5));
     for (_, limits) in &hold.counts {

@@ -1,5 +1,5 @@
-//! What the scripts must answer: the engine over states that are kept as a store does. They expire
-//! only when the fake has dropped them, and then only if they may.
+//! The answers that the scripts must give: the engine over states that are kept as a store does.
+//! They expire only when the fake has dropped them, and then only if they may.
 
 use std::collections::HashMap;
 
@@ -14,7 +14,7 @@ pub(crate) struct Count {
     held: VecStates,
 }
 
-/// Whose count: a subject and the identity of a set.
+/// A count: a subject and the identity of a set.
 pub(crate) type Whose = (String, String);
 
 #[derive(Default, Debug)]
@@ -29,7 +29,7 @@ pub(crate) struct Model {
     pub(crate) marks: HashMap<String, Mark>,
 }
 
-/// What a mark remembers, and until when it must.
+/// The content of a mark, and its minimum lifetime.
 #[derive(Clone, Debug)]
 pub(crate) struct Mark {
     pub(crate) of: MarkOf,
@@ -101,7 +101,7 @@ impl Model {
         self.counts.get(&whose(subject, limits)).map(|count| count.limits.clone())
     }
 
-    /// What is counted, with the limits that it was written under.
+    /// The count, with the limits that it was written under.
     pub(crate) fn held(&self, subject: &str, limits: &LimitSet) -> Option<(LimitSet, VecStates)> {
         let count = self.counts.get(&whose(subject, limits))?;
         Some((count.limits.clone(), count.held.clone()))
@@ -275,7 +275,7 @@ impl Model {
         by_place(limits).into_iter().map(|i| changes[i]).collect()
     }
 
-    /// What a charge without a check answers of each limit, in the order of their places.
+    /// The answer of each limit to a charge without a check, in the order of their places.
     pub(crate) fn charge_anyway(
         &mut self,
         subject: &str,

@@ -11,10 +11,10 @@ use tollgate_redis::compose::{self, Check, Clock, Parts, ReplyFormat};
 
 use super::histories::Texts;
 
-/// What stands for a file where a line is written by Rust as a script is composed.
+/// The name for a file where Rust writes a line as a script is composed.
 pub(crate) const COMPOSED: &str = "composed";
 
-/// What becomes of a token.
+/// The change of a token.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Change {
     /// Another word or sign.
@@ -157,7 +157,7 @@ fn ends_a_value(line: &str, token: Option<&Token>) -> bool {
     }
 }
 
-/// What can be done to one token of a line.
+/// The possible changes of one token of a line.
 fn changes(line: &str, tokens: &[Token], index: usize) -> Vec<Change> {
     let token = &tokens[index];
     let write = |text| vec![Change::Write(text)];
@@ -193,7 +193,7 @@ impl Change {
     }
 }
 
-/// All changes of a line, of which some tokens are left alone.
+/// All changes of a line; some tokens are left alone.
 fn of_line<'l>(
     place: (&'l str, usize),
     line: &'l str,
@@ -301,7 +301,7 @@ fn scripts(parts: &Parts) -> Vec<String> {
     texts
 }
 
-/// Where the numbers of a limit begin in a composed line: they are no constants.
+/// Where the numbers of a limit begin in a composed line: they are not constants.
 fn numbers_from(line: &str) -> usize {
     let starts = ["_view(", "_judge(", "_charge(", "_repair(", "numbers = {", ".numbers, {"];
     starts.iter().filter_map(|start| line.find(start)).min().unwrap_or(line.len())
@@ -313,7 +313,7 @@ fn of_composed() -> Vec<Mutant> {
     for (_, text) in files() {
         known.extend(text.replace('$', "").lines().map(shape));
     }
-    // What stands in for a name in a file's line.
+    // The replacement for a name in a file's line.
     known.insert(shape("if #KEYS ~= 1 or #ARGV ~= 1 then"));
     known.insert(shape("if count % 1 ~= 0 or #ARGV ~= 1 * count then"));
     known.insert(shape("local count = #KEYS / 1"));
@@ -384,7 +384,7 @@ impl Mutant {
     }
 }
 
-/// What the finder takes and leaves; called by a test, since an example has none.
+/// The tokens that the finder takes and leaves; called by a test, since an example has none.
 pub(crate) fn assert_found() {
     let found = |line: &str| -> Vec<String> {
         let mutants = of_file("a.lua", line);

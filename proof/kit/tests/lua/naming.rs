@@ -56,7 +56,7 @@ impl NameTally {
     }
 }
 
-/// What a script answers where memory refuses for this reason.
+/// The answer of a script where memory refuses for this reason.
 pub(super) fn refusal_of(why: &str) -> i64 {
     let refusals =
         [HoldRefusal::Differs, HoldRefusal::Repeated, HoldRefusal::Over, HoldRefusal::LineFull];
@@ -74,7 +74,7 @@ struct Asked {
     counts: Counts,
 }
 
-/// What was asked under names so far, and what came of it.
+/// The questions under names so far, and their outcomes.
 #[derive(Default)]
 pub(super) struct Names {
     asked: Vec<Asked>,

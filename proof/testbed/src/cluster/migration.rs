@@ -27,7 +27,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// `from` does not own the slot, or `to` is no primary.
+    /// `from` does not own the slot, or `to` is not a primary.
     pub fn migrate_slot(&self, movement: SlotMove) {
         self.begin_migration(movement);
         self.move_keys(movement);
@@ -39,7 +39,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// `from` does not own the slot, or `to` is no primary.
+    /// `from` does not own the slot, or `to` is not a primary.
     pub fn begin_migration(&self, movement: SlotMove) {
         let SlotMove { from, to, .. } = movement;
         self.set_slot(movement, to, &["IMPORTING", &self.id(from)]);
@@ -85,7 +85,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// `from` still holds keys of the slot, or `to` is no primary.
+    /// `from` still holds keys of the slot, or `to` is not a primary.
     pub fn finish_migration(&self, movement: SlotMove) {
         let SlotMove { slot, from, to } = movement;
         let id = self.id(to);

@@ -57,7 +57,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     #[must_use]
     pub fn address(&self, index: usize) -> SocketAddr {
         self.servers[index].address()
@@ -71,7 +71,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     pub fn client(&self, index: usize) -> io::Result<Client> {
         self.servers[index].client()
     }
@@ -174,7 +174,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     pub fn kill(&mut self, index: usize) {
         self.servers[index].kill();
     }
@@ -213,7 +213,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// It is no replica, its primary is not awake, or nothing came of it.
+    /// It is not a replica, its primary is not awake, or the failover does not end.
     pub fn failover(&self, replica: usize) {
         let nodes = self.nodes();
         let primary = nodes[replica].primary.expect("only a replica can take over");
@@ -267,7 +267,7 @@ impl RedisCluster {
     ///
     /// # Errors
     ///
-    /// What is not well, in words.
+    /// A description of the problem.
     ///
     /// # Panics
     ///

@@ -1,11 +1,11 @@
-//! What `CLUSTER NODES` says: who is in the cluster, as what, and with which slots.
+//! The output of `CLUSTER NODES`: who is in the cluster, in which role, and with which slots.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::ops::RangeInclusive;
 
 use super::slots::SLOTS;
 
-/// What a node of a cluster is.
+/// The role of a node in a cluster.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a cluster has these two")]
 pub enum Role {
@@ -25,7 +25,7 @@ pub struct Node {
     pub address: SocketAddr,
     /// The name that the cluster gave it.
     pub id: String,
-    /// What it is now.
+    /// Its present role.
     pub role: Role,
     /// The number of the primary that a replica follows.
     pub primary: Option<usize>,

@@ -20,7 +20,7 @@ const QUEUE: usize = 1_024;
 /// How long a connection to the server may take to be made: it is on this machine.
 const CONNECT: Duration = Duration::from_secs(2);
 
-/// What the threads of a proxy share.
+/// The state that the threads of a proxy share.
 #[derive(Debug)]
 pub(super) struct Shared {
     upstream: SocketAddr,
@@ -60,7 +60,7 @@ impl Shared {
             if lock(&self.state).refusing {
                 return;
             }
-            // A server that is gone shows itself as a connection that ends at once.
+            // A server that is gone shows as a connection that ends immediately.
             let opened = client.and_then(|client| self.open(client));
             drop(opened);
         }
@@ -197,7 +197,8 @@ impl Shared {
         least + Duration::from_micros(state.random.draw() % (spread + 1))
     }
 
-    /// Gives a reply away and takes another link's: at once when one is held, else when one comes.
+    /// Gives a reply away and takes another link's: immediately when one is held, else when one
+    /// comes.
     fn exchange(&self, link: &Link, reply: Vec<u8>) -> Result<Vec<u8>, Finished> {
         let mut state = lock(&self.state);
         // Looked at under the lock, so that nothing is held for who has left.
@@ -269,7 +270,7 @@ fn read_more(mut from: &TcpStream, unread: &mut Vec<u8>) -> io::Result<bool> {
     Ok(length > 0)
 }
 
-/// The first whole frame. What is no RESP, such as an inline command, passes as it came.
+/// The first whole frame. Bytes that are not RESP, such as an inline command, pass as they came.
 fn take_frame(unread: &mut Vec<u8>) -> Option<Vec<u8>> {
     if unread.is_empty() {
         return None;

@@ -13,7 +13,7 @@ pub(super) struct Link {
     pub(super) id: u64,
     pub(super) client: TcpStream,
     pub(super) server: TcpStream,
-    /// What is to happen to the replies that the server owes, in their order.
+    /// The trick for each reply that the server has yet to send, in their order.
     pub(super) owed: Mutex<VecDeque<Option<Trick>>>,
     /// Something of it was lost in a black hole: nothing may pass any more.
     pub(super) silent: AtomicBool,

@@ -1,11 +1,11 @@
 //! A TCP proxy between a client and a server that fails on demand, the same way for one seed.
 //!
 //! It knows where a request and a reply end, so that a fault lies exactly between two of them, or
-//! in the middle of one. It stands beside a server and not in its place: what was forwarded is
-//! done, whatever happens to the reply.
+//! in the middle of one. It is beside a server and not in its place: forwarded commands are
+//! executed, whatever happens to the reply.
 //!
-//! Two things it cannot do: leave the first packet of a connection unanswered (the kernel accepts
-//! for it), and send a reset of its own choosing (a cut is an orderly end).
+//! It cannot do two things: leave the first packet of a connection unanswered (the kernel accepts
+//! for it), and send a reset of its choice (a cut is an orderly end).
 
 mod forward;
 mod link;
@@ -92,7 +92,7 @@ impl Proxy {
     }
 
     /// Plays tricks on these commands only, in capital letters; on all when there are none. A
-    /// client that connects anew says some things before it repeats its question: this leaves
+    /// client that connects again sends some commands before it repeats its question: this leaves
     /// them alone.
     pub fn only(&self, commands: &[&str]) {
         let commands = commands.iter().map(|&name| name.to_owned()).collect();
@@ -144,7 +144,7 @@ impl Proxy {
         });
     }
 
-    /// What went through so far.
+    /// The traffic so far.
     #[must_use]
     pub fn seen(&self) -> Seen {
         let state = lock(&self.shared.state);

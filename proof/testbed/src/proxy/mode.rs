@@ -1,4 +1,4 @@
-//! What a proxy can do to connections and to what passes, and what it counts.
+//! The modes of a proxy for connections and traffic, and its counters.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ pub enum Mode {
     /// Nothing moves either way. With the next mode everything arrives, late: a partition that
     /// heals, after which the server does what its clients have long given up.
     Stall,
-    /// What is sent either way is lost, and nobody is told. A connection that lost something, or
+    /// Bytes are lost both ways, without a report to anybody. A connection that lost something, or
     /// was made meanwhile, stays silent for good; others survive.
     BlackHole,
     /// Replies arrive byte by byte, with this pause after each.
@@ -29,7 +29,7 @@ pub enum Mode {
     },
 }
 
-/// What happens to one request or its reply.
+/// The trick for one request or its reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Trick {
@@ -48,7 +48,7 @@ pub enum Trick {
     Swap,
 }
 
-/// What went through so far.
+/// The traffic so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 #[non_exhaustive]
 pub struct Seen {

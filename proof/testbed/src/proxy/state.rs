@@ -1,4 +1,4 @@
-//! What a proxy was told and what it has seen; who meets which trick.
+//! A proxy's settings and observations; who meets which trick.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::mpsc::Sender;
@@ -47,7 +47,7 @@ impl State {
         }
     }
 
-    /// What is to happen to a request.
+    /// The trick for a request.
     pub(super) fn trick(&mut self, command: &str) -> Option<Trick> {
         if !self.only.is_empty() && !self.only.iter().any(|name| name == command) {
             return None;

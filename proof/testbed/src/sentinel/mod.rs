@@ -29,11 +29,11 @@ const PING_MS: u128 = 1_000;
 ///
 /// Replication begins without the delay of 5 s that Redis has by default, and sentinels ping at
 /// least twice in the time after which a server counts as down. By default their first ping to a
-/// new primary is sent after that time when it is at most 1 s, so that now and then they take it
-/// for down at once and make yet another one the primary.
+/// new primary is sent after that time when it is at most 1 s. So now and then they take it for
+/// down immediately and promote yet another one.
 ///
-/// All else is as Redis has it: a sentinel whose process stood still for 2 s does nothing for the
-/// next 30 s, and an old primary that comes back is made a replica some 8 s later.
+/// All else is as in Redis: a sentinel whose process was stopped for 2 s does nothing for the next
+/// 30 s, and an old primary that comes back is made a replica some 8 s later.
 #[derive(Debug)]
 pub struct RedisSentinels {
     name: String,
@@ -76,7 +76,7 @@ impl RedisSentinels {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     #[must_use]
     pub fn server(&self, index: usize) -> &RedisServer {
         &self.servers[index]
@@ -92,7 +92,7 @@ impl RedisSentinels {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     #[must_use]
     pub fn sentinel(&self, index: usize) -> &RedisServer {
         &self.sentinels[index]
@@ -112,7 +112,7 @@ impl RedisSentinels {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     pub fn client(&self, index: usize) -> io::Result<Client> {
         self.servers[index].client()
     }
@@ -178,7 +178,7 @@ impl RedisSentinels {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     pub fn kill(&mut self, index: usize) {
         self.servers[index].kill();
     }
@@ -193,9 +193,9 @@ impl RedisSentinels {
         self.servers[index].restart();
     }
 
-    /// Has the first sentinel that is awake give the primary's part to a replica
-    /// (`SENTINEL FAILOVER`), and returns the new primary's number when all sentinels that are
-    /// awake name it and it says so itself.
+    /// Has the first sentinel that is awake promote a replica (`SENTINEL FAILOVER`). Returns the
+    /// new primary's number when all sentinels that are awake name it and it reports that role
+    /// itself.
     ///
     /// # Panics
     ///
@@ -236,7 +236,7 @@ impl RedisSentinels {
     ///
     /// # Panics
     ///
-    /// There is no such number.
+    /// The number is too large.
     pub fn kill_sentinel(&mut self, index: usize) {
         self.sentinels[index].kill();
     }
@@ -278,7 +278,7 @@ impl RedisSentinels {
     ///
     /// # Errors
     ///
-    /// What is not well, in words.
+    /// A description of the problem.
     ///
     /// # Panics
     ///
@@ -309,7 +309,7 @@ impl RedisSentinels {
     ///
     /// # Errors
     ///
-    /// What is not so, in words.
+    /// A description of the disagreement.
     ///
     /// # Panics
     ///

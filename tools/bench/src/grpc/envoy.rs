@@ -1,4 +1,4 @@
-//! Envoy with an answer of its own: alone, with its local rate limit, and asking the service.
+//! Envoy without a backend: alone, with its local rate limit, and asking the service.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::show::note;
 
 const PEER: &str = "TOLLGATE_PEER_ENVOY";
 
-/// One request at once, so that its time is what a client waits.
+/// One request at a time, so that its time is the client's wait.
 const CONNECTIONS: u32 = 1;
 
 /// The filters before the route.
@@ -40,7 +40,7 @@ route: { cluster: page, rate_limits: [{ actions: [{ generic_key: { descriptor_ke
 descriptor_value: alice } }] }] }";
 const PAGE: &str = "direct_response: { status: 200, body: { inline_string: ok } }";
 
-/// What a cluster has that speaks HTTP/2.
+/// The part of a cluster that speaks HTTP/2.
 const HTTP2: &str = r#"
     typed_extension_protocol_options:
       envoy.extensions.upstreams.http.v3.HttpProtocolOptions:

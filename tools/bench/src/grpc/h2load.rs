@@ -10,11 +10,11 @@ use tollgate_envoy::proto::service::RateLimitRequest;
 
 use crate::service::Run;
 
-/// What h2load sends.
+/// The calls of h2load.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Calls {
     pub(super) connections: u32,
-    /// How many calls of a connection are on their way at once.
+    /// How many calls of a connection are in flight.
     pub(super) at_once: u32,
     pub(super) seconds: u32,
 }
@@ -25,7 +25,7 @@ pub(super) struct H2load<'d> {
 }
 
 impl<'d> H2load<'d> {
-    /// A loader that sends one request again and again. `dir` is for files of its own.
+    /// A loader that sends one request again and again. `dir` is for its files.
     pub(super) fn new(dir: &'d Path, request: &RateLimitRequest) -> Result<Self> {
         let found = Command::new("h2load").arg("--version").output();
         found.context("h2load sends the calls: install it (apt-get install nghttp2-client)")?;

@@ -27,7 +27,7 @@ use h2load::{Calls, H2load};
 /// The peer: limitador-server, with its counters in memory.
 const PEER: &str = "TOLLGATE_PEER_LIMITADOR";
 
-/// The most calls of h2load at once, and over how many connections.
+/// The maximum number of calls of h2load in flight, and over how many connections.
 const AT_ONCE: u32 = 50;
 const CONNECTIONS: [u32; 2] = [1, AT_ONCE];
 
@@ -153,7 +153,7 @@ fn limitador(dir: &Path, threads: &str) -> Result<Option<Program>> {
     Ok(Some(peer))
 }
 
-/// A bare service, in a process of its own.
+/// A bare service, in a separate process.
 fn bare(threads: &str) -> Result<Program> {
     let port = free_port().port();
     let args = ["bare-grpc", &port.to_string(), threads];

@@ -14,7 +14,7 @@ use tollgate_redis::{Options, RedisStore};
 
 use crate::args::LeaseNode;
 
-/// What a process did.
+/// The work of a process.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Done {
     /// Decisions, those of them that admitted, and questions to the store.
@@ -26,7 +26,7 @@ pub(super) struct Done {
 }
 
 impl Done {
-    /// What several processes did side by side.
+    /// The work of several concurrent processes.
     pub(super) fn and(self, other: Self) -> Self {
         Self {
             decisions: self.decisions + other.decisions,

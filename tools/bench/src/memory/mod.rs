@@ -37,7 +37,7 @@ struct Row {
     governor_admitted: f64,
 }
 
-/// The bytes of one side, measured in a process of its own.
+/// The bytes of one side, measured in a separate process.
 #[derive(Debug, Serialize, Deserialize)]
 struct Bytes {
     side: String,
@@ -88,8 +88,8 @@ pub(crate) fn memory(args: &BenchMemory) -> Result<u8> {
 /// Which keys each thread asks for, in which order: the same for both sides.
 struct Calls {
     keys: u32,
-    /// For each thread, the keys as they come in: each a text of its own, one after the other in
-    /// memory, as the keys of requests are that were just read. A look into one list of all keys
+    /// For each thread, the keys as they come in: each a separate text, one after the other in
+    /// memory, like the keys of requests that were just read. A look into one list of all keys
     /// would cost either side a cache miss that no server has.
     orders: Vec<Vec<String>>,
     /// The capacity of every key.
@@ -231,7 +231,7 @@ fn in_a_child(side: &str, keys: u32) -> Result<Bytes> {
     Ok(serde_json::from_slice(&done.stdout)?)
 }
 
-/// What the fresh process does.
+/// The task of the fresh process.
 pub(crate) fn bytes(side: &str, keys: u32) -> Result<u8> {
     let bytes = match side {
         "tollgate" => held::<Tollgate>(keys)?,

@@ -1,5 +1,5 @@
-//! What a server pays for one request: a decision that lasts, asked for asynchronously, under
-//! limits that were made ready before.
+//! The cost of one request for a server: an owned decision, asked for asynchronously, under limits
+//! that were made ready before.
 
 use std::hint::black_box;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ pub(super) struct Owned {
     pub(super) now_ns: f64,
     /// The same, over what it takes under the first set.
     pub(super) now_ratio: f64,
-    /// `within` a deadline, with a subject of its own, and `into_owned`.
+    /// `within` a deadline, with a separate subject, and `into_owned`.
     pub(super) within_ns: f64,
     /// The same, over what `now` takes under the first set.
     pub(super) within_ratio: f64,

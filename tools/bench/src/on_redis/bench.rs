@@ -1,4 +1,4 @@
-//! What a check costs the server beside scripts that do less.
+//! The cost of a check for the server, beside scripts that do less.
 
 use tollgate::engine::{Mode, VecLog};
 use tollgate::strategy::Entry;
@@ -17,7 +17,7 @@ pub(super) const WIDE: &str = "1000000/s";
 /// The limit that denies everything but the first.
 const NARROW: &str = "1/30d";
 
-/// What is reported of `sliding_window`: finer than the ten sub-buckets that it has by itself.
+/// The extra rows of `sliding_window`: finer than its default of ten sub-buckets.
 const FINE: [(&str, &str); 2] = [("100", "10ms"), ("1000", "1ms")];
 
 /// How many events the log has whose bytes are counted.
@@ -47,7 +47,7 @@ pub(super) struct Plan {
 /// Offers to queues, measured beside checks: made elsewhere, asked here.
 #[derive(Clone, Debug)]
 pub(super) struct Offers {
-    /// What they are called.
+    /// The row's name.
     pub(super) name: String,
     /// Whether they are accepted.
     pub(super) accepted: bool,
@@ -64,15 +64,15 @@ pub(super) struct Offers {
 /// One figure beside another: microseconds of the server's processor for each check.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Row {
-    /// What was measured.
+    /// The measured case.
     pub(super) what: String,
-    /// What it took.
+    /// Its time.
     pub(super) us: f64,
-    /// What it is beside.
+    /// The case beside it.
     pub(super) beside: String,
-    /// What that took.
+    /// The time of that case.
     pub(super) beside_us: f64,
-    /// What the ratio may be at most.
+    /// The maximum of the ratio.
     pub(super) at_most: Option<f64>,
 }
 
@@ -83,7 +83,7 @@ impl Row {
     }
 }
 
-/// What an admitted and a denied check of a strategy cost.
+/// The cost of an admitted and of a denied check of a strategy.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Cost {
     /// The strategy, or a peer.
@@ -94,28 +94,28 @@ pub(super) struct Cost {
     pub(super) denied_us: f64,
 }
 
-/// What was measured on the server.
+/// The figures of the server.
 #[derive(Clone, PartialEq, Debug)]
 pub(super) struct Figures {
-    /// What the server calls itself.
+    /// The name that the server reports.
     pub(super) server: String,
     /// Figures beside others.
     pub(super) rows: Vec<Row>,
-    /// What each strategy costs.
+    /// The cost of each strategy.
     pub(super) costs: Vec<Cost>,
     /// Bytes for each event of a log, and how many events it had.
     pub(super) bytes_per_event: (f64, usize),
 }
 
-/// A measurement on one server, under keys of its own, which are removed when this is dropped.
+/// A measurement on one server, under separate keys, which are removed when this is dropped.
 pub(super) struct Bench {
     pub(super) server: Server,
     pub(super) url: String,
-    /// What names the keys.
+    /// The run's part of the keys.
     pub(super) run: String,
 }
 
-/// Text of ours that is no limit is a mistake in this file.
+/// A text in this file that is not a limit is a mistake here.
 pub(super) fn ours(error: ParseError) -> StoreError {
     StoreError::permanent(format!("a limit of the measurement: {error}")).because(error)
 }
@@ -128,12 +128,12 @@ impl Bench {
         Ok(Self { server, url: url.to_owned(), run: run.to_owned() })
     }
 
-    /// What all keys begin with.
+    /// The beginning of all keys.
     pub(super) fn prefix(&self) -> &str {
         self.server.keys.prefix()
     }
 
-    /// Measures on the server. `step` is told what comes, and says whether to go on.
+    /// Measures on the server. `step` gets the next measurement, and returns whether to go on.
     pub(super) fn server(
         &mut self,
         plan: &Plan,
@@ -333,7 +333,7 @@ impl Bench {
         Ok(probes)
     }
 
-    /// Bytes for each event, of random costs at times of their own.
+    /// Bytes for each event, of random costs at different times.
     fn weigh(&mut self, plan: &Plan) -> Result<(f64, usize), StoreError> {
         let count = WEIGHED.min(plan.entries);
         let limits = "1000000000/1h via sliding_log".parse().map_err(ours)?;

@@ -15,7 +15,7 @@ use tollgate_redis::{Options, RedisStore, Script};
 use super::bench::{Bench, WIDE, ours, script, subjects};
 use super::server::failed;
 
-/// Long enough for the last of many that were sent at once.
+/// Long enough for the last of many pipelined ones.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 /// Two connections to one server, asked the same.

@@ -27,10 +27,10 @@ mod server;
 use bench::{Bench, Figures, Offers, Plan, Row};
 use client::Clients;
 
-/// What the store's throughput is of the bare client's, at least.
+/// The minimum share of the bare client's throughput that the store has to reach.
 const CLIENT_AT_LEAST: f64 = 0.9;
 
-/// What the bytes of an event are, at most.
+/// The maximum number of bytes of an event.
 const BYTES_AT_MOST: f64 = 16.0;
 
 /// How many queues take turns: as many as subjects do.
@@ -42,11 +42,11 @@ const PATIENCE: Duration = Duration::from_secs(10);
 /// So many times the checks of a run are asked by the client: it is faster, being many.
 const CLIENT_CHECKS: usize = 5;
 
-/// What may be measured.
+/// The correction for the choice of a server.
 const STORES: &str = "leave `--store` out to start a server for this, or name one, as \
                       `redis://127.0.0.1:6379`";
 
-/// What a shell adds to the number of a signal.
+/// The number that a shell adds to that of a signal.
 const KILLED: usize = 128;
 
 #[derive(Debug, Serialize)]
@@ -132,7 +132,7 @@ impl Stop {
         let twice = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             let number = usize::try_from(signal)?;
-            // Asked again, it ends at once; what it wrote expires by itself.
+            // Asked again, it ends immediately; its keys expire by themselves.
             signal_hook::flag::register_conditional_default(signal, Arc::clone(&twice))?;
             signal_hook::flag::register(signal, Arc::clone(&twice))?;
             signal_hook::flag::register_usize(signal, Arc::clone(&asked), number)?;

@@ -6,14 +6,14 @@ use tollgate_redis::compose::unpack_reply;
 use tollgate_redis::usage::cpu_s;
 use tollgate_redis::{Keys, Script};
 
-/// What answers a question wrongly measures nothing: so much of the answers must be as expected.
+/// A server that answers wrongly measures nothing: this share of the answers must be as expected.
 /// Not all, for a window may end while a run lasts.
 const SHARE: f64 = 0.99;
 
 /// How many keys one command removes.
 const BATCH: usize = 1_000;
 
-/// A server that is measured. What was written there is removed when it is dropped.
+/// A server that is measured. Its keys are removed when it is dropped.
 pub(super) struct Server {
     connection: redis::Connection,
     pub(super) keys: Keys,
@@ -83,7 +83,7 @@ impl Answers {
     }
 }
 
-/// What a probe asks.
+/// The questions of a probe.
 pub(super) struct Questions<'q> {
     pub(super) script: &'q Script,
     /// The keys of each call.
@@ -130,7 +130,7 @@ impl Server {
             command.arg(script.sha()).arg(keys.len()).arg(&keys[..]).arg(&args[..]);
             command.get_packed_command()
         };
-        // In turn, and the last pack begins anew.
+        // In turn, and the last pack starts from the beginning.
         let packs = keys.len().div_ceil(*depth);
         let mut asked = keys.iter().cycle();
         let packs: Vec<Vec<u8>> =
@@ -182,7 +182,7 @@ impl Server {
     }
 
     /// The processor time that the server has used, in seconds: of the thread that answers where
-    /// the server says so (from 7.0 on).
+    /// the server reports it (from 7.0 on).
     fn cpu(&mut self) -> Result<f64, StoreError> {
         let info: String =
             redis::cmd("INFO").arg("cpu").query(&mut self.connection).map_err(failed)?;
@@ -190,7 +190,7 @@ impl Server {
             .ok_or_else(|| StoreError::permanent("the server does not say what it used: INFO cpu"))
     }
 
-    /// What the server calls itself.
+    /// The name that the server reports.
     pub(super) fn name(&mut self) -> Result<String, StoreError> {
         let info: String =
             redis::cmd("INFO").arg("server").query(&mut self.connection).map_err(failed)?;
@@ -218,7 +218,7 @@ impl Server {
         self.ask(redis::cmd("PEXPIRE").arg(key).arg(HOUR_MS)).map(drop)
     }
 
-    /// What a key takes, in bytes, looking at all of it.
+    /// The bytes of a key, looking at all of it.
     pub(super) fn bytes(&mut self, key: &str) -> Result<u64, StoreError> {
         let mut command = redis::cmd("MEMORY");
         command.arg("USAGE").arg(key).arg("SAMPLES").arg(0);
@@ -232,7 +232,7 @@ impl Drop for Server {
             // A count whose numbers changed may have left a mark beside it.
             let keys: Vec<String> =
                 keys.iter().flat_map(|key| [key.clone(), Keys::reset(key)]).collect();
-            // Nobody can be told, and all of them expire by themselves.
+            // Nobody can receive an error here, and all of them expire by themselves.
             let _ = self.connection.req_command(redis::cmd("UNLINK").arg(keys));
         }
     }

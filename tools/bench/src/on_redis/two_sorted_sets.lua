@@ -1,6 +1,6 @@
--- What a check over two sorted sets takes: the commands of a published pattern (a shared resource
--- and each of its consumers, every event a member), in words of our own.
--- KEYS: the resource, the consumer. ARGV: seconds of the window, the units of each.
+-- The cost of a check over two sorted sets: the commands of a published pattern (a shared resource
+-- and each of its consumers, every event a member), in our words. KEYS: the resource, the consumer.
+-- ARGV: seconds of the window, the units of each.
 local second = redis.call('TIME')[1]
 local micros = redis.call('TIME')[2]
 local oldest = second - ARGV[1]

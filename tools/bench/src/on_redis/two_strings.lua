@@ -1,6 +1,6 @@
--- What a bucket of tokens in two strings takes: the commands of a published pattern (what is left
--- in one, since when in the other), in words of our own.
--- KEYS: what is left, since when. ARGV: the capacity, the milliseconds that fill it, the cost.
+-- The cost of a bucket of tokens in two strings: the commands of a published pattern (the remaining
+-- tokens in one, since when in the other), in our words. KEYS: what is left, since when. ARGV: the
+-- capacity, the milliseconds that fill it, the cost.
 local capacity, interval, cost = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 redis.replicate_commands()
 local time = redis.call('TIME')

@@ -24,7 +24,7 @@ const THROTTLE: [&str; 5] = ["CL.THROTTLE", "key:__rand_int__", "999", "1000", "
 const CRABS: [&str; 5] = ["THROTTLE", "key:__rand_int__", "1000", "1000", "1"];
 const SET: [&str; 3] = ["SET", "key:__rand_int__", "1"];
 
-/// How many commands are sent at once, and what the service has to reach there over each peer.
+/// How many commands are pipelined, and the ratio that the service has to reach there to each peer.
 struct Pipelined {
     commands: u32,
     over_cell: Option<f64>,

@@ -1,4 +1,4 @@
-//! What every comparison of services uses.
+//! The parts that every comparison of services uses.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use super::program::Tollgate;
 use super::turns::Turns;
 use crate::args::BenchServer;
 
-/// What every comparison uses.
+/// The parts that every comparison uses.
 pub(super) struct Bench<'b> {
     pub(super) tollgate: &'b Tollgate,
     pub(super) turns: &'b Turns,
     pub(super) wrk: &'b Wrk,
-    /// What wrk sends to the service.
+    /// The requests that wrk sends to the service.
     pub(super) script: &'b Path,
     pub(super) args: &'b BenchServer,
 }

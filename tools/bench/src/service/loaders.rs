@@ -1,4 +1,4 @@
-//! What sends the requests: wrk, and redis-benchmark for bare scripts.
+//! The programs that send the requests: wrk, and redis-benchmark for bare scripts.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,11 +14,11 @@ use super::turns::{Run, Side};
 use crate::args::BenchServer;
 use crate::redis_benchmark::{self, Commands};
 
-/// A limit under which nearly all is admitted, for every side the same: 1,000 units at once for
-/// each subject, and 1,000 a second.
+/// A limit which admits nearly everything, the same for every side: a burst of 1,000 units for each
+/// subject, and 1,000 a second.
 pub(super) const LIMIT: &str = "1000/s via gcra";
 
-/// How many connections ask at once.
+/// How many connections ask concurrently.
 pub(crate) const CONNECTIONS: u32 = 50;
 
 /// The loader of HTTP.
@@ -70,7 +70,7 @@ impl Wrk {
     }
 }
 
-/// What wrk prints at the end of a run.
+/// The end of wrk's output.
 const DONE: &str = r#"
 done = function(summary, latency, requests)
   local e = summary.errors
@@ -112,9 +112,8 @@ pub(super) fn throttle_script(subjects: u32) -> String {
     requests("/throttle", subjects, body)
 }
 
-/// What redis-benchmark reaches with the script that the service sends. It is told how many calls
-/// to make: as many as take the time of a run at this rate, so that as many keys expire meanwhile
-/// as in the others.
+/// The rate of redis-benchmark with the script that the service sends. It makes as many calls as
+/// take the time of a run at this rate, so that as many keys expire meanwhile as in the others.
 pub(super) fn bare_script(redis: &RedisServer, args: &BenchServer, rate: f64) -> Result<Run> {
     let limits: LimitSet = LIMIT.parse()?;
     let mut check = Check::new(Mode::Whole);

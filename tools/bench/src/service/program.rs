@@ -17,7 +17,7 @@ pub(crate) const PEER: &str = "TOLLGATE_PEER_THROTTLECRAB";
 /// How long a program may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// What a service may speak beside HTTP.
+/// The protocols that a service may speak beside HTTP.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Door {
     Redis,

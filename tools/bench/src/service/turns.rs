@@ -42,7 +42,7 @@ pub(crate) struct BesideJson {
     pub(crate) bar: Bar,
 }
 
-/// What is compared, and what it has to reach.
+/// The comparison, and the ratio that it has to reach.
 #[derive(Clone, Copy, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Bar {
@@ -77,7 +77,7 @@ impl fmt::Display for Bar {
     }
 }
 
-/// What a loader says of one run.
+/// A loader's report of one run.
 #[derive(Clone, Copy, Debug, Deserialize)]
 pub(crate) struct Run {
     pub(crate) per_second: f64,

@@ -34,7 +34,7 @@ fn a_given_server_is_left_as_it_was() {
         assert!(costs.iter().any(|cost| cost["what"] == strategy.name()), "{strategy}: {json}");
     }
     assert_eq!(json["clients"].as_array().unwrap().len(), 2);
-    // Bytes are no matter of the machine.
+    // Bytes do not depend on the machine.
     assert!(json["bytes_per_event"].as_f64().unwrap() <= 16.5, "{json}");
     assert_eq!(server.keys().len(), 0, "keys were left behind");
 }

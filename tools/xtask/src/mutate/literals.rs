@@ -144,7 +144,8 @@ fn mutated(text: &str, mutant: &Mutant) -> String {
     changed
 }
 
-/// Tries every mutant, several copies at once when asked to, and says each outcome as it comes.
+/// Tries every mutant, several copies concurrently when asked to, and prints each outcome as it
+/// comes.
 fn try_all(
     tree: &Tree,
     options: &Options,

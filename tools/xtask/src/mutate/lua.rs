@@ -15,7 +15,7 @@ use crate::mutate::{Options, RESULTS, Tally, write};
 use crate::report::seconds;
 use crate::tree::{File, Tree};
 
-/// What a line that Rust writes as a script is composed belongs to, in place of a file.
+/// The name, in place of a file, for a line that Rust writes as a script is composed.
 const COMPOSED: &str = "composed";
 
 /// The program that finds and judges mutants: an example, for the tests' own dependencies.
@@ -67,7 +67,7 @@ impl Fate {
     }
 }
 
-/// What became of one mutant, in how many milliseconds, and what gave it away.
+/// The outcome of one mutant, in how many milliseconds, and the test that found it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Verdict {
     outcome: Fate,
@@ -205,7 +205,7 @@ fn verdict(row: &str) -> Result<Verdict> {
     })
 }
 
-/// Shows that nothing differs without a mutant: each file has histories of its own.
+/// Shows that nothing differs without a mutant: each file has separate histories.
 fn unchanged(judge: &PathBuf, mutants: &[Mutant]) -> Result<()> {
     let mut process = Process::start(judge)?;
     for path in paths(mutants.iter()) {

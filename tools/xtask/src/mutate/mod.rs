@@ -26,16 +26,16 @@ pub(crate) const JUDGING_TESTS: [&str; 3] = ["memory_store", "strategies", "twin
 pub(crate) const FAST_BUILDS: [(&str, &str); 2] =
     [("CARGO_PROFILE_DEV_DEBUG", "0"), ("CARGO_PROFILE_TEST_DEBUG", "0")];
 
-/// What the command line asks of a mutation check.
+/// The options of a mutation check.
 #[derive(Debug)]
 pub(crate) struct Options {
     /// Only these files; all of the strategies when empty.
     pub(crate) files: Vec<String>,
     /// Only a part of the mutants.
     pub(crate) shard: Option<Shard>,
-    /// How many copies of the workspace are at work at once.
+    /// How many copies of the workspace work concurrently.
     pub(crate) jobs: usize,
-    /// What a mutant must make fail.
+    /// The command that a mutant must make fail.
     pub(crate) test_command: String,
     /// The limit for one mutant; none: five times the unmutated run.
     pub(crate) timeout_seconds: Option<u64>,

@@ -48,7 +48,7 @@ pub(crate) fn run(tree: &Tree, options: &Options, may_install: bool) -> Result<b
     }
     command.envs(FAST_BUILDS);
     command.arg("--output").arg(&output);
-    // What an earlier run left must not be read as the result of this one.
+    // The files of an earlier run must not be read as the result of this one.
     for old in [found.clone(), output.join("mutants.out.old")] {
         match std::fs::remove_dir_all(&old) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

@@ -34,7 +34,7 @@ impl Scratch {
         let wanted = tree.paths()?;
         for path in &wanted {
             let (from, to) = (tree.root.join(path), scratch.copy.join(path));
-            // An unchanged file keeps its time, or cargo would build its crate anew.
+            // An unchanged file keeps its time, or cargo would build its crate again.
             if std::fs::read(&from).ok() == std::fs::read(&to).ok() {
                 continue;
             }

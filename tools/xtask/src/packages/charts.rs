@@ -25,7 +25,7 @@ const FULL: &str = "packages/helm/tollgate/ci/full-values.yaml";
 /// The folders that are rendered by Kustomize.
 const LAYERS: [&str; 2] = ["base", "overlays/production"];
 
-/// What reads manifests.
+/// The program that reads manifests.
 const READ: &str = include_str!("manifests.py");
 
 /// Values that are refused, and a part of what is said.
@@ -153,7 +153,7 @@ fn rendered(
         manifests = Some(read);
         Ok(Shown::Held(kinds))
     });
-    // What could not be read has failed already.
+    // A file that could not be read has failed already.
     if let Some(manifests) = manifests {
         sheet.check(artefact, &format!("{name}: fits together"), || manifests.fit(&stage.version));
         sheet.check(artefact, &format!("{name}: started"), || starts(&manifests, stage));

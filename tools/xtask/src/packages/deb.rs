@@ -18,10 +18,10 @@ const NAME: &str = "deb";
 /// The system in which it is installed, from the root: unpacked once, copied for each run.
 const SYSTEM: &str = "target/tools/bookworm";
 
-/// What that system has besides the least: systemd, and what asks the service.
+/// The system's packages besides the minimum: systemd, and the programs that ask the service.
 const SYSTEM_HAS: &str = "--include=systemd,systemd-sysv,curl,ca-certificates";
 
-/// What the container runs, from the root.
+/// The script that the container runs, from the root.
 const LIFE_CYCLE: &str = "packages/deb/life-cycle.sh";
 
 /// The unit of the container that runs it.
@@ -140,7 +140,7 @@ fn contents(stage: &Stage, deb: &Path) -> Result<Shown> {
     Ok(Shown::Held(format!("{} entries, {pages} of them manual pages", paths.len())))
 }
 
-/// What dpkg goes by.
+/// The fields that dpkg uses.
 fn fields(stage: &Stage, deb: &Path) -> Result<Shown> {
     let field = |name: &str| {
         let mut command = Command::new("dpkg-deb");
@@ -187,7 +187,7 @@ pub(crate) fn provide(program: &str, package: &str, may_install: bool) -> Result
     programs::install_package(package).map_err(|error| format!("{remedy} ({error:#})"))
 }
 
-/// A Debian of its own, or why there is none.
+/// A separate Debian, or the reason why there is none.
 fn system(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
     if !programs::is_root() {
         return Ok(Err("only root may start a container".to_owned()));
@@ -222,7 +222,7 @@ fn system(tree: &Tree, may_install: bool) -> Result<Result<PathBuf, String>> {
     Ok(Ok(system))
 }
 
-/// What each step of the life cycle showed.
+/// The result of each step of the life cycle.
 type Steps = Vec<(String, Result<Shown>)>;
 
 /// Starts the system with systemd as its first process, which installs the first package, and goes

@@ -9,7 +9,7 @@ use super::service::Service;
 use super::sheet::Shown;
 use super::stage::{Stage, fresh};
 
-/// What is put in place of a secret.
+/// The replacement of a secret.
 const TOKEN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// All documents of what was rendered.
@@ -22,7 +22,7 @@ impl Manifests {
         Ok(Self(all.as_array().context("no list of manifests")?.clone()))
     }
 
-    /// What there is, for people.
+    /// The kinds of manifest, for people.
     pub(crate) fn kinds(&self) -> String {
         let mut kinds: Vec<&str> = self.0.iter().flat_map(|one| one["kind"].as_str()).collect();
         kinds.sort_unstable();

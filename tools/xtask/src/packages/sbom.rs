@@ -28,7 +28,7 @@ pub(crate) fn bill(tree: &Tree, name: &str, time: &str, may_install: bool) -> Re
 }
 
 /// The crates in this system's program, and the macros that it is written with. cargo-sbom lists
-/// those of all systems. What only scripts of builds use is in neither list.
+/// those of all systems. Crates that only scripts of builds use are in neither list.
 fn built(tree: &Tree, name: &str) -> Result<BTreeSet<Named>> {
     let mut command = cargo(tree);
     command.args(["tree", "--locked", "--package", name, "--edges", "normal"]);
@@ -71,7 +71,7 @@ fn settle(
     for package in &mut *packages {
         let sum = sums.get(&named(package));
         let package = package.as_object_mut().context("a package is an object")?;
-        // It names a list of crates there, which is no place to download one from.
+        // It names a list of crates there, which is not a place to download one from.
         package.insert("downloadLocation".to_owned(), "NOASSERTION".into());
         if let Some(sum) = sum {
             let sums = json!([{"algorithm": "SHA256", "checksumValue": sum}]);

@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::process;
 
-/// What a service prints before the address for clients.
+/// The service's output before the address for clients.
 const LISTENING: &str = "listening  http://";
 
 /// A service that listens.
@@ -34,7 +34,7 @@ impl Service {
             let said = String::from_utf8_lossy(&ended.stderr);
             bail!("{}: {}", ended.status, said.trim());
         };
-        // What it prints later must not fill a pipe.
+        // Its later output must not fill a pipe.
         std::thread::spawn(move || lines.for_each(drop));
         if let Some(log) = child.stderr.take() {
             std::thread::spawn(move || BufReader::new(log).lines().for_each(drop));
@@ -67,7 +67,7 @@ impl Service {
 
 impl Drop for Service {
     fn drop(&mut self) {
-        // It has ended by then, or the check has failed already.
+        // It has ended already, or the check has failed.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -1,4 +1,4 @@
-//! What a release has: its files, and what each check of them showed.
+//! The contents of a release: its files, and the result of each check of them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result};
 use crate::process;
 use crate::report::seconds;
 
-/// What a check came to, where it did not fail.
+/// The result of a check that did not fail.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Shown {
     /// It holds, and what it showed.
@@ -28,7 +28,7 @@ pub(crate) struct Sheet {
 #[derive(Debug)]
 struct Row {
     name: String,
-    /// None for what is no file, or was not made.
+    /// `None` if it is not a file, or was not made.
     file: Option<PathBuf>,
     passed: usize,
     failed: usize,

@@ -1,4 +1,4 @@
-//! What goes into the packages: the program, its pages and completions, its bill of materials, and
+//! The contents of the packages: the program, its pages and completions, its bill of materials, and
 //! a changelog in Debian's form, all under `target/packages/stage`.
 
 use std::path::{Path, PathBuf};
@@ -27,9 +27,9 @@ const COMPLETIONS: [(&str, &str); 3] =
 pub(crate) struct Stage {
     /// `target/packages`.
     pub(crate) home: PathBuf,
-    /// What packages are put together from.
+    /// The files that packages are made from.
     pub(crate) folder: PathBuf,
-    /// What is handed out.
+    /// The files that are handed out.
     pub(crate) out: PathBuf,
     /// The version of the workspace.
     pub(crate) version: String,
@@ -50,7 +50,7 @@ impl Stage {
         self.folder.join("tollgate.spdx.json")
     }
 
-    /// Builds what is not built yet, and puts it all there anew.
+    /// Builds the missing parts, and copies all of them there again.
     pub(crate) fn fill(tree: &Tree, may_install: bool) -> Result<Self> {
         let home = tree.root.join(FOLDER);
         let mut stage = Self {

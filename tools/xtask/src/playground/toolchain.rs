@@ -21,7 +21,7 @@ const FOLDER: &str = "target/tools/wasm";
 const COMPILER: &str = "rustc-web";
 const SOURCE: &str = "rust-web-src";
 
-/// What there is.
+/// The available targets.
 pub(super) enum Wasm {
     Ready(Toolchain),
     /// Nothing: why, and what to do.
@@ -93,7 +93,8 @@ impl Toolchain {
         command.env("RUSTC", folder.join("usr/bin/rustc"));
         command.env("LD_LIBRARY_PATH", libraries(folder));
         command.env("CARGO_TARGET_WASM32_UNKNOWN_UNKNOWN_LINKER", linker);
-        // Building the standard library is not stable. What is built with it here is stable Rust.
+        // Building the standard library is not stable. The crates that it builds here are stable
+        // Rust.
         command.env("RUSTC_BOOTSTRAP", "1").arg("-Zbuild-std=std,panic_abort");
         command
     }

@@ -1,17 +1,17 @@
-//! What test binaries and doc tests say, read line by line and summed.
+//! The output of test binaries and doc tests, read line by line and summed.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use crate::report::seconds;
 
-/// The most lines of a failed test's output that stand at the end of the run, from its beginning.
+/// The maximum number of lines of a failed test's output at the end of the run, from its beginning.
 const MAX_LINES: usize = 40;
 
 /// As many of the slowest tests are named.
 const SLOWEST: usize = 12;
 
-/// What the test binaries and doc tests said, summed.
+/// The results of the test binaries and doc tests, summed.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     passed: usize,
@@ -226,7 +226,7 @@ fn without_time(line: &str) -> (&str, Option<Duration>) {
     time().map_or((line, None), |(before, time)| (before, Some(time)))
 }
 
-/// A line of a backtrace, or what stands before or after it.
+/// A line of a backtrace, or a line before or after it.
 fn is_backtrace(line: &str) -> bool {
     let line = line.trim_start();
     let is_frame =

@@ -78,7 +78,7 @@ fn cargo_test(tree: &Tree, packages: &[String]) -> Command {
     command
 }
 
-/// Builds every test binary; `None` if that fails, which cargo has explained by then.
+/// Builds every test binary; `None` if that fails, which cargo has explained already.
 fn build(tree: &Tree, packages: &[String]) -> Result<Option<VecDeque<Job>>> {
     let mut command = cargo_test(tree, packages);
     // No examples: clippy has checked them, and no test runs one.
@@ -125,7 +125,7 @@ impl Job {
     fn run(self) -> Result<(Counts, String)> {
         let Self { name, mut command } = self;
         let started = Instant::now();
-        // What a passing test prints is read too, or a test that skips itself could not be seen.
+        // The output of a passing test is read too, or a test that skips itself could not be seen.
         command.arg("--show-output");
         if std::io::stdout().is_terminal() {
             command.args(["--color", "always"]);

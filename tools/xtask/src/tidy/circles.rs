@@ -32,7 +32,7 @@ const MAX_STEPS: usize = 16;
 /// A path in a file, from its first segment to its last.
 type Path = Vec<String>;
 
-/// What a file says of others.
+/// The paths that a file imports.
 #[derive(Debug, Default)]
 struct Module {
     path: String,
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!(messages(&[parent, ("x/one.rs", "struct A;"), two], &[]), [""; 0]);
         let circle = ["imports in a circle: x/one.rs -> x/two.rs -> x/one.rs"];
         assert_eq!(messages(&[parent, ("x/one.rs", "use super::two::C;"), two], &[]), circle);
-        // What a module passes on is its own dependency once it uses that.
+        // A path that a module re-exports is its own dependency once it uses that.
         let parent = ("x/mod.rs", "mod one; pub use one::A; struct D(A);");
         let one = ("x/one.rs", "use super::D;");
         let circle = ["imports in a circle: x/mod.rs -> x/one.rs -> x/mod.rs"];

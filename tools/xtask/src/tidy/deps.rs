@@ -22,7 +22,7 @@ const MAY_USE: [(&str, &[&str]); 23] = [
         &["tollgate", "tollgate-lease", "tollgate-logs", "tollgate-policy", "tollgate-queue"],
     ),
     ("tollgate-policy", &["tollgate"]),
-    // What Envoy says, as types; and its rules, which know no protocol.
+    // Envoy's messages, as types; and its rules, which know no protocol.
     ("tollgate-envoy", &["tollgate", "tollgate-policy"]),
     (
         "tollgate-server",
@@ -90,11 +90,11 @@ const MAY_USE: [(&str, &[&str]); 23] = [
     ("tollgate-faults", &["tollgate", "tollgate-lease", KIT, "tollgate-redis", TESTBED]),
     // The engine alone: what is not in it would not be small enough for a page.
     ("tollgate-playground", &["tollgate"]),
-    // What both bindings are made of.
+    // The common core of both bindings.
     ("tollgate-binding", &["tollgate", "tollgate-redis", "tollgate-stores", "tollgate-tower"]),
-    // What Python gets; nobody builds on it.
+    // The Python package; no crate builds on it.
     ("tollgate-python", &["tollgate", "tollgate-binding", "tollgate-tower"]),
-    // What Node gets; nobody builds on it.
+    // The Node package; no crate builds on it.
     ("tollgate-node", &["tollgate", "tollgate-binding", "tollgate-tower"]),
     // It is built before everything else: what needs the registry for the documents' tables is an
     // example.
@@ -107,7 +107,7 @@ const KIT: &str = "tollgate-proof";
 /// Real servers for tests and tools.
 const TESTBED: &str = "tollgate-testbed";
 
-/// What is not shipped, and may use both outside of its tests.
+/// The crates that are not shipped, and may use both outside of their tests.
 const TOOLS: [&str; 3] = ["tollgate-bench", "tollgate-faults", TESTBED];
 
 /// Nobody uses it: it is a program.
@@ -123,11 +123,12 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Its folder from the root, with `/` at its end.
     pub(crate) folder: String,
-    /// What its manifest names: the dependency's own name, and whether only tests use it.
+    /// The dependencies in its manifest: the dependency's own name, and whether only tests use it.
     pub(crate) dependencies: Vec<(String, bool)>,
 }
 
-/// What cargo says of the workspace's crates. It needs neither a network nor a build.
+/// The output of `cargo metadata` about the workspace's crates. It needs neither a network nor a
+/// build.
 pub(crate) fn metadata(tree: &Tree) -> Result<Value> {
     let mut command = cargo(tree);
     command.args(["metadata", "--no-deps", "--offline", "--format-version", "1"]);
@@ -294,7 +295,7 @@ mod tests {
         assert!(said[0].to_string().contains("`left-pad` has no row"), "{}", said[0]);
         assert_eq!(check(&packages, &design("| crate | why |\n| `left-pad` | pads |\n")), []);
         assert_eq!(check(&packages, &design("| a, left-pad | pads |\n")), []);
-        // The table is written with the first dependency; without the file there is no rule.
+        // The table is written with the first dependency; without the file the rule does not apply.
         assert_eq!(check(&packages, &[]), []);
     }
 

@@ -7,7 +7,7 @@ use crate::tree::File;
 /// The folder of all strategies; `mutate` works on it too.
 pub(crate) const FOLDER: &str = "crates/tollgate/src/strategy/";
 
-/// What a pure step has no use for: clocks, floats, I/O, randomness, tables in no order.
+/// Words that a pure step does not need: clocks, floats, I/O, randomness, tables in no order.
 const IMPURE: [&str; 15] = [
     "Instant",
     "SystemTime",

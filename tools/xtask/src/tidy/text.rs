@@ -119,7 +119,7 @@ fn length(file: &File, source: &Source<'_>) -> Option<Finding> {
     }
     let (tests, code) = (source.lines_of(|token| token.test), source.lines_of(|token| !token.test));
     let mut in_test = false;
-    // A comment or an empty line belongs to what stands above it.
+    // A comment or an empty line belongs to the code above it.
     let counts = |number: &usize| {
         in_test = (in_test || tests.contains(number)) && !code.contains(number);
         !in_test

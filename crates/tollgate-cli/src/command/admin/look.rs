@@ -1,4 +1,4 @@
-//! What `admin` shows of a service without a change: decisions, hashes, requests, reloads.
+//! The parts of `admin` that only show a service's state: decisions, hashes, requests, reloads.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ pub(super) fn found(hash: &str, found: &Value) -> String {
     each.collect()
 }
 
-/// What a request would be answered, and which policies apply to it.
+/// The answer that a request would get, and the policies that apply to it.
 pub(super) fn explained(answer: &Value) -> String {
     let (answer, policies) = (&answer["answer"], list(&answer["policies"]));
     let policy = answer["policy"].as_str();

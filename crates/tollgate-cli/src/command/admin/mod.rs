@@ -220,7 +220,7 @@ fn ruled(answer: &Value) -> String {
     )
 }
 
-/// What exists in place of the ruling to lift.
+/// The rulings that exist in place of the ruling to lift.
 fn not_lifted(about: &RulingTarget, others: &Value) -> String {
     let of =
         about.policy.as_ref().map_or("all policies".to_owned(), |it| format!("`{}`", shown(it)));

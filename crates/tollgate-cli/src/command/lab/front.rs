@@ -1,4 +1,5 @@
-//! What answers the questions of a case in real time: the store, or nodes in front of it.
+//! The backend that answers the questions of a case in real time: the store, or nodes in front of
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use tollgate_policy::Authority;
 use super::cut_off::CutOff;
 use super::live::Begin;
 
-/// What answers the questions of a case.
+/// The backend that answers the questions of a case.
 pub(super) enum Front<S> {
     /// The store alone.
     Store(Limiter<S>),

@@ -226,7 +226,7 @@ impl Driver<'_> {
         Ok(cut)
     }
 
-    /// The nodes of a case, each with connections of its own.
+    /// The nodes of a case, each with separate connections.
     async fn nodes(
         &self,
         redis: &RedisRun<'_>,

@@ -22,7 +22,7 @@ pub(super) struct Files {
 
 impl Files {
     /// Checks that the files can be written, and leaves nothing at their paths, since a second
-    /// signal ends the process at once.
+    /// signal ends the process immediately.
     pub(super) fn open(common: &LabCommon) -> Result<Self> {
         if let Some(path) = &common.report {
             beside(path)?;

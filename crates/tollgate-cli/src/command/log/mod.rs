@@ -91,7 +91,7 @@ impl LogOptions {
     }
 }
 
-/// What is read from logs.
+/// The results of reading logs.
 pub(super) trait WasRead: Sized {
     fn summary(&self) -> &Summary;
     fn spread_by(self, seed: u64) -> Result<Self, Error>;
@@ -144,7 +144,7 @@ fn read<T>(
     Ok(traffic?)
 }
 
-/// What was read: events, clients, and the time from the first to the last.
+/// A summary of the logs: events, clients, and the time from the first to the last.
 pub(super) fn headline(summary: &Summary, by: &By, reading: Duration) -> String {
     let span = summary.first_last_us.map_or_else(String::new, |(first, last)| {
         format!(", {} to {}", show::time(first), show::time(last))

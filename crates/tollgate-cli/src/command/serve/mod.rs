@@ -350,7 +350,7 @@ fn introduce(args: &Serve, gate: &Gate<AnyStore>, server: &Server, out: &mut Out
     tries.iter().try_for_each(|line| out.line(format!("  {line}")))
 }
 
-/// What Envoy would ask about an address, in a domain that has rules, for the quotes of a shell.
+/// Envoy's question about an address, in a domain that has rules, quoted for a shell.
 fn envoy_question(server: &Server) -> String {
     let question = serde_json::json!({
         "domain": server.envoy_domain().unwrap_or_else(|| "shop".to_owned()),

@@ -37,7 +37,7 @@ impl Waiting {
     /// there.
     ///
     /// # Errors
-    /// What no waiting helps: a wrong password, a server that is no Redis.
+    /// Errors that waiting cannot fix: a wrong password, a server that is not Redis.
     pub(super) async fn first(&self) -> Result<bool> {
         let mut refusal = LastingRefusal::new(self.longest);
         loop {

@@ -57,7 +57,7 @@ fn the_rules_of_the_page_are_loaded_and_asked() {
             format!("limit=\"inline\",outcome=\"{outcome}\",authority=\"store\"}} {count}");
         assert!(metrics.contains(&sample), "{sample}: {metrics}");
     }
-    // What is in shadow mode denies nobody.
+    // A rule in shadow mode denies nobody.
     let question = question.replace("path", "user").replace("}]}]", "}], \"hitsAddend\": 101}]");
     for _ in 0..2 {
         let (status, said) = client.ask("POST", "/json", &question).unwrap();

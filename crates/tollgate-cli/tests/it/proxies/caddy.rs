@@ -49,7 +49,7 @@ impl Proxy for Caddy {
     }
 }
 
-/// What is written in place of a line to keep pages open.
+/// The replacement of a line to keep pages open.
 const OPEN: [(&str, &str); 1] = [("import closed", "import open")];
 
 #[test]

@@ -115,7 +115,7 @@ fn envoy_limits_by_header_path_and_address() {
     assert_eq!(setup.statuses(ONE, "GET /files/b", 3), [200, 200, 429], "each path by itself");
     assert_eq!(setup.statuses(ONE, "GET /", 6), [200, 200, 200, 200, 200, 429]);
     assert_eq!(setup.statuses(TWO, "GET /", 1), [200]);
-    // What was denied did not come to the pages.
+    // A denied request did not come to the pages.
     assert_eq!(setup.pages.visits(), 3 + 1 + 9 + 9 + 2 + 2 + 5 + 1);
 }
 

@@ -54,7 +54,7 @@ impl Proxy for HaProxy {
     }
 }
 
-/// What is written in place of a word to keep pages open.
+/// The replacement of a word to keep pages open.
 const OPEN: [(&str, &str); 1] = [("lua.tollgate closed", "lua.tollgate open")];
 
 #[test]

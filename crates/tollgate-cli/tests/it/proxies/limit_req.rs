@@ -49,8 +49,8 @@ fn interval(rate: &str) -> Duration {
     Duration::from_secs(seconds) / number.parse::<u32>().unwrap()
 }
 
-/// Asks past what is admitted at once, and at a fast rate until three more were: each answer must
-/// be what the limit says at that moment. How many were admitted.
+/// Asks past the burst, and at a fast rate until three more were admitted: each answer must be that
+/// of the limit at that moment. How many were admitted.
 fn as_the_limit_says(setup: &Setup, interval: Duration, at_once: u32) -> u32 {
     let start = Instant::now();
     let tolerance = interval * (at_once - 1);

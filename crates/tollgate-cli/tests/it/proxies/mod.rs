@@ -1,5 +1,5 @@
-//! The examples for proxies, each with the real proxy before real pages and `tollgate serve`
-//! beside it. What people copy is what runs here: only ports and paths are replaced.
+//! The examples for proxies, each with the real proxy before real pages and `tollgate serve` beside
+//! it. The test runs the text that people copy: only ports and paths are replaced.
 
 mod backend;
 mod caddy;
@@ -52,14 +52,14 @@ struct Places<'p> {
     service: SocketAddr,
 }
 
-/// What a test sets up, beside the proxy.
+/// The setup of a test, beside the proxy.
 struct Plan<'p> {
     policies: &'p str,
     /// Lines of the example that are switched, as it says.
     switches: &'p [(&'p str, &'p str)],
     /// Words for `tollgate serve`.
     flags: &'p [&'p str],
-    /// What stands behind the proxy, in place of its pages.
+    /// The server behind the proxy, in place of its pages.
     backend: Option<SocketAddr>,
     /// Whether the proxy asks the service without a tap between them, which would read answers that
     /// the proxy does not.
@@ -77,7 +77,7 @@ struct Setup {
     proxy: SocketAddr,
     pages: Pages,
     tap: Tap,
-    /// What the proxy asks.
+    /// The address that the proxy asks.
     asked: SocketAddr,
     service: Program,
     _running: Program,
@@ -137,8 +137,8 @@ impl Setup {
     }
 }
 
-/// Starts a proxy by the command for an address, and returns that when it listens there. What it
-/// says goes to a log.
+/// Starts a proxy by the command for an address, and returns that when it listens there. Its output
+/// goes to a log.
 fn started(log: &Path, command: impl Fn(SocketAddr) -> Command) -> (SocketAddr, Program) {
     loop {
         let listen = free_port();

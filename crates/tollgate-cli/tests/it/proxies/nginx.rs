@@ -58,7 +58,7 @@ impl Proxy for Nginx {
     }
 }
 
-/// What is written in place of a comment to keep pages open.
+/// The replacement of a comment to keep pages open.
 const OPEN: [(&str, &str); 1] = [("#error_page 502", "error_page 502")];
 
 #[test]
@@ -124,7 +124,7 @@ fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
         limits = [{ subject = "ip", limit = "4/h" }]
     "#;
     for (flags, admitted) in [(&[][..], 2), (&["--request-id-header", "X-Request-Id"], 4)] {
-        // A folder of its own: nginx leaves its socket behind when it is killed.
+        // A separate folder: nginx leaves its socket behind when it is killed.
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("index.html"), "the index").unwrap();
         std::fs::write(folder.path().join("gone.html"), "it is gone").unwrap();
@@ -156,7 +156,7 @@ fn what_nginx_asks_twice_is_charged_once_with_a_request_id() {
 
 #[test]
 fn a_path_that_nginx_reads_as_its_own_location_does_not_get_past_its_limit() {
-    // With the lines of `location /` that ask, and a page of its own.
+    // With the lines of `location /` that ask, and another page.
     let whole = example(Nginx::EXAMPLE);
     let asking = whole.split_once("location / {").unwrap().1.split_once("proxy_pass").unwrap().0;
     let folder = tempfile::tempdir().unwrap();

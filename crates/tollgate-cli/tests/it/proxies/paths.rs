@@ -4,7 +4,7 @@
 use super::backend::Backend;
 use super::{Answer, Client, Plan, Proxy, Setup};
 
-/// What some server reads as `/login`.
+/// Spellings that some server reads as `/login`.
 pub(super) const SPELLINGS: [&str; 20] = [
     "/%2flogin",
     "/%2Flogin",
@@ -68,7 +68,7 @@ pub(super) fn resolved_spellings_are_the_login(setup: &Setup) {
 pub(super) const PATHLESS: &str = "version = 1\n[[policies]]\nname = \"all\"\n\
     on_failure = \"deny\"\nlimits = [{ subject = \"ip\", limit = \"1000/1h\" }]\n";
 
-/// By the service or by the proxy, and not by what stands behind.
+/// By the service or by the proxy, and not by the backend.
 fn is_refused(answer: &Answer) -> bool {
     matches!(answer.status, 400 | 403 | 429)
 }
@@ -77,7 +77,7 @@ fn none_gets_past<P: Proxy>(backend: &Backend) {
     let plan = Plan { backend: Some(backend.address), ..Plan::default() };
     let Some(setup) = Setup::planned::<P>(&plan) else { return };
     spent_for_each_spelling(&setup);
-    // What looks like any other page to one of them is refused before both.
+    // A path that looks like any other page to one of them is refused before both.
     for path in ["/admin%2f", "/a%2fb", "/a;b"] {
         let answer = setup.ask(Client(2), &format!("GET {path}"));
         assert!(matches!(answer.status, 400 | 403), "{path}: {answer:?}");
@@ -139,7 +139,7 @@ pub(super) fn an_unescaped_slash_counts_as_a_backend_reads_it<P: Proxy>() {
     }
 }
 
-/// What the page says of the backends that it names, asked without a proxy.
+/// The page's statements about the backends that it names, asked without a proxy.
 #[test]
 fn backends_read_paths_as_the_page_says() {
     let axum = Some(Backend::axum());

@@ -1,4 +1,4 @@
-//! What every proxy's example keeps to.
+//! The promises that every proxy's example keeps.
 
 use super::{Client, Plan, Proxy, Setup};
 
@@ -85,7 +85,7 @@ pub(super) fn policies_see_the_request_of_the_client<P: Proxy>() {
     }
 }
 
-/// What clients may write of themselves and of their request, each as lines of headers.
+/// The forwarded headers and others that clients may write, each as lines of headers.
 const WRITTEN: [&str; 15] = [
     "X-Forwarded-For: 1.2.3.4",
     "X-Forwarded-For: 1.2.3.4\nX-Forwarded-For: 5.6.7.8",
@@ -255,7 +255,7 @@ pub(super) fn what_cannot_be_counted_is_no_429<P: Proxy>() {
 
 pub(super) fn the_question_cannot_be_asked_by_clients<P: Proxy>() {
     let Some(setup) = Setup::unchanged::<P>() else { return };
-    // Whatever path the configuration uses for itself is no way past the limit.
+    // The path that the configuration uses internally is no way past the limit.
     for path in ["/_tollgate", "/v1/auth", "/v1/check", "/v1/auth?deny_status=403"] {
         let answer = setup.ask(Client(1), &format!("GET {path}"));
         let is_page = answer.body.starts_with("the page\n") && answer.header("ratelimit").is_some();

@@ -25,7 +25,7 @@ pub(super) struct At {
 }
 
 /// Sends a request, and does not wait for the answer. All clients choose the same id. A proxy makes
-/// its own: each request has a slot of its own.
+/// its own: each request has a separate slot.
 fn send(to: SocketAddr) -> TcpStream {
     send_for(to, "/")
 }
@@ -78,7 +78,8 @@ fn free_of(service: SocketAddr, slots: u64, all: u64) {
     }
 }
 
-/// What a backend answers: `/from` is sent elsewhere within the proxy, and `/missing` is not there.
+/// The answers of a backend: `/from` is sent elsewhere within the proxy, and `/missing` is not
+/// there.
 fn answers(backend: &TcpListener) {
     let backend = backend.try_clone().unwrap();
     // It ends with the process of the test.

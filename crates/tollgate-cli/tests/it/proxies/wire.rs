@@ -1,4 +1,4 @@
-//! What speaks at both ends of a proxy: clients, pages, and a tap on its way to the service.
+//! Both ends of a proxy: clients, pages, and a tap on its way to the service.
 
 use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use tokio::net::TcpSocket;
 
-/// Longer than anything takes: what is not there by then never comes.
+/// Longer than anything takes: a message that is not there after this time never comes.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// An answer.

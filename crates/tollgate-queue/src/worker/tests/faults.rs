@@ -176,7 +176,7 @@ async fn a_fault_that_does_not_pass_ends_it_when_what_is_in_hand_is_finished() {
     assert_eq!(queue.stats().await.unwrap().done, 2);
 }
 
-/// The store is away for a moment when the last job ends, long after the worker was told to stop.
+/// The store is away for a moment when the last job ends, long after the worker was asked to stop.
 #[tokio::test(start_paused = true)]
 async fn the_grace_begins_when_the_last_job_is_over() {
     let (faults, queues) = (Arc::default(), MemoryQueues::with_clock(TestClock(Instant::now())));

@@ -218,7 +218,7 @@ async fn at_the_end_what_is_in_hand_is_done_and_what_was_taken_given_back() {
     assert!(taken.jobs.len() == 4 && taken.jobs.iter().all(|job| job.attempt == 1), "{taken:?}");
 }
 
-/// What could not be begun has had no delivery.
+/// A job that could not be started has had no delivery.
 #[tokio::test(start_paused = true)]
 async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
     let queue = Queue::new(MemoryQueues::with_clock(TestClock(Instant::now())), "q").unwrap();
@@ -239,7 +239,7 @@ async fn what_was_not_begun_is_given_back_and_the_worker_waits() {
     assert!(begin.elapsed() >= Duration::from_secs(9), "it has waited: {:?}", begin.elapsed());
 }
 
-/// What a worker tells of, in its order.
+/// The events of a worker, in its order.
 fn told<B: Backend>(worker: Worker<B>) -> (Worker<B>, Arc<Mutex<Vec<String>>>) {
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = Arc::clone(&told);

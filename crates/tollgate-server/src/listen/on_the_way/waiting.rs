@@ -50,7 +50,7 @@ pub(super) struct AnswerOnTheWay {
 }
 
 impl Waiting {
-    /// What was written longer ago than this counts as read.
+    /// Counts answers that were written longer ago than this as read.
     pub(super) fn settle(&mut self, longest: Duration) {
         while self.written.front().is_some_and(|(written, _)| written.elapsed() > longest) {
             self.read_oldest();

@@ -85,7 +85,7 @@ fn every_split_gives_the_same_commands() {
     for split in 0..sent.len() {
         let (mut found, none) = at_once(&sent[..split], &Bounds::USUAL);
         assert_eq!(none, None, "{split}");
-        // What was not read is read again, with the rest.
+        // Bytes that were not consumed are read again, with the rest.
         let again: usize = {
             let (mut rest, mut read_bytes) = (&sent[..split], 0);
             let mut words = Words::new();

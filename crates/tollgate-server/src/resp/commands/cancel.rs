@@ -1,4 +1,4 @@
-//! `TOLLGATE.CANCEL`: ends a hold, of which nothing was used.
+//! `TOLLGATE.CANCEL`: ends a hold without charging anything.
 
 use tollgate::wire::Committed;
 

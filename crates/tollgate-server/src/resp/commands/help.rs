@@ -2,7 +2,7 @@
 
 use crate::resp::command::{ABOUT, Call, Command, MANY, Run};
 
-/// A container without a meaning of its own.
+/// A container that has no meaning without a subcommand.
 pub(super) const fn container(
     name: &'static str,
     group: &'static str,

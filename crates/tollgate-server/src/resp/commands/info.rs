@@ -21,7 +21,7 @@ pub(super) const COMMAND: Command = Command {
 fn answer(call: Call<'_>) {
     let Shared { service, counts, connections, started, .. } = &*call.session.shared;
     let uptime = started.elapsed().as_secs();
-    // What another store holds is not asked for: this answers at once.
+    // Counts of another store are not asked for: this command answers immediately.
     let (memory, subjects) = match service.gate.store() {
         AnyStore::Memory(store) => (store.bytes(), store.subjects()),
         _ => (0, 0),

@@ -20,7 +20,7 @@ pub(super) const COMMAND: Command = Command {
 async fn answer(call: Call<'_>) -> Result<(), Why> {
     let service = &call.session.shared.service;
     let units = texts(call.words_from(2))?.first().map(|word| number(word));
-    // Bytes that are no text are no receipt either, which the service says.
+    // Bytes that are not text are not a receipt either, which the service reports.
     let receipt = core::str::from_utf8(call.word(1)).unwrap_or_default();
     let refund = service.refund(receipt, units.transpose()?).await.map_err(refused)?;
     call.replies.fields(&Refunded::from(refund));

@@ -1,4 +1,4 @@
-//! `CL.THROTTLE`, `THROTTLE`, `GCRA` and `RL.THROTTLE`: one limit whose numbers stand in the call.
+//! `CL.THROTTLE`, `THROTTLE`, `GCRA` and `RL.THROTTLE`: one limit whose numbers are in the call.
 
 use crate::resp::arguments::{Argument, after, argument, optional};
 use crate::resp::command::{COUNTING, Command, Run};

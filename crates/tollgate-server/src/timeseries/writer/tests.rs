@@ -1,4 +1,4 @@
-//! What is sent again and what is not, to a server that answers by a script.
+//! The batches that are sent again and those that are not, to a server that answers by a script.
 
 use std::collections::VecDeque;
 
@@ -9,7 +9,7 @@ use tollgate_policy::Outcome;
 use super::*;
 use crate::timeseries::Outbox;
 
-/// What it says to one question.
+/// The reply to one question.
 type Reply = fn(usize) -> Result<Recorded, TimeSeriesError>;
 
 /// A server that says what the script says, and then takes everything.
@@ -176,7 +176,7 @@ async fn the_end_writes_what_waits_and_does_not_sit_out_a_pause() {
         setup.put([1]);
         let Setup { mut outbox, server, tally, writer } = setup;
         let task = tokio::spawn(writer.run());
-        // Three tries: at once, after a second, after two more.
+        // Three tries: immediately, after a second, after two more.
         while server.0.lock().heard.len() < 3 {
             tokio::time::sleep(Duration::from_millis(10)).await; // tidy: sleep-ok paused time
         }

@@ -1,4 +1,4 @@
-//! Checks of callers that wait: their denials count for no ban. The operator lets them say so.
+//! Checks of callers that wait: their denials count for no ban. The operator allows that.
 
 use serde_json::{Value, json};
 use tollgate::MemoryStore;

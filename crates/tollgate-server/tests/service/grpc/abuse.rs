@@ -71,7 +71,7 @@ async fn a_message_is_bounded_and_others_go_on() {
     let long = format!("user={}", "x".repeat(1_100_000));
     assert_eq!(wire.refused(&request("shop", &[&long])).await.0, Code::OutOfRange);
     assert_eq!(wire.told("shop", &["user=1"]).await, "OK: OK 2");
-    // What is no message.
+    // Bytes that are not a message.
     for (bytes, code) in [
         (&b"\x00\x00\x00\x00\x02\xff\xff"[..], Code::Internal),
         (b"\x00\x00\x00\x00\x09short", Code::Internal),
@@ -104,7 +104,7 @@ async fn the_memory_of_all_messages_is_bounded() {
     let mut other = service.wire().await.0;
     let waiting = tokio::spawn(other.send_request(call(Body::new(Slow(receiver)))));
     let began = Instant::now();
-    // The half message holds its share, so there is no room for another one.
+    // The half message takes its share, so there is no room for another one.
     loop {
         let answer = wire.ask(&request("shop", &[&long])).await;
         if answer.is_err_and(|status| status.code() == Code::ResourceExhausted) {
@@ -232,7 +232,7 @@ async fn an_idle_connection_is_told_to_go() {
         assert!(began.elapsed() < LONG, "it stays");
         tokio::time::sleep(Duration::from_millis(20)).await; // tidy: sleep-ok a look each
     }
-    // It was told, and not cut.
+    // It was refused, and not cut.
     let page = service.client().await.get("/metrics").await.text;
     assert!(page.contains("tollgate_connections_closed_total{reason=\"idle\"} 0"), "{page}");
     // Silence, half a preface, and HTTP/1.1 end too.
@@ -256,7 +256,7 @@ async fn an_old_connection_is_told_to_go_and_calls_end_first() {
         while !wire.0.is_closed() {
             match wire.ask(&request("shop", &["0 user=1"])).await {
                 Ok(_) => asked += 1,
-                // It was told between two calls, and this one was not taken.
+                // It was refused between two calls, and this one was not taken.
                 Err(status) => assert!(wire.0.is_closed(), "{status:?}"),
             }
         }

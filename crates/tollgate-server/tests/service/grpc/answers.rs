@@ -1,4 +1,4 @@
-//! What is answered under rules, under limits that a request brings, and by policies.
+//! Answers under rules, under limits that a request brings, and by policies.
 
 use http::StatusCode;
 use tollgate_envoy::proto::descriptor::rate_limit_descriptor::RateLimitOverride;
@@ -94,7 +94,7 @@ async fn hits_are_charged_looked_at_and_given_back() {
         (&["-2 user=1"], 0, "OK: OK 2"),
         (&["-1000 user=1"], 0, "OK: OK 3"),
         (&["-5 user=never"], 0, "OK: OK 3"),
-        // Denied hits count too, and what is owed has to be given back first.
+        // Denied hits count too, and the debt has to be paid back first.
         (&["4 user=2"], 0, "OVER: OVER 0"),
         (&["user=2"], 0, "OVER: OVER 0"),
         (&["-3 user=2"], 0, "OK: OK 1"),

@@ -28,7 +28,7 @@ async fn a_descriptor_settles_the_hold_that_it_names() {
         json!({"subject": "ann", "limit": "100/h via token_bucket", "cost": 60, "ttl": "30s"});
     let hold_of = |said: serde_json::Value| said["hold"].as_str().unwrap().to_owned();
 
-    // What was used are the hits, beside descriptors that are counted.
+    // The hits are the used units, beside descriptors that are counted.
     let hold = hold_of(done(&mut client, "/v1/reserve", estimate.clone()).await);
     let settle = format!("25 tollgate-hold={hold}");
     let asked = request("shop", &["user=1", &settle, "user=2"]);

@@ -120,7 +120,7 @@ impl Shop {
         Ok(self.client().commit(request).await?.into_inner().reservation_released)
     }
 
-    /// What is left, by a look that charges nothing.
+    /// The remaining units, by a look that charges nothing.
     async fn looked(&self, (domain, descriptors): (&str, &[&str])) -> String {
         let request = request(domain, descriptors);
         summary(&self.client().check_rate_limit(request).await.unwrap().into_inner())
@@ -181,7 +181,7 @@ async fn an_estimate_is_held_and_what_was_used_is_charged() {
         let none = shop.held(ann, 7).await;
         assert!(shop.commit(ann, &none, 0).await.unwrap());
         assert_eq!(shop.looked(ann).await, "OK: OK 7");
-        // More was used than estimated: it is owed.
+        // More was used than estimated: the rest is debt.
         let more = shop.held(ann, 1).await;
         assert!(shop.commit(ann, &more, 50).await.unwrap());
         shop.denied(ann, 1).await;
@@ -200,7 +200,7 @@ async fn what_is_not_held_is_charged_all_the_same() {
         assert!(!shop.commit(ann, "", 1).await.unwrap());
         assert!(!shop.commit(ann, "an-id", 0).await.unwrap());
         assert_eq!(shop.looked(ann).await, "OK: OK 8", "{ann:?}");
-        // The hold of another is none, and stays open.
+        // The hold of another is not accepted, and stays open.
         let of_bob = shop.held(bob, 4).await;
         assert!(!shop.commit(ann, &of_bob, 2).await.unwrap());
         assert_eq!(
@@ -284,7 +284,7 @@ async fn several_descriptors_are_held_together_or_not_at_all() {
     assert_eq!(shop.looked(looked).await, "OK: OK 4, OK 94");
     assert!(shop.commit(both, &one, 2).await.unwrap());
     assert_eq!(shop.looked(looked).await, "OK: OK 8, OK 98");
-    // By policies each descriptor has a hold of its own.
+    // By policies each descriptor has its own hold.
     let models = ("models", &["user=ann", "user=bob"][..]);
     let two = shop.held(models, 6).await;
     assert_eq!(two.split('.').count(), 2);
@@ -308,7 +308,7 @@ async fn rules_without_a_count_hold_nothing() {
     shop.denied(("shop", &["banned=a"]), 1).await;
     shop.denied(("shop", &["banned=a", "user=eve"]), 1).await;
     assert_eq!(shop.looked(("shop", &["user=eve"])).await, "OK: OK 10");
-    // What is in shadow denies nobody: a commit charges it.
+    // A policy in shadow denies nobody: a commit charges it.
     let trial = ("shop", &["trial=a"][..]);
     assert_eq!(shop.reserve(trial, 50, None).await.unwrap(), (1, String::new()));
     let both = ("shop", &["trial=a", "user=eve"][..]);

@@ -18,7 +18,7 @@ use crate::{FILE, Service, gate_of, here};
 
 const NAMES: [&str; 3] = ["", "ratelimit", "envoy.service.ratelimit.v3.RateLimitService"];
 
-/// What health says of this name, by its number.
+/// The health of this name, by its number.
 async fn health(wire: &Wire, name: &str) -> Result<i32, Code> {
     let mut client = HealthClient::with_origin(wire.clone(), origin());
     let asked = HealthCheckRequest { service: name.to_owned() };

@@ -1,5 +1,4 @@
-//! The id of a request, which a descriptor of its own gives: asked again under it, nothing more is
-//! charged.
+//! The id of a request, given by a descriptor: asking again under it charges nothing more.
 
 use tollgate_server::Options;
 use tonic::Code;
@@ -24,7 +23,7 @@ async fn a_request_that_envoy_asks_about_twice_is_charged_once() {
         let said = wire.told("shop", &["user=1", &format!("tollgate-request-id={id}")]).await;
         assert_eq!(said, format!("OK: OK {remaining}, OK 0"), "{id}");
     }
-    // It may stand anywhere, and alone it asks nothing.
+    // It may be anywhere, and alone it asks nothing.
     assert_eq!(wire.told("shop", &["tollgate-request-id=b", "user=1"]).await, "OK: OK 0, OK 1");
     assert_eq!(wire.told("shop", &["tollgate-request-id=b"]).await, "OK: OK 0");
     // Other descriptors, other hits or another user are other questions.
@@ -36,7 +35,7 @@ async fn a_request_that_envoy_asks_about_twice_is_charged_once() {
         assert!(["OK: OK 2, OK 1, OK 0", "OK: OK 1, OK 2, OK 0"].contains(&&*said), "{said}");
     }
     assert_eq!(wire.told("shop", &["0 user=3"]).await, "OK: OK 1");
-    // What is charged when the stream is done has no such descriptor, and is charged as ever.
+    // The charge at the end of a stream has no such descriptor, and is as always.
     assert_eq!(wire.told("shop", &["user=3"]).await, "OK: OK 0");
     let page = client.get("/metrics").await.text;
     assert!(page.contains("tollgate_repeated_answers_total 6"), "{page}");
@@ -62,8 +61,8 @@ async fn a_request_that_envoy_asks_about_twice_is_charged_once() {
     }
 }
 
-/// Whoever can choose the id is charged once in all: it is read of trusted proxies alone, and where
-/// the operator says so.
+/// A caller that can choose the id pays once in all. It is read only from trusted proxies, and
+/// where the operator allows it.
 #[tokio::test]
 async fn an_id_of_nobody_who_is_trusted_is_not_read() {
     for is_named in [false, true] {
@@ -87,7 +86,8 @@ async fn an_id_of_nobody_who_is_trusted_is_not_read() {
     }
 }
 
-/// All or nothing keeps to it: what was given back for another descriptor is no answer any more.
+/// All or nothing also applies here: an answer that was refunded for another descriptor is not
+/// repeated.
 #[tokio::test]
 async fn ids_under_all_or_nothing() {
     let service = reading(&format!("meaning: tollgate\n{RULES}")).await;
@@ -102,7 +102,7 @@ async fn ids_under_all_or_nothing() {
         assert!(said.starts_with("OVER: OK 3, OVER"), "{said}");
     }
     assert_eq!(wire.told("shop", &["0 user=2"]).await, "OK: OK 3");
-    // What was undone is charged where there is room again.
+    // An undone charge is made where there is room again.
     assert_eq!(wire.told("shop", &["-1 path=/a/b"]).await, "OK: OK 2");
     assert_eq!(wire.told("shop", &costly).await, "OK: OK 2, OK 0, OK 0");
     assert_eq!(wire.told("shop", &["0 user=2"]).await, "OK: OK 2");

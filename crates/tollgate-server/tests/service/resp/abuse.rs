@@ -34,7 +34,7 @@ async fn what_is_no_command_is_told_so_and_closed() {
         ("*999\r\n", "-ERR Protocol error: invalid multibulk length\r\n"),
         ("*1\r\n+PING\r\n", "-ERR Protocol error: expected '$', got '+'\r\n"),
         ("\u{16}\u{3}\u{1}\n", "-ERR Protocol error: a line is PING or QUIT here"),
-        // Who speaks HTTP is told nothing.
+        // A client that speaks HTTP gets no reply.
         ("GET / HTTP/1.1\r\nHost: a\r\n\r\n", ""),
         ("POST /v1/check HTTP/1.1\r\nHost: a\r\n\r\n*1\r\n$4\r\nPING\r\n", ""),
         ("PING\r\nHost: a\r\nPING\r\n", ""),
@@ -62,7 +62,7 @@ async fn a_command_may_come_byte_by_byte_and_thousands_at_once() {
         redis.send(&[byte]).await;
     }
     assert_eq!((redis.reply().await, redis.reply().await), (r#""a""#.into(), "PONG".into()));
-    // More than is read at once, and than one turn decides.
+    // More than one read takes, and than one turn decides.
     let many: Vec<u8> = (0..5_000).flat_map(|number| line(&format!("ECHO {number}"))).collect();
     let (mut reading, mut writing) = tokio::io::split(redis.stream.into_inner());
     let sending = tokio::spawn(async move {
@@ -148,7 +148,7 @@ async fn long_commands_have_a_bound_together() {
         redis.send(&long[..50_000]).await;
         half.push(redis);
     }
-    // Both have their share once the page says so.
+    // Both have their share once the page shows it.
     let held = async {
         loop {
             let page = service.client().await.get("/metrics").await.text;
@@ -193,7 +193,7 @@ async fn long_answers_have_a_bound_together() {
     // That of the command is 128 KiB; the rest is the answer's.
     let both = async { while held(&service).await < 131_072 + 60_000 {} };
     timeout(LONG, both).await.expect("the answer takes nothing");
-    // What is left is too little for the same of another.
+    // The rest is too little for the same of another.
     let mut other = service.redis().await;
     other.send(&command(&[b"ECHO", &[b'a'; 60_000]])).await;
     assert!(other.reply().await.starts_with("(ERR too much is on its way"));

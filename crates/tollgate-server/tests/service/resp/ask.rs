@@ -49,7 +49,7 @@ async fn an_answer_has_the_fields_of_http_in_both_versions() {
     assert_eq!(http.check(question).await["allowed"], false, "one count");
 }
 
-/// What of an answer is a value at the first level.
+/// A field of an answer at the first level.
 pub(super) fn of(answer: &str, name: &str) -> String {
     // The fields of its limits have the same names.
     let (before, rest) = answer.split_once(r#""limits", ["#).unwrap_or((answer, ""));
@@ -195,7 +195,7 @@ async fn what_is_wrong_is_said_in_a_line() {
         ("TOLLGATE.CHECK a 1/s COST 0", "(ERR a check costs at least 1"),
         ("TOLLGATE.CHECK a 1/s COST 1099511627777", "(ERR a cost of 1099511627777 is too large"),
         ("TOLLGATE.CHECK a 1/s, 2/s", "(ERR "),
-        // Options of other commands are none of this one.
+        // Options of other commands are unknown here.
         ("TOLLGATE.CHECK a 1/s PEEK", "(ERR this is no quota"),
         ("TOLLGATE.PEEK a 1/s ID x", "(ERR this is no quota"),
         ("TOLLGATE.REQUEST * nothing x", "(ERR "),

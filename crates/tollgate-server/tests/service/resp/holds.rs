@@ -198,7 +198,7 @@ async fn one_hold_more_than_a_count_can_have_is_a_refusal_of_its_own() {
         ],
     )
     .await;
-    // Those whose end charges nothing have a bound of their own: this is only denied.
+    // Holds whose end charges nothing have a separate bound: this is only denied.
     let denied = redis.ask(&charging.replace("charge", "nothing")).await;
     assert_eq!(of(&denied, "hold"), "nil", "{denied}");
 }
@@ -248,7 +248,7 @@ async fn what_makes_no_sense_is_refused() {
                 "`local` needs a share",
             ),
             ("TOLLGATE.RESERVE bob 9/h TTL 60000 ONFAILURE local1/4", "(ERR ", ""),
-            // Options of checks are none of a hold.
+            // Options of checks are unknown for a hold.
             ("TOLLGATE.RESERVE bob 9/h TTL 60000 RECEIPT", "(ERR ", ""),
             ("TOLLGATE.ACQUIRE bob 9/h", "(ERR ", "no slots to acquire"),
             ("TOLLGATE.ACQUIRE bob 9/h TTL 60000", "(ERR ", ""),
@@ -304,7 +304,7 @@ async fn what_makes_no_sense_is_refused() {
             refuses(&mut redis, &[(&line, "(ERR ", "no hold of this service")]).await;
         }
     }
-    // Bytes that are no text are no hold.
+    // Bytes that are not text are not a hold.
     redis.send(&crate::redis_client::command(&[b"TOLLGATE.RELEASE", b"\xff"])).await;
     assert!(redis.reply().await.contains("no hold of this service"));
     // Both are still as they were placed.
@@ -390,7 +390,7 @@ async fn the_table_of_commands_describes_them() {
     assert!(docs.contains(ttl), "TTL is not optional: {docs}");
 }
 
-/// The reply to a line, of which a quoted part is one word.
+/// The reply to a line; a quoted part of it is one word.
 async fn ask_quoted(redis: &mut Redis, line: &str) -> String {
     let parts = line.split('"').enumerate();
     let words = parts.flat_map(|(place, part)| match place % 2 {

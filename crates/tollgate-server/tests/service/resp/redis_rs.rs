@@ -8,7 +8,7 @@ use crate::{Service, here, tcp};
 
 const USERS: &str = "web:ask:the-password-of-web ops:administer:the-password-of-ops";
 
-/// What a client with this URL is told, for a key.
+/// The replies to a client with this URL, for a key.
 async fn throttled(client: &Client, key: &str) -> Result<Vec<i64>, RedisError> {
     let mut connection = client.get_multiplexed_async_connection().await?;
     let mut throttle = cmd("CL.THROTTLE");

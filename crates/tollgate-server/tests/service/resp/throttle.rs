@@ -12,7 +12,7 @@ use super::{service, talk};
 use crate::redis_client::command;
 use crate::{FILE, Service, gate_of, here};
 
-/// A service whose time stands still.
+/// A service with a manual clock.
 async fn timed() -> (Service, ManualClock) {
     let clock = ManualClock::at_micros(1_700_000_000_000_000);
     let store = MemoryStore::builder().clock(clock.clone()).build();
@@ -20,7 +20,7 @@ async fn timed() -> (Service, ManualClock) {
     (Service::start_with(gate, |options| options.resp = vec![here()]).await, clock)
 }
 
-/// What redis-cell 0.5.0 replied to the same calls.
+/// The replies of redis-cell 0.5.0 to the same calls.
 #[tokio::test]
 async fn redis_cells_table() {
     let (service, clock) = timed().await;
@@ -70,7 +70,7 @@ async fn redis_cells_table() {
 async fn each_command_has_its_order_and_rounding() {
     let (service, clock) = timed().await;
     let mut redis = service.redis().await;
-    // Two at once, one each 1.5 s. Half a millisecond later, what is left is 1.4995 s.
+    // A burst of two, one each 1.5 s. Half a millisecond later, what is left is 1.4995 s.
     for (command, first, second, third) in [
         ("CL.THROTTLE c 1 2 3", "[0, 2, 1, -1, 2]", "[0, 2, 0, -1, 3]", "[1, 2, 0, 2, 3]"),
         ("RL.THROTTLE r 1 2 3", "[0, 2, 1, -1, 2]", "[0, 2, 0, -1, 3]", "[1, 2, 0, 2, 3]"),
@@ -122,7 +122,7 @@ async fn one_count_for_all_who_ask() {
     assert_eq!(redis.ask("THROTTLE user:42 10 10 60").await, "[1, 10, 4, 36, 0]");
     assert_eq!(redis.ask("CL.THROTTLE user:42 19 20 3600 0").await, "[0, 20, 14, -1, 1080]");
     assert_eq!(redis.ask("CL.THROTTLE user:43 9 10 60 0").await, "[0, 10, 10, -1, 0]");
-    // Bytes that are no text of a subject are the value of `key`.
+    // Bytes that are not the text of a subject are the value of `key`.
     let mut odd = [&b"CL.THROTTLE"[..], b"", b"1", b"1", b"1"];
     for (key, subject) in [(&b"a b:c"[..], "key:a b:c"), (b":x", "key::x"), (b"plain", "plain")] {
         odd[1] = key;
@@ -195,7 +195,7 @@ async fn a_key_is_one_in_all_commands() {
     }
 }
 
-/// What a client sends at once is decided together, and counted as if it were not.
+/// Pipelined commands are decided together, and counted as if they came alone.
 #[tokio::test]
 async fn pipelined_commands_are_answered_in_order_and_all_counted() {
     let (service, _) = timed().await;
@@ -250,7 +250,7 @@ async fn a_service_without_limits_of_callers_says_so() {
     assert!(said.starts_with("(Cell error: Store error: this service takes no limits"), "{said}");
 }
 
-/// The rule of these commands is to deny, and there are no numbers to tell.
+/// The rule of these commands is to deny, and there are no numbers to report.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_redis_that_freezes_is_answered_for_within_the_deadline() {
     let server = redis_or_skip!();

@@ -48,7 +48,7 @@ impl Authority {
 
 type Own = (CertificateDer<'static>, PrivateKeyDer<'static>);
 
-/// A client of this server with this certificate of its own.
+/// A client of this server with its certificate.
 fn config(server: &Tls, own: Option<&Own>, tls13: bool, alpn: &[u8]) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     roots.add(CertificateDer::from_pem_file(&server.certificate).unwrap()).unwrap();
@@ -145,7 +145,7 @@ async fn clients_come_with_a_certificate_of_the_authority_over_every_protocol() 
             assert_eq!(is_served(front, &tls, own).await, expected, "{front:?}");
         }
     }
-    // What is open goes on. New clients are judged by the file as it is now.
+    // Open connections go on. New clients are judged by the file as it is now.
     let (alpn, asked, _) = HTTP;
     let config = config(&tls, Some(&right), true, alpn);
     let mut open = connect(service.address, &config).await.unwrap();

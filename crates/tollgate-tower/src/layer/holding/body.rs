@@ -11,7 +11,8 @@ use super::guard::Guard;
 
 pin_project_lite::pin_project! {
     /// The body of a response of a [`HoldingTollgate`](super::HoldingTollgate): that of the service
-    /// or of a refusal. What its request holds is given back when it has ended, or is dropped.
+    /// or of a refusal. The hold of its request is given back when the body has ended, or is
+    /// dropped.
     pub struct HoldingBody<B> {
         #[pin]
         body: B,

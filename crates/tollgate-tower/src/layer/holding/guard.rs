@@ -1,4 +1,4 @@
-//! What one request holds, and what it has used.
+//! The hold of one request, and its used units.
 
 use http::{HeaderMap, Request, Response};
 use tollgate_policy::Commit;
@@ -11,9 +11,9 @@ pub(super) struct Guard {
     stage: Stage,
     /// Where the response says what was used, for a request that reserves.
     commit: Option<Commit>,
-    /// What the service says.
+    /// The units that the service reports.
     spent: Option<Spent>,
-    /// What a header of the response says.
+    /// The units that a header of the response reports.
     said: Option<u64>,
     /// The bytes of the body that were passed on.
     bytes: u64,
@@ -28,7 +28,7 @@ enum Stage {
     Failed,
 }
 
-/// What a request has used.
+/// The units that a request has used.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Used {
     Units(u64),
@@ -36,7 +36,7 @@ pub(super) enum Used {
     Unsaid,
 }
 
-/// What settles a hold, wherever it is called: also where no runtime is.
+/// The function that settles a hold, wherever it is called: also without a runtime.
 type Settle = Box<dyn FnOnce(Used) + Send + Sync>;
 
 impl Guard {
@@ -85,7 +85,7 @@ impl Guard {
         self.bytes = self.bytes.saturating_add(u64::try_from(bytes).unwrap_or(u64::MAX));
     }
 
-    /// What counts: what the service says before what the policy names.
+    /// The used units: the service's report goes before that of the header.
     fn used(&self) -> Used {
         let spent = self.spent.as_ref().and_then(Spent::units);
         let units = match (&self.stage, &self.commit) {

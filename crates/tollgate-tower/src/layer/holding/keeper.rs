@@ -16,7 +16,7 @@ use super::guard::{Guard, Used};
 const ATTEMPTS: u32 = 5;
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// The most holds that are given back late at a time. What is beyond ends by itself.
+/// The most holds that are given back late at a time. Holds beyond the bound expire by themselves.
 const MAX_LATE: u64 = 4_096;
 
 /// The numbers of holds of a [`HoldingLayer`](super::HoldingLayer) that did not go as they should.
@@ -111,15 +111,15 @@ impl Kept {
     }
 }
 
-/// What renews and settles.
+/// The part that renews and settles.
 struct Keeper<S> {
     gate: Gate<S>,
     counts: Arc<Counts>,
 }
 
 impl<S: Store + 'static> Keeper<S> {
-    /// Places a hold in a store that answers at once. It is settled wherever its guard is dropped,
-    /// before the drop returns.
+    /// Places a hold in a store that answers immediately. It is settled wherever its guard is
+    /// dropped, before the drop returns.
     async fn place_here(self, prepared: Prepared) -> Placed {
         let Admission { answer, hold, commit, .. } = self.gate.admit(prepared).await;
         let Some(hold) = hold else { return Placed { answer, guard: None } };
@@ -209,7 +209,7 @@ impl<S: Store + 'static> Keeper<S> {
         let units = match (hold.kind(), used) {
             (HoldKind::Acquire, _) => return self.gate.holds().release(hold).await.is_ok(),
             (_, Used::Units(units)) => units,
-            // What its end would do, and now: nobody else will say anything.
+            // The hold's end, already now: no other report will come.
             (HoldKind::Charging, Used::Unsaid) => hold.cost,
             (_, Used::Unsaid) => 0,
         };
@@ -229,7 +229,7 @@ impl<S: Store + 'static> Keeper<S> {
     }
 }
 
-/// A hold in a store that answers at once.
+/// A hold in a store that answers immediately.
 struct Here<S> {
     keeper: Keeper<S>,
     /// `None` once it was settled.

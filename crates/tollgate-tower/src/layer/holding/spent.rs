@@ -1,10 +1,10 @@
-//! What a service says of itself: how much a request has used.
+//! A service's report: how much a request has used.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Arc;
 
-/// What a request has used, in units, for a policy that reserves (`docs/holds.md`).
+/// The units that a request has used, for a policy that reserves (`docs/holds.md`).
 ///
 /// A service attaches one to its response, or uses the one that a [`super::HoldingLayer`] has
 /// attached to the request. Clones are one number, so a stream can go on counting while it is sent.
@@ -23,7 +23,7 @@ use std::sync::Arc;
 #[derive(Clone)]
 pub struct Spent(Arc<AtomicU64>);
 
-/// Nobody has said anything. It is no number that is ever charged.
+/// Nobody has reported a number. A charge never reaches it.
 const UNSAID: u64 = u64::MAX;
 
 impl Spent {

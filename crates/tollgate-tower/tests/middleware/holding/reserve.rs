@@ -198,7 +198,7 @@ async fn a_stream_counts_while_it_is_sent() {
     }
 }
 
-/// Nothing is charged for a service that failed, unless it says so.
+/// Nothing is charged for a service that failed, unless it reports units.
 #[tokio::test]
 async fn a_service_that_fails_pays_for_what_it_said() {
     for (said, units) in [(None, 0), (Some(40), 40)] {

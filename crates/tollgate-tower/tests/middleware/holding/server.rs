@@ -30,7 +30,7 @@ const FOUR: &str = r#"
     limits = [{ subject = "pool=all", limit = "4 at once hold 1h" }]
 "#;
 
-/// A body that begins, and goes on when the test says so.
+/// A body that begins, and goes on when the test allows it.
 struct Endless {
     begun: bool,
     _at_work: AtWork,
@@ -52,7 +52,7 @@ impl http_body::Body for Endless {
     }
 }
 
-/// Counts the requests that are at work, and the most that were.
+/// Counts the requests that are at work, and their maximum.
 #[derive(Default)]
 struct Peak(AtomicU64, AtomicU64);
 

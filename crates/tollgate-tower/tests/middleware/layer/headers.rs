@@ -1,4 +1,4 @@
-//! What the headers of a response show.
+//! The headers of a response.
 
 use super::*;
 

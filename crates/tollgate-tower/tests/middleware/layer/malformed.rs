@@ -82,7 +82,7 @@ async fn a_policy_in_shadow_refuses_nothing_for_what_is_malformed() {
     let mut other = from("192.0.2.1", &twice);
     *other.uri_mut() = "/other".parse().unwrap();
     assert_eq!(send(&app, other).await.status, 400);
-    // What is refused for this is counted, too.
+    // A refusal for this reason is counted, too.
     let real =
         layer.gate().counters().policies().into_iter().find(|(name, _)| name == "real").unwrap().1;
     assert_eq!(real.get(Outcome::Missing, Authority::Policy), 1);

@@ -9,7 +9,7 @@ use tollgate_logs::read::Traffic;
 
 pub(super) use self::source::{Request, RequestSource};
 
-/// Clients that behave alike, and when they ask.
+/// Clients with the same behaviour, and when they ask.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct Workload {
@@ -24,7 +24,7 @@ pub struct Workload {
     pub from_us: u64,
     /// The end, in microseconds from the start of the experiment, exclusive.
     pub until_us: u64,
-    /// What clients do after a denial.
+    /// The behaviour of clients after a denial.
     pub retry: Retry,
     /// Which client asks: `None` takes turns. With an exponent `s` the n-th client asks 1/n^s as
     /// often as the first (Zipf's law).

@@ -83,7 +83,7 @@ impl<'w> RequestSource<'w> {
             }
             Arrivals::Edge { window_us, size, before_us } => {
                 let (edge, place) = (n / (2 * size.max(&1)), n % (2 * size.max(&1)));
-                // Before the edge one after the other, after it all at once.
+                // Before the edge one after the other, after it all together.
                 let before = (*before_us).min(window_us / 2).max(1);
                 let begin = self.start_us.saturating_add(from).saturating_add(before);
                 let first = begin.div_ceil(*window_us).saturating_mul(*window_us);

@@ -6,8 +6,8 @@ const MAX_SERVERS: u32 = 100_000;
 /// The longest time that a server works on a request: a day.
 const MAX_WORK_US: u64 = 86_400_000_000;
 
-/// What the limits protect: one queue in front of servers that each work on one request at a time.
-/// Who came first is served first, and nobody leaves the queue. Queueing theory calls it
+/// The backend that the limits protect: one queue in front of servers that each work on one request
+/// at a time. Who came first is served first, and nobody leaves the queue. Queueing theory calls it
 /// G/D/c (D. G. Kendall, 1953): any arrivals, a fixed service time, c servers.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]

@@ -1,4 +1,4 @@
-//! What became of the requests at a backend, in sentences.
+//! The outcomes of requests at a backend, in sentences.
 
 use super::results::BackendResult;
 use crate::experiment::results::CaseResult;

@@ -138,7 +138,7 @@ impl<'e> BackendRun<'e> {
         self.experiment.start_us.saturating_add(self.now_us)
     }
 
-    /// What the store uses, and time for it to forget.
+    /// The memory of the store, and time for it to forget.
     fn look_at_store(&mut self) {
         let Some(limiter) = &self.limiter else { return };
         limiter.store().sweep_some();

@@ -22,7 +22,7 @@ pub(in crate::experiment) const JOB_BYTES: u64 = size_of::<Job>() as u64;
 /// says in which a server begins it.
 pub(super) struct Servers<'e> {
     setting: &'e Backend,
-    /// What servers work on, by when it is done and, at one moment, by when it was begun.
+    /// The jobs in progress, by when they end and, at one moment, by when they began.
     busy: BTreeMap<(u64, u64), Job>,
     begun: u64,
     waiting: VecDeque<Job>,

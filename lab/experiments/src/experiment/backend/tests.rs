@@ -71,7 +71,7 @@ fn as_much_is_denied_as_erlang_says() {
     assert_eq!((limit.peak, limit.promise, limit.holds), (20, 20, true));
 }
 
-/// What becomes of requests at these times.
+/// The outcomes of requests at these times.
 struct Slow {
     end_us: u64,
     work_us: u64,

@@ -12,7 +12,7 @@ pub struct FileError {
     pub file: String,
     /// The line, counted from 1, if the error belongs to one.
     pub line: Option<usize>,
-    /// What is wrong, and what would be valid.
+    /// The problem, and a valid value.
     pub what: String,
 }
 

@@ -38,7 +38,7 @@ pub(in crate::experiment) fn rate(text: &str) -> ReadResult<Rate> {
     Ok(Rate::new(units, period_us))
 }
 
-/// Parses the load that a resource can take, as `300/10s`.
+/// Parses the load that a resource can take, such as `300/10s`.
 pub(in crate::experiment) fn capacity(text: &str) -> ReadResult<Capacity> {
     let (units, window_us) = quota(text, "`capacity` is so many in so long, as 300/10s")?;
     Ok(Capacity { text: text.to_owned(), units, window_us })

@@ -1,4 +1,4 @@
-//! What clients saw of denials: when, and how long each told them to wait.
+//! The clients' view of denials: when they came, and how long a wait each gave.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ pub(super) struct Denials {
     clients: HashMap<u32, Seen>,
 }
 
-/// What one client saw. Times are microseconds from the start.
+/// The denials of one client. Times are microseconds from the start.
 #[derive(Clone, Copy, Default)]
 struct Seen {
     first_us: u64,
@@ -42,7 +42,7 @@ impl Denials {
         self.waits.read()
     }
 
-    /// What a client saw of its denials, beside what was admitted of it.
+    /// The denials of a client, beside its admitted requests.
     pub(super) fn of(&self, client: u32, name: String, denied: u64, admitted: u64) -> Denied {
         let seen = self.clients.get(&client).copied().unwrap_or_default();
         let Seen { first_us, last_us, longest_wait_us } = seen;

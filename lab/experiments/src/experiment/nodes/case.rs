@@ -12,7 +12,7 @@ const MAX_NODES: u32 = 10_000;
 /// The error of a node's clock that leases allow for, in parts in a million.
 const MAX_CLOCK_ERROR: u32 = 1_000;
 
-/// Nodes in front of one store: each holds leases and denials of its own, and is a while away.
+/// Nodes in front of one store: each has separate leases and denials, and is away for a while.
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct NodesCase {
@@ -69,7 +69,7 @@ pub struct Away {
     pub until_us: u64,
 }
 
-/// What a promise depends on beside the limit and its lease.
+/// The facts that a promise depends on, beside the limit and its lease.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::experiment) struct NodeFacts {
     /// How closely the times of decisions are known, in microseconds.
@@ -79,8 +79,8 @@ pub(in crate::experiment) struct NodeFacts {
 }
 
 impl NodesCase {
-    /// The most that a limit admits in any window of its period, over all nodes. What a failure
-    /// rule admits is counted by no limit.
+    /// The most that a limit admits in any window of its period, over all nodes. No limit counts
+    /// the units that a failure rule admits.
     pub(in crate::experiment) fn promise(
         &self,
         limit: &Limit,

@@ -136,7 +136,7 @@ impl RawAway {
     }
 }
 
-/// Parses a percentage of at most four decimals, as `0.1%`.
+/// Parses a percentage of at most four decimals, such as `0.1%`.
 fn parts_in_a_million(text: &str) -> Option<u32> {
     let number = text.strip_suffix('%')?.trim_end();
     let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));

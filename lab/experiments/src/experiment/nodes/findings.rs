@@ -1,4 +1,4 @@
-//! What nodes did in place of their store, in sentences.
+//! The decisions of nodes in place of their store, in sentences.
 
 use crate::experiment::results::{CaseResult, NodesResult};
 use crate::figure::{plural, share};

@@ -1,4 +1,4 @@
-//! Nodes in front of one store, each with leases, a cache of denials and shares of its own.
+//! Nodes in front of one store, each with separate leases, denials and shares.
 //!
 //! Nodes are the real ones, and so is the store, which is in memory. Only the way between them is
 //! simulated: each way takes a random time, nodes are cut off, and their clocks are fast or slow.
@@ -265,7 +265,7 @@ impl<'e> NodesRun<'e> {
         while let Some((attempt, outcome)) = self.order.next() {
             self.run.measures.count(&attempt, outcome);
         }
-        // What is measured here is no time of the decisions around it.
+        // The time that is measured here does not include the decisions around it.
         let took = start.elapsed();
         self.took.measuring += took;
         self.measured += took;

@@ -34,7 +34,7 @@ pub struct Node<S> {
 pub struct NodeAnswer {
     /// The verdict.
     pub verdict: Verdict,
-    /// What decided.
+    /// The authority that decided.
     pub authority: Authority,
     /// When the store decided, by its clock, if it did.
     pub at_us: Option<u64>,
@@ -44,7 +44,7 @@ impl<S: Store> Node<S> {
     /// A node of a case.
     ///
     /// # Errors
-    /// None in practice: a node has no policies of its own.
+    /// None in practice: a node has no policies.
     pub fn new(case: &NodesCase, store: S) -> Result<Self, ParseError> {
         Self::build(case, Leased::builder(store))
     }
@@ -94,7 +94,7 @@ impl<S: Store> Node<S> {
         if all { leased.give_back().await } else { leased.give_back_ended().await }
     }
 
-    /// What the node did in place of the store.
+    /// The counters of the node's decisions in place of the store.
     #[must_use]
     pub fn counters(&self) -> LeasedCounters {
         self.gate.store().counters()

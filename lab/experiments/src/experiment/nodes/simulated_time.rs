@@ -1,7 +1,7 @@
 //! Simulated time, and tasks that wait in it, on one thread.
 //!
-//! A task runs until it waits. What wakes it is either another task or the time, in the order in
-//! which they began to wait, so that a run is the same each time.
+//! A task runs until it waits. Either another task or the time wakes it, in the order in which the
+//! waits began, so that a run is the same each time.
 
 use core::future::Future;
 use core::pin::Pin;

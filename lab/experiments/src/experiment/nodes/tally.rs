@@ -1,4 +1,4 @@
-//! What decided the attempts of a case with nodes, and the results of it.
+//! Counts who decided the attempts of a case with nodes, and the results of it.
 
 use tollgate_lease::LeasedCounters;
 use tollgate_policy::Authority;
@@ -9,7 +9,7 @@ use crate::experiment::latency_histogram::LatencyHistogram;
 use crate::experiment::measure::rounded;
 use crate::experiment::results::{CaseResult, NodesResult};
 
-/// What decided the attempts so far.
+/// The decisions of attempts so far.
 pub(in crate::experiment) struct Tally {
     /// In the order of [`Authority::ALL`].
     by: [u64; Authority::ALL.len()],

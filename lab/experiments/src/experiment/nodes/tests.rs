@@ -98,7 +98,7 @@ fn while_the_store_is_away_the_rule_decides() {
     };
     let (deny, of_deny) = case("deny");
     adds_up(&deny, &of_deny);
-    // What is on its way when the outage begins or ends is lost as well.
+    // An attempt that is under way when the outage begins or ends is lost as well.
     assert!((350..500).contains(&of_deny.by_failure_rule), "{of_deny:?}");
     assert!(deny.limits[0].holds && of_deny.by_local_share == 0);
 

@@ -27,7 +27,7 @@ fn as_many_are_accepted_as_the_workers_do_and_twice_the_workers_take_twice_as_ma
         ..Queueing::default()
     };
     let results = run(&queueing.experiment(1).unwrap(), &mut InMemory::default(), |_| ()).unwrap();
-    // 50 a second are offered, of which five workers do all.
+    // 50 a second are offered; five workers finish all of them.
     let expected = [(10.0, 40.0), (20.0, 30.0), (40.0, 10.0), (50.0, 0.0), (50.0, 0.0)];
     for (case, (accepted, refused)) in results.cases.iter().zip(expected) {
         let found = queue(case);
@@ -76,7 +76,7 @@ fn what_makes_no_sense_is_told() {
     assert!(said(|it| it.duration_us = 0).contains("takes no time"));
 }
 
-/// What becomes of offers at these times, before workers of whom each is free at some time.
+/// The outcomes of offers at these times, for workers that each become free at some time.
 struct Slow {
     bound: usize,
     counts: Counts,
@@ -159,7 +159,7 @@ proptest! {
         prop_assert_eq!((found.accepted, found.refused), (slow.taken.len() as u64, slow.refused));
         prop_assert_eq!((found.delivered, found.done), (taken.len() as u64, done));
         prop_assert_eq!(found.left, found.accepted - done);
-        // What is accepted and taken at one moment is never counted as waiting.
+        // A job that is accepted and taken at one moment is never counted as waiting.
         prop_assert!(found.depth_max <= bound);
         prop_assert_eq!(found.depth_max, slow.most);
         let area: u64 = slow.taken.iter().map(|(at, taken)| {
@@ -264,7 +264,7 @@ fn a_queue_stands_beside_limits_on_the_same_traffic() {
     );
     let [log, found] = &results.cases[..] else { panic!() };
     assert_eq!((log.requests, found.requests), (240, 240));
-    // What does not fit into the second is denied by the one and done later by the other.
+    // Attempts that exceed the second are denied by the one and handled later by the other.
     assert_eq!((log.admitted, found.admitted), (40, 4 * 41));
     assert_eq!((log.peak, found.peak), (Some(10), Some(10)));
     assert_eq!(queue(found).depth_max, 40);

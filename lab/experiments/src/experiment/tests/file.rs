@@ -1,4 +1,4 @@
-//! Files: what is wrong with one is told, and a log is a workload.
+//! Files: an invalid one is reported, and a log is a workload.
 
 use super::*;
 
@@ -40,7 +40,7 @@ fn what_is_wrong_with_a_file_is_told_with_its_line() {
             format!("{works}strategies = [\"gcr\"]\n"),
             "there is no strategy `gcr`: did you mean `gcra`? The strategies are uniform, fixed",
         ),
-        // Names that algorithms have elsewhere, as `via` translates them in a limit.
+        // Other names of algorithms, as `via` translates them in a limit.
         (
             format!("{works}strategies = [\"leaky_bucket\"]\n"),
             "there is no strategy `leaky_bucket`: a leaky bucket that meters is `gcra`, one that \

@@ -112,7 +112,7 @@ fn what_a_denied_client_saw_is_told() {
     assert_eq!(results(&never).cases[0].told_wait_us, None, "nobody was denied");
 }
 
-/// What is drawn is the whole time, however much happens before the worst client comes.
+/// The chart covers the whole time, however much happens before the worst client comes.
 #[test]
 fn who_comes_late_and_is_denied_most_is_drawn_first_and_to_the_end() {
     let text = "version = 1\nduration = \"60s\"\n\
@@ -220,7 +220,7 @@ fn the_measures_are_those_of_the_attempts() {
             result.buckets.iter().fold((0, 0), |sum, it| (sum.0 + it.admitted, sum.1 + it.denied));
         assert_eq!(sums, (result.admitted, result.denied));
         assert_eq!(result.buckets.iter().map(|it| it.occupancy).max(), result.peak);
-        // What was admitted is in the window for as long as that is, also while nobody asks.
+        // Admitted units are in the window for as long as that is, also while nobody asks.
         for (place, bucket) in result.buckets.iter().enumerate() {
             let start = experiment.start_us + place as u64 * experiment.bucket_us;
             let inside = |it: &&Event| it.at_us <= start && it.at_us + 5_000_000 > start;

@@ -107,18 +107,18 @@ const STEPS: usize = 80;
 pub struct Difference {
     /// The step, from 0.
     step: usize,
-    /// What was asked.
+    /// The question.
     ask: &'static str,
-    /// What differs.
+    /// The field that differs.
     field: &'static str,
     /// Both answers.
     both: String,
-    /// What was asked up to there.
+    /// The questions up to there.
     told: Vec<String>,
 }
 
 impl Difference {
-    /// What differs, in two words.
+    /// A description of the difference in two words.
     #[must_use]
     pub fn kind(&self) -> (&'static str, &'static str) {
         (self.ask, self.field)

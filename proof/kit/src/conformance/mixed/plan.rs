@@ -1,4 +1,4 @@
-//! What a mixed history asks, as data: it is made from a seed, and made smaller where it fails.
+//! The questions of a mixed history, as data: made from a seed, and made smaller where it fails.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub(super) enum Wait {
     Back(u64),
 }
 
-/// What a step asks.
+/// The question of a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Act {
     Check(u64),

@@ -21,7 +21,7 @@ const SKEW_US: u64 = 1_000_000;
 /// The longest hold of limits without slots here, in microseconds.
 const LONGEST_US: u64 = 20_000_000;
 
-/// What differs, and both answers.
+/// The difference, and both answers.
 pub(super) type Differs = (&'static str, String);
 
 /// A hold that was placed.
@@ -247,15 +247,15 @@ impl<M: StoreMaker> Run<'_, M> {
         let limits = &self.each[numbers];
         let is_tied = numbers == self.under;
         if !is_tied && self.oracle.would_tell(now_us.max(self.latest_us), limits, self.back) {
-            // What counts nothing may be forgotten by one store and not by another: both do.
+            // A count of zero may be forgotten by one store and not by another: both do.
             self.tell(now_us, "reset, since the new numbers would tell what is forgotten");
             self.reset(now_us, self.under)?;
         }
         Ok(())
     }
 
-    /// What each limit must say of its numbers, and the change itself. `None` where a store may
-    /// have forgotten the count.
+    /// The report that each limit must give of its numbers, and the change itself. `None` where a
+    /// store may have forgotten the count.
     fn known(&mut self, now_us: u64, set: &LimitSet) -> Option<Vec<Carried>> {
         let was = &self.sets[self.under];
         let kept = self.oracle.is_kept(now_us.max(self.latest_us));
@@ -406,7 +406,7 @@ impl<M: StoreMaker> Run<'_, M> {
     fn refund(&mut self, now_us: u64, pick: usize, units: u64) -> Result<(), Differs> {
         let latest_us = now_us.max(self.latest_us);
         let oracle = &self.oracle;
-        // What was given back, or forgotten by a reset, is remembered while the charge can count.
+        // A refund, or a charge that a reset forgot, is remembered while the charge can count.
         self.charges.retain(|(_, charge)| {
             let is_over = self.back || charge.counts_until() <= latest_us;
             let is_over = is_over && oracle.was_reset_since(charge);
@@ -426,8 +426,8 @@ impl<M: StoreMaker> Run<'_, M> {
         let expected = self.oracle.refund(now_us, charge, units);
         same("given", refund.given, expected.given)?;
         if is_void {
-            // What it says of a receipt from before a reset, beside that it gives nothing, is
-            // left open.
+            // Its answer to a receipt from before a reset is left open, beside that it gives
+            // nothing.
             return Ok(());
         }
         same("already", (refund.already, refund.left), (expected.already, expected.left))
@@ -443,10 +443,10 @@ impl<M: StoreMaker> Run<'_, M> {
     }
 }
 
-/// What each limit says of its numbers where the count was written under others.
+/// The report of each limit about its numbers, where the count was written under others.
 fn carried(was: &LimitSet, is: &LimitSet) -> Vec<Carried> {
     let each = was.limits().iter().zip(is.limits()).map(|(was, is)| {
-        // What a window or a log may owe is no number under which it counts (section 6).
+        // The debt of a window or a log is not a number under which it counts (section 6).
         let same_window = match rule_of(is) {
             None | Some(Rule::Greedy { .. } | Rule::Interval { .. }) => false,
             rule => rule == rule_of(was),

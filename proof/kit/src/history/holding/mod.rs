@@ -79,8 +79,8 @@ fn part(history: &History, ids: &BTreeSet<u64>) -> History {
     History { calls: calls.collect(), holds: holds.collect(), faults, ..History::default() }
 }
 
-/// Histories that share no count with each other. A call about a hold that no call placed is one of
-/// its own.
+/// Histories that share no count with each other. A call about a hold that no call placed stands
+/// for itself.
 fn groups(history: &History) -> Vec<History> {
     let mut of_hold: BTreeMap<&str, Vec<CountKey<'_>>> = BTreeMap::new();
     for call in &history.holds {
@@ -137,7 +137,7 @@ type SlotsKey<'h> = (&'h str, &'h str, &'h str, u64);
 /// When slots are surely held from, or until: the time, whether it begins, how many, and the call.
 type Edge = (u64, bool, u64, u64);
 
-/// What each hold of a limit of slots surely had, whatever the order: more slots than there are.
+/// The slots that each hold of a limit surely had, whatever the order: more slots than there are.
 fn certain(history: &History) -> Option<Found> {
     let mut ends: BTreeMap<SlotsKey<'_>, Vec<Edge>> = BTreeMap::new();
     for call in &history.holds {

@@ -1,4 +1,4 @@
-//! What is recorded of holds: who placed, settled and renewed which, and what came back.
+//! The records of holds: who placed, settled and renewed which, and the answers.
 
 use crate::oracle::Kind;
 
@@ -18,11 +18,11 @@ pub struct HoldCall {
     pub returned_us: Option<u64>,
     /// The hold: its id, or any word that no other hold has.
     pub hold: String,
-    /// What was asked, and what came back.
+    /// The question, and the answer.
     pub step: HoldStep,
 }
 
-/// What a call about a hold asked, and what came back.
+/// The question of a call about a hold, and the answer.
 #[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum HoldStep {
@@ -32,14 +32,14 @@ pub enum HoldStep {
     Settle {
         /// The units.
         actual: u64,
-        /// What came back.
+        /// The answer.
         answer: Settling,
     },
     /// To renew it.
     Renew {
         /// For how long, in microseconds.
         ttl_us: u64,
-        /// What came back.
+        /// The answer.
         answer: Renewing,
     },
 }
@@ -48,9 +48,9 @@ pub enum HoldStep {
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// What it keeps.
+    /// The kind of units that it keeps.
     pub kind: Kind,
-    /// The subjects and their limits, all judged at once.
+    /// The subjects and their limits, all judged together.
     pub parts: Vec<RecordedCount>,
     /// The cost, at least 1.
     pub cost: u64,
@@ -58,19 +58,19 @@ pub struct Place {
     pub ttl_us: u64,
     /// The store's own time of the decision, in microseconds, by the recorder's clock.
     pub decided_us: Option<u64>,
-    /// What came back.
+    /// The answer.
     pub outcome: CallOutcome,
-    /// The fencing number of a hold that was placed, if it was told.
+    /// The fencing number of a hold that was placed, if the answer has it.
     pub fence: Option<u64>,
 }
 
-/// What came back from a commit or a release.
+/// The answer to a commit or a release.
 #[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Settling {
     /// It was open until now.
     Done {
-        /// The least `remaining` of all limits afterwards, if it was told.
+        /// The smallest `remaining` of all limits afterwards, if the answer has it.
         remaining: Option<u64>,
     },
     /// It was settled before, for so many units.
@@ -81,7 +81,7 @@ pub enum Settling {
     Unknown,
 }
 
-/// What came back from a renewal.
+/// The answer to a renewal.
 #[allow(clippy::exhaustive_enums, reason = "a checker handles each")]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Renewing {

@@ -7,7 +7,7 @@ use crate::oracle::{HoldOracle, Kind};
 use super::super::record::{Bounds, CallOutcome};
 use super::{Renewing, Settling};
 
-/// What was found about calls that share counts.
+/// The finding about calls that share counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Found {
     /// Some order explains all answers.
@@ -25,14 +25,14 @@ pub(super) struct Operation {
     pub(super) invoked_us: u64,
     pub(super) returned_us: u64,
     pub(super) is_answered: bool,
-    /// When it was decided, if its answer says so.
+    /// The time of the decision, if the answer has it.
     pub(super) decided_us: Option<u64>,
     /// The counts that it is about.
     pub(super) counts: Vec<usize>,
     pub(super) what: Asked,
 }
 
-/// What a call asked, and what came back.
+/// The question of a call, and the answer.
 #[derive(Clone, Debug)]
 pub(super) enum Asked {
     Ask { hold: Option<(u64, Kind, u64)>, cost: u64, outcome: CallOutcome, fence: Option<u64> },
@@ -51,7 +51,7 @@ impl Operation {
     }
 }
 
-/// What all counts hold after some of the calls.
+/// The state of all counts after some of the calls.
 #[derive(Clone)]
 struct State {
     counts: Vec<HoldOracle>,
@@ -253,7 +253,7 @@ impl Search<'_> {
             match carried_out(state, call, now_us) {
                 Err(why) => reason = Some(why),
                 Ok(next) => {
-                    // What is the same later on is the same for all that comes.
+                    // States that are the same later on are the same for all calls to come.
                     let (_, fence, counts) = next.fingerprint(latest_us);
                     let print = (0, fence, counts);
                     if !prints.contains(&print) {
@@ -296,7 +296,7 @@ fn told_at(state: &State, call: &Operation, low: u64, high: u64) -> Option<u64> 
     Some(low)
 }
 
-/// What a settle leaves; `None` when its hold is not open.
+/// The remainder after a settle; `None` when its hold is not open.
 fn settled(state: &State, call: &Operation, now_us: u64) -> Option<u64> {
     let Asked::Settle { name, actual, .. } = call.what else { return None };
     let mut next = state.clone();

@@ -1,4 +1,4 @@
-//! What corrects a count beside its open holds: refunds of receipts, and adjustments.
+//! Corrections of a count beside its open holds: refunds of receipts, and adjustments.
 
 use super::{HeldLimit, HoldOracle};
 use crate::oracle::{Rule, whole};
@@ -18,7 +18,7 @@ pub struct Charge {
     refunded_us: Option<u64>,
 }
 
-/// What a refund did.
+/// The effect of a refund.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_structs, reason = "tests compare it")]
 pub struct Refunded {
@@ -31,7 +31,7 @@ pub struct Refunded {
 }
 
 impl Charge {
-    /// When each limit counted it, in microseconds; `None` for what is no rate.
+    /// When each limit counted it, in microseconds; `None` for a limit that is not a rate.
     pub fn at_us(&self) -> impl Iterator<Item = Option<u64>> {
         self.at.iter().map(|at| at.map(|(_, at_us)| at_us))
     }

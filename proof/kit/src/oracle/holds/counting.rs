@@ -1,4 +1,4 @@
-//! What still counts at a time, which says what a store may have forgotten.
+//! The units that still count at a time, which determine what a store may have forgotten.
 
 use super::{HeldLimit, HoldOracle, Open};
 use crate::oracle::Rule;
@@ -58,8 +58,8 @@ impl HoldOracle {
         })
     }
 
-    /// Whether something counts against every rate at `now_us`. What counts nothing may be
-    /// forgotten by one store and not by another, and longer numbers would tell.
+    /// Whether something counts against every rate at `now_us`. A count of zero may be forgotten by
+    /// one store and not by another, and longer numbers would reveal that.
     #[must_use]
     pub fn all_rates_count(&self, now_us: u64) -> bool {
         let then = self.after(now_us);

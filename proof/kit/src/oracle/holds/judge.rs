@@ -1,9 +1,9 @@
-//! What the history checker asks of a count with holds: one question at a time, and no waits.
+//! The history checker's questions about a count with holds: one question at a time, and no waits.
 
 use super::{HeldLimit, HoldOracle, Kind, Open, REMEMBERED_US};
 use crate::oracle::whole;
 
-/// What is left of one limit.
+/// The remainder of one limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Left {
     pub(crate) remaining: u64,
@@ -12,7 +12,7 @@ pub(crate) struct Left {
 }
 
 impl Left {
-    /// What a hold of this kind takes of it; without one, a charge.
+    /// The units that a hold of this kind takes of it; without one, a charge.
     pub(crate) const fn wanted(self, kind: Option<Kind>, cost: u64) -> u64 {
         match kind {
             Some(Kind::Reserve | Kind::Charging) if self.is_slots => 1,
@@ -22,7 +22,7 @@ impl Left {
 }
 
 impl HoldOracle {
-    /// What is left of each limit, once all that is due has ended.
+    /// The remainder of each limit, once all due holds have ended.
     pub(crate) fn look(&mut self, now_us: u64) -> Vec<Left> {
         self.end_due(now_us);
         self.repair(now_us);
@@ -57,7 +57,7 @@ impl HoldOracle {
         whole(end)
     }
 
-    /// Charges every rate as far as it may owe.
+    /// Charges every rate up to its debt.
     pub(crate) fn charge_all(&mut self, now_us: u64, units: u64) {
         for limit in &mut self.limits {
             if let HeldLimit::Rate(oracle) = limit

@@ -18,7 +18,7 @@ pub(super) struct Place {
     end: i128,
 }
 
-/// What the line says of a question.
+/// The line's answer to a question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Before {
     units: u64,
@@ -52,7 +52,7 @@ impl HoldOracle {
         }
     }
 
-    /// What those before want of the limit at `place`.
+    /// The units that those before want of the limit at `place`.
     pub(super) fn wanted_before(&self, place: usize, before: Before) -> u64 {
         match self.limits[place] {
             HeldLimit::Rate(_) => before.units,

@@ -10,7 +10,7 @@ const MAX_REPEATS: u64 = 16;
 /// The most marks of names that no hold had.
 const MAX_MARKS: usize = 1_000;
 
-/// What a count knows of names.
+/// A count's knowledge of names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Names {
     given: Vec<Given>,
@@ -35,7 +35,7 @@ struct Mark {
     is_early: bool,
 }
 
-/// What a name says of an ask.
+/// The answer of a name to an ask.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(clippy::exhaustive_enums, reason = "tests match it")]
 pub enum NameSays {
@@ -71,7 +71,7 @@ pub enum Ended {
 }
 
 impl HoldOracle {
-    /// What a name says of an ask of this kind, cost and time. It changes nothing.
+    /// The answer of a name to an ask of this kind, cost and time. It changes nothing.
     #[must_use]
     pub fn name_says(&self, now_us: u64, name: u64, asked: (Kind, u64, u64)) -> NameSays {
         let then = self.after(now_us);
@@ -158,7 +158,7 @@ impl HoldOracle {
         Some((given, open))
     }
 
-    /// What was charged for a name that is over, at the latest time that was seen.
+    /// The charge of a name that is over, at the latest time that was seen.
     fn marked(&self, name: u64) -> Option<u64> {
         let mut marks = self.names.marks.iter();
         let found = marks.find(|mark| mark.name == name && mark.until > self.seen);

@@ -87,7 +87,7 @@ fn any_step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// A subject, its clock, and what it was told.
+/// A subject, its clock, and its answers.
 struct Run {
     oracle: Oracle,
     unit: u64,
@@ -182,7 +182,7 @@ fn bound_holds(rule: Rule, debt: u64, events: &[(u64, u64)]) -> Result<(), Strin
     Ok(())
 }
 
-/// The same rule, of which a fresh subject can take so much more at once.
+/// The same rule, with a capacity that is larger by `debt`.
 fn larger(rule: Rule, debt: u64) -> Rule {
     match rule {
         Rule::Greedy { n, d_us, burst } => Rule::Greedy { n, d_us, burst: burst + debt },
@@ -371,8 +371,8 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 1_000, failure_persistence: None,
         ..ProptestConfig::default() })]
 
-    /// Several limits in one check are that many subjects asked at once: all are charged or none,
-    /// each answers as it would alone, and the longest wait is exact for all of them together.
+    /// Several limits in one check are that many subjects asked together. All are charged or none,
+    /// each answers as it would alone, and the longest wait is exact for all of them.
     #[test]
     fn several_limits_are_all_or_nothing(
         rules in prop::collection::vec(rules(), 1..4),

@@ -227,8 +227,8 @@ fn a_refund_of_a_log_takes_its_own_event() {
     assert_eq!(log.refund(S, 0, 5), 5);
 }
 
-/// What no longer counts at an admitted check is forgotten there, and does not come back when that
-/// check is refunded and the clock then steps back.
+/// Units that no longer count at an admitted check are forgotten there, and do not come back when
+/// that check is refunded and the clock then steps back.
 #[test]
 fn an_admitted_check_forgets_what_no_longer_counts() {
     for rule in [

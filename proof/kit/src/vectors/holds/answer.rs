@@ -5,11 +5,11 @@ use std::fmt;
 use super::super::{parse_duration, parse_number};
 use crate::oracle::Fields;
 
-/// What a line is answered.
+/// The answer to a line.
 #[allow(clippy::exhaustive_structs, reason = "plain data")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LineAnswer {
-    /// What is said.
+    /// The result.
     pub said: Said,
     /// The numbers of each limit, in order; none where nothing was judged or charged.
     pub limits: Vec<LimitAnswer>,
@@ -50,7 +50,7 @@ pub enum Said {
     Early,
     /// The count is forgotten.
     Reset,
-    /// There is no such open hold.
+    /// The hold is unknown, or not open.
     NotOpen,
 }
 

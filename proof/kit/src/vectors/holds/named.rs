@@ -1,10 +1,10 @@
-//! What the oracle answers to lines about holds that their callers name.
+//! The oracle's answers to lines about holds that their callers name.
 
 use super::{HoldAsk, LineAnswer, Run, Said, decided};
 use crate::oracle::{Ended, Kind, NameSays};
 
 impl Run {
-    /// What the oracle calls the name that a caller gave.
+    /// The oracle's name for one that a caller gave.
     fn caller(&mut self, name: &str) -> u64 {
         let place = self.callers.iter().position(|other| other == name).unwrap_or_else(|| {
             self.callers.push(name.to_owned());

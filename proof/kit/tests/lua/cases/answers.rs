@@ -111,7 +111,7 @@ fn words_of(question: &str, number: u64) -> String {
     format!("{number:016}{question}{number:07}")
 }
 
-/// What a count remembers turns over by age and by number, and each key lies long enough.
+/// The memory of a count turns over by age and by number, and each key lives long enough.
 pub(super) fn turned_over(texts: &Texts) -> Result<(), Difference> {
     let half = MAX_REQUESTS as u64 / 2;
     let mut of = Check::new(Mode::Whole);
@@ -152,7 +152,7 @@ pub(super) fn turned_over(texts: &Texts) -> Result<(), Difference> {
     equal("the older", ask(&mut fake, 3_000, 64, 5_000_000)?, known.clone())?;
     let lies = fake.lifetime("request").unwrap_or_default();
     equal("as long as the older", lies >= 20_000, true)?;
-    // What expires is asked anew, what does not is still known.
+    // An id that expires is judged again, others are still known.
     equal("expired", ask(&mut fake, 5_003_000, 0, 5_000_000)?, new(0))?;
     equal("the last of its time", ask(&mut fake, 20_000_063, 64, 5_000_000)?, known)?;
     // Those that have expired are not counted where they go.

@@ -46,11 +46,11 @@ fn damages(good: &[u8], several: bool) -> Vec<(Vec<u8>, &'static str)> {
         (with(&[tag, b"gg2:60000000,7,7,7;"].concat(), &more), NUMBER),
         (b"1|".to_vec(), NUMBER),
     ];
-    // Version 2 without holds is one of limits that may owe.
+    // Version 2 without holds belongs to limits with a debt.
     if !good.windows(2).any(|step| matches!(step, b"ug" | b"gg" | b"tg" | b"ti")) {
         all.push((newer(b"2"), NEWER));
     }
-    // What the tag says is looked at before anything is counted with it.
+    // The tag is checked before anything is counted with it.
     for (step, wrong) in [
         ("gg2:0,7,7,7;", UNSOUND),
         ("gg2:7,0,7,7;", UNSOUND),
@@ -183,7 +183,7 @@ pub(super) fn damaged_logs(texts: &Texts) -> Result<(), Difference> {
             fake.put(&place.state, Stored::List(rows));
             refused(&mut fake, &script, &place.check, &args, wrong)?;
         }
-        // A head alone is no log: no script leaves one.
+        // A head alone is not a log: no script leaves one.
         let mut fake = Fake::new().bounded();
         fake.at(NOW_US);
         fake.put(&place.state, Stored::List([rows[0].clone()].into()));
@@ -212,7 +212,7 @@ pub(super) fn damaged_rare(texts: &Texts) -> Result<(), Difference> {
             let mut fake = Fake::new().bounded();
             fake.at(NOW_US);
             for (state, wrong) in damages(&good, many) {
-                // The head of a log is no state of its own.
+                // The head of a log is not a state by itself.
                 let damaged_head = is_log && (wrong == LENGTH || wrong == NUMBER);
                 if damaged_head {
                     continue;

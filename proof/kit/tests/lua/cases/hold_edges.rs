@@ -91,8 +91,8 @@ pub(super) fn behind(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A time that a double cannot hold is an error also where nothing is counted since; the largest
-/// that it can is none.
+/// A time that a double cannot represent is an error even where nothing is counted since; the
+/// largest that it can represent is not.
 pub(super) fn inexact(texts: &Texts) -> Result<(), Difference> {
     for limits in ["8/10s via fixed_window", "9/4s burst 5 refill interval via token_bucket"] {
         for (time, admitted) in [((1_u64 << 53) - 1, true), (1 << 53, false)] {
@@ -117,8 +117,8 @@ pub(super) fn inexact(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// What became of the numbers is told; logs that another strategy counts under now are gone, also
-/// where a server dropped the state that named them.
+/// The reply reports the numbers' change. Logs that another strategy counts under now are gone,
+/// even where a server dropped the state that named them.
 pub(super) fn numbers(texts: &Texts) -> Result<(), Difference> {
     let logs = "x: 7/m via sliding_log, y: 5/m via sliding_log";
     let pairs = "x: 7/m via gcra, y: 5/m via fixed_window";
@@ -179,7 +179,7 @@ pub(super) fn last_ends(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A commit of more than a limit may owe is cut, and its answer counts what others keep.
+/// A commit above a limit's debt is cut, and its answer counts the units that others keep.
 pub(super) fn owed(texts: &Texts) -> Result<(), Difference> {
     let mut world = World::new(texts, "x: 7/m debt 0 via gcra");
     world.place(&id(1), 3, 2_000_000);
@@ -235,7 +235,7 @@ pub(super) fn beginning_of_time(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A server dropped holds, and not their sums: those are counted anew when an end is due.
+/// A server dropped holds, and not their sums: those are computed again when an end is due.
 pub(super) fn dropped(texts: &Texts) -> Result<(), Difference> {
     for limits in BOTH {
         let later = NOW_US + 3_000_000;
@@ -281,7 +281,7 @@ pub(super) fn dropped(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A server dropped the sums, and neither the set nor the state: the holds are counted anew. Where
+/// A server dropped the sums, and neither the set nor the state: the holds are counted again. Where
 /// it dropped the state too, or a clock stepped back to before the set was over, they are over, and
 /// none is left behind.
 pub(super) fn orphans(texts: &Texts) -> Result<(), Difference> {
@@ -298,7 +298,7 @@ pub(super) fn orphans(texts: &Texts) -> Result<(), Difference> {
             world.fast = fast;
             let third = world.place(&id(3), 1, 2_000_000);
             if fast {
-                // What is not simple is left to the general functions.
+                // Cases that are not simple are left to the general functions.
                 expect(&what, third, Reply::Text(b"none".to_vec()))?;
                 continue;
             }
@@ -333,7 +333,7 @@ pub(super) fn evicted(texts: &Texts) -> Result<(), Difference> {
         expect(limits, [&sums[..5], &sums[8..]].concat(), vec![3, 1, 1, 1, 1, last])?;
         let denied = rows(&world.question("whole", "", 6, 0));
         expect(limits, denied[0][..4].to_vec(), vec![5, until, until, 1])?;
-        // When the first would have ended, all are counted anew.
+        // When the first would have ended, all are counted again.
         world.fake.at(NOW_US + 1_000_000);
         world.place(&id(3), 1, 2_000_000);
         expect(limits, world.sums()[..5].to_vec(), vec![1, 1, 1, 0, 1])?;
@@ -399,7 +399,7 @@ pub(super) fn most_ends(texts: &Texts) -> Result<(), Difference> {
         let wait = int(ttl(end) - ttl(2));
         expect(&format!("a peek of {cost}"), peek[0][..2].to_vec(), vec![2, wait])?;
     }
-    // What a hold that is not looked at charges counts after the last end, and nothing else does.
+    // The charge of a hold that is not looked at counts after the last end, and nothing else does.
     for (charges, wait) in [(false, 0), (true, 1_000_000)] {
         let mut world = World::new(texts, "x: 66/66s via gcra");
         for number in 1..=66 {

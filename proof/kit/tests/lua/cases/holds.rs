@@ -198,7 +198,7 @@ pub(super) fn requests(texts: &Texts) -> Result<(), Difference> {
     }
     let denied = world.ask("", Some(("request", "question"))).integers();
     expect("a denial", (denied[0], denied.last()), (0, Some(&-1)))?;
-    // What is denied is asked anew.
+    // A denial is judged again.
     let mut world = World::new(texts, "x: 1 at once");
     world.ask(&id(1), None);
     let denied = world.ask(&id(2), Some(("request", "question"))).integers();
@@ -252,7 +252,7 @@ fn fast_alone(script: &Script) -> Script {
     Script::new(format!("{fast}return answer or 'none'\nend\n"))
 }
 
-/// What is simple is answered by the fast path, and by nothing else.
+/// The fast path answers simple cases, and only those.
 pub(super) fn fast(texts: &Texts) -> Result<(), Difference> {
     for (limits, units) in [
         ("x: 7/m via gcra", "1"),
@@ -404,7 +404,7 @@ pub(super) fn lifetimes(texts: &Texts) -> Result<(), Difference> {
     }
 }
 
-/// What was counted under other numbers can be given back as long as its state would have lain.
+/// Units counted under other numbers can be given back as long as their state would have lived.
 pub(super) fn changed(texts: &Texts) -> Result<(), Difference> {
     for (after, marked) in [("x: 7/s via gcra", true), ("x: 7/h via gcra", false)] {
         let mut world = World::new(texts, "x: 7/m via gcra");

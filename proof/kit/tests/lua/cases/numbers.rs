@@ -107,7 +107,7 @@ pub(super) fn unsound_words(texts: &Texts) -> Result<(), Difference> {
         for (tag, words) in UNSOUND_WORDS {
             states.push([tag.as_bytes(), &packed(words)].concat());
         }
-        // What a script of checks took for a count.
+        // Values that a script of checks took for a count.
         states.push(b"1gg2:1,1,1,2;|0123456789012".to_vec());
         states.push(b"1ff2:5,10000000,0;|0123456789012".to_vec());
         for mode in MODES {
@@ -174,8 +174,8 @@ fn unsound_logs(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// The largest integers that a count can have are none of those, nor are the largest numbers of a
-/// limit, under which others count now.
+/// The largest integers of a count are not among those. Neither are the largest numbers of a limit,
+/// under which others count now.
 pub(super) fn sound_words(texts: &Texts) -> Result<(), Difference> {
     for (limits, other, largest) in [
         ("x: 7/m burst 3 via gcra", "x: 9/m via gcra", [EXACT - 1, 6]),
@@ -223,8 +223,8 @@ pub(super) fn sound_words(texts: &Texts) -> Result<(), Difference> {
             pair.check(&asked, 1, Mode::Whole, NOW_US)?;
         }
     }
-    // What the largest limit truncates away still lies in its buckets. Another rounding counts it,
-    // and the next numbers place it all in one bucket, which holds no more than a limit has.
+    // Units that the largest limit truncates away are still in its buckets. Another rounding counts
+    // it, and the next numbers place it all in one bucket, which holds no more than a limit has.
     let start = NOW_US - NOW_US % 10_000_000;
     let kept = start + 19_999_999;
     let truncating = "x: 1099511627776/10s precision 10s rounding truncate via sliding_window";

@@ -10,8 +10,8 @@ use super::{check, equal, place, refused, set, words};
 use crate::lua::fake::{Fake, Reply, Stored};
 use crate::lua::histories::{Difference, Texts};
 
-/// Costs that are no costs. The words of the refusal are always the same: nothing of the question
-/// comes back in them.
+/// Invalid costs. The words of the refusal are always the same: nothing of the question comes back
+/// in them.
 pub(super) fn bad_costs(texts: &Texts) -> Result<(), Difference> {
     let costs = [
         "",
@@ -161,7 +161,7 @@ fn one_fails(texts: &Texts, of: Check, limits: &LimitSet) -> Result<(), Differen
     let mut fake = Fake::new().bounded();
     fake.at(NOW_US);
     fake.put(&keys[each_keys], Stored::Text(b"foreign".to_vec()));
-    // What no read of ours takes ends the script of one question with a fault.
+    // A value that no read of ours takes ends the script of one question with a fault.
     fake.put(&keys[2 * each_keys], Stored::List([b"foreign".to_vec(), b"x".to_vec()].into()));
     let Reply::List(answers) = fake.call(&script, &keys, &args).unpack_reply() else {
         return Err("no list".to_owned());

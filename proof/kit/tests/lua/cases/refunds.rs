@@ -1,4 +1,4 @@
-//! Refunds beside the skew, in parts, after resets, and with marks that are no numbers.
+//! Refunds beside the skew, in parts, after resets, and with marks that are not numbers.
 
 use tollgate::engine::Mode;
 use tollgate_redis::Keys;
@@ -68,7 +68,7 @@ pub(super) fn marks(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A reset after the charge, by its number or by its time, where only one of them says so.
+/// A reset after the charge, by its number or by its time, where only one of them shows it.
 pub(super) fn forgotten(texts: &Texts) -> Result<(), Difference> {
     const FAR: u64 = 1 << 40;
     for limits in LIMITS.map(set) {

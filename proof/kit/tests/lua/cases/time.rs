@@ -24,7 +24,8 @@ pub(super) fn end_of_time(texts: &Texts) -> Result<(), Difference> {
     Ok(())
 }
 
-/// A window from the future, of which a bucket straddles that loses many units in a microsecond.
+/// A window from the future; one bucket of it straddles an edge and loses many units in a
+/// microsecond.
 pub(super) fn stepped_back(texts: &Texts) -> Result<(), Difference> {
     let mut pair = Pair::new(texts.clone());
     pair.fake = Fake::new().bounded();
@@ -75,7 +76,7 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
         let wanted = [wanted[0], now, wanted[1], wanted[2], wanted[3]];
         equal(cost, answer.integers(), wanted.into())?;
     }
-    // What is given back goes from the oldest; what is taken is written after the newest.
+    // Refunds go from the oldest; charges are written after the newest.
     for (delta, now_us, left) in [("3", later, 4), ("-1", later, 0), ("1", NOW_US + 60_500_000, 4)]
     {
         let mut fake = fresh();
@@ -87,7 +88,7 @@ pub(super) fn wrapped(texts: &Texts) -> Result<(), Difference> {
         let answer = fake.call(&peek, &place.check, &words(&["1", "n"]));
         equal(delta, answer.integers()[2], left)?;
     }
-    // What is charged or taken leaves the events before it as they are, wherever totals lie.
+    // A charge or a refund leaves the events before it as they are, wherever totals lie.
     for start in most - 5..most {
         let head = [compose::set_tag(&limits).as_bytes(), &start.to_be_bytes()[2..]].concat();
         let events = [0, 1, 2, 3].map(|i| row(NOW_US + i, start + 1 + i));

@@ -1,9 +1,9 @@
-//! What keys hold, and how long they lie.
+//! The contents of keys, and how long they live.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::rc::Rc;
 
-/// What a key holds.
+/// The content of a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Stored {
     Text(Vec<u8>),
@@ -18,7 +18,7 @@ pub(crate) enum Stored {
 #[derive(Clone, Default, PartialEq, Debug)]
 pub(crate) struct Snapshot(Rc<HashMap<Rc<[u8]>, Entry>>);
 
-/// What a key holds, and for how long; none: for ever.
+/// The content of a key, and for how long; `None` means for ever.
 #[derive(Clone, PartialEq, Debug)]
 struct Entry {
     held: Rc<Stored>,
@@ -75,7 +75,7 @@ impl Snapshot {
         Rc::make_mut(&mut self.0).extract_if(is_over).map(|(key, _)| key).collect()
     }
 
-    /// What each key holds, without how long it lies.
+    /// The content of each key, without its lifetime.
     pub(super) fn keys(&self) -> HashMap<Vec<u8>, Stored> {
         let each = self.0.iter().map(|(key, entry)| (key.to_vec(), Stored::clone(&entry.held)));
         each.collect()
@@ -92,9 +92,9 @@ pub(super) struct Data {
     /// The lifetimes that the last script set, and whether it deleted anything.
     pub(super) written: Vec<(Rc<[u8]>, u64)>,
     pub(super) deleted: bool,
-    /// What was held before it.
+    /// The contents before it.
     pub(super) before: Snapshot,
-    /// What the server has dropped by itself: that it lies no longer is no fault of a script.
+    /// Keys that the server has dropped by itself: their absence is not a fault of a script.
     pub(super) evicted: Vec<Rc<[u8]>>,
     /// A command that the user has no right to.
     pub(super) denied: Option<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! What of Redis the scripts call, in process: exact enough to run whole scripts a million times.
+//! The parts of Redis that the scripts call, in process: exact enough to run whole scripts a
+//! million times.
 //!
 //! Nothing expires by itself: a state that has expired means the same as a fresh one, which is
 //! what the comparisons with the engine show. [`Fake::forget`] drops what has expired. Every write
@@ -19,7 +20,7 @@ use tollgate_redis::Script;
 use held::Data;
 pub(crate) use held::{Snapshot, Stored};
 
-/// What a script that ran too long says.
+/// The message of a script that ran too long.
 pub(crate) const TOO_LONG: &str = "the script runs too long";
 
 /// So many instructions between two questions whether a script runs too long.
@@ -74,7 +75,7 @@ pub(crate) struct Fake {
 impl Fake {
     pub(crate) fn new() -> Self {
         let lua = Lua::new();
-        // What is live is some megabytes: it may grow fivefold before it is collected.
+        // The live part is some megabytes: it may grow fivefold before it is collected.
         lua.gc_set_pause(500);
         let data = Rc::new(RefCell::new(Data::default()));
         commands::install(&lua, &data).unwrap();
@@ -183,7 +184,7 @@ impl Fake {
         self.data.borrow().keys.get(key.as_bytes()).cloned()
     }
 
-    /// What each key holds, without how long it lies.
+    /// The content of each key, without its lifetime.
     pub(crate) fn keys(&self) -> HashMap<Vec<u8>, Stored> {
         self.data.borrow().keys.keys()
     }

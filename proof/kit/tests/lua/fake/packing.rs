@@ -11,7 +11,7 @@ pub(super) fn install(lua: &Lua) -> Result<()> {
     packing.set("pack", lua.create_function(pack)?)?;
     packing.set("unpack", lua.create_function(unpack)?)?;
     lua.globals().set("struct", packing)?;
-    // What is packed comes back; how it looks is Redis's affair.
+    // Packed values come back; their form is Redis's affair.
     let kept: Rc<RefCell<Vec<Vec<Value>>>> = Rc::default();
     let shared = Rc::clone(&kept);
     let messages = lua.create_table()?;

@@ -56,7 +56,7 @@ impl Pair {
             }
         }
         for (i, fresh) in fresh.iter().enumerate() {
-            // What became of a state that counts nothing is not to be known: it may be forgotten.
+            // The fate of a state that counts nothing is unknown: it may be forgotten.
             let carried = usual + 2 * i + 1;
             if *fresh && integers.len() == expected.len() && integers[carried] <= 2 {
                 (integers[carried], expected[carried]) = (0, 0);
@@ -79,7 +79,7 @@ impl Pair {
             let resets: Vec<u64> = resets.by_ref().take(limits.limits().len()).collect();
             self.lifetimes(&self.keys_of(subject, limits).0, limits, &resets, false)?;
         }
-        // What was carried over to nothing may be written or not, and the others with it.
+        // A count that was carried over as zero may be written or not, and the others with it.
         if says && self.fake.wrote() && !outcome.changed {
             self.model.carry_over(asked, Time::from_micros(now_us));
         }
@@ -138,7 +138,7 @@ impl Pair {
 
     /// Asks several questions in one call, goes back, and asks them one by one: the answers and
     /// what is held must be the same. Whether they are right the single ones say. By a given clock
-    /// each question has a time of its own.
+    /// each question has a separate time.
     pub(crate) fn check_many(
         &mut self,
         questions: &[Question],

@@ -1,4 +1,4 @@
-//! What an operation left, and for how long: compared with what the engine holds.
+//! The state that an operation left, and for how long: compared with that of the engine.
 
 use tollgate::engine::Mode;
 use tollgate::strategy::Shape;
@@ -10,8 +10,8 @@ use crate::lua::fake::Stored;
 use crate::lua::model::by_place;
 
 impl Pair {
-    /// Compares how long the keys of a subject lie with how long they count. What a clock that
-    /// stepped back left as it was (`is_behind`) lies as long as before at the least.
+    /// Compares how long the keys of a subject lie with how long they count. A state that a clock's
+    /// step back left as it was (`is_behind`) lives at least as long as before.
     pub(super) fn lifetimes(
         &self,
         state: &str,
@@ -39,7 +39,7 @@ impl Pair {
         Ok(())
     }
 
-    /// What an operation that is rare left: nothing where nothing counts, else for how long.
+    /// The state that a rare operation left: nothing where nothing counts, else for how long.
     pub(super) fn left(
         &mut self,
         subject: &str,
@@ -49,7 +49,8 @@ impl Pair {
     ) -> Result<(), Difference> {
         let (state, logs) = self.keys_of(subject, limits);
         let Some(written) = self.model.limits(subject, limits) else {
-            // What counted nothing before may lie there still, and be written again by a refund.
+            // A state that counted nothing before may still be there, and be written again by a
+            // refund.
             let mut keys = logs.iter().chain([&state]);
             return match keys.find(|key| settled && self.fake.written(key).is_some()) {
                 Some(key) => Err(format!("{limits}: {key} is left with nothing in it")),
@@ -100,7 +101,7 @@ impl Pair {
     }
 }
 
-/// A state of which more than a burst is used has a version of its own, and is else the same.
+/// A state with more than a burst in use has a different version, and is else the same.
 fn first_version(found: Stored, wanted: &[u8]) -> Stored {
     let may_owe = wanted.windows(2).any(|step| matches!(step, b"ug" | b"gg" | b"tg" | b"ti"));
     match found {

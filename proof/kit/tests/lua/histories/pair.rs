@@ -17,13 +17,13 @@ pub(crate) struct Pair {
     pub(crate) seen: Seen,
     pub(super) keys: Keys,
     pub(crate) nonce: u64,
-    /// What the last check was answered.
+    /// The answer to the last check.
     pub(super) answer: Option<Reply>,
-    /// What has happened, when somebody wants to know.
+    /// A trace of events, when somebody wants it.
     pub(crate) trace: Option<Vec<String>>,
 }
 
-/// What went wrong, told once.
+/// The difference, reported once.
 pub(crate) type Difference = String;
 
 impl Pair {

@@ -1,11 +1,11 @@
-//! What a history tries: limits that take turns.
+//! The limits that a history tries, taking turns.
 
 use rand::RngExt;
 use rand::seq::IndexedRandom;
 use rand_chacha::ChaCha8Rng;
 use tollgate::{LimitSet, Strategy};
 
-/// What one history tries: limits that take turns on one subject.
+/// The limits that one history tries, taking turns on one subject.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     /// The sets of limits, all of the same identities.
@@ -36,8 +36,8 @@ const QUOTAS: [&str; 16] = [
     "5/10s",
 ];
 
-/// One limit under the name `x`, of a strategy, with numbers of its own; none when the numbers
-/// do not fit the strategy.
+/// One limit under the name `x`, of a strategy, with random numbers; `None` when the numbers do not
+/// fit the strategy.
 fn limit(rng: &mut ChaCha8Rng, strategy: Strategy) -> Option<String> {
     let quota = match rng.random_range(0..3) {
         0 => (*QUOTAS.choose(rng).unwrap()).to_owned(),

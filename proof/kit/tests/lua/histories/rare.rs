@@ -1,4 +1,4 @@
-//! What happens seldom: refunds, adjustments and resets.
+//! Rare operations: refunds, adjustments and resets.
 
 use tollgate::engine;
 use tollgate::{LimitSet, Time};
@@ -181,7 +181,7 @@ impl Pair {
             return Err(format!("{limits}: reset at {now_us}: {shown:?}"));
         }
         let now = Time::from_micros(now_us);
-        // What counts nothing may have been forgotten by one and not yet by the other.
+        // A count of zero may have been forgotten by one and not yet by the other.
         if found == self.model.is_fresh(subject, limits, now) && !found {
             return Err(format!("{limits}: reset at {now_us}: {answer:?}"));
         }

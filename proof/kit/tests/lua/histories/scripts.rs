@@ -11,7 +11,7 @@ use tollgate_redis::compose::{self, Check, Clock, Parts};
 /// Changes the text of a script.
 pub(crate) type Edit = Rc<dyn Fn(&str) -> String>;
 
-/// What scripts are made of, and what is done to each of them once it is composed.
+/// The parts of scripts, and the change to each of them once it is composed.
 #[derive(Clone, Default)]
 pub(crate) struct Texts {
     pub(crate) parts: Parts,

@@ -25,7 +25,7 @@ impl Seen {
     }
 }
 
-/// What a check may come to.
+/// The possible outcomes of a check.
 pub(crate) const BRANCHES: [&str; 13] = [
     "allow",
     "not yet",

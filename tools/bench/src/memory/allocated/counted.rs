@@ -8,7 +8,7 @@ use stats_alloc::{INSTRUMENTED_SYSTEM, StatsAlloc};
 #[global_allocator]
 static COUNTING: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
 
-/// What is measured.
+/// The measured quantity.
 pub(crate) const HOW: &str = "bytes asked of the allocator";
 
 /// The bytes allocated and not given back.

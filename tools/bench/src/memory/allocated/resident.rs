@@ -2,7 +2,7 @@
 
 use anyhow::{Context as _, Result};
 
-/// What is measured.
+/// The measured quantity.
 pub(crate) const HOW: &str = "growth of its resident memory";
 
 /// The bytes of this process that are in memory now.

@@ -24,7 +24,7 @@ const ENTRYPOINT: [&str; 2] = ["/usr/bin/tollgate", "serve"];
 const ARGUMENTS: [&str; 4] =
     ["--listen", "0.0.0.0:8700", "--config", "/etc/tollgate/policies.toml"];
 
-/// What the kernel's nobody and ours are called.
+/// The names of the kernel's nobody and of our user.
 const USERS: &str =
     "root:x:0:0::/:/nonexistent\ntollgate:x:10001:10001::/var/lib/tollgate:/nonexistent\n";
 const GROUPS: &str = "root:x:0:\ntollgate:x:10001:\n";
@@ -118,8 +118,8 @@ impl Image {
         process::read(&mut command).map(drop)
     }
 
-    /// Docker reads this field, which umoci does not know: the configuration is written anew, and
-    /// so is what names it.
+    /// Docker reads this field, which umoci does not know: the configuration is written again, and
+    /// so is the file that names it.
     fn add_health_check(&self) -> Result<()> {
         let index_file = self.layout.join("index.json");
         let mut index = read_json(&index_file)?;
@@ -155,7 +155,7 @@ impl Image {
         Ok(())
     }
 
-    /// The layout in one file, as `podman load`, `skopeo` and `docker load` read it.
+    /// The layout in one file, for each of `podman load`, `skopeo` and `docker load`.
     fn archive(&self, file: &Path, epoch: u64) -> Result<()> {
         let mut tar = Command::new("tar");
         tar.args(["--sort=name", "--owner=0", "--group=0", "--numeric-owner", "--format=ustar"]);
@@ -185,7 +185,7 @@ impl Image {
     }
 }
 
-/// What Docker runs to see that it is well.
+/// The command that Docker runs to see that it is healthy.
 fn health() -> Value {
     let seconds = |seconds: u64| seconds * 1_000_000_000;
     json!({

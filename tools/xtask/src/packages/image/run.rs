@@ -95,7 +95,7 @@ impl Container {
             spaces.retain(|space| space["type"] != "network");
         }
         if let Some(mounts) = config.get_mut("mounts").and_then(Value::as_array_mut) {
-            // A system's own may be mounted only with a network of its own.
+            // A system's folder may be mounted only with a separate network.
             mounts.retain(|mount| {
                 !mount["destination"].as_str().is_some_and(|to| to.starts_with("/sys"))
             });
@@ -121,7 +121,7 @@ impl Container {
         }
     }
 
-    /// What runs it in the foreground.
+    /// The command that runs it in the foreground.
     fn command(&self) -> Result<Command> {
         std::fs::write(self.bundle.join("config.json"), self.config.to_string())?;
         let mut command = Command::new("runc");
@@ -161,7 +161,7 @@ impl Running {
         self.exec(None, &words).context("its health check").map(drop)
     }
 
-    /// What the kernel says of its first process.
+    /// The kernel's report of its first process.
     fn status(&self) -> Result<String> {
         let state = process::read(Command::new("runc").args(["state", &self.id]))?;
         let state: Value = serde_json::from_str(&state)?;
@@ -248,7 +248,7 @@ fn over_tls(image: &Image, home: &Path, redis: &Redis) -> Result<Shown> {
     Ok(Shown::Held(format!("{keys} keys on the Redis, with {AUTHORITY}")))
 }
 
-/// Without that authority it does not start, and the reason is told.
+/// Without that authority it does not start, and the error names the reason.
 fn untrusted(image: &Image, home: &Path, redis: &Redis) -> Result<Shown> {
     let mut container = Container::unpack(image, home)?;
     container.env(&redis.store());
@@ -264,7 +264,7 @@ fn untrusted(image: &Image, home: &Path, redis: &Redis) -> Result<Shown> {
     }
 }
 
-/// A Redis that speaks TLS alone, with a certificate of an authority of its own.
+/// A Redis that speaks TLS alone, with a certificate of a separate authority.
 struct Redis {
     child: Child,
     port: u16,
