@@ -3,12 +3,9 @@
 
 use std::sync::{Arc, Mutex};
 
-use tollgate::{
-    Charged, Decision, Error, Hold, LimitSet, Limiter, Refund, Settled, Store, Subject,
-};
+use tollgate::{Charged, Decision, Error, Hold, LimitSet, Refund, Settled, Subject};
 
-use crate::lock;
-use crate::operation::Operation;
+use crate::lock::lock;
 
 /// An answer. `D` is what is kept of a decision.
 #[derive(Debug)]
@@ -25,24 +22,6 @@ pub enum BindingAnswer<D> {
     Settled(Box<Hold>, Settled),
     /// A yes or no.
     Flag(bool),
-}
-
-/// What a language keeps of a decision.
-pub trait Keep: Sized + Send + 'static {
-    /// Asks a limiter, and keeps its answer.
-    fn ask<S: Store>(
-        operation: &Operation,
-        limiter: &Limiter<S>,
-    ) -> impl Future<Output = Result<BindingAnswer<Self>, Error>> + Send;
-}
-
-impl Keep for Decision<'static> {
-    async fn ask<S: Store>(
-        operation: &Operation,
-        limiter: &Limiter<S>,
-    ) -> Result<BindingAnswer<Self>, Error> {
-        operation.perform(limiter, |_, it| it.into_owned()).await
-    }
 }
 
 /// A decision as JSON, with the fields that every front writes.

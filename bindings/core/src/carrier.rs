@@ -9,7 +9,7 @@ use std::time::Instant;
 use tokio::runtime::Handle;
 use tollgate_redis::event_loop::{Driver, EventLoop, Stream, Turns};
 
-use crate::lock;
+use crate::lock::lock;
 use crate::socket::{Rest, Sockets};
 
 /// After so long without a turn, a connection may have ended unseen: what came is read first.

@@ -7,7 +7,7 @@ use core::cell::RefCell;
 use core::convert::Infallible;
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockWriteGuard, Weak};
 
-use crate::lock;
+use crate::lock::lock;
 use crate::place::Place;
 
 /// What a process made for itself, and never drops: a child makes its own.

@@ -14,7 +14,9 @@ mod carrier;
 mod failure;
 pub mod fork;
 mod http;
+mod keep;
 mod limiter;
+mod lock;
 mod operation;
 mod place;
 mod remote;
@@ -22,20 +24,15 @@ mod runtime;
 mod socket;
 mod table;
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
 pub use self::http::{Refusal, answers, client_subject, pairs};
-pub use answer::{Answers, BindingAnswer, Keep, Sender, json};
+pub use answer::{Answers, BindingAnswer, Sender, json};
 pub use carrier::Carrier;
 pub use failure::{Failure, Fault, Result};
+pub use keep::Keep;
 pub use limiter::{Counts, Limiter, answer, ready};
+pub use lock::lock;
 pub use operation::{HoldRef, Operation, SubjectPart, ask};
 pub use remote::Remote;
 pub use runtime::runtime;
 pub use socket::{Change, Rest, Socket, Sockets, Watched};
 pub use table::Table;
-
-/// Takes a lock that no panic spoils.
-pub fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
-    of.lock().unwrap_or_else(PoisonError::into_inner)
-}

@@ -4,10 +4,11 @@ use tollgate::{LimitSet, ManualClock, MemoryStore, Store as _, at_once};
 use tollgate_stores::StoreUrl;
 use tollgate_tower::answer::HeaderTemplate;
 
-use crate::answer::{BindingAnswer, Keep};
+use crate::answer::BindingAnswer;
+use crate::failure::{Failure, Result};
+use crate::keep::Keep;
 use crate::operation::Operation;
 use crate::remote::Remote;
-use crate::{Failure, Result};
 
 /// The name in headers where there is no policy, as of the layer of Rust.
 const USUAL_NAME: &str = "client";

@@ -7,7 +7,7 @@ use tollgate::Limiter;
 use tollgate_stores::AnyStore;
 
 use crate::carrier::Carrier;
-use crate::lock;
+use crate::lock::lock;
 
 /// Where the open stores of a limiter are, in the process that opened them.
 #[derive(Debug)]

@@ -8,11 +8,14 @@ use tollgate::{Error, LimitSet, Limiter, ManualClock, Store as _, StoreError};
 use tollgate_redis::RedisStore;
 use tollgate_stores::{AnyStore, StoreUrl};
 
-use crate::answer::{BindingAnswer, Keep, Sender};
+use crate::answer::{BindingAnswer, Sender};
 use crate::carrier::Carrier;
+use crate::failure::Result;
+use crate::fork;
+use crate::keep::Keep;
 use crate::operation::Operation;
 use crate::place::{Opened, Place};
-use crate::{Result, fork, runtime};
+use crate::runtime::runtime;
 
 /// How long a question waits for the store to be opened. Beyond it others are asking in vain too.
 const LONGEST_OPENING: Duration = Duration::from_secs(3);

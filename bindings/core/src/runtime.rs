@@ -4,8 +4,9 @@ use std::sync::Mutex;
 
 use tokio::runtime::{Builder, Runtime};
 
+use crate::failure::{Failure, Result};
 use crate::fork::OfProcess;
-use crate::{Failure, Result, lock};
+use crate::lock::lock;
 
 /// The runtime of this process. It is never dropped. A thread of it would have to be waited for at
 /// the end of the process, and after a fork its threads are not in the child, so nobody could.

@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use crate::lock;
+use crate::lock::lock;
 
 /// What becomes of bytes that a socket does not take at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

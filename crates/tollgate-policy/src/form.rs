@@ -1,12 +1,31 @@
 //! The canonical forms in which fronts provide a path, a host and an address; and patterns that
-//! never match them.
+//! never match them, which are not read.
+
+use tollgate::ParseError;
 
 use crate::field::Field;
 use crate::pattern::Pattern;
 
+impl Pattern {
+    /// Parses `abc`, `abc*`, `*`, for a host `*.example.com`, for an address `10.0.0.0/8`, and for
+    /// an API key `hash:` with 32 hexadecimal digits.
+    ///
+    /// # Errors
+    /// An empty text, one over [`MAX_PATTERN_BYTES`](crate::MAX_PATTERN_BYTES), or a misplaced `*`;
+    /// a pattern that no address, path, host or API key can match in the form in which fronts
+    /// provide them.
+    pub fn parse(field: &Field, text: &str) -> Result<Self, ParseError> {
+        let pattern = Self::read(field, text)?;
+        match never(field, &pattern, text) {
+            None => Ok(pattern),
+            Some((what, remedy)) => Err(ParseError::whole(text, what, remedy)),
+        }
+    }
+}
+
 /// Why no request has a value of this pattern, and what to write instead; `None` if one can.
 /// `written` decides, not the text after its conversion to lower case.
-pub(crate) fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, String)> {
+fn never(field: &Field, pattern: &Pattern, written: &str) -> Option<(String, String)> {
     let (what, why, right) = match field {
         Field::Path => (
             "path",

@@ -99,7 +99,7 @@ pub use pattern::{Condition, MAX_PATTERN_BYTES, Pattern, read_hash};
 pub use policies::Policies;
 pub use problem::{Level, MAX_PROBLEMS, Problem, Problems};
 pub use read::{MAX_POLICIES, parse_deadline};
-pub use resolve::PolicyPart;
+pub use ready::PolicyPart;
 pub use ruling::{Effect, MAX_REASON_BYTES, Ruling};
 #[cfg(feature = "schema")]
 pub use schema::schema;

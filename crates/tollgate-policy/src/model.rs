@@ -215,6 +215,15 @@ impl Entry {
         self
     }
 
+    /// Every set of limits that it may count under: its own, and those of its overrides.
+    pub(crate) fn sets(&self) -> impl Iterator<Item = &LimitSet> {
+        let others = self.overrides.iter().filter_map(|other| match &other.rule {
+            Rule::Limits(set) => Some(set),
+            Rule::Unlimited | Rule::Banned => None,
+        });
+        core::iter::once(&self.limits).chain(others)
+    }
+
     /// Whether a subject with these dimensions, and no others, can belong to this entry: each
     /// dimension must be the entry's own or a substitute for it.
     pub(crate) fn counts_by(&self, has: &impl Fn(&str) -> bool, dimensions: usize) -> bool {

@@ -8,7 +8,6 @@ use ipnet::IpNet;
 use tollgate::ParseError;
 
 use crate::field::{Field, Fields, value};
-use crate::form;
 use crate::list::NetworkList;
 use crate::network::{client_address, parse_client, parse_network, parse_prefix};
 
@@ -59,21 +58,7 @@ pub enum Pattern {
 }
 
 impl Pattern {
-    /// Parses `abc`, `abc*`, `*`, for a host `*.example.com`, for an address `10.0.0.0/8`, and for
-    /// an API key `hash:` with 32 hexadecimal digits.
-    ///
-    /// # Errors
-    /// An empty text, one over [`MAX_PATTERN_BYTES`], or a misplaced `*`; a pattern that no
-    /// address, path, host or API key can match in the form in which fronts provide them.
-    pub fn parse(field: &Field, text: &str) -> Result<Self, ParseError> {
-        let pattern = Self::read(field, text)?;
-        match form::never(field, &pattern, text) {
-            None => Ok(pattern),
-            Some((what, remedy)) => Err(ParseError::whole(text, what, remedy)),
-        }
-    }
-
-    /// The same, without the check against the form that fronts provide.
+    /// As [`Pattern::parse`], without the check against the form that fronts provide.
     pub(crate) fn read(field: &Field, text: &str) -> Result<Self, ParseError> {
         if text.is_empty() {
             return Err(ParseError::whole(

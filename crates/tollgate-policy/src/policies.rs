@@ -8,16 +8,14 @@ use smallvec::SmallVec;
 use tollgate::ParseError;
 
 use crate::check::check;
-use crate::cost::{Cost, Estimate, Reserve};
-use crate::field::{Field, Fields, value};
+use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
 use crate::model::{Absent, Combine, Dimension, Policy};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::{Problem, Problems};
 use crate::read::keys::{Lists, Unlisted};
 use crate::read::read;
-use crate::ready::{SingleCheck, ready, single_check};
-use crate::resolve::Ready;
+use crate::ready::{Ready, SingleCheck, ready, single_check};
 use crate::source::Format;
 use crate::spans::FileSpans;
 
@@ -407,51 +405,5 @@ fn add_fields_of(policy: &Policy, fields: &mut BTreeSet<Field>) {
         for other in &entry.overrides {
             add(&other.when, fields);
         }
-    }
-}
-
-/// The cost of a request, or why it has none.
-pub(crate) enum Costs {
-    Units(u64),
-    /// The cost is above the bound.
-    Never,
-    Missing(Field),
-}
-
-impl Ready {
-    pub(crate) fn cost_of(&self, fields: &dyn Fields) -> Costs {
-        match &self.cost {
-            Cost::Fixed(units) => Costs::Units(*units),
-            Cost::From { field, max, otherwise } => Costs::from(fields, field, *max, *otherwise),
-            Cost::Reserve(Reserve { estimate, max, .. }) => match estimate {
-                Estimate::Units(units) => Costs::Units(*units),
-                Estimate::From { field, otherwise } => Costs::from(fields, field, *max, *otherwise),
-                // The gate knows better, once it has seen enough.
-                Estimate::Quantile { otherwise, .. } => Costs::Units(*otherwise),
-            },
-        }
-    }
-}
-
-impl Costs {
-    /// The number in a field.
-    fn from(fields: &dyn Fields, field: &Field, max: u64, otherwise: Option<u64>) -> Self {
-        let value = value(fields, field);
-        let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
-        let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
-        match number {
-            // A number with more digits than any `u64` is above any bound.
-            Some(digits) if digits.len() > 19 => Self::Never,
-            Some(digits) => match digits.parse::<u64>() {
-                Ok(units) if units > max => Self::Never,
-                Ok(units) => Self::Units(units),
-                Err(_) => Self::otherwise(otherwise, field),
-            },
-            None => Self::otherwise(otherwise, field),
-        }
-    }
-
-    fn otherwise(otherwise: Option<u64>, field: &Field) -> Self {
-        otherwise.map_or_else(|| Self::Missing(field.clone()), Self::Units)
     }
 }

@@ -1,14 +1,87 @@
-//! Prepares policies for requests, once they are checked.
+//! Policies in the form that requests are answered by, and how they are brought into it.
 
-use tollgate::{LimitSet, ParseError, SubjectPrefix};
+use core::time::Duration;
+
+use smallvec::SmallVec;
+use tollgate::{LimitSet, ParseError, Share, SubjectPrefix};
 
 use crate::cost::Cost;
 use crate::field::Field;
 use crate::index::Index;
 use crate::model::{Absent, Dimension, Entry, Policy, Rule, Shard};
-use crate::resolve::{
-    Local, PolicyPart, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
-};
+use crate::on_failure::OnFailure;
+
+/// A policy, prepared for requests.
+#[derive(Debug)]
+pub(crate) struct Ready {
+    pub(crate) entries: Vec<ReadyEntry>,
+    pub(crate) cost: Cost,
+    pub(crate) on_failure: OnFailure,
+    /// `None` for the store's deadline.
+    pub(crate) deadline: Option<Duration>,
+    pub(crate) shadow: bool,
+    /// The field whose value keeps the counts together on a cluster.
+    pub(crate) shard: Option<Field>,
+}
+
+#[derive(Debug)]
+pub(crate) struct ReadyEntry {
+    pub(crate) dimensions: Vec<ReadyDimension>,
+    pub(crate) limits: ReadyLimits,
+    /// The index of the overrides' conditions, if there are any, and the rule of each.
+    pub(crate) others: Option<Index>,
+    pub(crate) rules: Vec<ReadyRule>,
+}
+
+/// Limits of a policy.
+#[derive(Debug)]
+pub(crate) struct ReadyLimits {
+    pub(crate) whole: LimitSet,
+    /// What this process may admit of them by itself, where the policy says so.
+    pub(crate) local: Option<Box<Local>>,
+}
+
+/// A share of limits, counted in this process while the store is away.
+#[derive(Clone, Debug)]
+pub(crate) struct Local {
+    pub(crate) share: Share,
+    pub(crate) limits: LimitSet,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReadyRule {
+    Limits(ReadyLimits),
+    Unlimited,
+    Banned,
+}
+
+#[derive(Debug)]
+pub(crate) enum ReadyDimension {
+    Field { field: Field, prefix: SubjectPrefix, absent: Without },
+    Constant { prefix: SubjectPrefix, value: Box<str> },
+}
+
+#[derive(Debug)]
+pub(crate) enum Without {
+    Skip,
+    Deny,
+    Instead(Box<ReadyDimension>),
+}
+
+/// The position of the limits of one subject of a decision in the policies.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[non_exhaustive]
+pub struct PolicyPart {
+    /// The position of the policy in [`Policies::policies`](crate::Policies::policies).
+    pub policy: usize,
+    /// The position of the entry in its policy.
+    pub entry: usize,
+    /// The position of the override that holds in the entry; `None` for the entry's own limits.
+    pub rule: Option<usize>,
+}
+
+/// One for each subject of a question.
+pub(crate) type Parts = SmallVec<[PolicyPart; 1]>;
 
 /// The check of a policy of which only the value of one field varies.
 pub(crate) struct SingleCheck {
@@ -33,10 +106,6 @@ pub(crate) fn single_check((policy, ready): (usize, &Ready)) -> Option<SingleChe
     }
     let [ReadyEntry { dimensions, limits, others: None, .. }] = &entries[..] else { return None };
     let [ReadyDimension::Field { field, prefix, .. }] = &dimensions[..] else { return None };
-    // A check of slots is refused with a reason, on the general path.
-    if limits.whole.needs_hold() {
-        return None;
-    }
     Some(SingleCheck {
         part: PolicyPart { policy, entry: 0, rule: None },
         field: field.clone(),

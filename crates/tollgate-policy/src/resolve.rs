@@ -5,86 +5,16 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use tollgate::{Error, LimitSet, MAX_COST, MAX_PARTS, RequestId, Share, Subject, SubjectPrefix};
+use tollgate::{Error, LimitSet, MAX_COST, MAX_PARTS, RequestId, Subject, SubjectPrefix};
 
-use crate::cost::Cost;
+use crate::cost::{Cost, Estimate, Reserve};
 use crate::field::{Field, Fields, value};
-use crate::index::Index;
 use crate::on_failure::OnFailure;
 use crate::outcome::{Authority, Outcome};
-use crate::policies::{Costs, Policies};
-
-/// A policy, prepared for requests.
-#[derive(Debug)]
-pub(crate) struct Ready {
-    pub(crate) entries: Vec<ReadyEntry>,
-    pub(crate) cost: Cost,
-    pub(crate) on_failure: OnFailure,
-    /// `None` for the store's deadline.
-    pub(crate) deadline: Option<Duration>,
-    pub(crate) shadow: bool,
-    /// The field whose value keeps the counts together on a cluster.
-    pub(crate) shard: Option<Field>,
-}
-
-#[derive(Debug)]
-pub(crate) struct ReadyEntry {
-    pub(crate) dimensions: Vec<ReadyDimension>,
-    pub(crate) limits: ReadyLimits,
-    /// The index of the overrides' conditions, if there are any, and the rule of each.
-    pub(crate) others: Option<Index>,
-    pub(crate) rules: Vec<ReadyRule>,
-}
-
-/// Limits of a policy.
-#[derive(Debug)]
-pub(crate) struct ReadyLimits {
-    pub(crate) whole: LimitSet,
-    /// What this process may admit of them by itself, where the policy says so.
-    pub(crate) local: Option<Box<Local>>,
-}
-
-/// A share of limits, counted in this process while the store is away.
-#[derive(Clone, Debug)]
-pub(crate) struct Local {
-    pub(crate) share: Share,
-    pub(crate) limits: LimitSet,
-}
-
-#[derive(Debug)]
-pub(crate) enum ReadyRule {
-    Limits(ReadyLimits),
-    Unlimited,
-    Banned,
-}
-
-#[derive(Debug)]
-pub(crate) enum ReadyDimension {
-    Field { field: Field, prefix: SubjectPrefix, absent: Without },
-    Constant { prefix: SubjectPrefix, value: Box<str> },
-}
-
-#[derive(Debug)]
-pub(crate) enum Without {
-    Skip,
-    Deny,
-    Instead(Box<ReadyDimension>),
-}
-
-/// The position of the limits of one subject of a decision in the policies.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct PolicyPart {
-    /// The position of the policy in [`Policies::policies`].
-    pub policy: usize,
-    /// The position of the entry in its policy.
-    pub entry: usize,
-    /// The position of the override that holds in the entry; `None` for the entry's own limits.
-    pub rule: Option<usize>,
-}
-
-/// One for each subject of a question.
-pub(crate) type Parts = SmallVec<[PolicyPart; 1]>;
+use crate::policies::Policies;
+use crate::ready::{
+    Parts, PolicyPart, Ready, ReadyDimension, ReadyEntry, ReadyLimits, ReadyRule, Without,
+};
 
 /// The input of a store call. It is filled in place: moving it takes as long as building it.
 #[derive(Debug)]
@@ -368,5 +298,51 @@ impl ReadyDimension {
             Self::Field { field, .. } => field.clone(),
             Self::Constant { prefix, .. } => Field::Custom(prefix.dimension().into()),
         }
+    }
+}
+
+/// The cost of a request, or why it has none.
+enum Costs {
+    Units(u64),
+    /// The cost is above the bound.
+    Never,
+    Missing(Field),
+}
+
+impl Ready {
+    fn cost_of(&self, fields: &dyn Fields) -> Costs {
+        match &self.cost {
+            Cost::Fixed(units) => Costs::Units(*units),
+            Cost::From { field, max, otherwise } => Costs::from(fields, field, *max, *otherwise),
+            Cost::Reserve(Reserve { estimate, max, .. }) => match estimate {
+                Estimate::Units(units) => Costs::Units(*units),
+                Estimate::From { field, otherwise } => Costs::from(fields, field, *max, *otherwise),
+                // The gate knows better, once it has seen enough.
+                Estimate::Quantile { otherwise, .. } => Costs::Units(*otherwise),
+            },
+        }
+    }
+}
+
+impl Costs {
+    /// The number in a field.
+    fn from(fields: &dyn Fields, field: &Field, max: u64, otherwise: Option<u64>) -> Self {
+        let value = value(fields, field);
+        let digits = value.as_deref().map(|text| text.trim_start_matches('0'));
+        let number = digits.filter(|text| text.bytes().all(|b| b.is_ascii_digit()));
+        match number {
+            // A number with more digits than any `u64` is above any bound.
+            Some(digits) if digits.len() > 19 => Self::Never,
+            Some(digits) => match digits.parse::<u64>() {
+                Ok(units) if units > max => Self::Never,
+                Ok(units) => Self::Units(units),
+                Err(_) => Self::otherwise(otherwise, field),
+            },
+            None => Self::otherwise(otherwise, field),
+        }
+    }
+
+    fn otherwise(otherwise: Option<u64>, field: &Field) -> Self {
+        otherwise.map_or_else(|| Self::Missing(field.clone()), Self::Units)
     }
 }

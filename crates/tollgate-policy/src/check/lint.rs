@@ -5,10 +5,10 @@ use std::collections::HashMap;
 use tollgate::strategy::Shape;
 use tollgate::{Limit, LimitSet};
 
-use super::{MAX_WORK, Work, are_disjoint};
+use super::compare::{Work, are_disjoint};
 use crate::cost::Cost;
 use crate::field::Field;
-use crate::model::{Combine, Policy, Rule, Shard};
+use crate::model::{Combine, Entry, Policy, Rule, Shard};
 use crate::pattern::Pattern;
 use crate::problem::{Problem, Span};
 use crate::spans::{FileSpans, PolicySpans};
@@ -105,7 +105,7 @@ fn implies(other: &Limit, limit: &Limit) -> bool {
 
 /// Warns of slots that nothing can take.
 pub(super) fn slots(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Problem>) {
-    let all = policy.entries.iter().flat_map(super::sets).flat_map(LimitSet::limits);
+    let all = policy.entries.iter().flat_map(Entry::sets).flat_map(LimitSet::limits);
     let Some(limit) = all.into_iter().find(|limit| limit.needs_hold()) else { return };
     let name = &policy.name;
     if policy.shadow {
@@ -144,7 +144,7 @@ fn unreached(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem
     // compared.
     let mut by_value: HashMap<(&Field, &str), Vec<usize>> = HashMap::new();
     let mut broad: Vec<usize> = Vec::new();
-    let mut work = Work(MAX_WORK);
+    let mut work = Work::new();
     for (number, (policy, place)) in policies.iter().zip(&places.policies).enumerate() {
         let exact = |pattern: &'_ Pattern| matches!(pattern, Pattern::Exact(_));
         let demanded = policy.when.iter().flat_map(|condition| {
@@ -200,7 +200,7 @@ fn across(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>) 
         .zip(&places.policies)
         .filter(|(policy, _)| !policy.shadow && policy.shard != Shard::Never)
         .collect();
-    let mut work = Work(MAX_WORK);
+    let mut work = Work::new();
     for (i, (policy, place)) in enforced.iter().enumerate() {
         for (other, _) in &enforced[..i] {
             if !work.allows(&policy.when, &other.when) {

@@ -2,37 +2,22 @@
 
 use std::collections::HashMap;
 
-use tollgate::{LimitSet, MAX_COST, MAX_DIMENSIONS, MAX_LIMITS, MAX_PARTS};
+use tollgate::{LimitSet, MAX_COST, MAX_LIMITS, MAX_PARTS};
 
 use crate::cost::Cost;
 use crate::field::Field;
-use crate::model::{Combine, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Rule, Shard};
+use crate::model::{Combine, Dimension, Entry, MAX_DEADLINE, MIN_DEADLINE, Policy, Shard};
 use crate::pattern::{Condition, Pattern};
 use crate::problem::Problem;
 use crate::read::MAX_POLICIES;
 use crate::spans::{EntrySpans, FileSpans, PolicySpans};
 
+mod compare;
 mod lint;
 mod local;
 mod subjects;
 
-/// The most steps to compare policies with each other. 10,000 policies are 50 million pairs, each
-/// with up to 10,000 values, and a file must load quickly.
-const MAX_WORK: usize = 40_000_000;
-
-/// The remaining steps for comparisons.
-struct Work(usize);
-
-impl Work {
-    /// False when comparing these two would exceed the remaining steps.
-    fn allows(&mut self, one: &[Condition], other: &[Condition]) -> bool {
-        let pairs = one.iter().flat_map(|mine| other.iter().map(move |theirs| mine.work(theirs)));
-        let steps = pairs.sum::<usize>() + 1;
-        let left = self.0.checked_sub(steps);
-        self.0 = left.unwrap_or(0);
-        left.is_some()
-    }
-}
+use compare::{Work, are_disjoint};
 
 /// Reports what is wrong, and joins the entries of a policy that have the same subject.
 pub(crate) fn check(
@@ -50,7 +35,7 @@ pub(crate) fn check(
     }
     names(policies, places, &mut problems);
     shadows(combine, policies, places, &mut problems);
-    let mut work = Work(MAX_WORK);
+    let mut work = Work::new();
     for (policy, place) in policies.iter_mut().zip(&mut places.policies) {
         numbers(policy, place, &mut problems);
         if place.whole.is_none() {
@@ -331,7 +316,7 @@ fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>
     if enforced.iter().all(|(policy, _)| policy.cost == first.cost) {
         return;
     }
-    let mut work = Work(MAX_WORK);
+    let mut work = Work::new();
     for (i, (policy, place)) in enforced.iter().enumerate() {
         for (other, _) in &enforced[..i] {
             if !work.allows(&policy.when, &other.when) {
@@ -353,27 +338,4 @@ fn together(policies: &[Policy], places: &FileSpans, problems: &mut Vec<Problem>
             break;
         }
     }
-}
-
-/// True when no request can match both.
-fn are_disjoint(one: &Policy, other: &Policy) -> bool {
-    one.when.iter().any(|mine| other.when.iter().any(|theirs| mine.excludes(theirs)))
-}
-
-/// Every set of limits that an entry may use.
-fn sets(entry: &Entry) -> impl Iterator<Item = &LimitSet> {
-    let others = entry.overrides.iter().filter_map(|other| match &other.rule {
-        Rule::Limits(set) => Some(set),
-        Rule::Unlimited | Rule::Banned => None,
-    });
-    std::iter::once(&entry.limits).chain(others)
-}
-
-/// True when the dimensions of a subject are within the bound and differ.
-fn sound_dimensions(entry: &Entry) -> bool {
-    let twice = |(i, d): (usize, &Dimension)| {
-        entry.subject[..i].iter().any(|other| other.name() == d.name())
-    };
-    (1..=MAX_DIMENSIONS).contains(&entry.subject.len())
-        && !entry.subject.iter().enumerate().any(twice)
 }

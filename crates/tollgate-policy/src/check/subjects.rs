@@ -2,9 +2,8 @@
 
 use std::collections::{BTreeSet, HashSet};
 
-use tollgate::LimitSet;
+use tollgate::{LimitSet, MAX_DIMENSIONS};
 
-use super::{sets, sound_dimensions};
 use crate::field::Field;
 use crate::model::{Absent, Dimension, Entry, Policy};
 use crate::problem::Problem;
@@ -40,7 +39,7 @@ pub(super) fn check(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Pro
         match ways(entry) {
             Some(ways) => {
                 twice_named(&ways, at, problems);
-                let identities: HashSet<&str> = sets(entry).map(LimitSet::identity).collect();
+                let identities: HashSet<&str> = entry.sets().map(LimitSet::identity).collect();
                 all.push((entry, at, ways, identities));
             }
             None => problems.push(Problem::error(
@@ -66,6 +65,15 @@ pub(super) fn check(policy: &Policy, place: &PolicySpans, problems: &mut Vec<Pro
             ));
         }
     }
+}
+
+/// True when the dimensions of a subject are within the bound and differ.
+fn sound_dimensions(entry: &Entry) -> bool {
+    let twice = |(i, d): (usize, &Dimension)| {
+        entry.subject[..i].iter().any(|other| other.name() == d.name())
+    };
+    (1..=MAX_DIMENSIONS).contains(&entry.subject.len())
+        && !entry.subject.iter().enumerate().any(twice)
 }
 
 fn named(subject: &[Dimension]) -> String {

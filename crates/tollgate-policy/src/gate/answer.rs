@@ -9,12 +9,14 @@ use std::sync::Arc;
 
 use tollgate::{Decision, Error, Limit, Receipt, Report};
 
-use super::{Live, Revision};
+use super::Revision;
+use super::live::Live;
 use crate::field::Field;
 use crate::model::Policy;
 use crate::outcome::{Authority, Outcome};
 use crate::policies::Policies;
-use crate::resolve::{Cause, Early, Plan, PolicyPart};
+use crate::ready::PolicyPart;
+use crate::resolve::{Cause, Early, Plan};
 
 /// A borrowed or an owned value.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use std::time::Instant;
 use tollgate::{Ask, Counted, Decision, Error, RequestId, Store, StoreError, at_once};
 
 use super::answer::{Shadowed, reports};
-use super::{Answer, Event, Inner, Live};
+use super::live::Live;
+use super::shared::Inner;
+use super::{Answer, Event};
 use crate::field::Fields;
 use crate::outcome::{Authority, Outcome};
 use crate::resolve::{Early, Plan, Refused};
@@ -40,7 +42,7 @@ impl<S: Store> Inner<S> {
         if answer.outcome.admits() && !answer.authority.is_in_place_of_store() {
             let whole = if deadline == Duration::MAX { live.usual } else { deadline };
             let began = Instant::now();
-            for (policy, plan) in shadows.iter().filter(|(_, plan)| !plan.needs_hold(live)) {
+            for (policy, plan) in shadows.iter().filter(|(_, plan)| plan.slots(live).is_none()) {
                 let left = whole.saturating_sub(began.elapsed());
                 if left.is_zero() {
                     break;

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use arc_swap::Guard;
 
-use super::{DecisionMark, Live, Revision};
+use super::live::Live;
+use super::{DecisionMark, Revision};
 use crate::policies::Policies;
 
 /// The policies in force at one time: [`Gate::current`](super::Gate::current). It is for short use:

@@ -9,7 +9,9 @@ use tollgate::{Ask, Counted, Decision, Error, Store, Subject, SubjectPrefix, at_
 
 use super::answer::Kept;
 use super::ask::no_answer;
-use super::{Answer, DecisionMark, Gate, Inner, Live};
+use super::live::Live;
+use super::shared::Inner;
+use super::{Answer, DecisionMark, Gate};
 use crate::field::{Field, Fields};
 use crate::outcome::Outcome;
 use crate::ready::SingleCheck;

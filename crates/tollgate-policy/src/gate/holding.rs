@@ -9,7 +9,9 @@ use arc_swap::Guard;
 use parking_lot::Mutex;
 use tollgate::{Error, Hold, HoldKind, Holding, Limit, LimitSet, Period, Store};
 
-use super::{Answer, Gate, Inner, Live, Prepared};
+use super::live::Live;
+use super::shared::Inner;
+use super::{Answer, Gate, Prepared};
 use crate::cost::{Commit, Cost, Estimate, Reserve};
 use crate::outcome::Outcome;
 use crate::quantile::Quantile;
@@ -209,22 +211,21 @@ impl Plan {
 
     /// The hold that the policies want, and how long it lasts; `None` for a check.
     pub(super) fn holds(&self, live: &Live) -> Option<(HoldKind, Option<Duration>)> {
+        let slots = self.slots(live);
         let Some(Reserve { hold, charge_at_end, .. }) = self.reserve(live) else {
-            return self.needs_hold(live).then_some((HoldKind::Acquire, None));
+            return slots.map(|_| (HoldKind::Acquire, None));
         };
         let kind = if *charge_at_end { HoldKind::Charging } else { HoldKind::Reserve };
-        let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
         // A hold that also takes a slot cannot last longer than that.
-        let slots = limits.filter_map(tollgate::LimitSet::hold).map(Period::as_duration);
-        Some((kind, Some(slots.fold(*hold, Duration::min))))
+        Some((kind, Some(slots.map_or(*hold, |slots| slots.min(*hold)))))
     }
 
-    /// Whether only a hold takes from a limit of this plan: a check, which could never release a
-    /// slot, is refused then.
+    /// How long the slots that it takes are held at most. `None` if it takes none: a check, which
+    /// could never release one, is refused else.
     #[cold]
-    pub(super) fn needs_hold(&self, live: &Live) -> bool {
-        let mut limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
-        limits.any(LimitSet::needs_hold)
+    pub(super) fn slots(&self, live: &Live) -> Option<Duration> {
+        let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));
+        limits.filter_map(LimitSet::hold).map(Period::as_duration).min()
     }
 }
 

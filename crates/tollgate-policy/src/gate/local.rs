@@ -1,32 +1,24 @@
 //! What this process admits by itself while the store is away: its share of each limit, by the same
 //! strategies, in memory.
 
-use std::borrow::Cow;
 use std::hash::BuildHasher as _;
-use std::sync::Arc;
 
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 use tollgate::{
-    Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId, at_once,
+    Ask, Decision, Error, LimitSet, Limiter, MemoryStore, ParseError, Receipt, RequestId,
+    Store as _, Subject, at_once,
 };
-use tollgate::{Store, Subject};
 
-use super::answer::Kept;
 use super::known::{Note, Notes, RecentCounts};
-use super::{Answer, Inner, Live};
 use crate::on_failure::OnFailure;
-use crate::outcome::{Authority, Outcome};
-use crate::resolve::{Cause, Local, Parts, Plan};
-
-/// The bound of the local states of one gate. Beyond it new subjects share states.
-const MAX_BYTES: usize = 64 << 20;
+use crate::ready::Local;
 
 /// The counts of this process, and what the store last said. The counts stay when the store is
 /// back, so that a further outage is no new burst.
 #[derive(Debug)]
 pub(super) struct LocalCounts {
-    limiter: Limiter<MemoryStore>,
+    pub(super) limiter: Limiter<MemoryStore>,
     known: RecentCounts,
     hash: foldhash::fast::RandomState,
 }
@@ -43,17 +35,17 @@ pub(super) struct Demand {
 
 /// A count with its limits, and the share of them that this process may admit.
 #[derive(Clone, Copy, Debug)]
-struct SharedCount<'a> {
-    subject: &'a Subject,
-    whole: &'a LimitSet,
-    local: &'a Local,
+pub(super) struct SharedCount<'a> {
+    pub(super) subject: &'a Subject,
+    pub(super) whole: &'a LimitSet,
+    pub(super) local: &'a Local,
 }
 
 /// Inline limits with their shares, for when the store fails.
 #[derive(Debug)]
 pub(super) struct InlineShares {
-    counts: Vec<(Subject, LimitSet, Local)>,
-    demand: Demand,
+    pub(super) counts: Vec<(Subject, LimitSet, Local)>,
+    pub(super) demand: Demand,
     /// The text of the request id, and the rest of it.
     request: Option<(Box<str>, RequestId<'static>)>,
 }
@@ -82,11 +74,11 @@ impl InlineShares {
         Ok(Some(Box::new(Self { counts: counts?, demand, request })))
     }
 
-    fn request(&self) -> Option<RequestId<'_>> {
+    pub(super) fn request(&self) -> Option<RequestId<'_>> {
         self.request.as_ref().map(|(text, id)| id.with_text(text))
     }
 
-    fn counts(&self) -> impl Iterator<Item = SharedCount<'_>> + Clone {
+    pub(super) fn counts(&self) -> impl Iterator<Item = SharedCount<'_>> + Clone {
         let each = self.counts.iter();
         each.map(|(subject, whole, local)| SharedCount { subject, whole, local })
     }
@@ -104,7 +96,11 @@ impl LocalCounts {
 
     /// Notes what remains of these counts by the store's answer. Counts without a share have no
     /// limits here.
-    fn note<'s>(&self, decision: &Decision<'_>, whole: impl Fn(usize) -> Option<&'s LimitSet>) {
+    pub(super) fn note<'s>(
+        &self,
+        decision: &Decision<'_>,
+        whole: impl Fn(usize) -> Option<&'s LimitSet>,
+    ) {
         // A full store answered by a count that others share.
         if decision.is_shared() {
             return;
@@ -163,7 +159,7 @@ impl LocalCounts {
     }
 
     /// Decides by the shares of these counts.
-    fn decide<'a>(
+    pub(super) fn decide<'a>(
         &'a self,
         counts: impl Iterator<Item = SharedCount<'a>>,
         demand: Demand,
@@ -191,153 +187,8 @@ impl LocalCounts {
     }
 
     /// True for the receipt of a charge that was made here.
-    fn issued(&self, receipt: &Receipt) -> bool {
+    pub(super) fn issued(&self, receipt: &Receipt) -> bool {
         self.limiter.store().issued(receipt)
-    }
-}
-
-/// The outcome of a decision by shares. A cost above a share, and not above the limit, is denied
-/// for now, and not for ever.
-fn outcome_of<'a>(
-    decision: &Decision<'_>,
-    cost: u64,
-    mut counts: impl Iterator<Item = SharedCount<'a>>,
-) -> Outcome {
-    let fits =
-        |count: SharedCount<'_>| count.whole.limits().iter().all(|limit| limit.capacity() >= cost);
-    match Outcome::from(decision.verdict()) {
-        Outcome::Never if counts.all(fits) => Outcome::FailedClosed,
-        outcome => outcome,
-    }
-}
-
-impl<S: Store> Inner<S> {
-    /// The counts of this process; made when a limit with a share is checked first.
-    pub(super) fn local(&self) -> &LocalCounts {
-        self.local.get_or_init(|| {
-            let store = MemoryStore::builder().max_bytes(MAX_BYTES).build();
-            Box::new(LocalCounts::new(self.limiter.limits().clone(), store))
-        })
-    }
-
-    /// The limiter that charged this receipt.
-    pub(super) fn local_limiter(&self, receipt: &Receipt) -> Option<&Limiter<MemoryStore>> {
-        let local = self.local.get().filter(|local| local.issued(receipt))?;
-        Some(&local.limiter)
-    }
-
-    /// The answer to a plan from the store's result; where the store failed and the policies say
-    /// so, by the share of this process.
-    #[inline(always)]
-    pub(super) fn conclude<'l>(
-        &'l self,
-        live: &'l Arc<Live>,
-        plan: &'l Plan,
-        result: Result<Decision<'l>, Error>,
-        is_peek: bool,
-    ) -> Answer<'l> {
-        if matches!(result, Err(Error::Ask(_))) && plan.needs_hold(live) {
-            let mut answer = Answer::new(live, plan, result);
-            answer.refuse_slots();
-            return answer;
-        }
-        match plan.has_shares {
-            false => Answer::new(live, plan, result),
-            true => self.conclude_with_shares(live, plan, result, is_peek),
-        }
-    }
-
-    #[inline(never)]
-    fn conclude_with_shares<'l>(
-        &'l self,
-        live: &'l Arc<Live>,
-        plan: &'l Plan,
-        result: Result<Decision<'l>, Error>,
-        is_peek: bool,
-    ) -> Answer<'l> {
-        let limits = |part| live.policies.ready_limits_of(part);
-        let error = match result {
-            Ok(decision) => {
-                let whole = |part: usize| {
-                    let limits = limits(*plan.parts.get(part)?)?;
-                    limits.local.is_some().then_some(&limits.whole)
-                };
-                self.local().note(&decision, whole);
-                return Answer::new(live, plan, Ok(decision));
-            }
-            Err(error) if plan.on_failure.share().is_none() => {
-                return Answer::new(live, plan, Err(error));
-            }
-            Err(error) => error,
-        };
-        let shared = plan.subjects.iter().zip(&plan.parts).filter_map(|(subject, part)| {
-            let ready = limits(*part)?;
-            let local = ready.local.as_deref()?;
-            Some((*part, SharedCount { subject, whole: &ready.whole, local }))
-        });
-        let counts = shared.clone().map(|(_, count)| count);
-        let demand = Demand { cost: plan.cost, is_partial: false, is_peek, waits: plan.waits };
-        let Ok(decision) = self.local().decide(counts.clone(), demand, plan.request()) else {
-            return Answer::new(live, plan, Err(error));
-        };
-        let outcome = outcome_of(&decision, plan.cost, counts);
-        let parts: Parts = shared.map(|(part, _)| part).collect();
-        Answer::by_share(live, parts, outcome, decision, error)
-    }
-
-    /// As `conclude`, for inline limits.
-    pub(super) fn conclude_inline<'l>(
-        &'l self,
-        live: &'l Arc<Live>,
-        rule: OnFailure,
-        shares: Option<&'l InlineShares>,
-        result: Result<Decision<'l>, Error>,
-    ) -> Answer<'static> {
-        let plan = Plan { on_failure: rule, ..Plan::new() };
-        let Some(shares) = shares else { return Answer::new(live, &plan, result).into_owned() };
-        match result {
-            Ok(decision) => {
-                let whole = |part: usize| shares.counts.get(part).map(|(_, whole, _)| whole);
-                self.local().note(&decision, whole);
-                Answer::new(live, &plan, Ok(decision)).into_owned()
-            }
-            Err(error) => {
-                match self.local().decide(shares.counts(), shares.demand, shares.request()) {
-                    Ok(decision) => {
-                        let outcome = outcome_of(&decision, shares.demand.cost, shares.counts());
-                        Answer::by_share(live, Parts::new(), outcome, decision, error).into_owned()
-                    }
-                    Err(_) => Answer::new(live, &plan, Err(error)).into_owned(),
-                }
-            }
-        }
-    }
-}
-
-impl<'a> Answer<'a> {
-    /// The answer by the share of this process, because of this failure of the store.
-    fn by_share(
-        live: &'a Arc<Live>,
-        parts: Parts,
-        outcome: Outcome,
-        decision: Decision<'a>,
-        error: Error,
-    ) -> Self {
-        let policy = match outcome {
-            Outcome::FailedClosed => parts.first(),
-            _ => parts.get(decision.binding().part()),
-        };
-        Self {
-            live: Kept::Lent(live),
-            policy: policy.map(|part| part.policy),
-            parts: Cow::Owned(parts.into_vec()),
-            outcome,
-            authority: Authority::LocalShare,
-            // Its words are about the share, of which waiting makes no more.
-            decision: (outcome != Outcome::FailedClosed).then_some(Kept::Owned(decision)),
-            cause: Some(Arc::new(Cause::Error(error))),
-            shadows: Vec::new(),
-        }
     }
 }
 

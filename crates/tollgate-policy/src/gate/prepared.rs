@@ -5,14 +5,18 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use arc_swap::Guard;
+use smallvec::SmallVec;
 use tollgate::{HoldKind, HoldName, Patience, RequestId};
 
-use super::{DecisionMark, Live};
+use super::DecisionMark;
+use super::live::Live;
+use super::rulings::Rulings;
 use crate::cost::Cost;
 use crate::field::{Field, Fields};
 use crate::model::Policy;
+use crate::outcome::{Authority, Outcome};
 use crate::policies::Matched;
-use crate::resolve::{Plan, Refused};
+use crate::resolve::{Early, Plan, Refused};
 
 /// A prepared request without an answer yet. It contains the check, and nothing borrowed from the
 /// request. Every call with it charges again.
@@ -79,9 +83,44 @@ impl Prepared {
         self.fill_shadows(|_| true, fields);
     }
 
+    /// Plans the checks of the matched policies that no ruling decides.
+    #[cold]
+    fn fill_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
+        let Self { live, matched, plan, .. } = self;
+        let held = rulings.held(fields);
+        let places = &matched.enforced;
+        let left: SmallVec<[usize; 4]> = places
+            .iter()
+            .copied()
+            .filter(|place| !held.exempts_from(&live.policies, *place))
+            .collect();
+        let banned = if held.bans_from_all() {
+            Some(left.first().or(places.first()).copied())
+        } else {
+            let mut left = left.iter().copied();
+            left.find(|place| held.bans_from(&live.policies, *place)).map(Some)
+        };
+        let early = match (banned, places.first()) {
+            (Some(policy), _) => Some((Outcome::Banned, policy)),
+            (None, Some(first)) if left.is_empty() => Some((Outcome::Unlimited, Some(*first))),
+            _ => None,
+        };
+        if let Some((outcome, policy)) = early {
+            let authority = Authority::Ruling;
+            plan.early = Some(Box::new(Early { outcome, authority, policy, cause: None }));
+            if outcome == Outcome::Banned {
+                return;
+            }
+        } else {
+            plan.fill(live, &left, fields);
+        }
+        let live = Arc::clone(live);
+        self.fill_shadows(|place| !held.exempts_from(&live.policies, place), fields);
+    }
+
     /// Planned now, while the fields are available; checked after the others admit.
     #[inline(always)]
-    pub(super) fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
+    fn fill_shadows(&mut self, is_asked: impl Fn(usize) -> bool, fields: &dyn Fields) {
         let Self { live, matched, shadows, .. } = self;
         for &policy in matched.shadows.iter().filter(|policy| is_asked(**policy)) {
             let mut plan = Plan::new();

@@ -1,29 +1,11 @@
 //! Replaces policies while the gate is in use.
 
-use core::fmt;
-use core::time::Duration;
-
 use tollgate::Store;
 
-use super::{Gate, Live};
+use super::live::{Live, tell_deadlines};
+use super::{Gate, Revision};
 use crate::pattern::Condition;
 use crate::policies::Policies;
-
-/// The identity of policies: how often they were replaced, and the hash of the file.
-#[derive(Clone, PartialEq, Eq, Debug)]
-#[non_exhaustive]
-pub struct Revision {
-    /// 1 for the first policies of a gate, increased by one at each replacement.
-    pub number: u64,
-    /// The first 12 hexadecimal digits of the SHA-1 of the file.
-    pub hash: String,
-}
-
-impl fmt::Display for Revision {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}-{}", self.number, self.hash)
-    }
-}
 
 /// The result of rereading policies.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -113,13 +95,4 @@ impl<S: Store> Gate<S> {
         }
         Ok(Reread::Taken(self.take(policies, &mut newest)))
     }
-}
-
-/// Reports to a store how long these policies wait for it. Returns the deadline of those without
-/// one.
-pub(super) fn tell_deadlines(store: &impl Store, policies: &Policies) -> Duration {
-    let usual = store.facts().deadline.unwrap_or(crate::DEFAULT_DEADLINE);
-    let own = policies.policies().iter().filter_map(|policy| policy.deadline);
-    store.will_wait(own.fold(usual, Duration::max));
-    usual
 }

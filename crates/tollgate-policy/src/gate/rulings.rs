@@ -1,38 +1,27 @@
-//! Rulings of administrators at a gate. They are read from the store at intervals, so that no
-//! request waits for them, and are applied before the policies.
+//! The rulings of administrators that are in force at a gate, and what they do to a request.
 
-use core::time::Duration;
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::time::Instant;
 
 use parking_lot::Mutex;
 use smallvec::SmallVec;
-use tollgate::operation::{Post, ReadNotices, Withdraw};
-use tollgate::{Error, Notice, Notices, Store};
+use tollgate::Notice;
 
-use super::extensions::Extensions;
-use super::{Admin, Live, Prepared};
 use crate::field::{Field, Fields};
 use crate::index::{Found, Index};
-use crate::outcome::{Authority, Outcome};
 use crate::pattern::Condition;
 use crate::policies::Policies;
-use crate::resolve::Early;
 use crate::ruling::{Effect, Ruling};
-
-/// The interval of [`Admin::follow_rulings`]. Including a store call, a ruling of one process is in
-/// force in every other within a second.
-const EVERY: Duration = Duration::from_millis(500);
 
 /// What is known of the rulings in the store.
 #[derive(Debug, Default)]
 pub(super) struct Following {
-    seen: Mutex<Option<u64>>,
-    is_failing: AtomicBool,
+    pub(super) seen: Mutex<Option<u64>>,
+    pub(super) is_failing: AtomicBool,
     /// The notices that are no rulings, and when they were asked for.
-    others: Mutex<Option<(Vec<Notice>, Instant)>>,
+    pub(super) others: Mutex<Option<(Vec<Notice>, Instant)>>,
 }
 
 /// The rulings in force, indexed by their conditions.
@@ -40,20 +29,21 @@ pub(super) struct Following {
 pub(super) struct Rulings {
     index: Index,
     /// By their numbers in the index.
-    all: Vec<Lasting>,
+    pub(super) all: Vec<Lasting>,
     fields: BTreeSet<Field>,
 }
 
+/// A ruling until its end.
 #[derive(Debug)]
-struct Lasting {
-    ruling: Ruling,
+pub(super) struct Lasting {
+    pub(super) ruling: Ruling,
     /// By this process's clock, so that it ends in time even while the store is down.
-    until: Instant,
+    pub(super) until: Instant,
 }
 
 /// The effect of the rulings on a request.
 #[derive(Default)]
-struct RulingEffect<'r> {
+pub(super) struct RulingEffect<'r> {
     banned: bool,
     exempt: bool,
     banned_in: SmallVec<[&'r str; 2]>,
@@ -64,7 +54,7 @@ impl Rulings {
     /// The rulings that were read at `asked`, `None` if there is no readable one; and the notices
     /// that are none. `hash` puts the hash of each API key in its place: an older version wrote the
     /// key.
-    fn new(
+    pub(super) fn new(
         notices: Vec<Notice>,
         asked: Instant,
         hash: impl Fn(&mut [Condition]),
@@ -92,12 +82,14 @@ impl Rulings {
         self.fields.contains(field)
     }
 
-    fn have_ended(&self) -> bool {
+    /// Whether none is in force any more.
+    pub(super) fn have_ended(&self) -> bool {
         let now = Instant::now();
         self.all.iter().all(|lasting| lasting.until <= now)
     }
 
-    fn held(&self, fields: &dyn Fields) -> RulingEffect<'_> {
+    /// What those of them do whose conditions hold.
+    pub(super) fn held(&self, fields: &dyn Fields) -> RulingEffect<'_> {
         let mut held = RulingEffect::default();
         let mut found = Found::new();
         let candidates = self.index.candidates(fields, &mut found).iter();
@@ -120,213 +112,23 @@ impl Rulings {
 }
 
 impl RulingEffect<'_> {
-    fn is_exempt(&self, live: &Live, place: usize) -> bool {
-        self.exempt || is_among(&self.exempt_in, live, place)
+    /// Whether no policy admits the request.
+    pub(super) fn bans_from_all(&self) -> bool {
+        self.banned && !self.exempt
+    }
+
+    /// Whether the policy at this place does not admit the request.
+    pub(super) fn bans_from(&self, policies: &Policies, place: usize) -> bool {
+        is_among(&self.banned_in, policies, place)
+    }
+
+    /// Whether the policy at this place does not count the request.
+    pub(super) fn exempts_from(&self, policies: &Policies, place: usize) -> bool {
+        self.exempt || is_among(&self.exempt_in, policies, place)
     }
 }
 
-fn is_among(names: &[&str], live: &Live, place: usize) -> bool {
+fn is_among(names: &[&str], policies: &Policies, place: usize) -> bool {
     !names.is_empty()
-        && live.policies.policy(place).is_some_and(|policy| names.contains(&policy.name.as_str()))
-}
-
-impl Live {
-    /// The same revision with its policies in another form.
-    pub(super) fn with_policies(&self, policies: Policies) -> Self {
-        Self { policies, ..self.with_rulings(self.rulings.clone()) }
-    }
-
-    /// The same policies under other rulings.
-    pub(super) fn with_rulings(&self, rulings: Option<Arc<Rulings>>) -> Self {
-        let Self { policies, revision, mark, counters, quantiles, usual, .. } = self;
-        let (policies, revision, counters) = (policies.clone(), revision.clone(), counters.clone());
-        let quantiles = quantiles.clone();
-        let (mark, usual, extensions) = (*mark, *usual, Extensions::default());
-        Self { policies, revision, mark, counters, quantiles, extensions, usual, rulings }
-    }
-}
-
-impl Prepared {
-    /// Plans the checks of the matched policies that no ruling decides.
-    #[cold]
-    pub(super) fn fill_ruled(&mut self, rulings: &Rulings, fields: &dyn Fields) {
-        let Self { live, matched, plan, .. } = self;
-        let held = rulings.held(fields);
-        let places = &matched.enforced;
-        let left: SmallVec<[usize; 4]> =
-            places.iter().copied().filter(|place| !held.is_exempt(live, *place)).collect();
-        let banned = if held.banned && !held.exempt {
-            Some(left.first().or(places.first()).copied())
-        } else {
-            left.iter().find(|place| is_among(&held.banned_in, live, **place)).copied().map(Some)
-        };
-        let early = match (banned, places.first()) {
-            (Some(policy), _) => Some((Outcome::Banned, policy)),
-            (None, Some(first)) if left.is_empty() => Some((Outcome::Unlimited, Some(*first))),
-            _ => None,
-        };
-        if let Some((outcome, policy)) = early {
-            let authority = Authority::Ruling;
-            plan.early = Some(Box::new(Early { outcome, authority, policy, cause: None }));
-            if outcome == Outcome::Banned {
-                return;
-            }
-        } else {
-            plan.fill(live, &left, fields);
-        }
-        let live = Arc::clone(live);
-        self.fill_shadows(|place| !held.is_exempt(&live, place), fields);
-    }
-}
-
-impl<S: Store> Admin<'_, S> {
-    /// Bans or exempts some requests for the duration `lasts`, here and in every process that
-    /// follows the rulings in this store ([`Admin::follow_rulings`]). A ruling replaces an earlier
-    /// one about the same requests of the same policy.
-    ///
-    /// An exemption takes precedence over a ban, and both over the policies. An exemption for all
-    /// policies overrides every ban; one for a policy overrides the bans of that policy. A request
-    /// that is banned for all policies is denied even if no policy applies.
-    ///
-    /// ```
-    /// use std::time::Duration;
-    /// use tollgate::MemoryStore;
-    /// use tollgate_policy::{Condition, Effect, Format, Gate, Outcome, Policies, Ruling};
-    ///
-    /// let text = "version = 1\n[[policies]]\nname = \"api\"\non_failure = \"deny\"\n\
-    ///             limits = [{ subject = \"ip\", limit = \"5/h\" }]";
-    /// let gate = Gate::new(Policies::parse(text, Format::Toml)?, MemoryStore::new())?;
-    /// # futures_executor::block_on(async {
-    /// let from = Condition::parse("ip", ["203.0.113.0/24"])?;
-    /// let ban = Ruling::new(Effect::Ban, vec![from.clone()])?;
-    /// gate.admin().rule(&ban, Duration::from_secs(60)).await?;
-    /// let request = [("ip", "203.0.113.7")];
-    /// assert_eq!(gate.check(&request).await.outcome(), Outcome::Banned);
-    /// assert!(gate.admin().lift(&[from], None).await?);
-    /// assert_eq!(gate.check(&request).await.outcome(), Outcome::Allowed);
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// # })?;
-    /// # Ok::<(), Box<dyn std::error::Error>>(())
-    /// ```
-    ///
-    /// # Errors
-    /// A policy that this gate does not have; a duration below 1 us or above 366 days; already
-    /// 10,000 rulings; a store that keeps none; or a store failure.
-    pub async fn rule(self, ruling: &Ruling, lasts: Duration) -> Result<(), Error> {
-        if let Some(policy) = &ruling.policy
-            && self.gate.0.live.load().policies.place_of(policy).is_none()
-        {
-            return Err(Error::Ask(format!("there is no policy `{policy}` to rule about")));
-        }
-        let ruling = self.as_stored(ruling.clone());
-        let notice = Notice::new(ruling.name(), ruling.written(), lasts)?;
-        self.gate.store().perform(&Post::new(&notice)).await?;
-        self.read_rulings().await.map(drop)
-    }
-
-    /// The ruling as the store has it: with the hash of each API key in its place
-    /// ([`Gate::hash_api_keys`](super::Gate::hash_api_keys)).
-    #[must_use]
-    pub fn as_stored(self, mut ruling: Ruling) -> Ruling {
-        self.gate.hash_conditions(&mut ruling.when);
-        // As in every ruling, so that equal conditions have one name.
-        ruling.when.iter_mut().for_each(|condition| condition.any_of.sort());
-        ruling
-    }
-
-    /// Removes a ruling about these requests of this policy, or of all policies, before its end.
-    /// True when there was one.
-    ///
-    /// # Errors
-    /// Conditions that no ruling can have; or a store failure.
-    pub async fn lift(self, when: &[Condition], policy: Option<&str>) -> Result<bool, Error> {
-        let ruling = self.as_stored(Ruling::new(Effect::Ban, when.to_vec())?);
-        let ruling = Ruling { policy: policy.map(str::to_owned), ..ruling };
-        let was_there = self.gate.store().perform(&Withdraw::new(&ruling.name())).await?;
-        self.read_rulings().await?;
-        Ok(was_there)
-    }
-
-    /// The rulings in force here, each with the time left.
-    #[must_use]
-    pub fn rulings(self) -> Vec<(Ruling, Duration)> {
-        let live = self.gate.0.live.load();
-        let now = Instant::now();
-        let all = live.rulings.iter().flat_map(|rulings| &rulings.all);
-        all.filter(|lasting| lasting.until > now)
-            .map(|lasting| (lasting.ruling.clone(), lasting.until - now))
-            .collect()
-    }
-
-    /// Reads the rulings in the store. True when they have changed.
-    ///
-    /// # Errors
-    /// A store failure: the known rulings stay in force, each until its end.
-    pub async fn read_rulings(self) -> Result<bool, Error> {
-        let Following { seen, .. } = &self.gate.0.following;
-        let known = *seen.lock();
-        let asked = Instant::now();
-        let Some(Notices { version, all, .. }) =
-            self.gate.store().perform(&ReadNotices::new(known)).await?
-        else {
-            // Drops ended rulings, so that requests can take the fast path again.
-            if self.gate.0.live.load().rulings.as_ref().is_some_and(|rulings| rulings.have_ended())
-            {
-                self.take_rulings(None);
-            }
-            return Ok(false);
-        };
-        let (rulings, others) = Rulings::new(all, asked, |when| self.gate.hash_conditions(when));
-        *self.gate.0.following.others.lock() = Some((others, asked));
-        self.take_rulings(rulings);
-        *seen.lock() = Some(version);
-        Ok(true)
-    }
-
-    /// The notice of this name that is no ruling, as [`Admin::read_rulings`] last found it, with
-    /// the time that it has left now.
-    #[must_use]
-    pub fn notice(self, name: &str) -> Option<Notice> {
-        let others = self.gate.0.following.others.lock();
-        let (all, asked) = others.as_ref()?;
-        let mut notice = all.iter().find(|notice| notice.name == name)?.clone();
-        notice.left = notice.left.checked_sub(asked.elapsed())?;
-        Some(notice)
-    }
-
-    fn take_rulings(self, rulings: Option<Arc<Rulings>>) {
-        // Prevents a replacement of the policies meanwhile.
-        let _newest = self.gate.0.newest.lock();
-        let live = self.gate.0.live.load().with_rulings(rulings);
-        self.gate.0.live.store(live);
-    }
-
-    /// Follows the rulings in the store, so that a ruling of another process is in force here
-    /// within a second. Never returns. `wait` is a timer, such as `tokio::time::sleep`. No request
-    /// waits for it.
-    ///
-    /// ```no_run
-    /// # async fn example<S: tollgate::Store + 'static>(gate: tollgate_policy::Gate<S>) {
-    /// # mod tokio {
-    /// #     pub fn spawn<F: Future>(_: F) {}
-    /// #     pub mod time { pub async fn sleep(_: std::time::Duration) {} }
-    /// # }
-    /// tokio::spawn(async move { gate.admin().follow_rulings(tokio::time::sleep).await });
-    /// # }
-    /// ```
-    pub async fn follow_rulings<W: Future<Output = ()>>(self, wait: impl Fn(Duration) -> W) {
-        loop {
-            let failed = self.read_rulings().await.err();
-            let was_failing =
-                self.gate.0.following.is_failing.swap(failed.is_some(), Ordering::Relaxed);
-            if let (Some(error), false) = (failed, was_failing) {
-                tracing::warn!(
-                    target: "tollgate",
-                    "bans and exemptions cannot be read, and those that are known hold until their \
-                     ends: {error}"
-                );
-            }
-            wait(EVERY).await;
-        }
-    }
+        && policies.policy(place).is_some_and(|policy| names.contains(&policy.name.as_str()))
 }

@@ -5,7 +5,8 @@ use core::time::Duration;
 
 use tollgate::{Ask, Error, Hold, HoldKind, Settled, Store};
 
-use super::{Gate, Inner, Prepared};
+use super::shared::Inner;
+use super::{Gate, Prepared};
 
 /// The pauses between attempts to give a hold back. Each is twice as long as the one before, up to
 /// the longest; together they are 61 s. A store that is overloaded may be late for many seconds.

@@ -8,7 +8,7 @@ use arc_swap::cache::Cache;
 use arc_swap::{ArcSwap, Guard};
 use thread_local::ThreadLocal;
 
-use super::Live;
+use super::live::Live;
 
 /// The current policies, which may be replaced while in use. Each thread on the fast path caches
 /// the ones it saw last. While they are unchanged, it writes to no memory that other threads write

@@ -3,7 +3,7 @@
 use tollgate::{LimitSet, ParseError, Subject};
 
 use crate::field::Fields;
-use crate::model::{Policy, Rule};
+use crate::model::Policy;
 use crate::pattern::Condition;
 use crate::policies::Policies;
 
@@ -50,11 +50,7 @@ impl Policies {
         let has = |name: &str| dimensions.iter().any(|(known, _)| *known == name);
         let mut limits: Vec<LimitSet> = Vec::new();
         for entry in policy.entries.iter().filter(|entry| entry.counts_by(&has, dimensions.len())) {
-            let others = entry.overrides.iter().filter_map(|other| match &other.rule {
-                Rule::Limits(limits) => Some(limits),
-                Rule::Unlimited | Rule::Banned => None,
-            });
-            for set in core::iter::once(&entry.limits).chain(others) {
+            for set in entry.sets() {
                 let set = set.clone().in_policy(&policy.name)?;
                 // The same limits with other numbers are the same count.
                 if limits.iter().all(|known| known.identity() != set.identity()) {

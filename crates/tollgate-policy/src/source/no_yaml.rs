@@ -1,6 +1,6 @@
 //! YAML in a build without it: an error that explains what to do.
 
-use super::Node;
+use super::node::Node;
 use crate::problem::{Problem, Span};
 
 pub(super) fn tree(_: &str, problems: &mut Vec<Problem>) -> Option<Node> {

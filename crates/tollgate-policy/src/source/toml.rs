@@ -3,7 +3,7 @@
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-use super::{Key, Node, Value};
+use super::node::{Key, Node, Value};
 use crate::problem::{Problem, Span};
 
 pub(super) fn tree(text: &str, problems: &mut Vec<Problem>) -> Option<Node> {

@@ -6,7 +6,7 @@ use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_saphyr::options::{DuplicateKeyPolicy, MergeKeyPolicy, NonFiniteFloatPolicy};
 use serde_saphyr::{Location, Spanned};
 
-use super::{Key, NOTHING, Node, Value};
+use super::node::{Key, NOTHING, Node, Value};
 use crate::problem::{Problem, Span};
 
 /// The most parser events that aliases may repeat: a file of one page can expand to billions.
