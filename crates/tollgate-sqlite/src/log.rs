@@ -384,7 +384,8 @@ mod tests {
             let mut own = StoredState { logs: vec![log], ..StoredState::default() };
             conn.execute_batch("BEGIN").expect("begun");
             let outcome =
-                decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
+                decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole, None)
+                    .unwrap();
             context.checked().expect("no fault");
             conn.execute_batch("ROLLBACK").expect("undone");
             (outcome, read(&own.logs[0]))
@@ -421,8 +422,10 @@ mod tests {
         let context = Context::new(&conn, location, Time::from_micros(EVENTS + 700_000), &cache);
         let log = SqlLog::new(&context, "ann", header);
         let mut own = StoredState { logs: vec![log], ..StoredState::default() };
-        let mut check =
-            |cost| decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole);
+        let mut check = |cost| {
+            decide(&mut [Part::new(&limits, &mut own)], context.now(), cost, Mode::Whole, None)
+                .unwrap()
+        };
         // 700,000 events have left the window; the totals of the rest wrap around.
         let outcome = check(700_001);
         assert_eq!((outcome.granted, outcome.fields[0].retry_after_us), (0, Some(1)));

@@ -1,9 +1,7 @@
 //! The transactions of a question, a refund and an inspection.
 
 use smallvec::SmallVec;
-use tollgate::engine::{
-    self, HoldRefusal, HoldSums, Outcome, Part, Portion, decide, decide_holding,
-};
+use tollgate::engine::{self, HoldSums, Outcome, Part, Portion, decide};
 use tollgate::{
     Charged, Charges, Counted, Hold, Inspection, LimitSet, MAX_SHOWN_HOLDS, Question, Receipt,
     Refund, StoreError, Time,
@@ -18,21 +16,12 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
     for part in question.parts {
         found.push(LoadedState::load(cx, *part)?);
     }
-    let concerns_holds = question.is_about_holds() || found.iter().any(LoadedState::has_open_holds);
-    let mut outcome = if concerns_holds {
-        decide_among_holds(cx, question, &mut found)?
-    } else {
-        let mut parts: SmallVec<[Part<'_>; 1]> = question
-            .parts
-            .iter()
-            .zip(&mut found)
-            .map(|(part, found)| {
-                let carried = found.carried();
-                Part::new(part.limits, found).carrying(carried)
-            })
-            .collect();
-        decide(&mut parts, cx.now(), question.cost, question.mode)
-    };
+    if question.hold.is_some() && !question.mode.is_peek() {
+        found.iter_mut().try_for_each(LoadedState::hold)?;
+    }
+    let mut outcome = with_parts(&mut found, |parts| {
+        decide(parts, cx.now(), question.cost, question.mode, question.hold.copied())
+    })?;
     cx.checked()?;
     // A repeated answer has no receipt: the first one had it.
     let is_repeated = outcome.hold.as_ref().is_some_and(|placed| placed.answer > 1);
@@ -47,23 +36,6 @@ pub(crate) fn check(cx: &Context<'_>, question: &Question<'_>) -> Result<Outcome
         }
     }
     Ok(outcome)
-}
-
-/// Decides a question that places a hold, or of which some counts have open ones.
-fn decide_among_holds<'c>(
-    cx: &Context<'c>,
-    question: &Question<'_>,
-    found: &mut [LoadedState<'c>],
-) -> Result<Outcome, StoreError> {
-    if question.hold.is_some() && !question.mode.is_peek() {
-        found.iter_mut().try_for_each(LoadedState::hold)?;
-    }
-    let mut decided = Err(HoldRefusal::TooMany);
-    with_parts(found, |parts| {
-        decided =
-            decide_holding(parts, cx.now(), question.cost, question.mode, question.hold.copied());
-    });
-    decided.map_err(StoreError::from)
 }
 
 /// Runs `work` on counts and what is held of them.

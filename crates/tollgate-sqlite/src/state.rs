@@ -1,6 +1,6 @@
 //! A subject's state within a transaction: loaded, changed, and saved.
 
-use tollgate::engine::{Carries, Holds as _, States, VecStates, migrate};
+use tollgate::engine::{Carries, States, VecStates, migrate};
 use tollgate::strategy::{Cell, Entry, Log};
 use tollgate::{Counted, LimitSet, Place, SKEW_US, StoreError, Subject, engine};
 
@@ -216,11 +216,6 @@ impl<'c> LoadedState<'c> {
     /// Whether anything is held of the count.
     pub(crate) fn is_held(&self) -> bool {
         self.holds.is_some()
-    }
-
-    /// Whether holds were open after the last operation.
-    pub(crate) fn has_open_holds(&self) -> bool {
-        self.holds.as_ref().is_some_and(|holds| holds.sums().count > 0)
     }
 
     /// The limits under which the state counts.

@@ -7,8 +7,8 @@ mod amount;
 mod charge;
 mod correct;
 mod decide;
+mod fast_path;
 mod held;
-mod hold_one;
 mod hold_table;
 mod holding;
 mod holds;
@@ -24,14 +24,13 @@ pub use charge::{Charged, charge};
 pub use correct::{
     Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
 };
-pub(crate) use decide::{DecideOne, decide_set};
 pub use decide::{counts_denial, decide};
+pub(crate) use fast_path::{DecideOne, decide_set, hold_one};
 pub use held::{VecLog, VecStates};
-pub(crate) use hold_one::hold_one;
 pub use hold_table::HoldTable;
 pub use holding::{
-    charge_holding, decide_holding, end_holds, ends_count_until_us, longest_count_us,
-    migrate_holding, open_holds, renew,
+    charge_holding, end_holds, ends_count_until_us, longest_count_us, migrate_holding, open_holds,
+    renew,
 };
 pub use holds::{
     HoldSums, Holds, MAX_CHARGING_HOLDS, MAX_ENDS, MAX_HOLDS, Mark, NamedHold, OpenHold,

@@ -47,7 +47,7 @@ pub(super) fn decide(
         .zip(question.parts)
         .map(|((held, carried), part)| Part::new(part.limits, held).carrying(carried.clone()))
         .collect();
-    let outcome = engine::decide(&mut parts, now, question.cost, question.mode);
+    let outcome = engine::decide(&mut parts, now, question.cost, question.mode, None)?;
     drop(parts);
     if !outcome.changed {
         return Ok((outcome, None));

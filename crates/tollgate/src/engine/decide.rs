@@ -3,87 +3,36 @@
 use smallvec::SmallVec;
 
 use super::amount::Amount;
-use super::{Carried, Fields, Mode, Outcome, Part, Single, States};
+use super::holding::decide_among_holds;
+use super::{Carried, Fields, HoldRefusal, Mode, Outcome, Part, States};
+use crate::hold::HoldTerms;
 use crate::limit::LimitSet;
-use crate::strategy::{Cell, Compiled, Step, WithStep};
+use crate::strategy::Step as _;
 use crate::time::Time;
 
-/// Judges and charges one limit, with the same result as [`decide`] over a set of one.
-pub(crate) struct DecideOne {
-    pub(crate) now: Time,
-    pub(crate) cost: u64,
-    pub(crate) mode: Mode,
-}
-
-impl DecideOne {
-    /// Decides over a state of two words. They are passed and returned by value, so that the
-    /// compiler keeps them in registers where a step is inlined.
-    #[inline(always)]
-    pub(crate) fn over_pair(self, step: &Compiled, words: [u64; 2]) -> (Single, [u64; 2]) {
-        step.with_step(OverPair(self, words))
-    }
-
-    /// Decides over any state.
-    #[inline(never)]
-    pub(crate) fn over_cell(self, step: &Compiled, cell: &mut Cell<'_>) -> Single {
-        step.with_step(OverCell(self, cell))
-    }
-
-    #[inline(always)]
-    fn decide(self, step: &impl Step, cell: &mut Cell<'_>) -> Single {
-        let Self { now, mut cost, mode } = self;
-        if mode.is_partial() {
-            // With nothing left, the check is denied as for cost 1.
-            cost = cost.min(step.judge(cell, now, 1).remaining).max(1);
-        }
-        let judgement = step.judge(cell, now, cost);
-        let admitted = judgement.retry_after_us == 0;
-        let mut fields = Fields::uncharged(&judgement, now);
-        let mut changed = false;
-        if admitted && !mode.is_peek() {
-            let charged = step.charge(cell, now, cost);
-            fields.remaining -= cost;
-            fields.reset_after_us = charged.reset_after_us;
-            fields.charged_at_us = charged.at_us;
-            changed = true;
-        } else if judgement.stepped_back && !mode.is_peek() {
-            step.repair(cell, now);
-            changed = true;
-        }
-        let granted = if admitted { cost } else { 0 };
-        Single { granted, fields, changed, receipt: 0, now }
-    }
-}
-
-struct OverPair(DecideOne, [u64; 2]);
-
-impl WithStep for OverPair {
-    type Answer = (Single, [u64; 2]);
-
-    #[inline(always)]
-    fn with_step(self, step: &impl Step) -> Self::Answer {
-        let Self(one, mut words) = self;
-        let single = one.decide(step, &mut Cell::Words(&mut words));
-        (single, words)
-    }
-}
-
-struct OverCell<'c, 's>(DecideOne, &'c mut Cell<'s>);
-
-impl WithStep for OverCell<'_, '_> {
-    type Answer = Single;
-
-    #[inline(always)]
-    fn with_step(self, step: &impl Step) -> Single {
-        self.0.decide(step, self.1)
-    }
-}
-
-/// Judges every limit of every part at one time, and charges all of them or none.
+/// Judges every limit of every part at one time, and charges all of them or none. Given `terms`, it
+/// also places a hold on every part; a peek places none, and judges as if it would.
 ///
-/// `cost` is at least 1. After an Allow, or when [`Outcome::changed`] is true, the states have
-/// changed and must be written back. Otherwise they are unchanged.
-pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
+/// `cost` is at least 1. When [`Outcome::changed`] is true, the states and the holds have changed
+/// and must be written back. Otherwise they are unchanged.
+///
+/// # Errors
+/// A hold that a count has no place for, or whose name is in use. Nothing has changed then.
+pub fn decide(
+    parts: &mut [Part<'_>],
+    now: Time,
+    cost: u64,
+    mode: Mode,
+    terms: Option<HoldTerms>,
+) -> Result<Outcome, HoldRefusal> {
+    if terms.is_some() || parts.iter().any(Part::is_about_holds) {
+        return decide_among_holds(parts, now, cost, mode, terms);
+    }
+    Ok(decide_without_holds(parts, now, cost, mode))
+}
+
+/// Decides over parts without open holds.
+fn decide_without_holds(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outcome {
     let limits = parts.iter().map(|part| part.limits.limits().len()).sum();
     let mut judged = Judged::new(limits);
     let cost = judged.cost(mode, cost, |judged, cost| {
@@ -120,55 +69,28 @@ pub fn decide(parts: &mut [Part<'_>], now: Time, cost: u64, mode: Mode) -> Outco
     Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
 }
 
-/// As [`decide`] over one part without a carried count, as nearly every check is. It is generic
-/// over the states, and collects nothing but the answer.
-pub(crate) fn decide_set(
-    limits: &LimitSet,
-    states: &mut impl States,
-    now: Time,
-    cost: u64,
-    mode: Mode,
-) -> Outcome {
-    if let (Some(step), [place]) = (limits.only_step(), limits.places()) {
-        let one = DecideOne { now, cost, mode };
-        return one.over_cell(step, &mut states.cell(*place)).into();
-    }
-    let mut judged = Judged::new(limits.limits().len());
-    let cost = judged.cost(mode, cost, |judged, cost| judged.judge(limits, states, now, cost));
-    let admitted = judged.admitted;
-    let mut changed = false;
-    if !mode.is_peek() {
-        if admitted {
-            charge(limits, states, now, cost, &mut judged.fields);
-            changed = true;
-        } else {
-            if judged.stepped_back {
-                mend(limits, states, now, cost);
-                changed = true;
-            }
-            changed |= !mode.waits() && deny(limits, states, now, &mut judged.fields);
-        }
-    }
-    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
-}
-
 /// The judgements of all limits of a check, before anything is charged.
-struct Judged {
-    fields: SmallVec<[Fields; 2]>,
-    admitted: bool,
-    stepped_back: bool,
+pub(super) struct Judged {
+    pub(super) fields: SmallVec<[Fields; 2]>,
+    pub(super) admitted: bool,
+    pub(super) stepped_back: bool,
 }
 
 impl Judged {
     #[inline]
-    fn new(limits: usize) -> Self {
+    pub(super) fn new(limits: usize) -> Self {
         Self { fields: SmallVec::with_capacity(limits), admitted: true, stepped_back: false }
     }
 
     /// Judges `cost`, or for a partial ask as much of it as remains. Returns the cost that was
     /// judged.
     #[inline]
-    fn cost(&mut self, mode: Mode, cost: u64, mut judge: impl FnMut(&mut Self, u64)) -> u64 {
+    pub(super) fn cost(
+        &mut self,
+        mode: Mode,
+        cost: u64,
+        mut judge: impl FnMut(&mut Self, u64),
+    ) -> u64 {
         let mut cost = cost;
         if mode.is_partial() {
             judge(self, 1);
@@ -183,7 +105,7 @@ impl Judged {
     }
 
     #[inline]
-    fn judge<S: States + ?Sized>(
+    pub(super) fn judge<S: States + ?Sized>(
         &mut self,
         limits: &LimitSet,
         states: &mut S,
@@ -199,14 +121,14 @@ impl Judged {
     }
 
     #[inline]
-    fn outcome(self, now: Time) -> Outcome {
+    pub(super) fn outcome(self, now: Time) -> Outcome {
         Outcome::new(0, self.fields, 0, now)
     }
 }
 
 /// Charges an admitted cost to every limit of a set, and updates the fields.
 #[inline]
-fn charge<S: States + ?Sized>(
+pub(super) fn charge<S: States + ?Sized>(
     limits: &LimitSet,
     states: &mut S,
     now: Time,
@@ -266,7 +188,7 @@ pub fn counts_denial(limits: &LimitSet, fields: &[Fields]) -> bool {
 
 /// Repairs the states of a set that are in the future.
 #[cold]
-fn mend<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
+pub(super) fn mend<S: States + ?Sized>(limits: &LimitSet, states: &mut S, now: Time, cost: u64) {
     for (limit, place) in limits.limits().iter().zip(limits.places()) {
         let mut cell = states.cell(*place);
         // Judged again rather than stored: clocks seldom step back, and checks are frequent.

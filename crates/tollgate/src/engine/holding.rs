@@ -21,8 +21,7 @@ use crate::limit::{Limit, LimitSet};
 use crate::strategy::Step;
 use crate::time::Time;
 
-/// Decides as [`super::decide`] does, over parts of which some have open holds, and places a hold
-/// on each of them if `terms` are given. A peek places none, and judges as if it would.
+/// Decides as [`super::decide`] does, over parts of which some have open holds or get one.
 ///
 /// Ends that are due are judged first, each at its own time. After a question that is no peek, the
 /// states and the holds have changed and must be written back. A peek changes nothing.
@@ -31,7 +30,7 @@ use crate::time::Time;
 /// More than [`MAX_HOLDS`] would be open, or more than [`MAX_CHARGING_HOLDS`] that charge at their
 /// end, or the name of the hold stands in the way. Nothing has
 /// changed then: as after a peek, what was due is due.
-pub fn decide_holding(
+pub(super) fn decide_among_holds(
     parts: &mut [Part<'_>],
     now: Time,
     cost: u64,

@@ -225,6 +225,13 @@ impl Outcome {
         }
     }
 
+    /// The outcome, of which an empty one is left. A move of a whole one that was written just now
+    /// stalls the processor.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Self {
+        core::mem::replace(self, Self::new(0, SmallVec::new(), 0, self.now))
+    }
+
     /// True for a denial whose longest wait is an upper bound: it would be shorter if every open
     /// hold were settled now with 0.
     #[must_use]

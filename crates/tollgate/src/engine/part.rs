@@ -49,6 +49,13 @@ impl<'a> Part<'a> {
         self.carried = carried;
         self
     }
+
+    /// Whether open holds matter to a decision over it, even if it places none: some are open, or
+    /// only holds take from one of its limits.
+    pub(super) fn is_about_holds(&self) -> bool {
+        let has_open = |holds: &dyn Holds| holds.sums().count > 0;
+        self.limits.needs_hold() || self.holds.as_deref().is_some_and(has_open)
+    }
 }
 
 /// True if a count under these limits can have these words. A store whose states may come from

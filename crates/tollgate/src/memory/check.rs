@@ -9,7 +9,7 @@ use super::holding::ROOM_FOR_HOLD;
 use super::shard::{Room, Shard, Taken, Wanted};
 use super::slot::Key;
 use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
-use crate::engine::{self, Mode, Outcome, Part, decide};
+use crate::engine::{self, Outcome};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
 use crate::store::{Counted, Question};
@@ -23,19 +23,16 @@ type Answer = Option<Result<Outcome, StoreError>>;
 pub(super) type LockedShards<'s> = SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>;
 
 impl MemoryStore {
-    /// Answers a question without waiting.
+    /// Answers a question without waiting: in place where it is about one subject that has an entry
+    /// under exactly these limits, else as any question.
     ///
     /// # Errors
-    /// No room for a hold that the question asks for.
+    /// No room for a hold that the question asks for; a request id that was used for another
+    /// question.
     #[inline]
     pub(crate) fn answer(&self, question: &Question<'_>) -> Answer {
         match (question.parts, question.hold, question.request) {
-            (_, _, Some(request)) => Some(self.answer_once(question, request)),
             ([part], None, None) if question.receipts == 1 => self.answer_in_place(part, question),
-            ([part], Some(terms), None) if question.mode == Mode::Whole => {
-                let known = self.hold_in_place(*part, question.cost, terms, question.receipts);
-                Some(known.map_or_else(|| self.answer_general(question), Ok))
-            }
             _ => Some(self.answer_general(question)),
         }
     }
@@ -48,20 +45,15 @@ impl MemoryStore {
         self.answer(question).unwrap_or_else(|| unreachable!("memory never waits"))
     }
 
-    /// Answers for one subject: in place where it has an entry under exactly these limits, else as
-    /// any question. The part is lent: the processor stalls on a copy of what was written just now.
+    /// The part is lent: the processor stalls on a copy of what was written just now.
     #[inline(never)]
     fn answer_in_place(&self, part: &Counted<'_>, question: &Question<'_>) -> Answer {
-        let ask = (question.cost, question.mode);
         let known = self.answer_known::<false, Answer>(
             part.subject.as_str(),
             part.limits,
-            ask,
+            (question.cost, question.mode),
             |single| Some(Ok(Outcome::from(single))),
-            |outcome| {
-                let none = Outcome::new(0, SmallVec::new(), 0, outcome.now);
-                Some(Ok(core::mem::replace(outcome, none)))
-            },
+            |outcome| Some(Ok(outcome.take())),
         );
         match known {
             Some(answer) => answer,
@@ -86,10 +78,16 @@ impl MemoryStore {
     /// As [`MemoryStore::answer`].
     #[inline(never)]
     pub(crate) fn answer_general(&self, question: &Question<'_>) -> Result<Outcome, StoreError> {
+        if let Some(outcome) = self.hold_known(question) {
+            return Ok(outcome);
+        }
         let keys = self.keys(question);
         let mut shards = self.lock_all(&keys);
         let now = self.0.clock.now();
-        self.decide_locked(question, &keys, &mut shards, now)
+        match question.request {
+            None => self.decide_locked(question, &keys, &mut shards, now),
+            Some(request) => self.decide_once(question, request, &keys, &mut shards, now),
+        }
     }
 
     /// The counts of a question.
@@ -145,20 +143,7 @@ impl MemoryStore {
             let shard = guard(shards, Self::shard_of(key.hash));
             taken.push(shard.take(key, part.limits, now, *room));
         }
-        let decided = if Self::concerns_holds(question, &taken) {
-            self.decide_holding(question, &mut taken, now)
-        } else {
-            let mut parts: SmallVec<[Part<'_>; 2]> = question
-                .parts
-                .iter()
-                .zip(&mut taken)
-                .map(|(part, taken)| {
-                    let (carried, is_shared) = (taken.carried.clone(), taken.is_shared(true));
-                    Part::new(part.limits, &mut taken.state).carrying(carried).shared(is_shared)
-                })
-                .collect();
-            Ok(decide(&mut parts, now, question.cost, question.mode))
-        };
+        let decided = self.decide_taken(question, &mut taken, now);
         // What is refused changes nothing: its count stays as it was written.
         let nothing = || Outcome::new(0, SmallVec::new(), 0, now);
         let mut outcome = decided.as_ref().map_or_else(|_| nothing(), Outcome::clone);

@@ -7,9 +7,7 @@ use super::shard::{Lifted, Shard, Taken};
 use super::slot::Key;
 use super::state::{BoundedHolds, State};
 use super::{MemoryStore, check::guard};
-use crate::engine::{
-    self, Carries, HoldSums, HoldTable, Mode, OpenHold, Outcome, Part, decide_holding,
-};
+use crate::engine::{self, Carries, HoldSums, HoldTable, Mode, OpenHold, Outcome, Part, decide};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Settled};
 use crate::limit::{LimitSet, MAX_UNITS};
@@ -20,14 +18,11 @@ use crate::time::Time;
 pub(super) const ROOM_FOR_HOLD: usize = 1 << 10;
 
 impl MemoryStore {
-    /// Whether a question has to be decided here rather than by [`engine::decide`].
-    pub(super) fn concerns_holds(question: &Question<'_>, taken: &[Taken]) -> bool {
-        question.is_about_holds()
-            || taken.iter().any(|taken| taken.state.holds().is_some_and(HoldTable::has_open))
-    }
-
-    /// Decides a question of which some counts have open holds, or which places one.
-    pub(super) fn decide_holding(
+    /// Decides a question over states that were taken out of their entries.
+    ///
+    /// # Errors
+    /// The hold that it asks for cannot be placed.
+    pub(super) fn decide_taken(
         &self,
         question: &Question<'_>,
         taken: &mut [Taken],
@@ -67,7 +62,7 @@ impl MemoryStore {
                     with_holds(part.shared(is_shared), holds)
                 })
                 .collect();
-            decide_holding(&mut parts, now, question.cost, question.mode, question.hold.copied())
+            decide(&mut parts, now, question.cost, question.mode, question.hold.copied())
         };
         for (taken, holds) in taken.iter_mut().zip(holds) {
             taken.state.give_holds(holds);
@@ -95,7 +90,7 @@ impl MemoryStore {
             .map(|(part, (state, table))| Part::new(part.limits, state).shared(true).holding(table))
             .collect();
         let terms = question.hold.copied();
-        let decided = decide_holding(&mut parts, now, question.cost, question.mode, terms);
+        let decided = decide(&mut parts, now, question.cost, question.mode, terms);
         let mut outcome = decided.map_err(StoreError::from)?;
         // Nothing of it is kept.
         (outcome.granted, outcome.hold, outcome.changed) = (0, None, false);

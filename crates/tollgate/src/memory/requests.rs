@@ -5,6 +5,7 @@ use core::sync::atomic::Ordering;
 use hashbrown::HashTable;
 
 use super::MemoryStore;
+use super::check::LockedShards;
 use super::shard::Shard;
 use super::slot::Key;
 use super::state::Budget;
@@ -233,34 +234,37 @@ impl Requests {
 }
 
 impl MemoryStore {
-    /// Answers a question under a request id: as before, if it was admitted before.
+    /// Decides a question under a request id: as before, if it was admitted before.
     ///
     /// # Errors
-    /// The id was used for another question; a question for a hold; as [`MemoryStore::answer`].
-    pub(super) fn answer_once(
+    /// The id was used for another question; a question for a hold; as
+    /// [`MemoryStore::decide_locked`].
+    pub(super) fn decide_once(
         &self,
         question: &Question<'_>,
         request: RequestId<'_>,
+        keys: &[Key<'_>],
+        shards: &mut LockedShards<'_>,
+        now: Time,
     ) -> Result<Outcome, StoreError> {
         if question.hold.is_some() {
             return Err(StoreError::misuse(
                 "a hold is not remembered under a request id: ask without one",
             ));
         }
-        let keys = self.keys(question);
-        let mut shards = self.lock_all(&keys);
-        let now = self.0.clock.now();
-        let Some(first) = keys.first() else { return self.answer_general(question) };
+        let Some(first) = keys.first() else {
+            return self.decide_locked(question, keys, shards, now);
+        };
         let asked = self.asked(question, first, request, now);
-        let place = Self::place(&shards, first);
+        let place = Self::place(shards, first);
         let home = &mut shards[place].1;
         let recalled = home.requests().recall(first.hash, &asked, now.as_micros())?;
         if let Recalled::Repeated(known) = recalled {
             return Ok(known);
         }
-        let outcome = match self.decide_in_place(home, &keys, question, now) {
+        let outcome = match Self::decide_in_place(home, keys, question, now) {
             Some(outcome) => outcome,
-            None => self.decide_locked(question, &keys, &mut shards, now)?,
+            None => self.decide_locked(question, keys, shards, now)?,
         };
         let (outcome, is_kept) = recalled.judged(outcome, question.mode);
         if is_kept {
@@ -274,7 +278,6 @@ impl MemoryStore {
     /// The answer for one subject that has an entry under exactly these limits; `None` for any
     /// other.
     fn decide_in_place(
-        &self,
         shard: &mut Shard,
         keys: &[Key<'_>],
         question: &Question<'_>,

@@ -17,7 +17,6 @@ use crate::limit::LimitSet;
 use crate::time::Time;
 
 mod fast_path;
-mod in_place;
 mod room;
 mod saved;
 mod shared;

@@ -25,7 +25,8 @@ impl Twins {
 
     pub(crate) fn engine(&mut self, now_us: u64, cost: u64, mode: Mode) -> (OracleAnswer, u64) {
         let mut parts = [Part::new(&self.limits, &mut self.held)];
-        let outcome = engine::decide(&mut parts, Time::from_micros(now_us), cost, mode);
+        let outcome =
+            engine::decide(&mut parts, Time::from_micros(now_us), cost, mode, None).unwrap();
         let fields = outcome.fields[0];
         let answer = OracleAnswer {
             admitted: outcome.granted > 0,

@@ -111,7 +111,7 @@ impl Model {
     pub(crate) fn is_behind(&self, subject: &str, limits: &LimitSet, now: Time) -> bool {
         let Some((limits, mut held)) = self.held(subject, limits) else { return false };
         let part = Part::new(&limits, &mut held);
-        engine::decide(&mut [part], now, u64::from(u32::MAX), Mode::Whole).changed
+        engine::decide(&mut [part], now, u64::from(u32::MAX), Mode::Whole, None).unwrap().changed
     }
 
     fn keep(&mut self, subject: &str, limits: &LimitSet, held: VecStates) {
@@ -138,7 +138,7 @@ impl Model {
             .zip(carries)
             .map(|((held, (_, limits)), carried)| Part::new(limits, held).carrying(carried))
             .collect();
-        let outcome = engine::decide(&mut parts, now, cost, mode);
+        let outcome = engine::decide(&mut parts, now, cost, mode, None).unwrap();
         if outcome.changed {
             for ((subject, limits), held) in asked.iter().zip(helds) {
                 self.keep(subject, limits, held);

@@ -1,7 +1,7 @@
 //! Which path answers, and that both answer alike.
 
 use super::*;
-use crate::engine::VecStates;
+use crate::engine::{Mode, Part, VecStates, decide};
 use crate::{Ask, Limiter, ManualClock, Subject};
 
 fn set(text: &str) -> LimitSet {
@@ -22,9 +22,13 @@ fn known(
     mode: Mode,
 ) -> Option<Outcome> {
     let (subject, ask) = (part.subject.as_str(), (cost, mode));
-    limiter.store().answer_known::<false, _>(subject, part.limits, ask, Outcome::from, |outcome| {
-        outcome.clone()
-    })
+    limiter.store().answer_known::<false, _>(
+        subject,
+        part.limits,
+        ask,
+        Outcome::from,
+        Outcome::take,
+    )
 }
 
 /// A state that is judged where it lies is judged as the engine judges it, which lifts it out.
@@ -50,7 +54,7 @@ fn the_fast_path_answers_as_the_engine() {
             let mode = [Mode::Whole, Mode::Peek, Mode::Partial, Mode::Whole][(i % 4) as usize];
             let cost = 1 + i % 3 * (i % 2);
             let mut parts = [Part::new(&limits, &mut held)];
-            let expected = decide(&mut parts, Time::from_micros(at), cost, mode);
+            let expected = decide(&mut parts, Time::from_micros(at), cost, mode, None).unwrap();
             let answer = match known(&limiter, part, cost, mode) {
                 Some(answer) => {
                     used += 1;

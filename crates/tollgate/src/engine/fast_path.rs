@@ -1,16 +1,124 @@
-//! The fast path of holds: one that is admitted under one limit and charges nothing.
+//! The engine's fast paths, each with the same result as [`super::decide`]: one part without holds,
+//! which lies where the store keeps it, and one hold that charges nothing.
+//!
+//! Without them a check in memory takes 25 % more under two limits, and a reserve with its commit
+//! takes 22 % more.
 
 use smallvec::SmallVec;
 
 use super::amount::{Amount, kept_of};
+use super::decide::{Judged, charge, deny, mend};
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
-use super::{Carried, Fields, HoldTable, Outcome, Placed, States};
+use super::{Carried, Fields, HoldTable, Mode, Outcome, Placed, Single, States};
 use crate::hold::{HoldKind, HoldTerms};
 use crate::limit::LimitSet;
-use crate::strategy::Step as _;
+use crate::strategy::{Cell, Compiled, Step, WithStep};
 use crate::time::Time;
 
-/// Places a hold with the same result as [`super::decide_holding`], which judges all that this
+/// Judges and charges one limit, with the same result as [`decide`] over a set of one.
+pub(crate) struct DecideOne {
+    pub(crate) now: Time,
+    pub(crate) cost: u64,
+    pub(crate) mode: Mode,
+}
+
+impl DecideOne {
+    /// Decides over a state of two words. They are passed and returned by value, so that the
+    /// compiler keeps them in registers where a step is inlined.
+    #[inline(always)]
+    pub(crate) fn over_pair(self, step: &Compiled, words: [u64; 2]) -> (Single, [u64; 2]) {
+        step.with_step(OverPair(self, words))
+    }
+
+    /// Decides over any state.
+    #[inline(never)]
+    pub(crate) fn over_cell(self, step: &Compiled, cell: &mut Cell<'_>) -> Single {
+        step.with_step(OverCell(self, cell))
+    }
+
+    #[inline(always)]
+    fn decide(self, step: &impl Step, cell: &mut Cell<'_>) -> Single {
+        let Self { now, mut cost, mode } = self;
+        if mode.is_partial() {
+            // With nothing left, the check is denied as for cost 1.
+            cost = cost.min(step.judge(cell, now, 1).remaining).max(1);
+        }
+        let judgement = step.judge(cell, now, cost);
+        let admitted = judgement.retry_after_us == 0;
+        let mut fields = Fields::uncharged(&judgement, now);
+        let mut changed = false;
+        if admitted && !mode.is_peek() {
+            let charged = step.charge(cell, now, cost);
+            fields.remaining -= cost;
+            fields.reset_after_us = charged.reset_after_us;
+            fields.charged_at_us = charged.at_us;
+            changed = true;
+        } else if judgement.stepped_back && !mode.is_peek() {
+            step.repair(cell, now);
+            changed = true;
+        }
+        let granted = if admitted { cost } else { 0 };
+        Single { granted, fields, changed, receipt: 0, now }
+    }
+}
+
+struct OverPair(DecideOne, [u64; 2]);
+
+impl WithStep for OverPair {
+    type Answer = (Single, [u64; 2]);
+
+    #[inline(always)]
+    fn with_step(self, step: &impl Step) -> Self::Answer {
+        let Self(one, mut words) = self;
+        let single = one.decide(step, &mut Cell::Words(&mut words));
+        (single, words)
+    }
+}
+
+struct OverCell<'c, 's>(DecideOne, &'c mut Cell<'s>);
+
+impl WithStep for OverCell<'_, '_> {
+    type Answer = Single;
+
+    #[inline(always)]
+    fn with_step(self, step: &impl Step) -> Single {
+        self.0.decide(step, self.1)
+    }
+}
+
+/// As [`decide`] over one part without a carried count, as nearly every check is. It is generic
+/// over the states, and collects nothing but the answer.
+pub(crate) fn decide_set(
+    limits: &LimitSet,
+    states: &mut impl States,
+    now: Time,
+    cost: u64,
+    mode: Mode,
+) -> Outcome {
+    if let (Some(step), [place]) = (limits.only_step(), limits.places()) {
+        let one = DecideOne { now, cost, mode };
+        return one.over_cell(step, &mut states.cell(*place)).into();
+    }
+    let mut judged = Judged::new(limits.limits().len());
+    let cost = judged.cost(mode, cost, |judged, cost| judged.judge(limits, states, now, cost));
+    let admitted = judged.admitted;
+    let mut changed = false;
+    if !mode.is_peek() {
+        if admitted {
+            charge(limits, states, now, cost, &mut judged.fields);
+            changed = true;
+        } else {
+            if judged.stepped_back {
+                mend(limits, states, now, cost);
+                changed = true;
+            }
+            changed |= !mode.waits() && deny(limits, states, now, &mut judged.fields);
+        }
+    }
+    Outcome { granted: if admitted { cost } else { 0 }, changed, ..judged.outcome(now) }
+}
+
+/// Places a hold with the same result as [`super::decide`], which judges all that this
 /// leaves: it returns `None`, and has changed nothing then.
 ///
 /// It leaves named holds, denials, ends that are due, a clock that stepped back, several limits,
@@ -75,7 +183,7 @@ pub(crate) fn hold_one(
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Mode, Part, VecStates, decide_holding};
+    use super::super::{Mode, Part, VecStates, decide};
     use super::*;
 
     /// A number below `end` for what comes next, the same in every run.
@@ -115,7 +223,7 @@ mod tests {
                     assert_eq!(format!("{states:?}"), format!("{same_states:?}"), "{text}: {turn}");
                 }
                 let part = Part::new(&limits, &mut states).holding(&mut table);
-                let all = decide_holding(&mut [part], now, cost, Mode::Whole, Some(terms)).unwrap();
+                let all = decide(&mut [part], now, cost, Mode::Whole, Some(terms)).unwrap();
                 left += u32::from(one.is_none());
                 if let Some(one) = one {
                     taken += 1;
