@@ -7,7 +7,7 @@ use crate::decision::Named;
 use crate::error::ParseError;
 use crate::hold::{HoldKind, HoldName, Patience, Reserve};
 use crate::limit::LimitSet;
-use crate::store::Counted;
+use crate::question::Counted;
 use crate::subject::Subject;
 
 mod kind;

@@ -7,6 +7,7 @@ mod amount;
 mod charge;
 mod correct;
 mod decide;
+mod denial;
 mod fast_path;
 mod held;
 mod hold_table;
@@ -24,7 +25,8 @@ pub use charge::{Charged, charge};
 pub use correct::{
     Portion, adjust, migrate, receipt_until_us, refund, refundable_until_us, spent_until_us,
 };
-pub use decide::{counts_denial, decide};
+pub use decide::decide;
+pub use denial::counts_denial;
 pub(crate) use fast_path::{DecideOne, decide_set, hold_one};
 pub use held::{VecLog, VecStates};
 pub use hold_table::HoldTable;

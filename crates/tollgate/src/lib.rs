@@ -48,6 +48,7 @@ mod decision;
 pub mod engine;
 mod error;
 mod hold;
+mod inspection;
 mod ipv4;
 mod limit;
 mod limiter;
@@ -55,6 +56,7 @@ mod memory;
 mod notation;
 mod notice;
 pub mod operation;
+mod question;
 mod receipt;
 #[cfg(feature = "serde")]
 mod serde;
@@ -76,6 +78,7 @@ pub use hold::{
     ChargedLimit, Hold, HoldId, HoldKind, HoldName, HoldTerms, Holding, MAX_NAME_BYTES,
     MIN_NAME_BYTES, Patience, Reserve, Settled,
 };
+pub use inspection::{Inspection, MAX_SHOWN_HOLDS};
 pub use ipv4::ipv4_text;
 pub use limit::{
     Anchor, BanLength, Lease, LeaseShare, LeaseSize, Limit, LimitKind, LimitSet, MAX_BARE_UNITS,
@@ -89,7 +92,8 @@ pub use memory::{
     DEFAULT_BYTES, MemoryStore, MemoryStoreBuilder, Restored, Saved, SnapshotError, SnapshotFault,
 };
 pub use notice::{MAX_NOTICE_BYTES, MAX_NOTICE_NAME_BYTES, MAX_NOTICES, Notice, Notices};
-pub use store::{Counted, Facts, Inspection, MAX_SHOWN_HOLDS, Question, Store};
+pub use question::{Counted, Question};
+pub use store::{Facts, Store};
 pub use strategy::{Strategy, Traits};
 pub use subject::{MAX_DIMENSIONS, MAX_SUBJECT_BYTES, Subject, SubjectPrefix, unescape_text};
 pub use time::{MAX_PERIOD_US, Period, SKEW_US, Time};

@@ -10,8 +10,9 @@ use crate::decision::Receipt;
 use crate::engine::{Charged, Outcome};
 use crate::error::StoreError;
 use crate::hold::{Hold, Settled};
+use crate::inspection::Inspection;
 use crate::notice::{Notice, Notices};
-use crate::store::{Counted, Inspection, Question};
+use crate::question::{Counted, Question};
 use crate::time::Time;
 
 mod sealed {

@@ -3,7 +3,7 @@
 use crate::engine::Mode;
 use crate::error::Error;
 use crate::hold::{HoldKind, HoldTerms};
-use crate::store::Question;
+use crate::question::Question;
 
 /// The terms by which a peek judges as a hold of this kind.
 #[cold]

@@ -13,7 +13,7 @@ use crate::engine::Mode;
 use crate::error::Error;
 use crate::hold::{Hold, HoldId, HoldTerms, Patience};
 use crate::limit::LimitSet;
-use crate::store::{Counted, Parts, Question};
+use crate::question::{Counted, Parts, Question};
 use crate::subject::Subject;
 use crate::time::Time;
 

@@ -6,7 +6,7 @@ use super::kind::no_slots;
 use crate::error::Error;
 use crate::hold::{MAX_TTL_US, MIN_TTL_US};
 use crate::limit::LimitSet;
-use crate::store::Question;
+use crate::question::Question;
 use crate::subject::Subject;
 use crate::time::Period;
 

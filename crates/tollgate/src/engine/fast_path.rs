@@ -7,7 +7,8 @@
 use smallvec::SmallVec;
 
 use super::amount::{Amount, kept_of};
-use super::decide::{Judged, charge, deny, mend};
+use super::decide::{Judged, charge, mend};
+use super::denial::deny;
 use super::holds::{self, Holds as _, MAX_HOLDS, OpenHold};
 use super::{Carried, Fields, HoldTable, Mode, Outcome, Placed, Single, States};
 use crate::hold::{HoldKind, HoldTerms};

@@ -8,7 +8,7 @@ pub(super) use self::judge::OpenEnds;
 use self::judge::{PartView, earlier, judge};
 use super::amount::{Amount, Claim, kept_of};
 use super::charge::{Taken, take};
-use super::decide::deny;
+use super::denial::deny;
 use super::holds::{self, Holds, MAX_CHARGING_HOLDS, MAX_HOLDS, NamedHold, OpenHold, ShownHold};
 use super::line::{self, Ahead};
 use super::named::{self, HoldRefusal};

@@ -2,12 +2,9 @@
 
 use core::fmt;
 use core::str::FromStr;
-use core::sync::atomic::{AtomicU64, Ordering};
-use std::hash::{BuildHasher as _, RandomState};
-use std::sync::OnceLock;
 
-use super::name::HoldName;
-use super::{HoldKind, MAX_TTL_US};
+use super::kind::{HoldKind, MAX_TTL_US};
+use super::name::{HoldName, random_bytes};
 use crate::error::ParseError;
 
 /// The id of a hold: its kind, and 15 bytes. Those of a named hold are of its caller's name for it
@@ -44,7 +41,7 @@ impl HoldId {
         let digits = ttl_us.max(1).ilog2();
         let rest = u128::from(ttl_us) & ((1 << digits) - 1);
         let told = (rest << DIGITS_BITS | u128::from(digits)) << TOLD_BITS | TOLD;
-        let random = u128::from_be_bytes(Self::random_bytes());
+        let random = u128::from_be_bytes(random_bytes());
         let told_bits = digits + DIGITS_BITS + TOLD_BITS;
         let mut bytes = (random >> told_bits << told_bits | told).to_be_bytes();
         bytes[0] = kind.code();
@@ -63,15 +60,6 @@ impl HoldId {
         let digits = rest & ((1 << DIGITS_BITS) - 1);
         let ttl_us = 1 << digits | (rest >> DIGITS_BITS) & ((1 << digits) - 1);
         u64::try_from(ttl_us).ok().filter(|ttl_us| *ttl_us <= MAX_TTL_US)
-    }
-
-    pub(super) fn random_bytes() -> [u8; 16] {
-        static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
-        static NEXT: AtomicU64 = AtomicU64::new(0);
-        let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let [high, low] = [keys[0].hash_one(number), keys[1].hash_one(number)];
-        (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
     }
 
     /// The id of the hold of this kind that its caller names.

@@ -2,10 +2,12 @@
 
 use core::fmt;
 use core::str::FromStr;
+use core::sync::atomic::{AtomicU64, Ordering};
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::OnceLock;
 
 use sha2::{Digest as _, Sha256};
 
-use super::HoldId;
 use crate::error::ParseError;
 
 /// The fewest and the most bytes of a caller's name for a hold.
@@ -41,7 +43,7 @@ impl HoldName {
     /// A new name, for a caller that asks for its hold again itself and tells nobody.
     #[must_use]
     pub fn random() -> Self {
-        let [_, name @ ..] = HoldId::random_bytes();
+        let [_, name @ ..] = random_bytes();
         Self(name)
     }
 
@@ -65,6 +67,16 @@ impl HoldName {
         bytes.iter_mut().zip(digest).for_each(|(byte, of)| *byte = of);
         Self(bytes)
     }
+}
+
+/// Bytes that nobody can guess: a keyed hash of a counter, whose key the system chose at random.
+pub(super) fn random_bytes() -> [u8; 16] {
+    static KEYS: OnceLock<[RandomState; 2]> = OnceLock::new();
+    static NEXT: AtomicU64 = AtomicU64::new(0);
+    let keys = KEYS.get_or_init(|| [RandomState::new(), RandomState::new()]);
+    let number = NEXT.fetch_add(1, Ordering::Relaxed);
+    let [high, low] = [keys[0].hash_one(number), keys[1].hash_one(number)];
+    (u128::from(high) << 64 | u128::from(low)).to_be_bytes()
 }
 
 impl fmt::Debug for HoldName {

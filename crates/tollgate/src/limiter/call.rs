@@ -1,62 +1,19 @@
 //! The calls of a limiter, for the type of a [`Pending`](super::Pending). Nothing here is called by
 //! hand.
 
-use core::future::Future;
-
 use super::Limiter;
-use super::pending::poll_once;
+use super::pending::Sealed;
+pub use super::pending::{Call, InMemory};
 use crate::ask::Ask;
 use crate::decision::{Decision, ReceiptPart, Refund as Refunded};
 use crate::engine::Charged;
 use crate::error::Error;
 use crate::hold::{Hold as OpenHold, HoldTerms, Holding, Settled};
+use crate::inspection::Inspection;
 use crate::memory::MemoryStore;
 use crate::operation;
-use crate::store::{Inspection, Parts, Store};
-
-/// A call of a limiter. It is sealed: these are all.
-pub trait Call: Sealed + Sized + Send {
-    /// What the call answers.
-    type Answer;
-
-    /// The answer, if the store has it without waiting. On `None` nothing was asked. It is asked in
-    /// place: a call that is moved, or an answer, takes longer than a check.
-    #[doc(hidden)]
-    #[inline]
-    fn at_once(&mut self) -> Option<Result<Self::Answer, Error>> {
-        None
-    }
-
-    /// The hold that the store may place without an answer.
-    #[doc(hidden)]
-    fn in_doubt(&mut self) -> Result<Option<OpenHold>, Error> {
-        Ok(None)
-    }
-
-    /// Asks the store, and waits.
-    #[doc(hidden)]
-    fn wait(self) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
-}
-
-/// A call of a limiter whose store is in memory.
-pub trait InMemory: Call {
-    /// The answer.
-    #[doc(hidden)]
-    #[inline]
-    fn in_memory(mut self) -> Result<Self::Answer, Error> {
-        match self.at_once() {
-            Some(answer) => answer,
-            None => poll_once(self.wait()),
-        }
-    }
-}
-
-use sealed::Sealed;
-
-mod sealed {
-    /// What nobody else implements.
-    pub trait Sealed {}
-}
+use crate::question::Parts;
+use crate::store::Store;
 
 /// [`Limiter::check`].
 #[derive(Debug)]

@@ -3,7 +3,8 @@
 use core::slice;
 use core::time::Duration;
 
-use super::{Limiter, Pending, call, refused};
+use super::decide::{Limiter, refused};
+use super::{Pending, call};
 use crate::ask::{
     Ask, check_cost, check_shard, check_ttl, counts_of, shortest_slots, text_of, ttl_us,
 };
@@ -13,7 +14,8 @@ use crate::error::Error;
 use crate::hold::{Hold, HoldKind, HoldTerms, Holding, Patience, Settled};
 use crate::limit::{LimitSet, MAX_COST};
 use crate::operation::{self, Check, Settle};
-use crate::store::{Parts, Question, Store};
+use crate::question::{Parts, Question};
+use crate::store::Store;
 use crate::subject::Subject;
 use crate::time::Time;
 

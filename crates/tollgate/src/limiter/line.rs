@@ -10,7 +10,7 @@ use tokio::time::{Instant, timeout};
 
 use super::waiting::spread;
 use super::{Guard, Limiter, Waiting};
-use crate::store::Parts;
+use crate::question::Parts;
 use crate::{Ask, Error, Hold, HoldId, HoldKind, HoldName, Holding, LimitSet, Store, Verdict};
 
 /// The first pause before a slot that others hold is asked for again, and the longest. Each is

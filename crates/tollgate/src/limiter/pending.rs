@@ -5,10 +5,53 @@ use core::future::Future;
 use core::pin::Pin;
 use core::task::{Context, Poll};
 
-use super::call::{Call, InMemory};
 use crate::at_once::at_once;
 use crate::error::{Error, StoreError};
 use crate::hold::Hold;
+
+/// A call of a limiter. It is sealed: these are all.
+pub trait Call: Sealed + Sized + Send {
+    /// What the call answers.
+    type Answer;
+
+    /// The answer, if the store has it without waiting. On `None` nothing was asked. It is asked in
+    /// place: a call that is moved, or an answer, takes longer than a check.
+    #[doc(hidden)]
+    #[inline]
+    fn at_once(&mut self) -> Option<Result<Self::Answer, Error>> {
+        None
+    }
+
+    /// The hold that the store may place without an answer.
+    #[doc(hidden)]
+    fn in_doubt(&mut self) -> Result<Option<Hold>, Error> {
+        Ok(None)
+    }
+
+    /// Asks the store, and waits.
+    #[doc(hidden)]
+    fn wait(self) -> impl Future<Output = Result<Self::Answer, Error>> + Send;
+}
+
+/// A call of a limiter whose store is in memory.
+pub trait InMemory: Call {
+    /// The answer.
+    #[doc(hidden)]
+    #[inline]
+    fn in_memory(mut self) -> Result<Self::Answer, Error> {
+        match self.at_once() {
+            Some(answer) => answer,
+            None => poll_once(self.wait()),
+        }
+    }
+}
+
+pub(super) use sealed::Sealed;
+
+mod sealed {
+    /// What nobody else implements.
+    pub trait Sealed {}
+}
 
 type Answering<'l, T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send + 'l>>;
 
@@ -141,7 +184,7 @@ pub(super) fn is_in_doubt(error: &Error) -> bool {
 }
 
 /// The output of a future that is ready at the first poll.
-pub(super) fn poll_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+fn poll_once<T>(future: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     at_once(future).unwrap_or_else(|| Err(not_now()))
 }
 

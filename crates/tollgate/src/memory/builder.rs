@@ -6,30 +6,12 @@ use std::sync::atomic::{AtomicU64, AtomicUsize};
 
 use parking_lot::Mutex;
 
-use super::hash::KeyHash;
+use super::hash::{KeyHash, SHARDS};
 use super::sets::Sets;
 use super::shard::Shard;
 use super::state::Budget;
-use super::{Ancestor, DEFAULT_BYTES, Inner, MemoryStore, Padded, SHARDS};
+use super::store::{Ancestor, DEFAULT_BYTES, Inner, MemoryStore, Padded, StoreClock};
 use crate::clock::{Clock, MonotonicClock};
-use crate::time::Time;
-
-/// The store's clock. The usual clock is called directly, without dynamic dispatch.
-#[derive(Clone, Debug)]
-pub(super) enum StoreClock {
-    Monotonic(MonotonicClock),
-    Given(Arc<dyn Clock>),
-}
-
-impl StoreClock {
-    #[inline]
-    pub(super) fn now(&self) -> Time {
-        match self {
-            Self::Monotonic(clock) => clock.now(),
-            Self::Given(clock) => clock.now(),
-        }
-    }
-}
 
 /// The options of a [`MemoryStore`].
 #[derive(Clone, Debug)]
@@ -113,5 +95,25 @@ impl MemoryStoreBuilder {
             sweep_next: AtomicUsize::new(0),
             board: Mutex::default(),
         }))
+    }
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        Self::builder().build()
+    }
+}
+
+impl MemoryStore {
+    /// A store with the bound of [`DEFAULT_BYTES`] and the monotonic clock.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// A builder for a store with other options.
+    #[must_use]
+    pub fn builder() -> MemoryStoreBuilder {
+        MemoryStoreBuilder::new()
     }
 }

@@ -3,24 +3,23 @@
 use std::sync::atomic::Ordering;
 
 use parking_lot::MutexGuard;
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
-use super::holding::ROOM_FOR_HOLD;
+use super::hash::{SHARDS, shard_of};
+use super::locked::{LockedShards, guard};
 use super::shard::{Room, Shard, Taken, Wanted};
 use super::slot::Key;
-use super::{MemoryStore, RECLAIMED_SHARDS, SHARDS, state};
+use super::state::{self, ROOM_FOR_HOLD};
+use super::store::{MemoryStore, RECLAIMED_SHARDS};
 use crate::engine::{self, Outcome};
 use crate::error::StoreError;
 use crate::limit::LimitSet;
-use crate::store::{Counted, Question};
+use crate::question::{Counted, Question};
 use crate::time::Time;
 
 /// What [`OperationsNow::check`](crate::operation::OperationsNow::check) answers: it is written
 /// where the caller wants it, since a move of what was written just now stalls the processor.
 type Answer = Option<Result<Outcome, StoreError>>;
-
-/// The shards of a check, by their indices.
-pub(super) type LockedShards<'s> = SmallVec<[(usize, MutexGuard<'s, Shard>); 2]>;
 
 impl MemoryStore {
     /// Answers a question without waiting: in place where it is about one subject that has an entry
@@ -90,37 +89,6 @@ impl MemoryStore {
         }
     }
 
-    /// The counts of a question.
-    #[inline]
-    pub(super) fn keys<'k>(&self, question: &Question<'k>) -> SmallVec<[Key<'k>; 2]> {
-        match question.parts {
-            // Collected, one key costs a call.
-            [part] => smallvec![self.key(part.subject, part.limits)],
-            parts => parts.iter().map(|part| self.key(part.subject, part.limits)).collect(),
-        }
-    }
-
-    /// Locks the shards of some counts, always in the same order, so that two checks cannot
-    /// deadlock.
-    #[inline]
-    pub(super) fn lock_all(&self, keys: &[Key<'_>]) -> LockedShards<'_> {
-        if let [key] = keys {
-            let index = Self::shard_of(key.hash);
-            return smallvec![(index, self.lock(index))];
-        }
-        let mut indices: SmallVec<[usize; 4]> =
-            keys.iter().map(|key| Self::shard_of(key.hash)).collect();
-        indices.sort_unstable();
-        indices.dedup();
-        indices.iter().map(|index| (*index, self.lock(*index))).collect()
-    }
-
-    /// The place of a count's shard among those that are locked.
-    pub(super) fn place(shards: &LockedShards<'_>, key: &Key<'_>) -> usize {
-        let index = Self::shard_of(key.hash);
-        shards.iter().position(|(locked, _)| *locked == index).unwrap_or(0)
-    }
-
     /// Decides a question whose shards are locked.
     ///
     /// # Errors
@@ -140,7 +108,7 @@ impl MemoryStore {
         let rooms = self.rooms(question, keys, now, shards, looking);
         let mut taken: SmallVec<[Taken; 2]> = SmallVec::new();
         for ((part, key), room) in question.parts.iter().zip(keys).zip(&rooms) {
-            let shard = guard(shards, Self::shard_of(key.hash));
+            let shard = guard(shards, shard_of(key.hash));
             taken.push(shard.take(key, part.limits, now, *room));
         }
         let decided = self.decide_taken(question, &mut taken, now);
@@ -159,11 +127,11 @@ impl MemoryStore {
                 newcomers.push((part, key, taken));
                 continue;
             }
-            let shard = guard(shards, Self::shard_of(key.hash));
+            let shard = guard(shards, shard_of(key.hash));
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
         for (part, key, taken) in newcomers {
-            let shard = guard(shards, Self::shard_of(key.hash));
+            let shard = guard(shards, shard_of(key.hash));
             shard.put(key, part.limits, taken, outcome.changed, charged, &rehash);
         }
         // A repeated answer has no receipt: the first one had it.
@@ -191,7 +159,7 @@ impl MemoryStore {
         let parts = || question.parts.iter().map(|part| part.limits).zip(keys);
         if looking {
             let look = |(limits, key): (&LimitSet, &Key<'_>)| {
-                guard(shards, Self::shard_of(key.hash)).look(key, limits)
+                guard(shards, shard_of(key.hash)).look(key, limits)
             };
             return parts().map(look).collect();
         }
@@ -200,7 +168,7 @@ impl MemoryStore {
         }
         let mut found: SmallVec<[Option<Room>; 2]> = SmallVec::new();
         for (before, (limits, key)) in parts().enumerate() {
-            let shard = guard(shards, Self::shard_of(key.hash));
+            let shard = guard(shards, shard_of(key.hash));
             let far = shard.looks_far(now);
             let wanted = Wanted { before, a_hold: question.hold.is_some() };
             let mut room = shard.prepare(key, limits, now, wanted, far, &rehash);
@@ -208,7 +176,7 @@ impl MemoryStore {
                 // All shards share one budget, so expired entries of other shards are removed
                 // first.
                 self.reclaim(now);
-                let shard = guard(shards, Self::shard_of(key.hash));
+                let shard = guard(shards, shard_of(key.hash));
                 room = shard.prepare(key, limits, now, wanted, far, &rehash);
                 if room.is_none() {
                     shard.found_nothing(now);
@@ -221,10 +189,10 @@ impl MemoryStore {
         let mut rooms: SmallVec<[Room; 2]> = SmallVec::new();
         for (at, ((limits, key), found)) in parts().zip(found).enumerate() {
             let room = found.unwrap_or_else(|| {
-                let index = Self::shard_of(key.hash);
+                let index = shard_of(key.hash);
                 let alike = parts().take(at).zip(&rooms).filter(|((other, key), room)| {
                     matches!(room, Room::Shared { .. })
-                        && Self::shard_of(key.hash) == index
+                        && shard_of(key.hash) == index
                         && other.identity() == limits.identity()
                 });
                 let nth = alike.count();
@@ -265,7 +233,7 @@ impl MemoryStore {
         work: impl FnOnce(&mut state::State, &engine::Carries, Time, bool) -> T,
     ) -> Option<T> {
         let key = self.key(counted.subject, counted.limits);
-        let mut shard = self.lock(Self::shard_of(key.hash));
+        let mut shard = self.lock(shard_of(key.hash));
         let now = self.0.clock.now();
         self.with_state_of(&mut shard, &key, counted.limits, now, work)
     }
@@ -295,15 +263,6 @@ impl MemoryStore {
         shard.put(key, limits, taken, true, !fresh, &rehash);
         Some(answer)
     }
-}
-
-/// The locked shard of an index. Every index of a question has been locked.
-pub(super) fn guard<'g>(
-    shards: &'g mut [(usize, MutexGuard<'_, Shard>)],
-    index: usize,
-) -> &'g mut Shard {
-    let found = shards.iter_mut().find(|(held, _)| *held == index);
-    found.map_or_else(|| unreachable!("every shard of a question is locked"), |(_, shard)| shard)
 }
 
 #[cfg(test)]

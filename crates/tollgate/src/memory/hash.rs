@@ -79,9 +79,19 @@ impl KeyHash {
         let subjects = ["1", "user:42", "sixteen_bytes_ok", "a-subject-of-more-than-16-bytes"];
         subjects.iter().fold(0, |probe: u64, subject| {
             let hash = self.hash(subject.as_bytes(), &limits);
-            probe.rotate_left(7) ^ hash ^ super::MemoryStore::shard_of(hash) as u64
+            probe.rotate_left(7) ^ hash ^ shard_of(hash) as u64
         })
     }
+}
+
+/// The number of shards. A power of two, because some bits of a subject's hash select the shard.
+pub(super) const SHARDS: usize = 256;
+
+/// The shard of a hash, from bits that the shard's table does not use.
+#[inline]
+#[allow(clippy::cast_possible_truncation)] // eight bits
+pub(super) fn shard_of(hash: u64) -> usize {
+    (hash >> 40) as usize % SHARDS
 }
 
 #[inline(always)]

@@ -3,19 +3,18 @@
 use parking_lot::MutexGuard;
 use smallvec::SmallVec;
 
+use super::hash::shard_of;
+use super::locked::guard;
 use super::shard::{Lifted, Shard, Taken};
 use super::slot::Key;
-use super::state::{BoundedHolds, State};
-use super::{MemoryStore, check::guard};
+use super::state::{BoundedHolds, ROOM_FOR_HOLD, State};
+use super::store::MemoryStore;
 use crate::engine::{self, Carries, HoldSums, HoldTable, Mode, OpenHold, Outcome, Part, decide};
 use crate::error::StoreError;
 use crate::hold::{Hold, HoldId, HoldKind, HoldName, HoldTerms, Settled};
 use crate::limit::{LimitSet, MAX_UNITS};
-use crate::store::Question;
+use crate::question::Question;
 use crate::time::Time;
-
-/// The bytes that must be free for another hold.
-pub(super) const ROOM_FOR_HOLD: usize = 1 << 10;
 
 impl MemoryStore {
     /// Decides a question over states that were taken out of their entries.
@@ -141,7 +140,7 @@ impl MemoryStore {
             is_new
         };
         let key = self.key(subject, limits);
-        let mut shard = self.lock(Self::shard_of(key.hash));
+        let mut shard = self.lock(shard_of(key.hash));
         let now = self.0.clock.now();
         if let Some((bucket, written_under, mut state)) = shard.lift_own(&key, limits) {
             let is_new = mark(&written_under, &mut state, now);
@@ -171,8 +170,7 @@ impl MemoryStore {
         let each = hold.counts.iter();
         let keys: Vec<(Key<'_>, &LimitSet)> =
             each.map(|(subject, limits)| (self.key(subject, limits), limits)).collect();
-        let mut indices: Vec<usize> =
-            keys.iter().map(|(key, _)| Self::shard_of(key.hash)).collect();
+        let mut indices: Vec<usize> = keys.iter().map(|(key, _)| shard_of(key.hash)).collect();
         indices.sort_unstable();
         indices.dedup();
         let mut shards: Vec<(usize, MutexGuard<'_, Shard>)> =
@@ -180,7 +178,7 @@ impl MemoryStore {
         let now = self.0.clock.now();
         let (mut found, mut asked) = (Vec::new(), Vec::new());
         for (key, limits) in &keys {
-            let index = Self::shard_of(key.hash);
+            let index = shard_of(key.hash);
             let lifted = guard(&mut shards, index).lift_held(key, limits, hold.id);
             if let Some(mut lifted) = lifted {
                 let holds = lifted.state.take_holds();

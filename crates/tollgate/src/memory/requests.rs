@@ -1,20 +1,11 @@
-//! Checks under request ids, and what counts remember of those that they admitted.
-
-use core::sync::atomic::Ordering;
+//! The answers that counts remember under request ids.
 
 use hashbrown::HashTable;
 
-use super::MemoryStore;
-use super::check::LockedShards;
-use super::shard::Shard;
-use super::slot::Key;
 use super::state::Budget;
-use crate::ask::RequestId;
-use crate::engine::{MAX_REPEATS, MAX_REQUESTS, Outcome, Recalled, Remembered};
+use crate::engine::{MAX_REPEATS, MAX_REQUESTS, Recalled, Remembered};
 use crate::error::StoreError;
-use crate::limit::LimitSet;
-use crate::store::Question;
-use crate::time::Time;
+use crate::question::Question;
 
 /// The most ids of one half.
 const HALF: usize = MAX_REQUESTS / 2;
@@ -26,18 +17,18 @@ const FEW: usize = 64;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     /// The hash of the id below its last bytes, so that no two ids agree by chance.
-    id: u128,
-    until_us: u64,
-    question: [u8; 7],
+    pub(super) id: u128,
+    pub(super) until_us: u64,
+    pub(super) question: [u8; 7],
     /// How often the answer was repeated.
-    repeats: u8,
+    pub(super) repeats: u8,
 }
 
 /// What is remembered under one id: 96 bytes for one limit.
 #[derive(Debug)]
-struct Entry {
-    asked: Asked,
-    answer: Remembered,
+pub(super) struct Entry {
+    pub(super) asked: Asked,
+    pub(super) answer: Remembered,
 }
 
 /// One half of a count's ids.
@@ -159,7 +150,12 @@ impl Table {
 
 impl Requests {
     /// What is remembered under an id.
-    fn recall(&mut self, count: u64, asked: &Asked, now_us: u64) -> Result<Recalled, StoreError> {
+    pub(super) fn recall(
+        &mut self,
+        count: u64,
+        asked: &Asked,
+        now_us: u64,
+    ) -> Result<Recalled, StoreError> {
         let Some(table) = self.tables.find_mut(count, |table| table.count == count) else {
             return Ok(Recalled::Unknown);
         };
@@ -171,7 +167,13 @@ impl Requests {
 
     /// Remembers an answer. Returns the number of ids that are forgotten before their time, itself
     /// included.
-    fn remember(&mut self, count: u64, entry: Entry, now_us: u64, budget: &Budget) -> u64 {
+    pub(super) fn remember(
+        &mut self,
+        count: u64,
+        entry: Entry,
+        now_us: u64,
+        budget: &Budget,
+    ) -> u64 {
         let place = self.tables.find_entry(count, |table| table.count == count);
         let Ok(mut table) = place else {
             if self.tables.len() == self.tables.capacity() {
@@ -230,113 +232,5 @@ impl Requests {
 
     pub(super) fn bytes(&self) -> usize {
         self.tables.allocation_size() + self.bytes
-    }
-}
-
-impl MemoryStore {
-    /// Decides a question under a request id: as before, if it was admitted before.
-    ///
-    /// # Errors
-    /// The id was used for another question; a question for a hold; as
-    /// [`MemoryStore::decide_locked`].
-    pub(super) fn decide_once(
-        &self,
-        question: &Question<'_>,
-        request: RequestId<'_>,
-        keys: &[Key<'_>],
-        shards: &mut LockedShards<'_>,
-        now: Time,
-    ) -> Result<Outcome, StoreError> {
-        if question.hold.is_some() {
-            return Err(StoreError::misuse(
-                "a hold is not remembered under a request id: ask without one",
-            ));
-        }
-        let Some(first) = keys.first() else {
-            return self.decide_locked(question, keys, shards, now);
-        };
-        let asked = self.asked(question, first, request, now);
-        let place = Self::place(shards, first);
-        let home = &mut shards[place].1;
-        let recalled = home.requests().recall(first.hash, &asked, now.as_micros())?;
-        if let Recalled::Repeated(known) = recalled {
-            return Ok(known);
-        }
-        let outcome = match Self::decide_in_place(home, keys, question, now) {
-            Some(outcome) => outcome,
-            None => self.decide_locked(question, keys, shards, now)?,
-        };
-        let (outcome, is_kept) = recalled.judged(outcome, question.mode);
-        if is_kept {
-            let entry = Entry { asked, answer: Remembered::new(&outcome) };
-            let forgotten = shards[place].1.remember(first.hash, entry, now);
-            self.0.forgotten_requests.fetch_add(forgotten, Ordering::Relaxed);
-        }
-        Ok(outcome)
-    }
-
-    /// The answer for one subject that has an entry under exactly these limits; `None` for any
-    /// other.
-    fn decide_in_place(
-        shard: &mut Shard,
-        keys: &[Key<'_>],
-        question: &Question<'_>,
-        now: Time,
-    ) -> Option<Outcome> {
-        let ([key], [part]) = (keys, question.parts) else { return None };
-        let ask = (question.cost, question.mode);
-        let (mut outcome, charge) =
-            shard.decide_known(key, part.limits, ask, (now, question.receipts))?;
-        if let Some(charge) = charge {
-            outcome.receipt = Self::number(charge, Self::shard_of(key.hash));
-        }
-        Some(outcome)
-    }
-
-    fn asked(
-        &self,
-        question: &Question<'_>,
-        first: &Key<'_>,
-        request: RequestId<'_>,
-        now: Time,
-    ) -> Asked {
-        let id = request.text().as_bytes();
-        let mut last = [0; 8];
-        for (to, from) in last.iter_mut().zip(id.iter().rev()) {
-            *to = *from;
-        }
-        let remembered_us = u64::try_from(request.time().as_micros()).unwrap_or(u64::MAX);
-        let until_us = now.as_micros().saturating_add(remembered_us);
-        let hash = |bytes: &[u8], limits: &LimitSet| self.hash(bytes, limits);
-        let ask = question.cost << 2 | u64::from(question.mode.number());
-        // The first count is the one that remembers.
-        let each = question.parts.iter().enumerate();
-        let described = each.fold(mixed(0, ask), |sum, (at, part)| {
-            let subject = match at {
-                0 => first.hash,
-                _ => hash(part.subject.as_str().as_bytes(), part.limits),
-            };
-            mixed(mixed(sum, subject), hash(part.limits.full_text().as_bytes(), part.limits))
-        });
-        let limits = question.parts.first().map(|part| part.limits);
-        let hashed = limits.map_or(0, |limits| hash(id, limits));
-        let own = if request.is_of_each_question() { described } else { 0 };
-        let id = u128::from(u64::from_le_bytes(last) ^ own) << 64 | u128::from(hashed);
-        let [question @ .., _] = described.to_be_bytes();
-        Asked { id, until_us, question, repeats: 0 }
-    }
-}
-
-/// One number of two, which depends on their order.
-fn mixed(a: u64, b: u64) -> u64 {
-    (a.rotate_left(23) ^ b).wrapping_mul(0x9e37_79b9_7f4a_7c15)
-}
-
-impl Shard {
-    fn remember(&mut self, count: u64, entry: Entry, now: Time) -> u64 {
-        let (requests, budget) = self.requests_and_budget();
-        let forgotten = requests.remember(count, entry, now.as_micros(), budget);
-        self.settle();
-        forgotten
     }
 }

@@ -22,14 +22,11 @@ mod saved;
 mod shared;
 mod taken;
 
-pub(super) use room::{Room, Wanted};
 pub(super) use saved::{Kept, Sizes};
 pub(super) use shared::Lifted;
 
-use room::Fruitless;
-use shared::Shared;
 use taken::Home;
-pub(super) use taken::Taken;
+pub(super) use taken::{Room, Taken, Wanted};
 
 /// The fields of the fast path come first and fit into one cache line together with the lock.
 #[derive(Debug)]
@@ -56,6 +53,25 @@ struct Rest {
     fruitless: Fruitless,
     budget: Arc<Budget>,
     paid: usize,
+}
+
+/// The last long search that found nothing.
+#[derive(Debug, Default)]
+struct Fruitless {
+    at_us: u64,
+    /// How many more new subjects skip the search.
+    newcomers: u32,
+}
+
+/// A state that the new subjects of one identity share. It is found by the identity, not by the
+/// numbers: other numbers must not give a fresh count.
+#[derive(Debug)]
+struct Shared {
+    /// The set that it is written under.
+    set: usize,
+    /// 0, or from 1 up for further new subjects of one check, which need one state each.
+    nth: usize,
+    state: State,
 }
 
 impl Shard {

@@ -9,6 +9,9 @@ use crate::limit::{LimitSet, Place};
 use crate::strategy::{Cell, Entry, Log};
 use crate::time::Time;
 
+/// The bytes that must be free for another hold.
+pub(super) const ROOM_FOR_HOLD: usize = 1 << 10;
+
 /// The byte budget of a store, measured by what it allocates.
 #[derive(Debug)]
 pub(super) struct Budget {

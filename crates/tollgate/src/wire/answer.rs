@@ -2,7 +2,8 @@
 
 use serde::ser::{Serialize, Serializer};
 
-use super::{Shown, Wait, objects};
+use super::value::{Shown, objects};
+use super::wait::Wait;
 use crate::decision;
 use crate::decision::Decision;
 

@@ -2,7 +2,9 @@
 
 use core::time::Duration;
 
-use super::{Answer, Fields, Told as _, Value, Wait, objects, written};
+use super::answer::Answer;
+use super::value::{Fields, Told as _, Value, objects, written};
+use super::wait::Wait;
 use crate::engine::{self, ShownHold};
 use crate::{ChargedLimit, Hold, Inspection, LimitSet, Refund, Settled, Subject, Time};
 

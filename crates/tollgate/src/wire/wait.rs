@@ -6,8 +6,6 @@ use core::time::Duration;
 use serde::ser::{Error as _, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-use super::{Fields, Value, written};
-
 /// A wait: a number of seconds with at most 6 decimals, and the same as text.
 ///
 /// A fraction is the raw number of `serde_json`, so that no digit is lost. Other formats of serde
@@ -45,19 +43,6 @@ impl Wait {
         }
     }
 }
-
-impl Fields for Wait {
-    fn count(&self) -> usize {
-        2
-    }
-
-    fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, Value<'s>)) {
-        to("seconds", Value::Seconds(*self));
-        to("text", Value::Shown(self));
-    }
-}
-
-written!(Wait);
 
 impl fmt::Display for Wait {
     /// In days, hours, minutes and seconds: `1.5s`, `2m5s`, `3d4h`. It is rounded up to a

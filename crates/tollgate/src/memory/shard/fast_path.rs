@@ -10,9 +10,10 @@ use crate::engine::{
 };
 use crate::hold::Hold;
 use crate::limit::LimitSet;
-use crate::memory::MemoryStore;
-use crate::memory::holding::ROOM_FOR_HOLD;
-use crate::store::{Counted, Question};
+use crate::memory::hash::shard_of;
+use crate::memory::state::ROOM_FOR_HOLD;
+use crate::memory::store::MemoryStore;
+use crate::question::{Counted, Question};
 use crate::time::Time;
 
 impl MemoryStore {
@@ -32,7 +33,7 @@ impl MemoryStore {
         set: impl FnOnce(&mut Outcome) -> T,
     ) -> Option<T> {
         let key = Key::new(subject.as_bytes(), self.hash(subject.as_bytes(), limits));
-        let index = Self::shard_of(key.hash);
+        let index = shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
         let FoundEntry { slot, large, charges } = shard.known::<LITERAL, false>(&key, limits)?;
@@ -77,7 +78,7 @@ impl MemoryStore {
         }
         let Counted { subject, limits, .. } = *part;
         let key = self.key(subject, limits);
-        let index = Self::shard_of(key.hash);
+        let index = shard_of(key.hash);
         let mut shard = self.lock(index);
         let now = self.0.clock.now();
         let FoundEntry { slot, large, charges } = shard.known::<false, true>(&key, limits)?;
@@ -114,7 +115,7 @@ impl MemoryStore {
     ) -> Option<T> {
         let [(subject, limits)] = &hold.counts[..] else { return None };
         let key = self.key(subject, limits);
-        let mut shard = self.lock(Self::shard_of(key.hash));
+        let mut shard = self.lock(shard_of(key.hash));
         let now = self.0.clock.now();
         if shard.shares() {
             // It may be open on the state that was shared before there was an entry.

@@ -1,11 +1,12 @@
 //! How a shard makes room: expired entries are removed and tables grow, or a subject finds no room.
 
-use super::{KEY_BITS, Key, LONG, Large, Shard, Slot, capacity_of, hash_of};
+use super::{
+    Fruitless, KEY_BITS, Key, LONG, Large, Room, Shard, Slot, Wanted, capacity_of, hash_of,
+};
 use crate::engine;
 use crate::limit::LimitSet;
-use crate::memory::holding::ROOM_FOR_HOLD;
 use crate::memory::slabs::{compact, growth_of, to_u32};
-use crate::memory::state::held_until_us;
+use crate::memory::state::{ROOM_FOR_HOLD, held_until_us};
 use crate::strategy::{Cell, Step};
 use crate::time::{SKEW_US, Time};
 
@@ -23,35 +24,6 @@ const FRUITLESS_NEWCOMERS: u32 = 256;
 
 /// ... and for how long.
 const FRUITLESS_US: u64 = 100_000;
-
-/// What a subject gets in a shard.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::memory) enum Room {
-    /// An entry of its own, or room for one.
-    Own,
-    /// No room: it shares a state with other new subjects. The set is held until the state is put
-    /// back.
-    Shared { set: usize, nth: usize },
-    /// No room even for a shared state.
-    None,
-}
-
-/// What a subject without an entry wants room for.
-#[derive(Clone, Copy, Debug)]
-pub(in crate::memory) struct Wanted {
-    /// So many new subjects of the same check were promised room already.
-    pub(in crate::memory) before: usize,
-    /// Also for a hold.
-    pub(in crate::memory) a_hold: bool,
-}
-
-/// The last long search that found nothing.
-#[derive(Debug, Default)]
-pub(super) struct Fruitless {
-    at_us: u64,
-    /// How many more new subjects skip the search.
-    newcomers: u32,
-}
 
 impl Shard {
     /// Makes room for a subject without an entry, before any state is taken: afterwards, nothing

@@ -1,6 +1,6 @@
 //! The states that new subjects share while the store is full.
 
-use super::{Key, Rest, Room, Shard, State};
+use super::{Key, Rest, Room, Shard, Shared, State};
 use crate::hold::HoldId;
 use crate::limit::LimitSet;
 use crate::memory::slabs::table_bytes;
@@ -8,17 +8,6 @@ use crate::time::{SKEW_US, Time};
 
 /// The number of shared states examined for expiry on each new subject.
 const HAND_PER_NEWCOMER: usize = 2;
-
-/// A state that the new subjects of one identity share. It is found by the identity, not by the
-/// numbers: other numbers must not give a fresh count.
-#[derive(Debug)]
-pub(super) struct Shared {
-    /// The set that it is written under.
-    pub(super) set: usize,
-    /// 0, or from 1 up for further new subjects of one check, which need one state each.
-    pub(super) nth: usize,
-    pub(super) state: State,
-}
 
 /// A state that was taken out for a hold that is known there.
 #[derive(Debug)]

@@ -1,7 +1,28 @@
-//! A state that is taken out of a shard, and where it came from.
+//! A state that is taken out of a shard, what it gets there, and where it came from.
 
 use crate::engine;
 use crate::memory::state::State;
+
+/// What a subject gets in a shard.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(in crate::memory) enum Room {
+    /// An entry of its own, or room for one.
+    Own,
+    /// No room: it shares a state with other new subjects. The set is held until the state is put
+    /// back.
+    Shared { set: usize, nth: usize },
+    /// No room even for a shared state.
+    None,
+}
+
+/// What a subject without an entry wants room for.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::memory) struct Wanted {
+    /// So many new subjects of the same check were promised room already.
+    pub(in crate::memory) before: usize,
+    /// Also for a hold.
+    pub(in crate::memory) a_hold: bool,
+}
 
 /// Where a state was found, and where it is written back.
 #[derive(Clone, Copy, Debug)]

@@ -7,11 +7,12 @@ use super::chunks::ChunkReader;
 use super::error::{SnapshotError, SnapshotFault};
 use super::tag;
 use crate::limit::LimitSet;
-use crate::memory::hash::{HashText, KeyHash};
+use crate::memory::builder::MemoryStoreBuilder;
+use crate::memory::hash::{HashText, KeyHash, SHARDS, shard_of};
 use crate::memory::marks::{Reset, Spent};
 use crate::memory::shard::{Kept, Sizes};
 use crate::memory::slot::{Key, MAX_SETS};
-use crate::memory::{Ancestor, MemoryStore, MemoryStoreBuilder, SHARDS};
+use crate::memory::store::{Ancestor, MemoryStore};
 use crate::notice::{MAX_NOTICE_BYTES, MAX_NOTICE_NAME_BYTES, MAX_NOTICES};
 use crate::strategy::MAX_EXACT;
 use crate::subject::{self, MAX_SUBJECT_BYTES, Subject};
@@ -419,7 +420,7 @@ impl Restoring {
             return Err(SnapshotError::damaged(at, "a subject that is not as one is written"));
         }
         let hash = self.store.hash(&self.text, &limits);
-        let mut shard = self.store.lock(MemoryStore::shard_of(hash));
+        let mut shard = self.store.lock(shard_of(hash));
         let spare = shard.spare();
         let budget = &self.store.0.budget;
         let mut kept = Kept::read(from, &limits, budget, |at| self.check(at, spare))?;

@@ -1,0 +1,85 @@
+//! The kinds of holds, and how long one lasts.
+
+use crate::error::ParseError;
+use crate::time::MAX_PERIOD_US;
+
+/// What a hold keeps, and what its end does.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[non_exhaustive]
+pub enum HoldKind {
+    /// The cost in slots of every concurrency limit. Rate limits are charged when it is placed, and
+    /// keep the charge.
+    Acquire,
+    /// The cost in units of every rate limit, and one slot of every concurrency limit. Where it
+    /// ends by itself, nothing is charged.
+    Reserve,
+    /// As `Reserve`; where it ends by itself, its units are charged at that time.
+    Charging,
+}
+
+impl HoldKind {
+    /// The letter for it, the first byte of an id.
+    pub(super) const fn code(self) -> u8 {
+        match self {
+            Self::Acquire => b'a',
+            Self::Reserve => b'r',
+            Self::Charging => b'c',
+        }
+    }
+
+    /// The name on the wire.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Acquire => "acquire",
+            Self::Reserve => "reserve",
+            Self::Charging => "charging",
+        }
+    }
+
+    /// The units of a hold of this cost that rate limits keep.
+    #[must_use]
+    pub const fn units(self, cost: u64) -> u64 {
+        match self {
+            Self::Acquire => 0,
+            Self::Reserve | Self::Charging => cost,
+        }
+    }
+
+    /// What a peek judges its cost as, by its name: `check`, which is `None`, `reserve` or
+    /// `acquire`.
+    ///
+    /// ```
+    /// use tollgate::HoldKind;
+    /// assert_eq!(HoldKind::of_peek("acquire")?, Some(HoldKind::Acquire));
+    /// assert_eq!(HoldKind::of_peek("check")?, None);
+    /// # Ok::<(), tollgate::ParseError>(())
+    /// ```
+    ///
+    /// # Errors
+    /// Another name.
+    pub fn of_peek(name: &str) -> Result<Option<Self>, ParseError> {
+        match name {
+            "check" => Ok(None),
+            "reserve" => Ok(Some(Self::Reserve)),
+            "acquire" => Ok(Some(Self::Acquire)),
+            _ => {
+                let what = "this is nothing that a peek looks ahead to";
+                Err(ParseError::whole(name, what, "a kind is `check`, `reserve` or `acquire`"))
+            }
+        }
+    }
+
+    /// The slots that a hold of this cost takes of concurrency limits.
+    #[must_use]
+    pub const fn slots(self, cost: u64) -> u64 {
+        match self {
+            Self::Acquire => cost,
+            Self::Reserve | Self::Charging => 1,
+        }
+    }
+}
+
+/// The shortest and the longest time of a hold, in microseconds.
+pub(crate) const MIN_TTL_US: u64 = 1_000;
+pub(crate) const MAX_TTL_US: u64 = MAX_PERIOD_US;

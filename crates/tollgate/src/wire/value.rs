@@ -1,0 +1,227 @@
+//! The values of fields on the wire, for whatever format they are written in.
+
+use core::fmt;
+
+use serde::ser::{Serialize, SerializeMap as _, Serializer};
+
+use super::wait::Wait;
+
+/// The fields of an object, for whatever format they are written in.
+pub trait Fields {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// Tells each, in the order of the wire.
+    fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, Value<'s>));
+}
+
+/// The values of a list.
+pub trait List {
+    /// How many there are.
+    fn count(&self) -> usize;
+
+    /// The value at a place; `Null` beyond the last.
+    fn at(&self, place: usize) -> Value<'_>;
+}
+
+/// What can be the value of a field.
+pub trait Told {
+    /// The value.
+    fn told(&self) -> Value<'_>;
+}
+
+/// The value of a field.
+#[derive(Clone, Copy)]
+#[non_exhaustive]
+pub enum Value<'a> {
+    /// Not known, or never.
+    Null,
+    /// Yes or no.
+    Flag(bool),
+    /// A whole number.
+    Number(u64),
+    /// Seconds, which may have a fraction.
+    Seconds(Wait),
+    /// A text.
+    Text(&'a str),
+    /// A text that is made when it is written.
+    Shown(&'a dyn fmt::Display),
+    /// An object.
+    Fields(&'a dyn Fields),
+    /// A list.
+    List(&'a dyn List),
+}
+
+impl fmt::Debug for Value<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            Self::Null => f.write_str("null"),
+            Self::Flag(is_so) => is_so.fmt(f),
+            Self::Number(number) => number.fmt(f),
+            Self::Seconds(wait) => wait.fmt(f),
+            Self::Text(text) => text.fmt(f),
+            Self::Shown(shown) => shown.fmt(f),
+            Self::Fields(fields) => {
+                let mut map = f.debug_map();
+                fields.each(&mut |name, value| {
+                    map.entry(&name, &value);
+                });
+                map.finish()
+            }
+            Self::List(list) => {
+                f.debug_list().entries((0..list.count()).map(|place| list.at(place))).finish()
+            }
+        }
+    }
+}
+
+impl Serialize for Value<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        match *self {
+            Self::Null => to.serialize_none(),
+            Self::Flag(is_so) => to.serialize_bool(is_so),
+            Self::Number(number) => to.serialize_u64(number),
+            Self::Seconds(wait) => wait.serialize_seconds(to),
+            Self::Text(text) => to.serialize_str(text),
+            Self::Shown(shown) => to.collect_str(&format_args!("{shown}")),
+            Self::Fields(fields) => {
+                let mut map = to.serialize_map(Some(fields.count()))?;
+                let mut done = Ok(());
+                fields.each(&mut |name, value| {
+                    if done.is_ok() {
+                        done = map.serialize_entry(name, &value);
+                    }
+                });
+                done.and_then(|()| map.end())
+            }
+            Self::List(list) => to.collect_seq((0..list.count()).map(|place| list.at(place))),
+        }
+    }
+}
+
+/// A text that is made when it is written.
+#[derive(Clone, Copy)]
+#[allow(clippy::exhaustive_structs)] // what is shown, and nothing else
+pub struct Shown<'a>(pub &'a dyn fmt::Display);
+
+impl fmt::Debug for Shown<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl Told for Shown<'_> {
+    fn told(&self) -> Value<'_> {
+        Value::Shown(self.0)
+    }
+}
+
+impl Told for bool {
+    fn told(&self) -> Value<'_> {
+        Value::Flag(*self)
+    }
+}
+
+impl Told for u64 {
+    fn told(&self) -> Value<'_> {
+        Value::Number(*self)
+    }
+}
+
+impl Told for usize {
+    fn told(&self) -> Value<'_> {
+        Value::Number(*self as u64)
+    }
+}
+
+impl Told for &str {
+    fn told(&self) -> Value<'_> {
+        Value::Text(self)
+    }
+}
+
+impl Told for String {
+    fn told(&self) -> Value<'_> {
+        Value::Text(self)
+    }
+}
+
+impl<T: Told> Told for Option<T> {
+    fn told(&self) -> Value<'_> {
+        self.as_ref().map_or(Value::Null, T::told)
+    }
+}
+
+impl<T: Told> Told for Vec<T> {
+    fn told(&self) -> Value<'_> {
+        Value::List(self)
+    }
+}
+
+impl<T: Told> List for Vec<T> {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn at(&self, place: usize) -> Value<'_> {
+        self.get(place).map_or(Value::Null, T::told)
+    }
+}
+
+/// Makes objects of the wire of structs: each field is told in the order in which it is declared.
+macro_rules! objects {
+    ($($(#[$about:meta])* pub struct $name:ident $(<$life:lifetime>)? {
+        $($(#[$meaning:meta])* $field:ident: $type:ty,)+
+    })+) => {$(
+        $(#[$about])*
+        #[derive(Clone, Debug)]
+        #[non_exhaustive]
+        pub struct $name $(<$life>)? {
+            $($(#[$meaning])* pub $field: $type,)+
+        }
+
+        impl $(<$life>)? $crate::wire::Fields for $name $(<$life>)? {
+            fn count(&self) -> usize {
+                [$(stringify!($field)),+].len()
+            }
+
+            fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, $crate::wire::Value<'s>)) {
+                $(to(stringify!($field), $crate::wire::Told::told(&self.$field));)+
+            }
+        }
+
+        $crate::wire::value::written!($name $(<$life>)?);
+    )+};
+}
+
+/// Lets objects be values, and be written by serde.
+macro_rules! written {
+    ($name:ident $(<$life:lifetime>)?) => {
+        impl $(<$life>)? $crate::wire::Told for $name $(<$life>)? {
+            fn told(&self) -> $crate::wire::Value<'_> {
+                $crate::wire::Value::Fields(self)
+            }
+        }
+
+        impl $(<$life>)? ::serde::Serialize for $name $(<$life>)? {
+            fn serialize<S: ::serde::Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+                ::serde::Serialize::serialize(&$crate::wire::Value::Fields(self), to)
+            }
+        }
+    };
+}
+
+pub(super) use {objects, written};
+
+impl Fields for Wait {
+    fn count(&self) -> usize {
+        2
+    }
+
+    fn each<'s>(&'s self, to: &mut dyn FnMut(&'static str, Value<'s>)) {
+        to("seconds", Value::Seconds(*self));
+        to("text", Value::Shown(self));
+    }
+}
+
+written!(Wait);
