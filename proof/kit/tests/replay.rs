@@ -12,11 +12,12 @@ use flate2::read::MultiGzDecoder;
 use tollgate::Strategy;
 use tollgate_logs::replay::{CaseReport, Plan, Report, StrategyChoice, replay};
 use tollgate_logs::{Reading, Traffic};
-use tollgate_proof::oracle::{MultiOracle, Oracle, Rounding, Rule};
+use tollgate_proof::conformance::rule_of;
+use tollgate_proof::oracle::{MultiOracle, Oracle, Rule};
 
 const SECOND: u64 = 1_000_000;
-const LIMITS: [(&str, u64, u64); 3] =
-    [("5/10s", 5, 10 * SECOND), ("100/1h", 100, 3_600 * SECOND), ("30/1m", 30, 60 * SECOND)];
+const LIMITS: [(&str, u64); 3] =
+    [("5/10s", 10 * SECOND), ("100/1h", 3_600 * SECOND), ("30/1m", 60 * SECOND)];
 
 fn log_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/data/semicomplete_access.log.gz")
@@ -56,18 +57,8 @@ fn in_order(lines: &[(u64, String)]) -> Vec<(u64, &str)> {
 }
 
 /// A bare quota under `strategy`, with that strategy's defaults.
-fn rule(strategy: Strategy, n: u64, d_us: u64) -> Rule {
-    match strategy {
-        Strategy::Uniform => Rule::Greedy { n, d_us, burst: 1 },
-        Strategy::Gcra | Strategy::TokenBucket => Rule::Greedy { n, d_us, burst: n },
-        Strategy::FixedWindow => Rule::FixedEpoch { n, d_us },
-        Strategy::SlidingLog => Rule::Log { n, d_us },
-        Strategy::SlidingWindow => {
-            assert_eq!(d_us % 10, 0);
-            Rule::Window { n, d_us, precision_us: d_us / 10, rounding: Rounding::Conservative }
-        }
-        other => panic!("{other} has no rule here yet: add it"),
-    }
+fn rule(strategy: Strategy, quota: &str) -> Rule {
+    rule_of(&format!("{quota} via {strategy}").parse().unwrap()).unwrap()
 }
 
 /// The counts of a replay, once more and slowly, from each client's admitted times.
@@ -134,16 +125,17 @@ fn every_strategy_agrees_with_the_oracle_on_the_bundled_log() {
     let (traffic, lines) = (traffic(), lines());
     let events = in_order(&lines);
     let mut tallies = Vec::new();
-    for (text, n, d_us) in LIMITS {
+    for (text, d_us) in LIMITS {
         let plan = Plan::new(&[text], StrategyChoice::All).unwrap();
         let report = replay(&traffic, &plan, |_| ()).unwrap();
         assert_counts(&report, &lines);
         assert_eq!((report.cases.len(), report.refused.len()), (Strategy::RATES.len(), 0));
         for (strategy, case) in Strategy::RATES.iter().zip(&report.cases) {
+            let rule = rule(*strategy, text);
             let mut oracles: BTreeMap<&str, Oracle> = BTreeMap::new();
             let mut verdicts = Vec::new();
             for &(at, who) in &events {
-                let fresh = || Oracle::grouped(rule(*strategy, n, d_us)).unwrap();
+                let fresh = || Oracle::grouped(rule).unwrap();
                 let oracle = oracles.entry(who).or_insert_with(fresh);
                 verdicts.push((at, who, oracle.check(at, 1).admitted));
             }
@@ -168,14 +160,14 @@ fn several_limits_agree_with_the_oracle() {
     let plan = Plan::new(&["5/10s", "100/1h; 30/1m"], StrategyChoice::All).unwrap();
     let report = replay(&traffic, &plan, |_| ()).unwrap();
     for (strategy, case) in Strategy::RATES.iter().zip(&report.cases) {
-        let rules = LIMITS.map(|(_, n, d_us)| rule(*strategy, n, d_us));
+        let rules = LIMITS.map(|(text, _)| rule(*strategy, text));
         let mut oracle = MultiOracle::new(&rules).unwrap();
         let mut verdicts = Vec::new();
         for &(at, who) in &events {
             let asked = [(who, 0), (who, 1), (who, 2)];
             verdicts.push((at, who, oracle.check(at, &asked, 1).unwrap().admitted));
         }
-        let tally = Tally::from_verdicts(&verdicts, &LIMITS.map(|(_, _, d_us)| d_us));
+        let tally = Tally::from_verdicts(&verdicts, &LIMITS.map(|(_, d_us)| d_us));
         assert_eq!(Tally::reported(case), tally, "{strategy}");
     }
 }

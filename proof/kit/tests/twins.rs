@@ -3,9 +3,10 @@
 
 mod common;
 
-use common::{SMALL, Twins};
+use common::Twins;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use tollgate_proof::conformance::SMALL;
 
 /// How often each outcome was seen.
 #[derive(Default, Debug)]
@@ -127,13 +128,19 @@ fn operate(
     }
 }
 
+/// The operations of all histories.
+fn operations() -> f64 {
+    let [histories, limits] = [HISTORIES, SMALL.len() as u64].map(|it| u32::try_from(it).unwrap());
+    f64::from(histories * limits * 80)
+}
+
 #[test]
 fn random_histories_equal_the_oracle_in_every_field() {
     let mut seen = Seen::default();
     for limit in SMALL {
         histories(limit, false, &mut seen);
     }
-    let total = f64::from(u32::try_from(HISTORIES).unwrap() * 80 * 21);
+    let total = operations();
     println!("forward: {seen:?} of {total}");
     for (what, count) in [
         ("allow", seen.allow),
@@ -158,6 +165,6 @@ fn histories_with_a_clock_that_steps_back_equal_the_oracle_in_every_field() {
         histories(limit, true, &mut seen);
     }
     println!("with steps back: {seen:?}");
-    let total = f64::from(u32::try_from(HISTORIES).unwrap() * 80 * 21);
+    let total = operations();
     assert!(f64::from(seen.skew) / total >= 0.01 && f64::from(seen.step_back) / total >= 0.01);
 }

@@ -42,7 +42,7 @@ use tollgate::{ManualClock, Store};
 
 pub use hold_histories::hold_history;
 pub use mixed::{Difference, FAMILIES, least_difference, mixed_history};
-pub use world::{block_on, rule_of};
+pub use world::{SMALL, block_on, rule_of};
 
 /// Makes empty stores on a clock of the kit. Any `Fn(ManualClock) -> impl Store` is one.
 pub trait StoreMaker {

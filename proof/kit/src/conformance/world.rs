@@ -207,13 +207,14 @@ pub(super) fn answer(decision: &Decision<'_>, peek: bool) -> OracleAnswer {
 }
 
 /// One limit of every strategy and option, with numbers small enough to reach every branch.
-pub(super) const SMALL: [&str; 22] = [
+pub const SMALL: [&str; 24] = [
     "1/7ms via uniform",
     "3/10us via uniform",
     "5/3s via uniform",
     "5/10s via gcra",
     "7/3s burst 3 via gcra",
     "3/10us burst 7 via gcra",
+    "2/3us burst 5 via gcra",
     "10/1s burst 4 refill greedy via token_bucket",
     "5/3s burst 5 refill interval via token_bucket",
     "2/5s burst 7 refill interval via token_bucket",
@@ -224,6 +225,7 @@ pub(super) const SMALL: [&str; 22] = [
     "4/300ms via fixed_window",
     "5/10s anchor first-hit via fixed_window",
     "3/700ms anchor first-hit via fixed_window",
+    "5/10s via sliding_log",
     "5/10s debt 2 via sliding_log",
     "7/400ms via sliding_log",
     "6/10s precision 1s via sliding_window",

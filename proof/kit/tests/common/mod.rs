@@ -17,8 +17,10 @@ impl Twins {
     /// Fresh ones; `grouped` takes the oracle's form for long runs.
     pub(crate) fn new(limit: &str, grouped: bool) -> Self {
         let limits: LimitSet = limit.parse().unwrap_or_else(|e| panic!("{limit}: {e}"));
-        let rule = rule_of(&limits.limits()[0]).unwrap();
+        let limit_of_it = &limits.limits()[0];
+        let rule = rule_of(limit_of_it).unwrap();
         let oracle = if grouped { Oracle::grouped(rule) } else { Oracle::new(rule) };
+        let oracle = oracle.and_then(|oracle| oracle.owing(limit_of_it.debt()));
         let oracle = oracle.unwrap_or_else(|e| panic!("{limit}: {e}"));
         Self { held: VecStates::fresh(&limits), limits, oracle }
     }
@@ -89,28 +91,3 @@ impl Twins {
         self.oracle.adjust(now_us, delta);
     }
 }
-
-/// One limit of every strategy and option, with numbers small enough to reach every branch.
-pub(crate) const SMALL: [&str; 21] = [
-    "1/7ms via uniform",
-    "3/10us via uniform",
-    "5/3s via uniform",
-    "5/10s via gcra",
-    "7/3s burst 3 via gcra",
-    "3/10us burst 7 via gcra",
-    "2/3us burst 5 via gcra",
-    "10/1s burst 4 refill greedy via token_bucket",
-    "5/3s burst 5 refill interval via token_bucket",
-    "2/5s burst 7 refill interval via token_bucket",
-    "9/4s burst 3 refill interval via token_bucket",
-    "5/10s via fixed_window",
-    "4/300ms via fixed_window",
-    "5/10s anchor first-hit via fixed_window",
-    "3/700ms anchor first-hit via fixed_window",
-    "5/10s via sliding_log",
-    "7/400ms via sliding_log",
-    "6/10s precision 1s via sliding_window",
-    "6/10s precision 2500ms rounding interpolate via sliding_window",
-    "9/900ms precision 100ms rounding interpolate via sliding_window",
-    "5/6s precision 2s rounding truncate via sliding_window",
-];

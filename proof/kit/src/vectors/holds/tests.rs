@@ -31,15 +31,8 @@ fn every_file_is_embedded() {
 /// For each strategy, and for slots: what was asked, and how it was answered.
 #[test]
 fn every_strategy_has_every_kind_of_question() {
-    for kind in [
-        "fixed_window",
-        "gcra",
-        "sliding_log",
-        "sliding_window",
-        "token_bucket",
-        "uniform",
-        "concurrency",
-    ] {
+    let rates = tollgate::Strategy::RATES.iter().map(|strategy| strategy.name());
+    for kind in rates.chain(["concurrency"]) {
         let (_, text) = HOLD_VECTORS.iter().find(|(path, _)| path.contains(kind)).unwrap();
         let mut seen = BTreeSet::new();
         for time_line in parse(text).unwrap() {
