@@ -1,11 +1,11 @@
-//! What a language keeps of a decision. Who asks a limiter names it, and gets answers that have it.
+//! The part of a decision that a language keeps, in the answers that it gets.
 
 use tollgate::{Decision, Error, Limiter, Store};
 
 use crate::answer::BindingAnswer;
 use crate::operation::Operation;
 
-/// What a language keeps of a decision.
+/// The part of a decision that a language keeps.
 pub trait Keep: Sized + Send + 'static {
     /// Asks a limiter, and keeps its answer.
     fn ask<S: Store>(

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Result, anyhow, bail};
-use tollgate::{LimitSet, MAX_COST, ParseError, Period, Strategy, Subject};
+use tollgate::{Limit, LimitSet, MAX_COST, ParseError, Period, Strategy, Subject};
 
 /// The longest argument that an error quotes, in characters.
 const SHOWN_CHARS: usize = 60;
@@ -169,10 +169,14 @@ pub(crate) fn on(
     Ok((self::subject(subject, literal)?, limits(&[limit.to_owned()], strategy)?))
 }
 
+/// The first limit from which only holds take, if there is one.
+pub(crate) fn slots(parts: &[(Subject, LimitSet)]) -> Option<&Limit> {
+    parts.iter().flat_map(|(_, limits)| limits.limits()).find(|limit| limit.needs_hold())
+}
+
 /// Refuses limits from which only holds take, for what places none.
 pub(crate) fn refuse_slots(parts: &[(Subject, LimitSet)], asks: &str) -> Result<()> {
-    let mut limits = parts.iter().flat_map(|(_, limits)| limits.limits());
-    let Some(limit) = limits.find(|limit| limit.needs_hold()) else { return Ok(()) };
+    let Some(limit) = slots(parts) else { return Ok(()) };
     bail!(
         "`{limit}` counts what is at work, and {asks} would never give a slot back: use \
          `tollgate run SUBJECT --at-once {} -- COMMAND`",

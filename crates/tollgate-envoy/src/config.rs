@@ -7,7 +7,6 @@ use tollgate::{LimitSet, Share};
 use tollgate_policy::Problems;
 
 use crate::pattern::Pattern;
-use crate::read;
 use crate::unit::Unit;
 
 /// The rules of some files.
@@ -114,16 +113,6 @@ pub enum Counting {
 }
 
 impl Config {
-    /// Reads files; each has a name for messages and a text.
-    ///
-    /// # Errors
-    /// All problems of all files, each with its line and what would be right.
-    pub fn read<'f>(
-        files: impl IntoIterator<Item = (&'f str, &'f str)>,
-    ) -> Result<Self, Vec<Problems>> {
-        read::read(files)
-    }
-
     /// The rules of a domain.
     #[must_use]
     pub fn domain(&self, name: &str) -> Option<&Domain> {

@@ -3,51 +3,39 @@
 //! Where the reference has words for a mistake, a message begins with them: people search for them.
 
 mod descriptor;
+mod fields;
 mod scalar;
 
 use tollgate::Share;
-use tollgate_policy::tree::{Key, Node, Span, Value, parse};
+use tollgate_policy::tree::{Node, Span, Value, parse};
 use tollgate_policy::{Format, Problem, Problems};
 
 use crate::config::{Config, Counting, Domain, Level, Meaning, OnFailure};
+use fields::{Fields, LOCAL, ROOT};
 use scalar::Reader;
 
-/// The keys of each place. A key of another place has no effect for the reference, and is a
-/// warning here.
-const ROOT: &[&str] = &["domain", "descriptors", "meaning", "on_failure"];
-const DESCRIPTOR: &[&str] = &[
-    "key",
-    "value",
-    "rate_limit",
-    "limit",
-    "descriptors",
-    "shadow_mode",
-    "quota_mode",
-    "detailed_metric",
-    "value_to_metric",
-    "share_threshold",
-    "metadata",
-];
-const LOCAL: &[&str] = &["local"];
-const RATE_LIMIT: &[&str] = &["unit", "requests_per_unit", "unlimited", "name", "replaces"];
-const REPLACES: &[&str] = &["name"];
-
-/// Reads all files, whatever is wrong with those before.
-pub(crate) fn read<'f>(
-    files: impl IntoIterator<Item = (&'f str, &'f str)>,
-) -> Result<Config, Vec<Problems>> {
-    let (mut config, mut broken) = (Config::default(), Vec::new());
-    for (name, text) in files {
-        let mut reader = Reader::new(text);
-        reader.file(&mut config);
-        let problems = Problems::new(name, text, reader.problems);
-        if problems.has_errors() {
-            broken.push(problems);
-        } else if !problems.is_empty() {
-            config.warnings.push(problems);
+impl Config {
+    /// Reads all files, whatever is wrong with those before; each has a name for messages and a
+    /// text.
+    ///
+    /// # Errors
+    /// All problems of all files, each with its line and what would be right.
+    pub fn read<'f>(
+        files: impl IntoIterator<Item = (&'f str, &'f str)>,
+    ) -> Result<Self, Vec<Problems>> {
+        let (mut config, mut broken) = (Self::default(), Vec::new());
+        for (name, text) in files {
+            let mut reader = Reader::new(text);
+            reader.file(&mut config);
+            let problems = Problems::new(name, text, reader.problems);
+            if problems.has_errors() {
+                broken.push(problems);
+            } else if !problems.is_empty() {
+                config.warnings.push(problems);
+            }
         }
+        if broken.is_empty() { Ok(config) } else { Err(broken) }
     }
-    if broken.is_empty() { Ok(config) } else { Err(broken) }
 }
 
 impl Reader<'_> {
@@ -149,66 +137,12 @@ impl Reader<'_> {
             |(_, value)| *value,
         )
     }
-
-    /// The fields of a table at a place with `known` fields, each at most once.
-    fn fields<'n>(&mut self, node: &'n Node, place: &str, known: &[&str]) -> Option<Fields<'n>> {
-        let Value::Table(pairs) = &node.value else {
-            let what = format!("error loading config file: {place} is {}", node.kind());
-            self.error(node.at, what, &format!("{place} has the keys {}", known.join(", ")));
-            return None;
-        };
-        let mut fields = Fields::default();
-        for (key, value) in pairs {
-            if fields.0.iter().any(|(other, _)| other.text == key.text) {
-                let what = format!("the key `{}` is given twice", key.text);
-                self.error(key.at, what, "give it once");
-            } else if known.contains(&&*key.text) {
-                fields.0.push((key, value));
-            } else {
-                self.no_key(key, place, known);
-            }
-        }
-        Some(fields)
-    }
-
-    fn no_key(&mut self, key: &Key, place: &str, known: &[&str]) {
-        let elsewhere = [ROOT, LOCAL, DESCRIPTOR, RATE_LIMIT, REPLACES].concat();
-        let here = format!("{place} has the keys {}", known.join(", "));
-        if self.is_not_text(key.at) {
-            let shown = self.written(key.at);
-            let what = format!("config error, key is not of type string: {shown}");
-            self.error(key.at, what, &here);
-        } else if elsewhere.contains(&&*key.text) {
-            let what = format!("`{}` has no effect here", key.text);
-            self.warn(key.at, what, &here);
-        } else {
-            let what = format!("config error, unknown key '{}'", key.text);
-            self.error(key.at, what, &here);
-        }
-    }
 }
 
 const MEANINGS: [(&str, Meaning); 2] = [("envoy", Meaning::Envoy), ("tollgate", Meaning::Tollgate)];
 
 const ON_FAILURES: [(&str, OnFailure); 3] =
     [("error", OnFailure::Error), ("allow", OnFailure::Allow), ("deny", OnFailure::Deny)];
-
-/// The fields of a table, in the order of the file.
-#[derive(Debug, Default)]
-struct Fields<'n>(Vec<(&'n Key, &'n Node)>);
-
-impl<'n> Fields<'n> {
-    /// A field with a value; a null counts as absent.
-    fn get(&self, key: &str) -> Option<&'n Node> {
-        let found = self.0.iter().find(|(known, _)| known.text == key).map(|(_, node)| *node);
-        found.filter(|node| !matches!(node.value, Value::Other(scalar::NULL)))
-    }
-
-    /// The place of a field, also of one without a value.
-    fn at(&self, key: &str) -> Option<Span> {
-        self.0.iter().find(|(known, _)| known.text == key).map(|(key, _)| key.at)
-    }
-}
 
 /// A mistake in the YAML itself, with the words of the reference before it.
 fn loading(problem: Problem) -> Problem {

@@ -51,7 +51,7 @@ pub(crate) fn run(args: &Run) -> Result<u8> {
     let Some((program, arguments)) = args.command.split_first() else {
         bail!("no command is given: write it after `--`");
     };
-    let takes_slots = counts.parts().iter().any(|(_, limits)| limits.needs_hold());
+    let takes_slots = input::slots(counts.parts()).is_some();
     let mut ask = counts.ask().cost(cost);
     if takes_slots {
         ask = ask.named(HoldName::random());

@@ -3,7 +3,7 @@
 use tollgate_policy::tree::{Node, Value, parse};
 use tollgate_policy::{Format, Problem, Problems};
 
-use super::{Imported, Made, field_of, name_of, plain, sound, written};
+use super::made::{Imported, Made, field_of, name_of, plain, sound, written};
 
 const KEYS: &[&str] =
     &["id", "name", "namespace", "max_value", "seconds", "conditions", "variables"];

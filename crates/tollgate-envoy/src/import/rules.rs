@@ -2,7 +2,7 @@
 
 use tollgate_policy::OnFailure as Failure;
 
-use super::{Imported, Made, field_of, name_of, plain, sound, written};
+use super::made::{Imported, Made, field_of, name_of, plain, sound, written};
 use crate::config::{Config, Counting, Level, Meaning, Node, OnFailure, Rule};
 
 /// A descriptor on the way to a rule.

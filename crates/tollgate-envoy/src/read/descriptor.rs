@@ -3,8 +3,8 @@
 use tollgate::{LimitSet, ParseError};
 use tollgate_policy::tree::{Node as Tree, Span, Value};
 
+use super::fields::{DESCRIPTOR, Fields, RATE_LIMIT, REPLACES};
 use super::scalar::Reader;
-use super::{DESCRIPTOR, Fields, RATE_LIMIT, REPLACES};
 use crate::config::{Counting, Level, Node, Rule, Wild};
 use crate::pattern::Pattern;
 use crate::unit::Unit;

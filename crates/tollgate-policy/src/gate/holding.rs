@@ -220,8 +220,8 @@ impl Plan {
         Some((kind, Some(slots.map_or(*hold, |slots| slots.min(*hold)))))
     }
 
-    /// How long the slots that it takes are held at most. `None` if it takes none: a check, which
-    /// could never release one, is refused else.
+    /// The longest time that the slots of this plan are held. `None` if it takes none; otherwise a
+    /// check is refused, since it could never release one.
     #[cold]
     pub(super) fn slots(&self, live: &Live) -> Option<Duration> {
         let limits = self.parts.iter().filter_map(|part| live.policies.limits_of(*part));

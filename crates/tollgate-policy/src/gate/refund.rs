@@ -1,4 +1,4 @@
-//! What is given back of an answer's charges, or charged beyond them.
+//! Refunds of an answer's charges, and charges beyond them.
 
 use tollgate::{Ask, Decision, Error, LimitSet, Receipt, Refund, Store};
 

@@ -1,4 +1,4 @@
-//! Which policies are in force: their number, and the hash of their file.
+//! The identity of the policies in force: their number, and the hash of their file.
 
 use core::fmt;
 

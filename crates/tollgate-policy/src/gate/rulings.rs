@@ -1,4 +1,4 @@
-//! The rulings of administrators that are in force at a gate, and what they do to a request.
+//! The rulings of administrators that are in force at a gate, and their effect on a request.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -82,13 +82,13 @@ impl Rulings {
         self.fields.contains(field)
     }
 
-    /// Whether none is in force any more.
+    /// True when none is in force any more.
     pub(super) fn have_ended(&self) -> bool {
         let now = Instant::now();
         self.all.iter().all(|lasting| lasting.until <= now)
     }
 
-    /// What those of them do whose conditions hold.
+    /// The effect of those whose conditions hold.
     pub(super) fn held(&self, fields: &dyn Fields) -> RulingEffect<'_> {
         let mut held = RulingEffect::default();
         let mut found = Found::new();
@@ -112,17 +112,17 @@ impl Rulings {
 }
 
 impl RulingEffect<'_> {
-    /// Whether no policy admits the request.
+    /// True when the request is denied under all policies.
     pub(super) fn bans_from_all(&self) -> bool {
         self.banned && !self.exempt
     }
 
-    /// Whether the policy at this place does not admit the request.
+    /// True when the request is denied under the policy at this place.
     pub(super) fn bans_from(&self, policies: &Policies, place: usize) -> bool {
         is_among(&self.banned_in, policies, place)
     }
 
-    /// Whether the policy at this place does not count the request.
+    /// True when the policy at this place does not apply to the request.
     pub(super) fn exempts_from(&self, policies: &Policies, place: usize) -> bool {
         self.exempt || is_among(&self.exempt_in, policies, place)
     }

@@ -1,4 +1,4 @@
-//! A gate: policies in force, the store that counts, and what is counted of its answers.
+//! The gate itself: the policies in force, the store that counts, and the counters of answers.
 
 use core::fmt;
 use core::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +45,7 @@ use crate::policies::Policies;
 /// ```
 pub struct Gate<S>(pub(super) Arc<Inner<S>>);
 
-/// What the clones of a gate share.
+/// The state that the clones of a gate share.
 pub(super) struct Inner<S> {
     pub(super) limiter: Limiter<S>,
     pub(super) live: SnapshotCache,

@@ -5,7 +5,7 @@ use core::time::Duration;
 
 use tollgate::LimitSet;
 
-use super::{MAX_BOUND, micros};
+use super::bounds::{MAX_BOUND, micros};
 use crate::error::Error;
 
 /// The most deliveries of a job.

@@ -1,24 +1,22 @@
 //! The settings of a queue: for producers and for workers.
 
+mod bounds;
 mod consumer;
 mod producer;
 mod record;
 
+pub use self::bounds::MAX_BOUND;
+pub(crate) use self::bounds::micros;
 pub use self::consumer::ConsumerSettings;
 pub use self::producer::{Counts, ProducerSettings};
 
 #[cfg(any(feature = "redis", feature = "sqlite"))]
 pub(crate) use self::record::settings_mismatch;
 
-use core::time::Duration;
-
 use serde::Serialize;
 use tollgate::StoreError;
 
 use crate::error::Error;
-
-/// The highest bound.
-pub const MAX_BOUND: u64 = 10_000_000;
 
 /// The settings of a queue, as far as they were set.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize)]
@@ -70,10 +68,6 @@ impl From<ConsumerSettings> for Settings {
     fn from(consumer: ConsumerSettings) -> Self {
         Self { producer: None, consumer: Some(consumer) }
     }
-}
-
-pub(crate) fn micros(duration: Duration) -> u64 {
-    u64::try_from(duration.as_micros()).unwrap_or(u64::MAX)
 }
 
 pub(crate) fn check_same<S: PartialEq + core::fmt::Display>(

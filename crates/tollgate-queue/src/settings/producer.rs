@@ -3,7 +3,7 @@
 use core::fmt;
 use core::time::Duration;
 
-use super::{MAX_BOUND, micros};
+use super::bounds::{MAX_BOUND, micros};
 use crate::error::Error;
 
 /// The longest time for which ids are remembered.

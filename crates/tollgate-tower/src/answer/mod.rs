@@ -6,6 +6,7 @@ mod grpc;
 mod header_template;
 mod numbers;
 mod problem;
+mod rate;
 
 use core::time::Duration;
 
@@ -256,7 +257,7 @@ impl Answers {
         report: &Report<'_>,
         decision: &Decision<'_>,
     ) {
-        let numbers = Numbers::new(decision, item, report);
+        let numbers = Numbers::new(decision, item.rate, report);
         if self.profile.draft() {
             marks.policy = header_template::policy(templates, item);
             marks.rate_limit = item.rate_limit(numbers);

@@ -4,7 +4,7 @@ use core::time::Duration;
 
 use tollgate::{Decision, Report, Verdict};
 
-use super::header_template::Item;
+use super::rate::Rate;
 
 const SECOND_US: u64 = 1_000_000;
 
@@ -21,11 +21,11 @@ pub(super) struct Numbers {
 
 impl Numbers {
     #[inline]
-    pub(super) fn new(decision: &Decision<'_>, item: &Item, report: &Report<'_>) -> Self {
-        let (rate, remaining) = (item.rate, report.remaining());
+    pub(super) fn new(decision: &Decision<'_>, rate: Option<Rate>, report: &Report<'_>) -> Self {
+        let remaining = report.remaining();
         let at_us = decision.at().as_micros();
         if let Verdict::NotYet(wait) = decision.verdict() {
-            return Self::from_refusal(wait, item, remaining, at_us);
+            return Self::from_refusal(wait, rate, remaining, at_us);
         }
         let reset_us = micros(report.reset_after());
         // `t` is at least the time that `r` takes at the rate. A bucket that is nearly full is full
@@ -35,10 +35,10 @@ impl Numbers {
     }
 
     #[cold]
-    fn from_refusal(wait: Duration, item: &Item, remaining: u64, at_us: u64) -> Self {
+    fn from_refusal(wait: Duration, rate: Option<Rate>, remaining: u64, at_us: u64) -> Self {
         // `t` equals `Retry-After`, so `r` is cut to what is replenished until then.
         let wait_us = retry_seconds(wait).saturating_mul(SECOND_US);
-        let most = item.rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
+        let most = rate.map_or(u64::MAX, |rate| rate.units_in(wait_us));
         Self { remaining: remaining.min(most), wait_us, at_us }
     }
 

@@ -8,6 +8,7 @@ use http::header::{FORWARDED, HeaderName};
 use tollgate::ParseError;
 
 use super::address::{self, Ipv6Prefix};
+use super::header::header_name;
 use super::hops::{self, Syntax};
 use super::network::Networks;
 use super::text::Value;
@@ -48,7 +49,7 @@ impl AddressHeader {
     /// # Errors
     /// An invalid name of a header.
     pub fn list(name: &str) -> Result<Self, ParseError> {
-        Ok(Self { name: super::header_name(name)?, list: Some(Syntax::Plain) })
+        Ok(Self { name: header_name(name)?, list: Some(Syntax::Plain) })
     }
 
     /// Another header that contains one address, like `X-Real-IP`. The proxy must set it, and not
@@ -57,7 +58,7 @@ impl AddressHeader {
     /// # Errors
     /// An invalid name of a header.
     pub fn single(name: &str) -> Result<Self, ParseError> {
-        Ok(Self { name: super::header_name(name)?, list: None })
+        Ok(Self { name: header_name(name)?, list: None })
     }
 }
 

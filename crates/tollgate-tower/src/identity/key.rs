@@ -9,8 +9,9 @@ use http::header::{AUTHORIZATION, HeaderName};
 use sha2::{Digest, Sha256};
 use tollgate::ParseError;
 
-use super::Why;
+use super::header::{header_name, one_line};
 use super::text::Value;
+use super::why::Why;
 
 /// The longest key, in bytes: signed tokens are some kilobytes, and servers accept few more.
 pub const MAX_KEY_BYTES: usize = 8_192;
@@ -134,7 +135,7 @@ impl ApiKey {
     /// An invalid name of a header, and `authorization`: it has a scheme before the key, and
     /// `bearer KEY` would be another client than `Bearer KEY`.
     pub fn header(name: &str, hashing: Hashing) -> Result<Self, ParseError> {
-        let header = super::header_name(name)?;
+        let header = header_name(name)?;
         if header == AUTHORIZATION {
             return Err(ParseError::whole(
                 name,
@@ -165,7 +166,7 @@ impl ApiKey {
     /// The reason why there is no key: absent or empty, another scheme, several lines, over
     /// [`MAX_KEY_BYTES`].
     pub fn value(&self, headers: &HeaderMap) -> Result<Value<'static>, Why> {
-        let line = super::one_line(headers, &self.header, MAX_KEY_BYTES)?;
+        let line = one_line(headers, &self.header, MAX_KEY_BYTES)?;
         let key = match self.scheme {
             None => line,
             Some(scheme) => after_scheme(line, scheme).ok_or(Why::Absent)?,

@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use super::Why;
+use super::why::Why;
 
 /// Whether the case of letters distinguishes paths.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]

@@ -12,9 +12,9 @@ use http::Response;
 use tollgate::{Store, at_once};
 use tollgate_policy::Answer;
 
-use super::Shared;
 use super::charge::Then;
 use super::share::Timer;
+use super::shared::Shared;
 use super::to_its_end::ToItsEnd;
 use crate::answer::Marks;
 

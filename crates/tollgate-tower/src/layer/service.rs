@@ -14,13 +14,13 @@ use tollgate_policy::{
 };
 use tower_service::Service;
 
-use super::Shared;
 use super::front::RequestFields;
 use super::future::{Admitted, ResponseFuture};
 use super::mark;
 use super::misconfigurations::Misconfiguration;
 use super::refused::{Refused, RequestHead};
 use super::share::Timer;
+use super::shared::Shared;
 use super::templates;
 use super::to_its_end::ToItsEnd;
 use crate::answer::{Marks, Wire};

@@ -19,9 +19,10 @@ use tower_layer::Layer;
 use tower_service::Service;
 
 use super::future::{Admitted, Boxed};
+use super::mark;
 use super::service::Refusal;
 use super::share::Timer;
-use super::{Shared, mark};
+use super::shared::Shared;
 
 pub use body::HoldingBody;
 pub use keeper::Holds;
